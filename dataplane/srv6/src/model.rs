@@ -70,7 +70,7 @@ pub struct Desired {
     /// Logical ports.
     pub ports: Vec<Port>,
     /// srv6d's own veth into the kernel's stack: local delivery, and what local applications send.
-    pub host_port: Option<PortId>,
+    pub host: Option<HostPort>,
     /// Outer header of every encapsulation, unless a port or a policy says otherwise.
     pub tunnel: Tunnel,
     /// Policy knobs of the whole node.
@@ -87,6 +87,15 @@ pub struct Desired {
     pub local_addresses: Vec<(TableId, IpAddr)>,
     /// Neighbours the kernel (or the configuration) has resolved.
     pub neighbors: BTreeMap<(PortId, IpAddr), Mac>,
+}
+
+/// srv6d's own veth. One end is a port of srv6d (role [`Role::Kernel`]), the other a device of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// The end that srv6d reads and writes.
+    pub port: PortId,
+    /// Address of the kernel's end: where packets for the kernel are sent.
+    pub kernel_mac: Mac,
 }
 
 /// One logical port.

@@ -1,0 +1,175 @@
+//! A packet inside its buffer.
+//!
+//! ```text
+//! room  |  front  |      bytes       |    room behind    |        further buffers: tail_len bytes
+//!       0       start               end               room.len()
+//! ```
+
+/// A packet whose start and end can move within the room of its first buffer.
+///
+/// Only the first buffer is ever parsed; what lies in further buffers is only counted.
+#[derive(Debug)]
+pub struct Packet<'a> {
+    room: &'a mut [u8],
+    start: usize,
+    end: usize,
+    tail: usize,
+}
+
+/// The buffer has no room for the headers to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom;
+
+impl<'a> Packet<'a> {
+    /// A packet of `len` bytes at the beginning of `room`, with `tail` more bytes in further buffers.
+    /// `len` is cut to the room.
+    pub fn new(room: &'a mut [u8], len: usize, tail: usize) -> Self {
+        let end = len.min(room.len());
+        Self { room, start: 0, end, tail }
+    }
+
+    /// Bytes of the first buffer.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.room.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Bytes of the first buffer, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.room.get_mut(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Length with all further buffers.
+    #[inline]
+    pub const fn total_len(&self) -> usize {
+        self.end - self.start + self.tail
+    }
+
+    /// Bytes in further buffers.
+    #[inline]
+    pub const fn tail_len(&self) -> usize {
+        self.tail
+    }
+
+    /// Makes `n` bytes of room in front; what they hold is undefined until written.
+    ///
+    /// # Errors
+    /// [`NoRoom`], and the packet is as it was.
+    #[inline]
+    pub fn push_front(&mut self, n: usize) -> Result<(), NoRoom> {
+        if n > self.start {
+            let distance = n - self.start;
+            if self.room.len() - self.end < distance {
+                return Err(NoRoom);
+            }
+            self.room.copy_within(self.start..self.end, n);
+            self.end += distance;
+            self.start = n;
+        }
+        self.start -= n;
+        Ok(())
+    }
+
+    /// Drops `n` bytes from the front; all of the first buffer at most.
+    #[inline]
+    pub fn pull_front(&mut self, n: usize) {
+        self.start = (self.start + n).min(self.end);
+    }
+
+    /// Removes `n` bytes at `offset` by moving what lies in front of them.
+    pub fn cut(&mut self, offset: usize, n: usize) {
+        let from = self.start;
+        if self.start + offset + n <= self.end {
+            self.room.copy_within(from..from + offset, from + n);
+            self.start += n;
+        }
+    }
+
+    /// Cuts everything behind the first `len` bytes. Where the cut would fall into a further buffer nothing happens:
+    /// the bytes stay, as a trailer that the IP length does not cover.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        if self.start + len <= self.end {
+            self.end = self.start + len;
+            self.tail = 0;
+        }
+    }
+
+    /// Lengthens the first buffer with zeros up to `len` bytes, as far as there is room.
+    pub fn pad_to(&mut self, len: usize) {
+        let end = (self.start + len).min(self.room.len());
+        if self.tail == 0 && end > self.end {
+            if let Some(pad) = self.room.get_mut(self.end..end) {
+                pad.fill(0);
+            }
+            self.end = end;
+        }
+    }
+
+    /// Moves the packet to the beginning of its buffer, where a descriptor can point at it.
+    /// Returns its length in the first buffer.
+    #[inline]
+    pub fn settle(&mut self) -> usize {
+        if self.start > 0 {
+            self.room.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        self.end
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)] // a failed test may panic
+mod tests {
+    use super::*;
+
+    #[test]
+    fn push_slides_only_as_far_as_it_must() {
+        let mut room = [0xa5; 16];
+        room[..4].copy_from_slice(&[1, 2, 3, 4]);
+        let mut packet = Packet::new(&mut room, 4, 0);
+        packet.pull_front(1);
+        assert_eq!(packet.push_front(3), Ok(()));
+        packet.bytes_mut()[..3].copy_from_slice(&[7, 8, 9]);
+        assert_eq!(packet.bytes(), [7, 8, 9, 2, 3, 4]);
+        assert_eq!(packet.settle(), 6);
+    }
+
+    #[test]
+    fn push_without_room_changes_nothing() {
+        let mut room = [1, 2, 3, 4];
+        let mut packet = Packet::new(&mut room, 3, 0);
+        assert_eq!(packet.push_front(2), Err(NoRoom));
+        assert_eq!(packet.bytes(), [1, 2, 3]);
+        assert_eq!(packet.push_front(1), Ok(()));
+        assert_eq!(&packet.bytes()[1..], [1, 2, 3]);
+    }
+
+    #[test]
+    fn cut_closes_the_gap() {
+        let mut room = [1, 2, 3, 4, 5];
+        let mut packet = Packet::new(&mut room, 5, 0);
+        packet.cut(1, 2);
+        assert_eq!(packet.bytes(), [1, 4, 5]);
+    }
+
+    #[test]
+    fn truncate_counts_further_buffers() {
+        let mut room = [0; 8];
+        let mut packet = Packet::new(&mut room, 8, 100);
+        packet.truncate(50);
+        assert_eq!(packet.total_len(), 108);
+        packet.truncate(6);
+        assert_eq!((packet.total_len(), packet.tail_len()), (6, 0));
+    }
+
+    #[test]
+    fn padding_is_zero() {
+        let mut room = [0xa5; 8];
+        let mut packet = Packet::new(&mut room, 2, 0);
+        packet.pad_to(6);
+        assert_eq!(packet.bytes(), [0xa5, 0xa5, 0, 0, 0, 0]);
+    }
+}
