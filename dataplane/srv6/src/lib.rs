@@ -3,5 +3,21 @@
 //! No sockets, no clock, no configuration text: bytes and a table snapshot in, a verdict out.
 #![forbid(unsafe_code)]
 
+pub mod build;
 pub mod carrier;
+mod edit;
+pub mod flow;
+mod forward;
+mod icmp;
+pub mod lpm;
 pub mod model;
+pub mod reason;
+pub mod tables;
+pub mod tally;
+
+pub use build::BuildError;
+pub use forward::{Verdict, forward};
+pub use icmp::Limiter;
+pub use reason::DropReason;
+pub use tables::{AdjacencyState, Tables};
+pub use tally::{Slots, Tally};

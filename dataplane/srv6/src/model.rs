@@ -118,7 +118,7 @@ pub struct Port {
     pub table: TableId,
     /// Who is on the other side.
     pub role: Role,
-    /// Outer source of packets encapsulated after arriving here (before [`Tunnel::source`]).
+    /// Outer source of packets that leave here encapsulated (before [`Tunnel::source`], behind [`Path::source`]).
     pub source: Option<Ipv6Addr>,
     /// Source of ICMP errors about packets that arrived here: an address of the port.
     pub icmp_source_v6: Option<Ipv6Addr>,
@@ -175,7 +175,14 @@ pub struct Tunnel {
 
 impl Default for Tunnel {
     fn default() -> Self {
-        Self { source: None, hop_limit: 64, dscp: DscpMode::Uniform, ecn_compat: false, hash_qp: false, decrement_local: false }
+        Self {
+            source: None,
+            hop_limit: 64,
+            dscp: DscpMode::Uniform,
+            ecn_compat: false,
+            hash_qp: false,
+            decrement_local: false,
+        }
     }
 }
 

@@ -71,6 +71,12 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
+    /// Whether `push` bytes can be put in front once `pull` bytes are dropped from there.
+    #[inline]
+    pub const fn fits(&self, pull: usize, push: usize) -> bool {
+        push.saturating_sub(self.start + pull) <= self.room.len() - self.end
+    }
+
     /// Drops `n` bytes from the front; all of the first buffer at most.
     #[inline]
     pub fn pull_front(&mut self, n: usize) {

@@ -1,0 +1,465 @@
+//! Desired state to tables.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+use srv6d_wire::{eth, protocol, srh};
+
+use crate::carrier::SegmentList;
+use crate::lpm::{Key, Lpm, Value};
+use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, TableId};
+use crate::tables::{
+    Action, Adjacency, AdjacencyState, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables, Target, Vrf, VrfIndex,
+};
+use crate::tally::Slots;
+
+/// Most buckets that the weights of one group are spread over.
+const MAX_BUCKETS: u32 = 256;
+
+/// Why a desired state cannot become tables.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// A next hop names a port that is not there.
+    #[error("next hop names port {0}, but there are only {1} ports")]
+    NoSuchPort(u16, usize),
+    /// Neither the path, nor its port, nor the node has a source address.
+    #[error("path {0}: no outer source address is configured")]
+    NoSource(String),
+    /// A list of paths or next hops is empty.
+    #[error("{0} has no way out")]
+    Empty(String),
+    /// The first segment of a path is one of this node's own SIDs.
+    #[error("path {0} starts with a SID of this node: it would come back at once")]
+    SelfLoop(String),
+}
+
+/// `IPv4` addresses stand in the upper 32 bits, so that one kind of table serves both families.
+pub(crate) fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V6(address) => address.to_bits(),
+        IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+    }
+}
+
+fn key(prefix: IpNet) -> Key {
+    Key::new(bits(prefix.addr()), prefix.prefix_len())
+}
+
+impl Tables {
+    /// Compiles `desired`. `slots` keeps the counters of what was there before.
+    ///
+    /// # Errors
+    /// [`BuildError`]; nothing is published then.
+    pub fn build(desired: &Desired, slots: &mut Slots) -> Result<Self, BuildError> {
+        let mut build = Build::new(desired, slots);
+        build.ports()?;
+        build.local_addresses();
+        build.sids()?;
+        build.steers();
+        build.routes()?;
+        build.blocks();
+        build.neighbors()?;
+        build.prefix_tables();
+        build.paths()?;
+        Ok(build.tables)
+    }
+}
+
+type Entries = Vec<(Key, Value)>;
+
+struct Build<'d> {
+    desired: &'d Desired,
+    slots: &'d mut Slots,
+    tables: Tables,
+    vrfs: BTreeMap<TableId, VrfIndex>,
+    entries: Vec<(Entries, Entries)>,
+    adjacencies: HashMap<(PortId, IpAddr), u32>,
+    groups: HashMap<Vec<u32>, u32>,
+}
+
+impl<'d> Build<'d> {
+    fn new(desired: &'d Desired, slots: &'d mut Slots) -> Self {
+        let tables = Tables {
+            host: desired.host,
+            tunnel: desired.tunnel,
+            policy: desired.policy.clone(),
+            blocks: desired.blocks.iter().map(|block| block.prefix).collect(),
+            ..Tables::default()
+        };
+        let mut build = Self {
+            desired,
+            slots,
+            tables,
+            vrfs: BTreeMap::new(),
+            entries: Vec::new(),
+            adjacencies: HashMap::new(),
+            groups: HashMap::new(),
+        };
+        build.vrf(TableId::MAIN);
+        build
+    }
+
+    fn vrf(&mut self, table: TableId) -> VrfIndex {
+        let next = VrfIndex::try_from(self.vrfs.len()).unwrap_or(VrfIndex::MAX);
+        let index = *self.vrfs.entry(table).or_insert(next);
+        if usize::from(index) == self.entries.len() {
+            self.entries.push((Vec::new(), Vec::new()));
+        }
+        index
+    }
+
+    fn add(&mut self, table: TableId, prefix: IpNet, target: Target) {
+        let vrf = self.vrf(table);
+        if let Some((v6, v4)) = self.entries.get_mut(usize::from(vrf)) {
+            let family = if matches!(prefix, IpNet::V6(_)) { v6 } else { v4 };
+            family.push((key(prefix), target.encode()));
+        }
+    }
+
+    fn port(&self, port: PortId) -> Result<&'d Port, BuildError> {
+        let ports = &self.desired.ports;
+        ports.get(usize::from(port.0)).ok_or(BuildError::NoSuchPort(port.0, ports.len()))
+    }
+
+    fn ports(&mut self) -> Result<(), BuildError> {
+        let desired = self.desired;
+        for port in &desired.ports {
+            self.port(PortId(port.device))?;
+            let vrf = self.vrf(port.table);
+            self.tables.ports.push(PortEntry {
+                device: port.device,
+                vlan: port.vlan,
+                tagged: Vec::new(),
+                mac: port.mac,
+                mtu: port.mtu as usize,
+                vrf,
+                role: port.role,
+                icmp_v6: port.icmp_source_v6,
+                icmp_v4: port.icmp_source_v4,
+                allowed_sources: port.allowed_sources.clone(),
+                allowed_carriers: port.allowed_carriers.clone(),
+                fill_checksum: port.fill_checksum,
+            });
+        }
+        for (index, port) in (0..).zip(&desired.ports) {
+            if let (Some(vid), Some(device)) = (port.vlan, self.tables.ports.get_mut(usize::from(port.device))) {
+                device.tagged.push((vid, PortId(index)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Before everything else: of two equal prefixes the first one counts.
+    fn local_addresses(&mut self) {
+        let desired = self.desired;
+        for &(table, address) in &desired.local_addresses {
+            let is_sid =
+                table == TableId::MAIN && desired.sids.iter().any(|sid| IpAddr::V6(sid.prefix.network()) == address);
+            if !is_sid {
+                self.add(table, IpNet::from(address), Target::Kernel);
+            }
+        }
+    }
+
+    fn sids(&mut self) -> Result<(), BuildError> {
+        let desired = self.desired;
+        for sid in &desired.sids {
+            let action = self.action(sid)?;
+            let index = u32::try_from(self.tables.sids.len()).unwrap_or(u32::MAX);
+            let local = (TableId::MAIN, IpAddr::V6(sid.prefix.network()));
+            self.tables.sids.push(Sid {
+                slot: self.slots.sids.slot(sid.prefix),
+                action,
+                flavors: sid.flavors,
+                is_local_address: desired.local_addresses.contains(&local),
+                len: sid.prefix.prefix_len(),
+            });
+            self.add(TableId::MAIN, sid.prefix.into(), Target::Sid(index));
+        }
+        Ok(())
+    }
+
+    fn action(&mut self, sid: &LocalSid) -> Result<Action, BuildError> {
+        Ok(match &sid.behavior {
+            Behavior::End { csid, dscp } => Action::End { csid: *csid, dscp: *dscp },
+            Behavior::EndX { csid, via, backup } => {
+                let group = self.group_with_backup(sid, via, backup)?;
+                Action::EndX { csid: *csid, group }
+            }
+            Behavior::EndDt { family, table, dscp } => {
+                Action::EndDt { family: *family, vrf: self.vrf(*table), dscp: *dscp }
+            }
+            Behavior::EndDx { family, via } => {
+                let group = self.group_with_backup(sid, via, &[])?;
+                Action::EndDx { family: *family, group }
+            }
+        })
+    }
+
+    fn group_with_backup(&mut self, sid: &LocalSid, via: &[Hop], backup: &[Hop]) -> Result<u32, BuildError> {
+        if via.is_empty() {
+            return Err(BuildError::Empty(sid.prefix.to_string()));
+        }
+        let down = |hop: &Hop| self.port(hop.port).is_ok_and(|port| !port.up);
+        let used = if !backup.is_empty() && via.iter().all(down) { backup } else { via };
+        self.group(used, IpAddr::V6(sid.prefix.network()))
+    }
+
+    /// Path names first: where a path leaves is known once the prefix tables are there.
+    fn steers(&mut self) {
+        let desired = self.desired;
+        let mut first_path = 0u32;
+        for (index, steer) in (0..).zip(&desired.steers) {
+            let weights: Vec<(u32, u32)> =
+                (first_path..).zip(&steer.paths).map(|(path, spec)| (path, u32::from(spec.weight))).collect();
+            first_path += u32::try_from(steer.paths.len()).unwrap_or(0);
+            self.tables.steers.push(buckets(&weights));
+            self.add(steer.table, steer.prefix, Target::Steer(index));
+        }
+    }
+
+    fn routes(&mut self) -> Result<(), BuildError> {
+        let desired = self.desired;
+        for route in &desired.routes {
+            let target = match &route.action {
+                RouteAction::Via(hops) => match hops.as_slice() {
+                    [] => return Err(BuildError::Empty(route.prefix.to_string())),
+                    [Hop { port, via: None, .. }, ..] => {
+                        self.port(*port)?;
+                        Target::OnLink(*port)
+                    }
+                    hops => Target::Route(self.group(hops, route.prefix.addr())?),
+                },
+                RouteAction::Blackhole => Target::Blackhole,
+                RouteAction::Unreachable => Target::Unreachable,
+                RouteAction::Kernel => Target::Kernel,
+            };
+            self.add(route.table, route.prefix, target);
+        }
+        Ok(())
+    }
+
+    fn blocks(&mut self) {
+        let desired = self.desired;
+        for block in &desired.blocks {
+            self.add(TableId::MAIN, block.prefix.into(), Target::Unknown(block.unknown));
+        }
+    }
+
+    /// Every known neighbour behind an on-link route gets a host route.
+    fn neighbors(&mut self) -> Result<(), BuildError> {
+        let desired = self.desired;
+        let mut on_link: HashMap<PortId, Vec<(TableId, IpNet)>> = HashMap::new();
+        for route in &desired.routes {
+            if let RouteAction::Via(hops) = &route.action
+                && let [Hop { port, via: None, .. }, ..] = hops.as_slice()
+            {
+                on_link.entry(*port).or_default().push((route.table, route.prefix));
+            }
+        }
+        for &(port, address) in desired.neighbors.keys() {
+            for &(table, prefix) in on_link.get(&port).into_iter().flatten() {
+                if prefix.contains(&address) {
+                    let hop = Hop { port, via: Some(address), weight: 1 };
+                    let group = self.group(&[hop], address)?;
+                    self.add(table, IpNet::from(address), Target::Route(group));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prefix_tables(&mut self) {
+        let indexed: Vec<u32> = self
+            .desired
+            .blocks
+            .iter()
+            .filter(|block| block.prefix.prefix_len() == 32)
+            .map(|block| (block.prefix.network().to_bits() >> 96) as u32)
+            .collect();
+        for (index, (v6, v4)) in self.entries.drain(..).enumerate() {
+            let blocks = if index == usize::from(MAIN) { indexed.as_slice() } else { &[] };
+            self.tables.vrfs.push(Vrf { v6: Lpm::build(v6, blocks), v4: Lpm::build(v4, &[]) });
+        }
+    }
+
+    fn paths(&mut self) -> Result<(), BuildError> {
+        let desired = self.desired;
+        for steer in &desired.steers {
+            if steer.paths.is_empty() {
+                return Err(BuildError::Empty(steer.prefix.to_string()));
+            }
+            for path in &steer.paths {
+                let entry = self.path(path)?;
+                self.tables.paths.push(entry);
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&mut self, path: &Path) -> Result<PathEntry, BuildError> {
+        let group = self.path_group(path)?;
+        let port_source = || self.desired.ports.iter().find_map(|port| port.source);
+        let source = path.source.or(self.desired.tunnel.source).or_else(port_source);
+        let source = source.ok_or_else(|| BuildError::NoSource(path.name.clone()))?;
+        let (header, header_len, inner_at) =
+            outer_header(source, self.desired.tunnel.hop_limit, &path.segments, path.full_srh);
+        let slot = self.slots.paths.slot(path.name.clone());
+        Ok(PathEntry { slot, header, header_len, inner_at, own_source: path.source.is_some(), group })
+    }
+
+    /// Explicit next hops, or those of the route to the first segment. `None`: no route now.
+    fn path_group(&mut self, path: &Path) -> Result<Option<u32>, BuildError> {
+        let first = path.segments.first();
+        if !path.via.is_empty() {
+            return self.group(&path.via, IpAddr::V6(first)).map(Some);
+        }
+        match self.tables.lookup(MAIN, true, first.to_bits()) {
+            Some(Target::Route(group)) => Ok(Some(group)),
+            Some(Target::OnLink(port)) => {
+                self.group(&[Hop { port, via: None, weight: 1 }], IpAddr::V6(first)).map(Some)
+            }
+            Some(Target::Sid(_)) => Err(BuildError::SelfLoop(path.name.clone())),
+            _ => Ok(None),
+        }
+    }
+
+    /// Next hops that are ready; failing them those that may resolve; failing them those that are down.
+    fn group(&mut self, hops: &[Hop], destination: IpAddr) -> Result<u32, BuildError> {
+        let mut members = Vec::with_capacity(hops.len());
+        for hop in hops {
+            let adjacency = self.adjacency(hop.port, hop.via.unwrap_or(destination))?;
+            members.push((adjacency, u32::from(hop.weight)));
+        }
+        let best = members.iter().map(|&(member, _)| self.state(member)).min_by_key(|&state| state as u8);
+        members.retain(|&(member, _)| Some(self.state(member)) == best);
+        let spread = buckets(&members);
+        let next = u32::try_from(self.tables.groups.len()).unwrap_or(u32::MAX);
+        let group = *self.groups.entry(spread.clone()).or_insert(next);
+        if group == next {
+            self.tables.groups.push(spread);
+        }
+        Ok(group)
+    }
+
+    fn state(&self, adjacency: u32) -> AdjacencyState {
+        self.tables.adjacencies.get(adjacency as usize).map_or(AdjacencyState::Down, |adjacency| adjacency.state)
+    }
+
+    fn adjacency(&mut self, port_id: PortId, neighbor: IpAddr) -> Result<u32, BuildError> {
+        if let Some(&known) = self.adjacencies.get(&(port_id, neighbor)) {
+            return Ok(known);
+        }
+        let port = self.port(port_id)?;
+        let mac = self.desired.neighbors.get(&(port_id, neighbor));
+        let state = match mac {
+            _ if !port.up => AdjacencyState::Down,
+            Some(_) => AdjacencyState::Ready,
+            None => AdjacencyState::Unresolved,
+        };
+        let mut ethernet = [0u8; 16];
+        let [destination, source] = [mac.copied().unwrap_or_default().0, port.mac.0];
+        for (slot, byte) in ethernet.iter_mut().zip(destination.into_iter().chain(source)) {
+            *slot = byte;
+        }
+        if let (Some(vid), Some(tag)) = (port.vlan, ethernet.last_chunk_mut::<4>()) {
+            let [t0, t1] = eth::VLAN.to_be_bytes();
+            let [v0, v1] = vid.to_be_bytes();
+            *tag = [t0, t1, v0, v1];
+        }
+        let index = u32::try_from(self.tables.adjacencies.len()).unwrap_or(u32::MAX);
+        self.tables.adjacencies.push(Adjacency {
+            slot: self.slots.adjacencies.slot((port.name.clone(), neighbor)),
+            port: port_id,
+            device: port.device,
+            neighbor,
+            state,
+            mtu: port.mtu as usize,
+            ethernet,
+            ethernet_len: if port.vlan.is_some() { 16 } else { 12 },
+            source: port.source,
+        });
+        self.adjacencies.insert((port_id, neighbor), index);
+        Ok(index)
+    }
+}
+
+/// Spreads members over buckets by weight; at most [`MAX_BUCKETS`], at least one each.
+fn buckets(members: &[(u32, u32)]) -> Vec<u32> {
+    let divisor = members.iter().fold(0, |divisor, &(_, weight)| greatest_common_divisor(divisor, weight.max(1)));
+    let share = |weight: u32| weight.max(1) / divisor.max(1);
+    let total: u32 = members.iter().map(|&(_, weight)| share(weight)).sum();
+    let scale =
+        |weight: u32| if total <= MAX_BUCKETS { share(weight) } else { (share(weight) * MAX_BUCKETS / total).max(1) };
+    members.iter().flat_map(|&(member, weight)| std::iter::repeat_n(member, scale(weight) as usize)).collect()
+}
+
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+/// IPv6 header and SRH of H.Encaps(.Red), RFC 8986 sections 5.1 and 5.2, as far as they are the same for every packet.
+/// Also their length, and the offset of the byte that names the inner protocol.
+fn outer_header(
+    source: Ipv6Addr,
+    hop_limit: u8,
+    segments: &SegmentList,
+    full_srh: bool,
+) -> ([u8; MAX_OUTER], usize, usize) {
+    let all = segments.addresses();
+    let listed = if full_srh { all } else { all.get(1..).unwrap_or_default() };
+    let mut bytes = vec![0x60, 0, 0, 0, 0, 0, 0, hop_limit];
+    bytes.extend(source.octets());
+    bytes.extend(segments.first().octets());
+    let inner_at = if listed.is_empty() {
+        6
+    } else {
+        let count = |n: usize| u8::try_from(n).unwrap_or(u8::MAX);
+        let fixed = [0, count(listed.len() * 2), srh::TYPE, count(all.len() - 1), count(listed.len() - 1), 0, 0, 0];
+        bytes.extend(fixed);
+        bytes.extend(listed.iter().rev().flat_map(Ipv6Addr::octets));
+        40
+    };
+    if let (40, Some(next_header)) = (inner_at, bytes.get_mut(6)) {
+        *next_header = protocol::ROUTING;
+    }
+    let mut header = [0; MAX_OUTER];
+    for (slot, byte) in header.iter_mut().zip(&bytes) {
+        *slot = *byte;
+    }
+    (header, bytes.len(), inner_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_become_shares() {
+        assert_eq!(buckets(&[(7, 2), (8, 4)]), [7, 8, 8]);
+        assert_eq!(buckets(&[(1, 1)]), [1]);
+        let uneven = buckets(&[(1, 1), (2, 60_000)]);
+        assert!(uneven.len() <= 257 && uneven.contains(&1));
+    }
+
+    #[test]
+    fn reduced_and_full_lists() {
+        let address = |n: u16| Ipv6Addr::new(0xfcbb, 0xbbbb, n, 0, 0, 0, 0, 0);
+        for n in 1..=8u16 {
+            let list = SegmentList::new((1..=n).map(address).collect(), &[]).ok();
+            for full in [false, true] {
+                let Some(list) = &list else { panic!("list of {n}") };
+                let (header, len, inner_at) = outer_header(address(99), 64, list, full);
+                let listed = usize::from(n) - usize::from(!full);
+                let srh = if listed == 0 { 0 } else { 8 + 16 * listed };
+                assert_eq!((len, inner_at), (40 + srh, if srh == 0 { 6 } else { 40 }));
+                if srh > 0 {
+                    assert_eq!(header[41..45], [(listed * 2) as u8, 4, n as u8 - 1, listed as u8 - 1]);
+                    assert_eq!(header[48..64], address(n).octets(), "Segment[0] is the last segment");
+                }
+                assert!(header[len..].iter().all(|&byte| byte == 0));
+            }
+        }
+    }
+}

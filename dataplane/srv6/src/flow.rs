@@ -1,0 +1,135 @@
+//! Flow keys: what decides which of several ways a packet takes, and its outer flow label (RFC 6437, RFC 6438).
+
+use srv6d_wire::{be16, be32, ipv4, ipv6, protocol};
+
+/// UDP port of `RoCEv2`.
+const ROCE_V2: u16 = 4791;
+/// Offset of the destination QP behind the UDP header: in the BTH, behind opcode, flags, `P_Key` and a reserved byte.
+const BTH_QP: usize = 8 + 4;
+
+/// A well-mixed hash of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowHash(u64);
+
+impl FlowHash {
+    /// 20 bits, never zero (RFC 6437 section 3).
+    #[inline]
+    pub const fn flow_label(self) -> u32 {
+        let label = (self.0 >> 44) as u32;
+        if label == 0 { 1 } else { label }
+    }
+
+    /// An index below `len`, evenly spread.
+    #[inline]
+    pub const fn pick(self, len: usize) -> usize {
+        ((self.0 & 0xffff_ffff) * len as u64 >> 32) as usize
+    }
+
+    /// An independent hash of the same flow, for a second choice.
+    #[inline]
+    pub fn again(self) -> Self {
+        Self(mix(self.0 ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db))
+    }
+}
+
+#[inline]
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+#[inline]
+fn hash(source: u128, destination: u128, rest: u64) -> FlowHash {
+    let from = mix((source >> 64) as u64 ^ 0x2d35_8dcc_aa6c_78a5, source as u64 ^ 0x8bb8_4b93_962e_acc9);
+    let to = mix((destination >> 64) as u64 ^ 0x4b33_a62e_d433_d4a3, destination as u64 ^ 0x4d5a_2da5_1de1_aa47);
+    FlowHash(mix(
+        from ^ 0x9e37_79b9_7f4a_7c15,
+        to.rotate_left(23) ^ mix(rest ^ 0xd6e8_feb8_6659_fd93, 0xff51_afd7_ed55_8ccd),
+    ))
+}
+
+/// Key of an outer or transit IPv6 packet: source, destination, flow label; ports where there is no flow label.
+#[inline]
+pub fn transit(packet: &[u8], header: ipv6::Header<'_>, destination: u128) -> FlowHash {
+    let label = header.flow_label();
+    let rest = if label == 0 { upper(header.next_header(), packet, ipv6::LEN, false) } else { u64::from(label) };
+    hash(header.source(), destination, rest)
+}
+
+/// Key of an IPv6 packet that is encapsulated: the 5-tuple; the 3-tuple of a fragment (RFC 6438 section 3).
+#[inline]
+pub fn inner_v6(packet: &[u8], header: ipv6::Header<'_>, with_qp: bool) -> FlowHash {
+    hash(header.source(), header.destination(), upper(header.next_header(), packet, ipv6::LEN, with_qp))
+}
+
+/// Key of an IPv4 packet.
+#[inline]
+pub fn v4(packet: &[u8], header: ipv4::Header<'_>, with_qp: bool) -> FlowHash {
+    let rest = if header.is_fragment() {
+        u64::from(header.protocol())
+    } else {
+        upper(header.protocol(), packet, header.header_len(), with_qp)
+    };
+    hash(u128::from(header.source()) << 64, u128::from(header.destination()) << 64, rest)
+}
+
+#[inline]
+fn upper(protocol: u8, packet: &[u8], offset: usize, with_qp: bool) -> u64 {
+    let tuple = u64::from(protocol);
+    if !matches!(protocol, protocol::TCP | protocol::UDP | protocol::SCTP) {
+        return tuple;
+    }
+    let ports = u64::from(be32(packet, offset).unwrap_or(0)) << 8 | tuple;
+    if with_qp && protocol == protocol::UDP && be16(packet, offset + 2) == Some(ROCE_V2) {
+        let qp = be32(packet, offset + BTH_QP).unwrap_or(0) & 0x00ff_ffff;
+        return ports ^ u64::from(qp) << 40;
+    }
+    ports
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used)] // a failed test may panic
+mod tests {
+    use super::*;
+
+    fn packet(port: u16, qp: u32) -> [u8; 64] {
+        let mut bytes = [0u8; 64];
+        bytes[0] = 0x60;
+        bytes[6] = protocol::UDP;
+        bytes[40..42].copy_from_slice(&port.to_be_bytes());
+        bytes[42..44].copy_from_slice(&ROCE_V2.to_be_bytes());
+        bytes[52..56].copy_from_slice(&qp.to_be_bytes());
+        bytes
+    }
+
+    fn key(bytes: &[u8], with_qp: bool) -> FlowHash {
+        inner_v6(bytes, ipv6::Header::parse(bytes).unwrap(), with_qp)
+    }
+
+    #[test]
+    fn labels_are_spread_evenly() {
+        let mut buckets = [0u32; 16];
+        for port in 0..16_000 {
+            buckets[(key(&packet(port, 0), false).flow_label() >> 16) as usize] += 1;
+        }
+        let chi_square: f64 = buckets.iter().map(|&seen| (f64::from(seen) - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi_square < 44.3, "chi-square {chi_square} over 15 degrees of freedom: p < 0.0001");
+    }
+
+    #[test]
+    fn picks_are_spread_evenly_and_independent() {
+        let mut buckets = [0u32; 9];
+        for port in 0..9_000 {
+            let hash = key(&packet(port, 0), false);
+            buckets[hash.pick(3) * 3 + hash.again().pick(3)] += 1;
+        }
+        let chi_square: f64 = buckets.iter().map(|&seen| (f64::from(seen) - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi_square < 31.8, "chi-square {chi_square} over 8 degrees of freedom: p < 0.0001");
+    }
+
+    #[test]
+    fn queue_pairs_count_only_when_asked() {
+        assert_eq!(key(&packet(7, 1), false), key(&packet(7, 2), false));
+        assert_ne!(key(&packet(7, 1), true), key(&packet(7, 2), true));
+    }
+}

@@ -1,0 +1,359 @@
+//! Answers: ICMP errors (RFC 4443, RFC 792) and echo replies. The packet itself becomes the answer, so that every
+//! received frame still ends in exactly one place.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smoltcp::wire::{Icmpv4Message, Icmpv4Packet, Icmpv6Message, Icmpv6Packet, IpProtocol, Ipv4Packet, Ipv6Packet};
+use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
+
+use crate::build::bits;
+use crate::edit;
+use crate::flow::FlowHash;
+use crate::forward::{Egress, Layer, SrhEdit, Walk, ready};
+use crate::model::{Mac, Role};
+use crate::reason::DropReason;
+use crate::tables::{Adjacency, AdjacencyState, PortEntry, Tables, Target, VrfIndex};
+
+/// Hop limit of everything this node originates.
+const HOP_LIMIT: u8 = 64;
+/// Largest `ICMPv6` error (RFC 4443 section 2.4 c).
+const MAX_V6_ERROR: usize = 1280;
+/// Largest `ICMPv4` error (RFC 1812 section 4.3.2.3).
+const MAX_V4_ERROR: usize = 576;
+/// `ICMP` and `ICMPv6` error header in front of the quote.
+const ERROR_HEADER: usize = 8;
+/// Source of an `ICMPv4` error where the node has no IPv4 address (RFC 7600 section 4.8).
+const IPV4_DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+
+/// What the sender is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    TimeExceeded,
+    NoRoute,
+    TooBig { mtu: u32 },
+    ParameterProblem { code: u8, pointer: u32 },
+}
+
+/// Token bucket for ICMP errors (RFC 4443 section 2.4 f), as a generic cell rate algorithm.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limiter {
+    next: u64,
+}
+
+impl Limiter {
+    /// Takes a token, if there is one at `now` (nanoseconds).
+    pub fn take(&mut self, now: u64, per_second: u32) -> bool {
+        let Some(interval) = 1_000_000_000u64.checked_div(u64::from(per_second)) else { return false };
+        let burst = interval * u64::from((per_second / 10).max(10));
+        let start = self.next.max(now);
+        let admitted = start - now < burst;
+        if admitted {
+            self.next = start + interval;
+        }
+        admitted
+    }
+}
+
+/// An answer that can be sent.
+pub(crate) struct Answer<'t> {
+    source: IpAddr,
+    destination: IpAddr,
+    notice: Option<Notice>,
+    /// Offset of what is kept: the quoted packet, or the ICMP header of an echo request.
+    keep_from: usize,
+    keep_to: usize,
+    way: Way<'t>,
+}
+
+/// How an answer leaves.
+enum Way<'t> {
+    Through(Egress<'t>),
+    Kernel,
+    /// Out of the port the packet came from, to the station that sent it.
+    Back {
+        port: &'t PortEntry,
+        to: Mac,
+    },
+}
+
+/// Checks whether an error may be sent about the layer the walk is at, and how. `None`: silence.
+pub(crate) fn plan_error<'t>(
+    walk: &Walk<'t, '_>,
+    notice: Notice,
+    limiter: &mut Limiter,
+    now: u64,
+) -> Option<Answer<'t>> {
+    let layer = &walk.layer;
+    if !may_be_answered(walk.frame, layer) {
+        return None;
+    }
+    let source = error_source(walk, layer.is_v6)?;
+    let destination = crate::forward::ip(layer.is_v6, layer.source);
+    let way = way_to(walk, layer.vrf, destination)?;
+    limiter.take(now, walk.tables.policy.icmp_per_second).then_some(Answer {
+        source,
+        destination,
+        notice: Some(notice),
+        keep_from: layer.at,
+        keep_to: layer.end,
+        way,
+    })
+}
+
+/// The answer to an echo request for a SID: from the SID that was pinged.
+pub(crate) fn plan_echo<'t>(walk: &Walk<'t, '_>, at: usize) -> Result<Answer<'t>, DropReason> {
+    let layer = &walk.layer;
+    let destination = crate::forward::ip(true, layer.source);
+    Ok(Answer {
+        source: crate::forward::ip(true, layer.destination),
+        destination,
+        notice: None,
+        keep_from: at,
+        keep_to: layer.end,
+        way: way_to(walk, layer.vrf, destination).ok_or(DropReason::NoRoute)?,
+    })
+}
+
+/// RFC 4443 section 2.4 e, RFC 1122 section 3.2.2.
+fn may_be_answered(frame: &[u8], layer: &Layer) -> bool {
+    let Some(packet) = frame.get(layer.at..layer.end.min(frame.len())) else { return false };
+    match crate::forward::ip(layer.is_v6, layer.source) {
+        IpAddr::V6(source) => {
+            !source.is_multicast() && !source.is_unspecified() && !source.is_loopback() && !is_icmpv6_error(packet)
+        }
+        IpAddr::V4(source) => {
+            let Some(header) = ipv4::Header::parse(packet) else { return false };
+            let kind = packet.get(header.header_len()).copied();
+            let is_error = header.protocol() == protocol::ICMP && kind.is_none_or(|kind| !matches!(kind, 0 | 8));
+            !source.is_multicast()
+                && !source.is_unspecified()
+                && !source.is_loopback()
+                && !source.is_broadcast()
+                && !header.has_offset()
+                && !is_error
+        }
+    }
+}
+
+/// Whether the upper layer behind all extension headers is an `ICMPv6` error or a redirect.
+fn is_icmpv6_error(packet: &[u8]) -> bool {
+    const REDIRECT: u8 = 137;
+    let Some(mut next_header) = packet.get(ipv6::NEXT_HEADER).copied() else { return false };
+    let mut at = ipv6::LEN;
+    loop {
+        let Some(rest) = packet.get(at..) else { return false };
+        let len = match (next_header, rest.first_chunk::<2>()) {
+            (protocol::HOP_BY_HOP | protocol::DEST_OPTIONS | protocol::ROUTING, Some(&[_, units])) => {
+                8 + usize::from(units) * 8
+            }
+            (protocol::FRAGMENT, Some(_)) => 8,
+            (protocol::ICMPV6, _) => return rest.first().is_none_or(|&kind| kind < 128 || kind == REDIRECT),
+            _ => return false,
+        };
+        next_header = rest.first().copied().unwrap_or(protocol::NONE);
+        at += len;
+    }
+}
+
+/// An address of the port, else of the node.
+fn error_source(walk: &Walk<'_, '_>, is_v6: bool) -> Option<IpAddr> {
+    if is_v6 {
+        walk.port.icmp_v6.or(walk.tables.tunnel.source).map(IpAddr::V6)
+    } else {
+        Some(IpAddr::V4(walk.port.icmp_v4.unwrap_or(IPV4_DUMMY)))
+    }
+}
+
+/// By the route to the sender; where there is none, back to the station that sent the packet.
+fn way_to<'t>(walk: &Walk<'t, '_>, vrf: VrfIndex, destination: IpAddr) -> Option<Way<'t>> {
+    let tables = walk.tables;
+    let flow = FlowHash::default();
+    let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
+        Some(Target::Kernel) => Some(Way::Kernel),
+        Some(Target::Route(group)) => ready(tables, group, flow).ok().map(|member| Way::Through(Egress::Plain(member))),
+        Some(Target::Steer(steer)) => tables.path(steer, flow).and_then(|path| {
+            let adjacency = ready(tables, path.group?, flow).ok()?;
+            Some(Way::Through(Egress::Encapsulated(path, adjacency, flow)))
+        }),
+        _ => None,
+    };
+    match way {
+        None if walk.port.role == Role::Kernel => Some(Way::Kernel),
+        None => Some(Way::Back { port: walk.port, to: walk.source_mac }),
+        way => way,
+    }
+}
+
+/// Turns the packet into the error. Returns the device it leaves through.
+pub(crate) fn write_error(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>) -> Result<u16, DropReason> {
+    let (ip_len, max) = if answer.source.is_ipv6() { (ipv6::LEN, MAX_V6_ERROR) } else { (ipv4::LEN, MAX_V4_ERROR) };
+    packet.truncate(answer.keep_to.min(packet.bytes().len()));
+    packet.pull_front(answer.keep_from);
+    packet.truncate(packet.bytes().len().min(max - ip_len - ERROR_HEADER));
+    packet.push_front(ip_len + ERROR_HEADER).map_err(|_| DropReason::NoRoom)?;
+    match (answer.source, answer.destination, answer.notice) {
+        (IpAddr::V6(source), IpAddr::V6(destination), Some(notice)) => {
+            put_v6_error(packet.bytes_mut(), source, destination, notice);
+        }
+        (IpAddr::V4(source), IpAddr::V4(destination), Some(notice)) => {
+            put_v4_error(packet.bytes_mut(), source, destination, notice);
+        }
+        _ => return Err(DropReason::Malformed),
+    }
+    leave(tables, packet, answer)
+}
+
+fn put_v6_error(bytes: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, notice: Notice) {
+    put_v6_header(bytes, source, destination);
+    let mut header = Ipv6Packet::new_unchecked(bytes);
+    let mut icmp = Icmpv6Packet::new_unchecked(header.payload_mut());
+    match notice {
+        Notice::TimeExceeded => {
+            icmp.set_msg_type(Icmpv6Message::TimeExceeded);
+            icmp.set_msg_code(0);
+            icmp.clear_reserved();
+        }
+        Notice::NoRoute => {
+            icmp.set_msg_type(Icmpv6Message::DstUnreachable);
+            icmp.set_msg_code(0);
+            icmp.clear_reserved();
+        }
+        Notice::TooBig { mtu } => {
+            icmp.set_msg_type(Icmpv6Message::PktTooBig);
+            icmp.set_msg_code(0);
+            icmp.set_pkt_too_big_mtu(mtu);
+        }
+        Notice::ParameterProblem { code, pointer } => {
+            icmp.set_msg_type(Icmpv6Message::ParamProblem);
+            icmp.set_msg_code(code);
+            icmp.set_param_problem_ptr(pointer);
+        }
+    }
+    icmp.fill_checksum(&source, &destination);
+}
+
+fn put_v6_header(bytes: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr) {
+    let payload = bytes.len().saturating_sub(ipv6::LEN);
+    let mut header = Ipv6Packet::new_unchecked(bytes);
+    header.set_version(6);
+    header.set_traffic_class(0);
+    header.set_flow_label(0);
+    header.set_payload_len(u16::try_from(payload).unwrap_or(u16::MAX));
+    header.set_next_header(IpProtocol::Icmpv6);
+    header.set_hop_limit(HOP_LIMIT);
+    header.set_src_addr(source);
+    header.set_dst_addr(destination);
+}
+
+fn put_v4_error(bytes: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, notice: Notice) {
+    let total = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+    let mut header = Ipv4Packet::new_unchecked(bytes);
+    header.set_version(4);
+    header.set_header_len(20);
+    header.set_dscp(0);
+    header.set_ecn(0);
+    header.set_total_len(total);
+    header.set_ident(0);
+    header.clear_flags();
+    header.set_frag_offset(0);
+    header.set_hop_limit(HOP_LIMIT);
+    header.set_next_header(IpProtocol::Icmp);
+    header.set_src_addr(source);
+    header.set_dst_addr(destination);
+    header.fill_checksum();
+    let payload = header.payload_mut();
+    let (kind, code, word) = match notice {
+        Notice::TimeExceeded => (Icmpv4Message::TimeExceeded, 0, 0),
+        Notice::NoRoute => (Icmpv4Message::DstUnreachable, 0, 0),
+        Notice::TooBig { mtu } => (Icmpv4Message::DstUnreachable, 4, mtu & 0xffff),
+        Notice::ParameterProblem { pointer, .. } => (Icmpv4Message::ParamProblem, 0, pointer << 24),
+    };
+    if let Some(slot) = payload.get_mut(4..8) {
+        slot.copy_from_slice(&word.to_be_bytes());
+    }
+    let mut icmp = Icmpv4Packet::new_unchecked(payload);
+    icmp.set_msg_type(kind);
+    icmp.set_msg_code(code);
+    icmp.fill_checksum();
+}
+
+/// Turns an echo request into its reply. Returns the device it leaves through.
+pub(crate) fn write_echo(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>) -> Result<u16, DropReason> {
+    let (IpAddr::V6(source), IpAddr::V6(destination)) = (answer.source, answer.destination) else {
+        return Err(DropReason::Malformed);
+    };
+    if answer.keep_to - answer.keep_from < ERROR_HEADER || packet.tail_len() > 0 {
+        return Err(DropReason::Malformed);
+    }
+    packet.truncate(answer.keep_to);
+    packet.pull_front(answer.keep_from);
+    packet.push_front(ipv6::LEN).map_err(|_| DropReason::NoRoom)?;
+    put_v6_header(packet.bytes_mut(), source, destination);
+    let mut header = Ipv6Packet::new_unchecked(packet.bytes_mut());
+    let mut icmp = Icmpv6Packet::new_unchecked(header.payload_mut());
+    icmp.set_msg_type(Icmpv6Message::EchoReply);
+    icmp.fill_checksum(&source, &destination);
+    leave(tables, packet, answer)
+}
+
+fn leave(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>) -> Result<u16, DropReason> {
+    let is_v6 = answer.source.is_ipv6();
+    let layer = Layer {
+        at: 0,
+        end: packet.total_len(),
+        is_v6,
+        vrf: 0,
+        source: bits(answer.source),
+        destination: bits(answer.destination),
+        hop_limit: HOP_LIMIT,
+        hop_spent: true,
+        traffic_class: 0,
+        protocol: if is_v6 { protocol::ICMPV6 } else { protocol::ICMP },
+        srh: SrhEdit::None,
+    };
+    match &answer.way {
+        Way::Through(egress) => edit::send(tables, packet, &layer, *egress, false),
+        Way::Kernel => edit::to_kernel(tables, packet, &layer),
+        Way::Back { port, to } => {
+            let adjacency = reflection(port, *to);
+            edit::send(tables, packet, &layer, Egress::Plain(&adjacency), false)
+        }
+    }
+}
+
+fn reflection(port: &PortEntry, to: Mac) -> Adjacency {
+    let mut ethernet = [0u8; 16];
+    let tag = port.vlan.map(|vid| (eth::VLAN, vid)).unwrap_or_default();
+    let header = to.0.into_iter().chain(port.mac.0).chain(tag.0.to_be_bytes()).chain(tag.1.to_be_bytes());
+    for (slot, byte) in ethernet.iter_mut().zip(header) {
+        *slot = byte;
+    }
+    Adjacency {
+        slot: u32::MAX,
+        port: crate::model::PortId(port.device),
+        device: port.device,
+        neighbor: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        state: AdjacencyState::Ready,
+        mtu: port.mtu,
+        ethernet,
+        ethernet_len: if port.vlan.is_some() { 16 } else { 12 },
+        source: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bucket_admits_a_burst_then_the_rate() {
+        let mut limiter = Limiter::default();
+        let admitted = |limiter: &mut Limiter, from: u64, to: u64| {
+            (from..to).step_by(100_000).filter(|&now| limiter.take(now, 100)).count()
+        };
+        assert_eq!(admitted(&mut limiter, 0, 1_000_000), 10, "10 kpps, first millisecond: the burst");
+        let second = admitted(&mut limiter, 1_000_000, 1_001_000_000);
+        assert!((98..=101).contains(&second), "{second} in the next second");
+        assert!(!Limiter::default().take(0, 0));
+    }
+}

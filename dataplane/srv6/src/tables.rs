@@ -1,0 +1,214 @@
+//! What a worker reads: one compiled, immutable snapshot. Everything a packet would compute is computed here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv6Net};
+
+use crate::carrier::MAX_SEGMENTS;
+use crate::flow::FlowHash;
+use crate::lpm::{Lpm, Value};
+use crate::model::{Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, Tunnel, UnknownSid};
+
+/// Longest outer header: IPv6, and an SRH that lists every segment.
+pub const MAX_OUTER: usize = 40 + 8 + 16 * MAX_SEGMENTS;
+
+/// One generation of tables.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    pub(crate) ports: Vec<PortEntry>,
+    pub(crate) host: Option<HostPort>,
+    pub(crate) tunnel: Tunnel,
+    pub(crate) policy: Policy,
+    pub(crate) blocks: Vec<Ipv6Net>,
+    pub(crate) vrfs: Vec<Vrf>,
+    pub(crate) sids: Vec<Sid>,
+    pub(crate) steers: Vec<Vec<u32>>,
+    pub(crate) paths: Vec<PathEntry>,
+    pub(crate) groups: Vec<Vec<u32>>,
+    pub(crate) adjacencies: Vec<Adjacency>,
+}
+
+/// Index of a VRF inside one generation.
+pub(crate) type VrfIndex = u16;
+
+/// The main table.
+pub(crate) const MAIN: VrfIndex = 0;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Vrf {
+    pub(crate) v6: Lpm,
+    pub(crate) v4: Lpm,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PortEntry {
+    pub(crate) device: u16,
+    pub(crate) vlan: Option<u16>,
+    /// Tagged logical ports on this device, when this is its untagged one: VID and index.
+    pub(crate) tagged: Vec<(u16, PortId)>,
+    pub(crate) mac: Mac,
+    pub(crate) mtu: usize,
+    pub(crate) vrf: VrfIndex,
+    pub(crate) role: Role,
+    pub(crate) icmp_v6: Option<Ipv6Addr>,
+    pub(crate) icmp_v4: Option<Ipv4Addr>,
+    pub(crate) allowed_sources: Vec<IpNet>,
+    pub(crate) allowed_carriers: Vec<Ipv6Net>,
+    pub(crate) fill_checksum: bool,
+}
+
+/// What a longest-prefix match leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Sid(u32),
+    Steer(u32),
+    Route(u32),
+    OnLink(PortId),
+    Kernel,
+    Unknown(UnknownSid),
+    Blackhole,
+    Unreachable,
+}
+
+const INDEX_BITS: u32 = 28;
+
+impl Target {
+    pub(crate) fn encode(self) -> Value {
+        let (tag, index) = match self {
+            Self::Sid(index) => (0, index),
+            Self::Steer(index) => (1, index),
+            Self::Route(index) => (2, index),
+            Self::OnLink(port) => (3, u32::from(port.0)),
+            Self::Kernel => (4, 0),
+            Self::Unknown(policy) => (5, policy as u32),
+            Self::Blackhole => (6, 0),
+            Self::Unreachable => (6, 1),
+        };
+        tag << INDEX_BITS | index
+    }
+
+    #[inline]
+    pub(crate) fn decode(value: Value) -> Self {
+        let index = value & ((1 << INDEX_BITS) - 1);
+        match value >> INDEX_BITS {
+            0 => Self::Sid(index),
+            1 => Self::Steer(index),
+            2 => Self::Route(index),
+            3 => Self::OnLink(PortId(index as u16)),
+            4 => Self::Kernel,
+            5 if index == UnknownSid::Icmp as u32 => Self::Unknown(UnknownSid::Icmp),
+            5 if index == UnknownSid::Punt as u32 => Self::Unknown(UnknownSid::Punt),
+            5 => Self::Unknown(UnknownSid::Drop),
+            _ if index == 1 => Self::Unreachable,
+            _ => Self::Blackhole,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sid {
+    pub(crate) slot: u32,
+    pub(crate) action: Action,
+    pub(crate) flavors: Flavors,
+    /// The SID's own address is also an address of this node: its upper layers are the kernel's.
+    pub(crate) is_local_address: bool,
+    /// Length of the matched prefix.
+    pub(crate) len: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    End { csid: Option<Csid>, dscp: DscpMode },
+    EndX { csid: Option<Csid>, group: u32 },
+    EndDt { family: DtFamily, vrf: VrfIndex, dscp: DscpMode },
+    EndDx { family: DtFamily, group: u32 },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PathEntry {
+    pub(crate) slot: u32,
+    /// IPv6 header and SRH; payload length, flow label, traffic class and next header are written per packet.
+    pub(crate) header: [u8; MAX_OUTER],
+    pub(crate) header_len: usize,
+    /// Offset of the byte that says what is inside: the IPv6 next header, or the SRH's.
+    pub(crate) inner_at: usize,
+    /// A source of its own: a port's does not replace it.
+    pub(crate) own_source: bool,
+    pub(crate) group: Option<u32>,
+}
+
+/// How a next hop stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdjacencyState {
+    /// MAC address known, port up.
+    Ready,
+    /// MAC address unknown.
+    Unresolved,
+    /// Port down.
+    Down,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Adjacency {
+    pub(crate) slot: u32,
+    pub(crate) port: PortId,
+    pub(crate) device: u16,
+    pub(crate) neighbor: IpAddr,
+    pub(crate) state: AdjacencyState,
+    pub(crate) mtu: usize,
+    /// Destination, source and tag; the type behind them is written per packet.
+    pub(crate) ethernet: [u8; 16],
+    /// 12, or 16 with a tag.
+    pub(crate) ethernet_len: usize,
+    pub(crate) source: Option<Ipv6Addr>,
+}
+
+impl Tables {
+    #[inline]
+    pub(crate) fn lookup(&self, vrf: VrfIndex, is_v6: bool, destination: u128) -> Option<Target> {
+        let vrf = self.vrfs.get(usize::from(vrf))?;
+        let table = if is_v6 { &vrf.v6 } else { &vrf.v4 };
+        table.lookup(destination).map(Target::decode)
+    }
+
+    #[inline]
+    pub(crate) fn port(&self, port: PortId) -> Option<&PortEntry> {
+        self.ports.get(usize::from(port.0))
+    }
+
+    /// The member of a group that a flow uses.
+    #[inline]
+    pub(crate) fn member(&self, group: u32, flow: FlowHash) -> Option<&Adjacency> {
+        let members = self.groups.get(group as usize)?;
+        let index = if members.len() == 1 { 0 } else { flow.pick(members.len()) };
+        self.adjacencies.get(*members.get(index)? as usize)
+    }
+
+    /// The path of a steered prefix that a flow uses.
+    #[inline]
+    pub(crate) fn path(&self, steer: u32, flow: FlowHash) -> Option<&PathEntry> {
+        let paths = self.steers.get(steer as usize)?;
+        let index = if paths.len() == 1 { 0 } else { flow.again().pick(paths.len()) };
+        self.paths.get(*paths.get(index)? as usize)
+    }
+
+    #[inline]
+    pub(crate) fn in_block(&self, address: u128) -> bool {
+        self.blocks.iter().any(|block| block.contains(&Ipv6Addr::from(address)))
+    }
+
+    /// Next hops in use by any route, SID or path, and how they stand.
+    pub fn next_hops(&self) -> impl Iterator<Item = (PortId, IpAddr, AdjacencyState)> {
+        self.adjacencies.iter().map(|adjacency| (adjacency.port, adjacency.neighbor, adjacency.state))
+    }
+
+    /// Bytes held by the prefix tables.
+    pub fn memory(&self) -> usize {
+        self.vrfs.iter().map(|vrf| vrf.v6.memory() + vrf.v4.memory()).sum()
+    }
+
+    /// Prefixes of all tables.
+    pub fn prefixes(&self) -> usize {
+        self.vrfs.iter().map(|vrf| vrf.v6.len() + vrf.v4.len()).sum()
+    }
+}
