@@ -1,0 +1,99 @@
+//! What can go wrong outside the packet path, each with its fix.
+
+use std::io;
+
+use thiserror::Error;
+
+/// A failure to set up or change an AF_XDP port. The text names what is
+/// wrong, where, and what to do about it.
+#[derive(Debug, Error)]
+pub enum XskError {
+    /// The packet memory could not be made or registered.
+    #[error("cannot make a UMEM of {frames} frames ({mib} MiB): {why}. Fix: {fix}")]
+    Umem {
+        /// Chunks asked for.
+        frames: u32,
+        /// The same in MiB.
+        mib: u32,
+        /// What the kernel said.
+        why: String,
+        /// What to change.
+        fix: &'static str,
+    },
+    /// A ring size is not a power of two, or zero.
+    #[error("{ring} ring of {size} entries: a ring's size must be a power of two, at least 1")]
+    RingSize {
+        /// `fill`, `completion`, `rx` or `tx`.
+        ring: &'static str,
+        /// The size asked for.
+        size: u32,
+    },
+    /// No interface of this name in the network namespace of the caller.
+    #[error("{ifname}: no such interface in this network namespace ({why})")]
+    NoInterface {
+        /// The name asked for.
+        ifname: String,
+        /// What the kernel said.
+        why: io::Error,
+    },
+    /// The kernel refused to bind a socket.
+    #[error("{ifname} queue {queue}: cannot bind an AF_XDP socket ({tried}): {why}. Fix: {fix}")]
+    Bind {
+        /// The port.
+        ifname: String,
+        /// The queue.
+        queue: u32,
+        /// The modes tried.
+        tried: String,
+        /// What the kernel said, last.
+        why: io::Error,
+        /// What to change.
+        fix: &'static str,
+    },
+    /// The XDP program could not be loaded or attached.
+    #[error("{ifname}: cannot {what} the XDP program: {why}. Fix: {fix}")]
+    Program {
+        /// The port.
+        ifname: String,
+        /// `load` or `attach`.
+        what: &'static str,
+        /// What the kernel said.
+        why: String,
+        /// What to change.
+        fix: &'static str,
+    },
+    /// Somebody else's XDP program is on the port; it is left alone.
+    #[error(
+        "{ifname}: XDP program {id} ({name}) is already attached and is left alone. Fix: remove it \
+         first (`ip link set dev {ifname} xdp off`, `bpftool link detach`, or stop the program \
+         that owns it), or take {ifname} out of the configuration"
+    )]
+    ForeignProgram {
+        /// The port.
+        ifname: String,
+        /// The kernel's id of the program.
+        id: u32,
+        /// Its name, or why the name is not known.
+        name: String,
+    },
+    /// A BPF map of the port could not be changed.
+    #[error("{ifname}: cannot {what}: {why}")]
+    Map {
+        /// The port.
+        ifname: String,
+        /// What was being changed.
+        what: String,
+        /// What the kernel said.
+        why: String,
+    },
+    /// An ethtool request failed.
+    #[error("{ifname}: ethtool {what}: {why}")]
+    Ethtool {
+        /// The interface.
+        ifname: String,
+        /// The request.
+        what: &'static str,
+        /// What the kernel said.
+        why: io::Error,
+    },
+}

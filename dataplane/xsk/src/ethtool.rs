@@ -1,0 +1,140 @@
+//! ethtool(8)'s ioctl, as far as a port needs it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use crate::XskError;
+
+// linux/ethtool.h
+const GDRVINFO: u32 = 0x03;
+const GCHANNELS: u32 = 0x3c;
+pub(crate) const GTXCSUM: u32 = 0x16;
+pub(crate) const STXCSUM: u32 = 0x17;
+pub(crate) const GTSO: u32 = 0x1e;
+pub(crate) const STSO: u32 = 0x1f;
+pub(crate) const GGSO: u32 = 0x23;
+pub(crate) const SGSO: u32 = 0x24;
+pub(crate) const GGRO: u32 = 0x2b;
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    cmd: u32,
+    data: u32,
+}
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct DriverInfo {
+    cmd: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    cmd: u32,
+    max: [u32; 4],
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// An on/off feature.
+pub(crate) fn feature(ifname: &str, cmd: u32, what: &'static str) -> Result<bool, XskError> {
+    let mut value = Value { cmd, data: 0 };
+    ethtool(ifname, what, &mut value)?;
+    Ok(value.data != 0)
+}
+
+/// Sets an on/off feature.
+pub(crate) fn set_feature(ifname: &str, cmd: u32, on: bool, what: &'static str) -> Result<(), XskError> {
+    ethtool(ifname, what, &mut Value { cmd, data: u32::from(on) })
+}
+
+/// The driver's name.
+pub(crate) fn driver(ifname: &str) -> Result<String, XskError> {
+    let mut info = DriverInfo { cmd: GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    ethtool(ifname, "-i", &mut info)?;
+    let end = info.driver.iter().position(|&b| b == 0).unwrap_or(info.driver.len());
+    Ok(String::from_utf8_lossy(info.driver.get(..end).unwrap_or_default()).into_owned())
+}
+
+/// Receive queues in use: separate and combined channels together.
+pub(crate) fn queues(ifname: &str) -> Result<u32, XskError> {
+    let mut channels = Channels { cmd: GCHANNELS, ..Channels::default() };
+    match ethtool(ifname, "-l", &mut channels) {
+        Ok(()) => Ok((channels.rx + channels.combined).max(1)),
+        // A driver without channels (tun, macvlan) has one queue.
+        Err(XskError::Ethtool { why, .. }) if why.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(1),
+        Err(why) => Err(why),
+    }
+}
+
+/// The MTU, in bytes without the Ethernet header.
+pub(crate) fn mtu(ifname: &str) -> Result<usize, XskError> {
+    let mut request = request(ifname, "mtu")?;
+    ioctl(ifname, "mtu", libc::SIOCGIFMTU, &mut request)?;
+    // SAFETY: SIOCGIFMTU succeeded, so the kernel has written this member.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    Ok(usize::try_from(mtu).unwrap_or(0))
+}
+
+/// The MAC address.
+pub(crate) fn mac(ifname: &str) -> Result<[u8; 6], XskError> {
+    let mut request = request(ifname, "address")?;
+    ioctl(ifname, "address", libc::SIOCGIFHWADDR, &mut request)?;
+    // SAFETY: SIOCGIFHWADDR succeeded, so the kernel has written this member.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let mut mac = [0; 6];
+    for (to, from) in mac.iter_mut().zip(address.sa_data) {
+        *to = from.cast_unsigned();
+    }
+    Ok(mac)
+}
+
+/// One ethtool command; `body` is a `repr(C)` mirror of the command's struct
+/// whose first word is the command.
+fn ethtool<T>(ifname: &str, what: &'static str, body: &mut T) -> Result<(), XskError> {
+    let mut request = request(ifname, what)?;
+    request.ifr_ifru.ifru_data = (&raw mut *body).cast();
+    ioctl(ifname, what, libc::SIOCETHTOOL as libc::c_ulong, &mut request)
+}
+
+fn ioctl(ifname: &str, what: &'static str, code: libc::c_ulong, request: &mut libc::ifreq) -> Result<(), XskError> {
+    let wrong = |why| XskError::Ethtool { ifname: ifname.to_owned(), what, why };
+    let any: OwnedFd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
+        .map_err(|why| wrong(why.into()))?;
+    // SAFETY: `request` is a live ifreq with a NUL-terminated name; where the
+    // command follows ifru_data, `ethtool` has set it to a live struct of the
+    // command's own layout.
+    let failed = unsafe { libc::ioctl(any.as_raw_fd(), code as _, &raw mut *request) };
+    if failed < 0 {
+        let why = io::Error::last_os_error();
+        if why.raw_os_error() == Some(libc::ENODEV) {
+            return Err(XskError::NoInterface { ifname: ifname.to_owned(), why });
+        }
+        return Err(wrong(why));
+    }
+    Ok(())
+}
+
+/// An ifreq with nothing but the name in it.
+fn request(ifname: &str, what: &'static str) -> Result<libc::ifreq, XskError> {
+    let mut name: [libc::c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
+    if ifname.len() >= name.len() {
+        let why = io::Error::from_raw_os_error(libc::ENAMETOOLONG);
+        return Err(XskError::Ethtool { ifname: ifname.to_owned(), what, why });
+    }
+    for (to, from) in name.iter_mut().zip(ifname.bytes()) {
+        *to = from.cast_signed();
+    }
+    // Every variant of the union is plain memory; data is the widest pointer.
+    let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_data: std::ptr::null_mut() };
+    Ok(libc::ifreq { ifr_name: name, ifr_ifru })
+}

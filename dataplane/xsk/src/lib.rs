@@ -1,0 +1,79 @@
+//! AF_XDP ports: packet memory, sockets, and the XDP program that decides
+//! which packets of a port come here and which stay with the kernel.
+//!
+//! ```text
+//!            Program (one per port)                    Umem (one per worker)
+//!   NIC ──► claim.c ── not claimed ──► kernel           ▲ pool of free chunks
+//!              │ claimed                                │
+//!              └────► Socket (one per port and queue) ──┴──► Frame (one packet)
+//! ```
+//!
+//! Order at start: [`Umem::new`], [`Program::attach`], [`Socket::open`],
+//! [`Program::set_claims`], [`Program::set_socket`]. A queue without a socket
+//! falls through to the kernel, so no order loses a packet. When the process
+//! dies, the bpf_link behind [`Program`] goes with it and the port is the
+//! kernel's again.
+//!
+//! # One UMEM, several ports
+//!
+//! libxdp binds the first socket of a UMEM on the UMEM's own file descriptor
+//! and closes that only with the UMEM. Every later socket is bound with
+//! `XDP_SHARED_UMEM` to that descriptor. Three things follow:
+//!
+//! * **Open the socket of an interface that lives as long as the process
+//!   first.** Once the first socket's device is deleted the kernel refuses
+//!   every further bind with EBADF. Later sockets may come and go freely.
+//! * The first socket fixes the modes of the UMEM: copy or zero-copy, and
+//!   multi-buffer. A UMEM whose first socket is on a veth is a copy-mode UMEM;
+//!   zero-copy NICs need one that starts with them. Between two such UMEMs of
+//!   a worker a packet moves with [`Umem::copy_of`].
+//! * Closing the first socket does not free its queue; dropping the UMEM does.
+//!
+//! This is the only crate of the workspace with `unsafe` in it. Its own rule:
+//! whoever holds a [`Frame`] owns the bytes, and the rings' `Copy` descriptors
+//! never leave the crate.
+
+#![allow(clippy::doc_markdown)] // AF_XDP is a name, not code
+
+mod claims;
+mod error;
+mod ethtool;
+mod frame;
+mod modes;
+pub mod offload;
+pub mod probe;
+mod program;
+mod socket;
+mod umem;
+mod wait;
+
+pub use error::XskError;
+pub use frame::{CHUNK, Frame, MAX_CHUNKS, MAX_PUSH, ROOM, SPLIT_AT};
+pub use modes::Mode;
+pub use program::{Counts, Program, ProgramSettings};
+pub use socket::{Rings, Socket, SocketStats};
+pub use umem::{Accounting, Umem, UmemHandle, UmemRings};
+pub use wait::{Waker, Woken, wait};
+
+use std::error::Error;
+use std::io;
+
+/// The operating system's error somewhere down the chain of an error.
+fn os_error(mut error: &(dyn Error + 'static)) -> Option<io::Error> {
+    loop {
+        if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return Some(io::Error::from_raw_os_error(code));
+        }
+        error = error.source()?;
+    }
+}
+
+/// The kernel's number of an interface in the caller's network namespace.
+fn ifindex(ifname: &str) -> Result<u32, XskError> {
+    nix::net::if_::if_nametoindex(ifname)
+        .map_err(|why| XskError::NoInterface { ifname: ifname.to_owned(), why: why.into() })
+}
+
+fn ifindex_exists(ifindex: u32) -> bool {
+    nix::net::if_::if_indextoname(ifindex).is_ok()
+}

@@ -1,0 +1,72 @@
+//! Offloads that spoil packets for AF_XDP, and what a port's driver is.
+//!
+//! What a local application sends over a veth arrives at the peer with a
+//! *partial* checksum: the kernel expects the "hardware" to finish it. An
+//! AF_XDP socket gets the bytes but not the note that says so, and whatever it
+//! forwards is discarded by the far TCP. (ping survives: ICMP has no such
+//! offload.) So the sending end of the veth must have its transmit checksum
+//! offload off, which switches TSO off with it.
+
+use crate::XskError;
+use crate::ethtool;
+
+/// Offloads that change what an AF_XDP socket sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // four switches, as ethtool lists them
+pub struct Offloads {
+    /// Transmit checksumming: peers of a veth get partial checksums.
+    pub tx_checksum: bool,
+    /// TCP segmentation offload.
+    pub tso: bool,
+    /// Generic segmentation offload: peers of a veth get super-frames when
+    /// their XDP program is in generic mode.
+    pub gso: bool,
+    /// Generic receive offload. On a veth it also means "has NAPI".
+    pub gro: bool,
+}
+
+/// `ethtool -K IFNAME tx off`: what leaves here has complete checksums.
+pub fn set_tx_checksum_off(ifname: &str) -> Result<(), XskError> {
+    ethtool::set_feature(ifname, ethtool::STXCSUM, false, "-K tx off")
+}
+
+/// `ethtool -K IFNAME tso off gso off`: what leaves here fits the MTU.
+pub fn set_segmentation_off(ifname: &str) -> Result<(), XskError> {
+    ethtool::set_feature(ifname, ethtool::STSO, false, "-K tso off")?;
+    ethtool::set_feature(ifname, ethtool::SGSO, false, "-K gso off")
+}
+
+/// Whether the kernel leaves checksums to this device.
+pub fn tx_checksum_on(ifname: &str) -> Result<bool, XskError> {
+    ethtool::feature(ifname, ethtool::GTXCSUM, "-k tx")
+}
+
+/// All of [`Offloads`].
+pub fn offloads(ifname: &str) -> Result<Offloads, XskError> {
+    Ok(Offloads {
+        tx_checksum: tx_checksum_on(ifname)?,
+        tso: ethtool::feature(ifname, ethtool::GTSO, "-k tso")?,
+        gso: ethtool::feature(ifname, ethtool::GGSO, "-k gso")?,
+        gro: ethtool::feature(ifname, ethtool::GGRO, "-k gro")?,
+    })
+}
+
+/// Receive queues of the port (`ethtool -l`), at least 1.
+pub fn queues(ifname: &str) -> Result<u32, XskError> {
+    ethtool::queues(ifname)
+}
+
+/// The driver's name (`ethtool -i`), `veth` for example.
+pub fn driver(ifname: &str) -> Result<String, XskError> {
+    ethtool::driver(ifname)
+}
+
+/// The port's MAC address.
+pub fn mac(ifname: &str) -> Result<[u8; 6], XskError> {
+    ethtool::mac(ifname)
+}
+
+/// The port's MTU, in bytes without the Ethernet header.
+pub fn mtu(ifname: &str) -> Result<usize, XskError> {
+    ethtool::mtu(ifname)
+}

@@ -1,0 +1,188 @@
+//! What stops or slows AF_XDP on this machine, for `srv6d doctor`. Reads only.
+
+use std::fs;
+
+use nix::sys::resource::{Resource, getrlimit};
+
+use crate::offload::{self, Offloads};
+use crate::{XskError, ethtool};
+
+/// A capability srv6d needs, and whether this process has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capability {
+    /// As in capabilities(7).
+    pub name: &'static str,
+    /// What it is needed for.
+    pub what_for: &'static str,
+    /// In the effective set of this process.
+    pub held: bool,
+}
+
+/// The XDP program on an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attached {
+    /// The kernel's id of the program.
+    pub id: u32,
+    /// It runs in generic mode.
+    pub generic: bool,
+}
+
+/// What the machine offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// `uname -r`.
+    pub kernel: String,
+    /// The capabilities that are needed.
+    pub capabilities: Vec<Capability>,
+    /// Soft limit of locked memory in bytes; None: unlimited. It binds only
+    /// processes without `CAP_IPC_LOCK`.
+    pub memlock: Option<u64>,
+    /// Whether this process is exempt from that limit (`CAP_IPC_LOCK`).
+    pub memlock_exempt: bool,
+    /// The kernel has AF_XDP sockets. None: could not be tried (no
+    /// `CAP_NET_RAW`).
+    pub xdp_sockets: Option<bool>,
+    /// The BPF just-in-time compiler is on. None: the file is not readable.
+    pub jit: Option<bool>,
+}
+
+/// What one interface offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub ifname: String,
+    /// The driver's name.
+    pub driver: String,
+    /// Receive queues.
+    pub queues: u32,
+    /// MTU in bytes.
+    pub mtu: usize,
+    /// Offloads that change what a socket sees.
+    pub offloads: Offloads,
+    /// The XDP program on it now.
+    pub program: Option<Attached>,
+    /// The driver says it has zero-copy. None: the kernel does not tell.
+    pub zero_copy: Option<bool>,
+}
+
+/// Looks at the machine.
+pub fn machine() -> Machine {
+    let effective = effective_capabilities();
+    let cap = |name, number: u32, what_for| Capability { name, what_for, held: effective >> number & 1 == 1 };
+    Machine {
+        kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        capabilities: vec![
+            cap("CAP_NET_ADMIN", 12, "attach XDP programs, set offloads, program neighbours and routes"),
+            cap("CAP_NET_RAW", 13, "open AF_XDP sockets"),
+            cap("CAP_BPF", 39, "create BPF maps and load the XDP program"),
+        ],
+        memlock: memlock(),
+        memlock_exempt: effective >> 14 & 1 == 1,
+        xdp_sockets: xdp_sockets(),
+        jit: read("/proc/sys/net/core/bpf_jit_enable").map(|on| on != "0"),
+    }
+}
+
+/// Looks at one interface of the caller's network namespace.
+pub fn interface(ifname: &str) -> Result<Interface, XskError> {
+    let query = query(crate::ifindex(ifname)?);
+    Ok(Interface {
+        ifname: ifname.to_owned(),
+        driver: offload::driver(ifname)?,
+        queues: ethtool::queues(ifname)?,
+        mtu: ethtool::mtu(ifname)?,
+        offloads: offload::offloads(ifname)?,
+        program: query.as_ref().and_then(program_of),
+        // No flag at all: the kernel has no netdev genetlink family.
+        zero_copy: query.filter(|q| q.feature_flags != 0).map(|q| q.feature_flags & u64::from(libxdp_zero_copy()) != 0),
+    })
+}
+
+/// The name of a loaded program, or why it is not known.
+pub(crate) fn program_name(id: u32) -> String {
+    for program in aya::programs::loaded_programs() {
+        match program {
+            Ok(info) if info.id() == id => {
+                return info.name_as_str().unwrap_or_default().to_owned();
+            }
+            Ok(_) => {}
+            Err(_) => return "its name needs CAP_SYS_ADMIN to read".to_owned(),
+        }
+    }
+    "gone meanwhile".to_owned()
+}
+
+/// The XDP program on an interface, in whatever mode.
+pub(crate) fn attached(ifindex: u32) -> Option<Attached> {
+    query(ifindex).as_ref().and_then(program_of)
+}
+
+fn program_of(query: &libxdp_sys::bpf_xdp_query_opts) -> Option<Attached> {
+    let ids = [query.prog_id, query.drv_prog_id, query.hw_prog_id, query.skb_prog_id];
+    let id = ids.into_iter().find(|&id| id != 0)?;
+    Some(Attached { id, generic: id == query.skb_prog_id })
+}
+
+/// `NETDEV_XDP_ACT_XSK_ZEROCOPY` of linux/netdev.h.
+fn libxdp_zero_copy() -> u32 {
+    1 << 3
+}
+
+fn query(ifindex: u32) -> Option<libxdp_sys::bpf_xdp_query_opts> {
+    let mut opts = libxdp_sys::bpf_xdp_query_opts {
+        sz: size_of::<libxdp_sys::bpf_xdp_query_opts>(),
+        prog_id: 0,
+        drv_prog_id: 0,
+        hw_prog_id: 0,
+        skb_prog_id: 0,
+        attach_mode: 0,
+        feature_flags: 0,
+        xdp_zc_max_segs: 0,
+    };
+    let ifindex = i32::try_from(ifindex).ok()?;
+    // SAFETY: `opts` is a live struct whose first member says its size, as
+    // libbpf's option structs ask.
+    let failed = unsafe { libxdp_sys::bpf_xdp_query(ifindex, 0, &raw mut opts) };
+    (failed == 0).then_some(opts)
+}
+
+fn effective_capabilities() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn memlock() -> Option<u64> {
+    let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK).ok()?;
+    (soft != nix::sys::resource::RLIM_INFINITY).then_some(soft)
+}
+
+fn xdp_sockets() -> Option<bool> {
+    // SAFETY: takes three numbers, touches no memory of ours.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd >= 0 {
+        // SAFETY: the descriptor was made just now and is nobody else's.
+        unsafe { libc::close(fd) };
+        return Some(true);
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        Some(libc::EPERM) => None,
+        _ => Some(false),
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_described_without_privileges() {
+        let machine = machine();
+        assert!(machine.kernel.contains('.'), "{}", machine.kernel);
+        assert_eq!(machine.capabilities.len(), 3);
+    }
+}

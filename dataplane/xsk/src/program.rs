@@ -1,0 +1,341 @@
+//! The XDP program of one port: loading, attaching, and its maps.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, LpmTrie, MapData, PerCpuArray, XskMap};
+use aya::programs::links::FdLink;
+use aya::programs::{Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader, Pod};
+
+use crate::claims::{self, Address, Change, Claims};
+use crate::{Mode, Socket, XskError, ethtool, probe};
+
+/// What `bpf/claim.c` was compiled to.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/claim.o"));
+
+/// Entries an LPM map may grow to. Memory is taken per entry in use.
+const MAX_CLAIMS: u32 = 1 << 20;
+
+/// What a port's program starts with. All of it can be changed later.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramSettings {
+    /// The MAC whose frames are ours. None: the interface's.
+    pub mac: Option<[u8; 6]>,
+    /// Frames without a VLAN tag may be claimed.
+    pub untagged: bool,
+    /// VLAN ids whose frames may be claimed.
+    pub vlans: Vec<u16>,
+    /// Claim all unicast IPv4 and IPv6 but ND, without look-up.
+    pub claim_all: bool,
+}
+
+/// What a port's program has done, all CPUs and queues together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames left to the kernel.
+    pub passed: u64,
+    /// Frames put into a socket's direction (the socket may still have had no
+    /// room: see its own counters).
+    pub redirected: u64,
+}
+
+/// `struct port` of `bpf/claim.c`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct PortConfig {
+    mac: [u8; 6],
+    untagged: u8,
+    claim_all: u8,
+}
+
+// SAFETY: eight bytes without padding, any bit pattern is a value.
+unsafe impl Pod for PortConfig {}
+
+/// The program on one port. Dropping it, or the death of the process, takes it
+/// off the port: all traffic is the kernel's again.
+pub struct Program {
+    // Declared before the maps: detached before they are closed.
+    _link: FdLink,
+    ifname: String,
+    chosen: (Mode, String),
+    port: PortConfig,
+    claims6: Claims<Ipv6Addr>,
+    claims4: Claims<Ipv4Addr>,
+    vlans: Vec<u16>,
+    maps: Maps,
+    // Holds the program itself.
+    _ebpf: Ebpf,
+}
+
+struct Maps {
+    claims6: LpmTrie<MapData, [u8; 16], u32>,
+    claims4: LpmTrie<MapData, [u8; 4], u32>,
+    xsks: XskMap<MapData>,
+    port: Array<MapData, PortConfig>,
+    vlans: Array<MapData, u32>,
+    counters: PerCpuArray<MapData, u64>,
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Program {{ {}, {} }}", self.ifname, self.chosen.0)
+    }
+}
+
+impl Program {
+    /// Loads the program and attaches it to `ifname`, with no claim and no
+    /// socket: everything still goes to the kernel. Generic mode is taken when
+    /// asked for, or with [`Mode::Auto`] when the driver has no XDP.
+    ///
+    /// An XDP program that is already on the port stays there:
+    /// [`XskError::ForeignProgram`] names it.
+    pub fn attach(ifname: &str, mode: Mode, settings: &ProgramSettings) -> Result<Self, XskError> {
+        let ifindex = crate::ifindex(ifname)?;
+        if let Some(on) = probe::attached(ifindex) {
+            return Err(foreign(ifname, on.id));
+        }
+        let port = PortConfig {
+            mac: settings.mac.map_or_else(|| ethtool::mac(ifname), Ok)?,
+            untagged: settings.untagged.into(),
+            claim_all: settings.claim_all.into(),
+        };
+        let (mut ebpf, maps) = load(ifname, ethtool::queues(ifname)?)?;
+        let (link, chosen) = attach(&mut ebpf, ifname, ifindex, mode)?;
+        let mut program = Self {
+            _link: link,
+            ifname: ifname.to_owned(),
+            chosen,
+            port,
+            claims6: Claims::<Ipv6Addr>::new(),
+            claims4: Claims::<Ipv4Addr>::new(),
+            vlans: Vec::new(),
+            maps,
+            _ebpf: ebpf,
+        };
+        program.set_vlans(&settings.vlans)?;
+        program.write_port()?;
+        Ok(program)
+    }
+
+    /// The mode in use, native or generic, and why.
+    pub fn chosen(&self) -> (Mode, &str) {
+        (self.chosen.0, &self.chosen.1)
+    }
+
+    /// From now on claimed packets of this queue go to this socket.
+    pub fn set_socket(&mut self, queue: u32, socket: &Socket) -> Result<(), XskError> {
+        let done = self.maps.xsks.set(queue, socket.as_fd(), 0);
+        done.map_err(|why| self.map_error(format!("give queue {queue} its socket"), &why))
+    }
+
+    /// From now on all packets of this queue go to the kernel. Not an error
+    /// when it had no socket.
+    pub fn clear_socket(&mut self, queue: u32) -> Result<(), XskError> {
+        match self.maps.xsks.unset(queue) {
+            Err(why) if !is_missing(&why) => Err(self.map_error(format!("take the socket off queue {queue}"), &why)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes these the port's claims: destination prefixes whose packets go to
+    /// the socket (true) or stay with the kernel (false); the longest prefix
+    /// decides. Only differences are written, additions before removals, so an
+    /// address claimed before and after is claimed all the time.
+    ///
+    /// After an error the map holds a part of the changes; calling again goes
+    /// on from there.
+    pub fn set_claims(&mut self, v6: &[(Ipv6Addr, u8, bool)], v4: &[(Ipv4Addr, u8, bool)]) -> Result<(), XskError> {
+        let maps = &mut self.maps;
+        let done = write_claims::<Ipv6Addr>(&mut maps.claims6, &mut self.claims6, &claims::collect(v6))
+            .and_then(|()| write_claims::<Ipv4Addr>(&mut maps.claims4, &mut self.claims4, &claims::collect(v4)));
+        done.map_err(|why| self.map_error("change the claims".to_owned(), &why))
+    }
+
+    /// VLAN ids whose frames may be claimed. 0 and ids over 4094 are ignored.
+    pub fn set_vlans(&mut self, vids: &[u16]) -> Result<(), XskError> {
+        let mut wanted: Vec<u16> = vids.iter().copied().filter(|vid| (1..=4094).contains(vid)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let added = wanted.iter().filter(|vid| !self.vlans.contains(vid)).map(|&vid| (vid, 1));
+        let removed = self.vlans.iter().filter(|vid| !wanted.contains(vid)).map(|&vid| (vid, 0));
+        for (vid, known) in added.chain(removed) {
+            let done = self.maps.vlans.set(u32::from(vid), known, 0);
+            done.map_err(|why| self.map_error(format!("change VLAN {vid}"), &why))?;
+        }
+        self.vlans = wanted;
+        Ok(())
+    }
+
+    /// Whether frames without a VLAN tag may be claimed.
+    pub fn set_untagged(&mut self, may: bool) -> Result<(), XskError> {
+        self.port.untagged = may.into();
+        self.write_port()
+    }
+
+    /// Whether all unicast is claimed without look-up, for srv6d's own veth.
+    pub fn claim_all(&mut self, all: bool) -> Result<(), XskError> {
+        self.port.claim_all = all.into();
+        self.write_port()
+    }
+
+    /// The MAC whose frames are ours, after a change of the port's address.
+    pub fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), XskError> {
+        self.port.mac = mac;
+        self.write_port()
+    }
+
+    /// Counters since the program was attached.
+    pub fn counts(&self) -> Result<Counts, XskError> {
+        let sum = |index: u32| {
+            let cells = self.maps.counters.get(&index, 0);
+            cells.map(|cells| cells.iter().sum()).map_err(|why| self.map_error("read the counters".to_owned(), &why))
+        };
+        Ok(Counts { passed: sum(0)?, redirected: sum(1)? })
+    }
+
+    fn write_port(&mut self) -> Result<(), XskError> {
+        let done = self.maps.port.set(0, self.port, 0);
+        done.map_err(|why| self.map_error("change the port's settings".to_owned(), &why))
+    }
+
+    fn map_error(&self, what: String, why: &aya::maps::MapError) -> XskError {
+        XskError::Map { ifname: self.ifname.clone(), what, why: chain(why) }
+    }
+}
+
+fn is_missing(why: &aya::maps::MapError) -> bool {
+    crate::os_error(why).and_then(|os| os.raw_os_error()) == Some(libc::ENOENT)
+}
+
+fn write_claims<A: Address>(
+    map: &mut LpmTrie<MapData, A::Bytes, u32>,
+    now: &mut Claims<A>,
+    wanted: &Claims<A>,
+) -> Result<(), aya::maps::MapError>
+where
+    A::Bytes: Pod,
+{
+    for change in claims::diff(now, wanted) {
+        match change {
+            Change::Put(net, len, xsk) => {
+                map.insert(&Key::new(u32::from(len), net), u32::from(xsk), 0)?;
+                now.insert((net, len), xsk);
+            }
+            Change::Remove(net, len) => {
+                map.remove(&Key::new(u32::from(len), net))?;
+                now.remove(&(net, len));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn load(ifname: &str, queues: u32) -> Result<(Ebpf, Maps), XskError> {
+    let failed = |why: String, code: Option<i32>| XskError::Program {
+        ifname: ifname.to_owned(),
+        what: "load",
+        why,
+        fix: program_fix(code),
+    };
+    let mut ebpf = EbpfLoader::new()
+        .map_max_entries("claims6", MAX_CLAIMS)
+        .map_max_entries("claims4", MAX_CLAIMS)
+        .map_max_entries("xsks", queues)
+        .load(OBJECT)
+        .map_err(|why| failed(chain(&why), os_code(&why)))?;
+    let maps = take_maps(&mut ebpf).ok_or_else(|| failed("a map is missing in the object".to_owned(), None))?;
+    let program: Option<&mut Xdp> = ebpf.program_mut("srv6d_claim").and_then(|p| p.try_into().ok());
+    let program = program.ok_or_else(|| failed("no XDP program in the object".to_owned(), None))?;
+    program.load().map_err(|why| failed(chain(&why), os_code(&why)))?;
+    Ok((ebpf, maps))
+}
+
+fn take_maps(ebpf: &mut Ebpf) -> Option<Maps> {
+    Some(Maps {
+        claims6: ebpf.take_map("claims6")?.try_into().ok()?,
+        claims4: ebpf.take_map("claims4")?.try_into().ok()?,
+        xsks: ebpf.take_map("xsks")?.try_into().ok()?,
+        port: ebpf.take_map("port")?.try_into().ok()?,
+        vlans: ebpf.take_map("vlans")?.try_into().ok()?,
+        counters: ebpf.take_map("counters")?.try_into().ok()?,
+    })
+}
+
+/// Native first, generic as the last resort.
+fn attach(ebpf: &mut Ebpf, ifname: &str, ifindex: u32, mode: Mode) -> Result<(FdLink, (Mode, String)), XskError> {
+    if mode == Mode::Generic {
+        let link = attach_as(ebpf, ifname, ifindex, XdpMode::Skb)?;
+        return Ok((link, (Mode::Generic, "as asked".to_owned())));
+    }
+    match attach_as(ebpf, ifname, ifindex, XdpMode::Driver) {
+        Ok(link) => Ok((link, (Mode::Native, "the driver runs XDP".to_owned()))),
+        Err(XskError::Program { why, .. }) if mode == Mode::Auto => {
+            let link = attach_as(ebpf, ifname, ifindex, XdpMode::Skb)?;
+            Ok((link, (Mode::Generic, format!("the driver did not take the program: {why}"))))
+        }
+        Err(why) => Err(why),
+    }
+}
+
+fn attach_as(ebpf: &mut Ebpf, ifname: &str, ifindex: u32, mode: XdpMode) -> Result<FdLink, XskError> {
+    let failed = |why: String, code: Option<i32>| XskError::Program {
+        ifname: ifname.to_owned(),
+        what: "attach",
+        why,
+        fix: program_fix(code),
+    };
+    let program: Option<&mut Xdp> = ebpf.program_mut("srv6d_claim").and_then(|p| p.try_into().ok());
+    let program = program.ok_or_else(|| failed("no XDP program in the object".to_owned(), None))?;
+    let attached = program.attach_to_if_index(ifindex, mode).and_then(|id| program.take_link(id));
+    let link = attached.map_err(|why| {
+        let code = os_code(&why);
+        match (code, probe::attached(ifindex)) {
+            // Somebody was faster than us, or is on it in the other mode.
+            (Some(libc::EBUSY | libc::EEXIST), Some(on)) => foreign(ifname, on.id),
+            _ => failed(chain(&why), code),
+        }
+    })?;
+    // Without bpf_link the loader falls back to netlink, and then a program
+    // would outlive a killed process: better none.
+    link.try_into().map_err(|_| failed("this kernel cannot attach XDP by bpf_link (Linux 5.9)".to_owned(), None))
+}
+
+fn foreign(ifname: &str, id: u32) -> XskError {
+    XskError::ForeignProgram { ifname: ifname.to_owned(), id, name: probe::program_name(id) }
+}
+
+fn os_code(why: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    crate::os_error(why).and_then(|os| os.raw_os_error())
+}
+
+fn program_fix(code: Option<i32>) -> &'static str {
+    match code {
+        Some(libc::EPERM | libc::EACCES) => {
+            "give the process CAP_BPF and CAP_NET_ADMIN (systemd: AmbientCapabilities=)"
+        }
+        Some(libc::ERANGE) => {
+            "lower the MTU of the interface or of its peer, or use a kernel whose driver takes \
+             multi-buffer XDP"
+        }
+        Some(libc::EOPNOTSUPP) => "ask for mode `auto` or `generic`: the driver has no XDP",
+        Some(libc::EBUSY | libc::EEXIST) => "remove the XDP program that is on the interface",
+        _ => "see `srv6d doctor`",
+    }
+}
+
+/// An error with all its causes, in one line.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(why) = cause {
+        let next = why.to_string();
+        if !text.ends_with(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = why.source();
+    }
+    text
+}

@@ -1,0 +1,630 @@
+//! One AF_XDP socket: one queue of one port.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+
+use xsk_rs::config::{Interface, LibxdpFlags, SocketConfig};
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
+
+use crate::frame::{CHUNK, Frame, MAX_CHUNKS, Piece};
+use crate::modes::{self, Attempt, Mode};
+use crate::umem::{self, Closed, Shared, Umem, UmemHandle};
+use crate::{XskError, ethtool};
+
+/// Sizes of a socket's own rings, powers of two. The fill and completion rings
+/// are set per UMEM: [`UmemRings`](crate::UmemRings).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rings {
+    /// Received chunks waiting for us.
+    pub rx: u32,
+    /// Chunks waiting for the kernel to send them.
+    pub tx: u32,
+}
+
+impl Default for Rings {
+    fn default() -> Self {
+        Self { rx: 2048, tx: 2048 }
+    }
+}
+
+/// What happened on a socket since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SocketStats {
+    /// Kernel: dropped before the rx ring, e.g. a packet longer than a chunk
+    /// without multi-buffer.
+    pub rx_dropped: u64,
+    /// Kernel: dropped because the rx ring was full.
+    pub rx_ring_full: u64,
+    /// Kernel: invalid descriptors in the fill ring.
+    pub rx_invalid_descs: u64,
+    /// Kernel: the fill ring was empty when a packet came.
+    pub rx_fill_ring_empty: u64,
+    /// Kernel: descriptors it refused to send.
+    pub tx_invalid_descs: u64,
+    /// Kernel: asked to send with an empty tx ring.
+    pub tx_ring_empty: u64,
+    /// Ours: packets handed up by [`Socket::rx_burst`].
+    pub rx_packets: u64,
+    /// Ours: packets accepted by [`Socket::tx`].
+    pub tx_packets: u64,
+    /// Ours: dropped, longer than [`MAX_CHUNKS`](crate::MAX_CHUNKS) chunks.
+    pub rx_too_long: u64,
+    /// Ours: dropped, the pool had no chunk to split the head into.
+    pub rx_no_chunk: u64,
+    /// Ours: [`Socket::tx`] gave the frame back.
+    pub tx_refused: u64,
+    /// Ours: [`Socket::flush`] gave up waking the kernel until the next flush.
+    pub tx_wakeup_again: u64,
+}
+
+/// Descriptors moved per ring operation.
+const BATCH: usize = 256;
+
+/// Wake-ups without progress before a flush gives up until the next. The
+/// kernel says EAGAIN both for "32 sent, there is more" (progress) and for
+/// "cannot now" (none); a peer that is slow to free what we sent must never
+/// hold the worker.
+const STALLED_KICKS: u32 = 4;
+
+/// A socket on one queue of one port, with the four rings behind it.
+#[allow(clippy::struct_excessive_bools)] // independent facts, not states
+pub struct Socket {
+    // Dropped first and together: the last of them closes the socket.
+    rx: RxQueue,
+    tx: TxQueue,
+    fill: FillQueue,
+    completion: CompQueue,
+    leave: Leave,
+
+    ifname: String,
+    chosen: (Mode, String),
+    multi_buffer: bool,
+    zero_copy: bool,
+    slot: u32,
+    rx_out: u32,
+    tx_out: u32,
+    descs: Box<[FrameDesc]>,
+    assembling: Option<Frame>,
+    too_long: bool,
+    cut_off: Vec<u32>,
+    kick_due: bool,
+    gone: bool,
+    counts: SocketStats,
+}
+
+/// Tells the UMEM, after the rings are gone, that the chunks can come back.
+struct Leave {
+    shared: Arc<Shared>,
+    closed: Closed,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        self.shared.socket_closed(self.closed);
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Copy mode: close(2) waits for receivers (synchronize_net), so nobody
+        // writes to our chunks after it. Zero-copy: the driver lets go later.
+        // The first socket's descriptor is the UMEM's and stays open and bound.
+        let closes = !self.zero_copy && !self.is_anchor();
+        self.leave.closed.kernel_let_go = closes || self.device_is_gone();
+    }
+}
+
+impl std::fmt::Debug for Socket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let queue = self.leave.closed.queue;
+        write!(f, "Socket {{ {} queue {queue}, {} }}", self.ifname, self.chosen.0)
+    }
+}
+
+impl Socket {
+    /// Opens `queue` of `ifname`, in `mode` or, with [`Mode::Auto`], in the
+    /// best mode the device has. Attach the port's [`Program`](crate::Program)
+    /// first: generic XDP rules zero-copy out, and that is seen there.
+    ///
+    /// A queue that was released a moment ago is retried for up to 2.5 s
+    /// (blocking). The first [`rx_burst`](Self::rx_burst) hands the kernel its
+    /// chunks; until then nothing is received.
+    pub fn open(umem: &Umem, ifname: &str, queue: u32, mode: Mode, rings: Rings) -> Result<Self, XskError> {
+        Self::open_on(&umem.handle(), ifname, queue, mode, rings)
+    }
+
+    /// [`open`](Self::open) from a thread that does not own the UMEM.
+    pub fn open_on(umem: &UmemHandle, ifname: &str, queue: u32, mode: Mode, rings: Rings) -> Result<Self, XskError> {
+        let shared = &umem.0;
+        let ifindex = crate::ifindex(ifname)?;
+        let mtu = ethtool::mtu(ifname)?;
+        let generic = mode == Mode::Generic || crate::probe::attached(ifindex).is_some_and(|on| on.generic);
+        let sizes = (umem::ring("rx", rings.rx)?, umem::ring("tx", rings.tx)?);
+
+        // One at a time: whoever binds first decides for the others.
+        let mut anchor = shared.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = Vec::new();
+        let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        for attempt in modes::attempts(mode, generic, mtu) {
+            if anchor.is_some() && !attempt.multi_buffer {
+                continue; // a later socket inherits the flags of the first
+            }
+            match bind(shared, ifname, queue, sizes, &attempt) {
+                Ok(bound) => {
+                    let first = anchor.is_none();
+                    let fd = bound.0.fd().as_raw_fd();
+                    if first {
+                        *anchor = Some(fd);
+                        shared.multi_buffer.store(attempt.multi_buffer, Relaxed);
+                    }
+                    let zero_copy = modes::is_zero_copy(fd);
+                    if mode == Mode::ZeroCopy && !zero_copy {
+                        log.push("the first socket of the UMEM is in copy mode".to_owned());
+                        break;
+                    }
+                    shared.socket_bound(ifindex, queue);
+                    let reason = reason(&log, first, zero_copy, generic, shared, mtu);
+                    let chosen = (name(zero_copy, generic), reason);
+                    return Ok(Self::new(shared, bound, ifname, ifindex, queue, chosen));
+                }
+                Err(why) => {
+                    log.push(format!("{}: {why}", attempt.name()));
+                    let give_up = !modes::mode_refused(&why);
+                    last = why;
+                    if give_up {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(XskError::Bind {
+            ifname: ifname.to_owned(),
+            queue,
+            tried: log.join("; "),
+            fix: modes::fix_for(&last),
+            why: last,
+        })
+    }
+
+    fn new(
+        shared: &Arc<Shared>,
+        (rx, tx, fill, completion): Bound,
+        ifname: &str,
+        ifindex: u32,
+        queue: u32,
+        chosen: (Mode, String),
+    ) -> Self {
+        let slot = shared.new_slot();
+        // What is in flight is bounded by the send buffer; its default holds
+        // about 200 packets. Best effort: needs CAP_NET_ADMIN.
+        set_option(rx.fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20);
+        Self {
+            rx,
+            tx,
+            fill,
+            completion,
+            leave: Leave { shared: Arc::clone(shared), closed: Closed { slot, ifindex, queue, kernel_let_go: false } },
+            ifname: ifname.to_owned(),
+            zero_copy: chosen.0 == Mode::ZeroCopy,
+            chosen,
+            multi_buffer: shared.multi_buffer.load(Relaxed),
+            slot,
+            rx_out: 0,
+            tx_out: 0,
+            descs: vec![FrameDesc::default(); BATCH].into_boxed_slice(),
+            assembling: None,
+            too_long: false,
+            cut_off: Vec::with_capacity(BATCH),
+            kick_due: false,
+            gone: false,
+            counts: SocketStats::default(),
+        }
+    }
+
+    /// Receives up to `max` chunks' worth of packets (at most 256) into `out`
+    /// and returns how many packets that were. Reaps what was sent and refills
+    /// the fill ring on the way. Does nothing with a UMEM that is not the one
+    /// the socket was opened on.
+    pub fn rx_burst(&mut self, umem: &mut Umem, max: usize, out: &mut Vec<Frame>) -> usize {
+        if !umem.belongs_with(&self.leave.shared) {
+            return 0;
+        }
+        let before = out.len();
+        self.reap(umem);
+        let want = max.min(BATCH);
+        let window = self.descs.get_mut(..want).unwrap_or_default();
+        // SAFETY: the queue was bound on the region these chunks belong to, by
+        // `bind`, and every received chunk was handed over by `refill`.
+        let got = unsafe { self.rx.consume(window) };
+        for at in 0..got {
+            if let Some(desc) = self.descs.get(at).copied() {
+                self.rx_out -= 1;
+                self.received(umem, &desc, out);
+            }
+        }
+        self.refill(umem);
+        out.len() - before
+    }
+
+    /// One received chunk: a packet, or a part of one.
+    fn received(&mut self, umem: &mut Umem, desc: &FrameDesc, out: &mut Vec<Frame>) {
+        let (chunk, len) = self.leave.shared.settle(desc);
+        // SAFETY: the chunk was just consumed from the rx ring: it left the
+        // kernel's hands and is in nobody else's yet.
+        let part = unsafe { self.leave.shared.hold(chunk, len.unwrap_or(0)) };
+        let Some(part) = part else { return };
+        self.too_long |= len.is_none();
+        match self.assembling.as_mut() {
+            None => self.assembling = Some(part),
+            Some(packet) => {
+                let piece = Piece { chunk, len: u32::try_from(part.head_len()).unwrap_or(0) };
+                if !packet.append(piece) {
+                    self.too_long = true;
+                    umem.put(chunk);
+                }
+            }
+        }
+        if !desc.has_more_frames() {
+            self.packet_complete(umem, out);
+        }
+    }
+
+    /// Hands an assembled packet up, with room behind its head.
+    fn packet_complete(&mut self, umem: &mut Umem, out: &mut Vec<Frame>) {
+        let Some(mut packet) = self.assembling.take() else { return };
+        let too_long = std::mem::take(&mut self.too_long);
+        if too_long || (packet.is_too_full() && packet.is_long()) {
+            self.counts.rx_too_long += 1;
+            umem.recycle(packet);
+            return;
+        }
+        if packet.is_too_full() {
+            let Some(mut fresh) = umem.frame() else {
+                self.counts.rx_no_chunk += 1;
+                umem.recycle(packet);
+                return;
+            };
+            packet.split_head(&mut fresh);
+        }
+        self.counts.rx_packets += 1;
+        out.push(packet);
+    }
+
+    /// Queues a packet for sending. Gives it back when the rings have no room
+    /// for all its chunks, when it is empty, or when it is of another UMEM;
+    /// [`flush`](Self::flush) makes room.
+    #[inline]
+    pub fn tx(&mut self, frame: Frame) -> Result<(), Frame> {
+        let tail = frame.tail();
+        let count = 1 + tail.len();
+        let in_flight = self.tx_out as usize + count;
+        let shared = &self.leave.shared;
+        // Never more in flight than completion slots: the kernel would stop
+        // sending and say EAGAIN until they are reaped.
+        if in_flight > shared.rings.completion as usize || frame.umem != shared.id || frame.head_len() == 0 {
+            self.counts.tx_refused += 1;
+            return Err(frame);
+        }
+        let mut descs = [FrameDesc::default(); MAX_CHUNKS];
+        let lens = tail.iter().map(|piece| (piece.chunk, piece.len as usize));
+        let chunks = std::iter::once((frame.chunk, frame.head_len())).chain(lens);
+        for (desc, (chunk, len)) in descs.iter_mut().zip(chunks) {
+            *desc = shared.desc(chunk);
+            // SAFETY: the chunk belongs to `frame`, which is ours, and no
+            // reference into it is alive.
+            let mut data = unsafe { shared.region.data_mut(desc) };
+            data.cursor().set_pos(len);
+            desc.set_options(libc::XDP_PKT_CONTD);
+        }
+        let window = descs.get_mut(..count).unwrap_or_default();
+        if let Some(last) = window.last_mut() {
+            last.set_options(0);
+        }
+        // SAFETY: the chunks are of the region the queue was bound on, were
+        // the frame's alone, and with `frame` the last access to them ends.
+        let queued = unsafe { self.tx.produce(window) };
+        if queued == 0 {
+            self.counts.tx_refused += 1;
+            return Err(frame);
+        }
+        let theirs = umem::sending(self.slot);
+        shared.set_owner(frame.chunk, theirs);
+        for piece in tail {
+            shared.set_owner(piece.chunk, theirs);
+        }
+        self.cut_off.extend(frame.cut_off().iter().map(|piece| piece.chunk));
+        self.tx_out = u32::try_from(in_flight).unwrap_or(u32::MAX);
+        self.kick_due = true;
+        self.counts.tx_packets += 1;
+        Ok(())
+    }
+
+    /// Wakes the kernel to send what was queued, and reaps what was sent. Once
+    /// per burst. Bounded: what cannot be sent now stays for the next flush.
+    pub fn flush(&mut self, umem: &mut Umem) {
+        if !umem.belongs_with(&self.leave.shared) {
+            return;
+        }
+        self.reap(umem);
+        let mut stalled = 0;
+        let mut room = 0;
+        while self.kick_due {
+            if !self.tx.needs_wakeup() {
+                self.kick_due = false; // a zero-copy driver that is polling
+                return;
+            }
+            match self.kick_tx() {
+                Kick::Done => self.kick_due = false,
+                Kick::Gone => {
+                    self.gone = true;
+                    return;
+                }
+                Kick::Again => {
+                    let now = self.tx.nb_free_exact();
+                    stalled = if now > room { 0 } else { stalled + 1 };
+                    room = now;
+                }
+            }
+            // Inside the loop: a full completion ring is one reason for EAGAIN.
+            self.reap(umem);
+            if stalled > STALLED_KICKS {
+                self.counts.tx_wakeup_again += 1;
+                return;
+            }
+        }
+    }
+
+    /// Puts a frame back into the pool of its UMEM.
+    pub fn recycle(&mut self, umem: &mut Umem, frame: Frame) {
+        umem.recycle(frame);
+    }
+
+    /// The mode in use ([`Mode::Auto`] never), and why not a better one.
+    pub fn chosen(&self) -> (Mode, &str) {
+        (self.chosen.0, &self.chosen.1)
+    }
+
+    /// True when packets longer than one chunk can be received and sent.
+    pub fn multi_buffer(&self) -> bool {
+        self.multi_buffer
+    }
+
+    /// The port's name at the time it was opened.
+    pub fn ifname(&self) -> &str {
+        &self.ifname
+    }
+
+    /// The queue of the port.
+    pub fn queue(&self) -> u32 {
+        self.leave.closed.queue
+    }
+
+    /// Chunks in the kernel's hands: (for receiving, for sending).
+    pub fn outstanding(&self) -> (u32, u32) {
+        (self.rx_out, self.tx_out)
+    }
+
+    /// True when something queued still waits for a [`flush`](Self::flush).
+    pub fn tx_pending(&self) -> bool {
+        self.kick_due
+    }
+
+    /// True once the device was deleted (seen by a flush): close the socket.
+    /// [`device_is_gone`](Self::device_is_gone) asks the kernel.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Asks the kernel whether the device was deleted.
+    pub fn device_is_gone(&self) -> bool {
+        // An unbound socket answers ENXIO; it is unbound by the deletion of
+        // its device alone.
+        send_nothing(self.as_raw_fd()).is_err_and(|why| why.raw_os_error() == Some(libc::ENXIO))
+    }
+
+    /// Counters of the kernel and of this socket.
+    pub fn stats(&self) -> io::Result<SocketStats> {
+        let kernel = self.rx.fd().xdp_statistics()?;
+        Ok(SocketStats {
+            rx_dropped: kernel.rx_dropped(),
+            rx_ring_full: kernel.rx_ring_full(),
+            rx_invalid_descs: kernel.rx_invalid_descs(),
+            rx_fill_ring_empty: kernel.rx_fill_ring_empty_descs(),
+            tx_invalid_descs: kernel.tx_invalid_descs(),
+            tx_ring_empty: kernel.tx_ring_empty_descs(),
+            ..self.counts
+        })
+    }
+
+    /// Asks for busy polling by this thread: `budget` packets per poll, for up
+    /// to `micros`. Returns whether the kernel took it; devices without NAPI
+    /// ids (veth) take it and ignore it.
+    pub fn prefer_busy_poll(&self, micros: u32, budget: u32) -> bool {
+        let fd = self.as_raw_fd();
+        set_option(fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1)
+            && set_option(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros)
+            && set_option(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, budget)
+    }
+
+    /// Closes the socket and takes its chunks back into the pool. (The chunks
+    /// of the UMEM's first socket stay the kernel's while its device exists.)
+    pub fn close(mut self, umem: &mut Umem) {
+        if umem.belongs_with(&self.leave.shared) {
+            self.reap(umem);
+            if let Some(part) = self.assembling.take() {
+                umem.recycle(part);
+            }
+        }
+        drop(self);
+        umem.reclaim();
+    }
+
+    fn is_anchor(&self) -> bool {
+        let anchor = self.leave.shared.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        *anchor == Some(self.as_raw_fd())
+    }
+
+    /// Puts sent chunks, and tails that were cut off, back into the pool.
+    fn reap(&mut self, umem: &mut Umem) {
+        for chunk in self.cut_off.drain(..) {
+            umem.put(chunk);
+        }
+        while self.tx_out > 0 {
+            // SAFETY: the queue was bound on this region by `bind`.
+            let got = unsafe { self.completion.consume(&mut self.descs) };
+            for desc in self.descs.iter().take(got) {
+                umem.put(u32::try_from(desc.addr() / CHUNK).unwrap_or(u32::MAX));
+                self.tx_out -= 1;
+            }
+            if got < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Hands the kernel chunks to receive into, as many as its fill ring holds.
+    fn refill(&mut self, umem: &mut Umem) {
+        let theirs = umem::receiving(self.slot);
+        loop {
+            let missing = self.leave.shared.rings.fill.saturating_sub(self.rx_out);
+            let missing = missing.min(self.fill.nb_free(missing)) as usize;
+            let mut count = 0;
+            for desc in self.descs.iter_mut().take(missing) {
+                let Some(chunk) = umem.take() else { break };
+                *desc = self.leave.shared.desc(chunk);
+                self.leave.shared.set_owner(chunk, theirs);
+                count += 1;
+            }
+            if count == 0 {
+                break;
+            }
+            let window = self.descs.get(..count).unwrap_or_default();
+            // SAFETY: the chunks are of the region the queue was bound on, and
+            // came out of the pool just now, so nobody else has them.
+            let handed = unsafe { self.fill.produce(window) };
+            debug_assert_eq!(handed, count, "the fill ring had said it has room");
+            self.rx_out += u32::try_from(handed).unwrap_or(0);
+        }
+        // Zero-copy drivers sleep when the fill ring was empty.
+        if self.fill.needs_wakeup() {
+            kick_rx(self.as_raw_fd());
+        }
+    }
+
+    fn kick_tx(&self) -> Kick {
+        match send_nothing(self.as_raw_fd()) {
+            Ok(()) => Kick::Done,
+            Err(why) if why.raw_os_error() == Some(libc::ENXIO) => Kick::Gone,
+            // EAGAIN: more to send or no room; EBUSY: the queue's lock;
+            // ENOBUFS: no memory now; ENETDOWN: the link is down now.
+            Err(_) => Kick::Again,
+        }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.rx.fd().as_raw_fd()
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor stays open while `self.rx` lives, which the
+        // borrow of self guarantees.
+        unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
+    }
+}
+
+enum Kick {
+    Done,
+    Again,
+    Gone,
+}
+
+type Bound = (RxQueue, TxQueue, FillQueue, CompQueue);
+
+/// Binds in one mode, waiting for a queue that is just being released.
+fn bind(
+    shared: &Arc<Shared>,
+    ifname: &str,
+    queue: u32,
+    (rx, tx): (xsk_rs::config::QueueSize, xsk_rs::config::QueueSize),
+    attempt: &Attempt,
+) -> io::Result<Bound> {
+    let interface: Interface = ifname.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let config = SocketConfig::builder()
+        .rx_queue_size(rx)
+        .tx_queue_size(tx)
+        .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
+        .bind_flags(attempt.flags)
+        .build();
+    let mut waits = modes::BUSY_WAITS.into_iter();
+    loop {
+        // SAFETY: libxdp loads no program (INHIBIT_PROG_LOAD), which is the
+        // condition for binding a pair of device and queue again.
+        let made = unsafe { xsk_rs::Socket::new(config, &shared.region, &interface, queue) };
+        let why = match made {
+            Ok((tx, rx, Some((fill, completion)))) => return Ok((rx, tx, fill, completion)),
+            // This UMEM already has a socket on this queue: it has the rings.
+            Ok((_, _, None)) => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
+            Err(why) => crate::os_error(&why).unwrap_or_else(|| io::Error::other(why.to_string())),
+        };
+        match waits.next() {
+            Some(wait) if why.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(wait),
+            _ => return Err(why),
+        }
+    }
+}
+
+fn name(zero_copy: bool, generic: bool) -> Mode {
+    match (zero_copy, generic) {
+        (true, _) => Mode::ZeroCopy,
+        (false, true) => Mode::Generic,
+        (false, false) => Mode::Native,
+    }
+}
+
+/// Why this mode, for people.
+fn reason(log: &[String], first: bool, zero_copy: bool, generic: bool, shared: &Shared, mtu: usize) -> String {
+    let mut parts = Vec::new();
+    if zero_copy {
+        parts.push("the driver reads and writes packet memory itself".to_owned());
+    } else if generic {
+        parts.push("the XDP program runs in generic mode".to_owned());
+    } else if !first {
+        parts.push("as the first socket of this packet memory".to_owned());
+    }
+    parts.extend(log.iter().map(|tried| format!("not {tried}")));
+    if !shared.multi_buffer.load(Relaxed) {
+        parts.push(format!("no multi-buffer: packets over 3840 bytes are dropped (MTU {mtu})"));
+    }
+    if parts.is_empty() {
+        parts.push("as asked".to_owned());
+    }
+    parts.join("; ")
+}
+
+/// sendto(2) without data: "look at the tx ring".
+fn send_nothing(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no memory is handed over: both pointers are null with length 0.
+    let sent = unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// recvfrom(2) without a buffer: "look at the fill ring". Its answer says
+/// nothing that the rings do not.
+fn kick_rx(fd: RawFd) {
+    // SAFETY: no memory is handed over: all pointers are null with length 0.
+    unsafe {
+        libc::recvfrom(fd, std::ptr::null_mut(), 0, libc::MSG_DONTWAIT, std::ptr::null_mut(), std::ptr::null_mut())
+    };
+}
+
+fn set_option(fd: RawFd, level: libc::c_int, option: libc::c_int, value: u32) -> bool {
+    // SAFETY: the pointer is to a live local of the size handed over with it.
+    let failed = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), 4) };
+    failed == 0
+}

@@ -1,0 +1,461 @@
+//! The packet memory of one worker and the pool of its free chunks.
+//!
+//! ```text
+//!            Umem::frame, rx                 Socket::tx
+//!   free ─────────────────────► held ──────────────────────► tx ring ─► completion ring ─┐
+//!    │ ▲                          │ ▲                                                    │
+//!    │ └──────────────────────────┘ └── rx ring ◄─ fill ring ◄─┐                         │
+//!    │          Umem::recycle                                  │ Socket::rx_burst        │
+//!    ├─────────────────────────────────────────────────────────┘                         │
+//!    └────────────────────────────────────────────────────────────────────────────◄──────┘
+//! ```
+//!
+//! One UMEM serves all ports of a worker, so chunks travel: received on A, sent
+//! on B, completed on B, and from the pool into the fill ring of whichever port
+//! needs one. A table of one word per chunk says who has it, which is how the
+//! chunks of a port that vanished are found again.
+
+use std::num::NonZeroU32;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use xsk_rs::FrameDesc;
+use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
+
+use crate::XskError;
+use crate::frame::{CHUNK, Frame, HEADROOM, ROOM};
+
+/// Sizes of the rings that every socket of a UMEM gets for itself. Powers of
+/// two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UmemRings {
+    /// Chunks a socket can hand to the kernel for receiving.
+    pub fill: u32,
+    /// Sent chunks the kernel can hold before they are reaped. Also the limit
+    /// of chunks in flight, whatever the size of the tx ring.
+    pub completion: u32,
+}
+
+impl Default for UmemRings {
+    fn default() -> Self {
+        Self { fill: 2048, completion: 2048 }
+    }
+}
+
+/// Where the chunks of a UMEM are. The sum of all but `frames` is `frames`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Accounting {
+    /// Chunks of the UMEM.
+    pub frames: u32,
+    /// In the pool.
+    pub free: u32,
+    /// With the caller, in a [`Frame`].
+    pub held: u32,
+    /// With the kernel for receiving: in a fill ring, or received and in an rx
+    /// ring.
+    pub rx: u32,
+    /// With the kernel for sending: in a tx ring, on the way, or in a
+    /// completion ring.
+    pub tx: u32,
+    /// Of a closed socket whose driver may still write into them. They return
+    /// when its queue can be bound again or its device is gone.
+    pub quarantine: u32,
+}
+
+/// Who has a chunk: one of these, or `SOCKETS + 2 * slot` (for receiving) or
+/// one more (for sending) for the socket with that slot.
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const QUARANTINE: u32 = 2;
+const SOCKETS: u32 = 4;
+
+/// The word of a chunk that the socket with this slot has for receiving.
+pub(crate) fn receiving(slot: u32) -> u32 {
+    SOCKETS + 2 * slot
+}
+
+/// The word of a chunk that the socket with this slot has for sending.
+pub(crate) fn sending(slot: u32) -> u32 {
+    receiving(slot) + 1
+}
+
+/// A chunk as the rings name it and as we reach it.
+struct Chunk {
+    /// Names the chunk's packet start; copied, never changed.
+    desc: FrameDesc,
+    first: NonNull<u8>,
+}
+
+/// A socket that was closed and whose chunks are to be taken back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Closed {
+    pub(crate) slot: u32,
+    pub(crate) ifindex: u32,
+    pub(crate) queue: u32,
+    /// The kernel writes to none of the socket's chunks any more.
+    pub(crate) kernel_let_go: bool,
+}
+
+/// What a UMEM and its sockets share.
+pub(crate) struct Shared {
+    pub(crate) region: xsk_rs::Umem,
+    pub(crate) rings: UmemRings,
+    pub(crate) id: u32,
+    chunks: Box<[Chunk]>,
+    owners: Box<[AtomicU32]>,
+    next_slot: AtomicU32,
+    closed: Mutex<Vec<Closed>>,
+    /// Bound as (ifindex, queue) once more: quarantined chunks may return.
+    rebound: Mutex<Vec<(u32, u32)>>,
+    /// The first socket's file descriptor, which is the UMEM's own.
+    pub(crate) anchor: Mutex<Option<RawFd>>,
+    /// Whether the first socket took multi-buffer; the others inherit it.
+    pub(crate) multi_buffer: AtomicBool,
+}
+
+// SAFETY: the raw pointers in `chunks` are addresses only; they are followed
+// by the owner of a chunk alone, through its Frame. All else is Sync itself.
+unsafe impl Sync for Shared {}
+// SAFETY: as above, nothing in it is tied to a thread.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    pub(crate) fn frames(&self) -> u32 {
+        u32::try_from(self.chunks.len()).unwrap_or(u32::MAX)
+    }
+
+    /// A descriptor that names the start of this chunk's packet, length 0.
+    pub(crate) fn desc(&self, chunk: u32) -> FrameDesc {
+        self.chunks.get(chunk as usize).map(|c| c.desc).unwrap_or_default()
+    }
+
+    fn first(&self, chunk: u32) -> Option<NonNull<u8>> {
+        self.chunks.get(chunk as usize).map(|c| c.first)
+    }
+
+    pub(crate) fn set_owner(&self, chunk: u32, owner: u32) {
+        if let Some(word) = self.owners.get(chunk as usize) {
+            word.store(owner, Relaxed);
+        }
+    }
+
+    pub(crate) fn new_slot(&self) -> u32 {
+        self.next_slot.fetch_add(1, Relaxed)
+    }
+
+    pub(crate) fn socket_closed(&self, closed: Closed) {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner).push(closed);
+    }
+
+    pub(crate) fn socket_bound(&self, ifindex: u32, queue: u32) {
+        self.rebound.lock().unwrap_or_else(PoisonError::into_inner).push((ifindex, queue));
+    }
+
+    /// The frame around a chunk that has just become the caller's.
+    ///
+    /// # Safety
+    ///
+    /// The chunk is neither in a ring, nor with the kernel, nor in the pool,
+    /// nor in another frame.
+    pub(crate) unsafe fn hold(&self, chunk: u32, head_len: usize) -> Option<Frame> {
+        let first = self.first(chunk)?;
+        self.set_owner(chunk, HELD);
+        // SAFETY: the region has ROOM bytes from every chunk's packet start,
+        // stays mapped while frames exist, and the caller promises that
+        // nothing else has the chunk.
+        Some(unsafe { Frame::new(first, self.id, chunk, head_len) })
+    }
+
+    /// Chunk and length of a received descriptor, the packet moved to the
+    /// chunk's packet start if a driver has put it elsewhere. None: it cannot
+    /// fit there.
+    pub(crate) fn settle(&self, received: &FrameDesc) -> (u32, Option<usize>) {
+        let chunk = u32::try_from(received.addr() / CHUNK).unwrap_or(u32::MAX);
+        let len = received.lengths().data();
+        if received.addr() % CHUNK == HEADROOM && len <= ROOM {
+            return (chunk, Some(len));
+        }
+        let Some(first) = self.first(chunk).filter(|_| len <= ROOM) else {
+            return (chunk, None);
+        };
+        // SAFETY: the descriptor was consumed from an rx ring of this region,
+        // so its bytes are inside the region and ours to read.
+        let bytes = unsafe { self.region.data(received) };
+        let from = bytes.contents().as_ptr();
+        // SAFETY: `from` has `len` bytes; `first` has ROOM, which is not less;
+        // both are inside one chunk that is ours; they may overlap.
+        unsafe { std::ptr::copy(from, first.as_ptr(), len) };
+        (chunk, Some(len))
+    }
+}
+
+/// The packet memory of one worker. Never shared between workers: it is
+/// changed through `&mut` only, and takes no lock on the packet path.
+pub struct Umem {
+    shared: Arc<Shared>,
+    free: Vec<u32>,
+    quarantine: Vec<(Closed, Vec<u32>)>,
+}
+
+/// What [`Socket::open_on`](crate::Socket::open_on) needs of a UMEM: lets a
+/// control thread open (and wait for) a socket that a worker will run.
+#[derive(Clone)]
+pub struct UmemHandle(pub(crate) Arc<Shared>);
+
+impl std::fmt::Debug for Umem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Umem {{ id: {}, frames: {}, free: {} }}", self.shared.id, self.frames(), self.free.len())
+    }
+}
+
+impl std::fmt::Debug for UmemHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "UmemHandle {{ id: {} }}", self.0.id)
+    }
+}
+
+impl Umem {
+    /// `frames` chunks of 4096 bytes with the default ring sizes. A port wants
+    /// about `fill + completion` of them, and the worker a few hundred beside.
+    pub fn new(frames: u32) -> Result<Self, XskError> {
+        Self::with_rings(frames, UmemRings::default())
+    }
+
+    /// As [`new`](Self::new), with these fill and completion rings per socket.
+    pub fn with_rings(frames: u32, rings: UmemRings) -> Result<Self, XskError> {
+        static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+
+        let config = UmemConfig::builder()
+            .frame_size(FrameSize::new(4096).map_err(|why| refused(frames, why))?)
+            .fill_queue_size(ring("fill", rings.fill)?)
+            .comp_queue_size(ring("completion", rings.completion)?)
+            .build()
+            .map_err(|why| refused(frames, why))?;
+        let count = NonZeroU32::new(frames).ok_or_else(|| refused(frames, "no frames"))?;
+        let (region, descs) = xsk_rs::Umem::new(config, count, false).map_err(|why| not_made(frames, &why))?;
+
+        let chunks: Option<Box<[Chunk]>> =
+            descs.into_iter().map(|desc| first_byte(&region, desc).map(|first| Chunk { desc, first })).collect();
+        let chunks = chunks.ok_or_else(|| refused(frames, "a chunk without room"))?;
+        let shared = Shared {
+            region,
+            rings,
+            id: NEXT_ID.fetch_add(1, Relaxed),
+            owners: (0..frames).map(|_| AtomicU32::new(FREE)).collect(),
+            chunks,
+            next_slot: AtomicU32::new(0),
+            closed: Mutex::default(),
+            rebound: Mutex::default(),
+            anchor: Mutex::new(None),
+            multi_buffer: AtomicBool::new(false),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            // Low chunks first: they stay warm when there is little traffic.
+            free: (0..frames).rev().collect(),
+            quarantine: Vec::new(),
+        })
+    }
+
+    /// For opening sockets on another thread.
+    pub fn handle(&self) -> UmemHandle {
+        UmemHandle(Arc::clone(&self.shared))
+    }
+
+    /// Chunks of the UMEM.
+    pub fn frames(&self) -> u32 {
+        self.shared.frames()
+    }
+
+    /// A fresh frame, head length 0, or None when the pool is empty.
+    pub fn frame(&mut self) -> Option<Frame> {
+        let chunk = self.take()?;
+        // SAFETY: the chunk was in the pool, so it is nowhere else.
+        unsafe { self.shared.hold(chunk, 0) }
+    }
+
+    /// Takes a frame's chunks back. A frame of another UMEM is not ours to
+    /// take: it is handed back.
+    pub fn recycle(&mut self, frame: Frame) -> Option<Frame> {
+        if frame.umem != self.shared.id {
+            return Some(frame);
+        }
+        for piece in frame.attached() {
+            self.put(piece.chunk);
+        }
+        self.put(frame.chunk);
+        None
+    }
+
+    /// The packet of a frame copied into frames of this UMEM: the way between
+    /// ports that cannot share one. None when the pool has too few chunks.
+    pub fn copy_of(&mut self, from: &Umem, frame: &Frame) -> Option<Frame> {
+        let pieces = frame.tail().len();
+        if self.free.len() <= pieces {
+            return None;
+        }
+        let mut copy = self.frame()?;
+        copy_into(&mut copy, frame.head());
+        for bytes in from.segments(frame).skip(1) {
+            let mut next = self.frame()?;
+            copy_into(&mut next, bytes);
+            let len = u32::try_from(bytes.len()).unwrap_or_default();
+            copy.append(crate::frame::Piece { chunk: next.chunk, len });
+        }
+        Some(copy)
+    }
+
+    /// The packet's bytes, chunk by chunk, head first. Empty when the frame is
+    /// of another UMEM.
+    pub fn segments<'a>(&'a self, frame: &'a Frame) -> impl Iterator<Item = &'a [u8]> {
+        let ours = frame.umem == self.shared.id;
+        let head = ours.then(|| frame.head());
+        let tail = if ours { frame.tail() } else { &[] };
+        head.into_iter().chain(tail.iter().filter_map(|piece| {
+            let first = self.shared.first(piece.chunk)?;
+            let len = (piece.len as usize).min(ROOM);
+            // SAFETY: the piece belongs to `frame`, which the caller lends us,
+            // so nobody writes to it; a chunk has ROOM bytes from `first`.
+            Some(unsafe { std::slice::from_raw_parts(first.as_ptr(), len) })
+        }))
+    }
+
+    /// Where the chunks are now. Walks all of them: for status and tests, not
+    /// for the packet path.
+    pub fn accounting(&mut self) -> Accounting {
+        self.reclaim();
+        let mut sum = Accounting {
+            frames: self.frames(),
+            free: u32::try_from(self.free.len()).unwrap_or(u32::MAX),
+            ..Accounting::default()
+        };
+        for word in &self.shared.owners {
+            match word.load(Relaxed) {
+                FREE => {}
+                HELD => sum.held += 1,
+                QUARANTINE => sum.quarantine += 1,
+                owner if (owner - SOCKETS).is_multiple_of(2) => sum.rx += 1,
+                _ => sum.tx += 1,
+            }
+        }
+        sum
+    }
+
+    /// Takes back what closed sockets had. [`Socket::close`](crate::Socket::close)
+    /// does it; needed only after a socket was merely dropped.
+    pub fn reclaim(&mut self) {
+        let closed = std::mem::take(&mut *self.shared.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        for gone in closed {
+            let chunks = self.chunks_of(gone.slot);
+            if gone.kernel_let_go {
+                self.put_all(chunks);
+            } else {
+                for &chunk in &chunks {
+                    self.shared.set_owner(chunk, QUARANTINE);
+                }
+                self.quarantine.push((gone, chunks));
+            }
+        }
+        self.release_quarantine();
+    }
+
+    /// A zero-copy driver lets go of a closed socket's memory from a work item
+    /// some time after close(2). That its queue could be bound again, or that
+    /// the device is gone, proves that it has.
+    fn release_quarantine(&mut self) {
+        let rebound = std::mem::take(&mut *self.shared.rebound.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut self.quarantine);
+        for (gone, chunks) in waiting {
+            if rebound.contains(&(gone.ifindex, gone.queue)) || !crate::ifindex_exists(gone.ifindex) {
+                self.put_all(chunks);
+            } else {
+                self.quarantine.push((gone, chunks));
+            }
+        }
+    }
+
+    fn chunks_of(&self, slot: u32) -> Vec<u32> {
+        let theirs = [receiving(slot), sending(slot)];
+        (0..)
+            .zip(&self.shared.owners)
+            .filter(|(_, word)| theirs.contains(&word.load(Relaxed)))
+            .map(|(chunk, _)| chunk)
+            .collect()
+    }
+
+    pub(crate) fn belongs_with(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
+    /// A chunk out of the pool. The caller says at once who has it.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    pub(crate) fn put(&mut self, chunk: u32) {
+        self.shared.set_owner(chunk, FREE);
+        self.free.push(chunk);
+    }
+
+    fn put_all(&mut self, chunks: Vec<u32>) {
+        for chunk in chunks {
+            self.put(chunk);
+        }
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        let held = self.shared.owners.iter().any(|word| word.load(Relaxed) == HELD);
+        if held {
+            // A Frame points into the region without counting references (that
+            // would be an atomic operation per packet). So the region of a UMEM
+            // that dies before its frames stays mapped for good.
+            std::mem::forget(Arc::clone(&self.shared));
+        }
+    }
+}
+
+fn copy_into(frame: &mut Frame, bytes: &[u8]) {
+    if let Some(room) = frame.room_mut().get_mut(..bytes.len()) {
+        room.copy_from_slice(bytes);
+        frame.set_head_len(bytes.len());
+    }
+}
+
+/// The address of the packet start that `desc` names, with ROOM bytes from it.
+fn first_byte(region: &xsk_rs::Umem, mut desc: FrameDesc) -> Option<NonNull<u8>> {
+    // SAFETY: the descriptor was made for this region just now, and neither
+    // the kernel nor anybody else knows of it yet.
+    let mut data = unsafe { region.data_mut(&mut desc) };
+    let room = data.cursor().buf_len();
+    data.cursor().set_pos(room);
+    let bytes = data.contents_mut();
+    (bytes.len() == ROOM).then(|| NonNull::new(bytes.as_mut_ptr())).flatten()
+}
+
+/// A ring size as xsk-rs wants it.
+pub(crate) fn ring(ring: &'static str, size: u32) -> Result<QueueSize, XskError> {
+    QueueSize::new(size).map_err(|_| XskError::RingSize { ring, size })
+}
+
+fn refused(frames: u32, why: impl std::fmt::Display) -> XskError {
+    XskError::Umem { frames, mib: frames / 256, why: why.to_string(), fix: "ask for at least one frame" }
+}
+
+fn not_made(frames: u32, why: &(dyn std::error::Error + 'static)) -> XskError {
+    let os = crate::os_error(why);
+    let fix = match os.as_ref().and_then(std::io::Error::raw_os_error) {
+        Some(libc::EPERM) => "give the process CAP_NET_RAW (systemd: AmbientCapabilities=)",
+        Some(libc::ENOBUFS | libc::ENOMEM) => {
+            "raise the limit of locked memory (systemd: LimitMEMLOCK=infinity), give the process \
+             CAP_IPC_LOCK, or configure fewer frames"
+        }
+        Some(libc::EAFNOSUPPORT) => "use a kernel built with CONFIG_XDP_SOCKETS",
+        _ => "see `srv6d doctor`",
+    };
+    let why = os.map_or_else(|| why.to_string(), |os| os.to_string());
+    XskError::Umem { frames, mib: frames / 256, why, fix }
+}
