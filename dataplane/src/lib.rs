@@ -1,1 +1,25 @@
-//! Placeholder while the crate is being written.
+//! Worker loop, ports, table snapshots and counters: threads and wiring. What becomes of a packet is decided in
+//! `srv6d-srv6`; how it is received and sent is `srv6d-xsk`'s.
+//!
+//! ```text
+//! control thread                       worker i (pinned core), queue i of every port
+//!   Dataplane::publish ──► snapshot ─────► rx burst ─► forward ─► tx per port, one flush per port
+//!   Dataplane::attach  ──► sockets ──────►     ▲            └─► held until the next hop resolves ─┐
+//!   wanted_neighbors   ◄─────────────────────  └──────────────────── next snapshot ◄──────────────┘
+//! ```
+#![forbid(unsafe_code)]
+
+mod claims;
+mod counters;
+mod dataplane;
+mod held;
+pub mod io;
+pub mod memory;
+mod snapshot;
+mod step;
+mod worker;
+
+pub use counters::{Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, WorkerCounters};
+pub use dataplane::{AttachedPort, Dataplane, DataplaneError, Generation, Polling, Settings};
+pub use snapshot::Snapshot;
+pub use step::{BURST, Step};

@@ -432,6 +432,7 @@ fn outer_header(
 }
 
 #[cfg(test)]
+#[allow(clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation)] // a failed test may panic
 mod tests {
     use super::*;
 

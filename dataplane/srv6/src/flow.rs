@@ -1,5 +1,7 @@
 //! Flow keys: what decides which of several ways a packet takes, and its outer flow label (RFC 6437, RFC 6438).
 
+#![allow(clippy::cast_possible_truncation)] // the halves of a hash
+
 use srv6d_wire::{be16, be32, ipv4, ipv6, protocol};
 
 /// UDP port of `RoCEv2`.
@@ -22,11 +24,12 @@ impl FlowHash {
     /// An index below `len`, evenly spread.
     #[inline]
     pub const fn pick(self, len: usize) -> usize {
-        ((self.0 & 0xffff_ffff) * len as u64 >> 32) as usize
+        (((self.0 & 0xffff_ffff) * len as u64) >> 32) as usize
     }
 
     /// An independent hash of the same flow, for a second choice.
     #[inline]
+    #[must_use]
     pub fn again(self) -> Self {
         Self(mix(self.0 ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db))
     }

@@ -296,9 +296,8 @@ impl<'t, 'f> Walk<'t, 'f> {
         if header.vlan.is_none() && port.vlan.is_some() {
             return Err(DropReason::Vlan);
         }
-        let layer = match Layer::parse(frame, header.len, total_len, is_v6, port.vrf) {
-            Ok(layer) => layer,
-            Err(_) => return Err(DropReason::Malformed),
+        let Ok(layer) = Layer::parse(frame, header.len, total_len, is_v6, port.vrf) else {
+            return Err(DropReason::Malformed);
         };
         let hop_spent = port.role == Role::Kernel && !tables.tunnel.decrement_local;
         Ok(Self {
@@ -334,10 +333,9 @@ impl<'t, 'f> Walk<'t, 'f> {
                     self.spend_hop()?;
                     return Err(Out::Hold(port, ip(self.layer.is_v6, self.layer.destination)));
                 }
-                Target::Kernel => return Err(Out::Kernel),
                 Target::Unknown(UnknownSid::Drop) => return Err(Out::Drop(DropReason::UnknownSid)),
                 Target::Unknown(UnknownSid::Icmp) => return Err(tell(DropReason::UnknownSid, Notice::NoRoute)),
-                Target::Unknown(UnknownSid::Punt) => return Err(Out::Kernel),
+                Target::Kernel | Target::Unknown(UnknownSid::Punt) => return Err(Out::Kernel),
                 Target::Blackhole => return Err(Out::Drop(DropReason::Blackhole)),
                 Target::Unreachable => return Err(tell(DropReason::Unreachable, Notice::NoRoute)),
             }
@@ -350,9 +348,9 @@ impl<'t, 'f> Walk<'t, 'f> {
             return Err(Out::Drop(DropReason::Oversize));
         }
         if self.layer.is_v6 {
-            self.admit_v6()?
+            self.admit_v6()?;
         } else {
-            self.admit_v4()?
+            self.admit_v4()?;
         }
         let allowed = &self.port.allowed_sources;
         if !allowed.is_empty() && !allowed.iter().any(|prefix| prefix.contains(&self.layer.source_ip())) {
@@ -733,7 +731,7 @@ impl<'t, 'f> Walk<'t, 'f> {
         let outer = self.layer.traffic_class;
         let inner = Layer::parse(self.frame, at, self.layer.end, next_header == protocol::IPV6, vrf)?;
         let ecn = decapsulated_ecn(inner.traffic_class & 3, outer & 3).ok_or(Out::Drop(DropReason::Ecn))?;
-        self.ecn_unused |= inner.traffic_class & 3 == 0 && outer & 3 != 0;
+        self.ecn_unused |= inner.traffic_class & 3 == NOT_ECT && outer & 3 != NOT_ECT;
         let inner_dscp = if dscp == DscpMode::Uniform { outer } else { inner.traffic_class } & !3;
         self.layer = Layer { traffic_class: inner_dscp | ecn, ..inner };
         self.check_inner_destination()

@@ -9,6 +9,8 @@
 //!
 //! Addresses are big-endian `u128`, IPv4 addresses in the upper 32 bits.
 
+#![allow(clippy::cast_possible_truncation)] // taking bits out of an address
+
 /// What a lookup returns: an index the caller gave. `u32::MAX` is reserved.
 pub type Value = u32;
 

@@ -37,8 +37,8 @@ impl Mac {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        let bytes = self.0.map(|byte| format!("{byte:02x}"));
+        f.write_str(&bytes.join(":"))
     }
 }
 
@@ -187,6 +187,7 @@ impl Default for Tunnel {
 }
 
 /// Policy of the node.
+#[allow(clippy::struct_excessive_bools)] // independent knobs
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// ICMP errors per second and worker (RFC 4443 section 2.4 f); 0: none.

@@ -94,7 +94,7 @@ impl Target {
             0 => Self::Sid(index),
             1 => Self::Steer(index),
             2 => Self::Route(index),
-            3 => Self::OnLink(PortId(index as u16)),
+            3 => Self::OnLink(PortId((index & 0xffff) as u16)),
             4 => Self::Kernel,
             5 if index == UnknownSid::Icmp as u32 => Self::Unknown(UnknownSid::Icmp),
             5 if index == UnknownSid::Punt as u32 => Self::Unknown(UnknownSid::Punt),

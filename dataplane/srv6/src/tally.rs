@@ -40,15 +40,22 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counters for all slots given out so far.
+    /// Counters for all slots given out so far, and some to come.
     pub fn new(slots: &Slots) -> Self {
-        let counts = |len: usize| (0..len).map(|_| Count::default()).collect();
+        let counts = |len: usize| (0..len.next_power_of_two().max(16)).map(|_| Count::default()).collect();
         Self {
             sids: counts(slots.sids.len()),
             paths: counts(slots.paths.len()),
             adjacencies: counts(slots.adjacencies.len()),
             ecn_unused: Count::default(),
         }
+    }
+
+    /// Every slot has its counter here.
+    pub fn covers(&self, slots: &Slots) -> bool {
+        self.sids.len() >= slots.sids.len()
+            && self.paths.len() >= slots.paths.len()
+            && self.adjacencies.len() >= slots.adjacencies.len()
     }
 
     #[inline]

@@ -1,0 +1,49 @@
+//! What the XDP program of a port hands to srv6d; all else stays with the kernel.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use srv6d_srv6::model::{Desired, RouteAction, TableId, UnknownSid};
+
+/// Destination, prefix length, and whether srv6d gets it (false: the kernel).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claims {
+    pub(crate) v6: Vec<(Ipv6Addr, u8, bool)>,
+    pub(crate) v4: Vec<(Ipv4Addr, u8, bool)>,
+}
+
+/// Claims of a device whose ports look packets up in `tables`.
+pub(crate) fn claims(desired: &Desired, tables: &BTreeSet<TableId>) -> Claims {
+    let mut claims = Claims::default();
+    let mut seen = BTreeSet::new();
+    let mut add = |prefix: IpNet, ours: bool| {
+        if seen.insert(prefix) {
+            match prefix {
+                IpNet::V6(prefix) => claims.v6.push((prefix.network(), prefix.prefix_len(), ours)),
+                IpNet::V4(prefix) => claims.v4.push((prefix.network(), prefix.prefix_len(), ours)),
+            }
+        }
+    };
+    let main = tables.contains(&TableId::MAIN);
+    for &(table, address) in desired.local_addresses.iter().filter(|(table, _)| tables.contains(table)) {
+        let is_sid =
+            table == TableId::MAIN && desired.sids.iter().any(|sid| IpAddr::V6(sid.prefix.network()) == address);
+        if !is_sid {
+            add(IpNet::from(address), false);
+        }
+    }
+    if main {
+        desired.sids.iter().for_each(|sid| add(sid.prefix.into(), true));
+    }
+    for steer in desired.steers.iter().filter(|steer| tables.contains(&steer.table)) {
+        add(steer.prefix, true);
+    }
+    for route in desired.routes.iter().filter(|route| tables.contains(&route.table)) {
+        add(route.prefix, route.action != RouteAction::Kernel);
+    }
+    if main {
+        desired.blocks.iter().for_each(|block| add(block.prefix.into(), block.unknown != UnknownSid::Punt));
+    }
+    claims
+}

@@ -1,0 +1,225 @@
+//! Counters: written by one worker each, summed up by control.
+//!
+//! Every received packet ends in exactly one of `tx`, `kernel`, `reply`, `drop`, or is still `held`:
+//! `rx = tx + kernel + Σ reply + Σ drop + held`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::Serialize;
+use srv6d_srv6::{DropReason, Verdict};
+
+/// Devices a worker can have sockets on.
+pub(crate) const MAX_SOCKETS: usize = 256;
+const REASONS: usize = DropReason::ALL.len();
+
+/// The counters of one worker.
+#[derive(Debug)]
+pub struct WorkerCounters {
+    rx: AtomicU64,
+    tx: AtomicU64,
+    kernel: AtomicU64,
+    echo: AtomicU64,
+    held: AtomicU64,
+    errors: [AtomicU64; REASONS],
+    drops: [AtomicU64; REASONS],
+    sockets: Box<[SocketCounters]>,
+}
+
+#[derive(Debug, Default)]
+struct SocketCounters {
+    rx_packets: AtomicU64,
+    rx_bytes: AtomicU64,
+    tx_packets: AtomicU64,
+    tx_bytes: AtomicU64,
+}
+
+/// One writer: no locked instruction is needed.
+#[inline]
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Relaxed) + amount, Relaxed);
+}
+
+impl Default for WorkerCounters {
+    fn default() -> Self {
+        Self {
+            rx: AtomicU64::default(),
+            tx: AtomicU64::default(),
+            kernel: AtomicU64::default(),
+            echo: AtomicU64::default(),
+            held: AtomicU64::default(),
+            errors: [const { AtomicU64::new(0) }; REASONS],
+            drops: [const { AtomicU64::new(0) }; REASONS],
+            sockets: (0..MAX_SOCKETS).map(|_| SocketCounters::default()).collect(),
+        }
+    }
+}
+
+impl WorkerCounters {
+    #[inline]
+    pub(crate) fn received(&self, socket: usize, bytes: usize) {
+        add(&self.rx, 1);
+        if let Some(counters) = self.sockets.get(socket) {
+            add(&counters.rx_packets, 1);
+            add(&counters.rx_bytes, bytes as u64);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn sent(&self, verdict: Verdict, socket: usize, bytes: usize) {
+        match verdict {
+            Verdict::Tx(_) => add(&self.tx, 1),
+            Verdict::Kernel(_) => add(&self.kernel, 1),
+            Verdict::Echo(_) => add(&self.echo, 1),
+            Verdict::Error(reason, _) => count(&self.errors, reason),
+            Verdict::Drop(_) | Verdict::Hold(..) => return,
+        }
+        if let Some(counters) = self.sockets.get(socket) {
+            add(&counters.tx_packets, 1);
+            add(&counters.tx_bytes, bytes as u64);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn dropped(&self, reason: DropReason) {
+        count(&self.drops, reason);
+    }
+
+    pub(crate) fn set_held(&self, held: usize) {
+        self.held.store(held as u64, Relaxed);
+    }
+
+    /// Adds this worker's totals to `totals`.
+    pub fn add_to(&self, totals: &mut Totals) {
+        totals.rx += self.rx.load(Relaxed);
+        totals.tx += self.tx.load(Relaxed);
+        totals.kernel += self.kernel.load(Relaxed);
+        totals.held += self.held.load(Relaxed);
+        let echo = self.echo.load(Relaxed);
+        if echo > 0 {
+            *totals.reply.entry("echo").or_default() += echo;
+        }
+        for reason in DropReason::ALL {
+            let sum = |counters: &[AtomicU64], into: &mut BTreeMap<&'static str, u64>| {
+                let value = counters.get(reason.index()).map_or(0, |counter| counter.load(Relaxed));
+                if value > 0 {
+                    *into.entry(reason.name()).or_default() += value;
+                }
+            };
+            sum(&self.errors, &mut totals.reply);
+            sum(&self.drops, &mut totals.drop);
+        }
+    }
+
+    pub(crate) fn add_socket_to(&self, socket: usize, device: &mut DeviceCounters) {
+        if let Some(counters) = self.sockets.get(socket) {
+            device.rx_packets += counters.rx_packets.load(Relaxed);
+            device.rx_bytes += counters.rx_bytes.load(Relaxed);
+            device.tx_packets += counters.tx_packets.load(Relaxed);
+            device.tx_bytes += counters.tx_bytes.load(Relaxed);
+        }
+    }
+}
+
+#[inline]
+fn count(counters: &[AtomicU64; REASONS], reason: DropReason) {
+    if let Some(counter) = counters.get(reason.index()) {
+        add(counter, 1);
+    }
+}
+
+/// All counters at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Sums over ports and workers.
+    pub total: Totals,
+    /// By device.
+    pub devices: Vec<DeviceCounters>,
+    /// By SID.
+    pub sids: Vec<SidCounters>,
+    /// By path.
+    pub paths: Vec<PathCounters>,
+    /// By next hop.
+    pub next_hops: Vec<NextHopCounters>,
+    /// Decapsulated packets whose outer header was ECT and inner header Not-ECT (RFC 6040 section 4.2).
+    pub ecn_unused: u64,
+}
+
+/// Where all received packets ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Received.
+    pub rx: u64,
+    /// Forwarded.
+    pub tx: u64,
+    /// Given to the kernel of this node.
+    pub kernel: u64,
+    /// Turned into an answer, by reason.
+    pub reply: BTreeMap<&'static str, u64>,
+    /// Dropped, by reason.
+    pub drop: BTreeMap<&'static str, u64>,
+    /// Waiting for a next hop now.
+    pub held: u64,
+}
+
+impl Totals {
+    /// Every received packet is accounted for.
+    pub fn balanced(&self) -> bool {
+        self.rx
+            == self.tx + self.kernel + self.reply.values().sum::<u64>() + self.drop.values().sum::<u64>() + self.held
+    }
+}
+
+/// Packets and bytes (Ethernet frames without FCS) of one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeviceCounters {
+    /// Device.
+    pub name: String,
+    /// Packets taken from the device.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets handed to the device.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Of what the device received for srv6d: lost because a ring was full.
+    pub rx_dropped: u64,
+    /// Packets that the XDP program left to the kernel.
+    pub to_kernel: u64,
+}
+
+/// Packets and bytes (IPv6 length as received) of one SID.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SidCounters {
+    /// Matched prefix.
+    pub sid: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Packets and bytes (outer IPv6 length) of one path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PathCounters {
+    /// Name.
+    pub path: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Packets and bytes (layer-3 length) sent to one next hop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NextHopCounters {
+    /// Port.
+    pub port: String,
+    /// Address.
+    pub address: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}

@@ -1,0 +1,537 @@
+//! The handle that control holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use serde::Serialize;
+use srv6d_srv6::model::{Desired, PortId, TableId};
+use srv6d_srv6::tally::{Count, Tally};
+use srv6d_srv6::{AdjacencyState, BuildError, Slots, Tables};
+use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemHandle, UmemRings, Waker, XskError, offload};
+
+use crate::claims::{Claims, claims};
+use crate::counters::{
+    Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, WorkerCounters,
+};
+use crate::snapshot::Snapshot;
+use crate::step::Step;
+use crate::worker::{self, Command, Sockets};
+
+/// Next hops that may be asked for and not yet taken by control.
+const WANTED: usize = 1024;
+/// Smallest fill ring that still takes a burst.
+const MIN_RING: u32 = 64;
+
+/// How workers wait for packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Polling {
+    /// Spin for ever: a core for each worker.
+    Busy,
+    /// Spin a little, then sleep in poll(2).
+    #[default]
+    Adaptive,
+}
+
+/// How to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// One worker each; `Some`: pinned to this core.
+    pub cores: Vec<Option<usize>>,
+    /// How workers wait.
+    pub polling: Polling,
+    /// UMEM chunks of 4 KiB per worker.
+    pub frames: u32,
+    /// Descriptors per ring, a power of two; fewer where `frames` does not suffice for all ports.
+    pub ring: u32,
+    /// Ports to expect, srv6d's own veth included: the chunks are divided among them.
+    pub ports: u32,
+}
+
+/// Number of a published state of the tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Generation(pub u64);
+
+/// What went wrong outside the packet path.
+#[derive(Debug, thiserror::Error)]
+pub enum DataplaneError {
+    /// AF_XDP.
+    #[error(transparent)]
+    Xsk(#[from] XskError),
+    /// The tables cannot be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A port has too few queues.
+    #[error(
+        "{device} has {queues} queue(s) for {workers} workers: give it as many (`ethtool -L {device} combined {workers}`, \
+         or `ip link add ... numrxqueues {workers} numtxqueues {workers}` for a veth), or configure fewer cores"
+    )]
+    TooFewQueues {
+        /// The port.
+        device: String,
+        /// Queues it has.
+        queues: u32,
+        /// Workers there are.
+        workers: usize,
+    },
+    /// The system refused a thread or an event descriptor.
+    #[error("cannot {what}: {why}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        why: std::io::Error,
+    },
+    /// More devices than are supported.
+    #[error("{0}: more than {MAX_SOCKETS} devices")]
+    TooManyDevices(String),
+}
+
+/// What is known of an attached device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AttachedPort {
+    /// Device.
+    pub device: String,
+    /// `zero-copy`, `native` or `generic`.
+    pub mode: String,
+    /// Why not a better one.
+    pub reason: String,
+    /// Queues that have a socket.
+    pub queues: u32,
+    /// Packets longer than one chunk can be received and sent.
+    pub multi_buffer: bool,
+}
+
+struct Worker {
+    thread: Option<JoinHandle<()>>,
+    commands: Sender<Command>,
+    waker: Waker,
+    umem: UmemHandle,
+    counters: Arc<WorkerCounters>,
+}
+
+struct Device {
+    program: Program,
+    claim_all: bool,
+    port: AttachedPort,
+    vlans: Vec<u16>,
+}
+
+/// Workers, ports and tables.
+pub struct Dataplane {
+    settings: Settings,
+    rings: Rings,
+    workers: Vec<Worker>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    retired: Vec<Arc<Snapshot>>,
+    old_tallies: Vec<Arc<Tally>>,
+    slots: Slots,
+    desired: Desired,
+    generation: u64,
+    /// Socket numbers by device name; a device that comes back gets its number, and so its counters.
+    numbers: BTreeMap<String, usize>,
+    devices: BTreeMap<String, Device>,
+    wanted: Receiver<(PortId, IpAddr)>,
+    used: BTreeMap<usize, u64>,
+    event: Arc<EventFd>,
+    failed: Arc<AtomicBool>,
+}
+
+impl Dataplane {
+    /// Starts the workers, on empty tables and without ports.
+    ///
+    /// # Errors
+    /// No memory for packets, no thread, or no privilege for either.
+    pub fn start(settings: Settings) -> Result<Self, DataplaneError> {
+        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+            .map_err(|why| DataplaneError::System { what: "make an eventfd", why: why.into() })?;
+        let (wanted_sender, wanted) = bounded(WANTED);
+        let ring = ring_size(&settings);
+        let mut dataplane = Self {
+            rings: Rings { rx: ring, tx: ring },
+            workers: Vec::new(),
+            snapshot: Arc::new(ArcSwap::from_pointee(Snapshot::default())),
+            retired: Vec::new(),
+            old_tallies: Vec::new(),
+            slots: Slots::default(),
+            desired: Desired::default(),
+            generation: 0,
+            numbers: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            wanted,
+            used: BTreeMap::new(),
+            event: Arc::new(event),
+            failed: Arc::new(AtomicBool::new(false)),
+            settings,
+        };
+        for worker in 0..dataplane.settings.cores.len() {
+            let started = dataplane.start_worker(worker, ring, wanted_sender.clone())?;
+            dataplane.workers.push(started);
+        }
+        Ok(dataplane)
+    }
+
+    fn start_worker(
+        &self,
+        index: usize,
+        ring: u32,
+        wanted: Sender<(PortId, IpAddr)>,
+    ) -> Result<Worker, DataplaneError> {
+        let umem = Umem::with_rings(self.settings.frames, UmemRings { fill: ring, completion: ring })?;
+        let handle = umem.handle();
+        let waker = Waker::new().map_err(|why| DataplaneError::System { what: "make an eventfd", why })?;
+        let counters = Arc::new(WorkerCounters::default());
+        let (sender, commands) = unbounded();
+        let event = Arc::clone(&self.event);
+        let step = Step::new(index, Arc::clone(&counters), move |port, neighbor| {
+            if wanted.try_send((port, neighbor)).is_ok() {
+                let _ = event.write(1); // EAGAIN: control is awake already
+            }
+        });
+        let core = self.settings.cores.get(index).copied().flatten();
+        let (snapshot, polling, own_waker) = (Arc::clone(&self.snapshot), self.settings.polling, waker.clone());
+        let alarm = Alarm { failed: Arc::clone(&self.failed), event: Arc::clone(&self.event) };
+        let thread = std::thread::Builder::new()
+            .name(format!("srv6d-worker-{index}"))
+            .spawn(move || {
+                let alarm = alarm;
+                if let Some(core) = core
+                    && !core_affinity::set_for_current(core_affinity::CoreId { id: core })
+                {
+                    tracing::warn!("worker {index}: cannot be pinned to core {core}");
+                }
+                worker::run(Sockets::new(umem), step, &snapshot, &commands, &own_waker, polling);
+                drop(alarm);
+            })
+            .map_err(|why| DataplaneError::System { what: "start a worker thread", why })?;
+        Ok(Worker { thread: Some(thread), commands: sender, waker, umem: handle, counters })
+    }
+
+    /// Attaches srv6d's own veth: everything the kernel sends there is srv6d's. Must come before every other port,
+    /// because the UMEM of a worker lives on its first socket.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_own_veth(&mut self, device: &str) -> Result<AttachedPort, DataplaneError> {
+        self.attach_device(device, Mode::Native, true)
+    }
+
+    /// Loads the XDP program on a device and opens a socket for every worker.
+    ///
+    /// # Errors
+    /// Another XDP program is there, the device has too few queues, or the kernel refuses.
+    pub fn attach(&mut self, device: &str, mode: Mode) -> Result<AttachedPort, DataplaneError> {
+        self.attach_device(device, mode, false)
+    }
+
+    fn attach_device(&mut self, device: &str, mode: Mode, claim_all: bool) -> Result<AttachedPort, DataplaneError> {
+        let queues = offload::queues(device)?;
+        let workers = self.workers.len();
+        if (queues as usize) < workers {
+            return Err(DataplaneError::TooFewQueues { device: device.to_owned(), queues, workers });
+        }
+        let next = self.numbers.len();
+        let number = *self.numbers.entry(device.to_owned()).or_insert(next);
+        if number >= MAX_SOCKETS {
+            return Err(DataplaneError::TooManyDevices(device.to_owned()));
+        }
+        let settings = ProgramSettings { claim_all, ..ProgramSettings::default() };
+        let mut program = Program::attach(device, mode, &settings)?;
+        let mut chosen = None;
+        for (queue, worker) in (0..).zip(&self.workers) {
+            let socket = Socket::open_on(&worker.umem, device, queue, mode, self.rings)?;
+            program.set_socket(queue, &socket)?;
+            let (mode, reason) = socket.chosen();
+            chosen = Some((mode, reason.to_owned(), socket.multi_buffer()));
+            let _ = worker.commands.send(Command::Open(number, Box::new(socket))); // a dead worker ends the process
+            worker.waker.wake();
+        }
+        let (mode, mut reason, multi_buffer) = chosen.unwrap_or((mode, String::new(), false));
+        if queues as usize > workers {
+            reason = format!("{reason}; queues {workers} to {} stay with the kernel: no worker", queues - 1);
+        }
+        let mode = mode.to_string();
+        let port = AttachedPort {
+            device: device.to_owned(),
+            mode,
+            reason,
+            queues: queues.min(u32::try_from(workers).unwrap_or(u32::MAX)),
+            multi_buffer,
+        };
+        self.devices.insert(device.to_owned(), Device { program, claim_all, port: port.clone(), vlans: Vec::new() });
+        self.publish_snapshot(None)?;
+        self.claim(device)?;
+        Ok(port)
+    }
+
+    /// Lets a device go: its XDP program first, so that the kernel has it from there on.
+    pub fn detach(&mut self, device: &str) {
+        let Some(gone) = self.devices.remove(device) else { return };
+        drop(gone.program);
+        if let Some(&number) = self.numbers.get(device) {
+            for worker in &self.workers {
+                let _ = worker.commands.send(Command::Close(number)); // a dead worker ends the process
+                worker.waker.wake();
+            }
+        }
+        if let Err(why) = self.publish_snapshot(None) {
+            tracing::error!("{device}: {why}");
+        }
+    }
+
+    /// Attached devices.
+    pub fn attached(&self) -> impl Iterator<Item = &AttachedPort> {
+        self.devices.values().map(|device| &device.port)
+    }
+
+    /// Compiles `desired` and puts it in force: every packet sees all of it or none. Counters of SIDs and paths go on.
+    ///
+    /// # Errors
+    /// [`BuildError`]: the old state stays in force.
+    pub fn publish(&mut self, desired: &Desired) -> Result<Generation, DataplaneError> {
+        self.publish_snapshot(Some(desired))?;
+        let devices: Vec<String> = self.devices.keys().cloned().collect();
+        for device in devices {
+            self.claim(&device)?;
+        }
+        Ok(Generation(self.generation))
+    }
+
+    /// A snapshot of `desired`, or of what is in force with the ports as they are now.
+    fn publish_snapshot(&mut self, desired: Option<&Desired>) -> Result<(), BuildError> {
+        let next = desired.cloned().unwrap_or_else(|| std::mem::take(&mut self.desired));
+        let mut slots = self.slots.clone();
+        let tables = Tables::build(&next, &mut slots)?;
+        let current = self.snapshot.load_full();
+        let tallies = self.tallies(&current, &slots);
+        let attached = |name: &str| self.numbers.get(name).copied().filter(|_| self.devices.contains_key(name));
+        let socket_of: Vec<Option<usize>> = next
+            .ports
+            .iter()
+            .map(|port| next.ports.get(usize::from(port.device)).and_then(|device| attached(device_name(device))))
+            .collect();
+        let mut port_of = vec![None; self.numbers.len()];
+        for (index, port) in (0u16..).zip(&next.ports) {
+            let socket = socket_of.get(usize::from(index)).copied().flatten();
+            if let (true, Some(slot)) = (port.device == index, socket.and_then(|socket| port_of.get_mut(socket))) {
+                *slot = Some(index);
+            }
+        }
+        self.generation += u64::from(desired.is_some());
+        self.slots = slots;
+        self.desired = next;
+        let serial = current.generation + 1;
+        self.snapshot.store(Arc::new(Snapshot { generation: serial, tables, socket_of, port_of, tallies }));
+        self.retired.push(current);
+        self.retired.retain(|old| Arc::strong_count(old) > 1);
+        self.workers.iter().for_each(|worker| worker.waker.wake());
+        Ok(())
+    }
+
+    /// The counters in use, or larger ones where slots have been added; the old ones are still summed up.
+    fn tallies(&mut self, current: &Snapshot, slots: &Slots) -> Vec<Arc<Tally>> {
+        if current.tallies.len() == self.workers.len() && current.tallies.iter().all(|tally| tally.covers(slots)) {
+            return current.tallies.clone();
+        }
+        self.old_tallies.extend(current.tallies.iter().cloned());
+        self.workers.iter().map(|_| Arc::new(Tally::new(slots))).collect()
+    }
+
+    fn claim(&mut self, name: &str) -> Result<(), XskError> {
+        let ports = self.desired.ports.iter().filter(|port| {
+            self.desired.ports.get(usize::from(port.device)).is_some_and(|device| device_name(device) == name)
+        });
+        let ports: Vec<_> = ports.collect();
+        let tables: BTreeSet<TableId> = ports.iter().map(|port| port.table).collect();
+        let vlans: Vec<u16> = ports.iter().filter_map(|port| port.vlan).collect();
+        let untagged = ports.iter().any(|port| port.vlan.is_none());
+        let mac = ports.first().map(|port| port.mac.0);
+        let claims = if ports.is_empty() { Claims::default() } else { claims(&self.desired, &tables) };
+        let Some(device) = self.devices.get_mut(name) else { return Ok(()) };
+        if device.claim_all {
+            return Ok(());
+        }
+        if let Some(mac) = mac {
+            device.program.set_mac(mac)?;
+        }
+        if device.vlans != vlans {
+            device.program.set_vlans(&vlans)?;
+            device.vlans = vlans;
+        }
+        device.program.set_untagged(untagged)?;
+        device.program.set_claims(&claims.v6, &claims.v4)
+    }
+
+    /// What is in force.
+    pub fn desired(&self) -> &Desired {
+        &self.desired
+    }
+
+    /// Its number.
+    pub fn generation(&self) -> Generation {
+        Generation(self.generation)
+    }
+
+    /// Next hops of the tables in force, and how they stand.
+    pub fn next_hops(&self) -> Vec<(PortId, IpAddr, AdjacencyState)> {
+        self.snapshot.load().tables.next_hops().collect()
+    }
+
+    /// Bytes held by the prefix tables, and the number of prefixes.
+    pub fn table_size(&self) -> (usize, usize) {
+        let snapshot = self.snapshot.load();
+        (snapshot.tables.memory(), snapshot.tables.prefixes())
+    }
+
+    /// All counters now.
+    pub fn counters(&self) -> Counters {
+        let mut counters = Counters::default();
+        for worker in &self.workers {
+            worker.counters.add_to(&mut counters.total);
+        }
+        for (name, &number) in &self.numbers {
+            counters.devices.push(self.device_counters(name, number));
+        }
+        let tallies = self.all_tallies();
+        let sum = |slot: usize, pick: fn(&Tally) -> &[Count]| {
+            tallies
+                .iter()
+                .filter_map(|tally| pick(tally).get(slot))
+                .map(Count::read)
+                .fold((0, 0), |(packets, bytes), (p, b)| (packets + p, bytes + b))
+        };
+        for (sid, slot) in self.slots.sids.iter() {
+            let (packets, bytes) = sum(slot, |tally| &tally.sids);
+            counters.sids.push(SidCounters { sid: sid.to_string(), packets, bytes });
+        }
+        for (path, slot) in self.slots.paths.iter() {
+            let (packets, bytes) = sum(slot, |tally| &tally.paths);
+            counters.paths.push(PathCounters { path: path.clone(), packets, bytes });
+        }
+        for ((port, address), slot) in self.slots.adjacencies.iter() {
+            let (packets, bytes) = sum(slot, |tally| &tally.adjacencies);
+            counters.next_hops.push(NextHopCounters {
+                port: port.clone(),
+                address: address.to_string(),
+                packets,
+                bytes,
+            });
+        }
+        counters.ecn_unused = tallies.iter().map(|tally| tally.ecn_unused.read().0).sum();
+        counters
+    }
+
+    fn all_tallies(&self) -> Vec<Arc<Tally>> {
+        self.snapshot.load().tallies.iter().chain(&self.old_tallies).cloned().collect()
+    }
+
+    fn device_counters(&self, name: &str, number: usize) -> DeviceCounters {
+        let mut counters = DeviceCounters { name: name.to_owned(), ..DeviceCounters::default() };
+        for worker in &self.workers {
+            worker.counters.add_socket_to(number, &mut counters);
+        }
+        if let Some(device) = self.devices.get(name)
+            && let Ok(counts) = device.program.counts()
+        {
+            counters.to_kernel = counts.passed;
+            counters.rx_dropped = counts.redirected.saturating_sub(counters.rx_packets);
+        }
+        counters
+    }
+
+    /// Takes the next hops that packets wait for, each once.
+    pub fn wanted_neighbors(&self) -> Vec<(PortId, IpAddr)> {
+        let _ = self.event.read(); // EAGAIN: nobody rang
+        let wanted: BTreeSet<_> = self.wanted.try_iter().collect();
+        wanted.into_iter().collect()
+    }
+
+    /// Next hops that packets went to since the last call.
+    pub fn used_neighbors(&mut self) -> Vec<(PortId, IpAddr)> {
+        let tallies = self.all_tallies();
+        let mut used = Vec::new();
+        for (port, address, _) in self.next_hops() {
+            let Some(name) = self.desired.ports.get(usize::from(port.0)).map(|port| port.name.clone()) else {
+                continue;
+            };
+            let Some(slot) = self.slots.adjacencies.find(&(name, address)) else { continue };
+            let packets =
+                tallies.iter().filter_map(|tally| tally.adjacencies.get(slot)).map(|count| count.read().0).sum();
+            if self.used.insert(slot, packets) != Some(packets) && packets > 0 {
+                used.push((port, address));
+            }
+        }
+        used
+    }
+
+    /// False once a worker has died: nothing forwards any more, and the process must end.
+    pub fn healthy(&self) -> bool {
+        !self.failed.load(Ordering::Acquire)
+    }
+
+    /// Readable when [`wanted_neighbors`](Self::wanted_neighbors) has something, or a worker has died.
+    pub fn wakeup(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// Gives the ports back to the kernel, forwards what is in the rings, and ends the workers.
+    pub fn stop(mut self) -> Counters {
+        self.end_workers();
+        self.counters()
+    }
+
+    fn end_workers(&mut self) {
+        self.devices.clear();
+        for worker in &self.workers {
+            let _ = worker.commands.send(Command::Stop); // a dead worker needs no telling
+            worker.waker.wake();
+        }
+        for worker in &mut self.workers {
+            if let Some(thread) = worker.thread.take() {
+                let _ = thread.join(); // its panic is known by `failed`
+            }
+        }
+    }
+}
+
+impl Drop for Dataplane {
+    fn drop(&mut self) {
+        self.end_workers();
+    }
+}
+
+/// Name of the network device: that of its untagged port, or the parent part of `device.vid`.
+fn device_name(port: &srv6d_srv6::model::Port) -> &str {
+    match port.vlan {
+        Some(vid) => port.name.strip_suffix(&format!(".{vid}")).unwrap_or(&port.name),
+        None => &port.name,
+    }
+}
+
+/// Largest power of two that leaves half of the chunks to the pool when every port has filled its ring.
+fn ring_size(settings: &Settings) -> u32 {
+    let share = settings.frames / (2 * (settings.ports.max(1) + 1));
+    let power = 1 << share.max(1).ilog2();
+    power.clamp(MIN_RING, settings.ring.max(MIN_RING))
+}
+
+/// Tells control when a worker ends by a panic.
+struct Alarm {
+    failed: Arc<AtomicBool>,
+    event: Arc<EventFd>,
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.failed.store(true, Ordering::Release);
+            let _ = self.event.write(1); // EAGAIN: control is awake already
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What a worker needs of its ports.
+
+use srv6d_wire::Packet;
+
+/// Ports of one worker, by socket number.
+pub trait Io {
+    /// One received packet, owned. It ends in [`send`](Self::send) or [`recycle`](Self::recycle).
+    type Frame;
+
+    /// Sockets, with gaps counted.
+    fn sockets(&self) -> usize;
+
+    /// Receives up to `max` packets of one socket into `out`.
+    fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<Self::Frame>);
+
+    /// The bytes of a packet.
+    fn packet<'f>(&self, frame: &'f mut Self::Frame) -> Packet<'f>;
+
+    /// Length of a packet in bytes, further buffers included.
+    fn packet_len(&self, frame: &Self::Frame) -> usize;
+
+    /// Takes over the length a packet has now: `head` bytes in the first buffer, and the further ones or not.
+    fn resize(&self, frame: &mut Self::Frame, head: usize, keep_tail: bool);
+
+    /// Queues a packet.
+    ///
+    /// # Errors
+    /// The frame comes back when there is no such socket or no room.
+    fn send(&mut self, socket: usize, frame: Self::Frame) -> Result<(), Self::Frame>;
+
+    /// Takes a packet's memory back.
+    fn recycle(&mut self, frame: Self::Frame);
+
+    /// Sends what was queued.
+    fn flush(&mut self, socket: usize);
+}

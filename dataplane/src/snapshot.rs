@@ -1,0 +1,33 @@
+//! One generation as workers see it.
+
+use std::sync::Arc;
+
+use srv6d_srv6::{Tables, Tally};
+
+/// Tables, where their ports are, and where to count.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// Number of the generation; 0: nothing was published yet.
+    pub generation: u64,
+    /// What to do with packets.
+    pub tables: Tables,
+    /// Socket of each port (by the port's index); `None`: not attached.
+    pub socket_of: Vec<Option<usize>>,
+    /// Port (index of the device's untagged port) of each socket.
+    pub port_of: Vec<Option<u16>>,
+    /// Counters, one set per worker.
+    pub tallies: Vec<Arc<Tally>>,
+}
+
+impl Snapshot {
+    /// A snapshot for tests and benches: one worker, and socket n is port n.
+    pub fn direct(tables: Tables, tally: Arc<Tally>, ports: usize) -> Self {
+        Self {
+            generation: 1,
+            tables,
+            socket_of: (0..ports).map(Some).collect(),
+            port_of: (0..ports).map(|port| u16::try_from(port).ok()).collect(),
+            tallies: vec![tally],
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A worker thread: queue i of every port, on a core of its own.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, Cache};
+use crossbeam::channel::Receiver;
+use srv6d_wire::Packet;
+use srv6d_xsk::{Frame, Socket, Umem, Waker, wait};
+
+use crate::dataplane::Polling;
+use crate::io::Io;
+use crate::snapshot::Snapshot;
+use crate::step::Step;
+
+/// Rounds without a packet before an adaptive worker sleeps.
+const SPIN_ROUNDS: u32 = 64;
+/// Longest sleep while packets wait: for a next hop, or in a transmit ring that was full.
+const SHORT_SLEEP: Duration = Duration::from_millis(20);
+/// Longest sleep at all: deleted devices are looked for.
+const LONG_SLEEP: Duration = Duration::from_secs(5);
+/// Longest drain at the end.
+const DRAIN: Duration = Duration::from_millis(300);
+
+/// What control asks of a worker.
+pub(crate) enum Command {
+    /// A socket for this number; one that was there is closed first.
+    Open(usize, Box<Socket>),
+    /// Close the socket of this number.
+    Close(usize),
+    /// Finish what is in the rings, then end.
+    Stop,
+}
+
+/// The AF_XDP sockets of one worker.
+pub(crate) struct Sockets {
+    umem: Umem,
+    sockets: Vec<Option<Box<Socket>>>,
+}
+
+impl Sockets {
+    pub(crate) fn new(umem: Umem) -> Self {
+        Self { umem, sockets: Vec::new() }
+    }
+
+    fn open(&mut self, number: usize, socket: Box<Socket>) {
+        self.close(number);
+        if self.sockets.len() <= number {
+            self.sockets.resize_with(number + 1, || None);
+        }
+        if let Some(slot) = self.sockets.get_mut(number) {
+            *slot = Some(socket);
+        }
+    }
+
+    fn close(&mut self, number: usize) {
+        if let Some(socket) = self.sockets.get_mut(number).and_then(Option::take) {
+            socket.close(&mut self.umem);
+        }
+    }
+
+    fn present(&self) -> impl Iterator<Item = &Socket> {
+        self.sockets.iter().flatten().map(AsRef::as_ref)
+    }
+
+    fn is_sending(&self) -> bool {
+        self.present().any(Socket::tx_pending)
+    }
+}
+
+impl Io for Sockets {
+    type Frame = Frame;
+
+    fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+
+    fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<Frame>) {
+        if let Some(socket) = self.sockets.get_mut(socket).and_then(Option::as_mut) {
+            socket.rx_burst(&mut self.umem, max, out);
+        }
+    }
+
+    fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
+        let (head, tail) = (frame.head_len(), frame.tail_len());
+        Packet::new(frame.room_mut(), head, tail)
+    }
+
+    fn packet_len(&self, frame: &Frame) -> usize {
+        frame.packet_len()
+    }
+
+    fn resize(&self, frame: &mut Frame, head: usize, keep_tail: bool) {
+        frame.set_head_len(head);
+        if !keep_tail {
+            frame.drop_tail();
+        }
+    }
+
+    fn send(&mut self, socket: usize, frame: Frame) -> Result<(), Frame> {
+        match self.sockets.get_mut(socket).and_then(Option::as_mut) {
+            Some(socket) => socket.tx(frame),
+            None => Err(frame),
+        }
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        self.umem.recycle(frame);
+    }
+
+    fn flush(&mut self, socket: usize) {
+        if let Some(socket) = self.sockets.get_mut(socket).and_then(Option::as_mut)
+            && socket.tx_pending()
+        {
+            socket.flush(&mut self.umem);
+        }
+    }
+}
+
+/// Runs until told to stop.
+pub(crate) fn run(
+    mut io: Sockets,
+    mut step: Step<Sockets>,
+    snapshot: &ArcSwap<Snapshot>,
+    commands: &Receiver<Command>,
+    waker: &Waker,
+    polling: Polling,
+) {
+    let mut snapshot = Cache::new(snapshot);
+    let start = Instant::now();
+    let mut idle = 0;
+    loop {
+        if !obey(&mut io, commands) {
+            break;
+        }
+        let now = nanoseconds(start);
+        let current: &Arc<Snapshot> = snapshot.load();
+        if step.round(&mut io, current, now) > 0 {
+            idle = 0;
+            continue;
+        }
+        idle += 1;
+        if io.is_sending() {
+            (0..io.sockets()).for_each(|socket| io.flush(socket));
+        }
+        if polling == Polling::Adaptive && idle > SPIN_ROUNDS {
+            sleep(&io, waker, step.held() > 0 || io.is_sending());
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+    drain(&mut io, &mut step, snapshot.load(), start);
+}
+
+fn nanoseconds(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// False: stop.
+fn obey(io: &mut Sockets, commands: &Receiver<Command>) -> bool {
+    while let Ok(command) = commands.try_recv() {
+        match command {
+            Command::Open(number, socket) => io.open(number, socket),
+            Command::Close(number) => io.close(number),
+            Command::Stop => return false,
+        }
+    }
+    true
+}
+
+fn sleep(io: &Sockets, waker: &Waker, soon: bool) {
+    let fds: Vec<BorrowedFd<'_>> = io.present().filter(|socket| !socket.is_gone()).map(AsFd::as_fd).collect();
+    let timeout = if soon { SHORT_SLEEP } else { LONG_SLEEP };
+    match wait(&fds, waker, Some(timeout)) {
+        // A deleted device makes poll(2) return at once until its socket is closed.
+        Ok(woken) if woken.error => std::thread::sleep(Duration::from_millis(1)),
+        Ok(_) => {}
+        Err(why) => {
+            tracing::warn!("poll: {why}");
+            std::thread::sleep(SHORT_SLEEP);
+        }
+    }
+}
+
+/// What the kernel has handed over is still forwarded, and what was queued is sent.
+fn drain(io: &mut Sockets, step: &mut Step<Sockets>, snapshot: &Snapshot, start: Instant) {
+    let end = Instant::now() + DRAIN;
+    let mut quiet = 0;
+    while quiet < 3 && Instant::now() < end {
+        let received = step.round(io, snapshot, nanoseconds(start));
+        (0..io.sockets()).for_each(|socket| io.flush(socket));
+        quiet = if received == 0 && !io.is_sending() { quiet + 1 } else { 0 };
+    }
+    step.abandon_held(io);
+}
