@@ -16,9 +16,9 @@
 #define MAP_NUMBER(name, value) int(*name)[value]
 #define MAP_TYPE(name, type) typeof(type) *name
 
-static void *(*bpf_map_lookup_elem)(void *map, const void *key) =
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) =
 	(void *)BPF_FUNC_map_lookup_elem;
-static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) =
+static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) =
 	(void *)BPF_FUNC_redirect_map;
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

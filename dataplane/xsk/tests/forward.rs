@@ -1,0 +1,295 @@
+//! Packets through real sockets, byte for byte.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a failure here is a failed test
+
+mod netns;
+
+use std::time::{Duration, Instant};
+
+use netns::{PORT_MAC, Wire, assert_adds_up, bytes, drain, enter, ipv6, receive, until, veth};
+use srv6d_xsk::{
+    Frame, MAX_PUSH, Mode, Program, ProgramSettings, ROOM, Rings, SPLIT_AT, Socket, Umem, UmemRings, Waker, wait,
+};
+
+const CLAIM: &str = "fcbb:0:1000::";
+
+/// A claiming program and a socket on queue 0 of a port.
+fn port(umem: &Umem, ifname: &str, mode: Mode) -> (Program, Socket) {
+    let settings = ProgramSettings { untagged: true, ..ProgramSettings::default() };
+    let mut program = Program::attach(ifname, mode, &settings).unwrap();
+    let socket = Socket::open(umem, ifname, 0, Mode::Auto, Rings::default()).unwrap();
+    program.set_claims(&[(CLAIM.parse().unwrap(), 48, true)], &[]).unwrap();
+    program.set_socket(0, &socket).unwrap();
+    (program, socket)
+}
+
+/// Inserts `n` bytes of 0xee behind the Ethernet header, as an encapsulation
+/// does.
+fn push(frame: &mut Frame, n: usize) {
+    let len = frame.head_len();
+    let room = frame.room_mut();
+    room.copy_within(14..len, 14 + n);
+    room[14..14 + n].fill(0xee);
+    frame.set_head_len(len + n);
+}
+
+/// Removes `n` bytes behind the Ethernet header.
+fn pull(frame: &mut Frame, n: usize) {
+    let len = frame.head_len();
+    frame.room_mut().copy_within(14 + n..len, 14);
+    frame.set_head_len(len - n);
+}
+
+fn pushed(packet: &[u8], n: usize) -> Vec<u8> {
+    [&packet[..14], &vec![0xee; n], &packet[14..]].concat()
+}
+
+fn pulled(packet: &[u8], n: usize) -> Vec<u8> {
+    [&packet[..14], &packet[14 + n..]].concat()
+}
+
+/// Every size around a boundary crosses from port a to port b unchanged,
+/// with 40 bytes pushed, and with 40 pulled.
+fn crosses(mode: Mode, mtu: u32, sizes: &[usize]) {
+    enter();
+    veth("a", "pa", mtu, 1);
+    veth("b", "pb", mtu + 100, 1);
+    let mut umem = Umem::new(8192).unwrap();
+    let (_on_a, mut a) = port(&umem, "a", mode);
+    let (_on_b, mut b) = port(&umem, "b", mode);
+    a.rx_burst(&mut umem, 0, &mut Vec::new());
+    let (source, sink) = (Wire::open("pa"), Wire::open("pb"));
+
+    for (seed, &size) in (0_u8..).zip(sizes) {
+        let packet = ipv6(PORT_MAC, "fcbb:0:1000::7", size, seed);
+        type Rewrite = fn(&mut Frame);
+        let rewrites: [(Rewrite, Vec<u8>); 3] = [
+            (|_| {}, packet.clone()),
+            (|frame| push(frame, 40), pushed(&packet, 40)),
+            (|frame| pull(frame, 40), pulled(&packet, 40)),
+        ];
+        for (rewrite, expected) in rewrites {
+            source.send(&packet);
+            let mut frame = receive(&mut umem, &mut a);
+            assert_eq!(bytes(&umem, &frame), packet, "received, size {size}");
+            assert_eq!(frame.packet_len(), size);
+            assert!(frame.head_len() + MAX_PUSH <= ROOM, "no room behind {}", frame.head_len());
+            assert!(frame.head_len() >= size.min(SPLIT_AT));
+            rewrite(&mut frame);
+            b.tx(frame).unwrap();
+            b.flush(&mut umem);
+            let arrived = until("the packet at the far end", || sink.next());
+            assert!(arrived == expected, "sent, size {size}: {} bytes, wanted {}", arrived.len(), expected.len());
+        }
+    }
+    drain(&mut umem, &mut b);
+    let sum = assert_adds_up(&mut umem);
+    assert_eq!((sum.held, sum.tx), (0, 0), "{sum:?}");
+    assert_eq!(b.stats().unwrap().tx_invalid_descs, 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn packets_cross_two_ports_byte_for_byte() {
+    crosses(Mode::Native, 1500, &[95, 100, 128, 512, 1499, 1500, 1514]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn jumbo_packets_cross_whole() {
+    crosses(Mode::Native, 9500, &[128, 2048, 3583, 3584, 3585, 3839, 3840, 3841, 7680, 7681, 9000, 9514]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn jumbo_packets_cross_whole_in_generic_mode() {
+    crosses(Mode::Generic, 9500, &[128, 3584, 3585, 3841, 9514]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_cut_off_tail_is_not_sent_and_its_chunks_return() {
+    enter();
+    veth("a", "pa", 9500, 1);
+    let mut umem = Umem::new(4096).unwrap();
+    let (_program, mut a) = port(&umem, "a", Mode::Native);
+    a.rx_burst(&mut umem, 0, &mut Vec::new());
+    let wire = Wire::open("pa");
+    let packet = ipv6(PORT_MAC, "fcbb:0:1000::7", 9000, 1);
+    wire.send(&packet);
+    let mut frame = receive(&mut umem, &mut a);
+    assert_eq!(assert_adds_up(&mut umem).held, 4, "9000 bytes: 3840 split in two, 3840, 1320");
+    frame.drop_tail();
+    assert_eq!((frame.head_len(), frame.tail_len()), (SPLIT_AT, 0));
+    a.tx(frame).unwrap();
+    a.flush(&mut umem);
+    assert_eq!(until("the head", || wire.next()), packet[..SPLIT_AT]);
+    drain(&mut umem, &mut a);
+    let sum = assert_adds_up(&mut umem);
+    assert_eq!((sum.held, sum.tx), (0, 0), "{sum:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_frame_is_copied_between_packet_memories_and_refused_without() {
+    enter();
+    veth("a", "pa", 9500, 1);
+    veth("b", "pb", 9500, 1);
+    let (mut near, mut far) = (Umem::new(4096).unwrap(), Umem::new(4096).unwrap());
+    let (_on_a, mut a) = port(&near, "a", Mode::Native);
+    let (_on_b, mut b) = port(&far, "b", Mode::Native);
+    a.rx_burst(&mut near, 0, &mut Vec::new());
+    let (source, sink) = (Wire::open("pa"), Wire::open("pb"));
+    let packet = ipv6(PORT_MAC, "fcbb:0:1000::7", 9000, 3);
+    source.send(&packet);
+    let frame = receive(&mut near, &mut a);
+    let frame = b.tx(frame).unwrap_err();
+    let frame = far.recycle(frame).unwrap();
+    b.tx(far.copy_of(&near, &frame).unwrap()).unwrap();
+    b.flush(&mut far);
+    assert_eq!(until("the copy", || sink.next()), packet);
+    assert!(near.recycle(frame).is_none());
+    drain(&mut far, &mut b);
+    assert_eq!(assert_adds_up(&mut near).held, 0);
+    assert_eq!(assert_adds_up(&mut far).held, 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_sleeping_worker_wakes_for_a_packet_and_for_its_waker() {
+    use std::os::fd::AsFd;
+
+    enter();
+    veth("a", "pa", 1500, 1);
+    let mut umem = Umem::new(4096).unwrap();
+    let (_program, mut a) = port(&umem, "a", Mode::Native);
+    a.rx_burst(&mut umem, 0, &mut Vec::new());
+    let waker = Waker::new().unwrap();
+    let idle = wait(&[a.as_fd()], &waker, Some(Duration::from_millis(5))).unwrap();
+    assert!(!idle.readable && !idle.by_waker && !idle.error);
+    Wire::open("pa").send(&ipv6(PORT_MAC, "fcbb:0:1000::7", 100, 0));
+    let woken = wait(&[a.as_fd()], &waker, Some(netns::DEADLINE)).unwrap();
+    assert!(woken.readable && !woken.by_waker);
+    let frame = receive(&mut umem, &mut a);
+    a.recycle(&mut umem, frame);
+    waker.wake();
+    assert!(wait(&[a.as_fd()], &waker, None).unwrap().by_waker);
+}
+
+/// Two queues of one port, a worker with its own packet memory on each: every
+/// packet comes out, on one of the two.
+#[test]
+#[ignore = "needs root"]
+fn two_queues_two_packet_memories() {
+    const PACKETS: usize = 200;
+
+    enter();
+    veth("a", "pa", 1500, 2);
+    let mut umems = [Umem::new(4096).unwrap(), Umem::new(4096).unwrap()];
+    let settings = ProgramSettings { untagged: true, claim_all: true, ..ProgramSettings::default() };
+    let mut program = Program::attach("a", Mode::Auto, &settings).unwrap();
+    let mut sockets: Vec<Socket> = Vec::new();
+    for (queue, umem) in (0_u32..).zip(&mut umems) {
+        let mut socket = Socket::open(umem, "a", queue, Mode::Auto, Rings::default()).unwrap();
+        socket.rx_burst(umem, 0, &mut Vec::new());
+        program.set_socket(queue, &socket).unwrap();
+        sockets.push(socket);
+    }
+    // The transmit queue of a packet socket follows the CPU it sends from, and
+    // a veth's receive queue is its peer's transmit queue.
+    let sender = std::thread::spawn(|| {
+        let wire = Wire::open("pa");
+        for at in 0..PACKETS {
+            let mut set = nix::sched::CpuSet::new();
+            set.set(at % 2).unwrap();
+            nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).unwrap();
+            wire.send(&ipv6(PORT_MAC, &format!("2001:db8::{at:x}"), 100, 0));
+        }
+    });
+    let mut seen = [0; 2];
+    let mut frames = Vec::new();
+    until("all packets", || {
+        for ((socket, umem), seen) in sockets.iter_mut().zip(&mut umems).zip(&mut seen) {
+            *seen += socket.rx_burst(umem, 64, &mut frames);
+            for frame in frames.drain(..) {
+                socket.recycle(umem, frame);
+            }
+        }
+        (seen.iter().sum::<usize>() == PACKETS).then_some(())
+    });
+    sender.join().unwrap();
+    assert!(seen.iter().all(|&n| n > 0), "one queue had nothing: {seen:?}");
+    umems.iter_mut().for_each(|umem| assert_eq!(assert_adds_up(umem).held, 0));
+}
+
+/// The smallest rings that work, more packets than they hold, in both
+/// directions at once: nothing is lost track of, and no call blocks.
+#[test]
+#[ignore = "needs root"]
+fn tiny_rings_under_load_lose_no_chunk() {
+    enter();
+    veth("a", "pa", 1500, 1);
+    veth("b", "pb", 1500, 1);
+    let mut umem = Umem::with_rings(64, UmemRings { fill: 16, completion: 8 }).unwrap();
+    let settings = ProgramSettings { untagged: true, claim_all: true, ..ProgramSettings::default() };
+    let rings = Rings { rx: 8, tx: 16 };
+    let mut sockets = Vec::new();
+    let mut programs = Vec::new();
+    for ifname in ["a", "b"] {
+        let mut program = Program::attach(ifname, Mode::Auto, &settings).unwrap();
+        let mut socket = Socket::open(&umem, ifname, 0, Mode::Auto, rings).unwrap();
+        socket.rx_burst(&mut umem, 0, &mut Vec::new());
+        program.set_socket(0, &socket).unwrap();
+        sockets.push(socket);
+        programs.push(program);
+    }
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let senders: Vec<_> = ["pa", "pb"]
+        .map(|ifname| {
+            let (wire, stop) = (Wire::open(ifname), stop.clone());
+            std::thread::spawn(move || {
+                let packet = ipv6(PORT_MAC, "2001:db8::1", 200, 0);
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    wire.send(&packet);
+                }
+            })
+        })
+        .into_iter()
+        .collect();
+
+    let end = Instant::now() + Duration::from_secs(5);
+    let (mut forwarded, mut dropped) = (0_u64, 0_u64);
+    let mut frames = Vec::new();
+    let mut round = 0;
+    while Instant::now() < end {
+        let from = round % 2;
+        round += 1;
+        sockets[from].rx_burst(&mut umem, 64, &mut frames);
+        let to = &mut sockets[1 - from];
+        for frame in frames.drain(..) {
+            match to.tx(frame) {
+                Ok(()) => forwarded += 1,
+                Err(frame) => {
+                    dropped += 1;
+                    assert!(umem.recycle(frame).is_none());
+                }
+            }
+        }
+        to.flush(&mut umem);
+        if round % 1024 == 0 {
+            assert_adds_up(&mut umem);
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    for sender in senders {
+        sender.join().unwrap();
+    }
+    for socket in &mut sockets {
+        drain(&mut umem, socket);
+    }
+    let sum = assert_adds_up(&mut umem);
+    assert_eq!((sum.held, sum.tx), (0, 0), "{sum:?}");
+    assert!(forwarded > 1000, "forwarded {forwarded}, dropped {dropped}");
+    let received: u64 = sockets.iter().map(|s| s.stats().unwrap().rx_packets).sum();
+    assert_eq!(received, forwarded + dropped);
+    println!("forwarded {forwarded}, tx rings full {dropped}");
+}
