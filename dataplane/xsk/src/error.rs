@@ -50,6 +50,19 @@ pub enum XskError {
         /// What to change.
         fix: &'static str,
     },
+    /// The packet memory lost the socket that carries it.
+    #[error(
+        "{ifname} queue {queue}: this packet memory binds no more sockets: {why}. Fix: restart srv6d, \
+         and keep the interface whose socket is opened first for as long as it runs"
+    )]
+    FirstSocket {
+        /// The port.
+        ifname: String,
+        /// The queue.
+        queue: u32,
+        /// Whether the device was deleted or all sockets were closed.
+        why: &'static str,
+    },
     /// The XDP program could not be loaded or attached.
     #[error("{ifname}: cannot {what} the XDP program: {why}. Fix: {fix}")]
     Program {

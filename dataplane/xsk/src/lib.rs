@@ -75,5 +75,6 @@ fn ifindex(ifname: &str) -> Result<u32, XskError> {
 }
 
 fn ifindex_exists(ifindex: u32) -> bool {
-    nix::net::if_::if_indextoname(ifindex).is_ok()
+    // nix takes the null pointer of a failure for success, with an empty name.
+    nix::net::if_::if_indextoname(ifindex).is_ok_and(|name| !name.is_empty())
 }

@@ -122,10 +122,7 @@ pub(crate) fn fix_for(why: &io::Error) -> &'static str {
         Some(libc::EPERM | libc::EACCES) => {
             "give the process CAP_NET_RAW and CAP_NET_ADMIN (systemd: AmbientCapabilities=)"
         }
-        Some(libc::EBADF | libc::EINVAL) => {
-            "check that the queue exists (`ethtool -l`); if the interface of the first socket of \
-             this UMEM was deleted, its UMEM and sockets must be made anew: restart srv6d"
-        }
+        Some(libc::EBADF | libc::EINVAL) => "check that the queue exists (`ethtool -l`)",
         Some(libc::ENOBUFS | libc::ENOMEM) => "raise the limit of locked memory (systemd: LimitMEMLOCK=infinity)",
         Some(libc::ENODEV) => "the interface was deleted meanwhile: create it again",
         Some(libc::EOPNOTSUPP) => "ask for mode `auto`, which takes what the driver has",

@@ -1,19 +1,22 @@
 //! The XDP program of one port: loading, attaching, and its maps.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, LpmTrie, MapData, PerCpuArray, XskMap};
-use aya::programs::links::FdLink;
-use aya::programs::{Xdp, XdpMode};
+use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, Pod};
+use xsk_rs::config::XdpFlags;
 
 use crate::claims::{self, Address, Change, Claims};
 use crate::{Mode, Socket, XskError, ethtool, probe};
 
 /// What `bpf/claim.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/claim.o"));
+
+/// The function in `bpf/claim.c`.
+const PROGRAM: &str = "srv6d_claim";
 
 /// Entries an LPM map may grow to. Memory is taken per entry in use.
 const MAX_CLAIMS: u32 = 1 << 20;
@@ -57,7 +60,7 @@ unsafe impl Pod for PortConfig {}
 /// off the port: all traffic is the kernel's again.
 pub struct Program {
     // Declared before the maps: detached before they are closed.
-    _link: FdLink,
+    _link: Link,
     ifname: String,
     chosen: (Mode, String),
     port: PortConfig,
@@ -246,8 +249,8 @@ fn load(ifname: &str, queues: u32) -> Result<(Ebpf, Maps), XskError> {
         .load(OBJECT)
         .map_err(|why| failed(chain(&why), os_code(&why)))?;
     let maps = take_maps(&mut ebpf).ok_or_else(|| failed("a map is missing in the object".to_owned(), None))?;
-    let program: Option<&mut Xdp> = ebpf.program_mut("srv6d_claim").and_then(|p| p.try_into().ok());
-    let program = program.ok_or_else(|| failed("no XDP program in the object".to_owned(), None))?;
+    let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|p| p.try_into().ok());
+    let program = program.ok_or_else(|| missing_program(ifname))?;
     program.load().map_err(|why| failed(chain(&why), os_code(&why)))?;
     Ok((ebpf, maps))
 }
@@ -263,43 +266,71 @@ fn take_maps(ebpf: &mut Ebpf) -> Option<Maps> {
     })
 }
 
+/// The bpf_link that holds the program on the port.
+struct Link(OwnedFd);
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Closing the descriptor detaches only when it was the last: a child
+        // that another thread is just starting has a copy of it until exec.
+        // SAFETY: takes one number, the descriptor we own.
+        unsafe { libxdp_sys::bpf_link_detach(self.0.as_raw_fd()) };
+    }
+}
+
 /// Native first, generic as the last resort.
-fn attach(ebpf: &mut Ebpf, ifname: &str, ifindex: u32, mode: Mode) -> Result<(FdLink, (Mode, String)), XskError> {
+fn attach(ebpf: &mut Ebpf, ifname: &str, ifindex: u32, mode: Mode) -> Result<(Link, (Mode, String)), XskError> {
+    let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|p| p.try_into().ok());
+    let fd = program.and_then(|program| program.fd().ok()).ok_or_else(|| missing_program(ifname))?;
     if mode == Mode::Generic {
-        let link = attach_as(ebpf, ifname, ifindex, XdpMode::Skb)?;
+        let link = attach_as(fd.as_fd(), ifname, ifindex, XdpFlags::XDP_FLAGS_SKB_MODE)?;
         return Ok((link, (Mode::Generic, "as asked".to_owned())));
     }
-    match attach_as(ebpf, ifname, ifindex, XdpMode::Driver) {
+    match attach_as(fd.as_fd(), ifname, ifindex, XdpFlags::XDP_FLAGS_DRV_MODE) {
         Ok(link) => Ok((link, (Mode::Native, "the driver runs XDP".to_owned()))),
         Err(XskError::Program { why, .. }) if mode == Mode::Auto => {
-            let link = attach_as(ebpf, ifname, ifindex, XdpMode::Skb)?;
+            let link = attach_as(fd.as_fd(), ifname, ifindex, XdpFlags::XDP_FLAGS_SKB_MODE)?;
             Ok((link, (Mode::Generic, format!("the driver did not take the program: {why}"))))
         }
         Err(why) => Err(why),
     }
 }
 
-fn attach_as(ebpf: &mut Ebpf, ifname: &str, ifindex: u32, mode: XdpMode) -> Result<FdLink, XskError> {
-    let failed = |why: String, code: Option<i32>| XskError::Program {
+/// Attaches by bpf_link and in no other way: aya falls back to netlink, and a
+/// program attached so would outlive a killed process.
+fn attach_as(program: BorrowedFd<'_>, ifname: &str, ifindex: u32, mode: XdpFlags) -> Result<Link, XskError> {
+    // SAFETY: all of it is numbers and pointers that may be null.
+    let mut opts: libxdp_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
+    opts.sz = size_of_val(&opts);
+    opts.flags = mode.bits();
+    let (program, target) = (program.as_raw_fd(), ifindex.cast_signed());
+    // SAFETY: `opts` is a live struct whose first member says its size, as
+    // libbpf's option structs ask; the rest are numbers.
+    let fd =
+        unsafe { libxdp_sys::bpf_link_create(program, target, libxdp_sys::bpf_attach_type_BPF_XDP, &raw const opts) };
+    if fd >= 0 {
+        // SAFETY: the kernel made the descriptor just now, for us.
+        return Ok(Link(unsafe { OwnedFd::from_raw_fd(fd) }));
+    }
+    match (-fd, probe::attached(ifindex)) {
+        // Somebody was faster than us, or is on it in the other mode.
+        (libc::EBUSY | libc::EEXIST, Some(on)) => Err(foreign(ifname, on.id)),
+        (code, _) => Err(XskError::Program {
+            ifname: ifname.to_owned(),
+            what: "attach",
+            why: std::io::Error::from_raw_os_error(code).to_string(),
+            fix: program_fix(Some(code)),
+        }),
+    }
+}
+
+fn missing_program(ifname: &str) -> XskError {
+    XskError::Program {
         ifname: ifname.to_owned(),
-        what: "attach",
-        why,
-        fix: program_fix(code),
-    };
-    let program: Option<&mut Xdp> = ebpf.program_mut("srv6d_claim").and_then(|p| p.try_into().ok());
-    let program = program.ok_or_else(|| failed("no XDP program in the object".to_owned(), None))?;
-    let attached = program.attach_to_if_index(ifindex, mode).and_then(|id| program.take_link(id));
-    let link = attached.map_err(|why| {
-        let code = os_code(&why);
-        match (code, probe::attached(ifindex)) {
-            // Somebody was faster than us, or is on it in the other mode.
-            (Some(libc::EBUSY | libc::EEXIST), Some(on)) => foreign(ifname, on.id),
-            _ => failed(chain(&why), code),
-        }
-    })?;
-    // Without bpf_link the loader falls back to netlink, and then a program
-    // would outlive a killed process: better none.
-    link.try_into().map_err(|_| failed("this kernel cannot attach XDP by bpf_link (Linux 5.9)".to_owned(), None))
+        what: "load",
+        why: format!("the object has no program {PROGRAM}"),
+        fix: "build srv6d anew",
+    }
 }
 
 fn foreign(ifname: &str, id: u32) -> XskError {

@@ -145,6 +145,9 @@ impl Socket {
 
         // One at a time: whoever binds first decides for the others.
         let mut anchor = shared.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = anchor.and_then(|fd| carries_no_more(shared, fd)) {
+            return Err(XskError::FirstSocket { ifname: ifname.to_owned(), queue, why });
+        }
         let mut log = Vec::new();
         let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for attempt in modes::attempts(mode, generic, mtu) {
@@ -197,6 +200,7 @@ impl Socket {
         chosen: (Mode, String),
     ) -> Self {
         let slot = shared.new_slot();
+        close_on_exec(rx.fd().as_raw_fd());
         // What is in flight is bounded by the send buffer; its default holds
         // about 200 packets. Best effort: needs CAP_NET_ADMIN.
         set_option(rx.fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20);
@@ -417,11 +421,10 @@ impl Socket {
         self.gone
     }
 
-    /// Asks the kernel whether the device was deleted.
+    /// Asks the kernel whether the device was deleted. (Also sends what is
+    /// queued.)
     pub fn device_is_gone(&self) -> bool {
-        // An unbound socket answers ENXIO; it is unbound by the deletion of
-        // its device alone.
-        send_nothing(self.as_raw_fd()).is_err_and(|why| why.raw_os_error() == Some(libc::ENXIO))
+        is_unbound(self.as_raw_fd())
     }
 
     /// Counters of the kernel and of this socket.
@@ -607,6 +610,21 @@ fn reason(log: &[String], first: bool, zero_copy: bool, generic: bool, shared: &
     parts.join("; ")
 }
 
+/// Why the UMEM with this first socket takes no further one. libxdp would go
+/// on with the UMEM's own descriptor and fail with an error that says nothing.
+fn carries_no_more(shared: &Shared, first: RawFd) -> Option<&'static str> {
+    if is_unbound(first) {
+        return Some("the interface of its first socket was deleted");
+    }
+    (shared.sockets.load(Relaxed) == 0).then_some("all its sockets were closed")
+}
+
+/// An unbound socket answers ENXIO. Sockets are unbound by the deletion of
+/// their device alone.
+fn is_unbound(fd: RawFd) -> bool {
+    send_nothing(fd).is_err_and(|why| why.raw_os_error() == Some(libc::ENXIO))
+}
+
 /// sendto(2) without data: "look at the tx ring".
 fn send_nothing(fd: RawFd) -> io::Result<()> {
     // SAFETY: no memory is handed over: both pointers are null with length 0.
@@ -621,6 +639,12 @@ fn kick_rx(fd: RawFd) {
     unsafe {
         libc::recvfrom(fd, std::ptr::null_mut(), 0, libc::MSG_DONTWAIT, std::ptr::null_mut(), std::ptr::null_mut())
     };
+}
+
+/// libxdp does not: a child process would keep the queue bound after us.
+fn close_on_exec(fd: RawFd) {
+    // SAFETY: three numbers, no memory.
+    unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
 }
 
 fn set_option(fd: RawFd, level: libc::c_int, option: libc::c_int, value: u32) -> bool {

@@ -98,6 +98,14 @@ pub(crate) struct Closed {
     pub(crate) kernel_let_go: bool,
 }
 
+/// What happened to the sockets of a UMEM since it last looked, in order.
+enum Event {
+    Closed(Closed),
+    /// This (ifindex, queue) could be bound, so the kernel has let go of
+    /// whatever socket was on it before.
+    Bound(u32, u32),
+}
+
 /// What a UMEM and its sockets share.
 pub(crate) struct Shared {
     pub(crate) region: xsk_rs::Umem,
@@ -106,9 +114,9 @@ pub(crate) struct Shared {
     chunks: Box<[Chunk]>,
     owners: Box<[AtomicU32]>,
     next_slot: AtomicU32,
-    closed: Mutex<Vec<Closed>>,
-    /// Bound as (ifindex, queue) once more: quarantined chunks may return.
-    rebound: Mutex<Vec<(u32, u32)>>,
+    /// Sockets that are open.
+    pub(crate) sockets: AtomicU32,
+    events: Mutex<Vec<Event>>,
     /// The first socket's file descriptor, which is the UMEM's own.
     pub(crate) anchor: Mutex<Option<RawFd>>,
     /// Whether the first socket took multi-buffer; the others inherit it.
@@ -146,11 +154,17 @@ impl Shared {
     }
 
     pub(crate) fn socket_closed(&self, closed: Closed) {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner).push(closed);
+        self.sockets.fetch_sub(1, Relaxed);
+        self.happened(Event::Closed(closed));
     }
 
     pub(crate) fn socket_bound(&self, ifindex: u32, queue: u32) {
-        self.rebound.lock().unwrap_or_else(PoisonError::into_inner).push((ifindex, queue));
+        self.sockets.fetch_add(1, Relaxed);
+        self.happened(Event::Bound(ifindex, queue));
+    }
+
+    fn happened(&self, event: Event) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
     /// The frame around a chunk that has just become the caller's.
@@ -246,8 +260,8 @@ impl Umem {
             owners: (0..frames).map(|_| AtomicU32::new(FREE)).collect(),
             chunks,
             next_slot: AtomicU32::new(0),
-            closed: Mutex::default(),
-            rebound: Mutex::default(),
+            sockets: AtomicU32::new(0),
+            events: Mutex::default(),
             anchor: Mutex::new(None),
             multi_buffer: AtomicBool::new(false),
         };
@@ -346,32 +360,41 @@ impl Umem {
     /// Takes back what closed sockets had. [`Socket::close`](crate::Socket::close)
     /// does it; needed only after a socket was merely dropped.
     pub fn reclaim(&mut self) {
-        let closed = std::mem::take(&mut *self.shared.closed.lock().unwrap_or_else(PoisonError::into_inner));
-        for gone in closed {
-            let chunks = self.chunks_of(gone.slot);
-            if gone.kernel_let_go {
-                self.put_all(chunks);
-            } else {
-                for &chunk in &chunks {
-                    self.shared.set_owner(chunk, QUARANTINE);
+        let events = std::mem::take(&mut *self.shared.events.lock().unwrap_or_else(PoisonError::into_inner));
+        for event in events {
+            match event {
+                Event::Closed(socket) => self.socket_closed(socket),
+                Event::Bound(ifindex, queue) => {
+                    self.release(|waiting| (waiting.ifindex, waiting.queue) == (ifindex, queue));
                 }
-                self.quarantine.push((gone, chunks));
             }
         }
-        self.release_quarantine();
+        self.release(|waiting| !crate::ifindex_exists(waiting.ifindex));
     }
 
-    /// A zero-copy driver lets go of a closed socket's memory from a work item
-    /// some time after close(2). That its queue could be bound again, or that
-    /// the device is gone, proves that it has.
-    fn release_quarantine(&mut self) {
-        let rebound = std::mem::take(&mut *self.shared.rebound.lock().unwrap_or_else(PoisonError::into_inner));
+    fn socket_closed(&mut self, socket: Closed) {
+        let chunks = self.chunks_of(socket.slot);
+        if socket.kernel_let_go {
+            self.put_all(chunks);
+            return;
+        }
+        for &chunk in &chunks {
+            self.shared.set_owner(chunk, QUARANTINE);
+        }
+        self.quarantine.push((socket, chunks));
+    }
+
+    /// Ends the quarantine of these sockets' chunks. A zero-copy driver lets go
+    /// of a closed socket's memory from a work item some time after close(2);
+    /// that its queue could be bound again, or that the device is gone, proves
+    /// that it has.
+    fn release(&mut self, let_go: impl Fn(&Closed) -> bool) {
         let waiting = std::mem::take(&mut self.quarantine);
-        for (gone, chunks) in waiting {
-            if rebound.contains(&(gone.ifindex, gone.queue)) || !crate::ifindex_exists(gone.ifindex) {
+        for (socket, chunks) in waiting {
+            if let_go(&socket) {
                 self.put_all(chunks);
             } else {
-                self.quarantine.push((gone, chunks));
+                self.quarantine.push((socket, chunks));
             }
         }
     }

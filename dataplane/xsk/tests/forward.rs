@@ -47,6 +47,9 @@ fn pulled(packet: &[u8], n: usize) -> Vec<u8> {
     [&packet[..14], &packet[14 + n..]].concat()
 }
 
+/// What is done to a frame between two ports.
+type Rewrite = fn(&mut Frame);
+
 /// Every size around a boundary crosses from port a to port b unchanged,
 /// with 40 bytes pushed, and with 40 pulled.
 fn crosses(mode: Mode, mtu: u32, sizes: &[usize]) {
@@ -61,7 +64,6 @@ fn crosses(mode: Mode, mtu: u32, sizes: &[usize]) {
 
     for (seed, &size) in (0_u8..).zip(sizes) {
         let packet = ipv6(PORT_MAC, "fcbb:0:1000::7", size, seed);
-        type Rewrite = fn(&mut Frame);
         let rewrites: [(Rewrite, Vec<u8>); 3] = [
             (|_| {}, packet.clone()),
             (|frame| push(frame, 40), pushed(&packet, 40)),
@@ -218,7 +220,9 @@ fn two_queues_two_packet_memories() {
     });
     sender.join().unwrap();
     assert!(seen.iter().all(|&n| n > 0), "one queue had nothing: {seen:?}");
-    umems.iter_mut().for_each(|umem| assert_eq!(assert_adds_up(umem).held, 0));
+    for umem in &mut umems {
+        assert_eq!(assert_adds_up(umem).held, 0);
+    }
 }
 
 /// The smallest rings that work, more packets than they hold, in both

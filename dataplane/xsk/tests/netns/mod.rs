@@ -6,7 +6,8 @@
 
 #![allow(dead_code)] // each test binary uses its own part
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a failure here is a failed test
-#![allow(clippy::missing_panics_doc, missing_docs)]
+#![allow(clippy::missing_panics_doc, missing_docs, clippy::doc_markdown)]
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // constants and patterns
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

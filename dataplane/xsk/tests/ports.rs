@@ -1,0 +1,240 @@
+//! Ports that come and go, and what becomes of their chunks.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a failure here is a failed test
+
+mod netns;
+
+use netns::{PORT_MAC, Wire, assert_adds_up, bytes, drain, enter, ip, ipv6, receive, until, veth};
+use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemRings, XskError, offload};
+
+fn claim_all() -> ProgramSettings {
+    ProgramSettings { untagged: true, claim_all: true, ..ProgramSettings::default() }
+}
+
+fn port(umem: &mut Umem, ifname: &str) -> (Program, Socket) {
+    let mut program = Program::attach(ifname, Mode::Auto, &claim_all()).unwrap();
+    let mut socket = Socket::open(umem, ifname, 0, Mode::Auto, Rings::default()).unwrap();
+    socket.rx_burst(umem, 0, &mut Vec::new());
+    program.set_socket(0, &socket).unwrap();
+    (program, socket)
+}
+
+/// Sends a packet through the port both ways.
+fn works(umem: &mut Umem, socket: &mut Socket, peer: &str) {
+    let wire = Wire::open(peer);
+    let packet = ipv6(PORT_MAC, "2001:db8::1", 200, 9);
+    wire.send(&packet);
+    let frame = receive(umem, socket);
+    assert_eq!(bytes(umem, &frame), packet);
+    socket.tx(frame).unwrap();
+    socket.flush(umem);
+    assert_eq!(until("the packet back", || wire.next()), packet);
+    drain(umem, socket);
+}
+
+/// The anchor stays, another port is deleted under load and made again, twice.
+#[test]
+#[ignore = "needs root"]
+fn a_port_is_deleted_and_comes_back() {
+    enter();
+    veth("own", "ownpeer", 1500, 1);
+    let mut umem = Umem::with_rings(2048, UmemRings { fill: 256, completion: 256 }).unwrap();
+    let (_anchor_program, mut anchor) = port(&mut umem, "own");
+    for _ in 0..2 {
+        veth("b", "pb", 1500, 1);
+        let (program, mut b) = port(&mut umem, "b");
+        works(&mut umem, &mut b, "pb");
+        assert_eq!(assert_adds_up(&mut umem).rx, 512);
+
+        assert!(!b.device_is_gone());
+        // Frames sent but not flushed, so that some are lost with the device.
+        for _ in 0..20 {
+            let mut frame = umem.frame().unwrap();
+            frame.room_mut()[..100].copy_from_slice(&ipv6(PORT_MAC, "2001:db8::1", 100, 0));
+            frame.set_head_len(100);
+            b.tx(frame).unwrap();
+        }
+        ip("link del dev b");
+        b.flush(&mut umem);
+        assert!(b.is_gone() && b.device_is_gone());
+        assert_eq!(assert_adds_up(&mut umem).tx, 20);
+        b.close(&mut umem);
+        drop(program);
+        let sum = assert_adds_up(&mut umem);
+        assert_eq!((sum.rx, sum.tx, sum.held, sum.quarantine), (256, 0, 0, 0), "{sum:?}");
+    }
+    works(&mut umem, &mut anchor, "ownpeer");
+}
+
+/// What the crate's documentation warns of: the first socket's device carries
+/// the UMEM.
+#[test]
+#[ignore = "needs root"]
+fn a_umem_whose_first_device_is_gone_binds_no_more_and_says_so() {
+    enter();
+    veth("first", "pf", 1500, 1);
+    veth("b", "pb", 1500, 1);
+    let mut umem = Umem::new(8192).unwrap();
+    let (_program, first) = port(&mut umem, "first");
+    ip("link del dev first");
+    first.close(&mut umem);
+    let sum = assert_adds_up(&mut umem);
+    assert_eq!(sum.free, sum.frames, "the device is gone, so the kernel has let go: {sum:?}");
+    let refused = Socket::open(&umem, "b", 0, Mode::Auto, Rings::default()).unwrap_err();
+    assert!(matches!(refused, XskError::FirstSocket { .. }), "{refused}");
+    assert!(refused.to_string().contains("deleted"), "{refused}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_closed_first_socket_keeps_its_chunks_until_its_device_goes() {
+    enter();
+    veth("first", "pf", 1500, 1);
+    let mut umem = Umem::with_rings(1024, UmemRings { fill: 64, completion: 64 }).unwrap();
+    let (_program, first) = port(&mut umem, "first");
+    first.close(&mut umem);
+    let sum = assert_adds_up(&mut umem);
+    assert_eq!((sum.quarantine, sum.rx), (64, 0), "the kernel may still write into them");
+    let refused = Socket::open(&umem, "first", 0, Mode::Auto, Rings::default()).unwrap_err();
+    assert!(matches!(refused, XskError::FirstSocket { .. }), "{refused}");
+    ip("link del dev first");
+    let sum = assert_adds_up(&mut umem);
+    assert_eq!((sum.quarantine, sum.free), (0, 1024));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_closed_port_is_opened_again_at_once() {
+    enter();
+    veth("own", "ownpeer", 1500, 1);
+    veth("b", "pb", 1500, 1);
+    let mut umem = Umem::new(16384).unwrap();
+    let (_anchor_program, _anchor) = port(&mut umem, "own");
+    for _ in 0..3 {
+        let (_program, mut b) = port(&mut umem, "b");
+        works(&mut umem, &mut b, "pb");
+        b.close(&mut umem);
+        assert_eq!(assert_adds_up(&mut umem).rx, 2048);
+    }
+    // Dropped without a word: the UMEM finds the chunks all the same.
+    drop(port(&mut umem, "b"));
+    assert_eq!(assert_adds_up(&mut umem).rx, 2048);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_taken_queue_and_a_missing_queue_are_named() {
+    enter();
+    veth("b", "pb", 1500, 1);
+    let mut umem = Umem::new(8192).unwrap();
+    let (_program, _socket) = port(&mut umem, "b");
+    let other = Umem::new(64).unwrap();
+    let taken = Socket::open(&other, "b", 0, Mode::Auto, Rings::default()).unwrap_err();
+    assert!(taken.to_string().contains("b queue 0") && taken.to_string().contains("owns it"), "{taken}");
+    let twice = Socket::open(&umem, "b", 0, Mode::Auto, Rings::default()).unwrap_err();
+    assert!(twice.to_string().contains("busy"), "{twice}");
+    let missing = Socket::open(&other, "b", 7, Mode::Auto, Rings::default()).unwrap_err();
+    assert!(missing.to_string().contains("ethtool -l"), "{missing}");
+    let none = Socket::open(&other, "nosuch", 0, Mode::Auto, Rings::default()).unwrap_err();
+    assert!(none.to_string().contains("nosuch: no such interface"), "{none}");
+    let odd = Socket::open(&other, "b", 0, Mode::Auto, Rings { rx: 100, tx: 64 }).unwrap_err();
+    assert!(odd.to_string().contains("rx ring of 100"), "{odd}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_mode_and_its_reason_are_told() {
+    enter();
+    veth("b", "pb", 1500, 1);
+    let umem = Umem::new(64).unwrap();
+    let program = Program::attach("b", Mode::Auto, &claim_all()).unwrap();
+    assert_eq!(program.chosen().0, Mode::Native);
+    let socket = Socket::open(&umem, "b", 0, Mode::Auto, Rings::default()).unwrap();
+    let (mode, reason) = socket.chosen();
+    assert_eq!(mode, Mode::Native);
+    assert!(reason.contains("not zero-copy"), "{reason}");
+    assert!(socket.multi_buffer());
+
+    veth("c", "pc", 1500, 1);
+    let program = Program::attach("c", Mode::Generic, &claim_all()).unwrap();
+    assert_eq!(program.chosen().0, Mode::Generic);
+    let socket = Socket::open(&umem, "c", 0, Mode::Auto, Rings::default()).unwrap();
+    assert_eq!(socket.chosen().0, Mode::Generic, "{}", socket.chosen().1);
+
+    let refused = Socket::open(&Umem::new(64).unwrap(), "pc", 0, Mode::ZeroCopy, Rings::default()).unwrap_err();
+    assert!(refused.to_string().contains("mode `auto`"), "{refused}");
+    // A bridge has no driver mode.
+    ip("link add name br type bridge");
+    let program = Program::attach("br", Mode::Auto, &claim_all()).unwrap();
+    assert_eq!(program.chosen().0, Mode::Generic);
+    assert!(program.chosen().1.contains("driver"), "{}", program.chosen().1);
+    assert!(matches!(Program::attach("br", Mode::Native, &claim_all()), Err(XskError::ForeignProgram { .. })));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_worker_opens_sockets_from_another_thread() {
+    enter();
+    veth("b", "pb", 1500, 1);
+    let mut umem = Umem::new(8192).unwrap();
+    let handle = umem.handle();
+    // A scoped thread is in the test's namespace, as a control thread would be.
+    let mut socket = std::thread::scope(|scope| {
+        scope.spawn(|| Socket::open_on(&handle, "b", 0, Mode::Auto, Rings::default()).unwrap()).join().unwrap()
+    });
+    let mut program = Program::attach("b", Mode::Auto, &claim_all()).unwrap();
+    program.set_socket(0, &socket).unwrap();
+    socket.rx_burst(&mut umem, 0, &mut Vec::new());
+    works(&mut umem, &mut socket, "pb");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_link_that_is_down_holds_packets_and_blocks_nobody() {
+    enter();
+    veth("b", "pb", 1500, 1);
+    let mut umem = Umem::new(8192).unwrap();
+    let (_program, mut b) = port(&mut umem, "b");
+    ip("link set dev b down");
+    let mut frame = umem.frame().unwrap();
+    frame.room_mut()[..100].copy_from_slice(&ipv6(PORT_MAC, "2001:db8::1", 100, 0));
+    frame.set_head_len(100);
+    b.tx(frame).unwrap();
+    b.flush(&mut umem);
+    assert!(b.tx_pending() && !b.is_gone());
+    assert_eq!(b.stats().unwrap().tx_wakeup_again, 1);
+    ip("link set dev b up");
+    drain(&mut umem, &mut b);
+    assert_eq!(assert_adds_up(&mut umem).tx, 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn offloads_are_read_and_switched() {
+    enter();
+    veth("b", "pb", 1500, 3);
+    assert!(offload::tx_checksum_on("b").unwrap());
+    offload::set_tx_checksum_off("b").unwrap();
+    assert!(!offload::tx_checksum_on("b").unwrap());
+    offload::set_segmentation_off("b").unwrap();
+    let now = offload::offloads("b").unwrap();
+    assert!(!now.tx_checksum && !now.tso && !now.gso, "{now:?}");
+    assert_eq!(offload::driver("b").unwrap(), "veth");
+    assert_eq!(offload::queues("b").unwrap(), 3);
+    assert_eq!(offload::mac("b").unwrap(), PORT_MAC);
+    assert_eq!(offload::mtu("b").unwrap(), 1500);
+    let port = srv6d_xsk::probe::interface("b").unwrap();
+    assert_eq!((port.driver.as_str(), port.queues, port.program), ("veth", 3, None));
+    let wrong = offload::tx_checksum_on("nosuch").unwrap_err();
+    assert!(wrong.to_string().contains("nosuch: no such interface"), "{wrong}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn busy_polling_is_taken() {
+    enter();
+    veth("b", "pb", 1500, 1);
+    let mut umem = Umem::new(8192).unwrap();
+    let (_program, mut b) = port(&mut umem, "b");
+    assert!(b.prefer_busy_poll(20, 64));
+    works(&mut umem, &mut b, "pb");
+}
