@@ -238,3 +238,21 @@ fn busy_polling_is_taken() {
     assert!(b.prefer_busy_poll(20, 64));
     works(&mut umem, &mut b, "pb");
 }
+
+/// A child that was started while a port was open does not keep its queue.
+#[test]
+#[ignore = "needs root"]
+fn a_child_process_holds_no_queue() {
+    enter();
+    veth("b", "pb", 1500, 1);
+    let mut umem = Umem::new(4096).unwrap();
+    let bound = port(&mut umem, "b");
+    let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+    drop(bound);
+    drop(umem);
+    let mut successor = Umem::new(4096).unwrap();
+    let opened = Socket::open(&successor, "b", 0, Mode::Auto, Rings::default());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    opened.unwrap().close(&mut successor);
+}
