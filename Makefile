@@ -1,0 +1,36 @@
+# make demo and make test are all the set-up there is.
+
+ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -E)
+RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)" CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)"
+
+.PHONY: help deps build demo test test-rootless test-root bench lint doc
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
+
+deps:
+	@scripts/install-deps
+
+build: deps ## the srv6d binary: target/release/srv6d
+	cargo build --release --locked --package srv6d
+
+demo: build ## the fabric lab, with traffic crossing it
+	$(ROOT) target/release/srv6d lab demo
+
+test: test-rootless test-root ## everything; network namespaces are made and removed
+
+test-rootless: deps ## what needs no root
+	cargo test --workspace --locked
+
+test-root: deps ## AF_XDP, namespaces, the lab
+	$(RUNNER) cargo test --workspace --locked -- --ignored --test-threads=2
+
+bench: deps ## ns per packet, beside a floor
+	cargo bench --locked --package srv6d-bench
+
+lint: deps ## formatting, clippy, documentation, licences
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked
+	cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny
+	cargo deny check
