@@ -41,9 +41,11 @@ mod ethtool;
 mod frame;
 mod modes;
 pub mod offload;
+mod open;
 pub mod probe;
 mod program;
 mod socket;
+mod sys;
 mod umem;
 mod wait;
 

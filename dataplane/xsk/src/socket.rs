@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
-use xsk_rs::config::{Interface, LibxdpFlags, SocketConfig};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
 use crate::frame::{CHUNK, Frame, MAX_CHUNKS, Piece};
-use crate::modes::{self, Attempt, Mode};
-use crate::umem::{self, Closed, Shared, Umem, UmemHandle};
-use crate::{XskError, ethtool};
+use crate::modes::Mode;
+use crate::open::Bound;
+use crate::sys::{close_on_exec, is_unbound, kick_rx, send_nothing, set_option};
+use crate::umem::{self, Closed, Shared, Umem};
 
 /// Sizes of a socket's own rings, powers of two. The fill and completion rings
 /// are set per UMEM: [`UmemRings`](crate::UmemRings).
@@ -124,74 +124,7 @@ impl std::fmt::Debug for Socket {
 }
 
 impl Socket {
-    /// Opens `queue` of `ifname`, in `mode` or, with [`Mode::Auto`], in the
-    /// best mode the device has. Attach the port's [`Program`](crate::Program)
-    /// first: generic XDP rules zero-copy out, and that is seen there.
-    ///
-    /// A queue that was released a moment ago is retried for up to 2.5 s
-    /// (blocking). The first [`rx_burst`](Self::rx_burst) hands the kernel its
-    /// chunks; until then nothing is received.
-    pub fn open(umem: &Umem, ifname: &str, queue: u32, mode: Mode, rings: Rings) -> Result<Self, XskError> {
-        Self::open_on(&umem.handle(), ifname, queue, mode, rings)
-    }
-
-    /// [`open`](Self::open) from a thread that does not own the UMEM.
-    pub fn open_on(umem: &UmemHandle, ifname: &str, queue: u32, mode: Mode, rings: Rings) -> Result<Self, XskError> {
-        let shared = &umem.0;
-        let ifindex = crate::ifindex(ifname)?;
-        let mtu = ethtool::mtu(ifname)?;
-        let generic = mode == Mode::Generic || crate::probe::attached(ifindex).is_some_and(|on| on.generic);
-        let sizes = (umem::ring("rx", rings.rx)?, umem::ring("tx", rings.tx)?);
-
-        // One at a time: whoever binds first decides for the others.
-        let mut anchor = shared.anchor.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(why) = anchor.and_then(|fd| carries_no_more(shared, fd)) {
-            return Err(XskError::FirstSocket { ifname: ifname.to_owned(), queue, why });
-        }
-        let mut log = Vec::new();
-        let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        for attempt in modes::attempts(mode, generic, mtu) {
-            if anchor.is_some() && !attempt.multi_buffer {
-                continue; // a later socket inherits the flags of the first
-            }
-            match bind(shared, ifname, queue, sizes, &attempt) {
-                Ok(bound) => {
-                    let first = anchor.is_none();
-                    let fd = bound.0.fd().as_raw_fd();
-                    if first {
-                        *anchor = Some(fd);
-                        shared.multi_buffer.store(attempt.multi_buffer, Relaxed);
-                    }
-                    let zero_copy = modes::is_zero_copy(fd);
-                    if mode == Mode::ZeroCopy && !zero_copy {
-                        log.push("the first socket of the UMEM is in copy mode".to_owned());
-                        break;
-                    }
-                    shared.socket_bound(ifindex, queue);
-                    let reason = reason(&log, first, zero_copy, generic, shared, mtu);
-                    let chosen = (name(zero_copy, generic), reason);
-                    return Ok(Self::new(shared, bound, ifname, ifindex, queue, chosen));
-                }
-                Err(why) => {
-                    log.push(format!("{}: {why}", attempt.name()));
-                    let give_up = !modes::mode_refused(&why);
-                    last = why;
-                    if give_up {
-                        break;
-                    }
-                }
-            }
-        }
-        Err(XskError::Bind {
-            ifname: ifname.to_owned(),
-            queue,
-            tried: log.join("; "),
-            fix: modes::fix_for(&last),
-            why: last,
-        })
-    }
-
-    fn new(
+    pub(crate) fn new(
         shared: &Arc<Shared>,
         (rx, tx, fill, completion): Bound,
         ifname: &str,
@@ -545,110 +478,4 @@ enum Kick {
     Done,
     Again,
     Gone,
-}
-
-type Bound = (RxQueue, TxQueue, FillQueue, CompQueue);
-
-/// Binds in one mode, waiting for a queue that is just being released.
-fn bind(
-    shared: &Arc<Shared>,
-    ifname: &str,
-    queue: u32,
-    (rx, tx): (xsk_rs::config::QueueSize, xsk_rs::config::QueueSize),
-    attempt: &Attempt,
-) -> io::Result<Bound> {
-    let interface: Interface = ifname.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let config = SocketConfig::builder()
-        .rx_queue_size(rx)
-        .tx_queue_size(tx)
-        .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-        .bind_flags(attempt.flags)
-        .build();
-    let mut waits = modes::BUSY_WAITS.into_iter();
-    loop {
-        // SAFETY: libxdp loads no program (INHIBIT_PROG_LOAD), which is the
-        // condition for binding a pair of device and queue again.
-        let made = unsafe { xsk_rs::Socket::new(config, &shared.region, &interface, queue) };
-        let why = match made {
-            Ok((tx, rx, Some((fill, completion)))) => return Ok((rx, tx, fill, completion)),
-            // This UMEM already has a socket on this queue: it has the rings.
-            Ok((_, _, None)) => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
-            Err(why) => crate::os_error(&why).unwrap_or_else(|| io::Error::other(why.to_string())),
-        };
-        match waits.next() {
-            Some(wait) if why.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(wait),
-            _ => return Err(why),
-        }
-    }
-}
-
-fn name(zero_copy: bool, generic: bool) -> Mode {
-    match (zero_copy, generic) {
-        (true, _) => Mode::ZeroCopy,
-        (false, true) => Mode::Generic,
-        (false, false) => Mode::Native,
-    }
-}
-
-/// Why this mode, for people.
-fn reason(log: &[String], first: bool, zero_copy: bool, generic: bool, shared: &Shared, mtu: usize) -> String {
-    let mut parts = Vec::new();
-    if zero_copy {
-        parts.push("the driver reads and writes packet memory itself".to_owned());
-    } else if generic {
-        parts.push("the XDP program runs in generic mode".to_owned());
-    } else if !first {
-        parts.push("as the first socket of this packet memory".to_owned());
-    }
-    parts.extend(log.iter().map(|tried| format!("not {tried}")));
-    if !shared.multi_buffer.load(Relaxed) {
-        parts.push(format!("no multi-buffer: packets over 3840 bytes are dropped (MTU {mtu})"));
-    }
-    if parts.is_empty() {
-        parts.push("as asked".to_owned());
-    }
-    parts.join("; ")
-}
-
-/// Why the UMEM with this first socket takes no further one. libxdp would go
-/// on with the UMEM's own descriptor and fail with an error that says nothing.
-fn carries_no_more(shared: &Shared, first: RawFd) -> Option<&'static str> {
-    if is_unbound(first) {
-        return Some("the interface of its first socket was deleted");
-    }
-    (shared.sockets.load(Relaxed) == 0).then_some("all its sockets were closed")
-}
-
-/// An unbound socket answers ENXIO. Sockets are unbound by the deletion of
-/// their device alone.
-fn is_unbound(fd: RawFd) -> bool {
-    send_nothing(fd).is_err_and(|why| why.raw_os_error() == Some(libc::ENXIO))
-}
-
-/// sendto(2) without data: "look at the tx ring".
-fn send_nothing(fd: RawFd) -> io::Result<()> {
-    // SAFETY: no memory is handed over: both pointers are null with length 0.
-    let sent = unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// recvfrom(2) without a buffer: "look at the fill ring". Its answer says
-/// nothing that the rings do not.
-fn kick_rx(fd: RawFd) {
-    // SAFETY: no memory is handed over: all pointers are null with length 0.
-    unsafe {
-        libc::recvfrom(fd, std::ptr::null_mut(), 0, libc::MSG_DONTWAIT, std::ptr::null_mut(), std::ptr::null_mut())
-    };
-}
-
-/// libxdp does not: a child process would keep the queue bound after us.
-fn close_on_exec(fd: RawFd) {
-    // SAFETY: three numbers, no memory.
-    unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
-}
-
-fn set_option(fd: RawFd, level: libc::c_int, option: libc::c_int, value: u32) -> bool {
-    // SAFETY: the pointer is to a live local of the size handed over with it.
-    let failed = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), 4) };
-    failed == 0
 }

@@ -1,0 +1,39 @@
+//! The system calls on a socket's descriptor that xsk-rs does not make.
+
+use std::io;
+use std::os::fd::RawFd;
+
+/// An unbound socket answers ENXIO. Sockets are unbound by the deletion of
+/// their device alone.
+pub(crate) fn is_unbound(fd: RawFd) -> bool {
+    send_nothing(fd).is_err_and(|why| why.raw_os_error() == Some(libc::ENXIO))
+}
+
+/// sendto(2) without data: "look at the tx ring".
+pub(crate) fn send_nothing(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no memory is handed over: both pointers are null with length 0.
+    let sent = unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// recvfrom(2) without a buffer: "look at the fill ring". Its answer says
+/// nothing that the rings do not.
+pub(crate) fn kick_rx(fd: RawFd) {
+    // SAFETY: no memory is handed over: all pointers are null with length 0.
+    unsafe {
+        libc::recvfrom(fd, std::ptr::null_mut(), 0, libc::MSG_DONTWAIT, std::ptr::null_mut(), std::ptr::null_mut())
+    };
+}
+
+/// libxdp does not: a child process would keep the queue bound after us.
+pub(crate) fn close_on_exec(fd: RawFd) {
+    // SAFETY: three numbers, no memory.
+    unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+}
+
+/// Sets a socket option of one u32. False: refused.
+pub(crate) fn set_option(fd: RawFd, level: libc::c_int, option: libc::c_int, value: u32) -> bool {
+    // SAFETY: the pointer is to a live local of the size handed over with it.
+    let failed = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), 4) };
+    failed == 0
+}
