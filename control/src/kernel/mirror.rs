@@ -1,0 +1,182 @@
+//! A picture of the kernel that is never stale for long: events only say that something changed, a dump says what it is
+//! now. So a lost event costs nothing but the time to the next one.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use futures_util::stream::{StreamExt, TryStreamExt};
+use ipnet::IpNet;
+use rtnetlink::packet_core::NetlinkMessage;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use rtnetlink::packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
+use rtnetlink::{Handle, MulticastGroup};
+use srv6d_srv6::model::Mac;
+
+use super::{KernelError, netlink, system};
+use crate::plan::{Device, Environment, KernelNeighbor};
+
+/// How long events may come one after the other before they are acted on together.
+const SETTLE: Duration = Duration::from_millis(2);
+/// A dump even without an event: if one was lost, this is how long it can matter.
+const REFRESH: Duration = Duration::from_secs(10);
+
+type Events = futures_util::stream::BoxStream<'static, NetlinkMessage<RouteNetlinkMessage>>;
+
+/// Devices, addresses and neighbours of the network namespace it was started in.
+pub struct Mirror {
+    handle: Handle,
+    events: Events,
+    names: BTreeMap<u32, String>,
+}
+
+impl Mirror {
+    /// Opens netlink sockets. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// No netlink.
+    pub fn start() -> Result<Self, KernelError> {
+        let groups = [
+            MulticastGroup::Link,
+            MulticastGroup::Ipv4Ifaddr,
+            MulticastGroup::Ipv6Ifaddr,
+            MulticastGroup::Neigh,
+        ];
+        let (connection, _, events) =
+            rtnetlink::new_multicast_connection(&groups).map_err(system("listen to the kernel over netlink"))?;
+        tokio::spawn(connection);
+        let (connection, handle, _) = rtnetlink::new_connection().map_err(system("open a netlink socket"))?;
+        tokio::spawn(connection);
+        Ok(Self { handle, events: events.map(|(message, _)| message).boxed(), names: BTreeMap::new() })
+    }
+
+    /// For requests beside the dumps.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Returns when something may have changed.
+    pub async fn changed(&mut self) {
+        let mut rest = REFRESH;
+        loop {
+            match tokio::time::timeout(rest, self.events.next()).await {
+                Ok(Some(message)) if matters(&message) => rest = SETTLE,
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// The kernel refuses a dump.
+    pub async fn environment(&mut self) -> Result<Environment, KernelError> {
+        let links: Vec<LinkMessage> =
+            self.handle.link().get().execute().try_collect().await.map_err(netlink("list the interfaces"))?;
+        let addresses: Vec<AddressMessage> =
+            self.handle.address().get().execute().try_collect().await.map_err(netlink("list the addresses"))?;
+        let neighbors: Vec<NeighbourMessage> =
+            self.handle.neighbours().get().execute().try_collect().await.map_err(netlink("list the neighbours"))?;
+        let mut devices: BTreeMap<u32, Device> =
+            links.iter().map(|link| (link.header.index, device(link))).collect();
+        for message in &addresses {
+            if let (Some(device), Some(address)) = (devices.get_mut(&message.header.index), address(message)) {
+                device.addresses.push(address);
+            }
+        }
+        self.names = devices.iter().map(|(&index, device)| (index, device.name.clone())).collect();
+        let neighbors = neighbors.iter().filter_map(|message| self.neighbor(message)).collect();
+        Ok(Environment { devices: devices.into_values().collect(), neighbors, host: None, cores: cores() })
+    }
+
+    fn neighbor(&self, message: &NeighbourMessage) -> Option<KernelNeighbor> {
+        use NeighbourState::{Delay, Noarp, Permanent, Probe, Reachable, Stale};
+        let usable = matches!(message.header.state, Reachable | Stale | Delay | Probe | Permanent | Noarp);
+        let device = self.names.get(&message.header.ifindex).filter(|_| usable)?.clone();
+        let mut found = (None, None);
+        for attribute in &message.attributes {
+            match attribute {
+                NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => found.0 = Some(IpAddr::V4(*v4)),
+                NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => found.0 = Some(IpAddr::V6(*v6)),
+                NeighbourAttribute::LinkLayerAddress(bytes) => found.1 = mac(bytes),
+                _ => {}
+            }
+        }
+        let (Some(address), Some(mac)) = found else { return None };
+        (!mac.is_group() && !address.is_multicast()).then_some(KernelNeighbor { device, address, mac })
+    }
+
+    /// Asks the kernel to resolve a neighbour, or to check one that is in use, as `ip neigh ... use` does.
+    /// ND and ARP stay the kernel's; the answer arrives as a change.
+    ///
+    /// # Errors
+    /// No such device, or no privilege.
+    pub async fn resolve(&self, ifindex: u32, address: IpAddr) -> Result<(), KernelError> {
+        self.handle
+            .neighbours()
+            .add(ifindex, address)
+            .state(NeighbourState::None)
+            .flags(NeighbourFlags::Use)
+            .replace()
+            .execute()
+            .await
+            .map_err(netlink(format!("ask for the MAC address of {address}")))
+    }
+}
+
+/// Neighbour entries change state all the time; only those that can be used, or no more, matter. All else does.
+fn matters(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
+    use rtnetlink::packet_core::NetlinkPayload::InnerMessage;
+    match &message.payload {
+        InnerMessage(RouteNetlinkMessage::NewNeighbour(entry)) => {
+            !matches!(entry.header.state, NeighbourState::Incomplete)
+        }
+        _ => true,
+    }
+}
+
+fn device(link: &LinkMessage) -> Device {
+    let mut device = Device {
+        name: String::new(),
+        ifindex: link.header.index,
+        mac: Mac::default(),
+        mtu: 0,
+        up: link.header.flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+        addresses: Vec::new(),
+    };
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => device.name.clone_from(name),
+            LinkAttribute::Address(bytes) => device.mac = mac(bytes).unwrap_or_default(),
+            LinkAttribute::Mtu(mtu) => device.mtu = *mtu,
+            _ => {}
+        }
+    }
+    device
+}
+
+fn mac(bytes: &[u8]) -> Option<Mac> {
+    bytes.try_into().ok().map(Mac)
+}
+
+/// On a point-to-point interface `Local` is ours and `Address` the peer's.
+fn address(message: &AddressMessage) -> Option<IpNet> {
+    let mut address = None;
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(local) => address = Some(*local),
+            AddressAttribute::Address(other) => address = address.or(Some(*other)),
+            _ => {}
+        }
+    }
+    IpNet::new(address?, message.header.prefix_len).ok()
+}
+
+fn cores() -> Vec<usize> {
+    core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
+}

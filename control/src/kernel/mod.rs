@@ -1,0 +1,67 @@
+//! What srv6d knows of the kernel and asks of it, over netlink: devices, addresses, neighbours; its own veth, and the
+//! routes into it.
+
+pub mod guard;
+mod mirror;
+mod steering;
+mod veth;
+
+pub use guard::Guard;
+pub use mirror::Mirror;
+pub use steering::{ROUTE_PROTOCOL, SteerRoutes};
+pub use veth::{HostVeth, remove_stale};
+
+/// What the kernel refused.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// A netlink request failed.
+    #[error("cannot {what}: {why}{}", fix(why))]
+    Netlink {
+        /// What was asked.
+        what: String,
+        /// The kernel's answer.
+        why: rtnetlink::Error,
+    },
+    /// Something outside of netlink failed.
+    #[error("cannot {what}: {why}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        why: std::io::Error,
+    },
+    /// The name of the own veth is taken.
+    #[error("interface {name} exists and {whose}: set another name with `interface` in [host], or remove it")]
+    NameTaken {
+        /// The interface.
+        name: String,
+        /// Who has it.
+        whose: String,
+    },
+}
+
+/// The kernel's error number, positive.
+fn errno(why: &rtnetlink::Error) -> Option<i32> {
+    match why {
+        rtnetlink::Error::NetlinkError(message) => message.code.map(|code| -code.get()),
+        _ => None,
+    }
+}
+
+fn fix(why: &rtnetlink::Error) -> &'static str {
+    if errno(why) == Some(nix::errno::Errno::EPERM as i32) {
+        " (needs CAP_NET_ADMIN: run as root, or give the service that capability)"
+    } else {
+        ""
+    }
+}
+
+fn netlink(what: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> KernelError {
+    let what = what.into();
+    move |why| KernelError::Netlink { what, why }
+}
+
+fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> KernelError {
+    let what = what.into();
+    move |why| KernelError::System { what, why }
+}
