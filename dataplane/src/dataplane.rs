@@ -241,7 +241,7 @@ impl Dataplane {
         if number >= MAX_SOCKETS {
             return Err(DataplaneError::TooManyDevices(device.to_owned()));
         }
-        let settings = ProgramSettings { claim_all, ..ProgramSettings::default() };
+        let settings = ProgramSettings { claim_all, untagged: claim_all, ..ProgramSettings::default() };
         let mut program = Program::attach(device, mode, &settings)?;
         let mut chosen = None;
         for (queue, worker) in (0..).zip(&self.workers) {

@@ -206,30 +206,25 @@ pub(crate) fn write_error(tables: &Tables, packet: &mut Packet<'_>, answer: &Ans
 fn put_v6_error(bytes: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, notice: Notice) {
     put_v6_header(bytes, source, destination);
     let mut header = Ipv6Packet::new_unchecked(bytes);
-    let mut icmp = Icmpv6Packet::new_unchecked(header.payload_mut());
-    match notice {
-        Notice::TimeExceeded => {
-            icmp.set_msg_type(Icmpv6Message::TimeExceeded);
-            icmp.set_msg_code(0);
-            icmp.clear_reserved();
-        }
-        Notice::NoRoute => {
-            icmp.set_msg_type(Icmpv6Message::DstUnreachable);
-            icmp.set_msg_code(0);
-            icmp.clear_reserved();
-        }
-        Notice::TooBig { mtu } => {
-            icmp.set_msg_type(Icmpv6Message::PktTooBig);
-            icmp.set_msg_code(0);
-            icmp.set_pkt_too_big_mtu(mtu);
-        }
-        Notice::ParameterProblem { code, pointer } => {
-            icmp.set_msg_type(Icmpv6Message::ParamProblem);
-            icmp.set_msg_code(code);
-            icmp.set_param_problem_ptr(pointer);
-        }
-    }
+    let (kind, code, word) = match notice {
+        Notice::TimeExceeded => (Icmpv6Message::TimeExceeded, 0, 0),
+        Notice::NoRoute => (Icmpv6Message::DstUnreachable, 0, 0),
+        Notice::TooBig { mtu } => (Icmpv6Message::PktTooBig, 0, mtu),
+        Notice::ParameterProblem { code, pointer } => (Icmpv6Message::ParamProblem, code, pointer),
+    };
+    let payload = header.payload_mut();
+    put_word(payload, word);
+    let mut icmp = Icmpv6Packet::new_unchecked(payload);
+    icmp.set_msg_type(kind);
+    icmp.set_msg_code(code);
     icmp.fill_checksum(&source, &destination);
+}
+
+/// The 4 bytes behind type, code and checksum: unused, MTU, or pointer.
+fn put_word(icmp: &mut [u8], word: u32) {
+    if let Some(slot) = icmp.get_mut(4..ERROR_HEADER) {
+        slot.copy_from_slice(&word.to_be_bytes());
+    }
 }
 
 fn put_v6_header(bytes: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr) {
@@ -268,9 +263,7 @@ fn put_v4_error(bytes: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, notic
         Notice::TooBig { mtu } => (Icmpv4Message::DstUnreachable, 4, mtu & 0xffff),
         Notice::ParameterProblem { pointer, .. } => (Icmpv4Message::ParamProblem, 0, pointer << 24),
     };
-    if let Some(slot) = payload.get_mut(4..8) {
-        slot.copy_from_slice(&word.to_be_bytes());
-    }
+    put_word(payload, word);
     let mut icmp = Icmpv4Packet::new_unchecked(payload);
     icmp.set_msg_type(kind);
     icmp.set_msg_code(code);
