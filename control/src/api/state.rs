@@ -1,0 +1,257 @@
+//! What a running srv6d tells about itself.
+//!
+//! These rows are the `--json` output word for word: a field keeps its name and meaning once released.
+//! Addresses and prefixes are text in RFC 5952 form, packet and byte counts run since the start of the daemon.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a port, a next hop or a SID can carry packets now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// Usable.
+    Up,
+    /// The device has no carrier or is administratively down.
+    Down,
+    /// The neighbour's MAC address is not known yet.
+    Unresolved,
+    /// The configured device does not exist (yet).
+    Pending,
+}
+
+/// One logical port: `show ports`. Packets are counted by device: VLAN ports of one device show the same numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PortRow {
+    /// Configured name: the device, or `device.vid`.
+    pub name: String,
+    /// Network device.
+    pub device: String,
+    /// 802.1Q VID of a tagged port.
+    pub vlan: Option<u16>,
+    /// `up`, `down`, or `pending` while the device is missing.
+    pub state: Health,
+    /// `fabric`, `edge`, `host`, `kernel`.
+    pub role: String,
+    /// VRF of what arrives, as the kernel's routing table id.
+    pub table: u32,
+    /// `zero-copy`, `native`, `generic`; absent while pending.
+    pub mode: Option<String>,
+    /// Why that mode was taken, or why the port is pending.
+    pub reason: String,
+    /// Receive queues polled by a worker.
+    pub queues: u32,
+    /// Largest layer-3 packet, bytes.
+    pub mtu: u32,
+    /// Address of the device.
+    pub mac: Option<String>,
+    /// Id of the attached XDP program, as `bpftool prog` shows it.
+    pub xdp_program: Option<u32>,
+    /// Claimed packets received.
+    pub rx_packets: u64,
+    /// Claimed bytes received.
+    pub rx_bytes: u64,
+    /// Claimed packets lost before a worker saw them: a ring was full.
+    pub rx_lost: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets that were not claimed, and so went to the kernel.
+    pub to_kernel: u64,
+}
+
+/// One next hop of a SID, route or path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HopRow {
+    /// Neighbour; absent: the destination itself (on-link).
+    pub via: Option<String>,
+    /// Port it leaves by.
+    pub port: String,
+    /// Share of the flows.
+    pub weight: u16,
+    /// The neighbour's MAC address, once resolved.
+    pub mac: Option<String>,
+    /// `up`, `down` (port), `unresolved` (neighbour).
+    pub state: Health,
+}
+
+/// One local SID: `show sids`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SidRow {
+    /// Matched prefix.
+    pub sid: String,
+    /// `uN`, `uA`, `uDT6`, `End.X`, ...
+    pub behavior: String,
+    /// `psp`, `usp`, `usd`.
+    pub flavors: Vec<String>,
+    /// Locator block and node + function length of a uSID, in bits: `[32, 16]`.
+    pub csid: Option<[u8; 2]>,
+    /// Table of the inner lookup (uDT*).
+    pub table: Option<u32>,
+    /// Next hops (uA, uDX*).
+    pub next_hops: Vec<HopRow>,
+    /// Used while every next hop is unusable.
+    pub backup: Vec<HopRow>,
+    /// `up` when a packet for it can be served.
+    pub state: Health,
+    /// Packets served (RFC 8986 section 6).
+    pub packets: u64,
+    /// Bytes served.
+    pub bytes: u64,
+}
+
+/// One plain route: `show routes`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RouteRow {
+    /// Destinations.
+    pub prefix: String,
+    /// Routing table.
+    pub table: u32,
+    /// `unicast`, `blackhole`, `unreachable`, `kernel`: iproute2's route types, and "left to the kernel".
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Next hops of a `unicast` route.
+    pub next_hops: Vec<HopRow>,
+}
+
+/// One path of a steered prefix: `show paths`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathRow {
+    /// Inner destinations.
+    pub prefix: String,
+    /// Table the prefix lives in.
+    pub table: u32,
+    /// Name of the path.
+    pub path: String,
+    /// `encap.red` or `encap`.
+    pub mode: String,
+    /// Carriers, in the order they are visited.
+    pub segments: Vec<String>,
+    /// The uSIDs inside the carriers, one list for each segment; a segment outside every block stays whole.
+    pub usids: Vec<Vec<String>>,
+    /// Configured share of the flows.
+    pub weight: u16,
+    /// Next hops given by the configuration; empty: the route to the first segment.
+    pub next_hops: Vec<HopRow>,
+    /// Packets encapsulated.
+    pub packets: u64,
+    /// Bytes encapsulated.
+    pub bytes: u64,
+    /// Share of the packets of this prefix, in percent with one decimal; absent before the first packet.
+    pub share_percent: Option<f64>,
+}
+
+/// One neighbour: `show neighbors`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NeighborRow {
+    /// Layer-3 address.
+    pub address: String,
+    /// Port it is reached by.
+    pub port: String,
+    /// Layer-2 address; absent while unresolved.
+    pub mac: Option<String>,
+    /// `up` or `unresolved`.
+    pub state: Health,
+    /// A next hop of a SID, route or path uses it.
+    pub next_hop: bool,
+}
+
+/// One named way a packet ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReasonRow {
+    /// Name of the counter.
+    pub reason: String,
+    /// Packets.
+    pub packets: u64,
+    /// What it means, in a line.
+    pub meaning: String,
+}
+
+/// `show counters`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountersView {
+    /// Packets taken from the ports.
+    pub rx: u64,
+    /// Packets sent.
+    pub tx: u64,
+    /// Packets handed to the kernel of this node.
+    pub kernel: u64,
+    /// Packets waiting for a neighbour.
+    pub held: u64,
+    /// Packets answered by srv6d itself, by kind.
+    pub reply: Vec<ReasonRow>,
+    /// Packets dropped, by reason.
+    pub drop: Vec<ReasonRow>,
+    /// The sum of everything but `rx`.
+    pub accounted: u64,
+    /// `rx == accounted`: every packet ended in exactly one counter.
+    pub balanced: bool,
+    /// The same by port.
+    pub ports: Vec<PortRow>,
+}
+
+/// How many entries of one kind came, went and changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// New entries.
+    pub added: usize,
+    /// Entries that are gone.
+    pub removed: usize,
+    /// Entries with new contents.
+    pub changed: usize,
+}
+
+/// One published generation of the tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerationRow {
+    /// Number, counted up from the start of the daemon.
+    pub generation: u64,
+    /// When it was published: seconds since 1970-01-01 UTC.
+    pub published: u64,
+    /// What brought it: `start`, `reload`, `kernel`.
+    pub source: String,
+    /// What it changed, by kind: `ports`, `sids`, `steers`, `routes`, `neighbors`, `addresses`.
+    pub changes: BTreeMap<String, Changed>,
+}
+
+/// `show generation`: the daemon, the generation in force and the ones before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerationView {
+    /// Name of the node.
+    pub node: String,
+    /// Version of the daemon.
+    pub daemon: String,
+    /// Process id of the daemon.
+    pub pid: u32,
+    /// When it started: seconds since 1970-01-01 UTC.
+    pub started: u64,
+    /// The configuration file.
+    pub config: String,
+    /// Newest first; the first one is in force.
+    pub generations: Vec<GenerationRow>,
+    /// What the configuration asks for and the machine does not have yet.
+    pub pending: Vec<String>,
+    /// What was accepted but deserves a look.
+    pub warnings: Vec<String>,
+    /// Why the last reload was refused; empty when it was not.
+    pub refused: Vec<String>,
+}
+
+/// Everything at once, for metrics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// `show counters`; holds `show ports` too.
+    pub counters: CountersView,
+    /// `show sids`.
+    pub sids: Vec<SidRow>,
+    /// `show routes`.
+    pub routes: Vec<RouteRow>,
+    /// `show paths`.
+    pub paths: Vec<PathRow>,
+    /// `show neighbors`.
+    pub neighbors: Vec<NeighborRow>,
+    /// `show generation`.
+    pub generation: GenerationView,
+}

@@ -1,0 +1,38 @@
+//! `srv6d show` and `srv6d reload`: one question to the daemon.
+
+use std::path::Path;
+
+use super::output::{self, Failure};
+use crate::api::client;
+use crate::api::{Request, Response};
+use crate::show;
+
+/// Asks, and prints the answer as a table or as JSON.
+pub fn ask(socket: &Path, request: &Request, json: bool) -> Result<(), Failure> {
+    let response = client::ask(socket, request)?;
+    if let Response::Refused(refusal) = response {
+        let message = refusal.errors.join("\n\n");
+        return Err(if refusal.invalid_configuration {
+            Failure::invalid(format!("{message}\n\nnothing was changed: the old configuration stays in force"))
+        } else {
+            Failure::failed(format!("error: {message}"))
+        });
+    }
+    if json { print_value(&response) } else { output::print(&show::render(&response)) }
+}
+
+/// The value alone: what a program asked for, without the words of the protocol.
+fn print_value(response: &Response) -> Result<(), Failure> {
+    match response {
+        Response::Ports(rows) => output::print_json(rows),
+        Response::Sids(rows) => output::print_json(rows),
+        Response::Routes(rows) => output::print_json(rows),
+        Response::Paths(rows) => output::print_json(rows),
+        Response::Neighbors(rows) => output::print_json(rows),
+        Response::Counters(view) => output::print_json(view),
+        Response::Generation(view) => output::print_json(view),
+        Response::Reloaded(reloaded) => output::print_json(reloaded),
+        Response::Diff(diff) => output::print_json(diff),
+        Response::Refused(refusal) => output::print_json(refusal),
+    }
+}

@@ -1,0 +1,186 @@
+//! The command line: one binary for the daemon and for everything one asks of it.
+
+mod ask;
+mod check;
+mod doctor;
+mod output;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+
+use crate::api::{DEFAULT_SOCKET, Request, Topic};
+use crate::{config, daemon, kernel};
+use output::Failure;
+
+/// Where the configuration is unless told otherwise.
+const DEFAULT_CONFIG: &str = "/etc/srv6d/srv6d.toml";
+
+/// `[host] interface` unless told otherwise.
+const DEFAULT_HOST_INTERFACE: &str = "srv6d0";
+
+/// SRv6 forwarding in user space over AF_XDP.
+#[derive(Debug, Parser)]
+#[command(
+    name = "srv6d",
+    version,
+    about = "SRv6 forwarding in user space over AF_XDP",
+    long_about = "srv6d forwards SRv6 traffic (uSID carriers, H.Encaps.Red, uN, uA, uDT4/6/46) in user space over \
+                  AF_XDP sockets.\n\nWhat it does not claim stays with the kernel, on the very same port: BGP, \
+                  neighbour discovery and ssh keep working. When it stops or dies, its ports are the kernel's again.",
+    after_help = "First steps:\n  \
+                  srv6d doctor                         what stops or slows AF_XDP here\n  \
+                  srv6d check srv6d.toml               is the configuration right?\n  \
+                  srv6d run --config srv6d.toml        forward, in the foreground\n  \
+                  srv6d show ports                     is it forwarding, and in which mode?\n  \
+                  srv6d show counters                  where did every packet end?\n\n\
+                  Exit status: 0 done, 1 the run failed, 2 wrong usage or invalid configuration.",
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// Management socket of the daemon [default: /run/srv6d/srv6d.sock; for `run`, the configuration's]
+    #[arg(long, global = true, env = "SRV6D_SOCKET", value_name = "PATH", value_hint = ValueHint::FilePath)]
+    socket: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Forward packets, in the foreground, until SIGTERM or Ctrl-C
+    #[command(after_help = "Examples:\n  \
+        srv6d run\n  \
+        srv6d run --config leaf00.toml --socket /tmp/leaf00.sock\n  \
+        RUST_LOG=srv6d=debug srv6d run --config leaf00.toml\n\n\
+        SIGHUP reads the configuration again. Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, not root.\n\
+        A port whose interface does not exist yet is picked up when it appears.")]
+    Run {
+        /// Configuration file
+        #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
+        config: PathBuf,
+    },
+    /// Check a configuration without touching anything
+    #[command(after_help = "Examples:\n  \
+        srv6d check leaf00.toml\n  \
+        srv6d check --diff                   what would `srv6d reload` change?\n\n\
+        Exit status 2 when the configuration is invalid.")]
+    Check {
+        /// Configuration file
+        #[arg(value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Show what it would change in the running daemon
+        #[arg(long)]
+        diff: bool,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let the daemon read its configuration again; a bad one changes nothing
+    #[command(after_help = "No packet is lost: the new tables take the place of the old ones between two bursts.\n\
+        If the file is invalid the old configuration stays in force and the errors are printed here.")]
+    Reload {
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what the daemon has and does
+    #[command(after_help = "Examples:\n  \
+        srv6d show ports\n  \
+        srv6d show paths --json | jq '.[] | {path, packets}'\n  \
+        watch -n1 srv6d show counters")]
+    Show {
+        /// What to show
+        #[arg(value_enum)]
+        topic: Topic,
+        /// Print JSON, for programs; names of keys do not change
+        #[arg(long)]
+        json: bool,
+    },
+    /// What stops or slows AF_XDP on this machine, each with its fix
+    #[command(after_help = "Examples:\n  \
+        srv6d doctor\n  \
+        srv6d doctor eth1 eth2 --config leaf00.toml\n\n\
+        Exit status 1 when something is in the way. Changes nothing.")]
+    Doctor {
+        /// Interfaces to look at [default: those of the configuration, else every Ethernet interface]
+        #[arg(value_name = "INTERFACE")]
+        interfaces: Vec<String>,
+        /// Configuration to judge for: cores, polling, memory [default: none, one worker that sleeps when idle]
+        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        config: Option<PathBuf>,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a completion script for a shell
+    #[command(after_help = "Examples:\n  \
+        srv6d completion bash > /usr/share/bash-completion/completions/srv6d\n  \
+        srv6d completion zsh > \"${fpath[1]}/_srv6d\"\n  \
+        source <(srv6d completion bash)      this shell only")]
+    Completion {
+        /// Shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Remove the interface that a killed daemon left behind, and with it its routes
+    #[command(hide = true)]
+    Cleanup {
+        /// Configuration file, for the name of the interface
+        #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
+        config: PathBuf,
+    },
+    /// Child process of `run`: removes the daemon's interface when the daemon is killed
+    #[command(hide = true)]
+    Guard,
+}
+
+/// Parses the arguments and does what they say.
+pub fn main() -> ExitCode {
+    let Cli { socket, command } = Cli::parse();
+    let done = match command {
+        Command::Run { config } => daemon::run(&config, socket).map_err(Failure::from),
+        Command::Check { file, diff, json } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
+        Command::Reload { json } => ask::ask(&socket_or_default(socket), &Request::Reload, json),
+        Command::Show { topic, json } => ask::ask(&socket_or_default(socket), &Request::Show { topic }, json),
+        Command::Doctor { interfaces, config, json } => doctor::doctor(&interfaces, config.as_deref(), json),
+        Command::Completion { shell } => completion(shell),
+        Command::Cleanup { config } => cleanup(&config),
+        Command::Guard => return kernel::guard::main(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn socket_or_default(socket: Option<PathBuf>) -> PathBuf {
+    socket.unwrap_or_else(|| PathBuf::from(DEFAULT_SOCKET))
+}
+
+fn completion(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "srv6d", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
+}
+
+/// An invalid configuration must not keep the interface alive: then it has its default name.
+fn cleanup(file: &std::path::Path) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let config = config::parse(&text, &file.display().to_string()).unwrap_or_default();
+    let interface = config.host.interface.as_ref().map_or(DEFAULT_HOST_INTERFACE, |name| name.get_ref());
+    daemon::cleanup(interface)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

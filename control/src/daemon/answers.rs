@@ -1,0 +1,156 @@
+//! What the daemon answers on its management socket.
+
+use std::fs;
+
+use crate::api::state::{GenerationView, State};
+use crate::api::{Diff, Refusal, Reloaded, Request, Response, Topic};
+use crate::config::{self, Config, Diagnostic, Errors};
+use crate::kernel::Mirror;
+use crate::plan::{self, Plan};
+
+use super::node::{Node, Source};
+use super::view::View;
+
+impl Node {
+    /// Carries out one request.
+    pub async fn answer(&mut self, request: Request, mirror: &mut Mirror) -> Response {
+        match request {
+            Request::Show { topic } => self.show(topic),
+            Request::Reload => self.reload(mirror).await,
+            Request::Diff { filename, text } => match self.plan_text(&text, &filename) {
+                Ok((_, plan)) => Response::Diff(Diff {
+                    changes: plan::diff(self.dataplane.desired(), &plan.desired).lines(),
+                    warnings: self.warnings_of(&plan),
+                }),
+                Err(errors) => Response::Refused(invalid(&errors)),
+            },
+        }
+    }
+
+    /// Reads the file again and takes it as a whole, or changes nothing.
+    pub async fn reload(&mut self, mirror: &mut Mirror) -> Response {
+        let response = self.try_reload(mirror).await.unwrap_or_else(Response::Refused);
+        self.last_refusal = match &response {
+            Response::Refused(refusal) => refusal.errors.clone(),
+            _ => Vec::new(),
+        };
+        response
+    }
+
+    async fn try_reload(&mut self, mirror: &mut Mirror) -> Result<Response, Refusal> {
+        let filename = self.path.display().to_string();
+        let text = fs::read_to_string(&self.path).map_err(|why| failed(format!("cannot read {filename}: {why}")))?;
+        self.environment = self.look(mirror).await.map_err(|why| failed(why.to_string()))?;
+        let (config, plan) = self.plan_text(&text, &filename).map_err(|errors| invalid(&errors))?;
+        let warnings = self.warnings_of(&plan);
+        let pending = headlines(&plan.pending);
+        let diff = self.take(plan, Source::Reload, mirror).await.map_err(|why| failed(why.to_string()))?;
+        self.config = config;
+        let generation = self.dataplane.generation().0;
+        Ok(Response::Reloaded(Reloaded { generation, changes: diff.lines(), warnings, pending }))
+    }
+
+    fn plan_text(&self, text: &str, filename: &str) -> Result<(Config, Plan), Errors> {
+        let config = config::parse(text, filename)?;
+        let plan = plan::plan(&config, &self.environment)?;
+        Ok((config, plan))
+    }
+
+    /// A plan's own, and what a running daemon cannot change.
+    fn warnings_of(&self, plan: &Plan) -> Vec<String> {
+        let mut warnings = headlines(&plan.warnings);
+        let restart = |what: &str| format!("{what} changed: takes effect when srv6d is restarted");
+        if plan.workers != self.plan.workers {
+            warnings.push(restart("[workers]"));
+        }
+        if plan.host.interface != self.plan.host.interface {
+            warnings.push(restart("[host] interface"));
+        }
+        if plan.api != self.plan.api {
+            warnings.push(restart("[api]"));
+        }
+        for port in &plan.devices {
+            let mode_changed = |old: &&plan::PortDevice| old.device == port.device && old.mode != port.mode;
+            if self.plan.devices.iter().any(|old| mode_changed(&old)) {
+                warnings.push(restart(&format!("mode of port {}", port.device)));
+            }
+        }
+        warnings
+    }
+
+    fn show(&self, topic: Topic) -> Response {
+        let counters = self.dataplane.counters();
+        let view = self.view(&counters);
+        match topic {
+            Topic::Ports => Response::Ports(view.ports()),
+            Topic::Sids => Response::Sids(view.sids()),
+            Topic::Routes => Response::Routes(view.routes()),
+            Topic::Paths => Response::Paths(view.paths()),
+            Topic::Neighbors => Response::Neighbors(view.neighbors()),
+            Topic::Counters => Response::Counters(Box::new(view.counters())),
+            Topic::Generation => Response::Generation(Box::new(self.generation())),
+        }
+    }
+
+    /// Everything, for metrics.
+    pub fn state(&self) -> State {
+        let counters = self.dataplane.counters();
+        let view = self.view(&counters);
+        State {
+            counters: view.counters(),
+            sids: view.sids(),
+            routes: view.routes(),
+            paths: view.paths(),
+            neighbors: view.neighbors(),
+            generation: self.generation(),
+        }
+    }
+
+    fn view<'a>(&'a self, counters: &'a srv6d_dataplane::Counters) -> View<'a> {
+        let attached = self.dataplane.attached();
+        let program = |device: &str| srv6d_xsk::probe::interface(device).ok()?.program.map(|program| program.id);
+        View {
+            desired: self.dataplane.desired(),
+            counters,
+            programs: attached.filter_map(|port| Some((port.device.clone(), program(&port.device)?))).collect(),
+            attached: self.dataplane.attached().map(|port| (port.device.as_str(), port)).collect(),
+            refused: &self.refused,
+            next_hops: self.dataplane.next_hops().into_iter().map(|(port, ip, state)| ((port, ip), state)).collect(),
+        }
+    }
+
+    fn generation(&self) -> GenerationView {
+        let refused = self.refused.iter().map(|(device, why)| format!("{device} is not attached: {why}"));
+        let mut warnings = headlines(&self.plan.warnings);
+        warnings.extend(refused);
+        warnings.extend(self.steering_trouble.clone());
+        GenerationView {
+            node: self.name.clone(),
+            daemon: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started: self.started,
+            config: self.path.display().to_string(),
+            generations: self.history.rows(),
+            pending: headlines(&self.plan.pending),
+            warnings,
+            refused: self.last_refusal.clone(),
+        }
+    }
+}
+
+/// Place, entry and what is wrong, without source lines.
+fn headlines(diagnostics: &[Diagnostic]) -> Vec<String> {
+    diagnostics.iter().map(|found| found.headline()).map(|line| strip_severity(&line).to_owned()).collect()
+}
+
+fn strip_severity(line: &str) -> &str {
+    line.split_once(": ").map_or(line, |(_, rest)| rest)
+}
+
+fn invalid(errors: &Errors) -> Refusal {
+    Refusal { invalid_configuration: true, errors: errors.0.iter().map(ToString::to_string).collect() }
+}
+
+fn failed(error: String) -> Refusal {
+    Refusal { invalid_configuration: false, errors: vec![error] }
+}

@@ -1,0 +1,264 @@
+//! `srv6d run`: one control loop on one thread.
+//!
+//! ```text
+//! kernel (links, addresses, neighbours) ─┐
+//! SIGHUP, `srv6d reload` ────────────────┼─► plan ─► attach, publish, detach ─► steering routes
+//! packets that wait for a neighbour ─────┘   (node.rs)
+//! ```
+//!
+//! Packets never pass here: workers forward whether this loop is busy or not.
+
+mod answers;
+mod history;
+mod node;
+mod view;
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use tracing::{error, info, warn};
+use tracing_subscriber::EnvFilter;
+
+use crate::api::server::{ListenError, Question, Server};
+use crate::config::{self, Config, Errors};
+use crate::kernel::{self, KernelError, Mirror};
+use crate::metrics::{self, Scrape};
+use crate::plan::{self, Environment};
+use node::Node;
+
+/// How often neighbours in use are kept fresh and absent ones are asked for again.
+const TICK: Duration = Duration::from_secs(3);
+
+/// Questions that may wait for the control loop.
+const QUEUE: usize = 16;
+
+/// Why the daemon did not start, or ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The configuration file cannot be read.
+    #[error("cannot read {path}: {why}; name another file with --config")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// The configuration is invalid.
+    #[error(transparent)]
+    Invalid(#[from] Errors),
+    /// The management socket.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Netlink, own veth, guard.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// AF_XDP, or the tables.
+    #[error(transparent)]
+    Dataplane(#[from] srv6d_dataplane::DataplaneError),
+    /// A worker panicked.
+    #[error("a worker has died (its panic is above): srv6d ends, and its ports are the kernel's again")]
+    WorkerDied,
+    /// Somebody deleted the own veth.
+    #[error("srv6d's own interface {0} was deleted: srv6d ends, and its ports are the kernel's again; start it anew")]
+    OwnVethGone(String),
+    /// The runtime or a signal handler.
+    #[error("cannot {what}: {why}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        why: io::Error,
+    },
+}
+
+/// Runs until SIGTERM or SIGINT; `socket` overrides the configuration's.
+///
+/// # Errors
+/// [`RunError`]; ports are the kernel's again in any case.
+pub fn run(path: &Path, socket: Option<PathBuf>) -> Result<(), RunError> {
+    log_to_stderr();
+    let config = read(path)?;
+    runtime()?.block_on(serve(path, config, socket))
+}
+
+/// Removes the veth of a daemon that was killed, and with it the routes into it. False: there is none.
+///
+/// # Errors
+/// It belongs to a daemon that runs, or the kernel refuses.
+pub fn cleanup(interface: &str) -> Result<bool, RunError> {
+    runtime()?.block_on(async {
+        let mirror = Mirror::start()?;
+        Ok(kernel::remove_stale(mirror.handle(), interface).await?)
+    })
+}
+
+/// What the kernel shows now.
+///
+/// # Errors
+/// No netlink.
+pub fn environment() -> Result<Environment, RunError> {
+    runtime()?.block_on(async { Ok(Mirror::start()?.environment().await?) })
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|why| RunError::System { what: "start the control loop", why })
+}
+
+fn read(path: &Path) -> Result<Config, RunError> {
+    let text = fs::read_to_string(path).map_err(|why| RunError::Unreadable { path: path.to_owned(), why })?;
+    Ok(config::parse(&text, &path.display().to_string())?)
+}
+
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    // journald has its own time stamps.
+    let under_systemd = std::env::var_os("JOURNAL_STREAM").is_some();
+    let log = log.with_ansi(io::stderr().is_terminal());
+    // Only a second daemon in the same process (a test) has set one already.
+    let _ = if under_systemd { log.without_time().try_init() } else { log.try_init() };
+}
+
+/// What the control loop wakes up for.
+enum Event {
+    Kernel,
+    Workers,
+    Tick,
+    Question(Question),
+    Scrape(Scrape),
+    Hangup,
+    Stop(&'static str),
+}
+
+/// Where events come from.
+struct Events {
+    mirror: Mirror,
+    workers: AsyncFd<OwnedFd>,
+    questions: mpsc::Receiver<Question>,
+    scrapes: mpsc::Receiver<Scrape>,
+    tick: Interval,
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Events {
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            _ = self.terminate.recv() => Event::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => Event::Stop("SIGINT"),
+            ready = self.workers.readable() => {
+                // Before the descriptor is read: what happens between the two wakes the loop once more.
+                ready.into_iter().for_each(|mut ready| ready.clear_ready());
+                Event::Workers
+            }
+            () = self.mirror.changed() => Event::Kernel,
+            _ = self.hangup.recv() => Event::Hangup,
+            Some(question) = self.questions.recv() => Event::Question(question),
+            Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
+            _ = self.tick.tick() => Event::Tick,
+        }
+    }
+}
+
+async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(), RunError> {
+    let handler = |kind| signal(kind).map_err(|why| RunError::System { what: "handle signals", why });
+    let (hangup, terminate) = (handler(SignalKind::hangup())?, handler(SignalKind::terminate())?);
+    let interrupt = handler(SignalKind::interrupt())?;
+    let mut mirror = Mirror::start()?;
+    let planned = plan::plan(&config, &mirror.environment().await?)?;
+    // Before anything is touched: a second daemon must not disturb the first.
+    let server = Server::listen(socket.as_deref().unwrap_or(&planned.api.socket))?;
+    let (asks, questions) = mpsc::channel(QUEUE);
+    let (scrapers, scrapes) = mpsc::channel(QUEUE);
+
+    let mut node = Node::start(path, config, &planned, &mut mirror).await?;
+    let workers = match node.wakeup().and_then(watch) {
+        Ok(workers) => workers,
+        Err(why) => {
+            node.stop(&mirror).await;
+            return Err(RunError::System { what: "listen to the workers", why });
+        }
+    };
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut events = Events { mirror, workers, questions, scrapes, tick, hangup, terminate, interrupt };
+    let serving = tokio::spawn(server.serve(asks));
+    if let Some(address) = planned.api.metrics {
+        serve_metrics(address, scrapers).await;
+    }
+    notify(&[NotifyState::Ready, NotifyState::Status(&node.status())]);
+    info!("ready: {}", node.status());
+    let ended = control(&mut node, &mut events).await;
+    notify(&[NotifyState::Stopping]);
+    node.stop(&events.mirror).await;
+    serving.abort();
+    let _ = serving.await; // its socket file goes with it
+    ended
+}
+
+/// A descriptor the control loop sleeps on.
+#[allow(deprecated, reason = "the constructor without `unsafe`: an OwnedFd stays open and itself while it is watched")]
+fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, Interest::READABLE)
+}
+
+/// Metrics are a comfort: without them (`lo` down, port taken) the node forwards all the same.
+async fn serve_metrics(address: std::net::SocketAddr, scrapers: mpsc::Sender<Scrape>) {
+    match metrics::listen(address).await {
+        Ok(listener) => drop(tokio::spawn(metrics::serve(listener, scrapers))),
+        Err(why) => warn!("no metrics on {address}: {why}; set `lo` up, or choose another [api] metrics or \"off\""),
+    }
+}
+
+async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
+    loop {
+        let event = events.next().await;
+        let mirror = &mut events.mirror;
+        match event {
+            Event::Stop(why) => {
+                info!("{why}: stopping");
+                return Ok(());
+            }
+            Event::Workers => node.serve_workers(mirror).await?,
+            Event::Kernel => {
+                node.follow_kernel(mirror).await?;
+                notify(&[NotifyState::Status(&node.status())]);
+            }
+            Event::Tick => node.tick(mirror).await?,
+            Event::Hangup => {
+                reload(node, mirror).await;
+            }
+            Event::Question(Question { request, answer }) => {
+                // A client that hung up is no error.
+                let _ = answer.send(node.answer(request, mirror).await);
+            }
+            Event::Scrape(scrape) => {
+                let _ = scrape.send(node.state());
+            }
+        }
+    }
+}
+
+async fn reload(node: &mut Node, mirror: &mut Mirror) {
+    if let crate::api::Response::Refused(refusal) = node.reload(mirror).await {
+        error!("reload refused, the old configuration stays in force:\n{}", refusal.errors.join("\n"));
+    }
+    notify(&[NotifyState::Status(&node.status())]);
+}
+
+fn notify(states: &[NotifyState]) {
+    if let Err(why) = sd_notify::notify(states) {
+        warn!("cannot tell systemd: {why}");
+    }
+}

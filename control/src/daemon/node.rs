@@ -1,0 +1,369 @@
+//! The running node: what is planned, what is in force, and the steps from one to the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use srv6d_dataplane::{Dataplane, DataplaneError, Settings};
+use srv6d_srv6::model::{PortId, TableId};
+use srv6d_srv6::tables::AdjacencyState;
+use srv6d_xsk::{Mode, XskError, offload};
+use tracing::{debug, error, info, warn};
+
+use super::RunError;
+use super::history::{History, now};
+use super::view::device_of;
+use crate::config::{Config, Polling, PortMode};
+use crate::kernel::{Guard, HostVeth, KernelError, Mirror, SteerRoutes};
+use crate::plan::{self, Diff, Environment, Plan, PortDevice};
+
+/// MTU of the own veth while a port is missing: whatever appears later, a packet for the kernel must fit.
+const LARGEST_MTU: u32 = 9500;
+
+/// How often one neighbour is asked for, however many packets wait for it.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What brought a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The first one.
+    Start,
+    /// The configuration file.
+    Reload,
+    /// Links, addresses or neighbours.
+    Kernel,
+}
+
+impl Source {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Reload => "reload",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+/// Everything the control loop owns.
+pub struct Node {
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    pub(super) started: u64,
+    pub(super) config: Config,
+    pub(super) plan: Plan,
+    pub(super) environment: Environment,
+    pub(super) dataplane: Dataplane,
+    pub(super) history: History,
+    /// Why a configured device that is there is not attached.
+    pub(super) refused: BTreeMap<String, String>,
+    /// Errors of the last reload, if it was refused.
+    pub(super) last_refusal: Vec<String>,
+    /// Why not every steered prefix has its kernel route.
+    pub(super) steering_trouble: Option<String>,
+    /// Kernel index of every attached device: one that was deleted and created again has another.
+    attached: BTreeMap<String, u32>,
+    veth: HostVeth,
+    guard: Option<Guard>,
+    routes: SteerRoutes,
+    asked: BTreeMap<(u32, IpAddr), Instant>,
+}
+
+impl Node {
+    /// Own veth first, then workers, ports, tables, and the kernel's routes last: nothing is steered into a node that
+    /// cannot forward yet.
+    pub async fn start(path: &Path, config: Config, planned: &Plan, mirror: &mut Mirror) -> Result<Self, RunError> {
+        let queues = u32::try_from(planned.workers.cores.len()).unwrap_or(u32::MAX);
+        let checksum_off = |name: &str| offload::set_tx_checksum_off(name).map_err(io::Error::other);
+        let interface = &planned.host.interface;
+        let veth = HostVeth::create(mirror.handle(), interface, queues, own_mtu(planned), checksum_off).await?;
+        let undo = veth.clone();
+        match Self::start_on(path, config, planned, veth, mirror).await {
+            Ok(node) => Ok(node),
+            Err(why) => {
+                remove(&undo, mirror).await;
+                Err(why)
+            }
+        }
+    }
+
+    async fn start_on(
+        path: &Path,
+        config: Config,
+        planned: &Plan,
+        veth: HostVeth,
+        mirror: &mut Mirror,
+    ) -> Result<Self, RunError> {
+        // Before any descriptor exists that a child could hold on to.
+        let guard = Some(Guard::spawn(&veth.name, veth.ifindex)?);
+        let mut dataplane = Dataplane::start(settings(planned))?;
+        dataplane.attach_own_veth(&veth.peer)?;
+        let host_name = || nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
+        let mut node = Self {
+            name: planned.name.clone().unwrap_or_else(|| host_name().unwrap_or_default()),
+            path: path.to_owned(),
+            started: now(),
+            config,
+            plan: planned.clone(),
+            environment: Environment::default(),
+            dataplane,
+            history: History::default(),
+            refused: BTreeMap::new(),
+            last_refusal: Vec::new(),
+            steering_trouble: None,
+            attached: BTreeMap::new(),
+            veth,
+            guard,
+            routes: SteerRoutes::default(),
+            asked: BTreeMap::new(),
+        };
+        node.environment = node.look(mirror).await?;
+        let plan = plan::plan(&node.config, &node.environment)?;
+        for finding in plan.warnings.iter().chain(&plan.pending) {
+            warn!("{}", finding.headline());
+        }
+        node.take(plan, Source::Start, mirror).await?;
+        Ok(node)
+    }
+
+    /// What the kernel shows, with the own veth in it.
+    pub(super) async fn look(&self, mirror: &mut Mirror) -> Result<Environment, RunError> {
+        let mut environment = mirror.environment().await?;
+        if environment.device(&self.veth.name).is_none() {
+            return Err(RunError::OwnVethGone(self.veth.name.clone()));
+        }
+        environment.host = Some(self.veth.for_plan());
+        Ok(environment)
+    }
+
+    /// Puts a plan in force: new ports, tables, then ports that are no longer wanted, then the kernel's routes. On an
+    /// error what was in force stays so.
+    pub(super) async fn take(&mut self, plan: Plan, source: Source, mirror: &Mirror) -> Result<Diff, RunError> {
+        let added = self.attach_new(&plan, source)?;
+        let diff = plan::diff(self.dataplane.desired(), &plan.desired);
+        if !diff.is_empty() || source == Source::Start {
+            if let Err(why) = self.dataplane.publish(&plan.desired) {
+                added.iter().for_each(|device| self.detach(device));
+                return Err(why.into());
+            }
+            self.history.push(self.dataplane.generation(), source.name(), &diff);
+            info!("generation {} ({}): {diff}", self.dataplane.generation().0, source.name());
+        }
+        self.detach_unwanted(&plan);
+        self.plan = plan;
+        self.steer(mirror).await;
+        self.ask_for_unresolved(mirror).await;
+        Ok(diff)
+    }
+
+    /// Attaches what is there and was not. A refusal at start or reload is an error; later it is noted and tried again.
+    fn attach_new(&mut self, plan: &Plan, source: Source) -> Result<Vec<String>, RunError> {
+        let mut added = Vec::new();
+        self.refused.retain(|device, _| plan.devices.iter().any(|port| port.device == *device && port.present));
+        for port in &plan.devices {
+            let Some(ifindex) = self.environment.device(&port.device).map(|device| device.ifindex) else { continue };
+            if self.attached.get(&port.device).is_some_and(|known| *known != ifindex) {
+                self.detach(&port.device);
+            }
+            if self.attached.contains_key(&port.device) {
+                continue;
+            }
+            match self.attach(port, ifindex) {
+                Ok(()) => added.push(port.device.clone()),
+                // Gone between the look and now: the next event says so.
+                Err(DataplaneError::Xsk(XskError::NoInterface { .. })) => {}
+                Err(why) if source == Source::Kernel => self.note_refusal(&port.device, &why),
+                Err(why) => {
+                    added.iter().for_each(|device| self.detach(device));
+                    return Err(why.into());
+                }
+            }
+        }
+        Ok(added)
+    }
+
+    fn attach(&mut self, port: &PortDevice, ifindex: u32) -> Result<(), DataplaneError> {
+        let attached = self.dataplane.attach(&port.device, mode(port.mode))?;
+        info!("{}: attached, {} mode, {} queue(s): {}", port.device, attached.mode, attached.queues, attached.reason);
+        self.attached.insert(port.device.clone(), ifindex);
+        self.refused.remove(&port.device);
+        Ok(())
+    }
+
+    fn note_refusal(&mut self, device: &str, why: &DataplaneError) {
+        let why = why.to_string();
+        if self.refused.get(device) != Some(&why) {
+            warn!("{device}: not attached: {why}");
+        }
+        self.refused.insert(device.to_owned(), why);
+    }
+
+    fn detach_unwanted(&mut self, plan: &Plan) {
+        let wanted = |device: &String| plan.devices.iter().any(|port| port.device == *device && port.present);
+        let gone: Vec<String> = self.attached.keys().filter(|device| !wanted(device)).cloned().collect();
+        gone.iter().for_each(|device| self.detach(device));
+    }
+
+    fn detach(&mut self, device: &str) {
+        self.dataplane.detach(device);
+        self.attached.remove(device);
+        info!("{device}: detached");
+    }
+
+    /// Kernel routes that lead local applications' traffic here: the main table's steered prefixes.
+    async fn steer(&mut self, mirror: &Mirror) {
+        let wanted = if self.plan.host.steer_local { steered(&self.plan) } else { BTreeSet::new() };
+        let trouble = self.routes.sync(mirror.handle(), self.veth.ifindex, &wanted).await.err().map(|why| why.to_string());
+        if let Some(why) = trouble.as_ref().filter(|_| trouble != self.steering_trouble) {
+            error!("local applications' traffic is not all steered: {why}");
+        }
+        self.steering_trouble = trouble;
+    }
+
+    /// Something changed in the kernel: plan anew, publish only if that changes the tables.
+    pub async fn follow_kernel(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
+        self.environment = self.look(mirror).await?;
+        match plan::plan(&self.config, &self.environment) {
+            Ok(plan) => match self.take(plan, Source::Kernel, mirror).await {
+                Ok(_) => {}
+                Err(RunError::Dataplane(why)) => error!("the tables stay as they are: {why}"),
+                Err(why) => return Err(why),
+            },
+            Err(errors) => error!("the tables stay as they are, the kernel's state does not fit:\n{errors}"),
+        }
+        Ok(())
+    }
+
+    /// Every few seconds: a fresh look, neighbours in use, the guard.
+    pub async fn tick(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
+        self.follow_kernel(mirror).await?;
+        for (port, address) in self.dataplane.used_neighbors() {
+            self.ask(port, address, mirror).await;
+        }
+        if self.guard.as_mut().is_some_and(Guard::is_dead) {
+            warn!("the guard process has ended: starting another one");
+            self.guard = Guard::spawn(&self.veth.name, self.veth.ifindex).map_err(|why| error!("{why}")).ok();
+        }
+        Ok(())
+    }
+
+    /// Packets wait for neighbours, or a worker has died.
+    pub async fn serve_workers(&mut self, mirror: &Mirror) -> Result<(), RunError> {
+        if !self.dataplane.healthy() {
+            return Err(RunError::WorkerDied);
+        }
+        for (port, address) in self.dataplane.wanted_neighbors() {
+            self.ask(port, address, mirror).await;
+        }
+        Ok(())
+    }
+
+    async fn ask_for_unresolved(&mut self, mirror: &Mirror) {
+        for (port, address, state) in self.dataplane.next_hops() {
+            if state == AdjacencyState::Unresolved {
+                self.ask(port, address, mirror).await;
+            }
+        }
+    }
+
+    /// The kernel resolves or probes; the answer comes back as a change of its neighbour table.
+    async fn ask(&mut self, port: PortId, address: IpAddr, mirror: &Mirror) {
+        let Some(ifindex) = self.layer3_ifindex(port) else { return };
+        let moment = Instant::now();
+        let recently = |then: &Instant| moment.duration_since(*then) < ASK_AGAIN;
+        if self.asked.get(&(ifindex, address)).is_some_and(recently) {
+            return;
+        }
+        self.asked.retain(|_, then| recently(then));
+        self.asked.insert((ifindex, address), moment);
+        if let Err(why) = mirror.resolve(ifindex, address).await {
+            debug!("{why}");
+        }
+    }
+
+    /// The kernel's device that holds the neighbours of a port: for a tagged port its VLAN device, if there is one.
+    fn layer3_ifindex(&self, port: PortId) -> Option<u32> {
+        let desired = self.dataplane.desired();
+        let port = desired.ports.get(usize::from(port.0))?;
+        let device = self.environment.device(&port.name);
+        let device = device.or_else(|| self.environment.device(device_of(desired, port)))?;
+        Some(device.ifindex)
+    }
+
+    /// The descriptor that is readable when workers want something.
+    pub fn wakeup(&self) -> io::Result<OwnedFd> {
+        self.dataplane.wakeup().try_clone_to_owned()
+    }
+
+    /// One line for systemd and the log.
+    pub fn status(&self) -> String {
+        let desired = self.dataplane.desired();
+        let pending = self.plan.devices.len().saturating_sub(self.attached.len());
+        format!(
+            "generation {}, {} ports attached ({pending} pending), {} SIDs, {} steered prefixes",
+            self.dataplane.generation().0,
+            self.attached.len(),
+            desired.sids.len(),
+            desired.steers.len()
+        )
+    }
+
+    /// Local applications go back to the kernel's routes first, then the ports, then the veth.
+    pub async fn stop(mut self, mirror: &Mirror) {
+        if let Err(why) = self.routes.sync(mirror.handle(), self.veth.ifindex, &BTreeSet::new()).await {
+            warn!("{why}");
+        }
+        let counters = self.dataplane.stop();
+        remove(&self.veth, mirror).await;
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
+        }
+        let total = counters.total;
+        let balance = if total.balanced() { "balanced" } else { "NOT balanced" };
+        let drops: u64 = total.drop.values().sum();
+        info!("stopped: rx {} tx {} kernel {} dropped {drops}, {balance}", total.rx, total.tx, total.kernel);
+    }
+}
+
+async fn remove(veth: &HostVeth, mirror: &Mirror) {
+    let deleted: Result<(), KernelError> = veth.delete(mirror.handle()).await;
+    if let Err(why) = deleted {
+        warn!("{why}");
+    }
+}
+
+fn steered(plan: &Plan) -> BTreeSet<IpNet> {
+    plan.desired.steers.iter().filter(|steer| steer.table == TableId::MAIN).map(|steer| steer.prefix).collect()
+}
+
+/// The kernel drops what is larger than the MTU of the veth it comes through.
+fn own_mtu(plan: &Plan) -> u32 {
+    let all_there = plan.devices.iter().all(|port| port.present);
+    let largest = plan.desired.ports.iter().map(|port| port.mtu).max();
+    largest.filter(|_| all_there).unwrap_or(LARGEST_MTU).min(LARGEST_MTU)
+}
+
+fn settings(plan: &Plan) -> Settings {
+    Settings {
+        cores: plan.workers.cores.clone(),
+        polling: match plan.workers.polling {
+            Polling::Adaptive => srv6d_dataplane::Polling::Adaptive,
+            Polling::Busy => srv6d_dataplane::Polling::Busy,
+        },
+        frames: plan.workers.frames,
+        ring: plan.workers.ring,
+        ports: u32::try_from(plan.devices.len() + 1).unwrap_or(u32::MAX),
+    }
+}
+
+const fn mode(mode: PortMode) -> Mode {
+    match mode {
+        PortMode::Auto => Mode::Auto,
+        PortMode::ZeroCopy => Mode::ZeroCopy,
+        PortMode::Native => Mode::Native,
+        PortMode::Generic => Mode::Generic,
+    }
+}

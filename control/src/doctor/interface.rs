@@ -1,0 +1,273 @@
+//! One network interface.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use srv6d_xsk::probe::Interface;
+
+use super::{Finding, Plans, text};
+
+/// Largest MTU that fits one UMEM chunk with its headroom: above it frames come in several buffers.
+const ONE_BUFFER_MTU: usize = 3506;
+
+/// Largest MTU srv6d was built for.
+const MAX_MTU: usize = 9500;
+
+/// Drivers of the kernel that run XDP programs themselves; all others fall back to generic mode.
+const NATIVE_DRIVERS: [&str; 24] = [
+    "atlantic", "bnxt_en", "dpaa2_eth", "ena", "fec", "gve", "hv_netvsc", "i40e", "iavf", "ice", "idpf", "igb", "igc",
+    "ixgbe", "ixgbevf", "mana", "mlx4_en", "mlx5_core", "mvneta", "nfp", "stmmaceth", "tun", "veth", "virtio_net",
+];
+
+/// Where the kernel's own receive work for an interface runs.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    /// Cores its interrupts are delivered to.
+    pub interrupt_cores: BTreeSet<usize>,
+    /// `operstate` of the interface.
+    pub operstate: Option<String>,
+}
+
+impl Placement {
+    /// Reads interrupts' effective affinity; virtual interfaces have no interrupts.
+    pub fn read(ifname: &str) -> Self {
+        let directory = format!("/sys/class/net/{ifname}/device/msi_irqs");
+        let irqs = fs::read_dir(directory).into_iter().flatten().flatten();
+        let lists = irqs.filter_map(|irq| {
+            text(&format!("/proc/irq/{}/effective_affinity_list", irq.file_name().to_string_lossy()))
+        });
+        Self {
+            interrupt_cores: lists.flat_map(|list| cpu_list(&list)).collect(),
+            operstate: text(&format!("/sys/class/net/{ifname}/operstate")),
+        }
+    }
+}
+
+/// `0-2,7` as the kernel writes it.
+fn cpu_list(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse::<usize>().ok()?, last.trim().parse::<usize>().ok()?);
+        Some(first..=last)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+pub fn judge(interface: &Interface, placement: &Placement, plans: &Plans) -> Vec<Finding> {
+    let mut findings = vec![mode(interface), program(interface)];
+    findings.push(mtu(interface));
+    findings.push(queues(interface, plans));
+    findings.extend(checksums(interface, plans));
+    findings.extend(segmentation(interface));
+    findings.extend(shared_cores(interface, placement, plans));
+    findings.extend(state(interface, placement));
+    findings
+}
+
+fn mode(interface: &Interface) -> Finding {
+    let Interface { ifname, driver, zero_copy, .. } = interface;
+    let check = "driver";
+    if *zero_copy == Some(true) {
+        return Finding::ok(ifname, check, format!("{driver}: zero-copy"));
+    }
+    if NATIVE_DRIVERS.contains(&driver.as_str()) {
+        let why = if zero_copy.is_some() { "native copy mode, the driver has no zero-copy" } else { "native XDP" };
+        return Finding::ok(ifname, check, format!("{driver}: {why}"));
+    }
+    Finding::warn(
+        ifname,
+        check,
+        format!("{driver} is not known to run XDP itself: generic mode, several times slower"),
+        "use a NIC with native XDP (ice, i40e, igc, ixgbe, mlx5, ena, virtio_net, ...), or accept mode = \"generic\"",
+    )
+}
+
+fn program(interface: &Interface) -> Finding {
+    let ifname = &interface.ifname;
+    match &interface.program {
+        None => Finding::ok(ifname, "XDP program", "none"),
+        Some(program) => Finding::warn(
+            ifname,
+            "XDP program",
+            format!("program {} is attached; srv6d refuses the port unless it is its own", program.id),
+            format!("`bpftool net show dev {ifname}` names it; stop its owner or `ip link set dev {ifname} xdp off`"),
+        ),
+    }
+}
+
+fn mtu(interface: &Interface) -> Finding {
+    let Interface { ifname, mtu, .. } = interface;
+    if *mtu > MAX_MTU {
+        let found = format!("{mtu} is more than the {MAX_MTU} bytes srv6d forwards");
+        return Finding::warn(ifname, "MTU", found, format!("ip link set dev {ifname} mtu {MAX_MTU}"));
+    }
+    if *mtu > ONE_BUFFER_MTU {
+        return Finding::ok(ifname, "MTU", format!("{mtu}: frames come in several buffers (Linux 6.6 or newer)"));
+    }
+    Finding::ok(ifname, "MTU", format!("{mtu}; an encapsulation takes 40 bytes of it, 24 more with an SRH"))
+}
+
+fn queues(interface: &Interface, plans: &Plans) -> Finding {
+    let Interface { ifname, driver, queues, .. } = interface;
+    let workers = u32::try_from(plans.cores.len().max(1)).unwrap_or(u32::MAX);
+    let found = format!("{queues} receive queue(s), {workers} worker(s)");
+    if *queues > workers {
+        let fix = format!("`ethtool -L {ifname} combined {workers}` (veth: rx and tx), or list {queues} [workers] cores");
+        return Finding::warn(ifname, "queues", format!("{found}: what arrives on the others goes to the kernel"), fix);
+    }
+    if *queues < workers {
+        let fix = if driver == "veth" {
+            format!("create the veth with numrxqueues {workers} numtxqueues {workers}")
+        } else {
+            format!("ethtool -L {ifname} combined {workers}")
+        };
+        return Finding::warn(ifname, "queues", format!("{found}: some workers idle on this port"), fix);
+    }
+    Finding::ok(ifname, "queues", found)
+}
+
+/// A veth hands unfinished checksums to its peer: the peer's AF_XDP socket would send them out as they are.
+fn checksums(interface: &Interface, plans: &Plans) -> Option<Finding> {
+    let Interface { ifname, driver, offloads, .. } = interface;
+    (driver == "veth").then(|| {
+        if plans.filled.contains(ifname) {
+            return Finding::ok(ifname, "checksums", "checksum = \"fill\": srv6d finishes them");
+        }
+        if !offloads.tx_checksum {
+            return Finding::ok(ifname, "checksums", "tx checksum offload is off; the peer needs the same");
+        }
+        Finding::warn(
+            ifname,
+            "checksums",
+            "veth with tx checksum offload on: TCP and UDP of local applications on one end reach srv6d on the other \
+             with unfinished checksums (ping works, TCP does not)",
+            format!("`ethtool -K {ifname} tx off` on both ends, or checksum = \"fill\" for the [[port]]"),
+        )
+    })
+}
+
+/// Super-frames reach a socket only in generic mode: native XDP on a veth turns TSO off itself.
+fn segmentation(interface: &Interface) -> Option<Finding> {
+    let Interface { ifname, driver, offloads, .. } = interface;
+    let on: Vec<&str> = [("tso", offloads.tso), ("gso", offloads.gso), ("gro", offloads.gro)]
+        .into_iter()
+        .filter_map(|(name, on)| on.then_some(name))
+        .collect();
+    if on.is_empty() {
+        return Some(Finding::ok(ifname, "segmentation offloads", "off"));
+    }
+    if NATIVE_DRIVERS.contains(&driver.as_str()) {
+        return Some(Finding::ok(ifname, "segmentation offloads", format!("{} on, harmless in native mode", on.join(", "))));
+    }
+    let off: String = on.iter().map(|name| format!(" {name} off")).collect();
+    Some(Finding::warn(
+        ifname,
+        "segmentation offloads",
+        format!("{} on: generic mode sees frames larger than the MTU and drops them (counter `oversize`)", on.join(", ")),
+        format!("ethtool -K {ifname}{off}"),
+    ))
+}
+
+/// A spinning worker starves the kernel's receive work on its core: measured 0.16 instead of 0.8 Mpps.
+fn shared_cores(interface: &Interface, placement: &Placement, plans: &Plans) -> Option<Finding> {
+    let shared: Vec<String> =
+        plans.cores.iter().filter(|core| placement.interrupt_cores.contains(core)).map(usize::to_string).collect();
+    (plans.busy && !shared.is_empty()).then(|| {
+        Finding::warn(
+            &interface.ifname,
+            "interrupts",
+            format!("delivered to core {}, where a worker spins: both starve", shared.join(", ")),
+            "move one of them: [workers] cores, or /proc/irq/N/smp_affinity_list (and stop irqbalance)",
+        )
+    })
+}
+
+fn state(interface: &Interface, placement: &Placement) -> Option<Finding> {
+    let ifname = &interface.ifname;
+    let state = placement.operstate.as_deref()?;
+    (state == "down" || state == "lowerlayerdown").then(|| {
+        Finding::warn(ifname, "state", format!("{state}: nothing is forwarded on it"), format!("ip link set dev {ifname} up, or check the cable"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use srv6d_xsk::offload::Offloads;
+    use srv6d_xsk::probe::Attached;
+
+    use super::super::Verdict;
+    use super::*;
+
+    fn healthy() -> (Interface, Placement, Plans) {
+        let interface = Interface {
+            ifname: "eth1".into(),
+            driver: "ice".into(),
+            queues: 1,
+            mtu: 1500,
+            offloads: Offloads { tx_checksum: true, tso: true, gso: true, gro: true },
+            program: None,
+            zero_copy: Some(true),
+        };
+        let placement = Placement { interrupt_cores: [0, 1].into(), operstate: Some("up".into()) };
+        (interface, placement, Plans { cores: vec![2], ..Plans::default() })
+    }
+
+    fn not_ok((interface, placement, plans): &(Interface, Placement, Plans)) -> Vec<(&'static str, Verdict)> {
+        let findings = judge(interface, placement, plans);
+        assert!(findings.iter().all(|finding| (finding.verdict == Verdict::Ok) == finding.fix.is_none()));
+        findings.iter().filter(|f| f.verdict != Verdict::Ok).map(|f| (f.check, f.verdict)).collect()
+    }
+
+    #[test]
+    fn healthy_interface_has_nothing_to_fix() {
+        assert_eq!(not_ok(&healthy()), []);
+    }
+
+    #[test]
+    fn each_trouble_is_named() {
+        type Break = fn(&mut (Interface, Placement, Plans));
+        let cases: [(Break, &[&str]); 8] = [
+            (|(i, ..)| i.program = Some(Attached { id: 7, generic: false }), &["XDP program"]),
+            (|(i, ..)| i.mtu = 16_000, &["MTU"]),
+            (|(i, ..)| i.queues = 4, &["queues"]),
+            (|(_, _, p)| p.cores = vec![2, 3], &["queues"]),
+            (|(i, ..)| i.driver = "veth".into(), &["checksums"]),
+            (
+                |(i, ..)| {
+                    i.driver = "e1000e".into();
+                    i.zero_copy = Some(false);
+                },
+                &["driver", "segmentation offloads"],
+            ),
+            (
+                |(_, _, p)| {
+                    p.cores = vec![1];
+                    p.busy = true;
+                },
+                &["interrupts"],
+            ),
+            (|(_, p, _)| p.operstate = Some("down".into()), &["state"]),
+        ];
+        for (break_it, checks) in cases {
+            let mut facts = healthy();
+            break_it(&mut facts);
+            let expected: Vec<_> = checks.iter().map(|check| (*check, Verdict::Warn)).collect();
+            assert_eq!(not_ok(&facts), expected);
+        }
+    }
+
+    #[test]
+    fn filled_checksums_need_no_offload_change() {
+        let mut facts = healthy();
+        facts.0.driver = "veth".into();
+        facts.2.filled = vec!["eth1".into()];
+        assert_eq!(not_ok(&facts), []);
+    }
+
+    #[test]
+    fn cpu_lists_are_the_kernels() {
+        assert_eq!(cpu_list("0-2,7"), [0, 1, 2, 7]);
+        assert_eq!(cpu_list("3"), [3]);
+        assert_eq!(cpu_list(""), [0; 0]);
+    }
+}

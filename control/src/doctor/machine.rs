@@ -1,0 +1,253 @@
+//! Kernel, privileges, memory and cores.
+
+use srv6d_xsk::probe::Machine;
+
+use super::{Finding, Plans, text};
+
+const MACHINE: &str = "machine";
+
+/// What the probe of the packet path does not look at.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// Cores this process may run on.
+    pub cores: usize,
+    /// `net.ipv4.conf.all.rp_filter`.
+    pub rp_filter: Option<String>,
+    /// `net.ipv6.conf.all.disable_ipv6`.
+    pub ipv6_disabled: Option<String>,
+    /// Reserved huge pages.
+    pub hugepages: Option<String>,
+}
+
+impl Host {
+    /// Reads them from /proc.
+    pub fn read() -> Self {
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            rp_filter: text("/proc/sys/net/ipv4/conf/all/rp_filter"),
+            ipv6_disabled: text("/proc/sys/net/ipv6/conf/all/disable_ipv6"),
+            hugepages: text("/proc/sys/vm/nr_hugepages"),
+        }
+    }
+}
+
+pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
+    let mut findings = vec![kernel(&machine.kernel), xdp_sockets(machine)];
+    findings.extend(capabilities(machine));
+    findings.push(memlock(machine, plans));
+    findings.push(jit(machine));
+    findings.push(cores(host, plans));
+    findings.extend(ipv6(host));
+    findings.extend(rp_filter(host));
+    findings.push(Finding::ok(MACHINE, "seg6 sysctls", "not needed: claimed packets never reach the kernel's seg6 code"));
+    findings.push(Finding::ok(
+        MACHINE,
+        "huge pages",
+        format!("{} reserved; not needed, copy mode gains nothing from them", host.hugepages.as_deref().unwrap_or("0")),
+    ));
+    findings
+}
+
+/// Linux 5.9 brought the XDP bpf_link, 6.6 AF_XDP multi-buffer.
+fn kernel(release: &str) -> Finding {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version < (5, 9) {
+        let fix = "install Linux 5.9 or newer (6.6 for jumbo frames)";
+        Finding::fail(MACHINE, "kernel", format!("{release} has no bpf_link for XDP: a port would outlive srv6d"), fix)
+    } else if version < (6, 6) {
+        let found = format!("{release} has no AF_XDP multi-buffer: frames above 3.5 kB cannot be forwarded");
+        Finding::warn(MACHINE, "kernel", found, "keep MTUs at 3506 or less, or install Linux 6.6 or newer")
+    } else {
+        Finding::ok(MACHINE, "kernel", release)
+    }
+}
+
+fn xdp_sockets(machine: &Machine) -> Finding {
+    let check = "AF_XDP sockets";
+    match machine.xdp_sockets {
+        Some(true) => Finding::ok(MACHINE, check, "available"),
+        Some(false) => Finding::fail(
+            MACHINE,
+            check,
+            "the kernel has none",
+            "run a kernel built with CONFIG_XDP_SOCKETS=y and CONFIG_BPF_SYSCALL=y (every distribution kernel since 2019)",
+        ),
+        None => Finding::warn(MACHINE, check, "could not be tried without CAP_NET_RAW", "run doctor as root, or as srv6d runs"),
+    }
+}
+
+fn capabilities(machine: &Machine) -> Vec<Finding> {
+    let judge = |capability: &srv6d_xsk::probe::Capability| {
+        if capability.held {
+            return Finding::ok(MACHINE, capability.name, "held");
+        }
+        let fix = format!(
+            "run as root, or give it: `AmbientCapabilities={0}` in the unit, `setcap {1}+ep` on the binary, \
+             `--cap-add {2}` for a container",
+            capability.name,
+            capability.name.to_lowercase(),
+            capability.name.trim_start_matches("CAP_"),
+        );
+        Finding::fail(MACHINE, capability.name, format!("missing: it is needed to {}", capability.what_for), fix)
+    };
+    machine.capabilities.iter().map(judge).collect()
+}
+
+/// UMEM pages are pinned and count against `RLIMIT_MEMLOCK`.
+fn memlock(machine: &Machine, plans: &Plans) -> Finding {
+    let workers = plans.cores.len().max(1) as u64;
+    let needed = plans.umem_bytes * workers;
+    let need = format!("{} MiB for {workers} worker(s)", needed.div_ceil(1 << 20));
+    match machine.memlock {
+        None => Finding::ok(MACHINE, "locked memory", format!("unlimited, {need} needed")),
+        Some(_) if machine.memlock_exempt => {
+            Finding::ok(MACHINE, "locked memory", format!("CAP_IPC_LOCK lifts the limit, {need} needed"))
+        }
+        Some(limit) if limit >= needed => {
+            Finding::ok(MACHINE, "locked memory", format!("{} MiB allowed, {need} needed", limit >> 20))
+        }
+        Some(limit) => Finding::fail(
+            MACHINE,
+            "locked memory",
+            format!("{} KiB allowed, {need} needed", limit >> 10),
+            "`LimitMEMLOCK=infinity` in the unit, `ulimit -l unlimited` in a shell, or fewer [workers] frames",
+        ),
+    }
+}
+
+fn jit(machine: &Machine) -> Finding {
+    match machine.jit {
+        Some(false) => Finding::warn(
+            MACHINE,
+            "BPF JIT",
+            "off: the XDP program is interpreted for every packet",
+            "sysctl -w net.core.bpf_jit_enable=1",
+        ),
+        Some(true) => Finding::ok(MACHINE, "BPF JIT", "on"),
+        // CONFIG_BPF_JIT_ALWAYS_ON has no switch to read.
+        None => Finding::ok(MACHINE, "BPF JIT", "cannot be read here"),
+    }
+}
+
+fn cores(host: &Host, plans: &Plans) -> Finding {
+    let workers = plans.cores.len().max(1);
+    let found = format!("{} usable, {workers} worker(s)", host.cores);
+    if plans.busy && workers >= host.cores {
+        let fix = "polling = \"adaptive\", or leave a core to the kernel's receive path and the control thread";
+        return Finding::warn(MACHINE, "cores", format!("{found} that spin on all of them"), fix);
+    }
+    if host.cores == 1 {
+        let fix = "give it a second core: on a veth, sender, kernel and worker otherwise take turns";
+        return Finding::warn(MACHINE, "cores", found, fix);
+    }
+    Finding::ok(MACHINE, "cores", found)
+}
+
+fn ipv6(host: &Host) -> Option<Finding> {
+    (host.ipv6_disabled.as_deref() != Some("0")).then(|| {
+        Finding::fail(
+            MACHINE,
+            "IPv6",
+            "disabled: next hops of the fabric cannot resolve",
+            "sysctl -w net.ipv6.conf.all.disable_ipv6=0 (and boot without ipv6.disable=1)",
+        )
+    })
+}
+
+/// The kernel takes the stricter of `all` and the interface's own value: 1 is strict (RFC 3704), 2 loose.
+fn rp_filter(host: &Host) -> Option<Finding> {
+    (host.rp_filter.as_deref() == Some("1")).then(|| {
+        Finding::warn(
+            MACHINE,
+            "rp_filter",
+            "strict: the kernel drops decapsulated IPv4 packets whose way back is not srv6d's own interface",
+            "sysctl -w net.ipv4.conf.all.rp_filter=2",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use srv6d_xsk::probe::Capability;
+
+    use super::super::Verdict;
+    use super::*;
+
+    fn healthy() -> (Machine, Host, Plans) {
+        let capability = |name| Capability { name, what_for: "test", held: true };
+        let machine = Machine {
+            kernel: "6.12.1-amd64".into(),
+            capabilities: vec![capability("CAP_NET_ADMIN"), capability("CAP_NET_RAW"), capability("CAP_BPF")],
+            memlock: None,
+            memlock_exempt: false,
+            xdp_sockets: Some(true),
+            jit: Some(true),
+        };
+        let host =
+            Host { cores: 4, rp_filter: Some("0".into()), ipv6_disabled: Some("0".into()), hugepages: Some("0".into()) };
+        (machine, host, Plans { umem_bytes: 32 << 20, ..Plans::default() })
+    }
+
+    fn not_ok((machine, host, plans): &(Machine, Host, Plans)) -> Vec<(&'static str, Verdict)> {
+        let findings = judge(machine, host, plans);
+        assert!(findings.iter().all(|finding| (finding.verdict == Verdict::Ok) == finding.fix.is_none()));
+        findings.iter().filter(|f| f.verdict != Verdict::Ok).map(|f| (f.check, f.verdict)).collect()
+    }
+
+    #[test]
+    fn healthy_machine_has_nothing_to_fix() {
+        assert_eq!(not_ok(&healthy()), []);
+    }
+
+    #[test]
+    fn kernel_versions() {
+        let verdict = |release| kernel(release).verdict;
+        assert_eq!(verdict("5.4.0-150-generic"), Verdict::Fail);
+        assert_eq!(verdict("5.9.0"), Verdict::Warn);
+        assert_eq!(verdict("6.1.0-18-amd64"), Verdict::Warn);
+        assert_eq!(verdict("6.6.0"), Verdict::Ok);
+        assert_eq!(verdict("10.0"), Verdict::Ok);
+    }
+
+    #[test]
+    fn each_trouble_is_named() {
+        type Break = fn(&mut (Machine, Host, Plans));
+        let cases: [(Break, &str, Verdict); 9] = [
+            (|(m, ..)| m.xdp_sockets = Some(false), "AF_XDP sockets", Verdict::Fail),
+            (|(m, ..)| m.xdp_sockets = None, "AF_XDP sockets", Verdict::Warn),
+            (|(m, ..)| m.capabilities[1].held = false, "CAP_NET_RAW", Verdict::Fail),
+            (|(m, ..)| m.memlock = Some(8 << 20), "locked memory", Verdict::Fail),
+            (|(m, ..)| m.jit = Some(false), "BPF JIT", Verdict::Warn),
+            (|(_, h, _)| h.cores = 1, "cores", Verdict::Warn),
+            (|(_, h, _)| h.ipv6_disabled = None, "IPv6", Verdict::Fail),
+            (|(_, h, _)| h.rp_filter = Some("1".into()), "rp_filter", Verdict::Warn),
+            (
+                |(_, _, p)| {
+                    p.busy = true;
+                    p.cores = vec![0, 1, 2, 3];
+                },
+                "cores",
+                Verdict::Warn,
+            ),
+        ];
+        for (break_it, check, verdict) in cases {
+            let mut facts = healthy();
+            break_it(&mut facts);
+            assert_eq!(not_ok(&facts), [(check, verdict)]);
+        }
+    }
+
+    #[test]
+    fn memlock_counts_every_worker_and_spares_the_exempt() {
+        let (mut machine, _, mut plans) = healthy();
+        machine.memlock = Some(64 << 20);
+        plans.cores = vec![1, 2];
+        assert_eq!(memlock(&machine, &plans).verdict, Verdict::Ok);
+        plans.cores.push(3);
+        assert_eq!(memlock(&machine, &plans).verdict, Verdict::Fail);
+        machine.memlock_exempt = true;
+        assert_eq!(memlock(&machine, &plans).verdict, Verdict::Ok);
+    }
+}

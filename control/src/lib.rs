@@ -1,0 +1,13 @@
+//! The control side of `srv6d`: configuration, and what it asks of the packet path.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod cli;
+pub mod config;
+pub mod daemon;
+pub mod doctor;
+pub mod kernel;
+pub mod metrics;
+pub mod plan;
+pub mod show;

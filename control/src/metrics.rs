@@ -1,0 +1,215 @@
+//! Prometheus: `GET /metrics`, on loopback unless told otherwise.
+//!
+//! Labels are names of the configuration (ports, SIDs, paths) and counters' own names: what they can be is bounded
+//! by the configuration, never by traffic.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, StatusCode, server::conn::http1};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tracing::debug;
+
+use crate::api::state::{Health, State};
+
+/// What is answered to Prometheus 2 and later.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// One scrape: where the state it needs goes.
+pub type Scrape = oneshot::Sender<State>;
+
+/// Opens the listening socket.
+///
+/// # Errors
+/// The address is taken, or not an address of this network namespace (`lo` down).
+pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+/// Answers scrapes with what `control` says; ends when `control` is gone.
+pub async fn serve(listener: TcpListener, control: mpsc::Sender<Scrape>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of file descriptors: give others time to close theirs.
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            continue;
+        };
+        if control.is_closed() {
+            return;
+        }
+        let control = control.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(request, control.clone()));
+            let connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
+            if let Err(error) = connection.await {
+                debug!(%error, "a scrape broke off");
+            }
+        });
+    }
+}
+
+type Answer = hyper::Response<Full<Bytes>>;
+
+async fn answer(request: hyper::Request<Incoming>, control: mpsc::Sender<Scrape>) -> Result<Answer, Infallible> {
+    if request.method() != Method::GET || request.uri().path() != "/metrics" {
+        return Ok(status(StatusCode::NOT_FOUND, "metrics are at /metrics\n"));
+    }
+    let (sender, state) = oneshot::channel();
+    let asked = control.send(sender).await.is_ok();
+    let Some(state) = state.await.ok().filter(|_| asked) else {
+        return Ok(status(StatusCode::SERVICE_UNAVAILABLE, "srv6d is stopping\n"));
+    };
+    let Ok(text) = exposition(state) else {
+        return Ok(status(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n"));
+    };
+    let mut response = Answer::new(Full::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
+    Ok(response)
+}
+
+fn status(status: StatusCode, text: &'static str) -> Answer {
+    let mut response = Answer::new(Full::from(text));
+    *response.status_mut() = status;
+    response
+}
+
+/// The state in the `OpenMetrics` text format.
+///
+/// # Errors
+/// Never in practice: writing to a string does not fail.
+pub fn exposition(state: State) -> Result<String, std::fmt::Error> {
+    let mut registry = Registry::with_prefix("srv6d");
+    registry.register_collector(Box::new(Collector(state)));
+    let mut text = String::new();
+    text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Collector(State);
+
+impl prometheus_client::collector::Collector for Collector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let encoder = &mut encoder;
+        self.totals(encoder)?;
+        self.ports(encoder)?;
+        self.sids(encoder)?;
+        self.paths(encoder)?;
+        self.rest(encoder)
+    }
+}
+
+/// One sample: its labels and its value.
+type Sample<'a> = (Vec<(&'static str, &'a str)>, u64);
+
+fn counters<'a>(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    unit: Unit,
+    samples: impl Iterator<Item = Sample<'a>>,
+) -> std::fmt::Result {
+    let counter = ConstCounter::new(0u64);
+    let mut family = encoder.encode_descriptor(name, help, Some(&unit), counter.metric_type())?;
+    for (labels, value) in samples {
+        ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn gauges<'a>(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    samples: impl Iterator<Item = Sample<'a>>,
+) -> std::fmt::Result {
+    let gauge = ConstGauge::new(0i64);
+    let mut family = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+    for (labels, value) in samples {
+        ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn packets() -> Unit {
+    Unit::Other("packets".to_owned())
+}
+
+impl Collector {
+    fn totals(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
+        let view = &self.0.counters;
+        let all = [("received", "Packets taken from the ports", view.rx), ("sent", "Packets sent", view.tx), (
+            "kernel",
+            "Packets handed to the kernel of this node",
+            view.kernel,
+        )];
+        for (name, help, value) in all {
+            counters(encoder, name, help, packets(), [(vec![], value)].into_iter())?;
+        }
+        let reasons = |rows: &'_ [crate::api::state::ReasonRow]| -> Vec<(String, u64)> {
+            rows.iter().map(|row| (row.reason.clone(), row.packets)).collect()
+        };
+        for (name, help, rows) in [
+            ("reply", "Packets answered by srv6d itself", reasons(&view.reply)),
+            ("drop", "Packets dropped", reasons(&view.drop)),
+        ] {
+            let samples = rows.iter().map(|(reason, value)| (vec![("reason", reason.as_str())], *value));
+            counters(encoder, name, help, packets(), samples)?;
+        }
+        gauges(encoder, "held_packets", "Packets waiting for a neighbour", [(vec![], view.held)].into_iter())
+    }
+
+    fn ports(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
+        // VLAN ports share the counters of their device: one sample for each device.
+        let rows = &self.0.counters.ports;
+        let devices = || {
+            let first = |(index, row): &(usize, &crate::api::state::PortRow)| {
+                !rows.iter().take(*index).any(|earlier| earlier.device == row.device)
+            };
+            rows.iter().enumerate().filter(first).map(|(_, row)| (vec![("device", row.device.as_str())], row))
+        };
+        let bytes = || Unit::Bytes;
+        counters(encoder, "port_received", "Claimed packets received", packets(), devices().map(|(l, r)| (l, r.rx_packets)))?;
+        counters(encoder, "port_received", "Claimed bytes received", bytes(), devices().map(|(l, r)| (l, r.rx_bytes)))?;
+        counters(encoder, "port_lost", "Claimed packets lost to a full ring", packets(), devices().map(|(l, r)| (l, r.rx_lost)))?;
+        counters(encoder, "port_sent", "Packets sent", packets(), devices().map(|(l, r)| (l, r.tx_packets)))?;
+        counters(encoder, "port_sent", "Bytes sent", bytes(), devices().map(|(l, r)| (l, r.tx_bytes)))?;
+        counters(encoder, "port_unclaimed", "Packets left to the kernel", packets(), devices().map(|(l, r)| (l, r.to_kernel)))?;
+        let up = rows.iter().map(|row| (vec![("port", row.name.as_str())], u64::from(row.state == Health::Up)));
+        gauges(encoder, "port_up", "1 while the port can carry packets", up)
+    }
+
+    fn sids(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
+        let rows = || {
+            self.0.sids.iter().map(|row| (vec![("sid", row.sid.as_str()), ("behavior", row.behavior.as_str())], row))
+        };
+        counters(encoder, "sid", "Packets served by a local SID", packets(), rows().map(|(l, r)| (l, r.packets)))?;
+        counters(encoder, "sid", "Bytes served by a local SID", Unit::Bytes, rows().map(|(l, r)| (l, r.bytes)))
+    }
+
+    fn paths(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
+        let rows = || {
+            self.0.paths.iter().map(|row| (vec![("path", row.path.as_str()), ("prefix", row.prefix.as_str())], row))
+        };
+        counters(encoder, "path", "Packets encapsulated onto a path", packets(), rows().map(|(l, r)| (l, r.packets)))?;
+        counters(encoder, "path", "Bytes encapsulated onto a path", Unit::Bytes, rows().map(|(l, r)| (l, r.bytes)))
+    }
+
+    fn rest(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
+        let generation = self.0.generation.generations.first().map_or(0, |row| row.generation);
+        gauges(encoder, "generation", "Generation of the tables in force", [(vec![], generation)].into_iter())?;
+        let unresolved = self.0.neighbors.iter().filter(|row| row.next_hop && row.state == Health::Unresolved).count();
+        gauges(encoder, "unresolved_next_hops", "Next hops without a MAC address", [(vec![], unresolved as u64)].into_iter())
+    }
+}

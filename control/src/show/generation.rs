@@ -1,0 +1,88 @@
+//! `show generation`, and what `reload` and `check --diff` report.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::lines;
+use super::table::Table;
+use crate::api::state::{Changed, GenerationView};
+use crate::api::{Diff, Reloaded};
+
+pub fn render(view: &GenerationView) -> String {
+    let mut text = format!(
+        "node {}, srv6d {}, pid {}, since {}\nconfiguration {}\n\n",
+        view.node,
+        view.daemon,
+        view.pid,
+        time(view.started),
+        view.config
+    );
+    let mut table = Table::new(&[">GENERATION", "PUBLISHED", "SOURCE", "CHANGES"]);
+    for row in &view.generations {
+        table.row([row.generation.to_string(), time(row.published), row.source.clone(), changes(&row.changes)]);
+    }
+    text.push_str(&table.finish("nothing was published yet"));
+    text.push_str(&section("pending", &view.pending));
+    text.push_str(&section("warning", &view.warnings));
+    text.push_str(&section("last reload refused", &view.refused));
+    text
+}
+
+pub fn reloaded(reloaded: &Reloaded) -> String {
+    let mut text = if reloaded.changes.is_empty() {
+        format!("nothing changed; generation {} stays in force\n", reloaded.generation)
+    } else {
+        format!("generation {} is in force\n{}", reloaded.generation, lines(&reloaded.changes))
+    };
+    text.push_str(&section("pending", &reloaded.pending));
+    text.push_str(&section("warning", &reloaded.warnings));
+    text
+}
+
+pub fn diff(diff: &Diff) -> String {
+    let mut text = if diff.changes.is_empty() { "nothing would change\n".to_owned() } else { lines(&diff.changes) };
+    text.push_str(&section("warning", &diff.warnings));
+    text
+}
+
+fn section(heading: &str, entries: &[String]) -> String {
+    entries.iter().map(|entry| format!("{heading}: {entry}\n")).collect()
+}
+
+/// `sids +3 -1 ~2, routes +1`: what stayed the same is left out.
+pub fn changes(changes: &BTreeMap<String, Changed>) -> String {
+    let kinds: Vec<String> = changes.iter().filter_map(|(kind, changed)| Some(format!("{kind} {}", counts(*changed)?))).collect();
+    if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
+}
+
+fn counts(changed: Changed) -> Option<String> {
+    let signs = [('+', changed.added), ('-', changed.removed), ('~', changed.changed)];
+    let counts: Vec<String> =
+        signs.iter().filter(|(_, count)| *count > 0).map(|(sign, count)| format!("{sign}{count}")).collect();
+    (!counts.is_empty()).then(|| counts.join(" "))
+}
+
+fn time(seconds: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_named() {
+        let all = BTreeMap::from([
+            ("routes".to_owned(), Changed { added: 0, removed: 0, changed: 0 }),
+            ("sids".to_owned(), Changed { added: 3, removed: 1, changed: 2 }),
+            ("steers".to_owned(), Changed { added: 0, removed: 4, changed: 0 }),
+        ]);
+        assert_eq!(changes(&all), "sids +3 -1 ~2, steers -4");
+        assert_eq!(changes(&BTreeMap::new()), "none");
+    }
+
+    #[test]
+    fn time_is_utc() {
+        assert_eq!(time(1_700_000_000), "2023-11-14T22:13:20Z");
+    }
+}

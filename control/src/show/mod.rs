@@ -1,0 +1,162 @@
+//! Turns what the daemon answers into tables for people; `--json` bypasses all of this.
+
+mod counters;
+mod generation;
+mod table;
+
+use crate::api::Response;
+use crate::api::state::{Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow};
+use table::Table;
+
+/// The answer as text for a terminal, with a newline at its end.
+pub fn render(response: &Response) -> String {
+    match response {
+        Response::Ports(rows) => ports(rows),
+        Response::Sids(rows) => sids(rows),
+        Response::Routes(rows) => routes(rows),
+        Response::Paths(rows) => paths(rows),
+        Response::Neighbors(rows) => neighbors(rows),
+        Response::Counters(view) => counters::render(view),
+        Response::Generation(view) => generation::render(view),
+        Response::Reloaded(reloaded) => generation::reloaded(reloaded),
+        Response::Diff(diff) => generation::diff(diff),
+        Response::Refused(refusal) => lines(&refusal.errors),
+    }
+}
+
+fn lines(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn ports(rows: &[PortRow]) -> String {
+    let mut table = Table::new(&[
+        "PORT", "STATE", "ROLE", "TABLE", "MODE", "QUEUES", "MTU", "MAC", "PROG", ">RX", ">RX LOST", ">TX",
+        ">TO KERNEL",
+    ]);
+    for row in rows {
+        table.row([
+            row.name.clone(),
+            health(row.state).to_owned(),
+            row.role.clone(),
+            vrf(row.table),
+            dash(row.mode.as_ref()),
+            row.queues.to_string(),
+            row.mtu.to_string(),
+            dash(row.mac.as_ref()),
+            dash(row.xdp_program.as_ref()),
+            row.rx_packets.to_string(),
+            row.rx_lost.to_string(),
+            row.tx_packets.to_string(),
+            row.to_kernel.to_string(),
+        ]);
+    }
+    let mut text = table.finish("no ports are configured");
+    let reasons = rows.iter().filter(|row| !row.reason.is_empty());
+    text.extend(reasons.map(|row| format!("{}: {}\n", row.name, row.reason)));
+    text
+}
+
+fn sids(rows: &[SidRow]) -> String {
+    let mut table = Table::new(&["SID", "BEHAVIOR", "FLAVORS", "TO", "STATE", ">PACKETS", ">BYTES"]);
+    for row in rows {
+        let mut to = row.table.map_or_else(|| hops(&row.next_hops), |table| format!("table {}", vrf(table)));
+        if !row.backup.is_empty() {
+            to.push_str(&format!(" backup {}", hops(&row.backup)));
+        }
+        table.row([
+            row.sid.clone(),
+            row.behavior.clone(),
+            dash_empty(row.flavors.join(",")),
+            dash_empty(to),
+            health(row.state).to_owned(),
+            row.packets.to_string(),
+            row.bytes.to_string(),
+        ]);
+    }
+    table.finish("no SIDs are configured")
+}
+
+fn routes(rows: &[RouteRow]) -> String {
+    let mut table = Table::new(&["PREFIX", "TABLE", "TYPE", "NEXT HOPS"]);
+    for row in rows {
+        table.row([row.prefix.clone(), vrf(row.table), row.kind.clone(), dash_empty(hops(&row.next_hops))]);
+    }
+    table.finish("no routes")
+}
+
+fn paths(rows: &[PathRow]) -> String {
+    let mut table = Table::new(&[
+        "PREFIX", "TABLE", "PATH", "SEGMENTS", "uSIDS", "MODE", "WEIGHT", "VIA", ">PACKETS", ">BYTES", ">SHARE",
+    ]);
+    for row in rows {
+        let usids: Vec<String> = row.usids.iter().map(|usids| usids.join(" ")).collect();
+        table.row([
+            row.prefix.clone(),
+            vrf(row.table),
+            row.path.clone(),
+            row.segments.join(", "),
+            usids.join(" | "),
+            row.mode.clone(),
+            row.weight.to_string(),
+            if row.next_hops.is_empty() { "route".to_owned() } else { hops(&row.next_hops) },
+            row.packets.to_string(),
+            row.bytes.to_string(),
+            row.share_percent.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}%")),
+        ]);
+    }
+    table.finish("no prefixes are steered")
+}
+
+fn neighbors(rows: &[NeighborRow]) -> String {
+    let mut table = Table::new(&["ADDRESS", "PORT", "MAC", "STATE", "NEXT HOP"]);
+    for row in rows {
+        table.row([
+            row.address.clone(),
+            row.port.clone(),
+            dash(row.mac.as_ref()),
+            health(row.state).to_owned(),
+            if row.next_hop { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    table.finish("no neighbours are known")
+}
+
+/// `via fe80::2 eth1`, `on-link eth1`; weight and state only where they say something.
+fn hops(hops: &[HopRow]) -> String {
+    let one = |hop: &HopRow| {
+        let mut text = match &hop.via {
+            Some(via) => format!("via {via} {}", hop.port),
+            None => format!("on-link {}", hop.port),
+        };
+        if hops.len() > 1 {
+            text.push_str(&format!(" weight {}", hop.weight));
+        }
+        if hop.state != Health::Up {
+            text.push_str(&format!(" ({})", health(hop.state)));
+        }
+        text
+    };
+    hops.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+const fn health(health: Health) -> &'static str {
+    match health {
+        Health::Up => "up",
+        Health::Down => "down",
+        Health::Unresolved => "unresolved",
+        Health::Pending => "pending",
+    }
+}
+
+/// Table ids under the names of `/etc/iproute2/rt_tables` that every machine has.
+fn vrf(table: u32) -> String {
+    if table == 254 { "main".to_owned() } else { table.to_string() }
+}
+
+fn dash<T: ToString>(value: Option<&T>) -> String {
+    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+fn dash_empty(text: String) -> String {
+    if text.is_empty() { "-".to_owned() } else { text }
+}

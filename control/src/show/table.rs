@@ -1,0 +1,35 @@
+//! Columns without borders, so that the output can be read, cut and grepped.
+
+use comfy_table::{CellAlignment, ContentArrangement, presets};
+
+/// A table being filled.
+pub struct Table(comfy_table::Table);
+
+impl Table {
+    /// A heading that begins with `>` makes its column right-aligned (numbers).
+    pub fn new(headings: &[&str]) -> Self {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(headings.iter().map(|heading| heading.trim_start_matches('>')));
+        for (column, heading) in table.column_iter_mut().zip(headings) {
+            column.set_padding((0, 2));
+            if heading.starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        Self(table)
+    }
+
+    /// Adds a row.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.0.add_row(cells);
+    }
+
+    /// The text; `nothing` when there is no row.
+    pub fn finish(&self, nothing: &str) -> String {
+        if self.0.is_empty() {
+            return format!("{nothing}\n");
+        }
+        self.0.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+}
