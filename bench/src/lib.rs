@@ -1,5 +1,6 @@
 //! What the benches share: tables of a given size, and packets that go through them.
 #![forbid(unsafe_code)]
+#![allow(clippy::cast_possible_truncation, clippy::indexing_slicing)] // numbers and frames of our own making
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -149,8 +150,8 @@ pub fn frame(class: Class, prefixes: u32, flow: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(LEN);
     bytes.extend(PORT_MAC.0);
     bytes.extend(PEER.0);
-    let steered = |wanted: u32| prefix(number % prefixes.clamp(1, wanted) & !1).network();
-    let plain = |wanted: u32| prefix(number % prefixes.clamp(2, wanted) | 1).network();
+    let steered = |wanted: u32| prefix((number % prefixes.clamp(1, wanted)) & !1).network();
+    let plain = |wanted: u32| prefix((number % prefixes.clamp(2, wanted)) | 1).network();
     let source = Ipv6Addr::new(0x2001, 0xdb8, 0, 9, 0, 0, (number >> 16) as u16, (number & 0xffff) as u16);
     let carrier = |usids: [u16; 2]| Ipv6Addr::new(0xfcbb, 0xbbbb, usids[0], usids[1], 0x333, 0x444, 0, 0);
     match class {

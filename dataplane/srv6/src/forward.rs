@@ -767,8 +767,7 @@ impl<'t, 'f> Walk<'t, 'f> {
 
     /// Out through a member of a group, if the packet fits.
     fn leave(&self, group: u32) -> Result<Egress<'t>, Out> {
-        let flow = self.transit_flow();
-        let adjacency = ready(self.tables, group, flow)?;
+        let adjacency = ready(self.tables, group, || self.transit_flow())?;
         if self.layer.len() > adjacency.mtu {
             return Err(self.too_big(adjacency.mtu));
         }
@@ -819,7 +818,7 @@ impl<'t, 'f> Walk<'t, 'f> {
             return Err(Out::Drop(DropReason::EncapLoop));
         }
         let group = path.group.ok_or(Out::Drop(DropReason::NoRoute))?;
-        let adjacency = ready(self.tables, group, flow)?;
+        let adjacency = ready(self.tables, group, || flow)?;
         if self.layer.len() + path.header_len > adjacency.mtu {
             return Err(self.too_big(adjacency.mtu.saturating_sub(path.header_len)));
         }
@@ -847,7 +846,7 @@ fn hop_limit() -> Out {
 }
 
 /// The group's member for a flow, if packets can be sent to it.
-pub(crate) fn ready(tables: &Tables, group: u32, flow: FlowHash) -> Result<&Adjacency, Out> {
+pub(crate) fn ready(tables: &Tables, group: u32, flow: impl FnOnce() -> FlowHash) -> Result<&Adjacency, Out> {
     use crate::tables::AdjacencyState::{Down, Ready, Unresolved};
     let adjacency = tables.member(group, flow).ok_or(Out::Drop(DropReason::AdjDown))?;
     match adjacency.state {

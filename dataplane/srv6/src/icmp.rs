@@ -170,9 +170,11 @@ fn way_to<'t>(walk: &Walk<'t, '_>, vrf: VrfIndex, destination: IpAddr) -> Option
     let flow = FlowHash::default();
     let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
         Some(Target::Kernel) => Some(Way::Kernel),
-        Some(Target::Route(group)) => ready(tables, group, flow).ok().map(|member| Way::Through(Egress::Plain(member))),
+        Some(Target::Route(group)) => {
+            ready(tables, group, || flow).ok().map(|member| Way::Through(Egress::Plain(member)))
+        }
         Some(Target::Steer(steer)) => tables.path(steer, flow).and_then(|path| {
-            let adjacency = ready(tables, path.group?, flow).ok()?;
+            let adjacency = ready(tables, path.group?, || flow).ok()?;
             Some(Way::Through(Egress::Encapsulated(path, adjacency, flow)))
         }),
         _ => None,

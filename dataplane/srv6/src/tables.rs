@@ -178,18 +178,22 @@ impl Tables {
 
     /// The member of a group that a flow uses.
     #[inline]
-    pub(crate) fn member(&self, group: u32, flow: FlowHash) -> Option<&Adjacency> {
-        let members = self.groups.get(group as usize)?;
-        let index = if members.len() == 1 { 0 } else { flow.pick(members.len()) };
-        self.adjacencies.get(*members.get(index)? as usize)
+    pub(crate) fn member(&self, group: u32, flow: impl FnOnce() -> FlowHash) -> Option<&Adjacency> {
+        let member = match self.groups.get(group as usize)?.as_slice() {
+            [only] => only,
+            members => members.get(flow().pick(members.len()))?,
+        };
+        self.adjacencies.get(*member as usize)
     }
 
     /// The path of a steered prefix that a flow uses.
     #[inline]
     pub(crate) fn path(&self, steer: u32, flow: FlowHash) -> Option<&PathEntry> {
-        let paths = self.steers.get(steer as usize)?;
-        let index = if paths.len() == 1 { 0 } else { flow.again().pick(paths.len()) };
-        self.paths.get(*paths.get(index)? as usize)
+        let path = match self.steers.get(steer as usize)?.as_slice() {
+            [only] => only,
+            paths => paths.get(flow.again().pick(paths.len()))?,
+        };
+        self.paths.get(*path as usize)
     }
 
     #[inline]
