@@ -32,6 +32,8 @@ pub struct Mirror {
     handle: Handle,
     events: Events,
     names: BTreeMap<u32, String>,
+    /// An event was read and not yet reported: `changed` may be dropped at any await.
+    dirty: bool,
 }
 
 impl Mirror {
@@ -51,7 +53,7 @@ impl Mirror {
         tokio::spawn(connection);
         let (connection, handle, _) = rtnetlink::new_connection().map_err(system("open a netlink socket"))?;
         tokio::spawn(connection);
-        Ok(Self { handle, events: events.map(|(message, _)| message).boxed(), names: BTreeMap::new() })
+        Ok(Self { handle, events: events.map(|(message, _)| message).boxed(), names: BTreeMap::new(), dirty: false })
     }
 
     /// For requests beside the dumps.
@@ -59,16 +61,16 @@ impl Mirror {
         &self.handle
     }
 
-    /// Returns when something may have changed.
+    /// Returns when something may have changed. Can be cancelled without losing a change.
     pub async fn changed(&mut self) {
-        let mut rest = REFRESH;
         loop {
+            let rest = if self.dirty { SETTLE } else { REFRESH };
             match tokio::time::timeout(rest, self.events.next()).await {
-                Ok(Some(message)) if matters(&message) => rest = SETTLE,
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return,
+                Ok(Some(message)) => self.dirty |= matters(&message),
+                Ok(None) | Err(_) => break,
             }
         }
+        self.dirty = false;
     }
 
     /// Reads everything.

@@ -5,8 +5,8 @@
 //!   applications ◄─ kernel's stack ◄─ srv6d0 ═══ srv6d0-x ◄──────────  worker   (what is for this node)
 //! ```
 //!
-//! * NOARP on the kernel's end: the kernel then sends to its own address and needs no neighbour entry; srv6d takes
-//!   every frame from there.
+//! * NOARP on the kernel's end: the kernel then sends to its own address and needs no neighbour entry. Both ends have
+//!   the same address, so that such a frame is addressed to srv6d, too.
 //! * Checksum offload off: the kernel would leave TCP and UDP checksums unfinished otherwise, and nobody behind a
 //!   socket of AF_XDP can tell.
 //! * No addresses of its own, no router solicitations: it is a wire, not a network.
@@ -92,12 +92,15 @@ impl HostVeth {
         }
         write_sysctl(&format!("ipv6/conf/{peer}/disable_ipv6"), "1")?;
         write_sysctl(&format!("ipv4/conf/{name}/rp_filter"), "0")?;
+        let missing = || system(format!("find the veth {name}"))(std::io::Error::from(std::io::ErrorKind::NotFound));
+        let address = mac(&find(handle, name).await?.ok_or_else(missing)?).0.to_vec();
+        let link = LinkUnspec::new_with_name(peer).address(address).build();
+        handle.link().set(link).execute().await.map_err(netlink(format!("set the address of {peer}")))?;
         let alias = format!("{ALIAS}{}", std::process::id());
         for (end, arp) in [(peer, true), (name, false)] {
             let link = LinkUnspec::new_with_name(end).alias(alias.clone()).arp(arp).up().build();
             handle.link().set(link).execute().await.map_err(netlink(format!("set {end} up")))?;
         }
-        let missing = || system(format!("find the veth {name}"))(std::io::Error::from(std::io::ErrorKind::NotFound));
         let kernel = find(handle, name).await?.ok_or_else(missing)?;
         let packet = find(handle, peer).await?.ok_or_else(missing)?;
         Ok(Self {
