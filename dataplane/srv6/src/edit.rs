@@ -156,11 +156,18 @@ pub(crate) fn put_ethernet(packet: &mut Packet<'_>, adjacency: &Adjacency, is_v6
     packet.push_front(len + TYPE_LEN).map_err(|_| DropReason::NoRoom)?;
     let ether_type = if is_v6 { eth::IPV6 } else { eth::IPV4 }.to_be_bytes();
     let bytes = packet.bytes_mut();
-    if let (Some(slot), Some(template)) = (bytes.get_mut(..len), adjacency.ethernet.get(..len)) {
-        slot.copy_from_slice(template);
-    }
-    if let Some(slot) = bytes.get_mut(len..len + TYPE_LEN) {
-        slot.copy_from_slice(&ether_type);
+    let behind = if let (true, Some((slot, behind))) = (len == 12, bytes.split_first_chunk_mut::<12>()) {
+        let [addresses @ .., _, _, _, _] = adjacency.ethernet;
+        *slot = addresses;
+        behind
+    } else if let Some((slot, behind)) = bytes.split_first_chunk_mut::<16>() {
+        *slot = adjacency.ethernet;
+        behind
+    } else {
+        return Err(DropReason::NoRoom);
+    };
+    if let Some(slot) = behind.first_chunk_mut() {
+        *slot = ether_type;
     }
     Ok(())
 }

@@ -428,12 +428,15 @@ impl<'t, 'f> Walk<'t, 'f> {
         self.accept_source()?;
         *self.hits.get_mut(self.hit_count).ok_or(Out::Drop(DropReason::Rounds))? = sid.slot;
         self.hit_count += 1;
+        if let Action::End { csid: Some(csid), .. } | Action::EndX { csid: Some(csid), .. } = sid.action
+            && self.shift(csid)?
+        {
+            return match sid.action {
+                Action::EndX { group, .. } => self.leave(group).map(Some),
+                _ => Ok(None),
+            };
+        }
         match sid.action {
-            Action::End { csid: Some(csid), .. } if self.argument(csid) != 0 => self.shift(csid).map(|()| None),
-            Action::EndX { csid: Some(csid), group } if self.argument(csid) != 0 => {
-                self.shift(csid)?;
-                self.leave(group).map(Some)
-            }
             Action::End { dscp, .. } => self.end(sid, None, dscp),
             Action::EndX { group, .. } => self.end(sid, Some(group), DscpMode::Pipe(0)),
             Action::EndDt { family, vrf, dscp } => {
@@ -463,22 +466,21 @@ impl<'t, 'f> Walk<'t, 'f> {
         Err(Out::Drop(DropReason::AclSid))
     }
 
-    /// Every bit behind locator and function (RFC 9800 section 4.1).
+    /// RFC 9800 section 4.1.1, N01 to N08. False: the argument, every bit behind locator and function, is used up.
     #[inline]
-    fn argument(&self, csid: Csid) -> u128 {
-        self.layer.destination.checked_shl(u32::from(csid.lblen) + u32::from(csid.nflen)).unwrap_or(0)
-    }
-
-    /// RFC 9800 section 4.1.1, N01 to N08.
-    #[inline]
-    fn shift(&mut self, csid: Csid) -> Result<(), Out> {
+    fn shift(&mut self, csid: Csid) -> Result<bool, Out> {
+        let (lblen, nflen) = (u32::from(csid.lblen), u32::from(csid.nflen));
+        let argument = self.layer.destination.checked_shl(lblen + nflen).unwrap_or(0);
+        if argument == 0 {
+            return Ok(false);
+        }
         if matches!(self.layer.protocol, protocol::HOP_BY_HOP | protocol::DEST_OPTIONS) {
             self.options_in_front()?;
         }
         self.spend_round()?;
-        let block = u128::MAX.checked_shl(128 - u32::from(csid.lblen)).unwrap_or(0);
-        self.layer.destination = self.layer.destination & block | self.argument(csid) >> csid.lblen;
-        self.check_next_destination()
+        let block = u128::MAX.checked_shl(128 - lblen).unwrap_or(0);
+        self.layer.destination = self.layer.destination & block | argument >> lblen;
+        self.check_next_destination().map(|()| true)
     }
 
     /// End and End.X whose argument is used up (RFC 8986 sections 4.1 and 4.2). `adjacency`: End.X.

@@ -5,7 +5,8 @@
 //! "Scalable High Speed IP Routing Lookups", 1997). n lengths cost log2(n) probes: two or three in practice.
 //!
 //! In front of it stands an index for locator blocks: behind a /32 block the next 16 bits are the uSID, and one load
-//! answers for every uSID that has nothing longer than /48.
+//! answers for every uSID that has nothing longer than /48. A few uSIDs that have (a node's own: its functions are /64)
+//! get a second index over the 16 bits behind them.
 //!
 //! Addresses are big-endian `u128`, IPv4 addresses in the upper 32 bits.
 
@@ -216,7 +217,12 @@ fn covering(levels: &[Level], bits: u128) -> Value {
 struct UsidIndex {
     block: u32,
     entries: Vec<u32>,
+    /// The same for the 16 bits behind some uSIDs: best match of every /64, and whether something longer exists there.
+    functions: Vec<(u16, Vec<u32>)>,
 }
+
+/// uSIDs of one block that get a second index: 256 KiB each.
+const MAX_FUNCTION_INDEXES: usize = 8;
 
 const LONGER_INSIDE: u32 = 1 << 31;
 
@@ -261,8 +267,7 @@ impl Lpm {
 
     #[inline]
     fn lookup_inside(&self, index: &UsidIndex, address: u128) -> Option<Value> {
-        let usid = (address >> 80) as u16;
-        let entry = index.entries.get(usize::from(usid)).copied()?;
+        let entry = index.entry(address)?;
         if entry & LONGER_INSIDE != 0
             && let Some(value) = self.inside.lookup(address)
         {
@@ -284,29 +289,60 @@ impl Lpm {
 
     /// Bytes the table holds.
     pub fn memory(&self) -> usize {
-        self.general.memory() + self.inside.memory() + self.blocks.len() * (1 << 18)
+        self.general.memory()
+            + self.inside.memory()
+            + self.blocks.iter().map(|index| (1 + index.functions.len()) << 18).sum::<usize>()
     }
 }
 
 impl UsidIndex {
     /// `indexed`: prefixes longer than /32, sorted by length, of this and other blocks.
     fn build(block: u32, covering: Option<Value>, indexed: &[(Key, Value)]) -> Self {
-        let mut entries = vec![covering.unwrap_or(NONE) & !LONGER_INSIDE; 1 << 16];
-        for (key, value) in indexed.iter().filter(|(key, _)| (key.bits >> 96) as u32 == block) {
-            let first = usize::from((key.bits >> 80) as u16);
-            if key.len > 48 {
-                if let Some(entry) = entries.get_mut(first) {
-                    *entry |= LONGER_INSIDE;
-                }
-            } else {
-                let span = 1usize << (48 - key.len);
-                if let Some(range) = entries.get_mut(first..first + span) {
-                    range.fill(*value);
+        let inside: Vec<_> = indexed.iter().copied().filter(|(key, _)| (key.bits >> 96) as u32 == block).collect();
+        let entries = direct(covering.unwrap_or(NONE), &inside, 48);
+        let mut functions: Vec<(u16, Vec<u32>)> = Vec::new();
+        for &(key, _) in inside.iter().filter(|(key, _)| key.len > 48) {
+            let usid = (key.bits >> 80) as u16;
+            if functions.len() < MAX_FUNCTION_INDEXES && !functions.iter().any(|(known, _)| *known == usid) {
+                let behind: Vec<_> =
+                    inside.iter().copied().filter(|(key, _)| key.len > 48 && (key.bits >> 80) as u16 == usid).collect();
+                let covering = entries.get(usize::from(usid)).map_or(NONE, |entry| entry & !LONGER_INSIDE);
+                functions.push((usid, direct(covering, &behind, 64)));
+            }
+        }
+        Self { block, entries, functions }
+    }
+
+    #[inline]
+    fn entry(&self, address: u128) -> Option<u32> {
+        let usid = (address >> 80) as u16;
+        let entry = self.entries.get(usize::from(usid)).copied()?;
+        if entry & LONGER_INSIDE != 0 {
+            for (known, functions) in &self.functions {
+                if *known == usid {
+                    return functions.get(usize::from((address >> 64) as u16)).copied();
                 }
             }
         }
-        Self { block, entries }
+        Some(entry)
     }
+}
+
+/// Best match for every value of the 16 bits that end at bit `end`. `prefixes` are longer than `end` - 16 bits, agree in
+/// what is in front of these, and are sorted by length.
+fn direct(covering: Value, prefixes: &[(Key, Value)], end: u8) -> Vec<u32> {
+    let mut entries = vec![covering & !LONGER_INSIDE; 1 << 16];
+    for (key, value) in prefixes {
+        let first = usize::from((key.bits >> (128 - end)) as u16);
+        let span = if key.len > end { 0 } else { 1usize << (end - key.len) };
+        if let Some(range) = entries.get_mut(first..first + span) {
+            range.fill(*value);
+        }
+        if let (0, Some(entry)) = (span, entries.get_mut(first)) {
+            *entry |= LONGER_INSIDE;
+        }
+    }
+    entries
 }
 
 #[cfg(test)]
