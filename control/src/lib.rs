@@ -8,6 +8,7 @@ pub mod config;
 pub mod daemon;
 pub mod doctor;
 pub mod kernel;
+pub mod lab;
 pub mod metrics;
 pub mod plan;
 pub mod show;

@@ -51,7 +51,8 @@ pub async fn serve(listener: TcpListener, control: mpsc::Sender<Scrape>) {
         let control = control.clone();
         tokio::spawn(async move {
             let service = service_fn(|request| answer(request, control.clone()));
-            let connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
+            let connection =
+                http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
             if let Err(error) = connection.await {
                 debug!(%error, "a scrape broke off");
             }
@@ -117,13 +118,17 @@ fn counters<'a>(
     encoder: &mut DescriptorEncoder,
     name: &str,
     help: &str,
-    unit: Unit,
+    unit: &Unit,
     samples: impl Iterator<Item = Sample<'a>>,
 ) -> std::fmt::Result {
     let counter = ConstCounter::new(0u64);
-    let mut family = encoder.encode_descriptor(name, help, Some(&unit), counter.metric_type())?;
+    let mut family = encoder.encode_descriptor(name, help, Some(unit), counter.metric_type())?;
     for (labels, value) in samples {
-        ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        let counter = ConstCounter::new(value);
+        if labels.is_empty() {
+            return counter.encode(family);
+        }
+        counter.encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }
@@ -137,7 +142,11 @@ fn gauges<'a>(
     let gauge = ConstGauge::new(0i64);
     let mut family = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
     for (labels, value) in samples {
-        ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family.encode_family(&labels)?)?;
+        let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+        if labels.is_empty() {
+            return gauge.encode(family);
+        }
+        gauge.encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }
@@ -149,13 +158,13 @@ fn packets() -> Unit {
 impl Collector {
     fn totals(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
         let view = &self.0.counters;
-        let all = [("received", "Packets taken from the ports", view.rx), ("sent", "Packets sent", view.tx), (
-            "kernel",
-            "Packets handed to the kernel of this node",
-            view.kernel,
-        )];
+        let all = [
+            ("received", "Packets taken from the ports", view.rx),
+            ("sent", "Packets sent", view.tx),
+            ("kernel", "Packets handed to the kernel of this node", view.kernel),
+        ];
         for (name, help, value) in all {
-            counters(encoder, name, help, packets(), [(vec![], value)].into_iter())?;
+            counters(encoder, name, help, &packets(), [(vec![], value)].into_iter())?;
         }
         let reasons = |rows: &'_ [crate::api::state::ReasonRow]| -> Vec<(String, u64)> {
             rows.iter().map(|row| (row.reason.clone(), row.packets)).collect()
@@ -165,7 +174,7 @@ impl Collector {
             ("drop", "Packets dropped", reasons(&view.drop)),
         ] {
             let samples = rows.iter().map(|(reason, value)| (vec![("reason", reason.as_str())], *value));
-            counters(encoder, name, help, packets(), samples)?;
+            counters(encoder, name, help, &packets(), samples)?;
         }
         gauges(encoder, "held_packets", "Packets waiting for a neighbour", [(vec![], view.held)].into_iter())
     }
@@ -179,13 +188,36 @@ impl Collector {
             };
             rows.iter().enumerate().filter(first).map(|(_, row)| (vec![("device", row.device.as_str())], row))
         };
-        let bytes = || Unit::Bytes;
-        counters(encoder, "port_received", "Claimed packets received", packets(), devices().map(|(l, r)| (l, r.rx_packets)))?;
-        counters(encoder, "port_received", "Claimed bytes received", bytes(), devices().map(|(l, r)| (l, r.rx_bytes)))?;
-        counters(encoder, "port_lost", "Claimed packets lost to a full ring", packets(), devices().map(|(l, r)| (l, r.rx_lost)))?;
-        counters(encoder, "port_sent", "Packets sent", packets(), devices().map(|(l, r)| (l, r.tx_packets)))?;
-        counters(encoder, "port_sent", "Bytes sent", bytes(), devices().map(|(l, r)| (l, r.tx_bytes)))?;
-        counters(encoder, "port_unclaimed", "Packets left to the kernel", packets(), devices().map(|(l, r)| (l, r.to_kernel)))?;
+        counters(
+            encoder,
+            "port_received",
+            "Claimed packets received",
+            &packets(),
+            devices().map(|(l, r)| (l, r.rx_packets)),
+        )?;
+        counters(
+            encoder,
+            "port_received",
+            "Claimed bytes received",
+            &Unit::Bytes,
+            devices().map(|(l, r)| (l, r.rx_bytes)),
+        )?;
+        counters(
+            encoder,
+            "port_lost",
+            "Claimed packets lost to a full ring",
+            &packets(),
+            devices().map(|(l, r)| (l, r.rx_lost)),
+        )?;
+        counters(encoder, "port_sent", "Packets sent", &packets(), devices().map(|(l, r)| (l, r.tx_packets)))?;
+        counters(encoder, "port_sent", "Bytes sent", &Unit::Bytes, devices().map(|(l, r)| (l, r.tx_bytes)))?;
+        counters(
+            encoder,
+            "port_unclaimed",
+            "Packets left to the kernel",
+            &packets(),
+            devices().map(|(l, r)| (l, r.to_kernel)),
+        )?;
         let up = rows.iter().map(|row| (vec![("port", row.name.as_str())], u64::from(row.state == Health::Up)));
         gauges(encoder, "port_up", "1 while the port can carry packets", up)
     }
@@ -194,22 +226,26 @@ impl Collector {
         let rows = || {
             self.0.sids.iter().map(|row| (vec![("sid", row.sid.as_str()), ("behavior", row.behavior.as_str())], row))
         };
-        counters(encoder, "sid", "Packets served by a local SID", packets(), rows().map(|(l, r)| (l, r.packets)))?;
-        counters(encoder, "sid", "Bytes served by a local SID", Unit::Bytes, rows().map(|(l, r)| (l, r.bytes)))
+        counters(encoder, "sid", "Packets served by a local SID", &packets(), rows().map(|(l, r)| (l, r.packets)))?;
+        counters(encoder, "sid", "Bytes served by a local SID", &Unit::Bytes, rows().map(|(l, r)| (l, r.bytes)))
     }
 
     fn paths(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
-        let rows = || {
-            self.0.paths.iter().map(|row| (vec![("path", row.path.as_str()), ("prefix", row.prefix.as_str())], row))
-        };
-        counters(encoder, "path", "Packets encapsulated onto a path", packets(), rows().map(|(l, r)| (l, r.packets)))?;
-        counters(encoder, "path", "Bytes encapsulated onto a path", Unit::Bytes, rows().map(|(l, r)| (l, r.bytes)))
+        let rows =
+            || self.0.paths.iter().map(|row| (vec![("path", row.path.as_str()), ("prefix", row.prefix.as_str())], row));
+        counters(encoder, "path", "Packets encapsulated onto a path", &packets(), rows().map(|(l, r)| (l, r.packets)))?;
+        counters(encoder, "path", "Bytes encapsulated onto a path", &Unit::Bytes, rows().map(|(l, r)| (l, r.bytes)))
     }
 
     fn rest(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
         let generation = self.0.generation.generations.first().map_or(0, |row| row.generation);
         gauges(encoder, "generation", "Generation of the tables in force", [(vec![], generation)].into_iter())?;
         let unresolved = self.0.neighbors.iter().filter(|row| row.next_hop && row.state == Health::Unresolved).count();
-        gauges(encoder, "unresolved_next_hops", "Next hops without a MAC address", [(vec![], unresolved as u64)].into_iter())
+        gauges(
+            encoder,
+            "unresolved_next_hops",
+            "Next hops without a MAC address",
+            [(vec![], unresolved as u64)].into_iter(),
+        )
     }
 }

@@ -147,7 +147,9 @@ struct VersionOnly {
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
     /// Another version of srv6d is at the other end.
-    #[error("the other end speaks version {theirs} of the srv6d protocol, this srv6d speaks version {VERSION}: restart the daemon after an upgrade")]
+    #[error(
+        "the other end speaks version {theirs} of the srv6d protocol, this srv6d speaks version {VERSION}: restart the daemon after an upgrade"
+    )]
     Version {
         /// Its version.
         theirs: u32,

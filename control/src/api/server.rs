@@ -47,7 +47,9 @@ pub enum ListenError {
         socket: PathBuf,
     },
     /// The kernel refused.
-    #[error("cannot listen on {socket}: {source}; the directory must exist and be writable for this user (systemd: RuntimeDirectory=srv6d), or choose another [api] socket")]
+    #[error(
+        "cannot listen on {socket}: {source}; the directory must exist and be writable for this user (systemd: RuntimeDirectory=srv6d), or choose another [api] socket"
+    )]
     Io {
         /// The socket.
         socket: PathBuf,
@@ -153,7 +155,12 @@ async fn forward(request: Request, control: &mpsc::Sender<Question>) -> Response
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        reason = "a test stops at the first surprise"
+    )]
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener as StdUnixListener;
 

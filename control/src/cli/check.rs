@@ -62,16 +62,15 @@ fn report(planned: Result<Plan, config::Errors>) -> Result<(), Failure> {
 }
 
 fn summary(filename: &str, plan: &Plan) -> String {
-    let findings = plan.warnings.iter().chain(&plan.pending);
-    let mut text: String = findings.map(|finding| format!("{finding}\n\n")).collect();
     let desired = &plan.desired;
-    text.push_str(&format!(
+    let valid = format!(
         "{filename}: valid: {} ports, {} SIDs, {} steered prefixes, {} routes, {} worker(s)\n",
         desired.ports.len(),
         desired.sids.len(),
         desired.steers.len(),
         desired.routes.len(),
         plan.workers.cores.len()
-    ));
-    text
+    );
+    let findings = plan.warnings.iter().chain(&plan.pending).map(ToString::to_string);
+    findings.chain([valid]).collect::<Vec<_>>().join("\n\n")
 }

@@ -4,18 +4,23 @@ use std::path::Path;
 
 use super::check::{environment, read};
 use super::output::{self, Failure};
+use crate::api::client;
+use crate::api::{DEFAULT_SOCKET, Request, Response, Topic};
 use crate::config::{self, Checksum, Config, Polling};
 use crate::doctor::{Plans, Verdict, examine, render, worst};
-use crate::plan;
+use crate::plan::{self, Plan};
 
 /// A UMEM chunk.
 const CHUNK_BYTES: u64 = 4096;
 
 /// Examines, prints, and fails when something is in the way.
-pub fn doctor(interfaces: &[String], config: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let (plans, devices) = match config {
-        Some(file) => plans(file)?,
-        None => (Plans { umem_bytes: 8192 * CHUNK_BYTES, ..Plans::default() }, Vec::new()),
+pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let planned = config.map(planned).transpose()?;
+    let configured = planned.as_ref().map(|(_, plan)| plan.api.socket.as_path());
+    let own_programs = own_programs(socket.or(configured).unwrap_or(Path::new(DEFAULT_SOCKET)));
+    let (plans, devices) = match &planned {
+        Some((config, plan)) => (plans(config, plan, own_programs), devices(plan)),
+        None => (Plans { umem_bytes: 8192 * CHUNK_BYTES, own_programs, ..Plans::default() }, Vec::new()),
     };
     let findings = examine(if interfaces.is_empty() { &devices } else { interfaces }, &plans);
     if json {
@@ -26,19 +31,35 @@ pub fn doctor(interfaces: &[String], config: Option<&Path>, json: bool) -> Resul
     if worst(&findings) == Verdict::Fail { Err(Failure::silent()) } else { Ok(()) }
 }
 
-/// What a configuration asks of the machine, and the devices it names.
-fn plans(file: &Path) -> Result<(Plans, Vec<String>), Failure> {
+fn planned(file: &Path) -> Result<(Config, Plan), Failure> {
     let filename = file.display().to_string();
     let invalid = |errors: config::Errors| Failure::invalid(errors.to_string());
     let config = config::parse(&read(file)?, &filename).map_err(invalid)?;
     let plan = plan::plan(&config, &environment()).map_err(invalid)?;
-    let plans = Plans {
+    Ok((config, plan))
+}
+
+/// What a configuration asks of the machine.
+fn plans(config: &Config, plan: &Plan, own_programs: Vec<u32>) -> Plans {
+    Plans {
         cores: plan.workers.cores.iter().copied().flatten().collect(),
         busy: plan.workers.polling == Polling::Busy,
         umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES,
-        filled: filled(&config),
-    };
-    Ok((plans, plan.devices.into_iter().map(|port| port.device).collect()))
+        own_programs,
+        filled: filled(config),
+    }
+}
+
+fn devices(plan: &Plan) -> Vec<String> {
+    plan.devices.iter().map(|port| port.device.clone()).collect()
+}
+
+/// What a running daemon has attached; none runs, and there is none.
+fn own_programs(socket: &Path) -> Vec<u32> {
+    match client::ask(socket, &Request::Show { topic: Topic::Ports }) {
+        Ok(Response::Ports(rows)) => rows.into_iter().filter_map(|row| row.xdp_program).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn filled(config: &Config) -> Vec<String> {

@@ -12,7 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use crate::api::{DEFAULT_SOCKET, Request, Topic};
-use crate::{config, daemon, kernel};
+use crate::{config, daemon, kernel, lab};
 use output::Failure;
 
 /// Where the configuration is unless told otherwise.
@@ -115,6 +115,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// A whole SRv6 fabric on this machine: namespaces, links, a srv6d in every node
+    #[command(after_help = "Examples:\n  \
+        srv6d lab demo\n  \
+        srv6d lab up\n  \
+        srv6d lab status\n  \
+        srv6d lab exec host00 -- ping -c 3 fcbb:0:800:2::2\n  \
+        srv6d lab exec spine01 -- srv6d show sids\n  \
+        srv6d lab down")]
+    Lab(lab::LabArguments),
     /// Print a completion script for a shell
     #[command(after_help = "Examples:\n  \
         srv6d completion bash > /usr/share/bash-completion/completions/srv6d\n  \
@@ -145,7 +154,10 @@ pub fn main() -> ExitCode {
         Command::Check { file, diff, json } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
         Command::Reload { json } => ask::ask(&socket_or_default(socket), &Request::Reload, json),
         Command::Show { topic, json } => ask::ask(&socket_or_default(socket), &Request::Show { topic }, json),
-        Command::Doctor { interfaces, config, json } => doctor::doctor(&interfaces, config.as_deref(), json),
+        Command::Doctor { interfaces, config, json } => {
+            doctor::doctor(&interfaces, config.as_deref(), socket.as_deref(), json)
+        }
+        Command::Lab(arguments) => return lab::run(arguments),
         Command::Completion { shell } => completion(shell),
         Command::Cleanup { config } => cleanup(&config),
         Command::Guard => return kernel::guard::main(),

@@ -138,13 +138,10 @@ impl Node {
     }
 }
 
-/// Place, entry and what is wrong, without source lines.
-fn headlines(diagnostics: &[Diagnostic]) -> Vec<String> {
-    diagnostics.iter().map(|found| found.headline()).map(|line| strip_severity(&line).to_owned()).collect()
-}
-
-fn strip_severity(line: &str) -> &str {
-    line.split_once(": ").map_or(line, |(_, rest)| rest)
+/// Place, entry and what is wrong: without severity, which the list says, and without source lines.
+pub(super) fn headlines(diagnostics: &[Diagnostic]) -> Vec<String> {
+    let severity = |found: &Diagnostic| format!("{}: ", found.severity);
+    diagnostics.iter().map(|found| found.headline().trim_start_matches(&severity(found)).to_owned()).collect()
 }
 
 fn invalid(errors: &Errors) -> Refusal {

@@ -24,7 +24,12 @@ impl History {
             changed: change.changed.len(),
         };
         let changes = diff.kinds.iter().map(|(kind, change)| ((*kind).to_owned(), count(change))).collect();
-        self.0.push_front(GenerationRow { generation: generation.0, published: now(), source: source.to_owned(), changes });
+        self.0.push_front(GenerationRow {
+            generation: generation.0,
+            published: now(),
+            source: source.to_owned(),
+            changes,
+        });
         self.0.truncate(KEPT);
     }
 

@@ -159,7 +159,9 @@ impl Events {
             _ = self.interrupt.recv() => Event::Stop("SIGINT"),
             ready = self.workers.readable() => {
                 // Before the descriptor is read: what happens between the two wakes the loop once more.
-                ready.into_iter().for_each(|mut ready| ready.clear_ready());
+                if let Ok(mut ready) = ready {
+                    ready.clear_ready();
+                }
                 Event::Workers
             }
             () = self.mirror.changed() => Event::Kernel,
@@ -179,8 +181,8 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
     let planned = plan::plan(&config, &mirror.environment().await?)?;
     // Before anything is touched: a second daemon must not disturb the first.
     let server = Server::listen(socket.as_deref().unwrap_or(&planned.api.socket))?;
-    let (asks, questions) = mpsc::channel(QUEUE);
-    let (scrapers, scrapes) = mpsc::channel(QUEUE);
+    let (clients, questions) = mpsc::channel(QUEUE);
+    let (collectors, scrapes) = mpsc::channel(QUEUE);
 
     let mut node = Node::start(path, config, &planned, &mut mirror).await?;
     let workers = match node.wakeup().and_then(watch) {
@@ -193,9 +195,9 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut events = Events { mirror, workers, questions, scrapes, tick, hangup, terminate, interrupt };
-    let serving = tokio::spawn(server.serve(asks));
+    let serving = tokio::spawn(server.serve(clients));
     if let Some(address) = planned.api.metrics {
-        serve_metrics(address, scrapers).await;
+        serve_metrics(address, collectors).await;
     }
     notify(&[NotifyState::Ready, NotifyState::Status(&node.status())]);
     info!("ready: {}", node.status());
@@ -214,9 +216,9 @@ fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Metrics are a comfort: without them (`lo` down, port taken) the node forwards all the same.
-async fn serve_metrics(address: std::net::SocketAddr, scrapers: mpsc::Sender<Scrape>) {
+async fn serve_metrics(address: std::net::SocketAddr, control: mpsc::Sender<Scrape>) {
     match metrics::listen(address).await {
-        Ok(listener) => drop(tokio::spawn(metrics::serve(listener, scrapers))),
+        Ok(listener) => drop(tokio::spawn(metrics::serve(listener, control))),
         Err(why) => warn!("no metrics on {address}: {why}; set `lo` up, or choose another [api] metrics or \"off\""),
     }
 }

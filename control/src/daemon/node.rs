@@ -15,6 +15,7 @@ use srv6d_xsk::{Mode, XskError, offload};
 use tracing::{debug, error, info, warn};
 
 use super::RunError;
+use super::answers::headlines;
 use super::history::{History, now};
 use super::view::device_of;
 use crate::config::{Config, Polling, PortMode};
@@ -122,8 +123,8 @@ impl Node {
         };
         node.environment = node.look(mirror).await?;
         let plan = plan::plan(&node.config, &node.environment)?;
-        for finding in plan.warnings.iter().chain(&plan.pending) {
-            warn!("{}", finding.headline());
+        for finding in headlines(&plan.warnings).into_iter().chain(headlines(&plan.pending)) {
+            warn!("{finding}");
         }
         node.take(plan, Source::Start, mirror).await?;
         Ok(node)
@@ -146,7 +147,7 @@ impl Node {
         let diff = plan::diff(self.dataplane.desired(), &plan.desired);
         if !diff.is_empty() || source == Source::Start {
             if let Err(why) = self.dataplane.publish(&plan.desired) {
-                added.iter().for_each(|device| self.detach(device));
+                self.detach_all(&added);
                 return Err(why.into());
             }
             self.history.push(self.dataplane.generation(), source.name(), &diff);
@@ -177,7 +178,7 @@ impl Node {
                 Err(DataplaneError::Xsk(XskError::NoInterface { .. })) => {}
                 Err(why) if source == Source::Kernel => self.note_refusal(&port.device, &why),
                 Err(why) => {
-                    added.iter().for_each(|device| self.detach(device));
+                    self.detach_all(&added);
                     return Err(why.into());
                 }
             }
@@ -204,7 +205,13 @@ impl Node {
     fn detach_unwanted(&mut self, plan: &Plan) {
         let wanted = |device: &String| plan.devices.iter().any(|port| port.device == *device && port.present);
         let gone: Vec<String> = self.attached.keys().filter(|device| !wanted(device)).cloned().collect();
-        gone.iter().for_each(|device| self.detach(device));
+        self.detach_all(&gone);
+    }
+
+    fn detach_all(&mut self, devices: &[String]) {
+        for device in devices {
+            self.detach(device);
+        }
     }
 
     fn detach(&mut self, device: &str) {
@@ -216,7 +223,8 @@ impl Node {
     /// Kernel routes that lead local applications' traffic here: the main table's steered prefixes.
     async fn steer(&mut self, mirror: &Mirror) {
         let wanted = if self.plan.host.steer_local { steered(&self.plan) } else { BTreeSet::new() };
-        let trouble = self.routes.sync(mirror.handle(), self.veth.ifindex, &wanted).await.err().map(|why| why.to_string());
+        let trouble =
+            self.routes.sync(mirror.handle(), self.veth.ifindex, &wanted).await.err().map(|why| why.to_string());
         if let Some(why) = trouble.as_ref().filter(|_| trouble != self.steering_trouble) {
             error!("local applications' traffic is not all steered: {why}");
         }

@@ -11,9 +11,7 @@ use srv6d_srv6::model::{
 use srv6d_srv6::reason::DropReason;
 use srv6d_srv6::tables::AdjacencyState;
 
-use crate::api::state::{
-    CountersView, Health, HopRow, NeighborRow, PathRow, PortRow, ReasonRow, RouteRow, SidRow,
-};
+use crate::api::state::{CountersView, Health, HopRow, NeighborRow, PathRow, PortRow, ReasonRow, RouteRow, SidRow};
 
 /// Everything rows are made of, at one moment.
 pub struct View<'a> {
@@ -55,7 +53,8 @@ impl View<'_> {
             (Some(_), true) => Health::Up,
             (Some(_), false) => Health::Down,
         };
-        let waits = || self.refused.get(device).cloned().unwrap_or_else(|| format!("waits for network device {device}"));
+        let waits =
+            || self.refused.get(device).cloned().unwrap_or_else(|| format!("waits for network device {device}"));
         PortRow {
             name: port.name.clone(),
             device: device.to_owned(),
@@ -113,7 +112,8 @@ impl View<'_> {
     /// RFC 9800 calls a decapsulating function inside a uSID block uDT, RFC 8986 any other one End.DT.
     fn behavior(&self, sid: &LocalSid) -> String {
         let in_block = self.desired.blocks.iter().any(|block| block.prefix.contains(&sid.prefix));
-        let named = |micro: &str, classic: &str, micro_too: bool| if micro_too { micro.to_owned() } else { classic.to_owned() };
+        let named =
+            |micro: &str, classic: &str, micro_too: bool| if micro_too { micro.to_owned() } else { classic.to_owned() };
         match &sid.behavior {
             Behavior::End { csid, .. } => named("uN", "End", csid.is_some()),
             Behavior::EndX { csid, .. } => named("uA", "End.X", csid.is_some()),
@@ -168,7 +168,8 @@ impl View<'_> {
 
     /// `1004 1001 1006 fe06`; a segment that is no carrier of a block stays whole.
     fn usids(&self, segment: std::net::Ipv6Addr) -> Vec<String> {
-        let in_block = |block: &srv6d_srv6::model::Block| block.prefix.prefix_len() == 32 && block.prefix.contains(&segment);
+        let in_block =
+            |block: &srv6d_srv6::model::Block| block.prefix.prefix_len() == 32 && block.prefix.contains(&segment);
         match Carrier::new(segment) {
             Ok(carrier) if self.desired.blocks.iter().any(in_block) => {
                 carrier.usids().map(|usid| format!("{usid:x}")).collect()
@@ -261,7 +262,9 @@ fn flavors(flavors: Flavors) -> Vec<String> {
 
 const fn csid(behavior: &Behavior) -> Option<[u8; 2]> {
     match behavior {
-        Behavior::End { csid: Some(csid), .. } | Behavior::EndX { csid: Some(csid), .. } => Some([csid.lblen, csid.nflen]),
+        Behavior::End { csid: Some(csid), .. } | Behavior::EndX { csid: Some(csid), .. } => {
+            Some([csid.lblen, csid.nflen])
+        }
         _ => None,
     }
 }
@@ -286,8 +289,10 @@ fn percent(part: u64, total: u64) -> Option<f64> {
 }
 
 fn reasons(counts: &BTreeMap<&'static str, u64>) -> Vec<ReasonRow> {
-    let row = |(&reason, &packets): (&&'static str, &u64)| {
-        ReasonRow { reason: reason.to_owned(), packets, meaning: meaning(reason).to_owned() }
+    let row = |(&reason, &packets): (&&'static str, &u64)| ReasonRow {
+        reason: reason.to_owned(),
+        packets,
+        meaning: meaning(reason).to_owned(),
     };
     counts.iter().map(row).collect()
 }

@@ -15,8 +15,30 @@ const MAX_MTU: usize = 9500;
 
 /// Drivers of the kernel that run XDP programs themselves; all others fall back to generic mode.
 const NATIVE_DRIVERS: [&str; 24] = [
-    "atlantic", "bnxt_en", "dpaa2_eth", "ena", "fec", "gve", "hv_netvsc", "i40e", "iavf", "ice", "idpf", "igb", "igc",
-    "ixgbe", "ixgbevf", "mana", "mlx4_en", "mlx5_core", "mvneta", "nfp", "stmmaceth", "tun", "veth", "virtio_net",
+    "atlantic",
+    "bnxt_en",
+    "dpaa2_eth",
+    "ena",
+    "fec",
+    "gve",
+    "hv_netvsc",
+    "i40e",
+    "iavf",
+    "ice",
+    "idpf",
+    "igb",
+    "igc",
+    "ixgbe",
+    "ixgbevf",
+    "mana",
+    "mlx4_en",
+    "mlx5_core",
+    "mvneta",
+    "nfp",
+    "stmmaceth",
+    "tun",
+    "veth",
+    "virtio_net",
 ];
 
 /// Where the kernel's own receive work for an interface runs.
@@ -32,9 +54,9 @@ impl Placement {
     /// Reads interrupts' effective affinity; virtual interfaces have no interrupts.
     pub fn read(ifname: &str) -> Self {
         let directory = format!("/sys/class/net/{ifname}/device/msi_irqs");
-        let irqs = fs::read_dir(directory).into_iter().flatten().flatten();
-        let lists = irqs.filter_map(|irq| {
-            text(&format!("/proc/irq/{}/effective_affinity_list", irq.file_name().to_string_lossy()))
+        let interrupts = fs::read_dir(directory).into_iter().flatten().flatten();
+        let lists = interrupts.filter_map(|entry| {
+            text(&format!("/proc/irq/{}/effective_affinity_list", entry.file_name().to_string_lossy()))
         });
         Self {
             interrupt_cores: lists.flat_map(|list| cpu_list(&list)).collect(),
@@ -46,19 +68,18 @@ impl Placement {
 /// `0-2,7` as the kernel writes it.
 fn cpu_list(list: &str) -> Vec<usize> {
     let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.trim().parse::<usize>().ok()?, last.trim().parse::<usize>().ok()?);
-        Some(first..=last)
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        Some(low.trim().parse::<usize>().ok()?..=high.trim().parse::<usize>().ok()?)
     };
     list.split(',').filter_map(range).flatten().collect()
 }
 
 pub fn judge(interface: &Interface, placement: &Placement, plans: &Plans) -> Vec<Finding> {
-    let mut findings = vec![mode(interface), program(interface)];
+    let mut findings = vec![mode(interface), program(interface, plans)];
     findings.push(mtu(interface));
     findings.push(queues(interface, plans));
     findings.extend(checksums(interface, plans));
-    findings.extend(segmentation(interface));
+    findings.push(segmentation(interface));
     findings.extend(shared_cores(interface, placement, plans));
     findings.extend(state(interface, placement));
     findings
@@ -82,14 +103,17 @@ fn mode(interface: &Interface) -> Finding {
     )
 }
 
-fn program(interface: &Interface) -> Finding {
+fn program(interface: &Interface, plans: &Plans) -> Finding {
     let ifname = &interface.ifname;
     match &interface.program {
         None => Finding::ok(ifname, "XDP program", "none"),
-        Some(program) => Finding::warn(
+        Some(program) if plans.own_programs.contains(&program.id) => {
+            Finding::ok(ifname, "XDP program", format!("program {} of the srv6d that runs", program.id))
+        }
+        Some(program) => Finding::fail(
             ifname,
             "XDP program",
-            format!("program {} is attached; srv6d refuses the port unless it is its own", program.id),
+            format!("program {} is attached, and not by the srv6d that runs: srv6d refuses the port", program.id),
             format!("`bpftool net show dev {ifname}` names it; stop its owner or `ip link set dev {ifname} xdp off`"),
         ),
     }
@@ -112,7 +136,8 @@ fn queues(interface: &Interface, plans: &Plans) -> Finding {
     let workers = u32::try_from(plans.cores.len().max(1)).unwrap_or(u32::MAX);
     let found = format!("{queues} receive queue(s), {workers} worker(s)");
     if *queues > workers {
-        let fix = format!("`ethtool -L {ifname} combined {workers}` (veth: rx and tx), or list {queues} [workers] cores");
+        let fix =
+            format!("`ethtool -L {ifname} combined {workers}` (veth: rx and tx), or list {queues} [workers] cores");
         return Finding::warn(ifname, "queues", format!("{found}: what arrives on the others goes to the kernel"), fix);
     }
     if *queues < workers {
@@ -147,25 +172,27 @@ fn checksums(interface: &Interface, plans: &Plans) -> Option<Finding> {
 }
 
 /// Super-frames reach a socket only in generic mode: native XDP on a veth turns TSO off itself.
-fn segmentation(interface: &Interface) -> Option<Finding> {
+fn segmentation(interface: &Interface) -> Finding {
     let Interface { ifname, driver, offloads, .. } = interface;
     let on: Vec<&str> = [("tso", offloads.tso), ("gso", offloads.gso), ("gro", offloads.gro)]
         .into_iter()
         .filter_map(|(name, on)| on.then_some(name))
         .collect();
     if on.is_empty() {
-        return Some(Finding::ok(ifname, "segmentation offloads", "off"));
+        return Finding::ok(ifname, "segmentation offloads", "off");
     }
     if NATIVE_DRIVERS.contains(&driver.as_str()) {
-        return Some(Finding::ok(ifname, "segmentation offloads", format!("{} on, harmless in native mode", on.join(", "))));
+        return Finding::ok(ifname, "segmentation offloads", format!("{} on, harmless in native mode", on.join(", ")));
     }
-    let off: String = on.iter().map(|name| format!(" {name} off")).collect();
-    Some(Finding::warn(
+    Finding::warn(
         ifname,
         "segmentation offloads",
-        format!("{} on: generic mode sees frames larger than the MTU and drops them (counter `oversize`)", on.join(", ")),
-        format!("ethtool -K {ifname}{off}"),
-    ))
+        format!(
+            "{} on: generic mode sees frames larger than the MTU and drops them (counter `oversize`)",
+            on.join(", ")
+        ),
+        format!("ethtool -K {ifname} {} off", on.join(" off ")),
+    )
 }
 
 /// A spinning worker starves the kernel's receive work on its core: measured 0.16 instead of 0.8 Mpps.
@@ -186,7 +213,12 @@ fn state(interface: &Interface, placement: &Placement) -> Option<Finding> {
     let ifname = &interface.ifname;
     let state = placement.operstate.as_deref()?;
     (state == "down" || state == "lowerlayerdown").then(|| {
-        Finding::warn(ifname, "state", format!("{state}: nothing is forwarded on it"), format!("ip link set dev {ifname} up, or check the cable"))
+        Finding::warn(
+            ifname,
+            "state",
+            format!("{state}: nothing is forwarded on it"),
+            format!("ip link set dev {ifname} up, or check the cable"),
+        )
     })
 }
 
@@ -226,8 +258,7 @@ mod tests {
     #[test]
     fn each_trouble_is_named() {
         type Break = fn(&mut (Interface, Placement, Plans));
-        let cases: [(Break, &[&str]); 8] = [
-            (|(i, ..)| i.program = Some(Attached { id: 7, generic: false }), &["XDP program"]),
+        let cases: [(Break, &[&str]); 7] = [
             (|(i, ..)| i.mtu = 16_000, &["MTU"]),
             (|(i, ..)| i.queues = 4, &["queues"]),
             (|(_, _, p)| p.cores = vec![2, 3], &["queues"]),
@@ -254,6 +285,15 @@ mod tests {
             let expected: Vec<_> = checks.iter().map(|check| (*check, Verdict::Warn)).collect();
             assert_eq!(not_ok(&facts), expected);
         }
+    }
+
+    #[test]
+    fn program_of_the_running_daemon_is_no_trouble_and_any_other_is_in_the_way() {
+        let mut facts = healthy();
+        facts.0.program = Some(Attached { id: 7, generic: false });
+        assert_eq!(not_ok(&facts), [("XDP program", Verdict::Fail)]);
+        facts.2.own_programs = vec![7];
+        assert_eq!(not_ok(&facts), []);
     }
 
     #[test]

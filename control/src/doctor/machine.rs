@@ -39,7 +39,11 @@ pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
     findings.push(cores(host, plans));
     findings.extend(ipv6(host));
     findings.extend(rp_filter(host));
-    findings.push(Finding::ok(MACHINE, "seg6 sysctls", "not needed: claimed packets never reach the kernel's seg6 code"));
+    findings.push(Finding::ok(
+        MACHINE,
+        "seg6 sysctls",
+        "not needed: claimed packets never reach the kernel's seg6 code",
+    ));
     findings.push(Finding::ok(
         MACHINE,
         "huge pages",
@@ -48,7 +52,7 @@ pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
     findings
 }
 
-/// Linux 5.9 brought the XDP bpf_link, 6.6 AF_XDP multi-buffer.
+/// Linux 5.9 brought the XDP `bpf_link`, 6.6 AF_XDP multi-buffer.
 fn kernel(release: &str) -> Finding {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -73,7 +77,12 @@ fn xdp_sockets(machine: &Machine) -> Finding {
             "the kernel has none",
             "run a kernel built with CONFIG_XDP_SOCKETS=y and CONFIG_BPF_SYSCALL=y (every distribution kernel since 2019)",
         ),
-        None => Finding::warn(MACHINE, check, "could not be tried without CAP_NET_RAW", "run doctor as root, or as srv6d runs"),
+        None => Finding::warn(
+            MACHINE,
+            check,
+            "could not be tried without CAP_NET_RAW",
+            "run doctor as root, or as srv6d runs",
+        ),
     }
 }
 
@@ -169,7 +178,7 @@ fn rp_filter(host: &Host) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    #![allow(clippy::indexing_slicing, reason = "a test stops at the first surprise")]
     use srv6d_xsk::probe::Capability;
 
     use super::super::Verdict;
@@ -185,8 +194,12 @@ mod tests {
             xdp_sockets: Some(true),
             jit: Some(true),
         };
-        let host =
-            Host { cores: 4, rp_filter: Some("0".into()), ipv6_disabled: Some("0".into()), hugepages: Some("0".into()) };
+        let host = Host {
+            cores: 4,
+            rp_filter: Some("0".into()),
+            ipv6_disabled: Some("0".into()),
+            hugepages: Some("0".into()),
+        };
         (machine, host, Plans { umem_bytes: 32 << 20, ..Plans::default() })
     }
 

@@ -47,6 +47,8 @@ pub struct Plans {
     pub busy: bool,
     /// UMEM bytes of one worker.
     pub umem_bytes: u64,
+    /// XDP programs of the daemon that runs.
+    pub own_programs: Vec<u32>,
     /// Devices whose ports complete checksums themselves (`checksum = "fill"`).
     pub filled: Vec<String>,
 }
@@ -123,7 +125,7 @@ pub fn render(findings: &[Finding]) -> String {
     text
 }
 
-/// `ARPHRD_ETHER` of linux/if_arp.h: the only link type srv6d forwards on.
+/// `ARPHRD_ETHER` of `linux/if_arp.h`: the only link type srv6d forwards on.
 const ARPHRD_ETHER: &str = "1";
 
 fn ethernet_interfaces() -> Vec<String> {
@@ -146,8 +148,10 @@ mod tests {
 
     #[test]
     fn fixes_stand_below_what_they_fix() {
-        let findings =
-            [Finding::ok("machine", "kernel", "6.12"), Finding::fail("eth1", "xdp program", "xdp_filter (id 7)", "remove it")];
+        let findings = [
+            Finding::ok("machine", "kernel", "6.12"),
+            Finding::fail("eth1", "xdp program", "xdp_filter (id 7)", "remove it"),
+        ];
         assert_eq!(
             render(&findings),
             "OK    machine: kernel: 6.12\n\
@@ -162,6 +166,8 @@ mod tests {
     fn missing_interface_is_a_failure_that_names_it() {
         let findings = examine(&["srv6d-none".to_owned()], &Plans::default());
         let finding = findings.iter().find(|finding| finding.subject == "srv6d-none");
-        assert!(finding.is_some_and(|finding| finding.verdict == Verdict::Fail && finding.found.contains("srv6d-none")));
+        assert!(
+            finding.is_some_and(|finding| finding.verdict == Verdict::Fail && finding.found.contains("srv6d-none"))
+        );
     }
 }

@@ -46,12 +46,13 @@ pub fn diff(diff: &Diff) -> String {
 }
 
 fn section(heading: &str, entries: &[String]) -> String {
-    entries.iter().map(|entry| format!("{heading}: {entry}\n")).collect()
+    lines(&entries.iter().map(|entry| format!("{heading}: {entry}")).collect::<Vec<_>>())
 }
 
 /// `sids +3 -1 ~2, routes +1`: what stayed the same is left out.
 pub fn changes(changes: &BTreeMap<String, Changed>) -> String {
-    let kinds: Vec<String> = changes.iter().filter_map(|(kind, changed)| Some(format!("{kind} {}", counts(*changed)?))).collect();
+    let kinds: Vec<String> =
+        changes.iter().filter_map(|(kind, changed)| Some(format!("{kind} {}", counts(*changed)?))).collect();
     if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
 }
 

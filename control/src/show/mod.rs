@@ -25,12 +25,27 @@ pub fn render(response: &Response) -> String {
 }
 
 fn lines(lines: &[String]) -> String {
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    let mut text = lines.join("\n");
+    if !lines.is_empty() {
+        text.push('\n');
+    }
+    text
 }
 
 fn ports(rows: &[PortRow]) -> String {
     let mut table = Table::new(&[
-        "PORT", "STATE", "ROLE", "TABLE", "MODE", "QUEUES", "MTU", "MAC", "PROG", ">RX", ">RX LOST", ">TX",
+        "PORT",
+        "STATE",
+        "ROLE",
+        "TABLE",
+        "MODE",
+        "QUEUES",
+        "MTU",
+        "MAC",
+        "PROG",
+        ">RX",
+        ">RX LOST",
+        ">TX",
         ">TO KERNEL",
     ]);
     for row in rows {
@@ -59,10 +74,8 @@ fn ports(rows: &[PortRow]) -> String {
 fn sids(rows: &[SidRow]) -> String {
     let mut table = Table::new(&["SID", "BEHAVIOR", "FLAVORS", "TO", "STATE", ">PACKETS", ">BYTES"]);
     for row in rows {
-        let mut to = row.table.map_or_else(|| hops(&row.next_hops), |table| format!("table {}", vrf(table)));
-        if !row.backup.is_empty() {
-            to.push_str(&format!(" backup {}", hops(&row.backup)));
-        }
+        let to = row.table.map_or_else(|| hops(&row.next_hops), |table| format!("table {}", vrf(table)));
+        let to = if row.backup.is_empty() { to } else { format!("{to} backup {}", hops(&row.backup)) };
         table.row([
             row.sid.clone(),
             row.behavior.clone(),
@@ -124,17 +137,10 @@ fn neighbors(rows: &[NeighborRow]) -> String {
 /// `via fe80::2 eth1`, `on-link eth1`; weight and state only where they say something.
 fn hops(hops: &[HopRow]) -> String {
     let one = |hop: &HopRow| {
-        let mut text = match &hop.via {
-            Some(via) => format!("via {via} {}", hop.port),
-            None => format!("on-link {}", hop.port),
-        };
-        if hops.len() > 1 {
-            text.push_str(&format!(" weight {}", hop.weight));
-        }
-        if hop.state != Health::Up {
-            text.push_str(&format!(" ({})", health(hop.state)));
-        }
-        text
+        let to = hop.via.as_ref().map_or_else(|| "on-link".to_owned(), |via| format!("via {via}"));
+        let weight = if hops.len() > 1 { format!(" weight {}", hop.weight) } else { String::new() };
+        let state = if hop.state == Health::Up { String::new() } else { format!(" ({})", health(hop.state)) };
+        format!("{to} {}{weight}{state}", hop.port)
     };
     hops.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -30,6 +30,7 @@ impl Table {
         if self.0.is_empty() {
             return format!("{nothing}\n");
         }
-        self.0.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+        let lines: Vec<String> = self.0.lines().map(|line| line.trim_end().to_owned()).collect();
+        super::lines(&lines)
     }
 }
