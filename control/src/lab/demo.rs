@@ -1,0 +1,396 @@
+//! `srv6d lab demo`: what a fabric does, shown in less than a minute.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::{IpAddr, SocketAddr};
+use std::process::{ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use serde::de::DeserializeOwned;
+
+use crate::api::{Request, Response};
+
+use super::counters::{self, PathPackets};
+use super::error::LabError;
+use super::fabric::{Attended, Lab, own_program};
+use super::interrupt::Interrupt;
+use super::screen::{BAD, DIM, GOOD, Screen, styled};
+use super::topology::{Behavior, Kind, Node, Role, SteerPath, Topology};
+use super::traffic::{Listening, TcpReport, UdpReport, UdpSent};
+use super::{kernel, netns, node_config, picture, routing};
+
+/// Bytes of a TCP transfer.
+const TCP_BYTES: u64 = 32 * 1024 * 1024;
+/// Datagrams a second of the stream that is moved, its length, and when it is moved.
+const UDP_RATE: u32 = 2000;
+const UDP_SECONDS: f64 = 4.0;
+const MOVE_AFTER: Duration = Duration::from_secs(2);
+/// Bytes of one datagram.
+const UDP_SIZE: usize = 200;
+/// Longest wait for any one tool.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The demonstration in progress.
+struct Demo<'a> {
+    lab: Lab,
+    interrupt: Interrupt,
+    screen: &'a mut Screen,
+    /// What was seen, for the end.
+    seen: Vec<String>,
+}
+
+/// Brings the lab up, shows it, and takes it down, whatever happens.
+///
+/// # Errors
+/// Something that was to be shown did not happen, or Ctrl-C.
+pub fn run(topology: Topology, text: &str, screen: &mut Screen) -> Result<(), LabError> {
+    let interrupt = Interrupt::watch()?;
+    let begin = Instant::now();
+    screen.heading("1. A fabric: every node a network namespace with a srv6d of its own");
+    let lab = Lab::bring_up(topology, text, &interrupt, screen)?;
+    let mut demo = Demo { lab, interrupt, screen, seen: Vec::new() };
+    let shown = demo.show();
+    let Demo { lab, screen, seen, .. } = demo;
+    if shown.is_err() {
+        screen.line("");
+    }
+    let down = lab.take_down();
+    shown?;
+    down?;
+    screen.heading("What was just seen");
+    for line in seen {
+        screen.line(&format!("  * {line}"));
+    }
+    screen.line(&format!("\nAll of it is gone again, after {:.0} s.", begin.elapsed().as_secs_f32()));
+    screen.line("To look around yourself: `srv6d lab up`, `srv6d lab status`, `srv6d lab exec NODE -- COMMAND`.");
+    Ok(())
+}
+
+/// First and last host, and the path between them.
+struct Pair {
+    from: String,
+    to: String,
+    target: IpAddr,
+}
+
+impl Demo<'_> {
+    fn show(&mut self) -> Result<(), LabError> {
+        let (first, last) = self.hosts()?;
+        let topology = picture::draw(&self.lab.topology, &[]);
+        self.screen.line("");
+        self.screen.print(&topology);
+        self.pings(&first, &last)?;
+        self.transfers(&first, &last)?;
+        self.counters()?;
+        self.moved_flow(&first, &last)
+    }
+
+    /// The two hosts that talk.
+    fn hosts(&self) -> Result<(Node, Node), LabError> {
+        let hosts: Vec<&Node> = self.lab.topology.tier(Role::Host).filter(|host| !host.steer.is_empty()).collect();
+        match hosts.as_slice() {
+            [first, .., last] => Ok(((*first).clone(), (*last).clone())),
+            _ => Err(LabError::Invalid("the topology has no two hosts that steer\nfix: see `srv6d lab topology`".to_owned())),
+        }
+    }
+
+    /// Addresses of `to` that `from` steers to.
+    fn pairs(&self, from: &Node, to: &Node) -> Vec<Pair> {
+        let ports = self.lab.topology.ports(&to.name);
+        let addresses = ports.iter().flat_map(|port| &port.own.addresses).map(IpNet::addr);
+        let steered = addresses.filter(|address| from.steer.iter().any(|steer| steer.prefix.contains(address)));
+        steered.map(|target| Pair { from: from.name.clone(), to: to.name.clone(), target }).collect()
+    }
+
+    fn pings(&mut self, first: &Node, last: &Node) -> Result<(), LabError> {
+        self.screen.heading(&format!("2. Ping: {} to {}", first.name, last.name));
+        for pair in self.pairs(first, last) {
+            let before = self.spines()?;
+            let target = pair.target.to_string();
+            let text = netns::enter(&self.lab.netns(&pair.from), || {
+                netns::run(netns::tool("ping").args(["-n", "-c", "5", "-i", "0.2", "-w", "10", &target]))
+            });
+            self.interrupt.check()?;
+            let text = text?;
+            let summary = text.lines().find(|line| line.contains("packets transmitted")).unwrap_or_default();
+            let answered = summary.split(", ").nth(1).unwrap_or_default();
+            let family = if pair.target.is_ipv6() { "IPv6" } else { "IPv4" };
+            self.screen.line(&format!("  {family}  {target:18} 5 sent, {answered}; carried by {}", self.carriers(&before)?));
+            if text.contains("5 received") {
+                self.seen.push(format!("{family} pings from {} to {} crossed the fabric inside SRv6", pair.from, pair.to));
+            } else {
+                return Err(LabError::Failed(format!("pings to {target} were lost: {summary}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn transfers(&mut self, first: &Node, last: &Node) -> Result<(), LabError> {
+        let mebibytes = TCP_BYTES / 1024 / 1024;
+        self.screen.heading(&format!("3. TCP: {mebibytes} MiB each way, SHA-256 on both sides"));
+        let pairs = self.pairs(first, last).into_iter().chain(self.pairs(last, first));
+        let mut spines = BTreeMap::new();
+        for (seed, pair) in (1..).zip(pairs.collect::<Vec<_>>()) {
+            let before = self.spines()?;
+            let (sent, received) = self.transfer(&pair, seed)?;
+            if sent.sha256 != received.sha256 || sent.bytes != received.bytes {
+                return Err(LabError::Failed(format!("{} received other bytes than {} sent", pair.to, pair.from)));
+            }
+            let spine = self.busiest(&before)?;
+            let hash = received.sha256.get(..16).unwrap_or_default();
+            let family = if pair.target.is_ipv6() { "IPv6" } else { "IPv4" };
+            let gigabits = received.bytes as f64 * 8.0 / received.seconds.max(1e-9) / 1e9;
+            let line = format!("  {family}  {} -> {}  over {spine:8} sha256 {hash}... on both sides", pair.from, pair.to);
+            self.screen.line(&format!("{line}  {}", styled(DIM, &format!("{gigabits:.2} Gbit/s"))));
+            spines.insert(format!("{family} {} -> {}", pair.from, pair.to), spine);
+        }
+        let ways: Vec<String> = spines.iter().map(|(flow, spine)| format!("{flow} {spine}")).collect();
+        self.seen.push(format!("TCP in both directions, every byte right; each flow on the spine its carrier names: {}", ways.join(", ")));
+        Ok(())
+    }
+
+    fn transfer(&self, pair: &Pair, seed: u64) -> Result<(TcpReport, TcpReport), LabError> {
+        let (bytes, seed) = (TCP_BYTES.to_string(), seed.to_string());
+        let mut receiver = self.tool(&pair.to, &["tcp-receive", &SocketAddr::new(pair.target, 0).to_string()])?;
+        let Listening { listening } = receiver.next_line()?;
+        let mut sender = self.tool(&pair.from, &["tcp-send", &listening.to_string(), &bytes, &seed])?;
+        let sent = self.finished(&mut sender)?;
+        let received = self.finished(&mut receiver)?;
+        Ok((sent, received))
+    }
+
+    fn counters(&mut self) -> Result<(), LabError> {
+        self.screen.heading("4. Counters: per SID on the fabric, per path on the hosts");
+        let mut lines = Vec::new();
+        for node in self.lab.topology.nodes() {
+            for (sid, packets) in counters::sids(&self.lab, node)?.into_iter().filter(|(_, packets)| *packets > 0) {
+                let behavior = node.sids.iter().find(|own| own.sid.to_string() == sid).map_or("", |own| own.behavior.name());
+                lines.push(format!("  {:8} {behavior:6} {sid:26} {packets:>8} packets", node.name));
+            }
+            for PathPackets { name, segments, packets } in counters::paths(&self.lab, node)? {
+                if packets > 0 {
+                    let segments = segments.join(" ");
+                    lines.push(format!("  {:8} path   {name:10} {segments:36} {packets:>8} packets", node.name));
+                }
+            }
+        }
+        for line in lines {
+            self.screen.line(&line);
+        }
+        Ok(())
+    }
+
+    /// Packets that the uNs of each spine have served.
+    fn spines(&self) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut packets = BTreeMap::new();
+        for node in self.lab.topology.tier(Role::Spine) {
+            packets.insert(node.name.clone(), counters::sids(&self.lab, node)?.values().sum());
+        }
+        Ok(packets)
+    }
+
+    /// Packets that each spine has served since `before`; spines without any are left out.
+    fn since(&self, before: &BTreeMap<String, u64>) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut now = self.spines()?;
+        for (spine, packets) in &mut now {
+            *packets = packets.saturating_sub(before.get(spine).copied().unwrap_or_default());
+        }
+        now.retain(|_, packets| *packets > 0);
+        Ok(now)
+    }
+
+    fn carriers(&self, before: &BTreeMap<String, u64>) -> Result<String, LabError> {
+        let spines = self.since(before)?;
+        let text: Vec<String> = spines.iter().map(|(spine, packets)| format!("{spine} ({packets} packets)")).collect();
+        Ok(if text.is_empty() { styled(BAD, "no spine: they did not cross the fabric inside SRv6") } else { text.join(", ") })
+    }
+
+    fn busiest(&self, before: &BTreeMap<String, u64>) -> Result<String, LabError> {
+        let spines = self.since(before)?;
+        let busiest = spines.into_iter().max_by_key(|(_, packets)| *packets);
+        busiest.map(|(spine, _)| spine).ok_or_else(|| LabError::Failed("no spine served a packet of this flow".to_owned()))
+    }
+
+    fn moved_flow(&mut self, first: &Node, last: &Node) -> Result<(), LabError> {
+        self.screen.heading("5. A flow changes its spine while it runs");
+        let pairs = self.pairs(first, last);
+        let (pair, moved) = pairs
+            .iter()
+            .filter(|pair| pair.target.is_ipv6())
+            .find_map(|pair| Some((pair, Move::plan(&self.lab.topology, first, pair.target)?)))
+            .ok_or_else(|| LabError::Invalid("no path goes over one of several spines\nfix: see `srv6d lab topology`".to_owned()))?;
+        let before = self.spines()?;
+        self.draw_path(pair, &moved.from_spine);
+
+        let rate = UDP_RATE.to_string();
+        let (seconds, size) = (UDP_SECONDS.to_string(), UDP_SIZE.to_string());
+        let mut receiver = self.tool(&pair.to, &["udp-receive", &SocketAddr::new(pair.target, 0).to_string()])?;
+        let Listening { listening } = receiver.next_line()?;
+        let mut sender = self.tool(&pair.from, &["udp-send", &listening.to_string(), &rate, &seconds, &size])?;
+        let start = Instant::now();
+        self.interrupt.wait_for(PATIENCE, || Ok((start.elapsed() >= MOVE_AFTER).then_some(())))?;
+        let done = self.redirect(first, &moved)?;
+        let UdpSent { sent } = self.finished(&mut sender)?;
+        let report: UdpReport = self.finished(&mut receiver)?;
+
+        self.screen.line(&format!("  in {}'s srv6d.toml, {} datagrams a second on their way:", first.name, UDP_RATE));
+        self.screen.line(&format!("    - segments = [\"{}\"]", moved.old));
+        self.screen.line(&format!("    + segments = [\"{}\"]", moved.new));
+        self.screen.line(&format!("  {done}\n"));
+        self.draw_path(pair, &moved.to_spine);
+        self.verdict(&moved, sent, &report, &self.since(&before)?)
+    }
+
+    fn verdict(
+        &mut self,
+        moved: &Move,
+        sent: u64,
+        report: &UdpReport,
+        spines: &BTreeMap<String, u64>,
+    ) -> Result<(), LabError> {
+        let UdpReport { received, lost, duplicated, reordered, .. } = *report;
+        let style = if lost + duplicated == 0 { GOOD } else { BAD };
+        let count = format!("sent {sent}, received {received}, lost {lost}, duplicated {duplicated}, reordered {reordered}");
+        self.screen.line(&format!("  {}", styled(style, &count)));
+        let on = |spine: &str| spines.get(spine).copied().unwrap_or_default();
+        let (old, new) = (on(&moved.from_spine), on(&moved.to_spine));
+        self.screen.line(&format!("  {} carried {old} packets, then {} carried {new}", moved.from_spine, moved.to_spine));
+        if lost + duplicated > 0 || sent != received {
+            return Err(LabError::Failed(format!("the moved flow did not arrive whole: {count}")));
+        }
+        if old == 0 || new == 0 {
+            return Err(LabError::Failed(format!("the flow did not change its spine: {spines:?}")));
+        }
+        self.seen.push(format!(
+            "a flow moved from {} to {} by one changed line and a reload: {sent} sent, {received} received, none lost",
+            moved.from_spine, moved.to_spine
+        ));
+        Ok(())
+    }
+
+    /// The way of a flow: the hosts, their leaves, and the spine between them.
+    fn draw_path(&mut self, pair: &Pair, spine: &str) {
+        let topology = &self.lab.topology;
+        let leaf = |host: &str| topology.ports(host).first().map(|port| port.peer.node.clone()).unwrap_or_default();
+        let (near, far) = (leaf(&pair.from), leaf(&pair.to));
+        let path = [pair.from.as_str(), &near, spine, &far, &pair.to];
+        let picture = picture::draw(topology, &path);
+        self.screen.print(&format!("{picture}\n"));
+    }
+
+    /// Gives the sender its new carrier.
+    fn redirect(&self, node: &Node, moved: &Move) -> Result<String, LabError> {
+        let mut changed = node.clone();
+        for path in changed.steer.iter_mut().flat_map(|steer| &mut steer.paths) {
+            if path.name == moved.path {
+                path.segments.clone_from(&moved.segments);
+            }
+        }
+        if node.kind == Kind::Linux {
+            let plain = routing::routes(&self.lab.topology, &node.name);
+            let steer = changed.steer.iter().find(|steer| steer.paths.iter().any(|path| path.name == moved.path));
+            let command = steer.map(|steer| kernel::steer_route(&changed, &plain, steer)).transpose()?;
+            netns::ip_batch(&self.lab.netns(&node.name), &command.iter().cloned().collect::<Vec<_>>())?;
+            return Ok(format!("ip {}", command.unwrap_or_default()));
+        }
+        let text = node_config::srv6d_toml(&self.lab.topology, &changed, &self.lab.run.socket(&node.name));
+        self.lab.run.write(&format!("{}/srv6d.toml", node.name), &text)?;
+        match self.lab.ask(&node.name, &Request::Reload)? {
+            Response::Reloaded(reloaded) => Ok(format!("srv6d reload: generation {} is in force", reloaded.generation)),
+            other => Err(LabError::Failed(format!("srv6d of {} did not take the new path: {other:?}", node.name))),
+        }
+    }
+
+    /// Starts one of our traffic tools in a node.
+    fn tool(&self, node: &str, arguments: &[&str]) -> Result<Tool, LabError> {
+        let program = own_program()?;
+        let mut process = netns::enter(&self.lab.netns(node), || {
+            let mut command = netns::tool(program);
+            Attended::start(command.args(["lab", "traffic"]).args(arguments).stdout(Stdio::piped()))
+        })?;
+        let stdout = process.0.stdout.take().ok_or_else(|| LabError::Failed("a tool has no output".to_owned()))?;
+        let name = format!("{} in {node}", arguments.first().copied().unwrap_or_default());
+        Ok(Tool { process, lines: BufReader::new(stdout).lines(), name })
+    }
+
+    /// Waits for a tool's end; its last report.
+    fn finished<T: DeserializeOwned>(&self, tool: &mut Tool) -> Result<T, LabError> {
+        let ended = self.interrupt.wait_for(PATIENCE, || {
+            tool.process.0.try_wait().map_err(|error| LabError::Failed(format!("{}: {error}", tool.name)))
+        })?;
+        match ended {
+            Some(status) if status.success() => tool.next_line(),
+            Some(status) => Err(LabError::Failed(format!("{} failed ({status})", tool.name))),
+            None => Err(LabError::Failed(format!("{} did not end within {} s", tool.name, PATIENCE.as_secs()))),
+        }
+    }
+}
+
+/// A running traffic tool.
+struct Tool {
+    process: Attended,
+    lines: Lines<BufReader<ChildStdout>>,
+    name: String,
+}
+
+impl Tool {
+    fn next_line<T: DeserializeOwned>(&mut self) -> Result<T, LabError> {
+        let line = self.lines.next().and_then(Result::ok).unwrap_or_default();
+        serde_json::from_str(&line).map_err(|error| LabError::Failed(format!("{} said {line:?}: {error}", self.name)))
+    }
+}
+
+/// One path, from one spine to another.
+struct Move {
+    path: String,
+    segments: Vec<std::net::Ipv6Addr>,
+    old: std::net::Ipv6Addr,
+    new: std::net::Ipv6Addr,
+    from_spine: String,
+    to_spine: String,
+}
+
+impl Move {
+    /// Exchanges the spine's uSID in the carrier for the one of the next spine.
+    fn plan(topology: &Topology, node: &Node, target: IpAddr) -> Option<Self> {
+        let spines: Vec<(&str, u16)> = topology.tier(Role::Spine).filter_map(|spine| Some((spine.name.as_str(), usid(spine)?))).collect();
+        let steer = node.steer.iter().find(|steer| steer.prefix.contains(&target))?;
+        let SteerPath { name, segments, .. } = steer.paths.first()?;
+        let old = *segments.first()?;
+        let mut groups = old.segments();
+        let (place, index) = groups.iter().enumerate().skip(2).find_map(|(place, group)| {
+            Some((place, spines.iter().position(|(_, usid)| usid == group)?))
+        })?;
+        let (from_spine, _) = spines.get(index)?;
+        let (to_spine, usid) = spines.get((index + 1) % spines.len()).filter(|(name, _)| name != from_spine)?;
+        *groups.get_mut(place)? = *usid;
+        let new = groups.into();
+        let segments = std::iter::once(new).chain(segments.iter().skip(1).copied()).collect();
+        let (from_spine, to_spine) = ((*from_spine).to_owned(), (*to_spine).to_owned());
+        Some(Self { path: name.clone(), segments, old, new, from_spine, to_spine })
+    }
+}
+
+/// The uSID of a node's uN: the 16 bits behind a 32-bit block.
+fn usid(node: &Node) -> Option<u16> {
+    let locator = node.sids.iter().find(|sid| sid.behavior == Behavior::Un)?;
+    locator.sid.addr().segments().get(2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+    use crate::lab::FABRIC;
+
+    #[test]
+    fn only_the_spine_of_the_carrier_changes() {
+        let topology = Topology::parse(FABRIC, "fabric").unwrap();
+        let host = topology.node("host00").unwrap();
+        let moved = Move::plan(&topology, host, "fcbb:0:800:2::2".parse().unwrap()).unwrap();
+        assert_eq!(moved.old.to_string(), "fcbb:0:1004:1001:1006:fe06::");
+        assert_eq!(moved.new.to_string(), "fcbb:0:1004:1002:1006:fe06::");
+        assert_eq!((moved.from_spine.as_str(), moved.to_spine.as_str()), ("spine01", "spine02"));
+    }
+}

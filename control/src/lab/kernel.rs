@@ -1,0 +1,136 @@
+//! What a node's kernel is told: devices, addresses, settings and routes, as `ip` commands.
+
+use super::error::LabError;
+use super::routing::{self, PlainRoute};
+use super::topology::{Behavior, Kind, Link, Node, Role, Sid, Steer, Topology};
+
+/// Routes of srv6d itself for steered prefixes are to win over the kernel's, which take over when it is gone.
+const METRIC: u32 = 4096;
+
+/// Settings that must be in place before the first device: no duplicate address detection and no router
+/// advertisements, so that an address can be used at once.
+pub fn early_settings() -> Vec<(String, &'static str)> {
+    let mut settings = Vec::new();
+    for device in ["all", "default"] {
+        settings.push((format!("ipv6/conf/{device}/disable_ipv6"), "0"));
+        settings.push((format!("ipv6/conf/{device}/accept_dad"), "0"));
+        settings.push((format!("ipv6/conf/{device}/accept_ra"), "0"));
+        // Replies may come by another port than the one that leads back.
+        settings.push((format!("ipv4/conf/{device}/rp_filter"), "0"));
+    }
+    settings
+}
+
+/// Settings of a node whose devices exist. A srv6d node's kernel forwards nothing: what crosses it, srv6d forwarded.
+pub fn settings(topology: &Topology, node: &Node) -> Vec<(String, &'static str)> {
+    let mut settings = Vec::new();
+    if node.kind == Kind::Linux {
+        let forwarding = if node.role == Role::Host { "0" } else { "1" };
+        settings.push(("ipv6/conf/all/forwarding".to_owned(), forwarding));
+        settings.push(("ipv4/ip_forward".to_owned(), forwarding));
+        settings.push(("ipv6/fib_multipath_hash_policy".to_owned(), "1"));
+        settings.push(("ipv6/seg6_flowlabel".to_owned(), "1"));
+        let ports = topology.ports(&node.name);
+        let devices = ports.iter().map(|port| port.own.port.as_str());
+        settings.extend(["all"].into_iter().chain(devices).map(|name| (format!("ipv6/conf/{name}/seg6_enabled"), "1")));
+    }
+    settings
+}
+
+/// Makes the veth pair of a link; run in the namespace of its first end. `number` makes the addresses unique.
+pub fn link(lab: &str, link: &Link, number: usize, default_mtu: u32) -> String {
+    let [a, b] = &link.ends;
+    let mtu = link.mtu.unwrap_or(default_mtu);
+    let peer = super::netns::name(lab, &b.node);
+    let (high, low) = (number / 256, number % 256);
+    format!(
+        "link add {} address 02:00:00:{high:02x}:{low:02x}:01 mtu {mtu} type veth \
+         peer name {} address 02:00:00:{high:02x}:{low:02x}:02 mtu {mtu} netns {peer}",
+        a.port, b.port
+    )
+}
+
+/// Addresses, and every device up.
+pub fn addresses(topology: &Topology, node: &Node) -> Vec<String> {
+    let mut commands = vec!["link set lo up".to_owned()];
+    commands.extend(node.addresses.iter().map(|address| format!("addr add {address} dev lo")));
+    for port in topology.ports(&node.name) {
+        for address in &port.own.addresses {
+            let nodad = if address.addr().is_ipv6() { " nodad" } else { "" };
+            commands.push(format!("addr add {address} dev {}{nodad}", port.own.port));
+        }
+        commands.push(format!("link set {} up", port.own.port));
+    }
+    commands
+}
+
+/// Routes of the node's kernel: plain ones, `encap seg6` for what is steered, and on a plain kernel node its SIDs.
+///
+/// A srv6d node has the first two as well: for what its kernel itself sends, and for the time when srv6d is down.
+///
+/// # Errors
+/// A steered prefix whose first segment no route leads to.
+pub fn routes(topology: &Topology, node: &Node) -> Result<Vec<String>, LabError> {
+    let plain = routing::routes(topology, &node.name);
+    let mut commands = Vec::new();
+    if let Some(source) = topology.source(node) {
+        commands.push(format!("sr tunsrc set {source}"));
+    }
+    for route in &plain {
+        if !node.steer.iter().any(|steer| steer.prefix == route.prefix.into()) {
+            commands.push(plain_route(route));
+        }
+    }
+    for steer in &node.steer {
+        commands.push(steer_route(node, &plain, steer)?);
+    }
+    if node.kind == Kind::Linux {
+        // An unknown SID must not follow a default route out of the domain.
+        commands.push(format!("route add blackhole {} metric {METRIC}", topology.block));
+        let device = topology.ports(&node.name).first().map_or("lo", |port| port.own.port.as_str()).to_owned();
+        commands.extend(node.sids.iter().map(|sid| local_sid(sid, &device)));
+    }
+    Ok(commands)
+}
+
+fn plain_route(route: &PlainRoute) -> String {
+    let hops: Vec<String> = route.hops.iter().map(|(via, port)| format!("nexthop via {via} dev {port}")).collect();
+    format!("route add {} metric {METRIC} {}", route.prefix, hops.join(" "))
+}
+
+/// `ip route` command that encapsulates what goes to a prefix; `replace` changes one that exists.
+pub fn steer_route(node: &Node, plain: &[PlainRoute], steer: &Steer) -> Result<String, LabError> {
+    let mut text = format!("route replace {} metric {METRIC}", steer.prefix);
+    for path in &steer.paths {
+        let first = path.segments.first().copied().unwrap_or(std::net::Ipv6Addr::UNSPECIFIED);
+        let hop = routing::longest_match(plain, first).and_then(|route| route.hops.first());
+        let Some((_, port)) = hop else {
+            return Err(LabError::Invalid(format!(
+                "error: [[node]] {}: path {:?}: no link leads to its first segment {first}\n\
+                 fix: begin with the uSID of a node that {} can reach",
+                node.name, path.name, node.name
+            )));
+        };
+        let segments: Vec<String> = path.segments.iter().map(ToString::to_string).collect();
+        let encap = format!("encap seg6 mode encap.red segs {} dev {port}", segments.join(","));
+        if steer.paths.len() == 1 {
+            text.push_str(&format!(" {encap}"));
+        } else {
+            text.push_str(&format!(" nexthop {encap} weight {}", path.weight));
+        }
+    }
+    Ok(text)
+}
+
+/// `seg6local` needs a device, any one; the SID itself belongs to the whole node.
+fn local_sid(sid: &Sid, device: &str) -> String {
+    let nflen = sid.sid.prefix_len().saturating_sub(32);
+    let csid = format!("flavors next-csid lblen 32 nflen {nflen}");
+    let action = match (sid.behavior, &sid.via, &sid.port) {
+        (Behavior::Ua, Some(via), Some(port)) => format!("End.X nh6 {via} oif {port} {csid}"),
+        (Behavior::Udt6, ..) => "End.DT6 table 254".to_owned(),
+        // A topology in which a plain kernel node has uDT4 or uDT46 was refused.
+        _ => format!("End {csid}"),
+    };
+    format!("route add {} encap seg6local action {action} count dev {device}", sid.sid)
+}

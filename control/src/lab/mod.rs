@@ -1,0 +1,253 @@
+//! The fabric lab: a whole SRv6 fabric on one machine, each node a network namespace.
+//!
+//! ```text
+//! topology file ──► topology ──► routing ──┬─► kernel       devices, addresses, kernel routes
+//!                                          └─► node_config  srv6d.toml of each srv6d node
+//! fabric: namespaces and links up ──► srv6d of every node ready ──► links checked        ... and all of it down again
+//! ```
+
+mod counters;
+mod demo;
+mod error;
+mod fabric;
+mod interrupt;
+mod kernel;
+mod netns;
+mod node_config;
+mod picture;
+mod routing;
+mod screen;
+mod state;
+mod status;
+mod topology;
+mod topology_check;
+mod traffic;
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+
+pub use error::LabError;
+pub use node_config::srv6d_toml;
+pub use topology::{FABRIC, Kind, Node, Role, Topology};
+
+use fabric::Lab;
+use interrupt::Interrupt;
+use screen::{BAD, Screen, styled};
+use state::RunDirectory;
+
+/// `srv6d lab`
+#[derive(Debug, Args)]
+pub struct LabArguments {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Bring a lab up: namespaces, links, a srv6d in every node
+    Up {
+        /// Topology file; default: the built-in AI fabric of three hosts, three leaves and three spines
+        #[arg(long, short, value_name = "FILE")]
+        topology: Option<PathBuf>,
+        /// Name of the lab; default: the topology's
+        #[arg(long, short)]
+        name: Option<String>,
+    },
+    /// Show the nodes of a lab
+    Status {
+        #[command(flatten)]
+        lab: Which,
+    },
+    /// Run a command in a node
+    Exec {
+        #[command(flatten)]
+        lab: Which,
+        /// Node
+        node: String,
+        /// Command and its arguments, after `--`
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Take a lab down and clean up
+    Down {
+        #[command(flatten)]
+        lab: Which,
+    },
+    /// Show what a fabric does, in less than a minute: pings, TCP, counters, a flow that changes its path
+    Demo {
+        /// Topology file; default: the built-in AI fabric
+        #[arg(long, short, value_name = "FILE")]
+        topology: Option<PathBuf>,
+        /// Name of the lab while it is shown
+        #[arg(long, short, default_value = "demo")]
+        name: String,
+    },
+    /// Print the built-in topology, to begin a file of your own with
+    Topology,
+    /// Senders and receivers of the demonstration
+    #[command(hide = true, subcommand)]
+    Traffic(Traffic),
+}
+
+/// One of the labs that are up.
+#[derive(Debug, Args)]
+struct Which {
+    /// Name of the lab; not needed while only one is up
+    #[arg(long, short)]
+    name: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Traffic {
+    /// Receive one connection and hash it
+    TcpReceive { listen: SocketAddr },
+    /// Send bytes and hash them
+    TcpSend { to: SocketAddr, bytes: u64, seed: u64 },
+    /// Count a stream of datagrams
+    UdpReceive { listen: SocketAddr },
+    /// Send a stream of numbered datagrams
+    UdpSend { to: SocketAddr, rate: u32, seconds: f64, size: usize },
+}
+
+/// Runs `srv6d lab ...`; the exit status.
+pub fn run(arguments: LabArguments) -> ExitCode {
+    match dispatch(arguments.command) {
+        Ok(code) => code,
+        Err(error) => {
+            anstream::eprintln!("{}", styled(BAD, &error.to_string()));
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
+    let mut screen = Screen::new();
+    match command {
+        LabCommand::Up { topology, name } => up(topology.as_deref(), name, &mut screen),
+        LabCommand::Status { lab } => {
+            need_root("lab status")?;
+            let all_up = status::print(&Lab::open(&lab.running()?)?, &mut screen)?;
+            Ok(if all_up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        LabCommand::Exec { lab, node, command } => {
+            need_root("lab exec")?;
+            Err(exec(&Lab::open(&lab.running()?)?, &node, &command))
+        }
+        LabCommand::Down { lab } => {
+            need_root("lab down")?;
+            let name = lab.running()?;
+            Lab::open(&name)?.take_down()?;
+            screen.line(&format!("the lab {name} is down: its processes, namespaces and files are gone"));
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Demo { topology, name } => {
+            need_root("lab demo")?;
+            let (topology, text) = read(topology.as_deref(), Some(name))?;
+            demo::run(topology, &text, &mut screen)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Topology => {
+            screen.print(FABRIC);
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Traffic(traffic) => generate(&traffic),
+    }
+}
+
+fn up(file: Option<&Path>, name: Option<String>, screen: &mut Screen) -> Result<ExitCode, LabError> {
+    need_root("lab up")?;
+    let (topology, text) = read(file, name)?;
+    let name = topology.name.clone();
+    let interrupt = Interrupt::watch()?;
+    let begin = Instant::now();
+    screen.line(&format!("bringing up the lab {name}"));
+    Lab::bring_up(topology, &text, &interrupt, screen)?.leave_up();
+    screen.line(&format!(
+        "the lab {name} is up after {:.1} s; look at it with `srv6d lab status`, end it with `srv6d lab down`",
+        begin.elapsed().as_secs_f32()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(file: Option<&Path>, name: Option<String>) -> Result<(Topology, String), LabError> {
+    let (text, shown) = match file {
+        None => (FABRIC.to_owned(), "built-in topology".to_owned()),
+        Some(path) => {
+            let text = fs::read_to_string(path).map_err(|error| {
+                LabError::Invalid(format!(
+                    "cannot read the topology {}: {error}\nfix: name an existing file, or begin one with `srv6d lab topology`",
+                    path.display()
+                ))
+            })?;
+            (text, path.display().to_string())
+        }
+    };
+    let mut topology = Topology::parse(&text, &shown)?;
+    if let Some(name) = name {
+        if !topology_check::is_name(&name) {
+            return Err(LabError::Invalid(format!("{name:?} cannot be a lab's name\nfix: {}", topology_check::NAME_FIX)));
+        }
+        topology.name = name;
+    }
+    Ok((topology, text))
+}
+
+impl Which {
+    /// The named lab, or the only one that is up.
+    fn running(&self) -> Result<String, LabError> {
+        let labs = RunDirectory::labs();
+        match (&self.name, labs.as_slice()) {
+            (Some(name), _) => Ok(name.clone()),
+            (None, [only]) => Ok(only.clone()),
+            (None, []) => Err(LabError::Failed("no lab is up\nfix: bring one up with `srv6d lab up`".to_owned())),
+            (None, many) => Err(LabError::Invalid(format!(
+                "several labs are up: {}\nfix: say which one with --name",
+                many.join(", ")
+            ))),
+        }
+    }
+}
+
+/// Replaces this process; comes back only with an error.
+fn exec(lab: &Lab, node: &str, command: &[OsString]) -> LabError {
+    if lab.topology.node(node).is_none() {
+        let names: Vec<&str> = lab.topology.nodes().map(|node| node.name.as_str()).collect();
+        return LabError::Invalid(format!("there is no node {node:?} in this lab\nfix: use one of {}", names.join(", ")));
+    }
+    let Some((program, arguments)) = command.split_first() else {
+        return LabError::Invalid("no command\nfix: write it after `--`".to_owned());
+    };
+    let mut process = netns::exec(&lab.netns(node), program);
+    process.args(arguments).stdin(std::process::Stdio::inherit());
+    // So that `srv6d show ...` in a node asks the srv6d of the node.
+    process.env("SRV6D_SOCKET", lab.run.socket(node));
+    let error = process.exec();
+    LabError::Failed(format!("cannot run ip netns exec: {error}"))
+}
+
+fn need_root(what: &str) -> Result<(), LabError> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(LabError::Failed(format!(
+        "{what} needs root: its nodes are network namespaces\nfix: sudo {} {what}",
+        fabric::own_program()?.display()
+    )))
+}
+
+fn generate(traffic: &Traffic) -> Result<ExitCode, LabError> {
+    let done = match *traffic {
+        Traffic::TcpReceive { listen } => traffic::tcp_receive(listen),
+        Traffic::TcpSend { to, bytes, seed } => traffic::tcp_send(to, bytes, seed),
+        Traffic::UdpReceive { listen } => traffic::udp_receive(listen),
+        Traffic::UdpSend { to, rate, seconds, size } => traffic::udp_send(to, rate, seconds, size),
+    };
+    done.map(|()| ExitCode::SUCCESS).map_err(|error| LabError::Failed(format!("{traffic:?}: {error}")))
+}

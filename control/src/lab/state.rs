@@ -1,0 +1,233 @@
+//! What is known about a running lab: its run directory.
+//!
+//! ```text
+//! /run/srv6d-lab/fabric/
+//!   topology.toml        the file it was made from
+//!   state.json           node processes
+//!   leaf00/srv6d.toml    configuration     leaf00/srv6d.sock   management socket     leaf00/srv6d.log
+//! ```
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::LabError;
+use super::topology::Topology;
+
+/// Run directories of labs, the preferred place first.
+const PLACES: [&str; 2] = ["/run/srv6d-lab", "/tmp/srv6d-lab"];
+
+/// A process that is told from a later one with the same pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process id.
+    pub pid: i32,
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub started: u64,
+}
+
+impl Process {
+    /// The process that has `pid` now.
+    pub fn of(pid: u32) -> Option<Self> {
+        let pid = i32::try_from(pid).ok()?;
+        let (_, started) = stat(pid)?;
+        Some(Self { pid, started })
+    }
+
+    /// Whether it runs still; a zombie does not.
+    pub fn alive(self) -> bool {
+        stat(self.pid).is_some_and(|(state, started)| started == self.started && !matches!(state, 'Z' | 'X'))
+    }
+}
+
+/// State letter and start time. The command name, second field, may contain spaces and parentheses.
+fn stat(pid: i32) -> Option<(char, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let started = fields.nth(18)?.parse().ok()?;
+    Some((state, started))
+}
+
+/// A lab's processes, as kept in `state.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// srv6d of each node that has one.
+    pub daemons: Vec<Daemon>,
+}
+
+/// srv6d of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Daemon {
+    /// Node.
+    pub node: String,
+    /// Its process.
+    #[serde(flatten)]
+    pub process: Process,
+}
+
+/// Directory of one lab.
+#[derive(Clone, Debug)]
+pub struct RunDirectory(PathBuf);
+
+impl RunDirectory {
+    /// Makes the directory; that it did not exist is what makes this process the lab's owner.
+    ///
+    /// # Errors
+    /// The lab is up already, or no place is writable.
+    pub fn create(lab: &str) -> Result<Self, LabError> {
+        if let Some(existing) = Self::find(lab) {
+            return Err(already_up(lab, &existing));
+        }
+        let mut refused = None;
+        for place in PLACES {
+            let directory = Path::new(place).join(lab);
+            let made = private_directory(Path::new(place), true).and_then(|()| private_directory(&directory, false));
+            match made {
+                Ok(()) => return Ok(Self(directory)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(already_up(lab, &Self(directory)));
+                }
+                Err(error) => refused = Some(LabError::io("make", &directory, &error)),
+            }
+        }
+        Err(refused.unwrap_or(LabError::Interrupted))
+    }
+
+    /// The directory of a lab that is up.
+    pub fn find(lab: &str) -> Option<Self> {
+        PLACES.iter().map(|place| Path::new(place).join(lab)).find(|directory| ours(directory)).map(Self)
+    }
+
+    /// Names of the labs that are up.
+    pub fn labs() -> Vec<String> {
+        let mut labs = Vec::new();
+        for place in PLACES {
+            let entries = fs::read_dir(place).into_iter().flatten().flatten();
+            labs.extend(entries.filter(|entry| ours(&entry.path())).filter_map(|entry| entry.file_name().into_string().ok()));
+        }
+        labs.sort_unstable();
+        labs.dedup();
+        labs
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Directory of a node.
+    pub fn node(&self, node: &str) -> PathBuf {
+        self.0.join(node)
+    }
+
+    /// Configuration of a node's srv6d.
+    pub fn config(&self, node: &str) -> PathBuf {
+        self.node(node).join("srv6d.toml")
+    }
+
+    /// Management socket of a node's srv6d.
+    pub fn socket(&self, node: &str) -> PathBuf {
+        self.node(node).join("srv6d.sock")
+    }
+
+    /// What a node's srv6d wrote.
+    pub fn log(&self, node: &str) -> PathBuf {
+        self.node(node).join("srv6d.log")
+    }
+
+    /// Keeps the topology, and makes the directories of the nodes.
+    pub fn write_topology(&self, topology: &Topology, text: &str) -> Result<(), LabError> {
+        self.write("topology.toml", text)?;
+        for node in topology.nodes() {
+            let directory = self.node(&node.name);
+            private_directory(&directory, true).map_err(|error| LabError::io("make", &directory, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The topology that the lab was made from.
+    pub fn topology(&self) -> Result<Topology, LabError> {
+        let file = self.0.join("topology.toml");
+        let text = fs::read_to_string(&file).map_err(|error| LabError::io("read", &file, &error))?;
+        Topology::parse(&text, &file.display().to_string())
+    }
+
+    /// Keeps the state.
+    pub fn write_state(&self, state: &State) -> Result<(), LabError> {
+        let text = serde_json::to_string_pretty(state).map_err(|error| LabError::Failed(error.to_string()))?;
+        self.write("state.json", &text)
+    }
+
+    /// The state; nothing before the first srv6d was started.
+    pub fn state(&self) -> State {
+        let text = fs::read_to_string(self.0.join("state.json")).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Puts a whole new file in the place of an old one, so that nobody reads half of it.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), LabError> {
+        let (file, fresh) = (self.0.join(name), self.0.join(format!("{name}.new")));
+        fs::write(&fresh, text)
+            .and_then(|()| fs::rename(&fresh, &file))
+            .map_err(|error| LabError::io("write", &file, &error))
+    }
+
+    /// Removes the directory with everything in it.
+    pub fn remove(&self) -> Result<(), LabError> {
+        fs::remove_dir_all(&self.0).map_err(|error| LabError::io("remove", &self.0, &error))?;
+        // The place itself goes with its last lab.
+        let _ = self.0.parent().map(fs::remove_dir);
+        Ok(())
+    }
+}
+
+/// /tmp is everybody's: a directory that someone else made there is not a lab of ours.
+fn ours(directory: &Path) -> bool {
+    fs::symlink_metadata(directory)
+        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw())
+}
+
+fn private_directory(directory: &Path, may_exist: bool) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o755).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && may_exist && ours(directory) => Ok(()),
+        other => other,
+    }
+}
+
+fn already_up(lab: &str, directory: &RunDirectory) -> LabError {
+    LabError::Failed(format!(
+        "the lab {lab} is up already (it lives in {})\n\
+         fix: look at it with `srv6d lab status --name {lab}`, take it down with `srv6d lab down --name {lab}`, \
+         or bring up another one with --name",
+        directory.path().display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_another_start_time_is_not() {
+        let me = Process::of(std::process::id()).unwrap();
+        assert!(me.alive());
+        assert!(!Process { started: me.started + 1, ..me }.alive());
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while process.alive() && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert!(!process.alive(), "ended, and nobody waited for it yet");
+        child.wait().unwrap();
+    }
+}

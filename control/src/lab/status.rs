@@ -1,0 +1,83 @@
+//! `srv6d lab status`.
+
+use crate::api::{Request, Response, Topic};
+
+use super::error::LabError;
+use super::fabric::Lab;
+use super::netns;
+use super::picture;
+use super::screen::{BAD, GOOD, HEADING, Screen, styled};
+use super::topology::{Kind, Node};
+
+/// Widths of NODE, KIND, PID and STATE.
+const WIDTHS: [usize; 4] = [10, 7, 8, 10];
+
+/// Prints the table of nodes and the picture; whether every node is up.
+pub fn print(lab: &Lab, screen: &mut Screen) -> Result<bool, LabError> {
+    let topology = &lab.topology;
+    screen.line(&format!("lab {} in {}", topology.name, lab.run.path().display()));
+    screen.line("");
+    screen.print(&picture::draw(topology, &[]));
+    screen.line("");
+    let [node, kind, pid, state] = WIDTHS;
+    let heading = format!("{:node$}{:kind$}{:>pid$}  {:state$}PORTS / SIDS", "NODE", "KIND", "PID", "STATE");
+    screen.line(&styled(HEADING, &heading));
+    let mut all_up = true;
+    for node in topology.nodes() {
+        all_up &= print_node(lab, node, screen);
+    }
+    screen.line("");
+    screen.line(&format!("try: srv6d lab exec NODE -- COMMAND     e.g. {}", example(lab)));
+    Ok(all_up)
+}
+
+fn print_node(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
+    let (state, up) = state(lab, node);
+    let pid = lab.run.state().daemons.into_iter().find(|daemon| daemon.node == node.name);
+    let pid = pid.map_or_else(|| "-".to_owned(), |daemon| daemon.process.pid.to_string());
+    let [name_width, kind_width, pid_width, state_width] = WIDTHS;
+    let state = styled(if up { GOOD } else { BAD }, &format!("{state:state_width$}"));
+    let ports: Vec<String> = lab
+        .topology
+        .ports(&node.name)
+        .iter()
+        .map(|port| format!("{}:{}", port.own.port, port.peer.node))
+        .collect();
+    screen.line(&format!(
+        "{:name_width$}{:kind_width$}{pid:>pid_width$}  {state}{}",
+        node.name,
+        node.kind.name(),
+        ports.join(" ")
+    ));
+    let indent = WIDTHS.iter().sum::<usize>() + 2;
+    for sid in &node.sids {
+        screen.line(&format!("{:indent$}{:6} {}", "", sid.behavior.name(), sid.sid));
+    }
+    up
+}
+
+fn state(lab: &Lab, node: &Node) -> (&'static str, bool) {
+    if !netns::path(&lab.netns(&node.name)).exists() {
+        return ("no netns", false);
+    }
+    if node.kind == Kind::Linux {
+        return ("up", true);
+    }
+    let alive = lab.run.state().daemons.iter().any(|daemon| daemon.node == node.name && daemon.process.alive());
+    match lab.ask(&node.name, &Request::Show { topic: Topic::Generation }) {
+        Ok(Response::Generation(view)) if view.pending.is_empty() => ("up", true),
+        Ok(Response::Generation(_)) => ("pending", false),
+        _ if alive => ("silent", false),
+        _ => ("down", false),
+    }
+}
+
+/// A command that works in this lab: a ping from the first host to an address of the last one.
+fn example(lab: &Lab) -> String {
+    let hosts: Vec<&Node> = lab.topology.tier(super::topology::Role::Host).collect();
+    let target = hosts.last().and_then(|host| lab.topology.ports(&host.name).first()?.own.addresses.first().copied());
+    match (hosts.first(), target) {
+        (Some(host), Some(target)) => format!("srv6d lab exec {} -- ping -c 3 {}", host.name, target.addr()),
+        _ => "srv6d lab exec NODE -- ip route".to_owned(),
+    }
+}

@@ -1,0 +1,254 @@
+//! Senders and receivers of the demonstration: a TCP transfer with a hash, a UDP stream with sequence numbers.
+//!
+//! Each prints one JSON object per line. UDP datagram:
+//!
+//! ```text
+//! | sequence number, 8 bytes | total, 8 bytes (0, or the number sent, once the stream has ended) | filling |
+//! ```
+
+use std::collections::HashSet;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Nothing waits longer than this for the other side.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Bytes written at once.
+const CHUNK: usize = 64 * 1024;
+/// Sequence number and total.
+const UDP_HEADER: usize = 16;
+
+/// A receiver can be sent to from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listening {
+    /// Where.
+    pub listening: SocketAddr,
+}
+
+/// What went through a TCP connection, seen from one side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TcpReport {
+    /// Bytes.
+    pub bytes: u64,
+    /// SHA-256 of them, in hexadecimal.
+    pub sha256: String,
+    /// From the first byte to the last.
+    pub seconds: f64,
+}
+
+/// What a UDP sender sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpSent {
+    /// Datagrams.
+    pub sent: u64,
+}
+
+/// What a UDP receiver received.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpReport {
+    /// Datagrams that the sender says it sent.
+    pub sent: u64,
+    /// Different datagrams received.
+    pub received: u64,
+    /// Datagrams that never came.
+    pub lost: u64,
+    /// Datagrams that came again.
+    pub duplicated: u64,
+    /// Datagrams that came after one with a higher sequence number.
+    pub reordered: u64,
+}
+
+fn report<T: Serialize>(value: &T) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    writeln!(out)?;
+    out.flush()
+}
+
+/// Receives one connection to its end.
+pub fn tcp_receive(listen: SocketAddr) -> io::Result<()> {
+    let listener = TcpListener::bind(listen)?;
+    report(&Listening { listening: listener.local_addr()? })?;
+    let (mut stream, _) = accept(&listener)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let begin = Instant::now();
+    let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; CHUNK]);
+    loop {
+        let length = stream.read(&mut buffer)?;
+        let Some(chunk) = buffer.get(..length).filter(|chunk| !chunk.is_empty()) else { break };
+        hash.update(chunk);
+        bytes += chunk.len() as u64;
+    }
+    report(&TcpReport { bytes, sha256: hexadecimal(&hash.finalize()), seconds: begin.elapsed().as_secs_f64() })
+}
+
+/// `accept`, but not for ever.
+fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    listener.set_nonblocking(true)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match listener.accept() {
+            Ok((stream, peer)) => {
+                stream.set_nonblocking(false)?;
+                return Ok((stream, peer));
+            }
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock || Instant::now() > deadline => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+/// Sends `bytes` bytes that depend on `seed`, and waits until the receiver has closed the connection.
+pub fn tcp_send(to: SocketAddr, bytes: u64, seed: u64) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let begin = Instant::now();
+    let (mut hash, mut left, mut words) = (Sha256::new(), bytes, XorShift(seed | 1));
+    let mut buffer = Vec::with_capacity(CHUNK);
+    while left > 0 {
+        let length = left.min(CHUNK as u64);
+        buffer.clear();
+        while (buffer.len() as u64) < length {
+            buffer.extend_from_slice(&words.next().to_le_bytes());
+        }
+        buffer.truncate(usize::try_from(length).unwrap_or(CHUNK));
+        hash.update(&buffer);
+        stream.write_all(&buffer)?;
+        left -= length;
+    }
+    stream.shutdown(std::net::Shutdown::Write)?;
+    stream.read_exact(&mut [0]).or_else(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Ok(()),
+        _ => Err(error),
+    })?;
+    report(&TcpReport { bytes, sha256: hexadecimal(&hash.finalize()), seconds: begin.elapsed().as_secs_f64() })
+}
+
+/// Marsaglia's xorshift64: content that no two transfers share, without a file.
+struct XorShift(u64);
+
+impl XorShift {
+    const fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Sends `rate` datagrams of `size` bytes a second, evenly spaced, then says how many they were.
+pub fn udp_send(to: SocketAddr, rate: u32, seconds: f64, size: usize) -> io::Result<()> {
+    let any: IpAddr = if to.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    let begin = Instant::now();
+    let mut sent = 0;
+    while begin.elapsed().as_secs_f64() < seconds {
+        socket.send(&datagram(sent, 0, size))?;
+        sent += 1;
+        let due = begin + Duration::from_secs(1) / rate.max(1) * u32::try_from(sent).unwrap_or(u32::MAX);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    say_goodbye(&socket, sent)?;
+    report(&UdpSent { sent })
+}
+
+/// The end may be lost like anything else, so it is repeated until the receiver confirms it.
+fn say_goodbye(socket: &UdpSocket, sent: u64) -> io::Result<()> {
+    socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        socket.send(&datagram(u64::MAX, sent, UDP_HEADER))?;
+        if socket.recv(&mut [0; UDP_HEADER]).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "the receiver does not confirm the end of the stream"))
+}
+
+fn datagram(sequence: u64, total: u64, size: usize) -> Vec<u8> {
+    let mut bytes = [sequence.to_be_bytes(), total.to_be_bytes()].concat();
+    bytes.resize(size.max(UDP_HEADER), 0);
+    bytes
+}
+
+/// Counts one stream to its end.
+pub fn udp_receive(listen: SocketAddr) -> io::Result<()> {
+    let socket = UdpSocket::bind(listen)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    report(&Listening { listening: socket.local_addr()? })?;
+    let (mut tally, mut buffer) = (Tally::default(), [0; 2048]);
+    loop {
+        let (length, peer) = socket.recv_from(&mut buffer)?;
+        let Some((header, _)) = buffer.get(..length).and_then(<[u8]>::split_first_chunk::<UDP_HEADER>) else { continue };
+        let number = u128::from_be_bytes(*header);
+        let (sequence, total) = ((number >> 64) as u64, number as u64);
+        if sequence == u64::MAX {
+            socket.send_to(header, peer)?;
+            return report(&tally.finish(total));
+        }
+        tally.count(sequence);
+    }
+}
+
+/// Sequence numbers seen.
+#[derive(Debug, Default)]
+struct Tally {
+    seen: HashSet<u64>,
+    highest: Option<u64>,
+    report: UdpReport,
+}
+
+impl Tally {
+    fn count(&mut self, sequence: u64) {
+        if !self.seen.insert(sequence) {
+            self.report.duplicated += 1;
+        } else if self.highest.is_some_and(|highest| sequence < highest) {
+            self.report.reordered += 1;
+        }
+        self.highest = self.highest.max(Some(sequence));
+    }
+
+    fn finish(self, sent: u64) -> UdpReport {
+        let received = self.seen.len() as u64;
+        UdpReport { sent, received, lost: sent.saturating_sub(received), ..self.report }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tally_tells_loss_duplicates_and_reordering_apart() {
+        let mut tally = Tally::default();
+        for sequence in [0, 1, 1, 4, 3, 5] {
+            tally.count(sequence);
+        }
+        let expected = UdpReport { sent: 7, received: 5, lost: 2, duplicated: 1, reordered: 1 };
+        assert_eq!(tally.finish(7), expected);
+    }
+
+    #[test]
+    fn clean_stream_has_nothing_to_report() {
+        let mut tally = Tally::default();
+        (0..1000).for_each(|sequence| tally.count(sequence));
+        let clean = UdpReport { sent: 1000, received: 1000, ..UdpReport::default() };
+        assert_eq!(tally.finish(1000), clean);
+    }
+
+    #[test]
+    fn datagram_begins_with_its_numbers() {
+        let bytes = datagram(0x0102, 3, 20);
+        assert_eq!(bytes, [0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
+    }
+}
