@@ -160,7 +160,9 @@ fn error_source(walk: &Walk<'_, '_>, is_v6: bool) -> Option<IpAddr> {
     if is_v6 {
         walk.port.icmp_v6.or(walk.tables.tunnel.source).map(IpAddr::V6)
     } else {
-        Some(IpAddr::V4(walk.port.icmp_v4.unwrap_or(IPV4_DUMMY)))
+        // Linux takes no IPv4 packet from one of its own addresses: the kernel behind the own veth needs another.
+        let own = walk.port.icmp_v4.filter(|_| walk.port.role != Role::Kernel);
+        Some(IpAddr::V4(own.unwrap_or(IPV4_DUMMY)))
     }
 }
 
