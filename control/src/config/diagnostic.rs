@@ -1,0 +1,188 @@
+//! What is wrong, where, and the fix: the one form of every error, warning and pending note.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// Text of a configuration file, kept so that later findings can still point into it.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    name: Arc<str>,
+    text: Arc<str>,
+}
+
+impl Source {
+    pub(super) fn new(name: &str, text: &str) -> Self {
+        Self { name: name.into(), text: text.into() }
+    }
+
+    /// File name as given to [`parse`](super::parse).
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Line and column (both from 1, columns in characters) of a byte offset, and the text of the line.
+    fn position(&self, offset: usize) -> (usize, usize, &str) {
+        let mut start = 0;
+        let mut number = 1;
+        for line in self.text.split_inclusive('\n') {
+            if offset < start + line.len() {
+                let before = line.get(..offset - start).unwrap_or(line);
+                return (number, before.chars().count() + 1, line.trim_end_matches(['\n', '\r']));
+            }
+            start += line.len();
+            number += 1;
+        }
+        // Behind the last byte: a file that ends too early.
+        let last = self.text.lines().last().unwrap_or_default();
+        (self.text.lines().count().max(1), last.chars().count() + 1, last)
+    }
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The configuration is refused.
+    Error,
+    /// Accepted, but probably not what was meant.
+    Warning,
+    /// Right, and waiting for something that does not exist yet.
+    Pending,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Pending => "pending",
+        })
+    }
+}
+
+/// One finding about one place of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// File name.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// Table and key, e.g. `[[sid]] behavior`.
+    pub entry: String,
+    /// What is wrong; for a pending entry, what it waits for.
+    pub what: String,
+    /// What to do about it; empty when nothing has to be done.
+    pub fix: String,
+    /// The line itself.
+    pub source_line: String,
+    /// Number of characters the caret underlines.
+    pub width: usize,
+}
+
+impl Diagnostic {
+    /// `error: srv6d.toml:14:12: [[sid]] behavior: what`, without source line and fix.
+    pub fn headline(&self) -> String {
+        let Self { severity, file, line, column, entry, what, .. } = self;
+        let colon = if entry.is_empty() { "" } else { ": " };
+        format!("{severity}: {file}:{line}:{column}: {entry}{colon}{what}")
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gutter = self.line.to_string().len();
+        // A tab or an escape sequence in the file must neither shift the caret nor reach the terminal.
+        let shown: String = self.source_line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        writeln!(f, "{}", self.headline())?;
+        writeln!(f, "{:gutter$} |", "")?;
+        writeln!(f, "{} | {}", self.line, shown.trim_end())?;
+        write!(f, "{:gutter$} | {:indent$}{}", "", "", "^".repeat(self.width), indent = self.column - 1)?;
+        if !self.fix.is_empty() {
+            write!(f, "\nfix: {}", self.fix)?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that stands against a configuration: never empty, in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Errors(pub Vec<Diagnostic>);
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n\n" };
+            write!(f, "{separator}{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Errors {}
+
+/// Collects findings while a configuration is read or planned.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    source: Source,
+    found: Vec<Diagnostic>,
+}
+
+impl Findings {
+    pub(crate) fn new(source: Source) -> Self {
+        Self { source, found: Vec::new() }
+    }
+
+    pub(crate) fn error(&mut self, span: Range<usize>, entry: &str, what: impl Into<String>, fix: impl Into<String>) {
+        self.add(Severity::Error, span, entry, what.into(), fix.into());
+    }
+
+    pub(crate) fn warning(&mut self, span: Range<usize>, entry: &str, what: impl Into<String>, fix: impl Into<String>) {
+        self.add(Severity::Warning, span, entry, what.into(), fix.into());
+    }
+
+    pub(crate) fn pending(&mut self, span: Range<usize>, entry: &str, what: impl Into<String>, fix: impl Into<String>) {
+        self.add(Severity::Pending, span, entry, what.into(), fix.into());
+    }
+
+    /// `line 14` of the place where something else was said before.
+    pub(crate) fn line_of(&self, span: &Range<usize>) -> String {
+        format!("line {}", self.source.position(span.start).0)
+    }
+
+    fn add(&mut self, severity: Severity, span: Range<usize>, entry: &str, what: String, fix: String) {
+        let (line, column, text) = self.source.position(span.start);
+        let behind = text.chars().count().saturating_sub(column - 1);
+        let marked = self.source.text.get(span).unwrap_or_default().lines().next().unwrap_or_default().chars().count();
+        self.found.push(Diagnostic {
+            severity,
+            file: self.source.name.to_string(),
+            line,
+            column,
+            entry: entry.to_owned(),
+            what,
+            fix,
+            source_line: text.to_owned(),
+            width: marked.min(behind).max(1),
+        });
+    }
+
+    /// The errors, if there are any; otherwise warnings and pending notes.
+    pub(crate) fn finish(mut self) -> Result<(Vec<Diagnostic>, Vec<Diagnostic>), Errors> {
+        self.found.sort_by_key(|finding| (finding.line, finding.column));
+        self.found.dedup();
+        let (errors, others): (Vec<_>, Vec<_>) =
+            self.found.into_iter().partition(|finding| finding.severity == Severity::Error);
+        if errors.is_empty() {
+            Ok(others.into_iter().partition(|finding| finding.severity == Severity::Warning))
+        } else {
+            Err(Errors(errors))
+        }
+    }
+}

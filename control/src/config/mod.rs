@@ -1,0 +1,80 @@
+//! `srv6d.toml`: text to [`Config`].
+//!
+//! The text is read to its end whatever is wrong with it, so that one run names every mistake. Types and bounds
+//! of single values are checked here; what several tables have to do with each other is checked by
+//! [`plan`](crate::plan).
+
+mod diagnostic;
+mod records;
+mod schema;
+mod table;
+mod value;
+
+use toml::de::DeTable;
+
+pub use diagnostic::{Diagnostic, Errors, Severity, Source};
+pub use schema::{
+    Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, InnerDscp, Neighbor, NextHop, Node, OneHop, Optional,
+    Polling, Port, PortMode, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer, SteerMode,
+    SteerPath, UaLast, Unknown, Workers,
+};
+pub use toml::Spanned;
+pub use value::{MetricsAddress, OuterDscp};
+
+pub(crate) use diagnostic::Findings;
+use table::{Record, Table};
+pub(crate) use value::nearest;
+
+/// Reads a configuration. `filename` is only shown.
+///
+/// # Errors
+/// Every mistake in the text: TOML syntax first, otherwise unknown and missing keys, and values that do not fit.
+pub fn parse(text: &str, filename: &str) -> Result<Config, Errors> {
+    let source = Source::new(filename, text);
+    let mut findings = Findings::new(source.clone());
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    for error in &syntax {
+        let span = error.span().unwrap_or_default();
+        findings.error(
+            span,
+            "",
+            error.message(),
+            "write it as TOML: `key = value`, texts in quotes, see https://toml.io",
+        );
+    }
+    if !syntax.is_empty() {
+        // What was recovered behind a syntax error would only add misleading ones.
+        return findings.finish().map(|_| Config::default());
+    }
+    let mut table = Table::new(Config::HEADER, document.get_ref(), 0..0, &mut findings);
+    let config = Config::read(&mut table);
+    table.finish();
+    findings.finish()?;
+    Ok(Config { source, ..config.unwrap_or_default() })
+}
+
+/// Every table of the schema with its keys, in the order of the reference.
+pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
+    vec![
+        keys_of::<Node>(),
+        keys_of::<Workers>(),
+        keys_of::<Host>(),
+        keys_of::<Api>(),
+        keys_of::<Block>(),
+        keys_of::<Port>(),
+        keys_of::<Sid>(),
+        keys_of::<Steer>(),
+        keys_of::<SteerPath>(),
+        keys_of::<NextHop>(),
+        keys_of::<Route>(),
+        keys_of::<Neighbor>(),
+    ]
+}
+
+fn keys_of<T: Record>() -> (&'static str, Vec<&'static str>) {
+    let nothing = DeTable::new();
+    let mut findings = Findings::new(Source::default());
+    let mut table = Table::new(T::HEADER, &nothing, 0..0, &mut findings);
+    T::read(&mut table);
+    (T::HEADER, table.known().to_vec())
+}

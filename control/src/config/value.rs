@@ -1,0 +1,340 @@
+//! The types a key can have: what each accepts, and what it says when it does not.
+
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use ipnet::{IpNet, Ipv6Net};
+use serde::{Serialize, Serializer};
+use srv6d_srv6::model::{Mac, TableId};
+use toml::de::DeValue;
+
+/// Why a value was refused, and what to write instead.
+pub(super) struct Refusal {
+    pub what: String,
+    pub fix: String,
+}
+
+/// A type that a key can have.
+pub(super) trait Value: Sized {
+    /// What belongs here, with an example; completes "write ...".
+    fn expected() -> String;
+
+    /// Takes the value from a string; only types that are written as one.
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        Err(unfit::<Self>(&format!("{text:?}")))
+    }
+
+    /// Takes the value from TOML.
+    fn read(value: &DeValue<'_>) -> Result<Self, Refusal> {
+        match value {
+            DeValue::String(text) => Self::from_text(text),
+            other => Err(wrong_type::<Self>(other)),
+        }
+    }
+}
+
+fn unfit<T: Value>(shown: &str) -> Refusal {
+    Refusal { what: format!("{shown} does not fit here"), fix: format!("write {}", T::expected()) }
+}
+
+fn wrong_type<T: Value>(value: &DeValue<'_>) -> Refusal {
+    Refusal { what: format!("is {}", type_name(value)), fix: format!("write {}", T::expected()) }
+}
+
+/// The TOML type with its article.
+pub(super) fn type_name(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// The number, if the value is one that fits `u64`.
+pub(super) fn unsigned(value: &DeValue<'_>) -> Option<u64> {
+    let number = value.as_integer()?;
+    u64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+impl Value for String {
+    fn expected() -> String {
+        "a name, e.g. \"eth1\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        if text.is_empty() || text.chars().any(char::is_control) {
+            return Err(unfit::<Self>(&format!("{text:?}")));
+        }
+        Ok(text.to_owned())
+    }
+}
+
+impl Value for bool {
+    fn expected() -> String {
+        "true or false, without quotes".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, Refusal> {
+        match value {
+            DeValue::String(text) => Err(unfit::<Self>(&format!("{text:?}"))),
+            other => other.as_bool().ok_or_else(|| wrong_type::<Self>(other)),
+        }
+    }
+}
+
+impl Value for PathBuf {
+    fn expected() -> String {
+        "an absolute path, e.g. \"/run/srv6d/srv6d.sock\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        let path = Self::from(text);
+        if path.is_absolute() && !text.contains('\0') { Ok(path) } else { Err(unfit::<Self>(&format!("{text:?}"))) }
+    }
+}
+
+impl Value for Ipv6Addr {
+    fn expected() -> String {
+        "an IPv6 address, e.g. \"2001:db8::1\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        text.parse().map_err(|_| Refusal {
+            what: format!("{text:?} is not an IPv6 address{}", address_hint(text)),
+            fix: format!("write {}", Self::expected()),
+        })
+    }
+}
+
+impl Value for IpAddr {
+    fn expected() -> String {
+        "an address, e.g. \"fe80::2\" or \"192.0.2.1\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        text.parse().map_err(|_| Refusal {
+            what: format!("{text:?} is not an IP address{}", address_hint(text)),
+            fix: format!("write {}", Self::expected()),
+        })
+    }
+}
+
+/// The two slips that are easy to make in an address.
+fn address_hint(text: &str) -> &'static str {
+    if text.contains('/') {
+        " (it has a prefix length)"
+    } else if text.contains('%') {
+        " (the port is given by the key `port`)"
+    } else if text.split(':').count() > 8 {
+        // Six uSIDs behind a 32-bit block fill all eight groups.
+        " (more than eight groups: a carrier holds six 16-bit uSIDs; put the others into a second segment)"
+    } else if text.split(':').count() == 8 && text.ends_with(':') {
+        " (all eight groups are used: leave out the `::` at the end)"
+    } else {
+        ""
+    }
+}
+
+impl Value for IpNet {
+    fn expected() -> String {
+        "a prefix, e.g. \"2001:db8:1::/64\" or \"192.0.2.0/24\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        let prefix: Self = text.parse().map_err(|_| not_a_prefix::<Self>(text))?;
+        without_host_bits(prefix, prefix.trunc(), text)
+    }
+}
+
+impl Value for Ipv6Net {
+    fn expected() -> String {
+        "an IPv6 prefix, e.g. \"fcbb::/32\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        let prefix: Self = text.parse().map_err(|_| not_a_prefix::<Self>(text))?;
+        without_host_bits(prefix, prefix.trunc(), text)
+    }
+}
+
+fn not_a_prefix<T: Value>(text: &str) -> Refusal {
+    let fix = match text.parse::<IpAddr>() {
+        Ok(address) => format!("add the prefix length, e.g. \"{address}/{}\"", IpNet::from(address).prefix_len()),
+        Err(_) => format!("write {}", T::expected()),
+    };
+    Refusal { what: format!("{text:?} is not {}", T::expected().split(',').next().unwrap_or_default()), fix }
+}
+
+fn without_host_bits<T: PartialEq + Display>(prefix: T, masked: T, text: &str) -> Result<T, Refusal> {
+    if prefix == masked {
+        return Ok(prefix);
+    }
+    Err(Refusal {
+        what: format!("{text:?} has bits set behind its prefix length"),
+        fix: format!("write {:?}", masked.to_string()),
+    })
+}
+
+impl Value for Mac {
+    fn expected() -> String {
+        "a MAC address, e.g. \"02:00:00:00:01:02\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        match text.parse::<Self>() {
+            Ok(mac) if mac.is_group() || mac == Self::default() => Err(Refusal {
+                what: format!("{text:?} is not the address of one neighbour"),
+                fix: format!("write {}", Self::expected()),
+            }),
+            Ok(mac) => Ok(mac),
+            Err(_) => Err(unfit::<Self>(&format!("{text:?}"))),
+        }
+    }
+}
+
+impl Value for TableId {
+    fn expected() -> String {
+        "\"main\" or a table number from 1 to 4294967295, e.g. 100".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, Refusal> {
+        let number = match value {
+            // SONiC's `default`, iproute2's `main` and FRR's `lo` name one and the same VRF.
+            DeValue::String(name) if matches!(name.as_ref(), "main" | "default" | "lo") => return Ok(Self::MAIN),
+            DeValue::String(text) => text.parse().ok(),
+            other => unsigned(other).and_then(|number| u32::try_from(number).ok()),
+        };
+        match (number, value) {
+            (Some(number @ 1..), _) => Ok(Self(number)),
+            (_, DeValue::String(text)) => Err(unfit::<Self>(&format!("{text:?}"))),
+            (_, DeValue::Integer(text)) => Err(unfit::<Self>(&text.to_string())),
+            (_, other) => Err(wrong_type::<Self>(other)),
+        }
+    }
+}
+
+/// `[node] dscp`: the outer DSCP at encapsulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OuterDscp {
+    /// `"uniform"`: the inner one is copied.
+    Uniform,
+    /// A fixed value, 0 to 63.
+    Fixed(u8),
+}
+
+impl Value for OuterDscp {
+    fn expected() -> String {
+        "\"uniform\" or a DSCP from 0 to 63, e.g. 46".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, Refusal> {
+        match (value, unsigned(value).and_then(|number| u8::try_from(number).ok())) {
+            (DeValue::String(text), _) if text == "uniform" => Ok(Self::Uniform),
+            (_, Some(dscp @ 0..=63)) => Ok(Self::Fixed(dscp)),
+            (DeValue::String(text), _) => Err(unfit::<Self>(&format!("{text:?}"))),
+            (DeValue::Integer(text), _) => Err(unfit::<Self>(&text.to_string())),
+            (other, _) => Err(wrong_type::<Self>(other)),
+        }
+    }
+}
+
+impl Serialize for OuterDscp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Uniform => serializer.serialize_str("uniform"),
+            Self::Fixed(dscp) => serializer.serialize_u8(*dscp),
+        }
+    }
+}
+
+/// `[api] metrics`: where Prometheus may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsAddress {
+    /// `"off"`.
+    Off,
+    /// Address and TCP port to listen on.
+    Listen(SocketAddr),
+}
+
+impl Value for MetricsAddress {
+    fn expected() -> String {
+        "\"off\" or an address with its port, e.g. \"[::1]:9469\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        match text.parse() {
+            _ if text == "off" => Ok(Self::Off),
+            Ok(address) => Ok(Self::Listen(address)),
+            Err(_) => Err(unfit::<Self>(&format!("{text:?}"))),
+        }
+    }
+}
+
+impl Serialize for MetricsAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Off => serializer.serialize_str("off"),
+            Self::Listen(address) => serializer.collect_str(address),
+        }
+    }
+}
+
+/// An enumeration whose values are words of the configuration.
+pub(super) trait Word: Copy + 'static {
+    /// Every word with its meaning.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+impl<T: Word> Value for T {
+    fn expected() -> String {
+        let words: Vec<String> = T::WORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        match words.as_slice() {
+            [] => String::new(),
+            [only] => only.clone(),
+            [first, second] => format!("{first} or {second}"),
+            many => format!("one of {}", many.join(", ")),
+        }
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        if let Some((_, value)) = T::WORDS.iter().find(|(word, _)| *word == text) {
+            return Ok(*value);
+        }
+        let known: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        let fix = match nearest(text, known.iter().copied()) {
+            Some(word) => format!("write \"{word}\""),
+            None => format!("write {}", Self::expected()),
+        };
+        Err(Refusal { what: format!("{text:?} is not known; known: {}", known.join(", ")), fix })
+    }
+}
+
+/// The candidate a person most likely meant, if one is near enough.
+pub(crate) fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = text.to_ascii_lowercase();
+    candidates
+        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_ascii_lowercase()), candidate))
+        .filter(|(similarity, _)| *similarity > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// Defines an enumeration together with the words that stand for it.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$variant_meta])* $variant,)+ }
+
+        impl $name {
+            /// The word that stands for it in the configuration.
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl crate::config::value::Word for $name {
+            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant),)+];
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.word())
+            }
+        }
+    };
+}
+pub(super) use words;

@@ -1,0 +1,143 @@
+//! What changes between two desired states: `sids +3 -1 ~2`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use srv6d_srv6::model::Desired;
+
+/// Changes of one kind of entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// New entries.
+    pub added: Vec<String>,
+    /// Entries that are gone.
+    pub removed: Vec<String>,
+    /// Entries that are still there and differ.
+    pub changed: Vec<String>,
+}
+
+impl Change {
+    fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [('+', self.added.len()), ('-', self.removed.len()), ('~', self.changed.len())];
+        let shown: Vec<String> =
+            counts.iter().filter(|(_, count)| *count > 0).map(|(sign, count)| format!("{sign}{count}")).collect();
+        f.write_str(&shown.join(" "))
+    }
+}
+
+/// Changes by kind of entry; kinds without a change are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// Kind (`ports`, `sids`, ...) and its changes, in the order of the configuration.
+    pub kinds: Vec<(&'static str, Change)>,
+}
+
+impl Diff {
+    /// Nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// One line per entry: `+ sid fcbb:0:1004::/48`.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (kind, change) in &self.kinds {
+            let signs = [('+', &change.added), ('-', &change.removed), ('~', &change.changed)];
+            for (sign, entries) in signs {
+                lines.extend(entries.iter().map(|entry| format!("{sign} {kind}: {entry}")));
+            }
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("no change");
+        }
+        let shown: Vec<String> = self.kinds.iter().map(|(kind, change)| format!("{kind} {change}")).collect();
+        f.write_str(&shown.join(", "))
+    }
+}
+
+/// Compares two desired states entry by entry, by what identifies each: a port's name, a SID, a table and prefix.
+pub fn diff(before: &Desired, after: &Desired) -> Diff {
+    let kinds = [
+        ("node", change(before, after, node)),
+        ("blocks", change(before, after, |d| d.blocks.iter().map(|b| (b.prefix.to_string(), text(b))).collect())),
+        ("ports", change(before, after, |d| d.ports.iter().map(|p| (p.name.clone(), text(p))).collect())),
+        ("sids", change(before, after, |d| d.sids.iter().map(|s| (s.prefix.to_string(), with_names(d, s))).collect())),
+        (
+            "steers",
+            change(before, after, |d| {
+                d.steers.iter().map(|s| (in_table(s.prefix, s.table.0), with_names(d, s))).collect()
+            }),
+        ),
+        (
+            "routes",
+            change(before, after, |d| {
+                d.routes.iter().map(|r| (in_table(r.prefix, r.table.0), with_names(d, r))).collect()
+            }),
+        ),
+        (
+            "addresses",
+            change(before, after, |d| {
+                d.local_addresses.iter().map(|(table, ip)| (in_table(ip, table.0), String::new())).collect()
+            }),
+        ),
+        ("neighbors", change(before, after, neighbors)),
+    ];
+    Diff { kinds: kinds.into_iter().filter(|(_, change)| !change.is_empty()).collect() }
+}
+
+type Entries = BTreeMap<String, String>;
+
+fn change(before: &Desired, after: &Desired, entries: impl Fn(&Desired) -> Entries) -> Change {
+    let (before, after) = (entries(before), entries(after));
+    let differs = |(name, value): &(&String, &String)| before.get(*name).is_some_and(|old| old != *value);
+    Change {
+        added: after.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
+        removed: before.keys().filter(|name| !after.contains_key(*name)).cloned().collect(),
+        changed: after.iter().filter(differs).map(|(name, _)| name.clone()).collect(),
+    }
+}
+
+fn node(desired: &Desired) -> Entries {
+    [("tunnel".to_owned(), text(&desired.tunnel)), ("policy".to_owned(), text(&desired.policy))].into()
+}
+
+fn neighbors(desired: &Desired) -> Entries {
+    let entry = |(&(port, address), mac): (&(srv6d_srv6::model::PortId, _), &srv6d_srv6::model::Mac)| {
+        let address: std::net::IpAddr = address;
+        (format!("{address} dev {}", port_name(desired, usize::from(port.0))), mac.to_string())
+    };
+    desired.neighbors.iter().map(entry).collect()
+}
+
+fn port_name(desired: &Desired, index: usize) -> &str {
+    desired.ports.get(index).map_or("?", |port| port.name.as_str())
+}
+
+fn in_table(prefix: impl fmt::Display, table: u32) -> String {
+    if table == srv6d_srv6::model::TableId::MAIN.0 { prefix.to_string() } else { format!("{prefix} table {table}") }
+}
+
+fn text(entry: &impl fmt::Debug) -> String {
+    format!("{entry:?}")
+}
+
+/// Entries speak of ports by number; a number that means another port after a reload is a change.
+fn with_names(desired: &Desired, entry: &impl fmt::Debug) -> String {
+    let mut text = text(entry);
+    for (index, port) in desired.ports.iter().enumerate() {
+        text = text.replace(&format!("PortId({index})"), &port.name);
+    }
+    text
+}

@@ -1,0 +1,76 @@
+//! Who owns a prefix: finds prefixes that are configured twice, and answers where the first hop of a path lies.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::ops::Range;
+
+use ipnet::IpNet;
+use srv6d_srv6::model::{Hop, TableId};
+
+use crate::config::Findings;
+
+/// What a prefix stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Owner {
+    /// A SID of this node.
+    Sid,
+    /// A `[[steer]]`.
+    Steer,
+    /// A route with these next hops (none: it does not forward).
+    Route(Vec<Hop>),
+}
+
+impl Owner {
+    const fn header(&self) -> &'static str {
+        match self {
+            Self::Sid => "[[sid]]",
+            Self::Steer => "[[steer]]",
+            Self::Route(_) => "[[route]]",
+        }
+    }
+}
+
+/// Longest-prefix match over everything that is configured.
+#[derive(Default)]
+pub(super) struct Fib {
+    entries: HashMap<(TableId, IpNet), (Owner, Range<usize>)>,
+}
+
+impl Fib {
+    /// Notes the owner of a prefix; an error if it has one already.
+    pub(super) fn claim(
+        &mut self,
+        (table, prefix): (TableId, IpNet),
+        owner: Owner,
+        span: Range<usize>,
+        found: &mut Findings,
+    ) -> bool {
+        if let Some((first, at)) = self.entries.get(&(table, prefix)) {
+            let what = format!("{prefix} is already a {} in {}", first.header(), found.line_of(at));
+            let fix = "keep one of the two: one prefix of a table has one meaning";
+            found.error(span, owner.header(), what, fix);
+            return false;
+        }
+        self.entries.insert((table, prefix), (owner, span));
+        true
+    }
+
+    /// Notes a connected prefix, unless the configuration says something else about it.
+    pub(super) fn claim_connected(&mut self, key: (TableId, IpNet), hops: Vec<Hop>) -> bool {
+        if self.entries.contains_key(&key) {
+            return false;
+        }
+        self.entries.insert(key, (Owner::Route(hops), 0..0));
+        true
+    }
+
+    /// Longest match in the main table.
+    pub(super) fn lookup(&self, address: IpAddr) -> Option<(IpNet, &Owner, Range<usize>)> {
+        let width: u8 = if address.is_ipv4() { 32 } else { 128 };
+        (0..=width).rev().find_map(|length| {
+            let prefix = IpNet::new(address, length).ok()?.trunc();
+            let (owner, span) = self.entries.get(&(TableId::MAIN, prefix))?;
+            Some((prefix, owner, span.clone()))
+        })
+    }
+}

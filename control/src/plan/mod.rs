@@ -1,0 +1,152 @@
+//! [`Config`] and [`Environment`] to [`Desired`]: names become numbers, defaults are filled in, and what several
+//! tables have to do with each other is checked.
+//!
+//! What is missing in the environment (a device that does not exist yet, an address that has not been assigned) is
+//! never an error: the entry is left out or kept down, and reported as pending.
+
+mod diff;
+mod environment;
+mod fib;
+mod hops;
+mod node;
+mod ports;
+mod routes;
+mod sids;
+mod steers;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use srv6d_srv6::model::{Desired, HostPort};
+
+use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
+
+pub use diff::{Change, Diff, diff};
+pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
+use fib::Fib;
+use ports::Ports;
+
+/// Everything the daemon needs to run a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Name of the node, if one is configured; default: the host name.
+    pub name: Option<String>,
+    /// Input of the packet path.
+    pub desired: Desired,
+    /// Devices to open sockets on, without srv6d's own veth.
+    pub devices: Vec<PortDevice>,
+    /// Threads.
+    pub workers: Workers,
+    /// srv6d's own veth.
+    pub host: Host,
+    /// Where the daemon can be asked.
+    pub api: Api,
+    /// Accepted, but probably not what was meant.
+    pub warnings: Vec<Diagnostic>,
+    /// Right, and waiting for something that does not exist yet.
+    pub pending: Vec<Diagnostic>,
+}
+
+/// One device that carries ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortDevice {
+    /// Name of the device.
+    pub device: String,
+    /// AF_XDP mode.
+    pub mode: PortMode,
+    /// The environment has it.
+    pub present: bool,
+}
+
+/// `[workers]` with its defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// One worker per item, pinned where a core is given. Never empty.
+    pub cores: Vec<Option<usize>>,
+    /// How they wait.
+    pub polling: Polling,
+    /// UMEM chunks of 4 KiB per worker.
+    pub frames: u32,
+    /// Descriptors per ring.
+    pub ring: u32,
+}
+
+/// `[host]` with its defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Name of the kernel's end of the veth.
+    pub interface: String,
+    /// Kernel routes for steered prefixes into it.
+    pub steer_local: bool,
+}
+
+/// `[api]` with its defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Api {
+    /// Unix socket.
+    pub socket: PathBuf,
+    /// Prometheus; `None`: off.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// What every part of the planning reads.
+struct Context<'a> {
+    config: &'a Config,
+    environment: &'a Environment,
+    ports: Ports<'a>,
+}
+
+/// Resolves a configuration against what the kernel shows.
+///
+/// # Errors
+/// Every mistake that can be seen at this stage, each with its line and fix.
+pub fn plan(config: &Config, environment: &Environment) -> Result<Plan, Errors> {
+    let mut findings = Findings::new(config.source.clone());
+    let found = &mut findings;
+
+    let workers = node::workers(&config.workers, environment, found);
+    let tunnel = node::tunnel(&config.node, environment, found);
+    let ports = Ports::resolve(config, environment, found);
+    let context = Context { config, environment, ports };
+    let mut fib = Fib::default();
+
+    let blocks = sids::blocks(config, found);
+    let sids = sids::sids(&context, &blocks, &mut fib, found);
+    let mut routes = routes::routes(&context, &mut fib, found);
+    let claimed = steers::claim(&context, &mut fib, found);
+    routes.extend(routes::connected(&context, &mut fib));
+    let steers = steers::steers(&context, &claimed, &blocks, &fib, found);
+    let neighbors = ports::neighbors(&context, found);
+
+    let devices = context.ports.devices();
+    let desired = Desired {
+        host: (context.ports.host.zip(environment.host.as_ref()))
+            .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
+        local_addresses: context.ports.local_addresses(environment),
+        ports: context.ports.models,
+        tunnel,
+        policy: node::policy(&config.node),
+        blocks,
+        sids,
+        steers,
+        routes,
+        neighbors,
+    };
+    let (warnings, pending) = findings.finish()?;
+    let name = config.node.name.as_ref().map(|name| name.get_ref().clone());
+    let (host, api) = (node::host(&config.host), node::api(&config.api));
+    Ok(Plan { name, desired, devices, workers, host, api, warnings, pending })
+}
+
+/// An address that can be neither a source, nor a next hop, nor a segment.
+fn not_unicast(address: IpAddr) -> Option<&'static str> {
+    if address.is_multicast() || address == IpAddr::V4(std::net::Ipv4Addr::BROADCAST) {
+        Some("a multicast address")
+    } else if address.is_unspecified() {
+        Some("the unspecified address")
+    } else if address.is_loopback() {
+        Some("a loopback address")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,319 @@
+//! `[[port]]` and `[[neighbor]]`: devices of the environment become logical ports.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use srv6d_srv6::model::{self, Mac, PortId, Role, TableId};
+
+use super::environment::{Device, Environment, is_link_local};
+use super::node::{or, outer_source};
+use super::{Context, PortDevice, not_unicast};
+use crate::config::{self, Checksum, Config, Findings, PortMode, PortRole, Spanned};
+
+/// Layer-3 MTU of a port whose device is not there: nothing leaves through it, the number is only shown.
+const ABSENT_MTU: u32 = 1500;
+
+/// Every logical port, by number.
+pub(super) struct Ports<'a> {
+    /// The tables of the configuration.
+    pub(super) written: Vec<WrittenPort<'a>>,
+    /// The same ports as the packet path wants them, then srv6d's own veth.
+    pub(super) models: Vec<model::Port>,
+    /// srv6d's own veth.
+    pub(super) host: Option<PortId>,
+    /// Prefixes of the ports' addresses.
+    pub(super) connected: Vec<Connected>,
+}
+
+/// One `[[port]]` and what the kernel shows of it.
+pub(super) struct WrittenPort<'a> {
+    pub(super) name: &'a str,
+    device_name: &'a str,
+    tagged: bool,
+    mode: PortMode,
+    /// The device that frames leave through.
+    pub(super) device: Option<&'a Device>,
+    /// The device that holds the addresses and neighbours of the port: for a tagged port, the kernel's VLAN device.
+    pub(super) layer3: Option<&'a Device>,
+}
+
+/// A prefix that is on-link on a port.
+#[derive(Clone, Copy)]
+pub(super) struct Connected {
+    pub(super) prefix: IpNet,
+    pub(super) port: PortId,
+    pub(super) table: TableId,
+}
+
+impl<'a> Ports<'a> {
+    pub(super) fn resolve(config: &'a Config, environment: &'a Environment, found: &mut Findings) -> Self {
+        check_duplicates(&config.ports, found);
+        let written: Vec<WrittenPort<'a>> =
+            config.ports.iter().map(|port| written_port(port.get_ref(), environment)).collect();
+        let mut ports = Self { written, models: Vec::new(), host: None, connected: Vec::new() };
+        for (index, port) in config.ports.iter().enumerate() {
+            let Some(id) = port_id(index) else {
+                found.error(port.span(), "[[port]]", "more than 65535 ports", "use fewer ports");
+                break;
+            };
+            let model = ports.model(id, port, environment, found);
+            ports.add_connected(id, model.table);
+            ports.models.push(model);
+        }
+        ports.add_host(environment);
+        ports
+    }
+
+    fn model(
+        &self,
+        id: PortId,
+        port: &Spanned<config::Port>,
+        environment: &Environment,
+        found: &mut Findings,
+    ) -> model::Port {
+        let table = port.get_ref();
+        let written = self.written.get(usize::from(id.0));
+        let device = written.and_then(|written| written.device);
+        let layer3 = written.and_then(|written| written.layer3);
+        if device.is_none() {
+            let name = written.map_or("", |written| written.device_name);
+            let what = format!("waits for network device {name}");
+            found.pending(table.name.span(), "[[port]] device", what, "");
+        }
+        let role = role(table, found);
+        let addresses = layer3.map(|device| device.addresses.as_slice()).unwrap_or_default();
+        model::Port {
+            name: table.vlan.as_ref().map_or_else(
+                || device_name(table).to_owned(),
+                |vlan| format!("{}.{}", device_name(table), vlan.get_ref()),
+            ),
+            device: self.physical(id),
+            vlan: table.vlan.as_ref().map(|vlan| *vlan.get_ref()),
+            mac: layer3.or(device).map(|device| device.mac).unwrap_or_default(),
+            mtu: [device, layer3].into_iter().flatten().map(|device| device.mtu).min().unwrap_or(ABSENT_MTU),
+            up: device.is_some_and(|device| device.up) && layer3.is_none_or(|device| device.up),
+            table: or(&table.table, TableId::MAIN),
+            role,
+            source: outer_source(table.source.as_ref(), "[[port]] source", environment, found),
+            icmp_source_v6: global_v6(addresses).or_else(|| global_v6(node_addresses(environment))),
+            icmp_source_v4: global_v4(addresses).or_else(|| global_v4(node_addresses(environment))),
+            allowed_sources: table.allowed_sources.iter().map(|prefix| *prefix.get_ref()).collect(),
+            allowed_carriers: table.allowed_carriers.iter().map(|prefix| *prefix.get_ref()).collect(),
+            fill_checksum: or(&table.checksum, Checksum::Complete) == Checksum::Fill,
+        }
+    }
+
+    /// The untagged port of the same device, else the first port of it.
+    fn physical(&self, id: PortId) -> u16 {
+        let Some(own) = self.written.get(usize::from(id.0)) else { return id.0 };
+        let same = |other: &WrittenPort<'_>| other.device_name == own.device_name;
+        let untagged = self.written.iter().position(|other| same(other) && !other.tagged);
+        let first = || self.written.iter().position(same);
+        untagged.or_else(first).and_then(port_id).map_or(id.0, |port| port.0)
+    }
+
+    fn add_connected(&mut self, port: PortId, table: TableId) {
+        let Some(device) = self.written.get(usize::from(port.0)).and_then(|written| written.layer3) else { return };
+        let prefixes = device.addresses.iter().filter(|net| !is_link_local(net.addr()));
+        let on_link = prefixes.filter(|net| net.prefix_len() < net.max_prefix_len());
+        self.connected.extend(on_link.map(|net| Connected { prefix: net.trunc(), port, table }));
+    }
+
+    fn add_host(&mut self, environment: &Environment) {
+        let Some(veth) = &environment.host else { return };
+        let Some(id) = port_id(self.models.len()) else { return };
+        self.host = Some(id);
+        self.models.push(model::Port {
+            name: veth.device.clone(),
+            device: id.0,
+            vlan: None,
+            mac: veth.packet_mac,
+            mtu: veth.mtu,
+            up: veth.up,
+            table: TableId::MAIN,
+            role: Role::Kernel,
+            source: None,
+            icmp_source_v6: global_v6(node_addresses(environment)),
+            icmp_source_v4: global_v4(node_addresses(environment)),
+            allowed_sources: Vec::new(),
+            allowed_carriers: Vec::new(),
+            fill_checksum: false,
+        });
+    }
+
+    /// The port of that name, with an error that names the nearest one.
+    pub(super) fn named(&self, name: &Spanned<String>, entry: &str, found: &mut Findings) -> Option<PortId> {
+        let id = self.written.iter().position(|port| port.name == name.get_ref()).and_then(port_id);
+        if id.is_none() {
+            let names: Vec<&str> = self.written.iter().map(|port| port.name).collect();
+            let fix = match config::nearest(name.get_ref(), names.iter().copied()) {
+                Some(near) => format!("did you mean {near:?}? ports: {}", names.join(", ")),
+                None if names.is_empty() => format!("add [[port]] name = {:?}", name.get_ref()),
+                None => format!("use one of {}, or add [[port]] name = {:?}", names.join(", "), name.get_ref()),
+            };
+            found.error(name.span(), entry, format!("no [[port]] is named {:?}", name.get_ref()), fix);
+        }
+        id
+    }
+
+    /// Every port is there, up, and has a global address: what does not resolve now is a mistake.
+    pub(super) fn settled(&self) -> bool {
+        self.written.iter().all(|port| {
+            port.device.is_some_and(|device| device.up)
+                && port.layer3.is_some_and(|device| device.addresses.iter().any(|net| !is_link_local(net.addr())))
+        })
+    }
+
+    pub(super) fn devices(&self) -> Vec<PortDevice> {
+        let mut devices: Vec<PortDevice> = Vec::new();
+        for port in &self.written {
+            if devices.iter().all(|known| known.device != port.device_name) {
+                let device = port.device_name.to_owned();
+                devices.push(PortDevice { device, mode: port.mode, present: port.device.is_some() });
+            }
+        }
+        devices
+    }
+
+    /// Global addresses of the node: those of a port in its table, all others in main.
+    pub(super) fn local_addresses(&self, environment: &Environment) -> Vec<(TableId, IpAddr)> {
+        let mut addresses: Vec<(TableId, IpAddr)> = Vec::new();
+        for device in &environment.devices {
+            let owner = self.written.iter().position(|port| port.layer3.is_some_and(|own| own.name == device.name));
+            let table = owner.and_then(|index| self.models.get(index)).map_or(TableId::MAIN, |port| port.table);
+            let shown = device.addresses.iter().map(IpNet::addr);
+            addresses.extend(shown.filter(|&ip| !is_link_local(ip) && !ip.is_loopback()).map(|ip| (table, ip)));
+        }
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+}
+
+pub(super) fn port_id(index: usize) -> Option<PortId> {
+    u16::try_from(index).ok().map(PortId)
+}
+
+/// Name of the network device: `device`, else the name (without the VLAN, for one such as `eth1.100`).
+fn device_name(port: &config::Port) -> &str {
+    let name = port.name.get_ref();
+    match (&port.device, &port.vlan) {
+        (Some(device), _) => device.get_ref(),
+        (None, Some(vlan)) => name.strip_suffix(&format!(".{}", vlan.get_ref())).unwrap_or(name),
+        (None, None) => name,
+    }
+}
+
+fn written_port<'a>(port: &'a config::Port, environment: &'a Environment) -> WrittenPort<'a> {
+    let (name, device_name) = (port.name.get_ref().as_str(), device_name(port));
+    let device = environment.device(device_name);
+    let layer3 = match &port.vlan {
+        None => device,
+        Some(vlan) => environment
+            .device(&format!("{device_name}.{}", vlan.get_ref()))
+            .or_else(|| environment.device(name).filter(|_| name != device_name)),
+    };
+    let mode = or(&port.mode, PortMode::Auto);
+    WrittenPort { name, device_name, tagged: port.vlan.is_some(), mode, device, layer3 }
+}
+
+/// Two ports may share neither a name, nor a VLAN of a device, and a device has one mode.
+fn check_duplicates(ports: &[Spanned<config::Port>], found: &mut Findings) {
+    for (index, port) in ports.iter().enumerate() {
+        let table = port.get_ref();
+        for earlier in ports.iter().take(index) {
+            let other = earlier.get_ref();
+            let (line, device) = (found.line_of(&earlier.span()), device_name(table));
+            if other.name == table.name {
+                let what = format!("{:?} is already the name of the port in {line}", table.name.get_ref());
+                found.error(table.name.span(), "[[port]] name", what, "give every port a name of its own");
+            }
+            if device_name(other) != device {
+                continue;
+            }
+            if other.vlan == table.vlan {
+                let vlan = table.vlan.as_ref().map_or_else(String::new, |vlan| format!(" VLAN {}", vlan.get_ref()));
+                let what = format!("{device}{vlan} is already the port in {line}");
+                found.error(port.span(), "[[port]]", what, "remove one of the two, or give one of them its own `vlan`");
+            }
+            let (mode, first) = (or(&table.mode, PortMode::Auto), or(&other.mode, PortMode::Auto));
+            if mode != first {
+                let span = table.mode.as_ref().map_or_else(|| port.span(), Spanned::span);
+                let what =
+                    format!("{:?}, but {line} wants {:?} for the same device {device}", mode.word(), first.word());
+                found.error(span, "[[port]] mode", what, "write the same mode for every port of a device");
+            }
+        }
+    }
+}
+
+fn role(port: &config::Port, found: &mut Findings) -> Role {
+    let role = or(&port.role, PortRole::Fabric);
+    if let (PortRole::Fabric, Some(carrier)) = (role, port.allowed_carriers.first()) {
+        let what = "a fabric port accepts every carrier: this list has no effect";
+        let fix = "write role = \"host\" or \"edge\", or remove the list";
+        found.warning(carrier.span(), "[[port]] allowed_carriers", what, fix);
+    }
+    match role {
+        PortRole::Fabric => Role::Fabric,
+        PortRole::Edge => Role::Edge,
+        PortRole::Host => Role::Host,
+    }
+}
+
+/// Addresses that can speak for the whole node: the loopback's, then all others.
+fn node_addresses(environment: &Environment) -> &[IpNet] {
+    let global = |device: &&Device| device.addresses.iter().any(|net| speaks_for_node(net.addr()));
+    let loopback = environment.device("lo").filter(global);
+    loopback.or_else(|| environment.devices.iter().find(global)).map_or(&[], |device| device.addresses.as_slice())
+}
+
+fn speaks_for_node(address: IpAddr) -> bool {
+    !is_link_local(address) && !address.is_loopback()
+}
+
+fn global_v6(addresses: &[IpNet]) -> Option<Ipv6Addr> {
+    addresses.iter().map(IpNet::addr).filter(|&ip| speaks_for_node(ip)).find_map(|address| match address {
+        IpAddr::V6(v6) => Some(v6),
+        IpAddr::V4(_) => None,
+    })
+}
+
+fn global_v4(addresses: &[IpNet]) -> Option<Ipv4Addr> {
+    addresses.iter().map(IpNet::addr).filter(|&ip| speaks_for_node(ip)).find_map(|address| match address {
+        IpAddr::V4(v4) => Some(v4),
+        IpAddr::V6(_) => None,
+    })
+}
+
+/// What the kernel resolved, then the static entries, which go first where both know an address.
+pub(super) fn neighbors(context: &Context<'_>, found: &mut Findings) -> BTreeMap<(PortId, IpAddr), Mac> {
+    let mut neighbors = BTreeMap::new();
+    for (index, port) in context.ports.written.iter().enumerate() {
+        let (Some(id), Some(device)) = (port_id(index), port.layer3) else { continue };
+        let resolved = context.environment.neighbors.iter().filter(|neighbor| neighbor.device == device.name);
+        neighbors.extend(resolved.map(|neighbor| ((id, neighbor.address), neighbor.mac)));
+    }
+    if let (Some(id), Some(veth)) = (context.ports.host, &context.environment.host) {
+        // Local deliveries: the kernel's end of the veth answers for every address of the node.
+        let local = context.ports.local_addresses(context.environment);
+        neighbors.extend(local.into_iter().map(|(_, address)| ((id, address), veth.kernel_mac)));
+    }
+    let mut first = BTreeMap::new();
+    for neighbor in &context.config.neighbors {
+        let table = neighbor.get_ref();
+        let address = *table.address.get_ref();
+        if let Some(kind) = not_unicast(address) {
+            let what = format!("{address} is {kind}, and cannot be a neighbour");
+            found.error(table.address.span(), "[[neighbor]] address", what, "write the address of one neighbour");
+        }
+        let Some(port) = context.ports.named(&table.port, "[[neighbor]] port", found) else { continue };
+        if let Some(earlier) = first.insert((port, address), neighbor.span()) {
+            let what = format!("{address} on {} is already in {}", table.port.get_ref(), found.line_of(&earlier));
+            found.error(neighbor.span(), "[[neighbor]]", what, "keep one of the two");
+        }
+        neighbors.insert((port, address), *table.mac.get_ref());
+    }
+    neighbors
+}

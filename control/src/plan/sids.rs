@@ -1,0 +1,184 @@
+//! `[[block]]` and `[[sid]]`.
+
+use ipnet::{IpNet, Ipv6Net};
+use srv6d_srv6::model::{Behavior, Block, Csid, DscpMode, DtFamily, Flavors, LocalSid, TableId, UnknownSid};
+use toml::Spanned;
+
+use super::Context;
+use super::fib::{Fib, Owner};
+use super::hops::{HopFamily, HopRule, Hops};
+use super::node::or;
+use crate::config::{self, Config, Findings, Flavor, InnerDscp, SidBehavior, Unknown};
+
+pub(super) fn blocks(config: &Config, found: &mut Findings) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for (index, written) in config.blocks.iter().enumerate() {
+        let table = written.get_ref();
+        let same = |earlier: &&Spanned<config::Block>| earlier.get_ref().prefix == table.prefix;
+        if let Some(earlier) = config.blocks.iter().take(index).find(same) {
+            let what = format!("{} is already a block in {}", table.prefix.get_ref(), found.line_of(&earlier.span()));
+            found.error(table.prefix.span(), "[[block]] prefix", what, "keep one of the two");
+        }
+        let unknown = match or(&table.unknown, Unknown::Drop) {
+            Unknown::Drop => UnknownSid::Drop,
+            Unknown::Icmp => UnknownSid::Icmp,
+            Unknown::Punt => UnknownSid::Punt,
+        };
+        blocks.push(Block { prefix: *table.prefix.get_ref(), unknown });
+    }
+    blocks
+}
+
+pub(super) fn sids(context: &Context<'_>, blocks: &[Block], fib: &mut Fib, found: &mut Findings) -> Vec<LocalSid> {
+    let mut sids = Vec::new();
+    for written in &context.config.sids {
+        let sid = written.get_ref();
+        let prefix = *sid.sid.get_ref();
+        let claimed = fib.claim((TableId::MAIN, IpNet::V6(prefix)), Owner::Sid, sid.sid.span(), found);
+        check_keys(written, found);
+        check_block(sid, blocks, found);
+        let Some(behavior) = behavior(context, written, found) else { continue };
+        if claimed {
+            sids.push(LocalSid { prefix, behavior, flavors: flavors(sid) });
+        }
+    }
+    sids
+}
+
+fn flavors(sid: &config::Sid) -> Flavors {
+    let has = |flavor| sid.flavors.iter().any(|written| *written.get_ref() == flavor);
+    Flavors { psp: has(Flavor::Psp), usp: has(Flavor::Usp), usd: has(Flavor::Usd) }
+}
+
+/// Refuses keys that mean nothing for a behaviour.
+fn check_keys(written: &Spanned<config::Sid>, found: &mut Findings) {
+    use SidBehavior as B;
+    let sid = written.get_ref();
+    let behavior = *sid.behavior.get_ref();
+    let is_end = matches!(behavior, B::UN | B::End);
+    let is_x = matches!(behavior, B::UA | B::EndX);
+    let is_dx = matches!(behavior, B::UDX4 | B::UDX6 | B::EndDX4 | B::EndDX6);
+    let is_dt = !is_end && !is_x && !is_dx;
+    let is_usid = behavior.word().starts_with('u');
+    let mut only_for = |key: &str, span: Option<std::ops::Range<usize>>, applies: bool, owners: &str| {
+        if let Some(span) = span.filter(|_| !applies) {
+            let what = format!("has no meaning for {}: it belongs to {owners}", behavior.word());
+            found.error(span, &format!("[[sid]] {key}"), what, format!("remove `{key}`"));
+        }
+    };
+    let lengths = "uN, uA and the other u behaviours";
+    only_for("lblen", sid.lblen.as_ref().map(Spanned::span), is_usid, lengths);
+    only_for("nflen", sid.nflen.as_ref().map(Spanned::span), is_usid, lengths);
+    only_for("flavors", sid.flavors.first().map(Spanned::span), is_end || is_x, "uN, uA, End and End.X");
+    only_for("table", sid.table.as_ref().map(Spanned::span), is_dt, "uDT4, uDT6, uDT46 and End.DT*");
+    only_for("dscp", sid.dscp.as_ref().map(Spanned::span), is_dt || is_end, "uN, End, uDT* and End.DT*");
+    let crossing = "uA, uDX*, End.X and End.DX*";
+    only_for("via", sid.hop.via.as_ref().map(Spanned::span), is_x || is_dx, crossing);
+    only_for("port", sid.hop.port.as_ref().map(Spanned::span), is_x || is_dx, crossing);
+    only_for("nexthops", sid.nexthops.first().map(Spanned::span), is_x || is_dx, crossing);
+    only_for("backup", sid.backup.first().map(Spanned::span), is_x, "uA and End.X");
+}
+
+fn check_block(sid: &config::Sid, blocks: &[Block], found: &mut Findings) {
+    let (prefix, span) = (*sid.sid.get_ref(), sid.sid.span());
+    let covers = |outer: Ipv6Net, inner: Ipv6Net| outer.contains(&inner);
+    if let Some(block) = blocks.iter().find(|block| covers(prefix, block.prefix)) {
+        let what = format!("{prefix} is the whole block {} or more: no room is left for its node", block.prefix);
+        found.error(span, "[[sid]] sid", what, "write a longer prefix: block, node and function, e.g. a /48");
+        return;
+    }
+    let Some(block) = blocks.iter().find(|block| covers(block.prefix, prefix)) else {
+        let fix = "add a [[block]]: without one nothing guards the SIDs of the block at edge ports";
+        found.warning(span, "[[sid]] sid", format!("{prefix} lies outside of every [[block]]"), fix);
+        return;
+    };
+    let (lblen, length) = (or(&sid.lblen, 32), block.prefix.prefix_len());
+    if sid.behavior.get_ref().word().starts_with('u') && lblen != length {
+        let what = format!("lblen {lblen} does not fit the block {}", block.prefix);
+        let at = sid.lblen.as_ref().map_or(span, Spanned::span);
+        found.warning(at, "[[sid]] lblen", what, format!("write lblen = {length}"));
+    }
+}
+
+/// `None`: refused, or no next hop resolves yet (both have been noted).
+fn behavior(context: &Context<'_>, written: &Spanned<config::Sid>, found: &mut Findings) -> Option<Behavior> {
+    use SidBehavior as B;
+    let sid = written.get_ref();
+    let dscp = match or(&sid.dscp, InnerDscp::Pipe) {
+        // At decapsulation the inner DSCP stays: the value is not used.
+        InnerDscp::Pipe => DscpMode::Pipe(0),
+        InnerDscp::Uniform => DscpMode::Uniform,
+    };
+    let table = or(&sid.table, TableId::MAIN);
+    let csid = csid(sid, found);
+    let dt = |family| Some(Behavior::EndDt { family, table, dscp });
+    match *sid.behavior.get_ref() {
+        B::UN => Some(Behavior::End { csid: Some(csid?), dscp }),
+        B::End => Some(Behavior::End { csid: None, dscp }),
+        B::UA => end_x(context, written, csid, found),
+        B::EndX => end_x(context, written, None, found),
+        B::UDT4 | B::EndDT4 => dt(DtFamily::V4),
+        B::UDT6 | B::EndDT6 => dt(DtFamily::V6),
+        B::UDT46 | B::EndDT46 => dt(DtFamily::V46),
+        B::UDX4 | B::EndDX4 => end_dx(context, written, DtFamily::V4, found),
+        B::UDX6 | B::EndDX6 => end_dx(context, written, DtFamily::V6, found),
+    }
+}
+
+/// Lengths of a NEXT-CSID shift. iproute2 refuses the same ones in the same words.
+fn csid(sid: &config::Sid, found: &mut Findings) -> Option<Csid> {
+    if !sid.behavior.get_ref().word().starts_with('u') {
+        return None;
+    }
+    let prefix_len = sid.sid.get_ref().prefix_len();
+    let lblen = or(&sid.lblen, 32);
+    let nflen = or(&sid.nflen, prefix_len.saturating_sub(lblen));
+    let span = sid.nflen.as_ref().or(sid.lblen.as_ref()).map_or_else(|| sid.sid.span(), Spanned::span);
+    let fits = |bits: u8| bits != 0 && bits.is_multiple_of(8);
+    if !fits(lblen) || !fits(nflen) || u16::from(lblen) + u16::from(nflen) > 128 {
+        let what = format!("Invalid Locator Block/Node Function lengths: lblen {lblen}, nflen {nflen}");
+        let fix = "write multiples of 8 with a sum of at most 128, e.g. lblen = 32, nflen = 16 for a /48 SID";
+        found.error(span, "[[sid]] lblen/nflen", what, fix);
+        return None;
+    }
+    if lblen + nflen != prefix_len {
+        let what = format!("lblen {lblen} + nflen {nflen} is not the prefix length {prefix_len}");
+        let fix = format!("write nflen = {}", prefix_len.saturating_sub(lblen));
+        found.warning(span, "[[sid]] lblen/nflen", what, fix);
+    }
+    Some(Csid { lblen, nflen })
+}
+
+fn end_x(
+    context: &Context<'_>,
+    written: &Spanned<config::Sid>,
+    csid: Option<Csid>,
+    found: &mut Findings,
+) -> Option<Behavior> {
+    let rule = HopRule { family: HopFamily::V6, on_link: false };
+    let via = adjacency(context, written, rule, found);
+    let backup = context.ports.list("[[sid]] backup", &written.get_ref().backup, rule, found);
+    (!via.resolved.is_empty()).then_some(Behavior::EndX { csid, via: via.resolved, backup })
+}
+
+fn end_dx(
+    context: &Context<'_>,
+    written: &Spanned<config::Sid>,
+    family: DtFamily,
+    found: &mut Findings,
+) -> Option<Behavior> {
+    let hop_family = if family == DtFamily::V4 { HopFamily::V4 } else { HopFamily::V6 };
+    let via = adjacency(context, written, HopRule { family: hop_family, on_link: true }, found);
+    (!via.resolved.is_empty()).then_some(Behavior::EndDx { family, via: via.resolved })
+}
+
+fn adjacency(context: &Context<'_>, written: &Spanned<config::Sid>, rule: HopRule, found: &mut Findings) -> Hops {
+    let sid = written.get_ref();
+    let hops = context.ports.hops(("[[sid]]", written.span()), &sid.hop, &sid.nexthops, rule, found);
+    if !hops.written {
+        let what = format!("{} needs a next hop", sid.behavior.get_ref().word());
+        let fix = "add `via = \"fe80::2\"` and `port = \"eth1\"`, or `nexthops = [...]`";
+        found.error(sid.behavior.span(), "[[sid]]", what, fix);
+    }
+    hops
+}

@@ -1,0 +1,263 @@
+//! `[[steer]]`: paths, and the checks that keep a policy from encapsulating itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::ops::Range;
+
+use ipnet::{IpNet, Ipv6Net};
+use srv6d_srv6::carrier::{CarrierError, MAX_SEGMENTS, SegmentList};
+use srv6d_srv6::model::{Block, Hop, Path, Steer, TableId};
+use toml::Spanned;
+
+use super::Context;
+use super::environment::is_link_local;
+use super::fib::{Fib, Owner};
+use super::hops::{HopFamily, HopRule};
+use super::node::{or, outer_source};
+use crate::config::{self, Findings, SegmentRoute, SteerMode};
+
+/// Smallest MTU an IPv6 link may have (RFC 8200 section 5): what every inner packet may rely on.
+const IPV6_MIN_MTU: u32 = 1280;
+
+/// Notes the owners of all steered prefixes before any path is resolved: a path may run into another policy.
+/// Returns, for each `[[steer]]`, whether its prefix is its own.
+pub(super) fn claim(context: &Context<'_>, fib: &mut Fib, found: &mut Findings) -> Vec<bool> {
+    let mut claimed = Vec::new();
+    for written in &context.config.steers {
+        let table = written.get_ref();
+        let (prefix, span) = (*table.prefix.get_ref(), table.prefix.span());
+        if is_link_local(prefix.addr()) || prefix.addr().is_multicast() {
+            let what = format!("{prefix} is never encapsulated: link-local and multicast belong to the link");
+            found.error(span.clone(), "[[steer]] prefix", what, "steer a unicast prefix that is routed");
+        }
+        claimed.push(fib.claim((or(&table.table, TableId::MAIN), prefix), Owner::Steer, span, found));
+    }
+    claimed
+}
+
+pub(super) fn steers(
+    context: &Context<'_>,
+    claimed: &[bool],
+    blocks: &[Block],
+    fib: &Fib,
+    found: &mut Findings,
+) -> Vec<Steer> {
+    let blocks: Vec<Ipv6Net> = blocks.iter().map(|block| block.prefix).collect();
+    let mut names = BTreeMap::new();
+    let mut steers = Vec::new();
+    for (written, claimed) in context.config.steers.iter().zip(claimed) {
+        let table = written.get_ref();
+        let source = outer_source(table.source.as_ref(), "[[steer]] source", context.environment, found);
+        if source.is_none() && context.config.node.source.is_none() {
+            let what = format!("{} has no outer source address", table.prefix.get_ref());
+            let fix = "add `source = ...` under [node], or here: a global address of this node";
+            found.error(written.span(), "[[steer]]", what, fix);
+        }
+        let mut paths = Vec::new();
+        for path in written_paths(written, found) {
+            check_name(&path, &mut names, found);
+            let resolve = Resolve { context, blocks: &blocks, fib, steer: table };
+            paths.extend(resolve.path(path, source, found));
+        }
+        if *claimed && !paths.is_empty() {
+            steers.push(Steer { table: or(&table.table, TableId::MAIN), prefix: *table.prefix.get_ref(), paths });
+        }
+    }
+    steers
+}
+
+/// One path as it is written, with the name it has or gets.
+struct WrittenPath<'a> {
+    name: String,
+    weight: u16,
+    route: &'a SegmentRoute,
+    span: Range<usize>,
+}
+
+fn written_paths<'a>(written: &'a Spanned<config::Steer>, found: &mut Findings) -> Vec<WrittenPath<'a>> {
+    let steer = written.get_ref();
+    let one = &steer.path;
+    let has_keys = !one.nexthops.is_empty() || one.hop.via.is_some() || one.hop.port.is_some();
+    if !steer.paths.is_empty() && (!one.segments.is_empty() || has_keys) {
+        let fix = "move `segments`, `via`, `port` and `nexthops` into an item of `paths`";
+        found.error(written.span(), "[[steer]]", "has both `paths` and keys of a single path", fix);
+    }
+    // A prefix may be steered in several tables; the names of its paths stay apart.
+    let prefix = match or(&steer.table, TableId::MAIN) {
+        TableId::MAIN => steer.prefix.get_ref().to_string(),
+        TableId(table) => format!("{}@{table}", steer.prefix.get_ref()),
+    };
+    if steer.paths.is_empty() {
+        return vec![WrittenPath { name: prefix, weight: 1, route: one, span: written.span() }];
+    }
+    let path = |(number, path): (usize, &'a Spanned<config::SteerPath>)| WrittenPath {
+        name: or(&path.get_ref().name, format!("{prefix}#{}", number + 1)),
+        weight: or(&path.get_ref().weight, 1),
+        route: &path.get_ref().path,
+        span: path.span(),
+    };
+    steer.paths.iter().enumerate().map(path).collect()
+}
+
+fn check_name(path: &WrittenPath<'_>, names: &mut BTreeMap<String, Range<usize>>, found: &mut Findings) {
+    if let Some(earlier) = names.insert(path.name.clone(), path.span.clone()) {
+        let what = format!("{:?} is already the name of the path in {}", path.name, found.line_of(&earlier));
+        let fix = "give every path a `name` of its own: its counters carry it";
+        found.error(path.span.clone(), "[[steer]] paths name", what, fix);
+    }
+}
+
+/// Where a path is resolved.
+struct Resolve<'a> {
+    context: &'a Context<'a>,
+    blocks: &'a [Ipv6Net],
+    fib: &'a Fib,
+    steer: &'a config::Steer,
+}
+
+impl Resolve<'_> {
+    /// `None`: refused, or its first hop does not resolve yet (both have been noted).
+    fn path(&self, written: WrittenPath<'_>, source: Option<std::net::Ipv6Addr>, found: &mut Findings) -> Option<Path> {
+        let WrittenPath { name, weight, route, span } = written;
+        let segments = self.segments(route, &span, found);
+        let rule = HopRule { family: HopFamily::V6, on_link: true };
+        let hops = self.context.ports.hops(("[[steer]]", span.clone()), &route.hop, &route.nexthops, rule, found);
+        let segments = segments?;
+        let first_span = route.segments.first().map_or(span, Spanned::span);
+        let egress = if hops.written {
+            self.refuse_own_sid(&segments, &first_span, found)?;
+            hops.resolved.clone()
+        } else {
+            self.first_hop(&segments, &first_span, found)?
+        };
+        if egress.is_empty() && hops.written {
+            return None;
+        }
+        let full_srh = or(&self.steer.mode, SteerMode::EncapRed) == SteerMode::Encap;
+        self.check_mtu(&egress, header_cost(segments.addresses().len(), full_srh), &first_span, found);
+        Some(Path { name, segments, full_srh, weight, source, via: hops.resolved })
+    }
+
+    fn segments(&self, route: &SegmentRoute, span: &Range<usize>, found: &mut Findings) -> Option<SegmentList> {
+        let addresses = route.segments.iter().map(|segment| *segment.get_ref()).collect();
+        let refusal = match SegmentList::new(addresses, self.blocks) {
+            Ok(list) => return Some(list),
+            Err(refusal) => refusal,
+        };
+        let (culprit, fix) = match &refusal {
+            CarrierError::Empty(carrier) => {
+                (Some(*carrier), "add the uSIDs behind the block, e.g. \"fcbb:0:1004:fe06::\"".into())
+            }
+            CarrierError::ZeroInside { carrier, .. } => {
+                (Some(*carrier), "leave the 0 out, or begin another segment behind it".into())
+            }
+            CarrierError::NotUnicast(segment) => (Some(*segment), "write a SID or a carrier".into()),
+            CarrierError::NoSegments => (None, "add `segments = [\"fcbb:0:1004:fe06::\"]`".into()),
+            CarrierError::TooManySegments(_) => (
+                route.segments.get(MAX_SEGMENTS).map(|segment| *segment.get_ref()),
+                format!("use at most {MAX_SEGMENTS} segments: pack up to six uSIDs into each carrier"),
+            ),
+            _ => (None, "write SIDs or carriers of the block".to_owned()),
+        };
+        let at = route.segments.iter().find(|segment| Some(*segment.get_ref()) == culprit);
+        let span = at.or(route.segments.first()).map_or_else(|| span.clone(), Spanned::span);
+        found.error(span, "[[steer]] segments", refusal.to_string(), fix);
+        None
+    }
+
+    /// RFC 2473 section 4.1.2: a tunnel whose exit is its own entry.
+    fn refuse_own_sid(&self, segments: &SegmentList, span: &Range<usize>, found: &mut Findings) -> Option<()> {
+        let first = segments.first();
+        if let Some((sid, Owner::Sid, at)) = self.fib.lookup(IpAddr::V6(first)) {
+            let what = format!(
+                "the list starts with {first}, which is this node's own SID {sid} ({}): packets would come back at once",
+                found.line_of(&at)
+            );
+            found.error(span.clone(), "[[steer]] segments", what, "begin with the next node's SID");
+            return None;
+        }
+        Some(())
+    }
+
+    /// Next hops of the route to the first segment. The outer packet follows that route without being looked up
+    /// again, so a policy loops only if the longest match of its own first hop is a policy.
+    fn first_hop(&self, segments: &SegmentList, span: &Range<usize>, found: &mut Findings) -> Option<Vec<Hop>> {
+        self.refuse_own_sid(segments, span, found)?;
+        let first = segments.first();
+        match self.fib.lookup(IpAddr::V6(first)) {
+            Some((prefix, Owner::Route(hops), _)) => {
+                if hops.is_empty() {
+                    let what = format!("the route {prefix} to the first segment {first} does not forward");
+                    found.warning(span.clone(), "[[steer]]", what, "give the path `via` and `port`");
+                }
+                self.refuse_steered_next_hops(hops, span, found)?;
+                Some(hops.clone())
+            }
+            Some((prefix, _, _)) => {
+                self.self_loop(prefix, &format!("the path's own first segment {first}"), span, found);
+                None
+            }
+            None => {
+                let fix = format!(
+                    "add [[route]] prefix = \"{}\" with `via`, or give the path `via` and `port`",
+                    usid_prefix(first)
+                );
+                found.pending(
+                    span.clone(),
+                    "[[steer]]",
+                    format!("waits for a route to the first segment {first}"),
+                    fix,
+                );
+                None
+            }
+        }
+    }
+
+    /// A next hop that is itself steered: whatever is sent to it from elsewhere circles.
+    fn refuse_steered_next_hops(&self, hops: &[Hop], span: &Range<usize>, found: &mut Findings) -> Option<()> {
+        for hop in hops {
+            let Some(via) = hop.via.filter(|&via| !is_link_local(via)) else { continue };
+            let port = self.context.ports.written.get(usize::from(hop.port.0));
+            // The connected prefix that would win is not known while the device is not there.
+            let known = port.is_some_and(|port| port.layer3.is_some());
+            if let (true, Some((prefix, Owner::Steer, _))) = (known, self.fib.lookup(via)) {
+                self.self_loop(prefix, &format!("the next hop {via} of its own path"), span, found);
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn self_loop(&self, prefix: IpNet, what: &str, span: &Range<usize>, found: &mut Findings) {
+        let what = format!("the steered prefix {prefix} covers {what}: packets would be encapsulated in a circle");
+        let fix = "give the path `via` and `port`, or add a [[route]] that is longer than the steered prefix";
+        found.error(span.clone(), "[[steer]] prefix", what, fix);
+    }
+
+    /// Every inner packet of 1280 bytes must fit behind the outer header: the outer packet is never fragmented.
+    fn check_mtu(&self, egress: &[Hop], cost: u32, span: &Range<usize>, found: &mut Findings) {
+        let ports: BTreeSet<_> = egress.iter().map(|hop| hop.port).collect();
+        for id in ports {
+            let Some(port) = self.context.ports.written.get(usize::from(id.0)) else { continue };
+            let Some(device) = port.device.filter(|device| device.mtu < IPV6_MIN_MTU + cost) else { continue };
+            let needed = IPV6_MIN_MTU + cost;
+            let what = format!(
+                "port {} has MTU {}, but an inner packet of 1280 bytes with {cost} bytes of outer header needs {needed}",
+                port.name, device.mtu
+            );
+            found.error(span.clone(), "[[steer]]", what, format!("ip link set {} mtu {needed}", device.name));
+        }
+    }
+}
+
+/// Bytes that encapsulation adds (RFC 8754 section 2): the IPv6 header, and an SRH unless one segment is reduced away.
+fn header_cost(segments: usize, full_srh: bool) -> u32 {
+    let listed = u32::try_from(segments).unwrap_or(u32::MAX / 32).saturating_sub(u32::from(!full_srh));
+    if listed == 0 { 40 } else { 40 + 8 + 16 * listed }
+}
+
+/// Prefix of the first uSID of a carrier (F3216).
+fn usid_prefix(carrier: std::net::Ipv6Addr) -> IpNet {
+    let whole = IpNet::from(IpAddr::V6(carrier));
+    IpNet::new(IpAddr::V6(carrier), 48).map_or(whole, |prefix| prefix.trunc())
+}
