@@ -1,0 +1,31 @@
+//! The conformance pack: what a forwarder must do with a frame, as data.
+//!
+//! Knows nothing of srv6d's own forwarding code: the pack is a statement of its own about what the RFCs ask for.
+//!
+//! ```text
+//! tests/conformance/*.toml ─ load ─► Pack ─► Case ─► Step { inputs: bytes, outputs: Expect }
+//!                                                         Expect::matches(port, bytes) ─► Diff, layer by layer
+//! ```
+//!
+//! The file format and the notation of frames are described in `tests/conformance/README.md`.
+#![forbid(unsafe_code)]
+
+mod build;
+mod case;
+mod decode;
+mod expect;
+pub mod export;
+mod file;
+mod layer;
+mod load;
+mod notation;
+mod property;
+#[cfg(test)]
+mod tests;
+
+pub use build::{Built, Rule, build};
+pub use case::{Case, Event, Input, Linux, Neighbor, Pack, Port, Setup, Step};
+pub use decode::decode;
+pub use expect::{Diff, Expect};
+pub use load::{PackError, load};
+pub use property::Property;
