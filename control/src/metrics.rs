@@ -249,3 +249,92 @@ impl Collector {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+    use crate::api::{Response, decode};
+
+    macro_rules! recorded {
+        ($topic:literal, $variant:ident) => {
+            match decode::<Response>(include_str!(concat!("../tests/recorded/", $topic, ".json"))) {
+                Ok(Response::$variant(value)) => value,
+                other => unreachable!("{other:?}"),
+            }
+        };
+    }
+
+    fn state() -> State {
+        State {
+            counters: *recorded!("counters", Counters),
+            sids: recorded!("sids", Sids),
+            routes: recorded!("routes", Routes),
+            paths: recorded!("paths", Paths),
+            neighbors: recorded!("neighbors", Neighbors),
+            generation: *recorded!("generation", Generation),
+        }
+    }
+
+    #[test]
+    fn names_labels_and_values() {
+        let text = exposition(state()).unwrap();
+        for line in [
+            "srv6d_received_packets_total 22",
+            "srv6d_sent_packets_total 15",
+            "srv6d_kernel_packets_total 1",
+            "srv6d_reply_packets_total{reason=\"echo\"} 1",
+            "srv6d_drop_packets_total{reason=\"no_neigh\"} 3",
+            "srv6d_held_packets 2",
+            "srv6d_port_received_packets_total{device=\"eth1\"} 2",
+            "srv6d_port_sent_bytes_total{device=\"eth1\"} 2400",
+            "srv6d_port_up{port=\"eth3\"} 0",
+            "srv6d_sid_packets_total{sid=\"fcbb:0:1004::/48\",behavior=\"uN\"} 0",
+            "srv6d_path_bytes_total{path=\"spine01\",prefix=\"2001:db8:b::/48\"} 1440",
+            "srv6d_generation 2",
+            "srv6d_unresolved_next_hops 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn one_sample_for_each_label_set() {
+        let text = exposition(state()).unwrap();
+        let mut names: Vec<&str> =
+            text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{text}");
+    }
+
+    #[tokio::test]
+    async fn scrape_over_http_and_nothing_else() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, mut scrapes) = mpsc::channel::<Scrape>(1);
+        let serving = tokio::spawn(serve(listener, sender));
+        tokio::spawn(async move {
+            while let Some(scrape) = scrapes.recv().await {
+                drop(scrape.send(state()));
+            }
+        });
+        for (request, status) in
+            [("GET /metrics", "200 OK"), ("GET /", "404 Not Found"), ("POST /metrics", "404 Not Found")]
+        {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            stream
+                .write_all(format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+                .await
+                .unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request}: {answer}");
+            assert_eq!(answer.contains("srv6d_received_packets_total 22"), status == "200 OK");
+        }
+        serving.abort();
+    }
+}

@@ -1,0 +1,186 @@
+//! Help, usage and exit statuses: 0 done, 1 the run failed, 2 wrong usage or invalid configuration.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn srv6d(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_srv6d"));
+    command.args(arguments).env_remove("SRV6D_SOCKET").output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A file that goes with the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("srv6d-usage-{}-{name}.toml", std::process::id()));
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+const VALID: &str = "[node]\nsource = \"fcbb:0:1004::1\"\n\n[[block]]\nprefix = \"fcbb::/32\"\n\n\
+                     [[port]]\nname = \"srv6d-absent\"\n\n[[sid]]\nsid = \"fcbb:0:1004::/48\"\nbehavior = \"uN\"\n";
+
+#[test]
+fn help_names_every_command_and_the_exit_statuses() {
+    let output = srv6d(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = stdout(&output);
+    for word in ["run", "check", "reload", "show", "doctor", "lab", "completion", "Exit status", "First steps"] {
+        assert!(help.contains(word), "{word} is missing in\n{help}");
+    }
+    for hidden in ["guard", "cleanup"] {
+        assert!(!help.contains(hidden), "{hidden} is nobody's business");
+    }
+}
+
+#[test]
+fn every_command_explains_itself_with_an_example_or_a_consequence() {
+    for command in ["run", "check", "reload", "show", "doctor", "completion"] {
+        let output = srv6d(&[command, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        let help = stdout(&output);
+        assert!(help.contains("Usage: srv6d"), "{command}");
+        assert!(help.contains("Examples:") || help.contains("No packet is lost"), "{command}:\n{help}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_status_2_and_suggests() {
+    let output = srv6d(&["shwo", "ports"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("'show'"), "{}", stderr(&output));
+    for arguments in [&["show"][..], &["show", "prots"], &["run", "--fast"], &["completion", "cmd.exe"], &[]] {
+        let output = srv6d(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!stderr(&output).is_empty(), "{arguments:?}");
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn no_daemon_is_status_1_and_says_how_to_start_one() {
+    for arguments in [&["show", "ports"][..], &["show", "counters", "--json"], &["reload"]] {
+        let arguments = [&["--socket", "/nonexistent/srv6d.sock"][..], arguments].concat();
+        let output = srv6d(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let error = stderr(&output);
+        assert!(error.contains("not running") && error.contains("srv6d run --config"), "{error}");
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn valid_configuration_is_status_0_and_says_what_it_waits_for() {
+    let file = File::new("valid", VALID);
+    let output = srv6d(&["check", file.path()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("valid: 1 ports, 1 SIDs"), "{said}");
+    assert!(said.contains("waits for network device srv6d-absent"), "{said}");
+}
+
+#[test]
+fn invalid_configuration_is_status_2_and_names_line_key_and_fix() {
+    let file = File::new("invalid", &VALID.replace("behavior", "behaviour"));
+    for command in ["check", "run", "doctor"] {
+        let arguments: &[&str] = if command == "check" { &[file.path()] } else { &["--config", file.path()] };
+        let output = srv6d(&[&[command], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let error = stderr(&output);
+        assert!(error.contains(&format!("{}:12:1: ", file.path())), "{command}: {error}");
+        assert!(error.contains("behaviour") && error.contains("behavior") && error.contains("fix: "), "{error}");
+    }
+}
+
+#[test]
+fn check_speaks_json() {
+    let invalid = File::new("json", &VALID.replace("behavior", "behaviour"));
+    let output = srv6d(&["check", "--json", invalid.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.pointer("/valid"), Some(&false.into()));
+    assert_eq!(report.pointer("/errors/0/line"), Some(&12.into()));
+
+    let valid = File::new("json-valid", VALID);
+    let output = srv6d(&["check", "--json", valid.path()]);
+    assert_eq!(output.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.pointer("/valid"), Some(&true.into()));
+    assert_eq!(report.pointer("/pending/0/severity"), Some(&"pending".into()));
+}
+
+#[test]
+fn missing_file_is_status_2_and_named() {
+    for arguments in [&["check", "/nonexistent/srv6d.toml"][..], &["run", "--config", "/nonexistent/srv6d.toml"]] {
+        let output = srv6d(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains("cannot read /nonexistent/srv6d.toml"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn run_without_privileges_or_directory_fails_before_it_touches_anything() {
+    let file = File::new("socket", VALID);
+    let output = srv6d(&["--socket", "/proc/srv6d.sock", "run", "--config", file.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot listen on /proc/srv6d.sock"), "{}", stderr(&output));
+}
+
+#[test]
+fn doctor_looks_at_the_machine_without_a_daemon() {
+    let output = srv6d(&["--socket", "/nonexistent/srv6d.sock", "doctor", "--json", "srv6d-absent"]);
+    assert_eq!(output.status.code(), Some(1), "an interface that does not exist is in the way");
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = findings.as_array().unwrap();
+    let of = |subject: &str, check: &str| {
+        findings.iter().find(|f| f.get("subject") == Some(&subject.into()) && f.get("check") == Some(&check.into()))
+    };
+    assert!(of("machine", "kernel").is_some());
+    assert_eq!(of("srv6d-absent", "interface").unwrap().get("verdict"), Some(&"FAIL".into()));
+}
+
+#[test]
+fn completion_scripts_know_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = srv6d(&["completion", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        assert!(stdout(&output).contains("doctor"), "{shell}");
+    }
+}
+
+#[test]
+fn unit_file_starts_the_command_that_exists() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/srv6d.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    let commands = unit.lines().filter_map(|line| line.strip_prefix("Exec")?.split_once("=/usr/bin/srv6d "));
+    let commands: Vec<&str> = commands.map(|(_, arguments)| arguments).collect();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for arguments in commands {
+        let mut words: Vec<&str> = arguments.split(' ').collect();
+        words.push("--help");
+        assert_eq!(srv6d(&words).status.code(), Some(0), "{arguments}");
+    }
+}
