@@ -1,0 +1,186 @@
+//! Runs a conformance case through the real worker step, over ports in memory: no root, no sockets.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use srv6d::config;
+use srv6d::plan::{self, Device, Environment, HostVeth, KernelNeighbor};
+use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
+use srv6d_pack::{Case, Event, Setup};
+use srv6d_srv6::model::{Desired, Mac};
+use srv6d_srv6::{Slots, Tables, Tally};
+
+/// Runs a case. `Err` says what is different from what the pack states.
+///
+/// # Errors
+/// The difference, readable.
+pub fn run(case: &Case) -> Result<(), String> {
+    let mut environment = environment(&case.setup);
+    let planned = desired(&case.setup.config, &environment);
+    let desired_now = match (&case.refused, planned) {
+        (None, planned) => planned?,
+        (Some(text), Err(why)) if why.to_lowercase().contains(&text.to_lowercase()) => return Ok(()),
+        (Some(text), Err(why)) => return Err(format!("refused, but without the words {text:?}:\n{why}")),
+        (Some(text), Ok(desired)) => {
+            let built = Tables::build(&desired, &mut Slots::default());
+            return match built {
+                Err(why) if why.to_string().contains(text) => Ok(()),
+                _ => Err(format!("accepted, and should have been refused with {text:?}")),
+            };
+        }
+    };
+    let mut node = Node::new(&desired_now)?;
+    let mut all = Vec::new();
+    for (number, step) in (1..).zip(&case.steps) {
+        let before = environment.clone();
+        step.events.iter().for_each(|event| apply(&mut environment, event));
+        if environment != before {
+            node.publish(&desired(&case.setup.config, &environment)?)?;
+        }
+        for input in &step.inputs {
+            node.receive(&input.port, &input.built.bytes)?;
+        }
+        let sent = node.run(step.at_ms * 1_000_000);
+        step.check(&sent).map_err(|diff| format!("step {number}: {diff}"))?;
+        all.extend(sent);
+    }
+    case.check_properties(&all).map_err(|diff| diff.to_string())?;
+    let counters = node.counters()?;
+    case.check_counters(&counters).map_err(|diff| diff.to_string())
+}
+
+fn desired(text: &str, environment: &Environment) -> Result<Desired, String> {
+    let config = config::parse(text, "srv6d.toml").map_err(|errors| errors.to_string())?;
+    let plan = plan::plan(&config, environment).map_err(|errors| errors.to_string())?;
+    Ok(plan.desired)
+}
+
+fn environment(setup: &Setup) -> Environment {
+    let mut devices = vec![Device {
+        name: "lo".to_owned(),
+        ifindex: 1,
+        mac: Mac::default(),
+        mtu: 65_536,
+        up: true,
+        addresses: setup.addresses.clone(),
+    }];
+    for (ifindex, port) in (2..).zip(setup.ports.iter().filter(|port| !port.kernel)) {
+        devices.push(Device {
+            name: port.name.clone(),
+            ifindex,
+            mac: Mac(port.mac),
+            mtu: port.mtu,
+            up: port.up,
+            addresses: port.addresses.clone(),
+        });
+    }
+    let host = setup.ports.iter().find(|port| port.kernel).map(|port| HostVeth {
+        device: port.name.clone(),
+        packet_mac: Mac(port.mac),
+        kernel_mac: Mac(port.peer),
+        mtu: port.mtu,
+        up: port.up,
+    });
+    let neighbors = setup.neighbors.iter().filter_map(|neighbor| {
+        let mac = Mac(neighbor.mac?);
+        Some(KernelNeighbor { device: neighbor.port.clone(), address: neighbor.address, mac })
+    });
+    Environment { devices, neighbors: neighbors.collect(), host, cores: Vec::new() }
+}
+
+fn apply(environment: &mut Environment, event: &Event) {
+    match event {
+        Event::Neighbor(change) => {
+            environment.neighbors.retain(|known| (&known.device, known.address) != (&change.port, change.address));
+            if let Some(mac) = change.mac {
+                let (device, address) = (change.port.clone(), change.address);
+                environment.neighbors.push(KernelNeighbor { device, address, mac: Mac(mac) });
+            }
+        }
+        Event::Link { port, up } => {
+            for device in environment.devices.iter_mut().filter(|device| device.name == *port) {
+                device.up = *up;
+            }
+        }
+    }
+}
+
+/// A node with its ports in memory.
+struct Node {
+    io: Memory,
+    step: Step<Memory>,
+    counters: Arc<WorkerCounters>,
+    snapshot: Snapshot,
+    slots: Slots,
+    names: Vec<String>,
+}
+
+impl Node {
+    fn new(desired: &Desired) -> Result<Self, String> {
+        let counters = Arc::new(WorkerCounters::default());
+        let mut slots = Slots::default();
+        let tables = Tables::build(desired, &mut slots).map_err(|why| why.to_string())?;
+        let tally = Arc::new(Tally::new(&slots));
+        let names = desired.ports.iter().map(|port| match port.vlan {
+            Some(vid) => port.name.trim_end_matches(&format!(".{vid}")).to_owned(),
+            None => port.name.clone(),
+        });
+        Ok(Self {
+            io: Memory::new(desired.ports.len()),
+            step: Step::new(0, Arc::clone(&counters), |_, _| {}),
+            counters,
+            snapshot: Snapshot::direct(tables, tally, desired.ports.len()),
+            slots,
+            names: names.collect(),
+        })
+    }
+
+    fn publish(&mut self, desired: &Desired) -> Result<(), String> {
+        self.snapshot.tables = Tables::build(desired, &mut self.slots).map_err(|why| why.to_string())?;
+        self.snapshot.generation += 1;
+        Ok(())
+    }
+
+    fn receive(&mut self, port: &str, frame: &[u8]) -> Result<(), String> {
+        let socket = self.names.iter().position(|name| name == port);
+        let socket = socket.and_then(|socket| self.io.port(socket)).ok_or_else(|| format!("no port {port}"))?;
+        socket.rx.push_back(Frame::new(frame));
+        Ok(())
+    }
+
+    fn run(&mut self, now: u64) -> Vec<(String, Vec<u8>)> {
+        while self.step.round(&mut self.io, &self.snapshot, now) > 0 {}
+        let sent = self.io.take_sent();
+        sent.into_iter()
+            .map(|(socket, frame)| (self.names.get(socket).cloned().unwrap_or_default(), frame.bytes()))
+            .collect()
+    }
+
+    /// In the pack's words. Also checks that every packet is accounted for.
+    fn counters(&self) -> Result<BTreeMap<String, u64>, String> {
+        let mut totals = Totals::default();
+        self.counters.add_to(&mut totals);
+        if !totals.balanced() {
+            return Err(format!("not balanced: {totals:?}"));
+        }
+        let plain = [("rx", totals.rx), ("tx", totals.tx), ("kernel", totals.kernel), ("held", totals.held)];
+        let mut counters: BTreeMap<String, u64> =
+            plain.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        counters.extend(totals.reply.iter().map(|(reason, &value)| (format!("reply.{reason}"), value)));
+        counters.extend(totals.drop.iter().map(|(reason, &value)| (format!("drop.{reason}"), value)));
+        for tally in &self.snapshot.tallies {
+            let packets =
+                |counts: &[srv6d_srv6::tally::Count], slot: usize| counts.get(slot).map_or(0, |count| count.read().0);
+            for (sid, slot) in self.slots.sids.iter() {
+                counters.insert(format!("sid.{sid}"), packets(&tally.sids, slot));
+            }
+            for (path, slot) in self.slots.paths.iter() {
+                counters.insert(format!("path.{path}"), packets(&tally.paths, slot));
+            }
+            counters.insert("ecn_unused".to_owned(), tally.ecn_unused.read().0);
+        }
+        Ok(counters)
+    }
+}

@@ -1,0 +1,17 @@
+//! Every case of the conformance pack, through the real worker step: one test each, named by its row.
+#![allow(missing_docs, clippy::expect_used)] // a failed test may panic
+
+use std::path::Path;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance");
+    let pack = srv6d_pack::load(&directory).expect("the pack loads");
+    let trials = pack.cases.into_iter().map(|case| {
+        let name = format!("{}::{} {}", case.area, case.id, case.title);
+        Trial::test(name, move || srv6d_conformance::run(&case).map_err(Failed::from))
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}
