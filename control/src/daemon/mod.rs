@@ -224,6 +224,7 @@ async fn serve_metrics(address: std::net::SocketAddr, control: mpsc::Sender<Scra
 }
 
 async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
+    let mut told = node.status();
     loop {
         let event = events.next().await;
         let mirror = &mut events.mirror;
@@ -233,14 +234,9 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
                 return Ok(());
             }
             Event::Workers => node.serve_workers(mirror).await?,
-            Event::Kernel => {
-                node.follow_kernel(mirror).await?;
-                notify(&[NotifyState::Status(&node.status())]);
-            }
+            Event::Kernel => node.follow_kernel(mirror).await?,
             Event::Tick => node.tick(mirror).await?,
-            Event::Hangup => {
-                reload(node, mirror).await;
-            }
+            Event::Hangup => reload(node, mirror).await,
             Event::Question(Question { request, answer }) => {
                 // A client that hung up is no error.
                 let _ = answer.send(node.answer(request, mirror).await);
@@ -249,6 +245,11 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
                 let _ = scrape.send(node.state());
             }
         }
+        let status = node.status();
+        if status != told {
+            notify(&[NotifyState::Status(&status)]);
+            told = status;
+        }
     }
 }
 
@@ -256,7 +257,6 @@ async fn reload(node: &mut Node, mirror: &mut Mirror) {
     if let crate::api::Response::Refused(refusal) = node.reload(mirror).await {
         error!("reload refused, the old configuration stays in force:\n{}", refusal.errors.join("\n"));
     }
-    notify(&[NotifyState::Status(&node.status())]);
 }
 
 fn notify(states: &[NotifyState]) {
