@@ -51,7 +51,7 @@ fn neighbor(index: u16) -> IpAddr {
     format!("2001:db8:{index}::2").parse().unwrap()
 }
 
-/// Node 1 of block fcbb:bbbb::/32: uN, uA (LIB and combined), uDT6; a route to node 2, and steered prefixes.
+/// Node 1 of block `fcbb:bbbb::/32`: uN, uA (LIB and combined), uDT6; a route to node 2, and steered prefixes.
 fn node() -> Desired {
     let csid = |nflen| Some(Csid { lblen: 32, nflen });
     let sid = |prefix: &str, behavior| LocalSid {
