@@ -32,7 +32,8 @@ pub fn sids(lab: &Lab, node: &Node) -> Result<SidPackets, LabError> {
         },
         Kind::Linux => {
             let netns = lab.netns(&node.name);
-            netns::run(netns::tool("ip").args(["-n", &netns, "-6", "-s", "route", "show"])).map(|text| kernel_sids(&text))
+            netns::run(netns::tool("ip").args(["-n", &netns, "-6", "-s", "route", "show"]))
+                .map(|text| kernel_sids(&text))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::{ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use super::{kernel, netns, node_config, picture, routing};
 
 /// Bytes of a TCP transfer.
 const TCP_BYTES: u64 = 32 * 1024 * 1024;
+const TCP_MEGABITS: f64 = 32.0 * 1024.0 * 1024.0 * 8.0 / 1e6;
 /// Datagrams a second of the stream that is moved, its length, and when it is moved.
 const UDP_RATE: u32 = 2000;
 const UDP_SECONDS: f64 = 4.0;
@@ -91,7 +92,9 @@ impl Demo<'_> {
         let hosts: Vec<&Node> = self.lab.topology.tier(Role::Host).filter(|host| !host.steer.is_empty()).collect();
         match hosts.as_slice() {
             [first, .., last] => Ok(((*first).clone(), (*last).clone())),
-            _ => Err(LabError::Invalid("the topology has no two hosts that steer\nfix: see `srv6d lab topology`".to_owned())),
+            _ => Err(LabError::Invalid(
+                "the topology has no two hosts that steer\nfix: see `srv6d lab topology`".to_owned(),
+            )),
         }
     }
 
@@ -116,9 +119,11 @@ impl Demo<'_> {
             let summary = text.lines().find(|line| line.contains("packets transmitted")).unwrap_or_default();
             let answered = summary.split(", ").nth(1).unwrap_or_default();
             let family = if pair.target.is_ipv6() { "IPv6" } else { "IPv4" };
-            self.screen.line(&format!("  {family}  {target:18} 5 sent, {answered}; carried by {}", self.carriers(&before)?));
+            self.screen
+                .line(&format!("  {family}  {target:18} 5 sent, {answered}; carried by {}", self.carriers(&before)?));
             if text.contains("5 received") {
-                self.seen.push(format!("{family} pings from {} to {} crossed the fabric inside SRv6", pair.from, pair.to));
+                self.seen
+                    .push(format!("{family} pings from {} to {} crossed the fabric inside SRv6", pair.from, pair.to));
             } else {
                 return Err(LabError::Failed(format!("pings to {target} were lost: {summary}")));
             }
@@ -137,26 +142,32 @@ impl Demo<'_> {
             if sent.sha256 != received.sha256 || sent.bytes != received.bytes {
                 return Err(LabError::Failed(format!("{} received other bytes than {} sent", pair.to, pair.from)));
             }
-            let spine = self.busiest(&before)?;
+            let (spine, packets) = self.data_spine(&pair, &before)?;
             let hash = received.sha256.get(..16).unwrap_or_default();
             let family = if pair.target.is_ipv6() { "IPv6" } else { "IPv4" };
-            let gigabits = received.bytes as f64 * 8.0 / received.seconds.max(1e-9) / 1e9;
-            let line = format!("  {family}  {} -> {}  over {spine:8} sha256 {hash}... on both sides", pair.from, pair.to);
-            self.screen.line(&format!("{line}  {}", styled(DIM, &format!("{gigabits:.2} Gbit/s"))));
+            let megabits = TCP_MEGABITS / received.seconds.max(1e-9);
+            let line = format!(
+                "  {family}  {} -> {}  over {spine} ({packets} packets)  sha256 {hash}... on both sides",
+                pair.from, pair.to
+            );
+            self.screen.line(&format!("{line}  {}", styled(DIM, &format!("{megabits:.0} Mbit/s"))));
             spines.insert(format!("{family} {} -> {}", pair.from, pair.to), spine);
         }
         let ways: Vec<String> = spines.iter().map(|(flow, spine)| format!("{flow} {spine}")).collect();
-        self.seen.push(format!("TCP in both directions, every byte right; each flow on the spine its carrier names: {}", ways.join(", ")));
+        self.seen.push(format!(
+            "TCP in both directions, every byte right; each flow on the spine its carrier names: {}",
+            ways.join(", ")
+        ));
         Ok(())
     }
 
     fn transfer(&self, pair: &Pair, seed: u64) -> Result<(TcpReport, TcpReport), LabError> {
         let (bytes, seed) = (TCP_BYTES.to_string(), seed.to_string());
-        let mut receiver = self.tool(&pair.to, &["tcp-receive", &SocketAddr::new(pair.target, 0).to_string()])?;
-        let Listening { listening } = receiver.next_line()?;
+        let mut sink = self.tool(&pair.to, &["tcp-receive", &SocketAddr::new(pair.target, 0).to_string()])?;
+        let Listening { listening } = sink.next_line()?;
         let mut sender = self.tool(&pair.from, &["tcp-send", &listening.to_string(), &bytes, &seed])?;
         let sent = self.finished(&mut sender)?;
-        let received = self.finished(&mut receiver)?;
+        let received = self.finished(&mut sink)?;
         Ok((sent, received))
     }
 
@@ -165,7 +176,8 @@ impl Demo<'_> {
         let mut lines = Vec::new();
         for node in self.lab.topology.nodes() {
             for (sid, packets) in counters::sids(&self.lab, node)?.into_iter().filter(|(_, packets)| *packets > 0) {
-                let behavior = node.sids.iter().find(|own| own.sid.to_string() == sid).map_or("", |own| own.behavior.name());
+                let behavior =
+                    node.sids.iter().find(|own| own.prefix.to_string() == sid).map_or("", |own| own.behavior.name());
                 lines.push(format!("  {:8} {behavior:6} {sid:26} {packets:>8} packets", node.name));
             }
             for PathPackets { name, segments, packets } in counters::paths(&self.lab, node)? {
@@ -203,13 +215,25 @@ impl Demo<'_> {
     fn carriers(&self, before: &BTreeMap<String, u64>) -> Result<String, LabError> {
         let spines = self.since(before)?;
         let text: Vec<String> = spines.iter().map(|(spine, packets)| format!("{spine} ({packets} packets)")).collect();
-        Ok(if text.is_empty() { styled(BAD, "no spine: they did not cross the fabric inside SRv6") } else { text.join(", ") })
+        Ok(if text.is_empty() {
+            styled(BAD, "no spine: they did not cross the fabric inside SRv6")
+        } else {
+            text.join(", ")
+        })
     }
 
-    fn busiest(&self, before: &BTreeMap<String, u64>) -> Result<String, LabError> {
+    /// The spine that served most of a flow, among those that the sender's carriers name: the way back, which is
+    /// another flow, may use any other.
+    fn data_spine(&self, pair: &Pair, before: &BTreeMap<String, u64>) -> Result<(String, u64), LabError> {
+        let topology = &self.lab.topology;
+        let steers = topology.node(&pair.from).map(|node| node.steer.as_slice()).unwrap_or_default();
+        let paths = steers.iter().filter(|steer| steer.prefix.contains(&pair.target)).flat_map(|steer| &steer.paths);
+        let usids: Vec<u16> = paths.flat_map(|path| &path.segments).flat_map(Ipv6Addr::segments).collect();
+        let named = |spine: &str| topology.node(spine).and_then(usid).is_some_and(|usid| usids.contains(&usid));
         let spines = self.since(before)?;
-        let busiest = spines.into_iter().max_by_key(|(_, packets)| *packets);
-        busiest.map(|(spine, _)| spine).ok_or_else(|| LabError::Failed("no spine served a packet of this flow".to_owned()))
+        let busiest = spines.into_iter().filter(|(spine, _)| named(spine)).max_by_key(|(_, packets)| *packets);
+        busiest
+            .ok_or_else(|| LabError::Failed(format!("no spine served a packet from {} to {}", pair.from, pair.target)))
     }
 
     fn moved_flow(&mut self, first: &Node, last: &Node) -> Result<(), LabError> {
@@ -219,7 +243,9 @@ impl Demo<'_> {
             .iter()
             .filter(|pair| pair.target.is_ipv6())
             .find_map(|pair| Some((pair, Move::plan(&self.lab.topology, first, pair.target)?)))
-            .ok_or_else(|| LabError::Invalid("no path goes over one of several spines\nfix: see `srv6d lab topology`".to_owned()))?;
+            .ok_or_else(|| {
+                LabError::Invalid("no path goes over one of several spines\nfix: see `srv6d lab topology`".to_owned())
+            })?;
         let before = self.spines()?;
         self.draw_path(pair, &moved.from_spine);
 
@@ -251,11 +277,13 @@ impl Demo<'_> {
     ) -> Result<(), LabError> {
         let UdpReport { received, lost, duplicated, reordered, .. } = *report;
         let style = if lost + duplicated == 0 { GOOD } else { BAD };
-        let count = format!("sent {sent}, received {received}, lost {lost}, duplicated {duplicated}, reordered {reordered}");
+        let count =
+            format!("sent {sent}, received {received}, lost {lost}, duplicated {duplicated}, reordered {reordered}");
         self.screen.line(&format!("  {}", styled(style, &count)));
         let on = |spine: &str| spines.get(spine).copied().unwrap_or_default();
         let (old, new) = (on(&moved.from_spine), on(&moved.to_spine));
-        self.screen.line(&format!("  {} carried {old} packets, then {} carried {new}", moved.from_spine, moved.to_spine));
+        self.screen
+            .line(&format!("  {} carried {old} packets, then {} carried {new}", moved.from_spine, moved.to_spine));
         if lost + duplicated > 0 || sent != received {
             return Err(LabError::Failed(format!("the moved flow did not arrive whole: {count}")));
         }
@@ -344,9 +372,9 @@ impl Tool {
 /// One path, from one spine to another.
 struct Move {
     path: String,
-    segments: Vec<std::net::Ipv6Addr>,
-    old: std::net::Ipv6Addr,
-    new: std::net::Ipv6Addr,
+    segments: Vec<Ipv6Addr>,
+    old: Ipv6Addr,
+    new: Ipv6Addr,
     from_spine: String,
     to_spine: String,
 }
@@ -354,14 +382,17 @@ struct Move {
 impl Move {
     /// Exchanges the spine's uSID in the carrier for the one of the next spine.
     fn plan(topology: &Topology, node: &Node, target: IpAddr) -> Option<Self> {
-        let spines: Vec<(&str, u16)> = topology.tier(Role::Spine).filter_map(|spine| Some((spine.name.as_str(), usid(spine)?))).collect();
+        let spines: Vec<(&str, u16)> =
+            topology.tier(Role::Spine).filter_map(|spine| Some((spine.name.as_str(), usid(spine)?))).collect();
         let steer = node.steer.iter().find(|steer| steer.prefix.contains(&target))?;
         let SteerPath { name, segments, .. } = steer.paths.first()?;
         let old = *segments.first()?;
         let mut groups = old.segments();
-        let (place, index) = groups.iter().enumerate().skip(2).find_map(|(place, group)| {
-            Some((place, spines.iter().position(|(_, usid)| usid == group)?))
-        })?;
+        let (place, index) = groups
+            .iter()
+            .enumerate()
+            .skip(2)
+            .find_map(|(place, group)| Some((place, spines.iter().position(|(_, usid)| usid == group)?)))?;
         let (from_spine, _) = spines.get(index)?;
         let (to_spine, usid) = spines.get((index + 1) % spines.len()).filter(|(name, _)| name != from_spine)?;
         *groups.get_mut(place)? = *usid;
@@ -375,7 +406,7 @@ impl Move {
 /// The uSID of a node's uN: the 16 bits behind a 32-bit block.
 fn usid(node: &Node) -> Option<u16> {
     let locator = node.sids.iter().find(|sid| sid.behavior == Behavior::Un)?;
-    locator.sid.addr().segments().get(2).copied()
+    locator.prefix.addr().segments().get(2).copied()
 }
 
 #[cfg(test)]

@@ -53,6 +53,12 @@ impl Lab {
             kernel::routes(&topology, node)?;
         }
         let run = RunDirectory::create(&topology.name)?;
+        let taken =
+            topology.nodes().try_for_each(|node| netns::refuse_existing(&netns::name(&topology.name, &node.name)));
+        if let Err(error) = taken {
+            run.remove()?;
+            return Err(error);
+        }
         let lab = Self { topology, run, keep: false };
         lab.run.write_topology(&lab.topology, text)?;
         lab.make_network(interrupt, screen)?;
@@ -89,8 +95,9 @@ impl Lab {
     /// # Errors
     /// It does not answer, or not to the question.
     pub fn ask(&self, node: &str, request: &Request) -> Result<Response, LabError> {
-        client::ask(&self.run.socket(node), request)
-            .map_err(|error| LabError::Failed(format!("srv6d of {node} did not answer: {error}{}", self.log_tail(node))))
+        client::ask(&self.run.socket(node), request).map_err(|error| {
+            LabError::Failed(format!("srv6d of {node} did not answer: {error}{}", self.log_tail(node)))
+        })
     }
 
     fn make_network(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
@@ -140,8 +147,7 @@ impl Lab {
     fn each_node(&self, action: impl Fn(&Node) -> Result<(), LabError> + Sync) -> Result<(), LabError> {
         let action = &action;
         thread::scope(|scope| {
-            let threads: Vec<_> =
-                self.topology.nodes().map(|node| scope.spawn(move || action(node))).collect();
+            let threads: Vec<_> = self.topology.nodes().map(|node| scope.spawn(move || action(node))).collect();
             let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
             results.into_iter().try_for_each(|result| {
                 result.unwrap_or_else(|_| Err(LabError::Failed("a thread of the lab died".to_owned())))
@@ -155,8 +161,9 @@ impl Lab {
         let mut children = Vec::new();
         for node in self.topology.nodes().filter(|node| node.kind == Kind::Srv6d) {
             let child = self.start_daemon(node)?;
-            let process = Process::of(child.id())
-                .ok_or_else(|| LabError::Failed(format!("srv6d of {} ended at once{}", node.name, self.log_tail(&node.name))))?;
+            let process = Process::of(child.id()).ok_or_else(|| {
+                LabError::Failed(format!("srv6d of {} ended at once{}", node.name, self.log_tail(&node.name)))
+            })?;
             state.daemons.push(Daemon { node: node.name.clone(), process });
             children.push((node, child));
             // Written after each start: whatever happens now, `lab down` finds what runs.
@@ -166,11 +173,20 @@ impl Lab {
             return Ok(());
         }
         screen.print("  srv6d ready:");
-        while let Some((node, mut child)) = children.pop() {
-            interrupt
-                .wait_for(READY_WITHIN, || self.ready(node, &mut child))?
-                .ok_or_else(|| self.never_ready(node))?;
-            screen.print(&format!(" {}", node.name));
+        let all_ready = interrupt.wait_for(READY_WITHIN, || {
+            let mut waiting = Vec::new();
+            for (node, mut child) in children.drain(..) {
+                if self.ready(node, &mut child)? {
+                    screen.print(&format!(" {}", node.name));
+                } else {
+                    waiting.push((node, child));
+                }
+            }
+            children = waiting;
+            Ok(children.is_empty().then_some(()))
+        })?;
+        if let (None, Some((node, _))) = (all_ready, children.first()) {
+            return Err(self.never_ready(node));
         }
         screen.line(&styled(DIM, &format!("  {:.1} s", begin.elapsed().as_secs_f32())));
         Ok(())
@@ -194,21 +210,23 @@ impl Lab {
             .map_err(|error| LabError::Failed(format!("cannot start srv6d of {}: {error}", node.name)))
     }
 
-    /// `Some` once srv6d answers and waits for nothing any more.
-    fn ready(&self, node: &Node, child: &mut Child) -> Result<Option<()>, LabError> {
+    /// True once srv6d answers and waits for nothing any more.
+    fn ready(&self, node: &Node, child: &mut Child) -> Result<bool, LabError> {
         if let Ok(Some(status)) = child.try_wait() {
             let tail = self.log_tail(&node.name);
             return Err(LabError::Failed(format!("srv6d of {} did not start ({status}){tail}", node.name)));
         }
-        match client::ask(&self.run.socket(&node.name), &Request::Show { topic: Topic::Generation }) {
-            Ok(Response::Generation(view)) if view.pending.is_empty() => Ok(Some(())),
-            _ => Ok(None),
-        }
+        let answer = client::ask(&self.run.socket(&node.name), &Request::Show { topic: Topic::Generation });
+        Ok(matches!(answer, Ok(Response::Generation(view)) if view.pending.is_empty()))
     }
 
     fn never_ready(&self, node: &Node) -> LabError {
         let seconds = READY_WITHIN.as_secs();
-        LabError::Failed(format!("srv6d of {} was not ready within {seconds} s{}", node.name, self.log_tail(&node.name)))
+        LabError::Failed(format!(
+            "srv6d of {} was not ready within {seconds} s{}",
+            node.name,
+            self.log_tail(&node.name)
+        ))
     }
 
     /// The last lines of a node's log, for an error message: the log itself goes with the lab.
@@ -266,10 +284,10 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        if !self.keep {
-            if let Err(error) = self.clear() {
-                eprintln!("{error}");
-            }
+        if !self.keep
+            && let Err(error) = self.clear()
+        {
+            eprintln!("{error}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a node's kernel is told: devices, addresses, settings and routes, as `ip` commands.
 
+use std::fmt::Write as _;
+
 use super::error::LabError;
 use super::routing::{self, PlainRoute};
 use super::topology::{Behavior, Kind, Link, Node, Role, Sid, Steer, Topology};
@@ -17,6 +19,9 @@ pub fn early_settings() -> Vec<(String, &'static str)> {
         settings.push((format!("ipv6/conf/{device}/accept_ra"), "0"));
         // Replies may come by another port than the one that leads back.
         settings.push((format!("ipv4/conf/{device}/rp_filter"), "0"));
+        // srv6d tells an application on the node that its packet is too big with an ICMPv4 error from the node's own
+        // address; the kernel takes that for a martian unless it may accept local sources.
+        settings.push((format!("ipv4/conf/{device}/accept_local"), "1"));
     }
     settings
 }
@@ -114,9 +119,9 @@ pub fn steer_route(node: &Node, plain: &[PlainRoute], steer: &Steer) -> Result<S
         let segments: Vec<String> = path.segments.iter().map(ToString::to_string).collect();
         let encap = format!("encap seg6 mode encap.red segs {} dev {port}", segments.join(","));
         if steer.paths.len() == 1 {
-            text.push_str(&format!(" {encap}"));
+            let _ = write!(text, " {encap}"); // a String takes everything
         } else {
-            text.push_str(&format!(" nexthop {encap} weight {}", path.weight));
+            let _ = write!(text, " nexthop {encap} weight {}", path.weight);
         }
     }
     Ok(text)
@@ -124,7 +129,7 @@ pub fn steer_route(node: &Node, plain: &[PlainRoute], steer: &Steer) -> Result<S
 
 /// `seg6local` needs a device, any one; the SID itself belongs to the whole node.
 fn local_sid(sid: &Sid, device: &str) -> String {
-    let nflen = sid.sid.prefix_len().saturating_sub(32);
+    let nflen = sid.prefix.prefix_len().saturating_sub(32);
     let csid = format!("flavors next-csid lblen 32 nflen {nflen}");
     let action = match (sid.behavior, &sid.via, &sid.port) {
         (Behavior::Ua, Some(via), Some(port)) => format!("End.X nh6 {via} oif {port} {csid}"),
@@ -132,5 +137,5 @@ fn local_sid(sid: &Sid, device: &str) -> String {
         // A topology in which a plain kernel node has uDT4 or uDT46 was refused.
         _ => format!("End {csid}"),
     };
-    format!("route add {} encap seg6local action {action} count dev {device}", sid.sid)
+    format!("route add {} encap seg6local action {action} count dev {device}", sid.prefix)
 }

@@ -35,7 +35,8 @@ use clap::{Args, Subcommand};
 
 pub use error::LabError;
 pub use node_config::srv6d_toml;
-pub use topology::{FABRIC, Kind, Node, Role, Topology};
+pub use routing::{PlainRoute, routes as plain_routes};
+pub use topology::{End, FABRIC, Kind, Link, Node, NodePort, Role, Sid, Steer, SteerPath, Topology};
 
 use fabric::Lab;
 use interrupt::Interrupt;
@@ -133,7 +134,7 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         LabCommand::Up { topology, name } => up(topology.as_deref(), name, &mut screen),
         LabCommand::Status { lab } => {
             need_root("lab status")?;
-            let all_up = status::print(&Lab::open(&lab.running()?)?, &mut screen)?;
+            let all_up = status::print(&Lab::open(&lab.running()?)?, &mut screen);
             Ok(if all_up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         LabCommand::Exec { lab, node, command } => {
@@ -192,7 +193,10 @@ fn read(file: Option<&Path>, name: Option<String>) -> Result<(Topology, String),
     let mut topology = Topology::parse(&text, &shown)?;
     if let Some(name) = name {
         if !topology_check::is_name(&name) {
-            return Err(LabError::Invalid(format!("{name:?} cannot be a lab's name\nfix: {}", topology_check::NAME_FIX)));
+            return Err(LabError::Invalid(format!(
+                "{name:?} cannot be a lab's name\nfix: {}",
+                topology_check::NAME_FIX
+            )));
         }
         topology.name = name;
     }
@@ -219,7 +223,10 @@ impl Which {
 fn exec(lab: &Lab, node: &str, command: &[OsString]) -> LabError {
     if lab.topology.node(node).is_none() {
         let names: Vec<&str> = lab.topology.nodes().map(|node| node.name.as_str()).collect();
-        return LabError::Invalid(format!("there is no node {node:?} in this lab\nfix: use one of {}", names.join(", ")));
+        return LabError::Invalid(format!(
+            "there is no node {node:?} in this lab\nfix: use one of {}",
+            names.join(", ")
+        ));
     }
     let Some((program, arguments)) = command.split_first() else {
         return LabError::Invalid("no command\nfix: write it after `--`".to_owned());

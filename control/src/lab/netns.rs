@@ -35,13 +35,14 @@ pub fn tool(program: impl AsRef<OsStr>) -> Command {
 
 /// Runs a command to its end; what it complains about becomes the error.
 pub fn run(command: &mut Command) -> Result<String, LabError> {
-    let shown = format!("{:?} {:?}", command.get_program(), command.get_args().collect::<Vec<_>>());
+    let shown = [command.get_program()].into_iter().chain(command.get_args()).map(|word| word.to_string_lossy());
+    let shown = shown.collect::<Vec<_>>().join(" ");
     let output = command.output().map_err(|error| missing(command, &error))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(LabError::Failed(format!("{shown} failed ({}): {}", output.status, complaint.trim())))
+    Err(LabError::Failed(format!("`{shown}` failed ({}): {}", output.status, complaint.trim())))
 }
 
 fn missing(command: &Command, error: &std::io::Error) -> LabError {
@@ -51,14 +52,19 @@ fn missing(command: &Command, error: &std::io::Error) -> LabError {
     ))
 }
 
-/// Makes a namespace.
-pub fn create(netns: &str) -> Result<(), LabError> {
+/// Whoever made a namespace of that name, it is not ours to use or to delete.
+pub fn refuse_existing(netns: &str) -> Result<(), LabError> {
     if path(netns).exists() {
         return Err(LabError::Failed(format!(
             "network namespace {netns} exists already, and no running lab owns it\n\
              fix: delete it with `ip netns del {netns}`, or choose another name with --name"
         )));
     }
+    Ok(())
+}
+
+/// Makes a namespace.
+pub fn create(netns: &str) -> Result<(), LabError> {
     run(tool("ip").args(["netns", "add", netns])).map(drop)
 }
 

@@ -33,7 +33,8 @@ fn head(text: &mut String, topology: &Topology, node: &Node, socket: &Path) {
 
 fn ports(text: &mut String, topology: &Topology, node: &Node) {
     for port in topology.ports(&node.name) {
-        let _ = writeln!(text, "[[port]]\nname = \"{}\"        # to {} {}", port.own.port, port.peer.node, port.peer.port);
+        let _ =
+            writeln!(text, "[[port]]\nname = \"{}\"        # to {} {}", port.own.port, port.peer.node, port.peer.port);
         if port.own.role != PortRole::Fabric {
             let _ = writeln!(text, "role = \"{}\"", port.own.role.name());
         }
@@ -47,7 +48,7 @@ fn ports(text: &mut String, topology: &Topology, node: &Node) {
 
 fn sids(text: &mut String, node: &Node) {
     for sid in &node.sids {
-        let _ = writeln!(text, "[[sid]]\nsid = \"{}\"\nbehavior = \"{}\"", sid.sid, sid.behavior.name());
+        let _ = writeln!(text, "[[sid]]\nsid = \"{}\"\nbehavior = \"{}\"", sid.prefix, sid.behavior.name());
         if let Sid { behavior: Behavior::Ua, via: Some(via), port: Some(port), .. } = sid {
             let _ = writeln!(text, "via = \"{via}\"\nport = \"{port}\"");
         }

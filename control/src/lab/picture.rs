@@ -36,10 +36,10 @@ struct Canvas {
 impl Canvas {
     fn put(&mut self, row: usize, column: usize, ink: Ink) {
         // A link that is not taken never covers what is there already.
-        if let Some(place) = self.rows.get_mut(row).and_then(|cells| cells.get_mut(column)) {
-            if ink.taken || ink.node || place.letter == ' ' {
-                *place = ink;
-            }
+        if let Some(place) = self.rows.get_mut(row).and_then(|cells| cells.get_mut(column))
+            && (ink.taken || ink.node || place.letter == ' ')
+        {
+            *place = ink;
         }
     }
 
@@ -85,7 +85,8 @@ pub fn draw(topology: &Topology, path: &[&str]) -> String {
     for link in topology.links() {
         let [a, b] = &link.ends;
         let (Some(a_place), Some(b_place)) = (place(&a.node), place(&b.node)) else { continue };
-        let taken = path.windows(2).any(|pair| pair == [a.node.as_str(), &b.node] || pair == [b.node.as_str(), &a.node]);
+        let taken =
+            path.windows(2).any(|pair| pair == [a.node.as_str(), &b.node] || pair == [b.node.as_str(), &a.node]);
         canvas.link(a_place.min(b_place), a_place.max(b_place), taken);
     }
     for name in tiers.iter().flatten() {

@@ -50,7 +50,7 @@ pub fn routes(topology: &Topology, node: &str) -> Vec<PlainRoute> {
 fn announced(topology: &Topology) -> BTreeMap<Ipv6Net, BTreeSet<&str>> {
     let mut prefixes: BTreeMap<Ipv6Net, BTreeSet<&str>> = BTreeMap::new();
     for node in topology.nodes() {
-        let locators = node.sids.iter().filter(|sid| sid.behavior == Behavior::Un).map(|sid| sid.sid);
+        let locators = node.sids.iter().filter(|sid| sid.behavior == Behavior::Un).map(|sid| sid.prefix);
         let loopbacks = node.addresses.iter().filter_map(v6);
         for prefix in locators.chain(loopbacks) {
             prefixes.entry(prefix).or_default().insert(&node.name);

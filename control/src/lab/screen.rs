@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use anstream::{AutoStream, ColorChoice};
+use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 
 /// Headings.
@@ -16,22 +16,17 @@ pub const DIM: Style = Style::new().dimmed();
 
 /// Standard output.
 #[derive(Debug)]
-pub struct Screen {
-    stream: AutoStream<io::Stdout>,
-    /// Styles are visible.
-    pub coloured: bool,
-}
+pub struct Screen(AutoStream<io::Stdout>);
 
 impl Screen {
     /// Standard output of this process.
     pub fn new() -> Self {
-        let coloured = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
-        Self { stream: AutoStream::auto(io::stdout()), coloured }
+        Self(AutoStream::auto(io::stdout()))
     }
 
     /// Prints, at once. A reader that has gone away is no reason to stop before everything is cleaned up.
     pub fn print(&mut self, text: &str) {
-        let _ = self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush());
+        let _ = self.0.write_all(text.as_bytes()).and_then(|()| self.0.flush());
     }
 
     /// Prints a line.

@@ -107,7 +107,9 @@ impl RunDirectory {
         let mut labs = Vec::new();
         for place in PLACES {
             let entries = fs::read_dir(place).into_iter().flatten().flatten();
-            labs.extend(entries.filter(|entry| ours(&entry.path())).filter_map(|entry| entry.file_name().into_string().ok()));
+            labs.extend(
+                entries.filter(|entry| ours(&entry.path())).filter_map(|entry| entry.file_name().into_string().ok()),
+            );
         }
         labs.sort_unstable();
         labs.dedup();

@@ -2,7 +2,6 @@
 
 use crate::api::{Request, Response, Topic};
 
-use super::error::LabError;
 use super::fabric::Lab;
 use super::netns;
 use super::picture;
@@ -13,7 +12,7 @@ use super::topology::{Kind, Node};
 const WIDTHS: [usize; 4] = [10, 7, 8, 10];
 
 /// Prints the table of nodes and the picture; whether every node is up.
-pub fn print(lab: &Lab, screen: &mut Screen) -> Result<bool, LabError> {
+pub fn print(lab: &Lab, screen: &mut Screen) -> bool {
     let topology = &lab.topology;
     screen.line(&format!("lab {} in {}", topology.name, lab.run.path().display()));
     screen.line("");
@@ -28,7 +27,7 @@ pub fn print(lab: &Lab, screen: &mut Screen) -> Result<bool, LabError> {
     }
     screen.line("");
     screen.line(&format!("try: srv6d lab exec NODE -- COMMAND     e.g. {}", example(lab)));
-    Ok(all_up)
+    all_up
 }
 
 fn print_node(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
@@ -37,12 +36,8 @@ fn print_node(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
     let pid = pid.map_or_else(|| "-".to_owned(), |daemon| daemon.process.pid.to_string());
     let [name_width, kind_width, pid_width, state_width] = WIDTHS;
     let state = styled(if up { GOOD } else { BAD }, &format!("{state:state_width$}"));
-    let ports: Vec<String> = lab
-        .topology
-        .ports(&node.name)
-        .iter()
-        .map(|port| format!("{}:{}", port.own.port, port.peer.node))
-        .collect();
+    let ports: Vec<String> =
+        lab.topology.ports(&node.name).iter().map(|port| format!("{}:{}", port.own.port, port.peer.node)).collect();
     screen.line(&format!(
         "{:name_width$}{:kind_width$}{pid:>pid_width$}  {state}{}",
         node.name,
@@ -51,7 +46,7 @@ fn print_node(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
     ));
     let indent = WIDTHS.iter().sum::<usize>() + 2;
     for sid in &node.sids {
-        screen.line(&format!("{:indent$}{:6} {}", "", sid.behavior.name(), sid.sid));
+        screen.line(&format!("{:indent$}{:6} {}", "", sid.behavior.name(), sid.prefix));
     }
     up
 }

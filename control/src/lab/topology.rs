@@ -114,7 +114,8 @@ impl Kind {
 #[serde(deny_unknown_fields)]
 pub struct Sid {
     /// Locator and function.
-    pub sid: Ipv6Net,
+    #[serde(rename = "sid")]
+    pub prefix: Ipv6Net,
     /// What it does.
     pub behavior: Behavior,
     /// uA: the neighbour that gets the packet ...

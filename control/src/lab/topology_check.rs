@@ -1,6 +1,6 @@
 //! What a topology's tables have to do with each other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -69,8 +69,8 @@ fn nodes(topology: &Topology, mistakes: &mut Mistakes<'_>) {
             mistakes.add(at, &entry, "there are two nodes of this name", "give one of them another name");
         }
         for sid in &node.sids {
-            if let Some(other) = sids.insert(sid.sid, &node.name) {
-                let what = format!("SID {} belongs to {other} already", sid.sid);
+            if let Some(other) = sids.insert(sid.prefix, &node.name) {
+                let what = format!("SID {} belongs to {other} already", sid.prefix);
                 mistakes.add(at, &entry, &what, "give each node SIDs of its own");
             }
         }
@@ -82,14 +82,14 @@ fn nodes(topology: &Topology, mistakes: &mut Mistakes<'_>) {
 fn node_sids(topology: &Topology, node: &Node, at: usize, mistakes: &mut Mistakes<'_>) {
     let entry = format!("[[node]] {}", node.name);
     for sid in &node.sids {
-        let name = format!("SID {} ({})", sid.sid, sid.behavior.name());
-        if !topology.block.contains(&sid.sid) || sid.sid.prefix_len() <= topology.block.prefix_len() {
+        let name = format!("SID {} ({})", sid.prefix, sid.behavior.name());
+        if !topology.block.contains(&sid.prefix) || sid.prefix.prefix_len() <= topology.block.prefix_len() {
             let what = format!("{name} is not inside of the block {}", topology.block);
             mistakes.add(at, &entry, &what, "choose a longer prefix of the block, e.g. a /48 for a uN");
         }
-        if sid.sid.addr() != sid.sid.network() {
+        if sid.prefix.addr() != sid.prefix.network() {
             let what = format!("{name} has bits behind its prefix length");
-            mistakes.add(at, &entry, &what, &format!("write {}", sid.sid.trunc()));
+            mistakes.add(at, &entry, &what, &format!("write {}", sid.prefix.trunc()));
         }
         let hop_known = topology.ports(&node.name).iter().any(|port| Some(&port.own.port) == sid.port.as_ref());
         if sid.behavior == Behavior::Ua && (sid.via.is_none() || !hop_known) {
@@ -100,7 +100,8 @@ fn node_sids(topology: &Topology, node: &Node, at: usize, mistakes: &mut Mistake
             mistakes.add(at, &entry, &format!("{name} has a next hop"), "only a uA has one: delete via and port");
         }
         if node.kind == Kind::Linux && matches!(sid.behavior, Behavior::Udt4 | Behavior::Udt46) {
-            let what = format!("{name}: the kernel's End.DT4 and End.DT46 need a VRF device, which the lab does not make");
+            let what =
+                format!("{name}: the kernel's End.DT4 and End.DT46 need a VRF device, which the lab does not make");
             mistakes.add(at, &entry, &what, "write kind = \"srv6d\" for this node, or leave the SID out");
         }
     }
@@ -108,14 +109,14 @@ fn node_sids(topology: &Topology, node: &Node, at: usize, mistakes: &mut Mistake
 
 fn node_steers(node: &Node, at: usize, mistakes: &mut Mistakes<'_>) {
     let entry = format!("[[node]] {}", node.name);
-    let mut names = HashMap::new();
+    let mut names = HashSet::new();
     for steer in &node.steer {
         if steer.paths.is_empty() {
             let fix = "write paths = [{ name = \"NAME\", segments = [\"CARRIER\"] }]";
             mistakes.add(at, &entry, &format!("steered prefix {} has no path", steer.prefix), fix);
         }
         for path in &steer.paths {
-            if names.insert(&path.name, ()).is_some() {
+            if !names.insert(&path.name) {
                 let what = format!("two paths are called {:?}", path.name);
                 mistakes.add(at, &entry, &what, "give each path of a node a name of its own: its counters carry it");
             }

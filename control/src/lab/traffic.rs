@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
@@ -108,7 +109,7 @@ pub fn tcp_send(to: SocketAddr, bytes: u64, seed: u64) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let begin = Instant::now();
-    let (mut hash, mut left, mut words) = (Sha256::new(), bytes, XorShift(seed | 1));
+    let (mut hash, mut left, mut words) = (Sha256::new(), bytes, XorShift(2 * seed + 1));
     let mut buffer = Vec::with_capacity(CHUNK);
     while left > 0 {
         let length = left.min(CHUNK as u64);
@@ -142,7 +143,10 @@ impl XorShift {
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        text
+    })
 }
 
 /// Sends `rate` datagrams of `size` bytes a second, evenly spaced, then says how many they were.
@@ -181,6 +185,13 @@ fn datagram(sequence: u64, total: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
+/// Sequence number and total of a datagram.
+fn numbers(datagram: &[u8]) -> Option<(u64, u64)> {
+    let (sequence, rest) = datagram.split_first_chunk()?;
+    let (total, _) = rest.split_first_chunk()?;
+    Some((u64::from_be_bytes(*sequence), u64::from_be_bytes(*total)))
+}
+
 /// Counts one stream to its end.
 pub fn udp_receive(listen: SocketAddr) -> io::Result<()> {
     let socket = UdpSocket::bind(listen)?;
@@ -189,11 +200,9 @@ pub fn udp_receive(listen: SocketAddr) -> io::Result<()> {
     let (mut tally, mut buffer) = (Tally::default(), [0; 2048]);
     loop {
         let (length, peer) = socket.recv_from(&mut buffer)?;
-        let Some((header, _)) = buffer.get(..length).and_then(<[u8]>::split_first_chunk::<UDP_HEADER>) else { continue };
-        let number = u128::from_be_bytes(*header);
-        let (sequence, total) = ((number >> 64) as u64, number as u64);
+        let Some((sequence, total)) = buffer.get(..length).and_then(numbers) else { continue };
         if sequence == u64::MAX {
-            socket.send_to(header, peer)?;
+            socket.send_to(&datagram(sequence, total, UDP_HEADER), peer)?;
             return report(&tally.finish(total));
         }
         tally.count(sequence);
@@ -250,5 +259,7 @@ mod tests {
     fn datagram_begins_with_its_numbers() {
         let bytes = datagram(0x0102, 3, 20);
         assert_eq!(bytes, [0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
+        assert_eq!(numbers(&bytes), Some((0x0102, 3)));
+        assert_eq!(numbers(&[0; UDP_HEADER - 1]), None);
     }
 }

@@ -1,0 +1,308 @@
+//! The lab from end to end, with the program itself: up, traffic, status, faults, down.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d");
+
+/// Nothing here takes longer.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+fn srv6d(arguments: &[&str]) -> Output {
+    Command::new(SRV6D).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A lab of this test's own, which is gone when the test is over, however it ends.
+struct Lab {
+    name: String,
+}
+
+impl Lab {
+    fn up(test: &str, topology: &str) -> Self {
+        let lab = Self { name: format!("t{}-{test}", std::process::id()) };
+        let file = lab.file();
+        fs::write(&file, topology).unwrap();
+        let output = srv6d(&["lab", "up", "--topology", file.to_str().unwrap(), "--name", &lab.name]);
+        fs::remove_file(&file).unwrap();
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+        lab
+    }
+
+    fn file(&self) -> PathBuf {
+        std::env::temp_dir().join(format!("srv6d-{}.toml", self.name))
+    }
+
+    fn exec(&self, node: &str, command: &[&str]) -> Output {
+        let arguments = [&["lab", "exec", "--name", &self.name, node, "--"], command].concat();
+        srv6d(&arguments)
+    }
+
+    /// Runs a command that must succeed.
+    fn must(&self, node: &str, command: &[&str]) -> String {
+        let output = self.exec(node, command);
+        assert!(output.status.success(), "{node} {command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn spawn(&self, node: &str, traffic: &[&str]) -> Child {
+        Command::new(SRV6D)
+            .args(["lab", "exec", "--name", &self.name, node, "--", SRV6D, "lab", "traffic"])
+            .args(traffic)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Bytes and hash of a TCP transfer, as the receiver and as the sender saw them.
+    fn tcp(&self, from: &str, to: &str, address: &str) -> (serde_json::Value, serde_json::Value) {
+        let mut sink = self.spawn(to, &["tcp-receive", &socket_address(address)]);
+        let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
+        let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+        let listening = next();
+        let listening = listening.get("listening").unwrap().as_str().unwrap().to_owned();
+        let sender = self.spawn(from, &["tcp-send", &listening, "2000000", "7"]).wait_with_output().unwrap();
+        assert!(sender.status.success(), "{from} -> {address}: {}", text(&sender.stderr));
+        let received = next();
+        sink.wait().unwrap();
+        (serde_json::from_slice(&sender.stdout).unwrap(), received)
+    }
+
+    fn sid_packets(&self, node: &str, sid: &str) -> u64 {
+        let rows: serde_json::Value =
+            serde_json::from_str(&self.must(node, &[SRV6D, "show", "sids", "--json"])).unwrap();
+        let row = rows.as_array().unwrap().iter().find(|row| row.get("sid").unwrap() == sid).unwrap().clone();
+        row.get("packets").unwrap().as_u64().unwrap()
+    }
+
+    fn namespaces(&self) -> Vec<String> {
+        let output = Command::new("ip").args(["netns", "list"]).output().unwrap();
+        let mine = format!("srv6d-{}-", self.name);
+        text(&output.stdout).lines().filter(|line| line.starts_with(&mine)).map(str::to_owned).collect()
+    }
+
+    fn processes(&self) -> Vec<i32> {
+        let state = fs::read_to_string(Path::new("/run/srv6d-lab").join(&self.name).join("state.json")).unwrap();
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+        let daemons = state.get("daemons").unwrap().as_array().unwrap();
+        daemons.iter().map(|daemon| i32::try_from(daemon.get("pid").unwrap().as_i64().unwrap()).unwrap()).collect()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = srv6d(&["lab", "down", "--name", &self.name]);
+    }
+}
+
+fn socket_address(address: &str) -> String {
+    if address.contains(':') { format!("[{address}]:0") } else { format!("{address}:0") }
+}
+
+/// Waits for a state with a deadline.
+fn eventually(what: &str, mut state: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !state() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn gone(pid: i32) -> bool {
+    // A zombie has ended; this process is not its parent.
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .map_or(true, |stat| stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+}
+
+/// The shipped fabric with some nodes left to the kernel. The kernel has no uDT4 without a VRF device, so there is no
+/// IPv4 then.
+fn fabric(kernel_nodes: &[&str]) -> String {
+    let mut topology = srv6d::lab::FABRIC.to_owned();
+    for node in kernel_nodes {
+        let (before, after) = topology.split_once(&format!("name = \"{node}\"")).unwrap();
+        topology = format!("{before}name = \"{node}\"{}", after.replacen("kind = \"srv6d\"", "kind = \"linux\"", 1));
+    }
+    if !kernel_nodes.is_empty() {
+        let kept: Vec<&str> = topology.lines().filter(|line| !line.contains("uDT4") && !line.contains("-v4")).collect();
+        topology = kept.join("\n");
+    }
+    topology
+}
+
+fn both_ways(lab: &Lab, first: (&str, &str), last: (&str, &str)) {
+    for ((from, _), (to, address)) in [(first, last), (last, first)] {
+        lab.must(from, &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "10", address]);
+        let (sent, received) = lab.tcp(from, to, address);
+        assert_eq!(sent.get("sha256"), received.get("sha256"), "{from} -> {to}");
+        assert_eq!(received.get("bytes").unwrap(), 2_000_000);
+    }
+    for host in [first.0, last.0] {
+        let counters = lab.must(host, &["nstat", "-asz", "TcpInCsumErrors", "UdpInCsumErrors"]);
+        assert!(counters.lines().filter(|line| line.contains("Csum")).all(|line| line.contains(" 0 ")), "{counters}");
+    }
+}
+
+/// Every packet ended in exactly one counter, on every srv6d node.
+fn balanced(lab: &Lab, nodes: &[&str]) {
+    for node in nodes {
+        let unbalanced = || {
+            let view: serde_json::Value =
+                serde_json::from_str(&lab.must(node, &[SRV6D, "show", "counters", "--json"])).unwrap();
+            (view.get("balanced").unwrap() != true).then_some(view)
+        };
+        eventually(&format!("{node} is balanced"), || unbalanced().is_none());
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn fabric_carries_both_families_over_the_named_spines_and_leaves_nothing_behind() {
+    let lab = Lab::up("all", &fabric(&[]));
+    assert_eq!(lab.namespaces().len(), 9);
+    let pids = lab.processes();
+    assert_eq!(pids.len(), 9);
+
+    both_ways(&lab, ("host00", "fcbb:0:800::2"), ("host02", "fcbb:0:800:2::2"));
+    both_ways(&lab, ("host00", "10.200.0.2"), ("host02", "10.200.2.2"));
+    // 2 MB are more than 1300 packets; the carriers name spine01 for IPv6, spine00 for IPv4.
+    assert!(lab.sid_packets("spine01", "fcbb:0:1001::/48") > 1300);
+    assert!(lab.sid_packets("spine00", "fcbb:0:1000::/48") > 1300);
+    assert!(lab.sid_packets("leaf02", "fcbb:0:1006:fe06::/64") > 1300);
+    assert!(lab.sid_packets("leaf02", "fcbb:0:1006:fe04::/64") > 1300);
+    balanced(&lab, &["host00", "host02", "leaf00", "leaf02", "spine00", "spine01", "spine02"]);
+
+    let status = srv6d(&["lab", "status", "--name", &lab.name]);
+    assert!(status.status.success(), "{}", text(&status.stdout));
+    assert_eq!(text(&status.stdout).matches(" up ").count(), 9);
+
+    let again = srv6d(&["lab", "up", "--name", &lab.name]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("is up already") && text(&again.stderr).contains("srv6d lab down"));
+    assert_eq!(lab.namespaces().len(), 9, "the refused lab harmed nothing");
+
+    let down = srv6d(&["lab", "down", "--name", &lab.name]);
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    assert!(lab.namespaces().is_empty());
+    assert!(pids.iter().all(|pid| gone(*pid)));
+    assert!(!Path::new("/run/srv6d-lab").join(&lab.name).exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn kernel_can_be_the_sender() {
+    let lab = Lab::up("ks", &fabric(&["host00"]));
+    both_ways(&lab, ("host00", "fcbb:0:800::2"), ("host02", "fcbb:0:800:2::2"));
+    balanced(&lab, &["leaf00", "spine01", "leaf02", "host02"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn kernel_can_be_the_middle() {
+    let lab = Lab::up("km", &fabric(&["spine00", "spine01", "spine02"]));
+    both_ways(&lab, ("host00", "fcbb:0:800::2"), ("host02", "fcbb:0:800:2::2"));
+    let routes = lab.must("spine01", &["ip", "-6", "-s", "route", "show", "fcbb:0:1001::/48"]);
+    assert!(!routes.contains("packets 0 "), "{routes}");
+    balanced(&lab, &["host00", "leaf00", "leaf02", "host02"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn kernel_can_be_the_receiver() {
+    let lab = Lab::up("kr", &fabric(&["leaf02", "host02"]));
+    both_ways(&lab, ("host00", "fcbb:0:800::2"), ("host02", "fcbb:0:800:2::2"));
+    balanced(&lab, &["host00", "leaf00", "spine01", "spine02"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn traffic_goes_on_through_the_kernel_when_the_senders_srv6d_is_killed() {
+    let lab = Lab::up("kill", &fabric(&[]));
+    let ping = ["ping", "-n", "-c", "1", "-w", "2", "fcbb:0:800:2::2"];
+    lab.must("host00", &ping);
+    let pid = *lab.processes().first().unwrap();
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+    eventually("host00 is reached without its srv6d", || lab.exec("host00", &ping).status.success());
+    let spine = lab.sid_packets("spine01", "fcbb:0:1001::/48");
+    lab.must("host00", &ping);
+    assert!(lab.sid_packets("spine01", "fcbb:0:1001::/48") > spine, "inside SRv6, by the kernel's own route");
+    let status = srv6d(&["lab", "status", "--name", &lab.name]);
+    assert_eq!(status.status.code(), Some(1));
+    assert!(text(&status.stdout).contains("down"), "{}", text(&status.stdout));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn interrupted_demo_leaves_nothing_behind() {
+    let lab = Lab { name: format!("t{}-int", std::process::id()) };
+    let mut demo = Command::new(SRV6D)
+        .args(["lab", "demo", "--name", &lab.name])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut seen = String::new();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    while !seen.contains("3. TCP") {
+        seen += &(lines.next().unwrap_or_else(|| panic!("the demonstration ended: {seen}")).unwrap() + "\n");
+    }
+    assert_eq!(lab.namespaces().len(), 9);
+    let pids = lab.processes();
+    assert!(Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap().success());
+    for _ in lines {}
+    let output = demo.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
+    assert!(lab.namespaces().is_empty());
+    assert!(pids.iter().all(|pid| gone(*pid)));
+    assert!(!Path::new("/run/srv6d-lab").join(&lab.name).exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn demonstration_shows_every_part() {
+    let name = format!("t{}-demo", std::process::id());
+    let lab = Lab { name };
+    let output = srv6d(&["lab", "demo", "--name", &lab.name]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}{}", text(&output.stderr));
+    for part in
+        ["IPv6 pings from host00", "IPv4 pings from host00", "every byte right", "lost 0, duplicated 0", "none lost"]
+    {
+        assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
+    }
+    assert!(!shown.contains('\x1b'), "no colours without a terminal");
+    assert!(lab.namespaces().is_empty());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn refused_topology_and_failed_start_leave_nothing_behind() {
+    let lab = Lab { name: format!("t{}-bad", std::process::id()) };
+    // A first segment that no link leads to.
+    let file = lab.file();
+    fs::write(&file, fabric(&[]).replace("\"fcbb:0:1004:1001:1006:fe06::\"", "\"fcbb:0:9999::\"")).unwrap();
+    let output = srv6d(&["lab", "up", "--topology", file.to_str().unwrap(), "--name", &lab.name]);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no link leads to its first segment fcbb:0:9999::"));
+    assert!(lab.namespaces().is_empty());
+
+    // Somebody else's namespace is in the way: what was made before is deleted, that one is not.
+    let foreign = format!("srv6d-{}-spine02", lab.name);
+    assert!(Command::new("ip").args(["netns", "add", &foreign]).status().unwrap().success());
+    let output = srv6d(&["lab", "up", "--name", &lab.name]);
+    let left = lab.namespaces();
+    assert!(Command::new("ip").args(["netns", "del", &foreign]).status().unwrap().success());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains(&foreign), "{}", text(&output.stderr));
+    assert_eq!(left.len(), 1, "{left:?}");
+}
