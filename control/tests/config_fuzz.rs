@@ -21,9 +21,35 @@ fn read(text: &str) {
 /// Pieces a mutation may put anywhere.
 fn piece() -> impl Strategy<Value = String> {
     let known = [
-        "", "\n", "\"", "[", "]]", "{", "=", "0", "-1", "18446744073709551616", "0xffff", "1e9", "true", "\"::\"",
-        "\"ff02::1/0\"", "\"fcbb::/32\"", "[[steer]]\n", "[[sid]]\n", "[node]\n", "nexthops = [{}]\n", "paths = []\n",
-        "segments = []\n", "lblen = 255\n", "nflen = 255\n", "\u{0}", "é", "\t", "\r\n", "#",
+        "",
+        "\n",
+        "\"",
+        "[",
+        "]]",
+        "{",
+        "=",
+        "0",
+        "-1",
+        "18446744073709551616",
+        "0xffff",
+        "1e9",
+        "true",
+        "\"::\"",
+        "\"ff02::1/0\"",
+        "\"fcbb::/32\"",
+        "[[steer]]\n",
+        "[[sid]]\n",
+        "[node]\n",
+        "nexthops = [{}]\n",
+        "paths = []\n",
+        "segments = []\n",
+        "lblen = 255\n",
+        "nflen = 255\n",
+        "\u{0}",
+        "é",
+        "\t",
+        "\r\n",
+        "#",
     ];
     prop_oneof![prop::sample::select(known.to_vec()).prop_map(str::to_owned), any::<String>()]
 }

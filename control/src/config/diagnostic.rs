@@ -26,14 +26,12 @@ impl Source {
     /// Line and column (both from 1, columns in characters) of a byte offset, and the text of the line.
     fn position(&self, offset: usize) -> (usize, usize, &str) {
         let mut start = 0;
-        let mut number = 1;
-        for line in self.text.split_inclusive('\n') {
+        for (number, line) in (1..).zip(self.text.split_inclusive('\n')) {
             if offset < start + line.len() {
                 let before = line.get(..offset - start).unwrap_or(line);
                 return (number, before.chars().count() + 1, line.trim_end_matches(['\n', '\r']));
             }
             start += line.len();
-            number += 1;
         }
         // Behind the last byte: a file that ends too early.
         let last = self.text.lines().last().unwrap_or_default();

@@ -444,6 +444,7 @@ pub struct Neighbor {
     pub mac: Spanned<Mac>,
 }
 
+#[expect(clippy::ref_option, reason = "the signature serde asks for")]
 fn optional_table<S: Serializer>(table: &Optional<TableId>, serializer: S) -> Result<S::Ok, S::Error> {
     match table {
         Some(table) => serializer.serialize_some(&table.get_ref().0),

@@ -141,7 +141,7 @@ impl Value for IpNet {
     }
     fn from_text(text: &str) -> Result<Self, Refusal> {
         let prefix: Self = text.parse().map_err(|_| not_a_prefix::<Self>(text))?;
-        without_host_bits(prefix, prefix.trunc(), text)
+        without_host_bits(prefix, &prefix.trunc(), text)
     }
 }
 
@@ -151,7 +151,7 @@ impl Value for Ipv6Net {
     }
     fn from_text(text: &str) -> Result<Self, Refusal> {
         let prefix: Self = text.parse().map_err(|_| not_a_prefix::<Self>(text))?;
-        without_host_bits(prefix, prefix.trunc(), text)
+        without_host_bits(prefix, &prefix.trunc(), text)
     }
 }
 
@@ -163,8 +163,8 @@ fn not_a_prefix<T: Value>(text: &str) -> Refusal {
     Refusal { what: format!("{text:?} is not {}", T::expected().split(',').next().unwrap_or_default()), fix }
 }
 
-fn without_host_bits<T: PartialEq + Display>(prefix: T, masked: T, text: &str) -> Result<T, Refusal> {
-    if prefix == masked {
+fn without_host_bits<T: PartialEq + Display>(prefix: T, masked: &T, text: &str) -> Result<T, Refusal> {
+    if prefix == *masked {
         return Ok(prefix);
     }
     Err(Refusal {

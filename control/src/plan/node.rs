@@ -12,6 +12,7 @@ use crate::config::{
 };
 
 /// The value of a key, or its default.
+#[expect(clippy::ref_option, reason = "callers hold the keys of a table by reference")]
 pub(super) fn or<T: Clone>(key: &Optional<T>, default: T) -> T {
     key.as_ref().map_or(default, |value| value.get_ref().clone())
 }

@@ -295,11 +295,6 @@ pub(super) fn neighbors(context: &Context<'_>, found: &mut Findings) -> BTreeMap
         let resolved = context.environment.neighbors.iter().filter(|neighbor| neighbor.device == device.name);
         neighbors.extend(resolved.map(|neighbor| ((id, neighbor.address), neighbor.mac)));
     }
-    if let (Some(id), Some(veth)) = (context.ports.host, &context.environment.host) {
-        // Local deliveries: the kernel's end of the veth answers for every address of the node.
-        let local = context.ports.local_addresses(context.environment);
-        neighbors.extend(local.into_iter().map(|(_, address)| ((id, address), veth.kernel_mac)));
-    }
     let mut first = BTreeMap::new();
     for neighbor in &context.config.neighbors {
         let table = neighbor.get_ref();

@@ -55,11 +55,11 @@ fn check_keys(written: &Spanned<config::Sid>, found: &mut Findings) {
     use SidBehavior as B;
     let sid = written.get_ref();
     let behavior = *sid.behavior.get_ref();
-    let is_end = matches!(behavior, B::UN | B::End);
-    let is_x = matches!(behavior, B::UA | B::EndX);
-    let is_dx = matches!(behavior, B::UDX4 | B::UDX6 | B::EndDX4 | B::EndDX6);
-    let is_dt = !is_end && !is_x && !is_dx;
-    let is_usid = behavior.word().starts_with('u');
+    let ends = matches!(behavior, B::UN | B::End);
+    let adjacent = matches!(behavior, B::UA | B::EndX);
+    let cross_connects = matches!(behavior, B::UDX4 | B::UDX6 | B::EndDX4 | B::EndDX6);
+    let looks_up = !ends && !adjacent && !cross_connects;
+    let usid = behavior.word().starts_with('u');
     let mut only_for = |key: &str, span: Option<std::ops::Range<usize>>, applies: bool, owners: &str| {
         if let Some(span) = span.filter(|_| !applies) {
             let what = format!("has no meaning for {}: it belongs to {owners}", behavior.word());
@@ -67,16 +67,16 @@ fn check_keys(written: &Spanned<config::Sid>, found: &mut Findings) {
         }
     };
     let lengths = "uN, uA and the other u behaviours";
-    only_for("lblen", sid.lblen.as_ref().map(Spanned::span), is_usid, lengths);
-    only_for("nflen", sid.nflen.as_ref().map(Spanned::span), is_usid, lengths);
-    only_for("flavors", sid.flavors.first().map(Spanned::span), is_end || is_x, "uN, uA, End and End.X");
-    only_for("table", sid.table.as_ref().map(Spanned::span), is_dt, "uDT4, uDT6, uDT46 and End.DT*");
-    only_for("dscp", sid.dscp.as_ref().map(Spanned::span), is_dt || is_end, "uN, End, uDT* and End.DT*");
+    only_for("lblen", sid.lblen.as_ref().map(Spanned::span), usid, lengths);
+    only_for("nflen", sid.nflen.as_ref().map(Spanned::span), usid, lengths);
+    only_for("flavors", sid.flavors.first().map(Spanned::span), ends || adjacent, "uN, uA, End and End.X");
+    only_for("table", sid.table.as_ref().map(Spanned::span), looks_up, "uDT4, uDT6, uDT46 and End.DT*");
+    only_for("dscp", sid.dscp.as_ref().map(Spanned::span), looks_up || ends, "uN, End, uDT* and End.DT*");
     let crossing = "uA, uDX*, End.X and End.DX*";
-    only_for("via", sid.hop.via.as_ref().map(Spanned::span), is_x || is_dx, crossing);
-    only_for("port", sid.hop.port.as_ref().map(Spanned::span), is_x || is_dx, crossing);
-    only_for("nexthops", sid.nexthops.first().map(Spanned::span), is_x || is_dx, crossing);
-    only_for("backup", sid.backup.first().map(Spanned::span), is_x, "uA and End.X");
+    only_for("via", sid.hop.via.as_ref().map(Spanned::span), adjacent || cross_connects, crossing);
+    only_for("port", sid.hop.port.as_ref().map(Spanned::span), adjacent || cross_connects, crossing);
+    only_for("nexthops", sid.nexthops.first().map(Spanned::span), adjacent || cross_connects, crossing);
+    only_for("backup", sid.backup.first().map(Spanned::span), adjacent, "uA and End.X");
 }
 
 fn check_block(sid: &config::Sid, blocks: &[Block], found: &mut Findings) {

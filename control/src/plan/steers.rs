@@ -194,7 +194,7 @@ impl Resolve<'_> {
                 Some(hops.clone())
             }
             Some((prefix, _, _)) => {
-                self.self_loop(prefix, &format!("the path's own first segment {first}"), span, found);
+                Self::self_loop(prefix, &format!("the path's own first segment {first}"), span, found);
                 None
             }
             None => {
@@ -221,14 +221,14 @@ impl Resolve<'_> {
             // The connected prefix that would win is not known while the device is not there.
             let known = port.is_some_and(|port| port.layer3.is_some());
             if let (true, Some((prefix, Owner::Steer, _))) = (known, self.fib.lookup(via)) {
-                self.self_loop(prefix, &format!("the next hop {via} of its own path"), span, found);
+                Self::self_loop(prefix, &format!("the next hop {via} of its own path"), span, found);
                 return None;
             }
         }
         Some(())
     }
 
-    fn self_loop(&self, prefix: IpNet, what: &str, span: &Range<usize>, found: &mut Findings) {
+    fn self_loop(prefix: IpNet, what: &str, span: &Range<usize>, found: &mut Findings) {
         let what = format!("the steered prefix {prefix} covers {what}: packets would be encapsulated in a circle");
         let fix = "give the path `via` and `port`, or add a [[route]] that is longer than the steered prefix";
         found.error(span.clone(), "[[steer]] prefix", what, fix);

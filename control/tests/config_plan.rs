@@ -1,0 +1,310 @@
+//! What a right configuration becomes.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::net::IpAddr;
+
+use srv6d::config::{self, Config, Polling, PortMode};
+use srv6d::plan::{self, Device, Environment, HostVeth, KernelNeighbor, Plan, PortDevice};
+use srv6d_srv6::model::{
+    Behavior, Csid, DscpMode, DtFamily, Hop, HostPort, Mac, PortId, Role, RouteAction, TableId, UnknownSid,
+};
+
+const FULL: &str = include_str!("config_full.toml");
+
+fn device(ifindex: u8, name: &str, addresses: &[&str]) -> Device {
+    Device {
+        name: name.to_owned(),
+        ifindex: u32::from(ifindex),
+        mac: Mac([2, 0, 0, 0, 0, ifindex]),
+        mtu: 9000,
+        up: true,
+        addresses: addresses.iter().map(|net| net.parse().unwrap()).collect(),
+    }
+}
+
+fn environment() -> Environment {
+    let neighbor = |device: &str, address: &str, last| KernelNeighbor {
+        device: device.to_owned(),
+        address: address.parse().unwrap(),
+        mac: Mac([2, 0, 0, 0, 9, last]),
+    };
+    Environment {
+        devices: vec![
+            device(1, "lo", &["127.0.0.1/8", "::1/128", "fcbb:0:1004::1/128"]),
+            device(2, "eth1", &["fe80::1/64", "2001:db8:1::1/64"]),
+            device(3, "eth2", &["fe80::1/64", "2001:db8:2::1/64"]),
+            device(4, "eth1.100", &["192.0.2.1/24"]),
+            device(5, "mgmt", &["198.51.100.7/24"]),
+        ],
+        neighbors: vec![
+            neighbor("eth1", "fe80::2", 1),
+            neighbor("eth2", "fe80::3", 2),
+            neighbor("eth1.100", "192.0.2.9", 3),
+            neighbor("mgmt", "198.51.100.1", 4),
+        ],
+        host: Some(HostVeth {
+            device: "srv6d0p".into(),
+            packet_mac: Mac([2, 0, 0, 0, 8, 1]),
+            kernel_mac: Mac([2, 0, 0, 0, 8, 2]),
+            mtu: 9000,
+            up: true,
+        }),
+        cores: vec![0, 1],
+    }
+}
+
+fn read(text: &str) -> Config {
+    config::parse(text, "srv6d.toml").map_err(|errors| errors.to_string()).unwrap()
+}
+
+fn plan_in(text: &str, environment: &Environment) -> Plan {
+    plan::plan(&read(text), environment).map_err(|errors| errors.to_string()).unwrap()
+}
+
+fn full() -> Plan {
+    plan_in(FULL, &environment())
+}
+
+fn hop(port: u16, via: &str, weight: u16) -> Hop {
+    Hop { port: PortId(port), via: Some(via.parse().unwrap()), weight }
+}
+
+#[test]
+fn node_workers_host_and_api() {
+    let plan = full();
+    let tunnel = plan.desired.tunnel;
+    assert_eq!(tunnel.source, Some("fcbb:0:1004::1".parse().unwrap()));
+    assert_eq!((tunnel.hop_limit, tunnel.dscp), (63, DscpMode::Pipe(46)));
+    assert!(tunnel.ecn_compat && tunnel.hash_qp && tunnel.decrement_local);
+    let policy = &plan.desired.policy;
+    assert_eq!((policy.icmp_per_second, policy.domain_sources.len()), (50, 2));
+    assert!(policy.icmp_unreachable && policy.srh_lenient && policy.ua_last_forward && policy.dt_argument_accept);
+    assert_eq!(plan.workers.cores, [Some(0), Some(1)]);
+    assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Busy, 16384, 1024));
+    assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d1", false));
+    assert_eq!((plan.api.socket.to_str(), plan.api.metrics), (Some("/run/srv6d/leaf00.sock"), None));
+    assert_eq!(plan.desired.blocks[0].unknown, UnknownSid::Icmp);
+}
+
+#[test]
+fn an_empty_file_is_a_configuration_with_defaults() {
+    let plan = plan_in("", &Environment::default());
+    assert_eq!(plan.workers.cores, [None]);
+    assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Adaptive, 8192, 2048));
+    assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d0", true));
+    assert_eq!(plan.api.socket.to_str(), Some("/run/srv6d/srv6d.sock"));
+    assert_eq!(plan.api.metrics.map(|address| address.to_string()), Some("[::1]:9469".to_owned()));
+    assert_eq!(plan.desired, srv6d_srv6::model::Desired::default());
+    assert!(plan.warnings.is_empty() && plan.pending.is_empty());
+}
+
+#[test]
+fn ports_take_what_the_kernel_shows() {
+    let plan = full();
+    let ports = &plan.desired.ports;
+    let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    assert_eq!(names, ["eth1", "eth1.100", "eth2", "srv6d0p"]);
+    assert_eq!(ports.iter().map(|port| port.device).collect::<Vec<_>>(), [0, 0, 2, 3]);
+    let tenant = &ports[1];
+    assert_eq!((tenant.vlan, tenant.table, tenant.role), (Some(100), TableId(100), Role::Host));
+    assert_eq!((tenant.mac, tenant.mtu, tenant.up), (Mac([2, 0, 0, 0, 0, 4]), 9000, true));
+    assert_eq!(tenant.icmp_source_v4, Some("192.0.2.1".parse().unwrap()));
+    // The port has no IPv6 address: the loopback speaks for it.
+    assert_eq!(tenant.icmp_source_v6, Some("fcbb:0:1004::1".parse().unwrap()));
+    assert_eq!(ports[0].icmp_source_v6, Some("2001:db8:1::1".parse().unwrap()));
+    assert!(ports[0].fill_checksum && !ports[1].fill_checksum);
+    let device = |name: &str, mode| PortDevice { device: name.into(), mode, present: true };
+    assert_eq!(plan.devices, [device("eth1", PortMode::Native), device("eth2", PortMode::Auto)]);
+}
+
+#[test]
+fn the_own_veth_is_the_last_port() {
+    let desired = full().desired;
+    assert_eq!(desired.host, Some(HostPort { port: PortId(3), kernel_mac: Mac([2, 0, 0, 0, 8, 2]) }));
+    assert_eq!((desired.ports[3].role, desired.ports[3].mac), (Role::Kernel, Mac([2, 0, 0, 0, 8, 1])));
+    assert_eq!(plan_in(FULL, &Environment { host: None, ..environment() }).desired.host, None);
+}
+
+#[test]
+fn sids_become_behaviours() {
+    let sids = full().desired.sids;
+    let csid = |nflen| Some(Csid { lblen: 32, nflen });
+    assert_eq!(sids[0].behavior, Behavior::End { csid: csid(16), dscp: DscpMode::Uniform });
+    assert!(sids[0].flavors.psp && sids[0].flavors.usp && sids[0].flavors.usd);
+    // No port is named for the second next hop: its subnet says eth2.
+    let via = vec![hop(0, "fe80::2", 3), hop(2, "2001:db8:2::2", 1)];
+    assert_eq!(sids[1].behavior, Behavior::EndX { csid: csid(32), via, backup: vec![hop(2, "fe80::3", 1)] });
+    let (family, table, dscp) = (DtFamily::V46, TableId(100), DscpMode::Pipe(0));
+    assert_eq!(sids[2].behavior, Behavior::EndDt { family, table, dscp });
+    let via = vec![hop(1, "192.0.2.9", 1)];
+    assert_eq!(sids[3].behavior, Behavior::EndDx { family: DtFamily::V4, via });
+}
+
+#[test]
+fn steers_become_paths() {
+    let steers = full().desired.steers;
+    let first = &steers[0].paths[0];
+    assert_eq!((steers[0].table, first.name.as_str(), first.full_srh), (TableId::MAIN, "fcbb:0:800:2::/64", true));
+    assert_eq!((first.segments.addresses().len(), &first.via), (2, &vec![hop(0, "fe80::2", 1)]));
+    let paths = &steers[1].paths;
+    assert_eq!((steers[1].table, paths[0].name.as_str(), paths[0].weight), (TableId(100), "spine01", 2));
+    assert!(paths[0].via.is_empty() && !paths[0].full_srh);
+    assert_eq!((paths[1].name.as_str(), &paths[1].via), ("198.51.100.0/24@100#2", &vec![hop(2, "fe80::3", 1)]));
+}
+
+#[test]
+fn connected_prefixes_are_routes_unless_configured() {
+    let routes = full().desired.routes;
+    let on_link = |port| RouteAction::Via(vec![Hop { port: PortId(port), via: None, weight: 1 }]);
+    let find = |prefix: &str| routes.iter().find(|route| route.prefix == prefix.parse().unwrap());
+    assert_eq!(find("2001:db8:1::/64").map(|route| (&route.action, route.table)), Some((&on_link(0), TableId::MAIN)));
+    assert_eq!(find("192.0.2.0/24").map(|route| (&route.action, route.table)), Some((&on_link(1), TableId(100))));
+    // Neither link-local, nor of a device that is no port.
+    assert!(find("fe80::/64").is_none() && find("198.51.100.0/24").is_none());
+    let own = format!("{FULL}\n[[route]]\nprefix = \"2001:db8:1::/64\"\ntype = \"blackhole\"");
+    let routes = plan_in(&own, &environment()).desired.routes;
+    let of_prefix: Vec<_> = routes.iter().filter(|route| route.prefix.to_string() == "2001:db8:1::/64").collect();
+    assert_eq!(of_prefix.iter().map(|route| &route.action).collect::<Vec<_>>(), [&RouteAction::Blackhole]);
+}
+
+#[test]
+fn local_addresses_live_in_the_table_of_their_port() {
+    let addresses = full().desired.local_addresses;
+    let local = |table, ip: &str| (TableId(table), ip.parse::<IpAddr>().unwrap());
+    let expected = [
+        local(100, "192.0.2.1"),
+        local(254, "198.51.100.7"),
+        local(254, "2001:db8:1::1"),
+        local(254, "2001:db8:2::1"),
+        local(254, "fcbb:0:1004::1"),
+    ];
+    assert_eq!(addresses, expected);
+}
+
+#[test]
+fn static_neighbors_go_before_the_kernels() {
+    let neighbors = full().desired.neighbors;
+    let mac = |port, ip: &str| neighbors.get(&(PortId(port), ip.parse().unwrap())).copied();
+    assert_eq!(mac(0, "fe80::2"), Some(Mac([2, 0, 0, 0, 1, 2])));
+    assert_eq!(mac(2, "fe80::3"), Some(Mac([2, 0, 0, 0, 9, 2])));
+    assert_eq!(mac(1, "192.0.2.9"), Some(Mac([2, 0, 0, 0, 9, 3])));
+    assert_eq!(neighbors.len(), 3);
+}
+
+#[test]
+fn x04_a_port_that_does_not_exist_yet_is_down_and_pending() {
+    let mut environment = environment();
+    environment.devices.retain(|device| device.name != "eth2");
+    let plan = plan_in(FULL, &environment);
+    assert_eq!((plan.desired.ports[2].name.as_str(), plan.desired.ports[2].up), ("eth2", false));
+    assert_eq!(plan.devices[1], PortDevice { device: "eth2".into(), mode: PortMode::Auto, present: false });
+    let headlines: Vec<String> = plan.pending.iter().map(config::Diagnostic::headline).collect();
+    assert!(headlines.iter().any(|line| line.contains("waits for network device eth2")), "{headlines:?}");
+    // A next hop whose subnet went with the port waits too; the other member stays.
+    assert!(headlines.iter().any(|line| line.contains("[[sid]] via: waits")), "{headlines:?}");
+    let Behavior::EndX { via, .. } = &plan.desired.sids[1].behavior else { panic!("not a uA") };
+    assert_eq!(via, &[hop(0, "fe80::2", 3)]);
+    // The path through the route that waits is left out, its neighbour remains.
+    assert_eq!(plan.desired.steers[1].paths.len(), 1);
+    assert!(headlines.iter().any(|line| line.contains("waits for a route to the first segment")), "{headlines:?}");
+}
+
+#[test]
+fn x04_everything_waits_where_nothing_is_known() {
+    let plan = plan_in(FULL, &Environment::default());
+    assert!(plan.desired.ports.iter().all(|port| !port.up));
+    assert!(plan.warnings.is_empty());
+}
+
+#[test]
+fn d25_the_default_table_has_four_names() {
+    let table = |written: &str| {
+        let text = format!("[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"uDT6\"\ntable = {written}");
+        plan_in(&text, &Environment::default()).desired.sids[0].behavior.clone()
+    };
+    for written in ["\"main\"", "\"default\"", "\"lo\"", "254", "\"254\""] {
+        assert!(matches!(table(written), Behavior::EndDt { table: TableId::MAIN, .. }), "{written}");
+    }
+    assert!(matches!(table("7"), Behavior::EndDt { table: TableId(7), .. }));
+}
+
+#[test]
+fn e23_an_explicit_or_longer_first_hop_is_no_loop() {
+    let base = "[node]\nsource = \"fcbb:0:1004::1\"\n[[port]]\nname = \"eth1\"\n[[block]]\nprefix = \"fcbb::/32\"\n";
+    let all = "[[steer]]\nprefix = \"::/0\"\nsegments = [\"fcbb:0:2:3::\"]\n";
+    let explicit = format!("{base}{all}via = \"2001:db8:1::2\"\nport = \"eth1\"");
+    assert_eq!(plan_in(&explicit, &environment()).desired.steers.len(), 1);
+    // The connected /64 is longer than ::/0, and so is the route to the segment.
+    let routed = format!("{base}{all}[[route]]\nprefix = \"fcbb:0:2::/48\"\nvia = \"2001:db8:1::2\"");
+    assert_eq!(plan_in(&routed, &environment()).desired.steers[0].paths[0].via, []);
+}
+
+#[test]
+fn e30_carriers_of_lib_usids_alone_are_legal() {
+    let text = "[node]\nsource = \"2001:db8::1\"\n[[block]]\nprefix = \"fcbb::/32\"\n[[port]]\nname = \"eth1\"\n\
+        [[steer]]\nprefix = \"2001:db8:9::/64\"\nsegments = [\"fcbb:0:f001:e002:d000::\"]\nvia = \"fe80::2\"\nport = \"eth1\"";
+    assert_eq!(plan_in(text, &environment()).desired.steers.len(), 1);
+}
+
+#[test]
+fn x06_lengths_that_iproute2_takes() {
+    for (lblen, nflen) in [(32, 16), (16, 16), (16, 32), (48, 8), (8, 48), (32, 32), (120, 8)] {
+        let text =
+            format!("[[sid]]\nsid = \"fcbb::/{}\"\nbehavior = \"uN\"\nlblen = {lblen}\nnflen = {nflen}", lblen + nflen);
+        let sids = plan_in(&text, &Environment::default()).desired.sids;
+        assert!(matches!(sids[0].behavior, Behavior::End { csid: Some(c), .. } if c == Csid { lblen, nflen }));
+    }
+}
+
+#[test]
+fn doubtful_but_right_is_a_warning() {
+    let warnings = |text: &str| {
+        let plan = plan_in(text, &environment());
+        plan.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let outside = warnings("[[block]]\nprefix = \"fcbb::/32\"\n[[sid]]\nsid = \"fccc:0:1::/48\"\nbehavior = \"uN\"");
+    assert!(outside.contains("warning: srv6d.toml:4:7: [[sid]] sid: fccc:0:1::/48 lies outside"), "{outside}");
+    let foreign = warnings("[node]\nsource = \"2001:db8::99\"");
+    assert!(foreign.contains("not an address of this node") && foreign.contains("ip -6 address add 2001:db8::99/128"));
+    let nflen = warnings(
+        "[[block]]\nprefix = \"fcbb::/32\"\n[[sid]]\nsid = \"fcbb:0:1:2::/64\"\nbehavior = \"uN\"\nnflen = 16",
+    );
+    assert!(nflen.contains("srv6d.toml:6:") && nflen.contains("write nflen = 32"), "{nflen}");
+}
+
+#[test]
+fn written_out_and_read_again_it_plans_the_same() {
+    let written = toml::to_string(&read(FULL)).unwrap();
+    assert_eq!(plan_in(&written, &environment()).desired, full().desired);
+    assert_eq!(toml::to_string(&read(&written)).unwrap(), written);
+}
+
+#[test]
+fn a_diff_counts_by_kind() {
+    let before = full().desired;
+    assert_eq!(plan::diff(&before, &before).to_string(), "no change");
+    let changed = FULL
+        .replace("hop_limit = 63", "hop_limit = 64")
+        .replace("weight = 3", "weight = 4")
+        .replace("[[sid]]\nsid = \"fcbb:0:1004:fe07::/64\"", "[[sid]]\nsid = \"fcbb:0:1004:fe08::/64\"")
+        .replace("[[route]]\nprefix = \"203.0.113.0/24\"", "[[route]]\nprefix = \"203.0.113.0/25\"");
+    let diff = plan::diff(&before, &plan_in(&changed, &environment()).desired);
+    assert_eq!(diff.to_string(), "node ~1, sids +1 -1 ~1, routes +1 -1");
+    assert!(diff.lines().contains(&"~ sids: fcbb:0:1004:fe24::/64".to_owned()), "{:?}", diff.lines());
+    assert!(diff.lines().contains(&"- routes: 203.0.113.0/24 table 100".to_owned()), "{:?}", diff.lines());
+}
+
+#[test]
+fn a_port_that_only_moves_to_another_number_changes_nothing_else() {
+    let text = |ports: [&str; 2]| {
+        format!(
+            "[[port]]\nname = \"{}\"\n[[port]]\nname = \"{}\"\n[[route]]\nprefix = \"2001:db8:9::/64\"\n\
+             via = \"fe80::2\"\nport = \"eth1\"",
+            ports[0], ports[1]
+        )
+    };
+    let bare = Environment { host: None, ..environment() };
+    let before = plan_in(&text(["eth1", "eth2"]), &bare).desired;
+    let diff = plan::diff(&before, &plan_in(&text(["eth2", "eth1"]), &bare).desired);
+    assert!(diff.kinds.iter().all(|(kind, _)| *kind == "ports"), "{diff}");
+}
