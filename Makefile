@@ -1,6 +1,7 @@
 # make demo and make test are all the set-up there is.
 
-ROOT   := $(if $(filter 0,$(shell id -u)),,sudo -E)
+# Cargo refuses an empty runner, hence `env` for those who are root already.
+ROOT   := $(if $(filter 0,$(shell id -u)),env,sudo -E)
 RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)" CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)"
 
 .PHONY: help deps build demo test test-rootless test-root bench lint doc
