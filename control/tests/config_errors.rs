@@ -113,7 +113,7 @@ fn missing_keys() {
 #[test]
 fn words_that_are_not_known() {
     let sid = "[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"uDT7\"";
-    assert_refused(sid, 3, &["[[sid]] behavior: \"uDT7\" is not known; known: uN, uA,", "fix: write \"uDT"]);
+    assert_refused(sid, 3, &["[[sid]] behavior: \"uDT7\" is not known; known: uN, uA,", "fix: write \"uDT4\""]);
     assert_refused("[[port]]\nname = \"x\"\nrole = \"kernel\"", 3, &["[[port]] role", "known: fabric, edge, host"]);
 }
 
