@@ -77,6 +77,19 @@ impl Lab {
         (serde_json::from_slice(&sender.stdout).unwrap(), received)
     }
 
+    /// What a receiver of numbered datagrams counted.
+    fn udp(&self, from: &str, to: &str, address: &str) -> serde_json::Value {
+        let mut sink = self.spawn(to, &["udp-receive", &socket_address(address)]);
+        let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
+        let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+        let listening = next().get("listening").unwrap().as_str().unwrap().to_owned();
+        let sender = self.spawn(from, &["udp-send", &listening, "500", "0.5", "1400"]).wait_with_output().unwrap();
+        assert!(sender.status.success(), "{from} -> {address}: {}", text(&sender.stderr));
+        let report = next();
+        sink.wait().unwrap();
+        report
+    }
+
     fn sid_packets(&self, node: &str, sid: &str) -> u64 {
         let rows: serde_json::Value =
             serde_json::from_str(&self.must(node, &[SRV6D, "show", "sids", "--json"])).unwrap();
@@ -194,6 +207,41 @@ fn fabric_carries_both_families_over_the_named_spines_and_leaves_nothing_behind(
     assert!(lab.namespaces().is_empty());
     assert!(pids.iter().all(|pid| gone(*pid)));
     assert!(!Path::new("/run/srv6d-lab").join(&lab.name).exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn jumbo_frames_and_datagrams_cross_whole() {
+    let lab = Lab::up("mtu", &fabric(&[]).replace("\nmtu = 1500", "\nmtu = 9500"));
+    for address in ["fcbb:0:800:2::2", "10.200.2.2"] {
+        lab.must("host00", &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "10", "-M", "do", "-s", "9400", address]);
+    }
+    both_ways(&lab, ("host00", "fcbb:0:800::2"), ("host02", "fcbb:0:800:2::2"));
+    both_ways(&lab, ("host00", "10.200.0.2"), ("host02", "10.200.2.2"));
+    for address in ["fcbb:0:800:2::2", "10.200.2.2"] {
+        let report = lab.udp("host00", "host02", address);
+        assert_eq!(report.get("lost").unwrap(), 0, "{report}");
+        assert_eq!(report.get("duplicated").unwrap(), 0, "{report}");
+        assert!(report.get("received").unwrap().as_u64().unwrap() > 100, "{report}");
+    }
+    balanced(&lab, &["host00", "leaf00", "spine01", "leaf02", "host02"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn too_big_for_the_encapsulation_is_told_to_the_application() {
+    let lab = Lab::up("pmtu", &fabric(&[]));
+    // 1500 - 40 of the outer header = 1460 = 20 + 8 + 1432 (IPv4) = 40 + 8 + 1412 (IPv6).
+    for (address, fits) in [("10.200.2.2", 1432), ("fcbb:0:800:2::2", 1412)] {
+        let size = |size: u32| size.to_string();
+        let ping = |size: &str| {
+            lab.exec("host00", &["ping", "-n", "-c", "2", "-i", "0.2", "-w", "5", "-M", "do", "-s", size, address])
+        };
+        assert!(ping(&size(fits)).status.success(), "{fits} bytes to {address}");
+        let refused = ping(&size(fits + 1));
+        let said = text(&refused.stdout) + &text(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("1460"), "{said}");
+    }
 }
 
 #[test]

@@ -232,11 +232,18 @@ fn exec(lab: &Lab, node: &str, command: &[OsString]) -> LabError {
         return LabError::Invalid("no command\nfix: write it after `--`".to_owned());
     };
     let mut process = netns::exec(&lab.netns(node), program);
+    process.env("PATH", with_own_directory(&std::env::var("PATH").unwrap_or_default()));
     process.args(arguments).stdin(std::process::Stdio::inherit());
     // So that `srv6d show ...` in a node asks the srv6d of the node.
     process.env("SRV6D_SOCKET", lab.run.socket(node));
     let error = process.exec();
     LabError::Failed(format!("cannot run ip netns exec: {error}"))
+}
+
+/// So that `lab exec NODE -- srv6d ...` is this srv6d, installed or not.
+fn with_own_directory(path: &str) -> String {
+    let own = fabric::own_program().ok().and_then(|program| Some(program.parent()?.display().to_string()));
+    format!("{}:{path}:/usr/sbin:/sbin", own.unwrap_or_default())
 }
 
 fn need_root(what: &str) -> Result<(), LabError> {
