@@ -333,3 +333,19 @@ fn an_error_shows_its_line_with_a_caret() {
     assert_eq!(lines.get(3).unwrap(), &"  |             ^^^^^^");
     assert!(lines.get(4).unwrap().starts_with("fix: write \"uDT"));
 }
+
+#[test]
+fn what_ends_too_early_is_pointed_at_behind_its_last_line() {
+    let error = errors("[node]\nname =\n\n").0.remove(0);
+    assert_eq!((error.line, error.source_line.as_str(), error.width), (2, "name =", 1));
+    assert_eq!(errors("x").0.remove(0).line, 1);
+}
+
+/// Pointing into the file must not cost a walk through it each time.
+#[test]
+fn as_many_mistakes_as_lines_are_all_named() {
+    let text = "[[route]]\nprefix = \"2001:db8::1/32\"\n".repeat(20_000);
+    let errors = errors(&text).0;
+    assert_eq!(errors.len(), 20_000);
+    assert_eq!(errors.last().map(|error| error.line), Some(40_000));
+}

@@ -11,11 +11,15 @@ use serde::Serialize;
 pub struct Source {
     name: Arc<str>,
     text: Arc<str>,
+    /// Byte offset of every line: a file of a hundred thousand routes may have as many findings.
+    starts: Arc<[usize]>,
 }
 
 impl Source {
     pub(super) fn new(name: &str, text: &str) -> Self {
-        Self { name: name.into(), text: text.into() }
+        let behind_newlines = text.match_indices('\n').map(|(newline, _)| newline + 1);
+        let starts = std::iter::once(0).chain(behind_newlines).collect();
+        Self { name: name.into(), text: text.into(), starts }
     }
 
     /// File name as given to [`parse`](super::parse).
@@ -25,17 +29,13 @@ impl Source {
 
     /// Line and column (both from 1, columns in characters) of a byte offset, and the text of the line.
     fn position(&self, offset: usize) -> (usize, usize, &str) {
-        let mut start = 0;
-        for (number, line) in (1..).zip(self.text.split_inclusive('\n')) {
-            if offset < start + line.len() {
-                let before = line.get(..offset - start).unwrap_or(line);
-                return (number, before.chars().count() + 1, line.trim_end_matches(['\n', '\r']));
-            }
-            start += line.len();
-        }
-        // Behind the last byte: a file that ends too early.
-        let last = self.text.lines().last().unwrap_or_default();
-        (self.text.lines().count().max(1), last.chars().count() + 1, last)
+        // What ends too early is pointed at behind its last line, not in the empty one after it.
+        let offset = offset.min(self.text.trim_end().len());
+        let number = self.starts.partition_point(|&start| start <= offset).max(1);
+        let start = self.starts.get(number - 1).copied().unwrap_or_default();
+        let line = self.text.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
+        let before = line.get(..offset - start).unwrap_or(line);
+        (number, before.chars().count() + 1, line)
     }
 }
 

@@ -67,12 +67,18 @@ impl fmt::Display for Diff {
     }
 }
 
-/// Compares two desired states entry by entry, by what identifies each: a port's name, a SID, a table and prefix.
+/// Compares two desired states entry by entry (a port's number is part of it), by what identifies each: a port's name, a SID, a table and prefix.
 pub fn diff(before: &Desired, after: &Desired) -> Diff {
+    if before == after {
+        return Diff::default();
+    }
     let kinds = [
         ("node", change(before, after, node)),
         ("blocks", change(before, after, |d| d.blocks.iter().map(|b| (b.prefix.to_string(), text(b))).collect())),
-        ("ports", change(before, after, |d| d.ports.iter().map(|p| (p.name.clone(), text(p))).collect())),
+        (
+            "ports",
+            change(before, after, |d| d.ports.iter().enumerate().map(|p| (p.1.name.clone(), text(&p))).collect()),
+        ),
         ("sids", change(before, after, |d| d.sids.iter().map(|s| (s.prefix.to_string(), with_names(d, s))).collect())),
         (
             "steers",
@@ -110,7 +116,10 @@ fn change(before: &Desired, after: &Desired, entries: impl Fn(&Desired) -> Entri
 }
 
 fn node(desired: &Desired) -> Entries {
-    [("tunnel".to_owned(), text(&desired.tunnel)), ("policy".to_owned(), text(&desired.policy))].into()
+    let host = text(&desired.host.map(|host| host.kernel_mac));
+    [("tunnel", text(&desired.tunnel)), ("policy", text(&desired.policy)), ("host", host)]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
 }
 
 fn neighbors(desired: &Desired) -> Entries {
