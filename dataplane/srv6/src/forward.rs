@@ -1,6 +1,6 @@
 //! What becomes of a packet.
 //!
-//! [`decide`](Walk::decide) only reads: it follows the packet from header to header and SID to SID, and each `?` is one
+//! `decide` only reads: it follows the packet from header to header and SID to SID, and each `?` is one
 //! named, counted way out. [`edit`](crate::edit) then writes once. A refused packet is untouched.
 //!
 //! ```text
@@ -165,17 +165,22 @@ enum Stop<'f> {
     Upper(u8, usize),
 }
 
-/// One packet on its way through the tables.
-pub(crate) struct Walk<'t, 'f> {
-    pub(crate) tables: &'t Tables,
-    pub(crate) frame: &'f [u8],
-    pub(crate) port: &'t PortEntry,
-    pub(crate) source_mac: Mac,
+/// What a walk has found out so far.
+pub(crate) struct Progress {
     pub(crate) layer: Layer,
     nesting: u8,
     hits: [u32; MAX_ROUNDS],
     hit_count: usize,
     ecn_unused: bool,
+}
+
+/// One packet on its way through the tables.
+pub(crate) struct Walk<'t, 'f, 'p> {
+    pub(crate) tables: &'t Tables,
+    pub(crate) frame: &'f [u8],
+    pub(crate) port: &'t PortEntry,
+    pub(crate) source_mac: Mac,
+    pub(crate) progress: &'p mut Progress,
 }
 
 /// Decides what becomes of a frame and writes it.
@@ -190,134 +195,103 @@ pub fn forward(
     packet: &mut Packet<'_>,
 ) -> Verdict {
     let received = packet.total_len();
-    let mut walk = match Walk::start(tables, device, packet.bytes(), received) {
-        Ok(walk) => walk,
+    let frame = packet.bytes();
+    let (header, port) = match enter(tables, device, frame) {
+        Ok(entered) => entered,
         Err(reason) => return Verdict::Drop(reason),
     };
-    match walk.decide() {
-        Ok(egress) => {
-            let (layer, source) = (walk.layer, walk.port);
-            let hits = walk.finish();
-            match edit::send(tables, packet, &layer, egress, source.fill_checksum) {
-                Ok(device) => {
-                    hits.count(tally, &layer, egress);
-                    Verdict::Tx(device)
-                }
-                Err(reason) => Verdict::Drop(reason),
+    let Ok(layer) = Layer::parse(frame, header.len, received, header.ether_type == eth::IPV6, port.vrf) else {
+        return Verdict::Drop(DropReason::Malformed);
+    };
+    let hop_spent = port.role == Role::Kernel && !tables.tunnel.decrement_local;
+    let mut progress = Progress {
+        layer: Layer { hop_spent, ..layer },
+        nesting: 0,
+        hits: [0; MAX_ROUNDS],
+        hit_count: 0,
+        ecn_unused: false,
+    };
+    let mut walk = Walk { tables, frame, port, source_mac: Mac(header.source), progress: &mut progress };
+    let out = match walk.decide() {
+        Ok(egress) => match edit::send(tables, packet, &progress.layer, egress, port.fill_checksum) {
+            Ok(device) => {
+                progress.count(tally, received);
+                count_egress(tally, &progress.layer, egress);
+                return Verdict::Tx(device);
             }
+            Err(reason) => return Verdict::Drop(reason),
+        },
+        Err(out) => out,
+    };
+    let answer = match out {
+        Out::Drop(reason) => return Verdict::Drop(reason),
+        Out::Hold(port, neighbor) => return Verdict::Hold(port, neighbor),
+        Out::Kernel => edit::to_kernel(tables, packet, &progress.layer).map(Verdict::Kernel),
+        Out::Echo(at) => {
+            icmp::plan_echo(&walk, at).and_then(|plan| icmp::write_echo(tables, packet, &plan)).map(Verdict::Echo)
         }
-        Err(Out::Kernel) => {
-            let layer = walk.layer;
-            let hits = walk.finish();
-            match edit::to_kernel(tables, packet, &layer) {
-                Ok(device) => {
-                    hits.count_sids(tally);
-                    Verdict::Kernel(device)
-                }
-                Err(reason) => Verdict::Drop(reason),
-            }
-        }
-        Err(Out::Drop(reason)) => Verdict::Drop(reason),
-        Err(Out::Hold(port, neighbor)) => Verdict::Hold(port, neighbor),
-        Err(Out::Tell(reason, notice)) => match icmp::plan_error(&walk, notice, limiter, now) {
-            Some(plan) => match icmp::write_error(tables, packet, &plan) {
+        Out::Tell(reason, notice) => {
+            let Some(plan) = icmp::plan_error(&walk, notice, limiter, now) else { return Verdict::Drop(reason) };
+            return match icmp::write_error(tables, packet, &plan) {
                 Ok(device) => Verdict::Error(reason, device),
                 Err(failed) => Verdict::Drop(failed),
-            },
-            None => Verdict::Drop(reason),
-        },
-        Err(Out::Echo(at)) => {
-            let plan = icmp::plan_echo(&walk, at);
-            let hits = walk.finish();
-            match plan.and_then(|plan| icmp::write_echo(tables, packet, &plan)) {
-                Ok(device) => {
-                    hits.count_sids(tally);
-                    Verdict::Echo(device)
-                }
-                Err(reason) => Verdict::Drop(reason),
-            }
+            };
         }
+    };
+    answer.map_or_else(Verdict::Drop, |verdict| {
+        progress.count(tally, received);
+        verdict
+    })
+}
+
+/// Ethernet and VLAN: the logical port the frame belongs to.
+#[inline]
+fn enter<'t>(tables: &'t Tables, device: u16, frame: &[u8]) -> Result<(eth::Header, &'t PortEntry), DropReason> {
+    let header = eth::parse(frame).ok_or(DropReason::Malformed)?;
+    let device = tables.port(PortId(device)).ok_or(DropReason::Vlan)?;
+    let port = match header.vlan {
+        None if device.vlan.is_none() => device,
+        None => return Err(DropReason::Vlan),
+        Some(vid) => {
+            let tagged = device.tagged.iter().find(|(tag, _)| *tag == vid).ok_or(DropReason::Vlan)?;
+            tables.port(tagged.1).ok_or(DropReason::Vlan)?
+        }
+    };
+    let destination = Mac(header.destination);
+    if destination != port.mac && port.role != Role::Kernel {
+        return Err(if destination.is_group() { DropReason::L2Multicast } else { DropReason::NotOurMac });
+    }
+    match header.ether_type {
+        eth::IPV6 | eth::IPV4 => Ok((header, port)),
+        _ => Err(DropReason::EtherType),
     }
 }
 
-/// What a finished walk leaves to be counted.
-struct Hits {
-    sids: [u32; MAX_ROUNDS],
-    len: usize,
-    bytes: usize,
-    ecn_unused: bool,
-}
-
-impl Hits {
+impl Progress {
     #[inline]
-    fn count_sids(&self, tally: &Tally) {
-        for &slot in self.sids.iter().take(self.len) {
-            tally.sid(slot, self.bytes);
+    fn count(&self, tally: &Tally, received: usize) {
+        let bytes = received.saturating_sub(eth::LEN);
+        for &slot in self.hits.iter().take(self.hit_count) {
+            tally.sid(slot, bytes);
         }
         if self.ecn_unused {
-            tally.ecn_unused.add(self.bytes);
-        }
-    }
-
-    #[inline]
-    fn count(&self, tally: &Tally, layer: &Layer, egress: Egress<'_>) {
-        self.count_sids(tally);
-        match egress {
-            Egress::Plain(adjacency) => tally.adjacency(adjacency.slot, layer.len()),
-            Egress::Encapsulated(path, adjacency, _) => {
-                tally.path(path.slot, layer.len() + path.header_len);
-                tally.adjacency(adjacency.slot, layer.len() + path.header_len);
-            }
+            tally.ecn_unused.add(bytes);
         }
     }
 }
 
-impl<'t, 'f> Walk<'t, 'f> {
-    /// Ethernet, VLAN, and the outermost IP header.
-    fn start(tables: &'t Tables, device: u16, frame: &'f [u8], total_len: usize) -> Result<Self, DropReason> {
-        let header = eth::parse(frame).ok_or(DropReason::Malformed)?;
-        let device = tables.port(PortId(device)).ok_or(DropReason::Vlan)?;
-        let port = match header.vlan {
-            None => device,
-            Some(vid) => {
-                let tagged = device.tagged.iter().find(|(tag, _)| *tag == vid).ok_or(DropReason::Vlan)?;
-                tables.port(tagged.1).ok_or(DropReason::Vlan)?
-            }
-        };
-        let destination = Mac(header.destination);
-        if destination != port.mac && port.role != Role::Kernel {
-            return Err(if destination.is_group() { DropReason::L2Multicast } else { DropReason::NotOurMac });
+#[inline]
+fn count_egress(tally: &Tally, layer: &Layer, egress: Egress<'_>) {
+    match egress {
+        Egress::Plain(adjacency) => tally.adjacency(adjacency.slot, layer.len()),
+        Egress::Encapsulated(path, adjacency, _) => {
+            tally.path(path.slot, layer.len() + path.header_len);
+            tally.adjacency(adjacency.slot, layer.len() + path.header_len);
         }
-        let is_v6 = match header.ether_type {
-            eth::IPV6 => true,
-            eth::IPV4 => false,
-            _ => return Err(DropReason::EtherType),
-        };
-        if header.vlan.is_none() && port.vlan.is_some() {
-            return Err(DropReason::Vlan);
-        }
-        let Ok(layer) = Layer::parse(frame, header.len, total_len, is_v6, port.vrf) else {
-            return Err(DropReason::Malformed);
-        };
-        let hop_spent = port.role == Role::Kernel && !tables.tunnel.decrement_local;
-        Ok(Self {
-            tables,
-            frame,
-            port,
-            source_mac: Mac(header.source),
-            layer: Layer { hop_spent, ..layer },
-            nesting: 0,
-            hits: [0; MAX_ROUNDS],
-            hit_count: 0,
-            ecn_unused: false,
-        })
     }
+}
 
-    fn finish(self) -> Hits {
-        let bytes = self.frame.len().saturating_sub(eth::LEN);
-        Hits { sids: self.hits, len: self.hit_count, bytes, ecn_unused: self.ecn_unused }
-    }
-
+impl<'t, 'f> Walk<'t, 'f, '_> {
     fn decide(&mut self) -> Result<Egress<'t>, Out> {
         self.admit()?;
         loop {
@@ -331,7 +305,7 @@ impl<'t, 'f> Walk<'t, 'f> {
                 Target::Route(group) => return self.route(group),
                 Target::OnLink(port) => {
                     self.spend_hop()?;
-                    return Err(Out::Hold(port, ip(self.layer.is_v6, self.layer.destination)));
+                    return Err(Out::Hold(port, ip(self.progress.layer.is_v6, self.progress.layer.destination)));
                 }
                 Target::Unknown(UnknownSid::Drop) => return Err(Out::Drop(DropReason::UnknownSid)),
                 Target::Unknown(UnknownSid::Icmp) => return Err(tell(DropReason::UnknownSid, Notice::NoRoute)),
@@ -344,23 +318,23 @@ impl<'t, 'f> Walk<'t, 'f> {
 
     /// What the port lets in.
     fn admit(&self) -> Result<(), Out> {
-        if self.layer.end - self.layer.at > self.port.mtu {
+        if self.progress.layer.end - self.progress.layer.at > self.port.mtu {
             return Err(Out::Drop(DropReason::Oversize));
         }
-        if self.layer.is_v6 {
+        if self.progress.layer.is_v6 {
             self.admit_v6()?;
         } else {
             self.admit_v4()?;
         }
         let allowed = &self.port.allowed_sources;
-        if !allowed.is_empty() && !allowed.iter().any(|prefix| prefix.contains(&self.layer.source_ip())) {
+        if !allowed.is_empty() && !allowed.iter().any(|prefix| prefix.contains(&self.progress.layer.source_ip())) {
             return Err(Out::Drop(DropReason::AclSource));
         }
         Ok(())
     }
 
     fn admit_v6(&self) -> Result<(), Out> {
-        let Layer { source, destination, .. } = self.layer;
+        let Layer { source, destination, .. } = self.progress.layer;
         if ipv6::is_multicast(destination) || ipv6::is_link_local(destination) || self.is_neighbor_discovery() {
             return Err(self.kernel_or_drop());
         }
@@ -380,8 +354,8 @@ impl<'t, 'f> Walk<'t, 'f> {
     }
 
     fn admit_v4(&self) -> Result<(), Out> {
-        let IpAddr::V4(source) = self.layer.source_ip() else { return Ok(()) };
-        let IpAddr::V4(destination) = ip(false, self.layer.destination) else { return Ok(()) };
+        let IpAddr::V4(source) = self.progress.layer.source_ip() else { return Ok(()) };
+        let IpAddr::V4(destination) = ip(false, self.progress.layer.destination) else { return Ok(()) };
         if destination.is_multicast() || destination.is_broadcast() || destination.is_link_local() {
             return Err(self.kernel_or_drop());
         }
@@ -398,21 +372,21 @@ impl<'t, 'f> Walk<'t, 'f> {
 
     /// Router and neighbour discovery, and redirects (RFC 4861): ICMPv6 types 133 to 137.
     fn is_neighbor_discovery(&self) -> bool {
-        self.layer.protocol == protocol::ICMPV6
-            && self.frame.get(self.layer.at + ipv6::LEN).is_some_and(|kind| (133..=137).contains(kind))
+        self.progress.layer.protocol == protocol::ICMPV6
+            && self.frame.get(self.progress.layer.at + ipv6::LEN).is_some_and(|kind| (133..=137).contains(kind))
     }
 
     /// In a block, and neither an address of this node nor a subnet behind one of its ports.
     fn is_sid_space(&self, destination: u128) -> bool {
         self.tables.in_block(destination)
             && !matches!(
-                self.tables.lookup(self.layer.vrf, true, destination),
+                self.tables.lookup(self.progress.layer.vrf, true, destination),
                 Some(Target::Kernel | Target::OnLink(_))
             )
     }
 
     fn target(&self) -> Result<Target, Out> {
-        let Layer { vrf, is_v6, destination, .. } = self.layer;
+        let Layer { vrf, is_v6, destination, .. } = self.progress.layer;
         match self.tables.lookup(vrf, is_v6, destination) {
             Some(target) => Ok(target),
             None if self.tables.policy.icmp_unreachable => Err(tell(DropReason::NoRoute, Notice::NoRoute)),
@@ -426,8 +400,8 @@ impl<'t, 'f> Walk<'t, 'f> {
     fn endpoint(&mut self, index: u32) -> Result<Option<Egress<'t>>, Out> {
         let sid = self.tables.sids.get(index as usize).ok_or(Out::Drop(DropReason::UnknownSid))?;
         self.accept_source()?;
-        *self.hits.get_mut(self.hit_count).ok_or(Out::Drop(DropReason::Rounds))? = sid.slot;
-        self.hit_count += 1;
+        *self.progress.hits.get_mut(self.progress.hit_count).ok_or(Out::Drop(DropReason::Rounds))? = sid.slot;
+        self.progress.hit_count += 1;
         if let Action::End { csid: Some(csid), .. } | Action::EndX { csid: Some(csid), .. } = sid.action
             && self.shift(csid)?
         {
@@ -459,7 +433,7 @@ impl<'t, 'f> Walk<'t, 'f> {
 
     fn accept_source(&self) -> Result<(), Out> {
         let domain = &self.tables.policy.domain_sources;
-        let source = Ipv6Addr::from_bits(self.layer.source);
+        let source = Ipv6Addr::from_bits(self.progress.layer.source);
         if domain.is_empty() || domain.iter().any(|prefix| prefix.contains(&source)) {
             return Ok(());
         }
@@ -470,16 +444,16 @@ impl<'t, 'f> Walk<'t, 'f> {
     #[inline]
     fn shift(&mut self, csid: Csid) -> Result<bool, Out> {
         let (lblen, nflen) = (u32::from(csid.lblen), u32::from(csid.nflen));
-        let argument = self.layer.destination.checked_shl(lblen + nflen).unwrap_or(0);
+        let argument = self.progress.layer.destination.checked_shl(lblen + nflen).unwrap_or(0);
         if argument == 0 {
             return Ok(false);
         }
-        if matches!(self.layer.protocol, protocol::HOP_BY_HOP | protocol::DEST_OPTIONS) {
+        if matches!(self.progress.layer.protocol, protocol::HOP_BY_HOP | protocol::DEST_OPTIONS) {
             self.options_in_front()?;
         }
         self.spend_round()?;
         let block = u128::MAX.checked_shl(128 - lblen).unwrap_or(0);
-        self.layer.destination = self.layer.destination & block | argument >> lblen;
+        self.progress.layer.destination = self.progress.layer.destination & block | argument >> lblen;
         self.check_next_destination().map(|()| true)
     }
 
@@ -526,7 +500,7 @@ impl<'t, 'f> Walk<'t, 'f> {
             self.spend_round()?;
             if let Action::EndX { csid: Some(csid), .. } = sid.action {
                 let block = u128::MAX.checked_shl(128 - u32::from(csid.lblen)).unwrap_or(0);
-                self.layer.destination &= block;
+                self.progress.layer.destination &= block;
             }
             return self.leave(group).map(Some);
         }
@@ -545,7 +519,7 @@ impl<'t, 'f> Walk<'t, 'f> {
     }
 
     fn check_leftover(&self, sid: &Sid) -> Result<(), Out> {
-        let leftover = self.layer.destination.checked_shl(u32::from(sid.len)).unwrap_or(0);
+        let leftover = self.progress.layer.destination.checked_shl(u32::from(sid.len)).unwrap_or(0);
         if leftover == 0 || self.tables.policy.dt_argument_accept {
             return Ok(());
         }
@@ -576,7 +550,7 @@ impl<'t, 'f> Walk<'t, 'f> {
     }
 
     fn segments_left(&self, cursor: Cursor, routing: Routing<'_>) -> u8 {
-        match self.layer.srh {
+        match self.progress.layer.srh {
             SrhEdit::SegmentsLeft { at, value } if at == cursor.at => value,
             _ => routing.segments_left(),
         }
@@ -587,7 +561,7 @@ impl<'t, 'f> Walk<'t, 'f> {
         if routing.routing_type() != srh::TYPE {
             return Err(self.bad_srh(cursor.at + 2));
         }
-        if self.layer.hop_limit <= 1 {
+        if self.progress.layer.hop_limit <= 1 {
             return Err(hop_limit());
         }
         let left = self.segments_left(cursor, routing);
@@ -602,8 +576,8 @@ impl<'t, 'f> Walk<'t, 'f> {
             return Err(self.bad_srh(cursor.at + srh::SEGMENTS_LEFT));
         };
         self.spend_round()?;
-        self.layer.destination = segment;
-        self.layer.srh = SrhEdit::SegmentsLeft { at: cursor.at, value: left - 1 };
+        self.progress.layer.destination = segment;
+        self.progress.layer.srh = SrhEdit::SegmentsLeft { at: cursor.at, value: left - 1 };
         if psp && left == 1 {
             self.remove_srh(cursor, routing);
         }
@@ -611,7 +585,7 @@ impl<'t, 'f> Walk<'t, 'f> {
     }
 
     fn remove_srh(&mut self, cursor: Cursor, routing: Routing<'_>) {
-        self.layer.srh = SrhEdit::Remove {
+        self.progress.layer.srh = SrhEdit::Remove {
             at: cursor.at,
             len: routing.len(),
             named_at: cursor.named_at,
@@ -624,12 +598,12 @@ impl<'t, 'f> Walk<'t, 'f> {
     }
 
     fn pointer(&self, at: usize) -> u32 {
-        u32::try_from(at - self.layer.at).unwrap_or(u32::MAX)
+        u32::try_from(at - self.progress.layer.at).unwrap_or(u32::MAX)
     }
 
     /// A carrier or segment list may not lead to a multicast or link-local address (RFC 8754 section 4.3.1.1).
     fn check_next_destination(&self) -> Result<(), Out> {
-        let destination = self.layer.destination;
+        let destination = self.progress.layer.destination;
         if ipv6::is_multicast(destination) || ipv6::is_link_local(destination) || destination == 0 {
             return Err(Out::Drop(DropReason::NoRoute));
         }
@@ -640,15 +614,15 @@ impl<'t, 'f> Walk<'t, 'f> {
 
     fn first_header(&self) -> Cursor {
         Cursor {
-            next_header: self.layer.protocol,
-            at: self.layer.at + ipv6::LEN,
-            named_at: self.layer.at + ipv6::NEXT_HEADER,
+            next_header: self.progress.layer.protocol,
+            at: self.progress.layer.at + ipv6::LEN,
+            named_at: self.progress.layer.at + ipv6::NEXT_HEADER,
         }
     }
 
     /// Bytes of the packet from `at` on, as far as its own length and the first buffer go.
     fn rest(&self, at: usize) -> Result<&'f [u8], Out> {
-        let end = self.layer.end.min(self.frame.len());
+        let end = self.progress.layer.end.min(self.frame.len());
         self.frame.get(at..end).ok_or(Out::Drop(DropReason::Malformed))
     }
 
@@ -660,7 +634,7 @@ impl<'t, 'f> Walk<'t, 'f> {
                 protocol::HOP_BY_HOP | protocol::DEST_OPTIONS => self.options(cursor.at)?,
                 protocol::ROUTING => {
                     let routing = Routing::parse(bytes).ok_or(Out::Drop(DropReason::Malformed))?;
-                    match self.layer.srh {
+                    match self.progress.layer.srh {
                         SrhEdit::Remove { at, len, .. } if at == cursor.at => len,
                         _ => return Ok(Stop::Routing(cursor, routing)),
                     }
@@ -717,7 +691,7 @@ impl<'t, 'f> Walk<'t, 'f> {
             0 => Ok(()),
             1 => Err(Out::Drop(DropReason::OptionDiscard)),
             2 => Err(report),
-            _ if ipv6::is_multicast(self.layer.destination) => Err(Out::Drop(DropReason::OptionUnknown)),
+            _ if ipv6::is_multicast(self.progress.layer.destination) => Err(Out::Drop(DropReason::OptionUnknown)),
             _ => Err(report),
         }
     }
@@ -726,21 +700,21 @@ impl<'t, 'f> Walk<'t, 'f> {
 
     /// Goes on with the inner packet at `at`.
     fn decapsulate(&mut self, next_header: u8, at: usize, vrf: VrfIndex, dscp: DscpMode) -> Result<(), Out> {
-        if self.nesting == MAX_NESTING {
+        if self.progress.nesting == MAX_NESTING {
             return Err(Out::Drop(DropReason::Nesting));
         }
-        self.nesting += 1;
-        let outer = self.layer.traffic_class;
-        let inner = Layer::parse(self.frame, at, self.layer.end, next_header == protocol::IPV6, vrf)?;
+        self.progress.nesting += 1;
+        let outer = self.progress.layer.traffic_class;
+        let inner = Layer::parse(self.frame, at, self.progress.layer.end, next_header == protocol::IPV6, vrf)?;
         let ecn = decapsulated_ecn(inner.traffic_class & 3, outer & 3).ok_or(Out::Drop(DropReason::Ecn))?;
-        self.ecn_unused |= inner.traffic_class & 3 == NOT_ECT && outer & 3 != NOT_ECT;
+        self.progress.ecn_unused |= inner.traffic_class & 3 == NOT_ECT && outer & 3 != NOT_ECT;
         let inner_dscp = if dscp == DscpMode::Uniform { outer } else { inner.traffic_class } & !3;
-        self.layer = Layer { traffic_class: inner_dscp | ecn, ..inner };
+        self.progress.layer = Layer { traffic_class: inner_dscp | ecn, ..inner };
         self.check_inner_destination()
     }
 
     fn check_inner_destination(&self) -> Result<(), Out> {
-        let multicast = match ip(self.layer.is_v6, self.layer.destination) {
+        let multicast = match ip(self.progress.layer.is_v6, self.progress.layer.destination) {
             IpAddr::V6(address) => address.is_multicast() || address.is_unicast_link_local(),
             IpAddr::V4(address) => address.is_multicast() || address.is_broadcast(),
         };
@@ -750,16 +724,16 @@ impl<'t, 'f> Walk<'t, 'f> {
     // ---- Ways out -----------------------------------------------------------------------------------------------
 
     fn spend_round(&mut self) -> Result<(), Out> {
-        if self.layer.hop_limit <= 1 {
+        if self.progress.layer.hop_limit <= 1 {
             return Err(hop_limit());
         }
-        self.layer.hop_limit -= 1;
-        self.layer.hop_spent = true;
+        self.progress.layer.hop_limit -= 1;
+        self.progress.layer.hop_spent = true;
         Ok(())
     }
 
     fn spend_hop(&mut self) -> Result<(), Out> {
-        if self.layer.hop_spent { Ok(()) } else { self.spend_round() }
+        if self.progress.layer.hop_spent { Ok(()) } else { self.spend_round() }
     }
 
     fn route(&mut self, group: u32) -> Result<Egress<'t>, Out> {
@@ -770,16 +744,16 @@ impl<'t, 'f> Walk<'t, 'f> {
     /// Out through a member of a group, if the packet fits.
     fn leave(&self, group: u32) -> Result<Egress<'t>, Out> {
         let adjacency = ready(self.tables, group, || self.transit_flow())?;
-        if self.layer.len() > adjacency.mtu {
+        if self.progress.layer.len() > adjacency.mtu {
             return Err(self.too_big(adjacency.mtu));
         }
         Ok(Egress::Plain(adjacency))
     }
 
     fn transit_flow(&self) -> FlowHash {
-        let bytes = self.frame.get(self.layer.at..).unwrap_or_default();
-        if self.layer.is_v6 {
-            ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, self.layer.destination))
+        let bytes = self.frame.get(self.progress.layer.at..).unwrap_or_default();
+        if self.progress.layer.is_v6 {
+            ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, self.progress.layer.destination))
         } else {
             ipv4::Header::parse(bytes).map(|header| flow::v4(bytes, header, self.tables.tunnel.hash_qp))
         }
@@ -787,9 +761,9 @@ impl<'t, 'f> Walk<'t, 'f> {
     }
 
     fn inner_flow(&self) -> FlowHash {
-        let bytes = self.frame.get(self.layer.at..).unwrap_or_default();
+        let bytes = self.frame.get(self.progress.layer.at..).unwrap_or_default();
         let with_qp = self.tables.tunnel.hash_qp;
-        if self.layer.is_v6 {
+        if self.progress.layer.is_v6 {
             ipv6::Header::parse(bytes).map(|header| flow::inner_v6(bytes, header, with_qp))
         } else {
             ipv4::Header::parse(bytes).map(|header| flow::v4(bytes, header, with_qp))
@@ -798,16 +772,16 @@ impl<'t, 'f> Walk<'t, 'f> {
     }
 
     fn too_big(&self, mtu: usize) -> Out {
-        let can_fragment = !self.layer.is_v6
+        let can_fragment = !self.progress.layer.is_v6
             && self
                 .frame
-                .get(self.layer.at..)
+                .get(self.progress.layer.at..)
                 .and_then(ipv4::Header::parse)
                 .is_some_and(|header| !header.dont_fragment());
         if can_fragment {
             return Out::Drop(DropReason::PacketTooBig);
         }
-        let mtu = if self.layer.is_v6 { mtu.max(1280) } else { mtu };
+        let mtu = if self.progress.layer.is_v6 { mtu.max(1280) } else { mtu };
         tell(DropReason::PacketTooBig, Notice::TooBig { mtu: u32::try_from(mtu).unwrap_or(u32::MAX) })
     }
 
@@ -821,7 +795,7 @@ impl<'t, 'f> Walk<'t, 'f> {
         }
         let group = path.group.ok_or(Out::Drop(DropReason::NoRoute))?;
         let adjacency = ready(self.tables, group, || flow)?;
-        if self.layer.len() + path.header_len > adjacency.mtu {
+        if self.progress.layer.len() + path.header_len > adjacency.mtu {
             return Err(self.too_big(adjacency.mtu.saturating_sub(path.header_len)));
         }
         Ok(Egress::Encapsulated(path, adjacency, flow))
@@ -829,10 +803,10 @@ impl<'t, 'f> Walk<'t, 'f> {
 
     /// RFC 2473 section 4.1.3: the packet carries our own outer header already.
     fn is_encapsulated_by(&self, path: &PathEntry) -> bool {
-        self.layer.is_v6
-            && matches!(self.layer.protocol, protocol::IPV6 | protocol::IPV4 | protocol::ROUTING)
+        self.progress.layer.is_v6
+            && matches!(self.progress.layer.protocol, protocol::IPV6 | protocol::IPV4 | protocol::ROUTING)
             && path.header.get(8..24).and_then(|bytes| bytes.first_chunk()).map(|bytes| u128::from_be_bytes(*bytes))
-                == Some(self.layer.source)
+                == Some(self.progress.layer.source)
     }
 }
 

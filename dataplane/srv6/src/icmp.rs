@@ -78,12 +78,12 @@ enum Way<'t> {
 
 /// Checks whether an error may be sent about the layer the walk is at, and how. `None`: silence.
 pub(crate) fn plan_error<'t>(
-    walk: &Walk<'t, '_>,
+    walk: &Walk<'t, '_, '_>,
     notice: Notice,
     limiter: &mut Limiter,
     now: u64,
 ) -> Option<Answer<'t>> {
-    let layer = &walk.layer;
+    let layer = &walk.progress.layer;
     if !may_be_answered(walk.frame, layer) {
         return None;
     }
@@ -101,8 +101,8 @@ pub(crate) fn plan_error<'t>(
 }
 
 /// The answer to an echo request for a SID: from the SID that was pinged.
-pub(crate) fn plan_echo<'t>(walk: &Walk<'t, '_>, at: usize) -> Result<Answer<'t>, DropReason> {
-    let layer = &walk.layer;
+pub(crate) fn plan_echo<'t>(walk: &Walk<'t, '_, '_>, at: usize) -> Result<Answer<'t>, DropReason> {
+    let layer = &walk.progress.layer;
     let destination = crate::forward::ip(true, layer.source);
     Ok(Answer {
         source: crate::forward::ip(true, layer.destination),
@@ -156,7 +156,7 @@ fn is_icmpv6_error(packet: &[u8]) -> bool {
 }
 
 /// An address of the port, else of the node.
-fn error_source(walk: &Walk<'_, '_>, is_v6: bool) -> Option<IpAddr> {
+fn error_source(walk: &Walk<'_, '_, '_>, is_v6: bool) -> Option<IpAddr> {
     if is_v6 {
         walk.port.icmp_v6.or(walk.tables.tunnel.source).map(IpAddr::V6)
     } else {
@@ -167,7 +167,7 @@ fn error_source(walk: &Walk<'_, '_>, is_v6: bool) -> Option<IpAddr> {
 }
 
 /// By the route to the sender; where there is none, back to the station that sent the packet.
-fn way_to<'t>(walk: &Walk<'t, '_>, vrf: VrfIndex, destination: IpAddr) -> Option<Way<'t>> {
+fn way_to<'t>(walk: &Walk<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> Option<Way<'t>> {
     let tables = walk.tables;
     let flow = FlowHash::default();
     let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
