@@ -98,6 +98,8 @@ pub struct Port {
     pub addresses: Vec<IpNet>,
     /// srv6d's own veth: `mac` is the end that srv6d reads and writes, `peer` the kernel's.
     pub kernel: bool,
+    /// A VLAN (802.1Q VID) of this device. Its frames arrive on, and are expected on, the device.
+    pub vlan: Option<(String, u16)>,
 }
 
 /// An entry of the kernel's neighbour table.

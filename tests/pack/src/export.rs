@@ -85,7 +85,7 @@ pub fn expectation(case: &Case) -> Value {
     let ports = case.setup.ports.iter().map(|port| {
         json!({
             "name": port.name, "mac": mac(port.mac), "peer": mac(port.peer), "mtu": port.mtu, "up": port.up,
-            "addresses": port.addresses, "kernel": port.kernel,
+            "addresses": port.addresses, "kernel": port.kernel, "vlan": port.vlan,
         })
     });
     let neighbors = case.setup.neighbors.iter().map(|neighbor| {

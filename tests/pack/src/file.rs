@@ -41,6 +41,8 @@ pub(crate) struct Port {
     pub(crate) addresses: Vec<String>,
     #[serde(default)]
     pub(crate) kernel: bool,
+    pub(crate) device: Option<String>,
+    pub(crate) vlan: Option<u16>,
 }
 
 /// Changes of a port for one case.

@@ -208,6 +208,7 @@ fn port(written: &file::Port, change: Option<&file::PortChange>) -> Result<Port,
         up: change.and_then(|change| change.up).or(written.up).unwrap_or(true),
         addresses: addresses.iter().map(|text| address("port addresses", text)).collect::<Result<_, _>>()?,
         kernel: written.kernel,
+        vlan: written.device.clone().zip(written.vlan),
     })
 }
 
