@@ -194,7 +194,7 @@ fn e23_a_prefix_that_covers_its_own_first_hop() {
     assert_refused(&into_other, 8, &["steered prefix fcbb:0:2::/48"]);
     let next_hop = "[[steer]]\nprefix = \"2001:db8:1::/64\"\nsegments = [\"fcbb:0:2:3::\"]\n\
         [[route]]\nprefix = \"fcbb:0:2::/48\"\nvia = \"2001:db8:1::2\"\nport = \"eth1\"";
-    assert_refused(next_hop, 3, &["covers the next hop 2001:db8:1::2 of its own path"]);
+    assert_refused(next_hop, 3, &["covers the path's own next hop 2001:db8:1::2"]);
 }
 
 #[test]

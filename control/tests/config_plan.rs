@@ -239,6 +239,23 @@ fn e23_an_explicit_or_longer_first_hop_is_no_loop() {
     assert_eq!(plan_in(&routed, &environment()).desired.steers[0].paths[0].via, []);
 }
 
+/// The kernel takes the addresses of a device that goes down. What follows must be a plan, not a refusal: otherwise
+/// the tables could not follow.
+#[test]
+fn e23_a_port_that_flaps_is_no_loop() {
+    let text = "[node]\nsource = \"fcbb:0:1004::1\"\n[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n\
+        [[steer]]\nprefix = \"::/0\"\nsegments = [\"fcbb:0:2:3::\"]\n\
+        [[route]]\nprefix = \"fcbb:0:2::/48\"\nvia = \"2001:db8:1::2\"";
+    assert_eq!(plan_in(text, &environment()).desired.steers.len(), 1);
+    let mut down = environment();
+    (down.devices[1].up, down.devices[1].addresses) = (false, Vec::new());
+    for text in [text.to_owned(), format!("{text}\nport = \"eth1\"")] {
+        let plan = plan_in(&text, &down);
+        assert!(plan.desired.steers.is_empty() && !plan.desired.ports[0].up);
+        assert!(plan.pending.iter().any(|note| note.what.starts_with("waits for a route to the path's own")));
+    }
+}
+
 #[test]
 fn e30_carriers_of_lib_usids_alone_are_legal() {
     let text = "[node]\nsource = \"2001:db8::1\"\n[[block]]\nprefix = \"fcbb::/32\"\n[[port]]\nname = \"eth1\"\n\

@@ -18,6 +18,8 @@ pub(super) enum Owner {
     Steer,
     /// A route with these next hops (none: it does not forward).
     Route(Vec<Hop>),
+    /// A route none of whose next hops resolves yet: shorter prefixes match in its place.
+    WaitingRoute,
 }
 
 impl Owner {
@@ -25,7 +27,7 @@ impl Owner {
         match self {
             Self::Sid => "[[sid]]",
             Self::Steer => "[[steer]]",
-            Self::Route(_) => "[[route]]",
+            Self::Route(_) | Self::WaitingRoute => "[[route]]",
         }
     }
 }
@@ -66,8 +68,18 @@ impl Fib {
 
     /// Longest match in the main table.
     pub(super) fn lookup(&self, address: IpAddr) -> Option<(IpNet, &Owner, Range<usize>)> {
+        self.matches(address).find(|(_, owner, _)| **owner != Owner::WaitingRoute)
+    }
+
+    /// A route will match the address once its next hops resolve, before what matches it now.
+    pub(super) fn waits_for_route(&self, address: IpAddr) -> bool {
+        self.matches(address).next().is_some_and(|(_, owner, _)| *owner == Owner::WaitingRoute)
+    }
+
+    /// Everything that covers an address, longest prefix first.
+    fn matches(&self, address: IpAddr) -> impl Iterator<Item = (IpNet, &Owner, Range<usize>)> {
         let width: u8 = if address.is_ipv4() { 32 } else { 128 };
-        (0..=width).rev().find_map(|length| {
+        (0..=width).rev().filter_map(move |length| {
             let prefix = IpNet::new(address, length).ok()?.trunc();
             let (owner, span) = self.entries.get(&(TableId::MAIN, prefix))?;
             Some((prefix, owner, span.clone()))

@@ -157,6 +157,11 @@ impl<'a> Ports<'a> {
         id
     }
 
+    /// Every port is there and up.
+    pub(super) fn all_up(&self) -> bool {
+        self.written.iter().all(|port| port.device.is_some_and(|device| device.up))
+    }
+
     /// Every port is there, up, and has a global address: what does not resolve now is a mistake.
     pub(super) fn settled(&self) -> bool {
         self.written.iter().all(|port| {

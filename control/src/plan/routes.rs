@@ -14,10 +14,14 @@ pub(super) fn routes(context: &Context<'_>, fib: &mut Fib, found: &mut Findings)
     for written in &context.config.routes {
         let table = written.get_ref();
         let key = (or(&table.table, TableId::MAIN), *table.prefix.get_ref());
-        let Some(action) = action(context, written, found) else { continue };
-        let hops = if let RouteAction::Via(hops) = &action { hops.clone() } else { Vec::new() };
-        if fib.claim(key, Owner::Route(hops), table.prefix.span(), found) {
-            routes.push(Route { table: key.0, prefix: key.1, action });
+        let action = action(context, written, found);
+        let owner = match &action {
+            Some(RouteAction::Via(hops)) => Owner::Route(hops.clone()),
+            Some(_) => Owner::Route(Vec::new()),
+            None => Owner::WaitingRoute,
+        };
+        if fib.claim(key, owner, table.prefix.span(), found) {
+            routes.extend(action.map(|action| Route { table: key.0, prefix: key.1, action }));
         }
     }
     routes

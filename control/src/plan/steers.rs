@@ -194,7 +194,7 @@ impl Resolve<'_> {
                 Some(hops.clone())
             }
             Some((prefix, _, _)) => {
-                Self::self_loop(prefix, &format!("the path's own first segment {first}"), span, found);
+                self.self_loop(prefix, IpAddr::V6(first), "first segment", span, found);
                 None
             }
             None => {
@@ -221,15 +221,25 @@ impl Resolve<'_> {
             // The connected prefix that would win is not known while the device is not there.
             let known = port.is_some_and(|port| port.layer3.is_some());
             if let (true, Some((prefix, Owner::Steer, _))) = (known, self.fib.lookup(via)) {
-                Self::self_loop(prefix, &format!("the next hop {via} of its own path"), span, found);
+                self.self_loop(prefix, via, "next hop", span, found);
                 return None;
             }
         }
         Some(())
     }
 
-    fn self_loop(prefix: IpNet, what: &str, span: &Range<usize>, found: &mut Findings) {
-        let what = format!("the steered prefix {prefix} covers {what}: packets would be encapsulated in a circle");
+    /// While a port is down its routes are gone, and a policy for everything covers what they covered: that passes.
+    fn self_loop(&self, prefix: IpNet, first_hop: IpAddr, kind: &str, span: &Range<usize>, found: &mut Findings) {
+        let environment_known = !self.context.environment.devices.is_empty();
+        let port_down = environment_known && !self.context.ports.all_up();
+        if port_down || self.fib.waits_for_route(first_hop) {
+            let what = format!("waits for a route to the path's own {kind} {first_hop}");
+            found.pending(span.clone(), "[[steer]]", what, "");
+            return;
+        }
+        let what = format!(
+            "the steered prefix {prefix} covers the path's own {kind} {first_hop}: packets would be encapsulated in a circle"
+        );
         let fix = "give the path `via` and `port`, or add a [[route]] that is longer than the steered prefix";
         found.error(span.clone(), "[[steer]] prefix", what, fix);
     }
