@@ -204,6 +204,8 @@ impl Lab {
             .arg(&config)
             .stdout(Stdio::from(log))
             .stderr(Stdio::from(log_too))
+            // Each has the socket of its configuration, whatever the caller's `srv6d show` is set to.
+            .env_remove("SRV6D_SOCKET")
             // Ctrl-C goes to the whole process group of the terminal; these are taken down in order instead.
             .process_group(0)
             .spawn()

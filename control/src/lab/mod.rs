@@ -25,6 +25,7 @@ mod traffic;
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -263,5 +264,12 @@ fn generate(traffic: &Traffic) -> Result<ExitCode, LabError> {
         Traffic::UdpReceive { listen } => traffic::udp_receive(listen),
         Traffic::UdpSend { to, rate, seconds, size } => traffic::udp_send(to, rate, seconds, size),
     };
-    done.map(|()| ExitCode::SUCCESS).map_err(|error| LabError::Failed(format!("{traffic:?}: {error}")))
+    done.map(|()| ExitCode::SUCCESS).map_err(|error| {
+        // What a timeout of a socket is called by the kernel says nothing to people.
+        let reason = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the other side kept silent".to_owned(),
+            _ => error.to_string(),
+        };
+        LabError::Failed(format!("{traffic:?}: {reason}"))
+    })
 }
