@@ -220,6 +220,10 @@ fn e35_a_policy_without_a_source() {
     let text = "[[port]]\nname = \"eth1\"\n[[steer]]\nprefix = \"2001:db8:9::/64\"\nsegments = [\"fcbb:0:2::\"]\n\
         via = \"fe80::2\"\nport = \"eth1\"";
     assert_alone(text, 3, &["no outer source address", "`source = ...` under [node]"]);
+    let other_port = format!("{text}\n[[port]]\nname = \"eth2\"\nsource = \"2001:db8::1\"");
+    assert_alone(&other_port, 5, &["leaves through eth1, which has no outer source", "`source = ...` under [node]"]);
+    let this_port = text.replacen("\"eth1\"", "\"eth1\"\nsource = \"2001:db8::1\"", 1);
+    assert!(config::parse(&this_port, "").and_then(|config| plan::plan(&config, &environment())).is_ok());
 }
 
 #[test]

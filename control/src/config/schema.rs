@@ -199,7 +199,7 @@ pub struct Port {
     /// VRF of what arrives, default `main`.
     #[serde(serialize_with = "optional_table")]
     pub table: Optional<TableId>,
-    /// Outer source of what arrives here.
+    /// Outer source of what leaves here encapsulated.
     pub source: Optional<Ipv6Addr>,
     /// BCP 38; empty: all.
     pub allowed_sources: Vec<Spanned<IpNet>>,

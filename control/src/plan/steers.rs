@@ -19,6 +19,8 @@ use crate::config::{self, Findings, SegmentRoute, SteerMode};
 /// Smallest MTU an IPv6 link may have (RFC 8200 section 5): what every inner packet may rely on.
 const IPV6_MIN_MTU: u32 = 1280;
 
+const SOURCE_FIX: &str = "add `source = ...` under [node], or here: a global address of this node";
+
 /// Notes the owners of all steered prefixes before any path is resolved: a path may run into another policy.
 /// Returns, for each `[[steer]]`, whether its prefix is its own.
 pub(super) fn claim(context: &Context<'_>, fib: &mut Fib, found: &mut Findings) -> Vec<bool> {
@@ -48,10 +50,10 @@ pub(super) fn steers(
     for (written, claimed) in context.config.steers.iter().zip(claimed) {
         let table = written.get_ref();
         let source = outer_source(table.source.as_ref(), "[[steer]] source", context.environment, found);
-        if source.is_none() && context.config.node.source.is_none() {
+        let ports = || context.config.ports.iter().any(|port| port.get_ref().source.is_some());
+        if source.is_none() && context.config.node.source.is_none() && !ports() {
             let what = format!("{} has no outer source address", table.prefix.get_ref());
-            let fix = "add `source = ...` under [node], or here: a global address of this node";
-            found.error(written.span(), "[[steer]]", what, fix);
+            found.error(written.span(), "[[steer]]", what, SOURCE_FIX);
         }
         let mut paths = Vec::new();
         for path in written_paths(written, found) {
@@ -135,6 +137,9 @@ impl Resolve<'_> {
         }
         let full_srh = or(&self.steer.mode, SteerMode::EncapRed) == SteerMode::Encap;
         self.check_mtu(&egress, header_cost(segments.addresses().len(), full_srh), &first_span, found);
+        if source.is_none() {
+            self.check_port_sources(&egress, &first_span, found);
+        }
         Some(Path { name, segments, full_srh, weight, source, via: hops.resolved })
     }
 
@@ -242,6 +247,24 @@ impl Resolve<'_> {
         );
         let fix = "give the path `via` and `port`, or add a [[route]] that is longer than the steered prefix";
         found.error(span.clone(), "[[steer]] prefix", what, fix);
+    }
+
+    /// Where only ports have a source, each port a path leaves through needs one.
+    fn check_port_sources(&self, egress: &[Hop], span: &Range<usize>, found: &mut Findings) {
+        let config = self.context.config;
+        let said_already =
+            config.node.source.is_some() || config.ports.iter().all(|port| port.get_ref().source.is_none());
+        if said_already {
+            return;
+        }
+        for hop in egress {
+            let port = config.ports.get(usize::from(hop.port.0)).map(Spanned::get_ref);
+            if let Some(port) = port.filter(|port| port.source.is_none()) {
+                let what =
+                    format!("the path leaves through {}, which has no outer source address", port.name.get_ref());
+                found.error(span.clone(), "[[steer]] source", what, SOURCE_FIX);
+            }
+        }
     }
 
     /// Every inner packet of 1280 bytes must fit behind the outer header: the outer packet is never fragmented.
