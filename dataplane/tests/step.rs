@@ -247,6 +247,15 @@ fn un_and_udt6_in_one_pass() {
 }
 
 #[test]
+fn a_combination_of_ecn_that_nobody_uses_is_counted() {
+    let mut outer = v6("2000::9", "fcbb:bbbb:1:d6::", 41, 64, &v6("2000::1", "3000::9", 59, 64, &[7; 20]));
+    outer[1] = 0x20;
+    let mut rig = Rig::new(&node());
+    assert_eq!(rig.send(&in_frame(&outer)), [out_frame(1, &v6("2000::1", "3000::9", 59, 63, &[7; 20]))]);
+    assert_eq!(rig.snapshot.tallies[0].ecn_unused.read().0, 1, "Not-ECT inside, ECT(0) outside");
+}
+
+#[test]
 fn hop_limit_one_is_answered_with_the_packet_as_received() {
     let packet = v6("2000::9", "fcbb:bbbb:1:2::", 17, 1, &[7; 20]);
     let mut rig = Rig::new(&node());

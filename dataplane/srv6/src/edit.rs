@@ -60,6 +60,16 @@ pub(crate) fn to_kernel(tables: &Tables, packet: &mut Packet<'_>, layer: &Layer)
     Ok(port.device)
 }
 
+/// Sends a frame that is not IP to the kernel: only the addresses of the frame are written.
+pub(crate) fn to_kernel_as_it_is(tables: &Tables, packet: &mut Packet<'_>) -> Result<u16, DropReason> {
+    let host = tables.host.ok_or(DropReason::NoHostPort)?;
+    let port = tables.port(host.port).ok_or(DropReason::NoHostPort)?;
+    for (slot, byte) in packet.bytes_mut().iter_mut().zip(host.kernel_mac.0.into_iter().chain(port.mac.0)) {
+        *slot = byte;
+    }
+    Ok(port.device)
+}
+
 /// Writes what the walk found for the layer, and drops all that stands around it.
 fn strip_to(packet: &mut Packet<'_>, layer: &Layer) {
     packet.truncate(layer.end);

@@ -141,6 +141,14 @@ impl Layer {
         if layer.end <= limit { Ok(layer) } else { Err(MALFORMED) }
     }
 
+    /// Multicast or broadcast.
+    fn is_to_many(&self) -> bool {
+        match ip(self.is_v6, self.destination) {
+            IpAddr::V6(address) => address.is_multicast(),
+            IpAddr::V4(address) => address.is_multicast() || address.is_broadcast(),
+        }
+    }
+
     fn source_ip(&self) -> IpAddr {
         ip(self.is_v6, self.source)
     }
@@ -200,9 +208,15 @@ pub fn forward(
         Ok(entered) => entered,
         Err(reason) => return Verdict::Drop(reason),
     };
+    if !matches!(header.ether_type, eth::IPV6 | eth::IPV4) {
+        return not_ip(tables, port, packet);
+    }
     let Ok(layer) = Layer::parse(frame, header.len, received, header.ether_type == eth::IPV6, port.vrf) else {
         return Verdict::Drop(DropReason::Malformed);
     };
+    if Mac(header.destination).is_group() && port.role != Role::Kernel && !layer.is_to_many() {
+        return Verdict::Drop(DropReason::L2Multicast);
+    }
     let hop_spent = port.role == Role::Kernel && !tables.tunnel.decrement_local;
     let mut progress = Progress {
         layer: Layer { hop_spent, ..layer },
@@ -258,13 +272,19 @@ fn enter<'t>(tables: &'t Tables, device: u16, frame: &[u8]) -> Result<(eth::Head
         }
     };
     let destination = Mac(header.destination);
-    if destination != port.mac && port.role != Role::Kernel {
-        return Err(if destination.is_group() { DropReason::L2Multicast } else { DropReason::NotOurMac });
+    if destination == port.mac || destination.is_group() || port.role == Role::Kernel {
+        Ok((header, port))
+    } else {
+        Err(DropReason::NotOurMac)
     }
-    match header.ether_type {
-        eth::IPV6 | eth::IPV4 => Ok((header, port)),
-        _ => Err(DropReason::EtherType),
+}
+
+/// ARP, LLDP and all else is the kernel's. What the kernel itself sends so does not go back to it.
+fn not_ip(tables: &Tables, port: &PortEntry, packet: &mut Packet<'_>) -> Verdict {
+    if port.role == Role::Kernel {
+        return Verdict::Drop(DropReason::EtherType);
     }
+    edit::to_kernel_as_it_is(tables, packet).map_or_else(Verdict::Drop, Verdict::Kernel)
 }
 
 impl Progress {
@@ -341,16 +361,14 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         if ipv6::is_multicast(source) || source <= 1 {
             return Err(Out::Drop(DropReason::BadSource));
         }
-        match self.port.role {
-            Role::Fabric | Role::Kernel => Ok(()),
-            Role::Edge | Role::Host if !self.is_sid_space(destination) => Ok(()),
-            Role::Edge => Err(Out::Drop(DropReason::AclEdge)),
-            Role::Host => {
-                let carrier = Ipv6Addr::from_bits(destination);
-                let allowed = self.port.allowed_carriers.iter().any(|prefix| prefix.contains(&carrier));
-                if allowed { Ok(()) } else { Err(Out::Drop(DropReason::AclPath)) }
-            }
-        }
+        let reason = match self.port.role {
+            Role::Fabric | Role::Kernel => return Ok(()),
+            Role::Edge => DropReason::AclEdge,
+            Role::Host => DropReason::AclPath,
+        };
+        let carrier = Ipv6Addr::from_bits(destination);
+        let allowed = self.port.allowed_carriers.iter().any(|prefix| prefix.contains(&carrier));
+        if allowed || !self.is_sid_space(destination) { Ok(()) } else { Err(Out::Drop(reason)) }
     }
 
     fn admit_v4(&self) -> Result<(), Out> {

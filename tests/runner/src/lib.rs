@@ -179,7 +179,6 @@ impl Node {
             for (path, slot) in self.slots.paths.iter() {
                 counters.insert(format!("path.{path}"), packets(&tally.paths, slot));
             }
-            counters.insert("ecn_unused".to_owned(), tally.ecn_unused.read().0);
         }
         Ok(counters)
     }
