@@ -19,9 +19,6 @@ pub fn early_settings() -> Vec<(String, &'static str)> {
         settings.push((format!("ipv6/conf/{device}/accept_ra"), "0"));
         // Replies may come by another port than the one that leads back.
         settings.push((format!("ipv4/conf/{device}/rp_filter"), "0"));
-        // srv6d tells an application on the node that its packet is too big with an ICMPv4 error from the node's own
-        // address; the kernel takes that for a martian unless it may accept local sources.
-        settings.push((format!("ipv4/conf/{device}/accept_local"), "1"));
     }
     settings
 }
