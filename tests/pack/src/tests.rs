@@ -245,3 +245,15 @@ fn a_configuration_is_laid_over_the_setup() {
     assert_eq!(table["route"].as_array().unwrap().len(), base["route"].as_array().unwrap().len() + 1);
     assert_eq!(table["sid"], base["sid"]);
 }
+
+#[test]
+fn the_page_explains_every_row_with_its_priority() {
+    let page =
+        std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../conformance/README.md")).unwrap();
+    for case in pack().cases {
+        let explained = page.lines().find(|line| line.starts_with(&format!("| {} |", case.row)));
+        let explained = explained.unwrap_or_else(|| panic!("{}: row {} is not in README.md", case.id, case.row));
+        let priority = explained.split(" | ").nth(3).unwrap();
+        assert_eq!(priority, case.priority.to_string(), "{}: priority", case.id);
+    }
+}
