@@ -116,6 +116,13 @@ struct Worker {
     counters: Arc<WorkerCounters>,
 }
 
+impl Worker {
+    fn tell(&self, command: Command) {
+        let _ = self.commands.send(command); // a dead worker ends the process by itself
+        self.waker.wake();
+    }
+}
+
 struct Device {
     program: Program,
     claim_all: bool,
@@ -243,16 +250,9 @@ impl Dataplane {
         }
         let settings = ProgramSettings { claim_all, untagged: claim_all, ..ProgramSettings::default() };
         let mut program = Program::attach(device, mode, &settings)?;
-        let mut chosen = None;
-        for (queue, worker) in (0..).zip(&self.workers) {
-            let socket = Socket::open_on(&worker.umem, device, queue, mode, self.rings)?;
-            program.set_socket(queue, &socket)?;
-            let (mode, reason) = socket.chosen();
-            chosen = Some((mode, reason.to_owned(), socket.multi_buffer()));
-            let _ = worker.commands.send(Command::Open(number, Box::new(socket))); // a dead worker ends the process
-            worker.waker.wake();
-        }
-        let (mode, mut reason, multi_buffer) = chosen.unwrap_or((mode, String::new(), false));
+        let chosen =
+            self.open_sockets(device, number, mode, &mut program).inspect_err(|_| self.close_sockets(number))?;
+        let (mode, mut reason, multi_buffer) = chosen;
         if queues as usize > workers {
             reason = format!("{reason}; queues {workers} to {} stay with the kernel: no worker", queues - 1);
         }
@@ -270,15 +270,34 @@ impl Dataplane {
         Ok(port)
     }
 
+    /// A socket for every worker. Returns mode, reason, and whether packets may be longer than a chunk.
+    fn open_sockets(
+        &self,
+        device: &str,
+        number: usize,
+        mode: Mode,
+        program: &mut Program,
+    ) -> Result<(Mode, String, bool), XskError> {
+        let mut chosen = (mode, String::new(), false);
+        for (queue, worker) in (0..).zip(&self.workers) {
+            let socket = Socket::open_on(&worker.umem, device, queue, mode, self.rings)?;
+            program.set_socket(queue, &socket)?;
+            chosen = (socket.chosen().0, socket.chosen().1.to_owned(), socket.multi_buffer());
+            worker.tell(Command::Open(number, Box::new(socket)));
+        }
+        Ok(chosen)
+    }
+
+    fn close_sockets(&self, number: usize) {
+        self.workers.iter().for_each(|worker| worker.tell(Command::Close(number)));
+    }
+
     /// Lets a device go: its XDP program first, so that the kernel has it from there on.
     pub fn detach(&mut self, device: &str) {
         let Some(gone) = self.devices.remove(device) else { return };
         drop(gone.program);
         if let Some(&number) = self.numbers.get(device) {
-            for worker in &self.workers {
-                let _ = worker.commands.send(Command::Close(number)); // a dead worker ends the process
-                worker.waker.wake();
-            }
+            self.close_sockets(number);
         }
         if let Err(why) = self.publish_snapshot(None) {
             tracing::error!("{device}: {why}");
@@ -488,10 +507,7 @@ impl Dataplane {
 
     fn end_workers(&mut self) {
         self.devices.clear();
-        for worker in &self.workers {
-            let _ = worker.commands.send(Command::Stop); // a dead worker needs no telling
-            worker.waker.wake();
-        }
+        self.workers.iter().for_each(|worker| worker.tell(Command::Stop));
         for worker in &mut self.workers {
             if let Some(thread) = worker.thread.take() {
                 let _ = thread.join(); // its panic is known by `failed`
@@ -533,5 +549,38 @@ impl Drop for Alarm {
             self.failed.store(true, Ordering::Release);
             let _ = self.event.write(1); // EAGAIN: control is awake already
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)] // a failed test may panic, and one panics on purpose
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_rings_the_alarm_and_a_quiet_end_does_not() {
+        for panics in [true, false] {
+            let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+            let event = Arc::new(EventFd::from_value_and_flags(0, flags).unwrap());
+            let failed = Arc::new(AtomicBool::new(false));
+            let alarm = Alarm { failed: Arc::clone(&failed), event: Arc::clone(&event) };
+            let worker = std::thread::spawn(move || {
+                let _alarm = alarm;
+                assert!(!panics, "on purpose");
+            });
+            assert_eq!(worker.join().is_err(), panics);
+            assert_eq!((failed.load(Ordering::Acquire), event.read().is_ok()), (panics, panics));
+        }
+    }
+
+    #[test]
+    fn rings_leave_half_of_the_chunks_to_the_pool() {
+        let settings =
+            |frames, ports, ring| Settings { cores: vec![None], polling: Polling::Busy, frames, ring, ports };
+        for (frames, ports, ring) in [(8192, 3, 2048), (8192, 33, 2048), (4096, 9, 256)] {
+            let size = ring_size(&settings(frames, ports, ring));
+            assert!(size.is_power_of_two() && size <= ring && size * ports <= frames / 2, "{size}");
+        }
+        assert_eq!(ring_size(&settings(64, 9, 2048)), MIN_RING);
     }
 }
