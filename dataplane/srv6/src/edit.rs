@@ -67,6 +67,7 @@ pub(crate) fn to_kernel_as_it_is(tables: &Tables, packet: &mut Packet<'_>) -> Re
     for (slot, byte) in packet.bytes_mut().iter_mut().zip(host.kernel_mac.0.into_iter().chain(port.mac.0)) {
         *slot = byte;
     }
+    packet.pad_to(eth::MIN_FRAME);
     Ok(port.device)
 }
 

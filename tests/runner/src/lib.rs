@@ -108,7 +108,7 @@ fn apply(environment: &mut Environment, event: &Event) {
 }
 
 /// A node with its ports in memory.
-struct Node {
+pub struct Node {
     io: Memory,
     step: Step<Memory>,
     counters: Arc<WorkerCounters>,
@@ -118,6 +118,22 @@ struct Node {
 }
 
 impl Node {
+    /// The node of a case, as it is at the start. `None`: its configuration is to be refused.
+    ///
+    /// # Errors
+    /// Its configuration is refused and should not be.
+    pub fn of(case: &Case) -> Result<Option<Self>, String> {
+        if case.refused.is_some() {
+            return Ok(None);
+        }
+        Self::new(&desired(&case.setup.config, &environment(&case.setup))?).map(Some)
+    }
+
+    /// Takes the frames that were dropped, as they are now.
+    pub fn take_dropped(&mut self) -> Vec<Vec<u8>> {
+        self.io.recycled.drain(..).map(|frame| frame.bytes()).collect()
+    }
+
     fn new(desired: &Desired) -> Result<Self, String> {
         let counters = Arc::new(WorkerCounters::default());
         let mut slots = Slots::default();
@@ -143,14 +159,19 @@ impl Node {
         Ok(())
     }
 
-    fn receive(&mut self, port: &str, frame: &[u8]) -> Result<(), String> {
+    /// Puts a frame where the port finds it.
+    ///
+    /// # Errors
+    /// There is no such port.
+    pub fn receive(&mut self, port: &str, frame: &[u8]) -> Result<(), String> {
         let socket = self.names.iter().position(|name| name == port);
         let socket = socket.and_then(|socket| self.io.port(socket)).ok_or_else(|| format!("no port {port}"))?;
         socket.rx.push_back(Frame::new(frame));
         Ok(())
     }
 
-    fn run(&mut self, now: u64) -> Vec<(String, Vec<u8>)> {
+    /// Forwards what waits; returns what was sent, and the port it left through.
+    pub fn run(&mut self, now: u64) -> Vec<(String, Vec<u8>)> {
         while self.step.round(&mut self.io, &self.snapshot, now) > 0 {}
         let sent = self.io.take_sent();
         sent.into_iter()
@@ -158,8 +179,11 @@ impl Node {
             .collect()
     }
 
-    /// In the pack's words. Also checks that every packet is accounted for.
-    fn counters(&self) -> Result<BTreeMap<String, u64>, String> {
+    /// Counters in the pack's words. Every packet is accounted for.
+    ///
+    /// # Errors
+    /// One is not.
+    pub fn counters(&self) -> Result<BTreeMap<String, u64>, String> {
         let mut totals = Totals::default();
         self.counters.add_to(&mut totals);
         if !totals.balanced() {
