@@ -13,6 +13,7 @@ use srv6d_srv6::model::{
     RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
 use srv6d_srv6::{BuildError, Slots, Tables, Tally};
+use srv6d_wire::checksum;
 
 /// Address of every port of the benches.
 pub const PORT_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -172,6 +173,8 @@ pub fn frame(class: Class, prefixes: u32, flow: usize) -> Vec<u8> {
             bytes.extend([0x45, 0]);
             bytes.extend(total.to_be_bytes());
             bytes.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, (number >> 8) as u8, number as u8, 44, 2, 2, 2]);
+            let [high, low] = checksum::of(&bytes[14..34]).to_be_bytes();
+            (bytes[24], bytes[25]) = (high, low);
             bytes.resize(LEN, 0x41);
         }
     }

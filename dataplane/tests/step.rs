@@ -209,6 +209,15 @@ fn g2_encapsulates_ipv4() {
 }
 
 #[test]
+fn an_ipv4_header_with_a_wrong_checksum_is_malformed() {
+    let mut packet = hex(&format!("45b90030 00010000 401149fe 01010101 2c020202 c35012b7001c0000 {}", "41".repeat(20)));
+    packet[10] ^= 1;
+    let mut rig = Rig::new(&node());
+    assert_eq!(rig.send(&in_frame(&packet)), []);
+    assert_eq!(rig.totals().drop, [("malformed", 1)].into());
+}
+
+#[test]
 fn g3_three_segments_make_a_reduced_srh() {
     let inner = |hop_limit: &str| {
         format!("60000000001c11{hop_limit} 2000000000000000 0000000000000001 4002000000000000 0000000000000009 {UDP}")

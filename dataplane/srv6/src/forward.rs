@@ -13,7 +13,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use srv6d_wire::srh::{self, Routing};
-use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
+use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6, protocol};
 
 use crate::edit;
 use crate::flow::{self, FlowHash};
@@ -121,7 +121,9 @@ impl Layer {
             }
         } else {
             let header = ipv4::Header::parse(bytes).ok_or(MALFORMED)?;
-            if header.total_len() < header.header_len() {
+            // RFC 1812 section 5.2.2: length, and checksum, before anything else is believed.
+            let whole = bytes.get(..header.header_len()).ok_or(MALFORMED)?;
+            if header.total_len() < header.header_len() || checksum::of(whole) != 0 {
                 return Err(MALFORMED);
             }
             Self {
