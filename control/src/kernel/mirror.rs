@@ -42,12 +42,8 @@ impl Mirror {
     /// # Errors
     /// No netlink.
     pub fn start() -> Result<Self, KernelError> {
-        let groups = [
-            MulticastGroup::Link,
-            MulticastGroup::Ipv4Ifaddr,
-            MulticastGroup::Ipv6Ifaddr,
-            MulticastGroup::Neigh,
-        ];
+        let groups =
+            [MulticastGroup::Link, MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Neigh];
         let (connection, _, events) =
             rtnetlink::new_multicast_connection(&groups).map_err(system("listen to the kernel over netlink"))?;
         tokio::spawn(connection);
@@ -84,8 +80,7 @@ impl Mirror {
             self.handle.address().get().execute().try_collect().await.map_err(netlink("list the addresses"))?;
         let neighbors: Vec<NeighbourMessage> =
             self.handle.neighbours().get().execute().try_collect().await.map_err(netlink("list the neighbours"))?;
-        let mut devices: BTreeMap<u32, Device> =
-            links.iter().map(|link| (link.header.index, device(link))).collect();
+        let mut devices: BTreeMap<u32, Device> = links.iter().map(|link| (link.header.index, device(link))).collect();
         for message in &addresses {
             if let (Some(device), Some(address)) = (devices.get_mut(&message.header.index), address(message)) {
                 device.addresses.push(address);
