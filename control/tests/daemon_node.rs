@@ -148,9 +148,23 @@ impl Rig {
     }
 
     fn stop(&mut self, daemon: usize, signal: &str) -> Option<i32> {
+        must(&format!("kill -{signal} {}", self.daemons.get(daemon).unwrap().id()));
+        self.ended(daemon)
+    }
+
+    /// Exit status of a daemon that ends; `None`: by a signal.
+    fn ended(&mut self, daemon: usize) -> Option<i32> {
         let child = self.daemons.get_mut(daemon).unwrap();
-        must(&format!("kill -{signal} {}", child.id()));
-        child.wait().unwrap().code()
+        wait_for("end of the daemon", || child.try_wait().unwrap()).code()
+    }
+
+    /// Packets that the XDP program of a port has redirected, by queue.
+    fn redirected(&self, port: &str) -> Vec<u64> {
+        let output = self.output("router", &format!("ethtool -S {port}"));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines = text.lines().filter_map(|line| line.trim().split_once(": "));
+        let counts = lines.filter(|(name, _)| name.starts_with("rx_queue_") && name.ends_with("_xdp_redirect"));
+        counts.map(|(_, count)| count.parse().unwrap()).collect()
     }
 }
 
@@ -178,6 +192,7 @@ fn forwards_and_leaves_the_rest_to_the_kernel() {
     assert!(to_itself.status.success(), "the router's own address is the kernel's");
     rig.check_balance();
     assert_eq!(rig.stop(daemon, "TERM"), Some(0), "{}", rig.log("node"));
+    assert!(rig.log("node").contains("balanced"), "{}", rig.log("node"));
     assert!(!rig.output("router", "ip link show srv6d0").status.success(), "the own veth is gone");
     let port = rig.output("router", "ip link show eth1").stdout;
     assert!(!String::from_utf8_lossy(&port).contains("xdp"), "the port is the kernel's");
@@ -189,6 +204,7 @@ fn a_killed_daemon_leaves_nothing_in_the_way() {
     let mut rig = Rig::new(1);
     let daemon = rig.ready(CONFIG);
     wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.check_balance();
     rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
     assert_eq!(rig.stop(daemon, "KILL"), None);
     wait_for("ping through the kernel", || rig.pings().then_some(()));
@@ -218,12 +234,13 @@ fn another_xdp_program_is_named_and_left_alone() {
     rig.ready(CONFIG);
     wait_for("ping through srv6d", || rig.pings().then_some(()));
     let second = rig.start("second", &CONFIG.replace("[node]", "[host]\ninterface = \"other0\"\n[node]"));
-    let code = rig.daemons.get_mut(second).unwrap().wait().unwrap().code();
+    let code = rig.ended(second);
     let log = rig.log("second");
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("XDP program") && log.contains("eth"), "{log}");
+    assert!(log.contains("eth1: XDP program") && log.contains("already attached"), "{log}");
     assert!(rig.pings(), "the first one goes on");
     assert!(!rig.output("router", "ip link show other0").status.success(), "nothing of the second is left");
+    rig.check_balance();
 }
 
 #[test]
@@ -272,6 +289,8 @@ fn two_workers_share_two_queues() {
     }
     let after = rig.counters().get("tx").and_then(serde_json::Value::as_u64).unwrap();
     assert!(after - before >= 32, "16 requests and 16 replies: {before} to {after}");
+    let queues = rig.redirected("eth1");
+    assert!(queues.len() == 2 && queues.iter().all(|&count| count > 0), "both queues carry flows: {queues:?}");
     rig.check_balance();
 }
 
