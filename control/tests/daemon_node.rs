@@ -47,6 +47,13 @@ fn must(command: &str) {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// The SHA-256 in what a traffic tool printed last.
+fn hash(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output).into_owned();
+    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap();
+    last.get("sha256").and_then(serde_json::Value::as_str).map(str::to_owned).unwrap_or_else(|| panic!("{text}"))
+}
+
 /// Three namespaces, two links, and a place for files; all gone at the end, whatever happens.
 struct Rig {
     prefix: String,
@@ -133,6 +140,23 @@ impl Rig {
         self.output("a", "ping -6 -c 2 -i 0.2 -W 1 2001:db8:b::2").status.success()
     }
 
+    /// Sends bytes over TCP from one namespace to another; the hashes of both sides.
+    fn tcp(&self, from: &str, to: &str, address: &str) -> (String, String) {
+        let receiver = Command::new("ip")
+            .args(["netns", "exec", &self.ns(to), "timeout", "20", SRV6D, "lab", "traffic", "tcp-receive", address])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let port = address.rsplit(':').next().unwrap();
+        wait_for("listening receiver", || {
+            let sockets = self.output(to, &format!("ss -Htln sport = :{port}")).stdout;
+            (!sockets.is_empty()).then_some(())
+        });
+        let sent = self.output(from, &format!("timeout 20 {SRV6D} lab traffic tcp-send {address} 4000000 7"));
+        let received = receiver.wait_with_output().unwrap();
+        (hash(&sent.stdout), hash(&received.stdout))
+    }
+
     fn log(&self, name: &str) -> String {
         fs::read_to_string(self.file(&format!("{name}.log"))).unwrap_or_default()
     }
@@ -196,6 +220,23 @@ fn forwards_and_leaves_the_rest_to_the_kernel() {
     assert!(!rig.output("router", "ip link show srv6d0").status.success(), "the own veth is gone");
     let port = rig.output("router", "ip link show eth1").stdout;
     assert!(!String::from_utf8_lossy(&port).contains("xdp"), "the port is the kernel's");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn tcp_crosses_in_both_directions_and_reaches_the_router_itself() {
+    let mut rig = Rig::new(1);
+    rig.ready(CONFIG);
+    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    for (from, to, address) in [
+        ("a", "b", "[2001:db8:b::2]:7001"),
+        ("b", "a", "[2001:db8:a::2]:7002"),
+        ("a", "router", "[2001:db8:a::1]:7003"),
+    ] {
+        let (sent, received) = rig.tcp(from, to, address);
+        assert_eq!(sent, received, "{from} to {address}");
+    }
+    rig.check_balance();
 }
 
 #[test]
