@@ -152,9 +152,9 @@ impl Rig {
             let sockets = self.output(to, &format!("ss -Htln sport = :{port}")).stdout;
             (!sockets.is_empty()).then_some(())
         });
-        let sent = self.output(from, &format!("timeout 20 {SRV6D} lab traffic tcp-send {address} 4000000 7"));
+        let sender = self.output(from, &format!("timeout 20 {SRV6D} lab traffic tcp-send {address} 4000000 7"));
         let received = receiver.wait_with_output().unwrap();
-        (hash(&sent.stdout), hash(&received.stdout))
+        (hash(&sender.stdout), hash(&received.stdout))
     }
 
     fn log(&self, name: &str) -> String {
