@@ -51,7 +51,7 @@ fn must(command: &str) {
 fn hash(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output).into_owned();
     let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap();
-    last.get("sha256").and_then(serde_json::Value::as_str).map(str::to_owned).unwrap_or_else(|| panic!("{text}"))
+    last.get("sha256").and_then(serde_json::Value::as_str).map_or_else(|| panic!("{text}"), str::to_owned)
 }
 
 /// Three namespaces, two links, and a place for files; all gone at the end, whatever happens.
@@ -142,7 +142,7 @@ impl Rig {
 
     /// Sends bytes over TCP from one namespace to another; the hashes of both sides.
     fn tcp(&self, from: &str, to: &str, address: &str) -> (String, String) {
-        let receiver = Command::new("ip")
+        let sink = Command::new("ip")
             .args(["netns", "exec", &self.ns(to), "timeout", "20", SRV6D, "lab", "traffic", "tcp-receive", address])
             .stdout(Stdio::piped())
             .spawn()
@@ -153,7 +153,7 @@ impl Rig {
             (!sockets.is_empty()).then_some(())
         });
         let sender = self.output(from, &format!("timeout 20 {SRV6D} lab traffic tcp-send {address} 4000000 7"));
-        let received = receiver.wait_with_output().unwrap();
+        let received = sink.wait_with_output().unwrap();
         (hash(&sender.stdout), hash(&received.stdout))
     }
 
