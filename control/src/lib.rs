@@ -12,3 +12,4 @@ pub mod lab;
 pub mod metrics;
 pub mod plan;
 pub mod show;
+pub mod source;

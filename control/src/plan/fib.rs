@@ -16,6 +16,8 @@ pub(super) enum Owner {
     Sid,
     /// A `[[steer]]`.
     Steer,
+    /// A steered prefix of the source of that name.
+    Offered(String),
     /// A route with these next hops (none: it does not forward).
     Route(Vec<Hop>),
     /// A route none of whose next hops resolves yet: shorter prefixes match in its place.
@@ -23,12 +25,18 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    const fn header(&self) -> &'static str {
+    fn header(&self) -> &str {
         match self {
             Self::Sid => "[[sid]]",
             Self::Steer => "[[steer]]",
+            Self::Offered(source) => source,
             Self::Route(_) | Self::WaitingRoute => "[[route]]",
         }
+    }
+
+    /// It encapsulates.
+    pub(super) const fn is_policy(&self) -> bool {
+        matches!(self, Self::Steer | Self::Offered(_))
     }
 }
 
@@ -48,7 +56,11 @@ impl Fib {
         found: &mut Findings,
     ) -> bool {
         if let Some((first, at)) = self.entries.get(&(table, prefix)) {
-            let what = format!("{prefix} is already a {} in {}", first.header(), found.line_of(at));
+            let what = match first {
+                Owner::Offered(source) => format!("{prefix} is already steered by {source}"),
+                Owner::Route(_) if at.is_empty() => format!("{prefix} is connected to this node"),
+                _ => format!("{prefix} is already a {} in {}", first.header(), found.line_of(at)),
+            };
             let fix = "keep one of the two: one prefix of a table has one meaning";
             found.error(span, owner.header(), what, fix);
             return false;

@@ -9,6 +9,7 @@ mod environment;
 mod fib;
 mod hops;
 mod node;
+mod offered;
 mod ports;
 mod routes;
 mod sids;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use srv6d_srv6::model::{Desired, HostPort};
 
 use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
+use crate::source::{Offer, Outcome};
 
 pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
@@ -45,6 +47,8 @@ pub struct Plan {
     pub warnings: Vec<Diagnostic>,
     /// Right, and waiting for something that does not exist yet.
     pub pending: Vec<Diagnostic>,
+    /// What became of everything that sources offer.
+    pub offered: Vec<Outcome>,
 }
 
 /// One device that carries ports.
@@ -101,6 +105,14 @@ struct Context<'a> {
 /// # Errors
 /// Every mistake that can be seen at this stage, each with its line and fix.
 pub fn plan(config: &Config, environment: &Environment) -> Result<Plan, Errors> {
+    plan_with(config, environment, &[])
+}
+
+/// The same, with what sources offer. An offer never makes an error: see [`Plan::offered`].
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -> Result<Plan, Errors> {
     let mut findings = Findings::new(config.source.clone());
     let found = &mut findings;
 
@@ -115,7 +127,11 @@ pub fn plan(config: &Config, environment: &Environment) -> Result<Plan, Errors> 
     let mut routes = routes::routes(&context, &mut fib, found);
     let claimed = steers::claim(&context, &mut fib, found);
     routes.extend(routes::connected(&context, &mut fib));
-    let steers = steers::steers(&context, &claimed, &blocks, &fib, found);
+    let entries = offered::claim(&context, offers, &mut fib);
+    let mut names = steers::Names::new();
+    let mut steers = steers::steers(&context, &claimed, &blocks, &fib, &mut names, found);
+    let (more, offered) = offered::steers(&context, entries, &blocks, &fib, &mut names);
+    steers.extend(more);
     let neighbors = ports::neighbors(&context, found);
 
     let devices = context.ports.devices();
@@ -135,7 +151,7 @@ pub fn plan(config: &Config, environment: &Environment) -> Result<Plan, Errors> 
     let (warnings, pending) = findings.finish()?;
     let name = config.node.name.as_ref().map(|name| name.get_ref().clone());
     let (host, api) = (node::host(&config.host), node::api(&config.api));
-    Ok(Plan { name, desired, devices, workers, host, api, warnings, pending })
+    Ok(Plan { name, desired, devices, workers, host, api, warnings, pending, offered })
 }
 
 /// An address that can be neither a source, nor a next hop, nor a segment.

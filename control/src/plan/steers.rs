@@ -27,45 +27,63 @@ pub(super) fn claim(context: &Context<'_>, fib: &mut Fib, found: &mut Findings) 
     let mut claimed = Vec::new();
     for written in &context.config.steers {
         let table = written.get_ref();
-        let (prefix, span) = (*table.prefix.get_ref(), table.prefix.span());
-        if is_link_local(prefix.addr()) || prefix.addr().is_multicast() {
-            let what = format!("{prefix} is never encapsulated: link-local and multicast belong to the link");
-            found.error(span.clone(), "[[steer]] prefix", what, "steer a unicast prefix that is routed");
-        }
-        claimed.push(fib.claim((or(&table.table, TableId::MAIN), prefix), Owner::Steer, span, found));
+        refuse_link_scope(&table.prefix, found);
+        let key = (or(&table.table, TableId::MAIN), *table.prefix.get_ref());
+        claimed.push(fib.claim(key, Owner::Steer, table.prefix.span(), found));
     }
     claimed
 }
+
+pub(super) fn refuse_link_scope(prefix: &Spanned<IpNet>, found: &mut Findings) {
+    let address = prefix.get_ref().addr();
+    if is_link_local(address) || address.is_multicast() {
+        let what = format!("{} is never encapsulated: link-local and multicast belong to the link", prefix.get_ref());
+        found.error(prefix.span(), "[[steer]] prefix", what, "steer a unicast prefix that is routed");
+    }
+}
+
+/// Names of paths, each with the place that gave it: counters carry them.
+pub(super) type Names = BTreeMap<String, String>;
 
 pub(super) fn steers(
     context: &Context<'_>,
     claimed: &[bool],
     blocks: &[Block],
     fib: &Fib,
+    names: &mut Names,
     found: &mut Findings,
 ) -> Vec<Steer> {
-    let blocks: Vec<Ipv6Net> = blocks.iter().map(|block| block.prefix).collect();
-    let mut names = BTreeMap::new();
     let mut steers = Vec::new();
     for (written, claimed) in context.config.steers.iter().zip(claimed) {
-        let table = written.get_ref();
-        let source = outer_source(table.source.as_ref(), "[[steer]] source", context.environment, found);
-        let ports = || context.config.ports.iter().any(|port| port.get_ref().source.is_some());
-        if source.is_none() && context.config.node.source.is_none() && !ports() {
-            let what = format!("{} has no outer source address", table.prefix.get_ref());
-            found.error(written.span(), "[[steer]]", what, SOURCE_FIX);
-        }
-        let mut paths = Vec::new();
-        for path in written_paths(written, found) {
-            check_name(&path, &mut names, found);
-            let resolve = Resolve { context, blocks: &blocks, fib, steer: table };
-            paths.extend(resolve.path(path, source, found));
-        }
-        if *claimed && !paths.is_empty() {
-            steers.push(Steer { table: or(&table.table, TableId::MAIN), prefix: *table.prefix.get_ref(), paths });
-        }
+        steers.extend(resolve(context, written, blocks, fib, names, found).filter(|_| *claimed));
     }
     steers
+}
+
+/// `None`: refused, or none of its paths resolves yet (all have been noted).
+pub(super) fn resolve(
+    context: &Context<'_>,
+    written: &Spanned<config::Steer>,
+    blocks: &[Block],
+    fib: &Fib,
+    names: &mut Names,
+    found: &mut Findings,
+) -> Option<Steer> {
+    let table = written.get_ref();
+    let source = outer_source(table.source.as_ref(), "[[steer]] source", context.environment, found);
+    let ports = || context.config.ports.iter().any(|port| port.get_ref().source.is_some());
+    if source.is_none() && context.config.node.source.is_none() && !ports() {
+        let what = format!("{} has no outer source address", table.prefix.get_ref());
+        found.error(written.span(), "[[steer]]", what, SOURCE_FIX);
+    }
+    let mut paths = Vec::new();
+    for path in written_paths(written, found) {
+        check_name(&path, names, found);
+        let resolve = Resolve { context, blocks, fib, steer: table };
+        paths.extend(resolve.path(path, source, found));
+    }
+    let (table, prefix) = (or(&table.table, TableId::MAIN), *table.prefix.get_ref());
+    (!paths.is_empty()).then_some(Steer { table, prefix, paths })
 }
 
 /// One path as it is written, with the name it has or gets.
@@ -101,9 +119,10 @@ fn written_paths<'a>(written: &'a Spanned<config::Steer>, found: &mut Findings) 
     steer.paths.iter().enumerate().map(path).collect()
 }
 
-fn check_name(path: &WrittenPath<'_>, names: &mut BTreeMap<String, Range<usize>>, found: &mut Findings) {
-    if let Some(earlier) = names.insert(path.name.clone(), path.span.clone()) {
-        let what = format!("{:?} is already the name of the path in {}", path.name, found.line_of(&earlier));
+fn check_name(path: &WrittenPath<'_>, names: &mut Names, found: &mut Findings) {
+    let place = if path.span.is_empty() { "a source".to_owned() } else { found.line_of(&path.span) };
+    if let Some(earlier) = names.insert(path.name.clone(), place) {
+        let what = format!("{:?} is already the name of the path in {earlier}", path.name);
         let fix = "give every path a `name` of its own: its counters carry it";
         found.error(path.span.clone(), "[[steer]] paths name", what, fix);
     }
@@ -112,7 +131,7 @@ fn check_name(path: &WrittenPath<'_>, names: &mut BTreeMap<String, Range<usize>>
 /// Where a path is resolved.
 struct Resolve<'a> {
     context: &'a Context<'a>,
-    blocks: &'a [Ipv6Net],
+    blocks: &'a [Block],
     fib: &'a Fib,
     steer: &'a config::Steer,
 }
@@ -145,7 +164,8 @@ impl Resolve<'_> {
 
     fn segments(&self, route: &SegmentRoute, span: &Range<usize>, found: &mut Findings) -> Option<SegmentList> {
         let addresses = route.segments.iter().map(|segment| *segment.get_ref()).collect();
-        let refusal = match SegmentList::new(addresses, self.blocks) {
+        let blocks: Vec<Ipv6Net> = self.blocks.iter().map(|block| block.prefix).collect();
+        let refusal = match SegmentList::new(addresses, &blocks) {
             Ok(list) => return Some(list),
             Err(refusal) => refusal,
         };
@@ -225,7 +245,9 @@ impl Resolve<'_> {
             let port = self.context.ports.written.get(usize::from(hop.port.0));
             // The connected prefix that would win is not known while the device is not there.
             let known = port.is_some_and(|port| port.layer3.is_some());
-            if let (true, Some((prefix, Owner::Steer, _))) = (known, self.fib.lookup(via)) {
+            if let (true, Some((prefix, owner, _))) = (known, self.fib.lookup(via))
+                && owner.is_policy()
+            {
                 self.self_loop(prefix, via, "next hop", span, found);
                 return None;
             }
