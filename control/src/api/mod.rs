@@ -14,6 +14,7 @@ pub mod state;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::source::Offer;
 use state::{CountersView, GenerationView, NeighborRow, PathRow, PortRow, RouteRow, SidRow};
 
 /// Version of the protocol; a peer with another one is refused, not guessed at.
@@ -55,13 +56,28 @@ pub enum Request {
         topic: Topic,
     },
     /// Read the configuration file again and take it, or keep the old one and say why.
-    Reload,
+    Reload {
+        /// Only say what would change.
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Return to what an earlier generation was made of, and stay there until the next reload.
+    Rollback {
+        /// Its number; absent: the newest one that was made of something else.
+        generation: Option<u64>,
+        /// Only say what would change.
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// What a configuration would change, without taking it.
     Diff {
         /// Name for error messages.
         filename: String,
         /// Text of the configuration.
         text: String,
+        /// What sources offer; absent: what they offer the daemon now.
+        #[serde(default)]
+        offers: Option<Vec<Offer>>,
     },
 }
 
@@ -107,6 +123,8 @@ pub struct Reloaded {
 /// What a configuration would change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diff {
+    /// `steers +3 -1 ~2`, or `no change`.
+    pub summary: String,
     /// One line each, `+`, `-` or `~` first; empty: nothing.
     pub changes: Vec<String>,
     /// What would be accepted but deserves a look.

@@ -184,7 +184,7 @@ mod tests {
         tokio::spawn(async move {
             let mut generation = 0;
             while let Some(Question { request, answer }) = questions.recv().await {
-                let response = if request == Request::Reload {
+                let response = if request == (Request::Reload { dry_run: false }) {
                     generation += 1;
                     Response::Reloaded(Reloaded { generation, changes: vec![], warnings: vec![], pending: vec![] })
                 } else {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
         let serving = tokio::spawn(server.serve(control()));
         for expected in 1..=3 {
-            let Response::Reloaded(reloaded) = ask_from_a_thread(&socket, Request::Reload).await.unwrap() else {
+            let Response::Reloaded(reloaded) = ask_from_a_thread(&socket, Request::Reload { dry_run: false }).await.unwrap() else {
                 panic!("not reloaded");
             };
             assert_eq!(reloaded.generation, expected);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn nobody_there_says_how_to_start() {
-        let error = ask(Path::new("/nonexistent/srv6d.sock"), &Request::Reload).unwrap_err().to_string();
+        let error = ask(Path::new("/nonexistent/srv6d.sock"), &Request::Reload { dry_run: false }).unwrap_err().to_string();
         assert!(error.contains("srv6d is not running") && error.contains("srv6d run --config"), "{error}");
     }
 }

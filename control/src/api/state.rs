@@ -210,7 +210,7 @@ pub struct GenerationRow {
     pub generation: u64,
     /// When it was published: seconds since 1970-01-01 UTC.
     pub published: u64,
-    /// What brought it: `start`, `reload`, `kernel`.
+    /// What brought it: `start`, `reload`, `kernel`, the name of a source, `rollback to N`.
     pub source: String,
     /// What it changed, by kind: `ports`, `sids`, `steers`, `routes`, `neighbors`, `addresses`.
     pub changes: BTreeMap<String, Changed>,
@@ -231,6 +231,9 @@ pub struct GenerationView {
     pub config: String,
     /// Newest first; the first one is in force.
     pub generations: Vec<GenerationRow>,
+    /// The generation that was returned to: sources are not followed until the next reload.
+    #[serde(default)]
+    pub held: Option<u64>,
     /// What the configuration asks for and the machine does not have yet.
     pub pending: Vec<String>,
     /// What was accepted but deserves a look.

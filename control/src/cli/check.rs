@@ -26,7 +26,7 @@ pub fn check(file: &Path, daemon: Option<PathBuf>, json: bool) -> Result<(), Fai
     let text = read(file)?;
     let filename = file.display().to_string();
     if let Some(socket) = daemon {
-        return ask(&socket, &Request::Diff { filename, text }, json);
+        return ask(&socket, &Request::Diff { filename, text, offers: None }, json);
     }
     let planned = config::parse(&text, &filename).and_then(|config| plan::plan(&config, &environment()));
     if json {

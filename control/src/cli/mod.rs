@@ -80,8 +80,30 @@ enum Command {
     },
     /// Let the daemon read its configuration again; a bad one changes nothing
     #[command(after_help = "No packet is lost: the new tables take the place of the old ones between two bursts.\n\
-        If the file is invalid the old configuration stays in force and the errors are printed here.")]
+        If the file is invalid the old configuration stays in force and the errors are printed here.\n\
+        A reload also ends a rollback.")]
     Reload {
+        /// Show what would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Return to an earlier generation, and stay there until the next reload
+    #[command(after_help = "Examples:\n  \
+        srv6d show generation                which ones are remembered?\n  \
+        srv6d rollback --dry-run             what would the step back change?\n  \
+        srv6d rollback 12\n\n\
+        What comes back is the configuration and the controller's paths of that generation; links, addresses and\n\
+        neighbours are those of now. Controllers are listened to, but not followed, until `srv6d reload`.")]
+    Rollback {
+        /// Its number [default: the newest one made of another configuration or other paths]
+        #[arg(value_name = "GENERATION")]
+        generation: Option<u64>,
+        /// Show what would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
         /// Print JSON, for programs
         #[arg(long)]
         json: bool,
@@ -152,7 +174,10 @@ pub fn main() -> ExitCode {
     let done = match command {
         Command::Run { config } => daemon::run(&config, socket).map_err(Failure::from),
         Command::Check { file, diff, json } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
-        Command::Reload { json } => ask::ask(&socket_or_default(socket), &Request::Reload, json),
+        Command::Reload { dry_run, json } => ask::ask(&socket_or_default(socket), &Request::Reload { dry_run }, json),
+        Command::Rollback { generation, dry_run, json } => {
+            ask::ask(&socket_or_default(socket), &Request::Rollback { generation, dry_run }, json)
+        }
         Command::Show { topic, json } => ask::ask(&socket_or_default(socket), &Request::Show { topic }, json),
         Command::Doctor { interfaces, config, json } => {
             doctor::doctor(&interfaces, config.as_deref(), socket.as_deref(), json)

@@ -1,14 +1,17 @@
 //! What the daemon answers on its management socket.
 
 use std::fs;
+use std::sync::Arc;
 
 use crate::api::state::{GenerationView, State};
 use crate::api::{Diff, Refusal, Reloaded, Request, Response, Topic};
-use crate::config::{self, Config, Diagnostic, Errors};
+use crate::config::{self, Diagnostic, Errors};
 use crate::kernel::Mirror;
 use crate::plan::{self, Plan};
+use crate::source::Offer;
 
-use super::node::{Node, Source};
+use super::history::Inputs;
+use super::node::{Cause, Node};
 use super::view::View;
 
 impl Node {
@@ -16,15 +19,27 @@ impl Node {
     pub async fn answer(&mut self, request: Request, mirror: &mut Mirror) -> Response {
         match request {
             Request::Show { topic } => self.show(topic),
-            Request::Reload => self.reload(mirror).await,
-            Request::Diff { filename, text } => match self.plan_text(&text, &filename) {
-                Ok((_, plan)) => Response::Diff(Diff {
-                    changes: plan::diff(self.dataplane.desired(), &plan.desired).lines(),
-                    warnings: self.warnings_of(&plan),
-                }),
-                Err(errors) => Response::Refused(invalid(&errors)),
+            Request::Reload { dry_run: false } => self.reload(mirror).await,
+            Request::Reload { dry_run: true } => match self.read(mirror).await {
+                Ok((_, plan)) => Response::Diff(self.diff_to(&plan)),
+                Err(refusal) => Response::Refused(refusal),
             },
+            Request::Rollback { generation, dry_run } => {
+                self.rollback(generation, dry_run, mirror).await.unwrap_or_else(Response::Refused)
+            }
+            Request::Diff { filename, text, offers } => {
+                let offers = offers.map_or_else(|| self.latest.clone(), Arc::new);
+                match self.plan_text(&text, &filename, offers) {
+                    Ok((_, plan)) => Response::Diff(self.diff_to(&plan)),
+                    Err(errors) => Response::Refused(invalid(&errors)),
+                }
+            }
         }
+    }
+
+    fn diff_to(&self, plan: &Plan) -> Diff {
+        let diff = plan::diff(self.dataplane.desired(), &plan.desired);
+        Diff { summary: diff.to_string(), changes: diff.lines(), warnings: self.warnings_of(plan) }
     }
 
     /// Reads the file again and takes it as a whole, or changes nothing.
@@ -37,23 +52,60 @@ impl Node {
         response
     }
 
-    async fn try_reload(&mut self, mirror: &mut Mirror) -> Result<Response, Refusal> {
+    /// The file as it is now, planned with what sources offer now.
+    async fn read(&mut self, mirror: &mut Mirror) -> Result<(Inputs, Plan), Refusal> {
         let filename = self.path.display().to_string();
         let text = fs::read_to_string(&self.path).map_err(|why| failed(format!("cannot read {filename}: {why}")))?;
         self.environment = self.look(mirror).await.map_err(|why| failed(why.to_string()))?;
-        let (config, plan) = self.plan_text(&text, &filename).map_err(|errors| invalid(&errors))?;
-        let warnings = self.warnings_of(&plan);
-        let pending = headlines(&plan.pending);
-        let diff = self.take(plan, Source::Reload, mirror).await.map_err(|why| failed(why.to_string()))?;
-        self.config = config;
-        let generation = self.dataplane.generation().0;
-        Ok(Response::Reloaded(Reloaded { generation, changes: diff.lines(), warnings, pending }))
+        self.plan_text(&text, &filename, self.latest.clone()).map_err(|errors| invalid(&errors))
     }
 
-    fn plan_text(&self, text: &str, filename: &str) -> Result<(Config, Plan), Errors> {
-        let config = config::parse(text, filename)?;
-        let plan = plan::plan(&config, &self.environment)?;
-        Ok((config, plan))
+    async fn try_reload(&mut self, mirror: &mut Mirror) -> Result<Response, Refusal> {
+        let (inputs, plan) = self.read(mirror).await?;
+        let reloaded = self.put_in_force(inputs, plan, Cause::Reload, mirror).await?;
+        self.held = None;
+        Ok(Response::Reloaded(reloaded))
+    }
+
+    /// Returns to what an earlier generation was made of, and stays there until the next reload. Links, addresses and
+    /// neighbours are those of now.
+    async fn rollback(
+        &mut self,
+        generation: Option<u64>,
+        dry_run: bool,
+        mirror: &mut Mirror,
+    ) -> Result<Response, Refusal> {
+        let target = generation.or_else(|| self.history.before(&self.inputs));
+        let target = target.ok_or_else(|| failed("there is no earlier generation to return to".to_owned()))?;
+        let inputs = self.history.inputs_of(target).cloned().ok_or_else(|| {
+            failed(format!("generation {target} is not remembered; `srv6d show generation` lists those that are"))
+        })?;
+        self.environment = self.look(mirror).await.map_err(|why| failed(why.to_string()))?;
+        let plan = plan::plan_with(&inputs.config, &self.environment, &inputs.offers).map_err(|e| invalid(&e))?;
+        if dry_run {
+            return Ok(Response::Diff(self.diff_to(&plan)));
+        }
+        let reloaded = self.put_in_force(inputs, plan, Cause::Rollback(target), mirror).await?;
+        self.held = Some(target);
+        Ok(Response::Reloaded(reloaded))
+    }
+
+    async fn put_in_force(
+        &mut self,
+        inputs: Inputs,
+        plan: Plan,
+        cause: Cause,
+        mirror: &Mirror,
+    ) -> Result<Reloaded, Refusal> {
+        let (warnings, pending) = (self.warnings_of(&plan), headlines(&plan.pending));
+        let diff = self.take(plan, inputs, cause, mirror).await.map_err(|why| failed(why.to_string()))?;
+        Ok(Reloaded { generation: self.dataplane.generation().0, changes: diff.lines(), warnings, pending })
+    }
+
+    fn plan_text(&self, text: &str, filename: &str, offers: Arc<Vec<Offer>>) -> Result<(Inputs, Plan), Errors> {
+        let config = Arc::new(config::parse(text, filename)?);
+        let plan = plan::plan_with(&config, &self.environment, &offers)?;
+        Ok((Inputs { config, offers }, plan))
     }
 
     /// A plan's own, and what a running daemon cannot change.
@@ -131,6 +183,7 @@ impl Node {
             started: self.started,
             config: self.path.display().to_string(),
             generations: self.history.rows(),
+            held: self.held,
             pending: headlines(&self.plan.pending),
             warnings,
             refused: self.last_refusal.clone(),

@@ -1,41 +1,75 @@
-//! The last generations: when, from what, what changed.
+//! The last generations: when, from what, what changed, and what they were made of.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use srv6d_dataplane::Generation;
 
 use crate::api::state::{Changed, GenerationRow};
+use crate::config::Config;
 use crate::plan::Diff;
+use crate::source::Offer;
 
 /// Generations that are remembered.
 const KEPT: usize = 20;
 
+/// What a plan is made of, beside what the kernel shows.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// The configuration file.
+    pub config: Arc<Config>,
+    /// What sources offered.
+    pub offers: Arc<Vec<Offer>>,
+}
+
+impl Inputs {
+    /// The same file as it was read once, and the same offers.
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.config, &other.config) && self.offers == other.offers
+    }
+}
+
+/// One generation and its inputs.
+#[derive(Debug)]
+struct Entry {
+    row: GenerationRow,
+    inputs: Inputs,
+}
+
 /// Newest first.
 #[derive(Debug, Default)]
-pub struct History(VecDeque<GenerationRow>);
+pub struct History(VecDeque<Entry>);
 
 impl History {
     /// A generation is in force from now on.
-    pub fn push(&mut self, generation: Generation, source: &str, diff: &Diff) {
+    pub fn push(&mut self, generation: Generation, source: &str, diff: &Diff, inputs: Inputs) {
         let count = |change: &crate::plan::Change| Changed {
             added: change.added.len(),
             removed: change.removed.len(),
             changed: change.changed.len(),
         };
         let changes = diff.kinds.iter().map(|(kind, change)| ((*kind).to_owned(), count(change))).collect();
-        self.0.push_front(GenerationRow {
-            generation: generation.0,
-            published: now(),
-            source: source.to_owned(),
-            changes,
-        });
+        let row =
+            GenerationRow { generation: generation.0, published: now(), source: source.to_owned(), changes };
+        self.0.push_front(Entry { row, inputs });
         self.0.truncate(KEPT);
     }
 
     /// Newest first.
     pub fn rows(&self) -> Vec<GenerationRow> {
-        self.0.iter().cloned().collect()
+        self.0.iter().map(|entry| entry.row.clone()).collect()
+    }
+
+    /// Inputs of the generation of that number.
+    pub fn inputs_of(&self, generation: u64) -> Option<&Inputs> {
+        self.0.iter().find(|entry| entry.row.generation == generation).map(|entry| &entry.inputs)
+    }
+
+    /// The newest generation that was made of something else than `current`: the kernel's own changes are none to
+    /// return from.
+    pub fn before(&self, current: &Inputs) -> Option<u64> {
+        self.0.iter().find(|entry| !entry.inputs.same(current)).map(|entry| entry.row.generation)
     }
 }
 

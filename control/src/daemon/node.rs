@@ -1,10 +1,12 @@
 //! The running node: what is planned, what is in force, and the steps from one to the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
@@ -16,11 +18,12 @@ use tracing::{debug, error, info, warn};
 
 use super::RunError;
 use super::answers::headlines;
-use super::history::{History, now};
+use super::history::{History, Inputs, now};
 use super::view::device_of;
 use crate::config::{Config, Polling, PortMode};
 use crate::kernel::{Guard, HostVeth, KernelError, Mirror, SteerRoutes};
 use crate::plan::{self, Diff, Environment, Plan, PortDevice};
+use crate::source::Offer;
 
 /// MTU of the own veth while a port is missing: whatever appears later, a packet for the kernel must fit.
 const LARGEST_MTU: u32 = 9500;
@@ -29,22 +32,28 @@ const LARGEST_MTU: u32 = 9500;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What brought a generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
     /// The first one.
     Start,
     /// The configuration file.
     Reload,
     /// Links, addresses or neighbours.
     Kernel,
+    /// A source of that name offers something else.
+    Offer(String),
+    /// Back to the inputs of that generation.
+    Rollback(u64),
 }
 
-impl Source {
-    const fn name(self) -> &'static str {
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Start => "start",
-            Self::Reload => "reload",
-            Self::Kernel => "kernel",
+            Self::Start => f.write_str("start"),
+            Self::Reload => f.write_str("reload"),
+            Self::Kernel => f.write_str("kernel"),
+            Self::Offer(source) => f.write_str(source),
+            Self::Rollback(generation) => write!(f, "rollback to {generation}"),
         }
     }
 }
@@ -54,7 +63,12 @@ pub struct Node {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) started: u64,
-    pub(super) config: Config,
+    /// What is in force, beside what the kernel shows.
+    pub(super) inputs: Inputs,
+    /// What sources offer now; differs from what is in force while a rollback holds.
+    pub(super) latest: Arc<Vec<Offer>>,
+    /// The generation that was returned to: it stays until the next reload.
+    pub(super) held: Option<u64>,
     pub(super) plan: Plan,
     pub(super) environment: Environment,
     pub(super) dataplane: Dataplane,
@@ -107,7 +121,9 @@ impl Node {
             name: planned.name.clone().unwrap_or_else(|| host_name().unwrap_or_default()),
             path: path.to_owned(),
             started: now(),
-            config,
+            inputs: Inputs { config: Arc::new(config), ..Inputs::default() },
+            latest: Arc::default(),
+            held: None,
             plan: planned.clone(),
             environment: Environment::default(),
             dataplane,
@@ -122,11 +138,11 @@ impl Node {
             asked: BTreeMap::new(),
         };
         node.environment = node.look(mirror).await?;
-        let plan = plan::plan(&node.config, &node.environment)?;
+        let plan = plan::plan(&node.inputs.config, &node.environment)?;
         for finding in headlines(&plan.warnings).into_iter().chain(headlines(&plan.pending)) {
             warn!("{finding}");
         }
-        node.take(plan, Source::Start, mirror).await?;
+        node.take(plan, node.inputs.clone(), Cause::Start, mirror).await?;
         Ok(node)
     }
 
@@ -142,18 +158,25 @@ impl Node {
 
     /// Puts a plan in force: new ports, tables, then ports that are no longer wanted, then the kernel's routes. On an
     /// error what was in force stays so.
-    pub(super) async fn take(&mut self, plan: Plan, source: Source, mirror: &Mirror) -> Result<Diff, RunError> {
-        let added = self.attach_new(&plan, source)?;
+    pub(super) async fn take(
+        &mut self,
+        plan: Plan,
+        inputs: Inputs,
+        cause: Cause,
+        mirror: &Mirror,
+    ) -> Result<Diff, RunError> {
+        let added = self.attach_new(&plan, &cause)?;
         let diff = plan::diff(self.dataplane.desired(), &plan.desired);
-        if !diff.is_empty() || source == Source::Start {
+        if !diff.is_empty() || cause == Cause::Start {
             if let Err(why) = self.dataplane.publish(&plan.desired) {
                 self.detach_all(&added);
                 return Err(why.into());
             }
-            self.history.push(self.dataplane.generation(), source.name(), &diff);
-            info!("generation {} ({}): {diff}", self.dataplane.generation().0, source.name());
+            self.history.push(self.dataplane.generation(), &cause.to_string(), &diff, inputs.clone());
+            info!("generation {} ({cause}): {diff}", self.dataplane.generation().0);
         }
         self.detach_unwanted(&plan);
+        self.inputs = inputs;
         self.plan = plan;
         self.steer(mirror).await;
         self.ask_for_unresolved(mirror).await;
@@ -161,7 +184,7 @@ impl Node {
     }
 
     /// Attaches what is there and was not. A refusal at start or reload is an error; later it is noted and tried again.
-    fn attach_new(&mut self, plan: &Plan, source: Source) -> Result<Vec<String>, RunError> {
+    fn attach_new(&mut self, plan: &Plan, cause: &Cause) -> Result<Vec<String>, RunError> {
         let mut added = Vec::new();
         self.refused.retain(|device, _| plan.devices.iter().any(|port| port.device == *device && port.present));
         for port in &plan.devices {
@@ -176,7 +199,7 @@ impl Node {
                 Ok(()) => added.push(port.device.clone()),
                 // Gone between the look and now: the next event says so.
                 Err(DataplaneError::Xsk(XskError::NoInterface { .. })) => {}
-                Err(why) if source == Source::Kernel => self.note_refusal(&port.device, &why),
+                Err(why) if matches!(cause, Cause::Kernel | Cause::Offer(_)) => self.note_refusal(&port.device, &why),
                 Err(why) => {
                     self.detach_all(&added);
                     return Err(why.into());
@@ -234,13 +257,28 @@ impl Node {
     /// Something changed in the kernel: plan anew, publish only if that changes the tables.
     pub async fn follow_kernel(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         self.environment = self.look(mirror).await?;
-        match plan::plan(&self.config, &self.environment) {
-            Ok(plan) => match self.take(plan, Source::Kernel, mirror).await {
+        self.follow(self.inputs.clone(), Cause::Kernel, mirror).await
+    }
+
+    /// A source offers something else than before. While a rollback holds, that is only remembered.
+    pub async fn follow_offers(&mut self, offers: Vec<Offer>, source: &str, mirror: &Mirror) -> Result<(), RunError> {
+        self.latest = Arc::new(offers);
+        if self.held.is_some() || self.inputs.offers == self.latest {
+            return Ok(());
+        }
+        let inputs = Inputs { config: self.inputs.config.clone(), offers: self.latest.clone() };
+        self.follow(inputs, Cause::Offer(source.to_owned()), mirror).await
+    }
+
+    /// What came by itself is taken if it fits; otherwise the tables stay as they are.
+    async fn follow(&mut self, inputs: Inputs, cause: Cause, mirror: &Mirror) -> Result<(), RunError> {
+        match plan::plan_with(&inputs.config, &self.environment, &inputs.offers) {
+            Ok(plan) => match self.take(plan, inputs, cause, mirror).await {
                 Ok(_) => {}
                 Err(RunError::Dataplane(why)) => error!("the tables stay as they are: {why}"),
                 Err(why) => return Err(why),
             },
-            Err(errors) => error!("the tables stay as they are, the kernel's state does not fit:\n{errors}"),
+            Err(errors) => error!("the tables stay as they are, {cause} does not fit:\n{errors}"),
         }
         Ok(())
     }

@@ -324,7 +324,7 @@ impl Demo<'_> {
         }
         let text = node_config::srv6d_toml(&self.lab.topology, &changed, &self.lab.run.socket(&node.name));
         self.lab.run.write(&format!("{}/srv6d.toml", node.name), &text)?;
-        match self.lab.ask(&node.name, &Request::Reload)? {
+        match self.lab.ask(&node.name, &Request::Reload { dry_run: false })? {
             Response::Reloaded(reloaded) => Ok(format!("srv6d reload: generation {} is in force", reloaded.generation)),
             other => Err(LabError::Failed(format!("srv6d of {} did not take the new path: {other:?}", node.name))),
         }

@@ -22,6 +22,9 @@ pub fn render(view: &GenerationView) -> String {
         table.row([row.generation.to_string(), time(row.published), row.source.clone(), changes(&row.changes)]);
     }
     text.push_str(&table.finish("nothing was published yet"));
+    if let Some(held) = view.held {
+        text.push_str(&format!("held at generation {held} by a rollback; `srv6d reload` follows the sources again\n"));
+    }
     text.push_str(&section("pending", &view.pending));
     text.push_str(&section("warning", &view.warnings));
     text.push_str(&section("last reload refused", &view.refused));
@@ -40,7 +43,11 @@ pub fn reloaded(reloaded: &Reloaded) -> String {
 }
 
 pub fn diff(diff: &Diff) -> String {
-    let mut text = if diff.changes.is_empty() { "nothing would change\n".to_owned() } else { lines(&diff.changes) };
+    let mut text = if diff.changes.is_empty() {
+        "nothing would change\n".to_owned()
+    } else {
+        format!("{}{}\n", lines(&diff.changes), diff.summary)
+    };
     text.push_str(&section("warning", &diff.warnings));
     text
 }
