@@ -1,0 +1,315 @@
+//! A path to carriers (RFC 9800 section 4, F3216): 32 bits of block, then six slots of 16 bits.
+//!
+//! ```text
+//!  host -> leaf00 -> spine01 -> leaf02 -> host
+//!          [1004]    [1001]     [1006 fe06]          uN, uN, uN with its decapsulating function
+//!
+//!  fcbb:0000 1004 1001 1006 fe06 0000 0000           one carrier, ended by the first zero slot
+//! ```
+//!
+//! The text a controller offers as a carrier is never used: it is concatenation, and not always an address.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use crate::document::{Topology, Vertex};
+use crate::sid::{Behavior, Block, Family, Sid, SidError, Usids};
+
+/// uSIDs in one carrier.
+pub const SLOTS: usize = 6;
+
+/// What a path is composed for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Flexible algorithm of the SIDs.
+    pub algo: u8,
+    /// What will be inside.
+    pub family: Family,
+    /// Pin every link by its uA.
+    pub strict: bool,
+    /// Function of the last node, where neither its own SIDs nor the destination say one.
+    pub function: Option<u16>,
+}
+
+/// Something that stays together in one carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A uN, or a uSID that means something where the packet is by then (LIB).
+    One(u16),
+    /// A node and its uA or uDT: the second alone at the head of a carrier would reach nobody.
+    Pair(u16, u16),
+}
+
+impl Item {
+    fn usids(self) -> impl Iterator<Item = u16> {
+        let (first, second) = match self {
+            Self::One(usid) => (usid, None),
+            Self::Pair(node, function) => (node, Some(function)),
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
+/// Carriers of one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Composed {
+    /// In the order they are visited.
+    pub segments: Vec<Ipv6Addr>,
+    /// What they are made of.
+    pub items: Vec<Item>,
+    /// Names of the nodes the path visits.
+    pub via: Vec<String>,
+    /// What deserves a look without being an error.
+    pub notes: Vec<String>,
+}
+
+/// Why no carrier can be made of a path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ComposeError {
+    /// Source and destination alone.
+    #[error("the path visits no node between source and destination")]
+    NoNode,
+    /// A node on the way has no SID that could be used.
+    #[error("{node} has no uN SID of algorithm {algo}; give it one, or ask for another algorithm")]
+    NoNodeSid {
+        /// Its name.
+        node: String,
+        /// What was asked for.
+        algo: u8,
+    },
+    /// A link has no adjacency SID.
+    #[error("the link from {from} to {to} has no uA SID of algorithm {algo}; give it one, or set strict = false")]
+    NoAdjacencySid {
+        /// Its one end.
+        from: String,
+        /// Its other end.
+        to: String,
+        /// What was asked for.
+        algo: u8,
+    },
+    /// Nobody says how the last node takes off the outer header.
+    #[error("{node} has no decapsulating SID for {family} (uDT); set function_v6 or function_v4, e.g. \"fe06\"")]
+    NoFunction {
+        /// The last node.
+        node: String,
+        /// What would be inside.
+        family: Family,
+    },
+    /// The path runs through a host.
+    #[error("the path runs through {0}, which is not a node")]
+    ThroughEndpoint(String),
+    /// SIDs of several blocks cannot share a carrier.
+    #[error("{node} has its SID in block {found}, the path began in {block}; use SIDs of one block")]
+    MixedBlocks {
+        /// Where it was seen.
+        node: String,
+        /// Its block.
+        found: Block,
+        /// The block of the first SID.
+        block: Block,
+    },
+    /// A SID is not one of the F3216 format.
+    #[error("{node}: {why}")]
+    Malformed {
+        /// Whose SID.
+        node: String,
+        /// What is wrong with it.
+        why: SidError,
+    },
+}
+
+/// Composes the carriers of a walk. The first vertex is the sender, whose own SIDs are never used; the last one is the
+/// destination, a host behind the last node or that node itself.
+///
+/// # Errors
+/// [`ComposeError`].
+pub fn compose(walk: &[&Vertex], topology: &Topology, options: &Options) -> Result<Composed, ComposeError> {
+    let behind_source = walk.get(1..).unwrap_or_default();
+    let nodes = transit(behind_source)?;
+    let (&egress, before) = nodes.split_last().ok_or(ComposeError::NoNode)?;
+    let destination = walk.last().copied().unwrap_or(egress);
+    let mut composer = Composer { options, block: None, items: Vec::new(), notes: Vec::new() };
+    for (index, &node) in before.iter().enumerate() {
+        let next = nodes.get(index + 1).copied().unwrap_or(egress);
+        composer.visit(node, next, topology)?;
+    }
+    composer.leave(egress, destination)?;
+    let Composer { block, items, notes, .. } = composer;
+    let block = block.ok_or(ComposeError::NoNode)?;
+    let via = nodes.iter().map(|node| node.name.clone()).collect();
+    Ok(Composed { segments: fill(block, &items), items, via, notes })
+}
+
+/// Hosts and prefixes without SIDs are only named by a path; a host in its middle would have to forward.
+fn transit<'v>(behind_source: &[&'v Vertex]) -> Result<Vec<&'v Vertex>, ComposeError> {
+    let last = behind_source.len().saturating_sub(1);
+    let mut nodes = Vec::new();
+    for (index, vertex) in behind_source.iter().enumerate() {
+        if vertex.is_node {
+            nodes.push(*vertex);
+        } else if index != last && !vertex.sids.is_empty() {
+            return Err(ComposeError::ThroughEndpoint(vertex.name.clone()));
+        }
+    }
+    Ok(nodes)
+}
+
+struct Composer<'o> {
+    options: &'o Options,
+    block: Option<Block>,
+    items: Vec<Item>,
+    notes: Vec<String>,
+}
+
+impl Composer<'_> {
+    /// Through a node to the next one: its uN, or the uA of the link where every link is pinned.
+    fn visit(&mut self, node: &Vertex, next: &Vertex, topology: &Topology) -> Result<(), ComposeError> {
+        let algo = self.options.algo;
+        if self.options.strict {
+            let sids = topology.adjacency_sids(&node.id, &next.id);
+            let missing = || ComposeError::NoAdjacencySid { from: node.name.clone(), to: next.name.clone(), algo };
+            let sid = adjacency(&sids, algo).ok_or_else(missing)?;
+            let item = self.item(node, sid)?;
+            self.items.push(item);
+            return Ok(());
+        }
+        let sid = self.node_sid(node)?.ok_or_else(|| ComposeError::NoNodeSid { node: node.name.clone(), algo })?;
+        self.items.push(Item::One(sid));
+        Ok(())
+    }
+
+    /// The last node is written once: with its decapsulating function.
+    fn leave(&mut self, egress: &Vertex, destination: &Vertex) -> Result<(), ComposeError> {
+        let Options { family, algo, .. } = *self.options;
+        let own = egress.sids.iter().find(|sid| sid.algo == algo && sid.behavior.decapsulates(family)).cloned();
+        let bare = self.bare_function(destination)?;
+        let item = if let Some(sid) = own {
+            let item = self.item(egress, &sid)?;
+            self.compare(egress, item, bare);
+            match item {
+                Item::One(function) => self.behind_node(egress, function)?,
+                pair @ Item::Pair(..) => pair,
+            }
+        } else {
+            let missing = || ComposeError::NoFunction { node: egress.name.clone(), family };
+            let function = bare.or(self.options.function).ok_or_else(missing)?;
+            let missing = || ComposeError::NoNodeSid { node: egress.name.clone(), algo };
+            Item::Pair(self.node_sid(egress)?.ok_or_else(missing)?, function)
+        };
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// A function that stands alone right under the block (LIB) reaches its node behind the node's uN, or, in a fabric
+    /// without uNs, behind the uA that leads there.
+    fn behind_node(&mut self, egress: &Vertex, function: u16) -> Result<Item, ComposeError> {
+        Ok(match self.node_sid(egress)? {
+            Some(node) if !self.options.strict => Item::Pair(node, function),
+            _ => Item::One(function),
+        })
+    }
+
+    /// The only uN of that algorithm; a node without one gives none.
+    fn node_sid(&mut self, node: &Vertex) -> Result<Option<u16>, ComposeError> {
+        let algo = self.options.algo;
+        let labelled = |sid: &&Sid| sid.algo == algo && sid.behavior == Behavior::Un;
+        // Older databases leave the behaviour out.
+        let unlabelled = |sid: &&Sid| sid.algo == algo && sid.behavior == Behavior::Unknown;
+        let Some(sid) = node.sids.iter().find(labelled).or_else(|| node.sids.iter().find(unlabelled)) else {
+            return Ok(None);
+        };
+        match self.item(node, sid)? {
+            Item::One(usid) => Ok(Some(usid)),
+            Item::Pair(..) => Ok(None),
+        }
+    }
+
+    /// A host's document may carry the function of the leaf before it, without a node: `fcbb:0:fe06::`. Its label says
+    /// nothing, so it is taken for what the same fabrics mean by it: IPv6.
+    fn bare_function(&mut self, destination: &Vertex) -> Result<Option<u16>, ComposeError> {
+        if destination.is_node {
+            return Ok(None);
+        }
+        let family = self.options.family;
+        let means_family = |behavior: Behavior| match behavior {
+            Behavior::Udt4 | Behavior::Udt6 | Behavior::Udt46 => behavior.decapsulates(family),
+            _ => family == Family::V6,
+        };
+        let wanted = |sid: &&Sid| sid.algo == self.options.algo && means_family(sid.behavior);
+        let Some(sid) = destination.sids.iter().find(wanted).cloned() else { return Ok(None) };
+        Ok(match self.item(destination, &sid)? {
+            Item::One(function) | Item::Pair(_, function) => Some(function),
+        })
+    }
+
+    /// The last node's own SID wins over what others say about it.
+    fn compare(&mut self, egress: &Vertex, own: Item, bare: Option<u16>) {
+        let (Item::One(function) | Item::Pair(_, function)) = own;
+        if let Some(other) = bare.or(self.options.function).filter(|other| *other != function) {
+            let name = &egress.name;
+            self.notes.push(format!("{name} decapsulates at {function:x}; {other:x}, said elsewhere, is not used"));
+        }
+    }
+
+    fn item(&mut self, node: &Vertex, sid: &Sid) -> Result<Item, ComposeError> {
+        let malformed = |why| ComposeError::Malformed { node: node.name.clone(), why };
+        let (found, usids) = sid.split().map_err(malformed)?;
+        let block = *self.block.get_or_insert(found);
+        if block != found {
+            return Err(ComposeError::MixedBlocks { node: node.name.clone(), found, block });
+        }
+        Ok(match usids {
+            Usids::One(usid) => Item::One(usid),
+            Usids::Two(node, function) => Item::Pair(node, function),
+        })
+    }
+}
+
+/// Strict pinning wants the adjacency that is not protected by another way.
+fn adjacency(sids: &[Sid], algo: u8) -> Option<&Sid> {
+    let ours =
+        || sids.iter().filter(|sid| sid.algo == algo && matches!(sid.behavior, Behavior::Ua | Behavior::Unknown));
+    ours().find(|sid| !sid.backup).or_else(|| ours().next())
+}
+
+/// Greedily, without tearing a pair apart. A full carrier needs no zero to end it.
+fn fill(block: Block, items: &[Item]) -> Vec<Ipv6Addr> {
+    let mut carriers: Vec<Vec<u16>> = Vec::new();
+    for item in items {
+        let usids: Vec<u16> = item.usids().collect();
+        match carriers.last_mut() {
+            Some(carrier) if carrier.len() + usids.len() <= SLOTS => carrier.extend(usids),
+            _ => carriers.push(usids),
+        }
+    }
+    carriers.iter().map(|usids| carrier(block, usids)).collect()
+}
+
+fn carrier(Block([high, low]): Block, usids: &[u16]) -> Ipv6Addr {
+    let slot = |index: usize| usids.get(index).copied().unwrap_or(0);
+    Ipv6Addr::new(high, low, slot(0), slot(1), slot(2), slot(3), slot(4), slot(5))
+}
+
+/// The uSIDs of a controller's own text, for comparison only: it need not be an address (`...:5:fe06::` with eight
+/// groups). `None`: not even hexadecimal.
+pub fn usids_of_text(text: &str) -> Option<Vec<u16>> {
+    let groups = text.split(':').skip(2).filter(|group| !group.is_empty());
+    groups.map(|group| u16::from_str_radix(group, 16).ok()).collect()
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(usid) => write!(f, "{usid:x}"),
+            Self::Pair(node, function) => write!(f, "{node:x} {function:x}"),
+        }
+    }
+}
+
+impl Composed {
+    /// The text holds these uSIDs, with or without the sender's own before them.
+    pub fn agrees_with(&self, text: &str) -> bool {
+        let own: Vec<u16> = self.items.iter().flat_map(|item| item.usids()).collect();
+        usids_of_text(text).is_some_and(|theirs| theirs == own || theirs.get(1..) == Some(own.as_slice()))
+    }
+}

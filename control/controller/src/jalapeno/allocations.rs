@@ -1,0 +1,61 @@
+//! What `path = "load"` has allocated: asking for a path by load changes the controller's books, so each pair is asked
+//! once, and remembered across restarts if there is a file for it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Which allocations a file is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocations {
+    /// The graph they were made in.
+    graph: String,
+    /// The sender they were made for.
+    source: String,
+    /// Ids along the path, by the id of the peer.
+    paths: BTreeMap<String, Vec<String>>,
+    #[serde(skip)]
+    file: Option<PathBuf>,
+}
+
+impl Allocations {
+    /// Those of the file, if it is about this graph and sender. A file that cannot be read is as good as none: it is
+    /// written anew.
+    pub fn load(file: Option<PathBuf>, graph: &str, source: &str) -> Self {
+        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
+        let read = text.and_then(|text| serde_json::from_str::<Self>(&text).ok());
+        let known = read.filter(|known| known.graph == graph && known.source == source);
+        let empty = || Self { graph: graph.to_owned(), source: source.to_owned(), ..Self::default() };
+        Self { file, ..known.unwrap_or_else(empty) }
+    }
+
+    /// The path that was allocated to a peer.
+    pub fn of(&self, peer: &str) -> Option<&Vec<String>> {
+        self.paths.get(peer)
+    }
+
+    /// Every allocation.
+    pub fn all(&self) -> impl Iterator<Item = (&String, &Vec<String>)> {
+        self.paths.iter()
+    }
+
+    /// Remembers one.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn insert(&mut self, peer: &str, path: Vec<String>) -> io::Result<()> {
+        self.paths.insert(peer.to_owned(), path);
+        self.save()
+    }
+
+    /// Beside the file, then in its place: a crash in between loses nothing.
+    fn save(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let beside = file.with_extension("new");
+        fs::write(&beside, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(&beside, file)
+    }
+}

@@ -1,0 +1,222 @@
+//! SIDs as controllers write them: irregular text, several shapes, behaviours by number.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What a SID does, by the code points of the IANA registry "SRv6 Endpoint Behaviors" (RFC 8986, RFC 9800).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behavior {
+    /// End with NEXT-CSID: 43, and 44 to 50 with flavors.
+    Un,
+    /// End.X with NEXT-CSID: 52, and 53 to 59 with flavors.
+    Ua,
+    /// End.DT6 with NEXT-CSID: 62.
+    Udt6,
+    /// End.DT4 with NEXT-CSID: 63.
+    Udt4,
+    /// End.DT46 with NEXT-CSID: 64.
+    Udt46,
+    /// Any other code.
+    Other(u16),
+    /// No code was given.
+    Unknown,
+}
+
+impl Behavior {
+    /// Of a code point.
+    pub const fn from_code(code: u16) -> Self {
+        match code {
+            43..=50 => Self::Un,
+            52..=59 => Self::Ua,
+            62 => Self::Udt6,
+            63 => Self::Udt4,
+            64 => Self::Udt46,
+            other => Self::Other(other),
+        }
+    }
+
+    /// It strips the outer header of a packet with that family inside.
+    pub const fn decapsulates(self, family: Family) -> bool {
+        matches!((self, family), (Self::Udt46, _) | (Self::Udt6, Family::V6) | (Self::Udt4, Family::V4))
+    }
+}
+
+/// What is inside of the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv6.
+    V6,
+    /// IPv4.
+    V4,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V6 => "IPv6",
+            Self::V4 => "IPv4",
+        })
+    }
+}
+
+/// One SID of a vertex or an edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sid {
+    /// All 128 bits.
+    pub address: Ipv6Addr,
+    /// What it does.
+    pub behavior: Behavior,
+    /// Flexible algorithm; 0 where none is given.
+    pub algo: u8,
+    /// A link of an adjacency SID may be protected: traffic may take another way (RFC 9352 section 8.1).
+    pub backup: bool,
+}
+
+/// F3216: 32 bits of block, then uSIDs of 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Block(pub [u16; 2]);
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [high, low] = self.0;
+        write!(f, "{}/32", Ipv6Addr::new(high, low, 0, 0, 0, 0, 0, 0))
+    }
+}
+
+/// The uSIDs of one SID behind its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usids {
+    /// `fcbb:0:1004::`: one.
+    One(u16),
+    /// `fcbb:0:1004:fe06::`: a node and its function.
+    Two(u16, u16),
+}
+
+/// A SID that is not one of the F3216 format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SidError {
+    /// Bits behind the second uSID.
+    #[error("SID {0} has bits set behind its function")]
+    BitsBehind(Ipv6Addr),
+    /// A zero uSID ends a carrier.
+    #[error("SID {0} has no uSID behind its block")]
+    Empty(Ipv6Addr),
+}
+
+impl Sid {
+    /// Block and uSIDs.
+    ///
+    /// # Errors
+    /// [`SidError`].
+    pub fn split(&self) -> Result<(Block, Usids), SidError> {
+        let [high, low, first, second, rest @ ..] = self.address.segments();
+        if rest != [0; 4] {
+            return Err(SidError::BitsBehind(self.address));
+        }
+        let usids = match (first, second) {
+            (0, _) => return Err(SidError::Empty(self.address)),
+            (one, 0) => Usids::One(one),
+            (node, function) => Usids::Two(node, function),
+        };
+        Ok((Block([high, low]), usids))
+    }
+
+    /// Reads one entry of `sids` or `srv6_endx_sid`, nested or flat; `None`: not a SID (its text does not parse).
+    pub fn read(value: &Value) -> Option<Self> {
+        let entry = Entry::deserialize(value).ok()?;
+        let nested = entry.srv6_endpoint_behavior;
+        let code = nested.as_ref().and_then(NestedOrCode::code).or(entry.endpoint_behavior);
+        let algo = nested.as_ref().and_then(NestedOrCode::algo).or(entry.algo).or(entry.algorithm);
+        Some(Self {
+            address: entry.srv6_sid.or(entry.sid)?.parse().ok()?,
+            behavior: code.map_or(Behavior::Unknown, Behavior::from_code),
+            algo: algo.unwrap_or(0),
+            backup: entry.flags.is_some_and(|flags| flags.b_flag),
+        })
+    }
+
+    /// Every SID of a list; what is none is left out.
+    pub fn read_all(values: &[Value]) -> Vec<Self> {
+        values.iter().filter_map(Self::read).collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    srv6_sid: Option<String>,
+    sid: Option<String>,
+    srv6_endpoint_behavior: Option<NestedOrCode>,
+    endpoint_behavior: Option<u16>,
+    algo: Option<u8>,
+    algorithm: Option<u8>,
+    flags: Option<Flags>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NestedOrCode {
+    Nested { endpoint_behavior: Option<u16>, algo: Option<u8> },
+    Code(u16),
+}
+
+impl NestedOrCode {
+    const fn code(&self) -> Option<u16> {
+        match self {
+            Self::Nested { endpoint_behavior, .. } => *endpoint_behavior,
+            Self::Code(code) => Some(*code),
+        }
+    }
+
+    const fn algo(&self) -> Option<u8> {
+        match self {
+            Self::Nested { algo, .. } => *algo,
+            Self::Code(_) => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Flags {
+    #[serde(default)]
+    b_flag: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use serde_json::json;
+
+    use super::*;
+
+    fn sid(text: &str) -> Sid {
+        Sid { address: text.parse().unwrap(), behavior: Behavior::Un, algo: 0, backup: false }
+    }
+
+    #[test]
+    fn nested_flat_and_adjacency_shapes_are_read() {
+        let nested = json!({"srv6_sid": "fcbb:0:1004:fe06::",
+            "srv6_endpoint_behavior": {"endpoint_behavior": 62, "flag": 0, "algo": 128}});
+        let read = Sid::read(&nested).unwrap();
+        assert_eq!((read.behavior, read.algo), (Behavior::Udt6, 128));
+        let flat = json!({"srv6_sid": "fc00:0000:0004::", "endpoint_behavior": 48, "algo": 0});
+        assert_eq!(Sid::read(&flat).unwrap().behavior, Behavior::Un);
+        let adjacency = json!({"algorithm": 0, "endpoint_behavior": 57, "sid": "fc00:0:32:e000::",
+            "flags": {"b_flag": true, "p_flag": false, "s_flag": false}, "weight": 0});
+        let read = Sid::read(&adjacency).unwrap();
+        assert_eq!((read.behavior, read.backup), (Behavior::Ua, true));
+        assert_eq!(Sid::read(&json!({"srv6_sid": "fc00:0:4::"})).unwrap().behavior, Behavior::Unknown);
+        assert_eq!(Sid::read(&json!({"srv6_sid": "fc00:0:4:::"})), None);
+        assert_eq!(Sid::read(&json!("fc00:0:4::")), None);
+    }
+
+    #[test]
+    fn one_usid_or_a_node_and_its_function() {
+        assert_eq!(sid("fcbb:0:1004::").split().unwrap(), (Block([0xfcbb, 0]), Usids::One(0x1004)));
+        assert_eq!(sid("fcbb:0:1004:fe06::").split().unwrap().1, Usids::Two(0x1004, 0xfe06));
+        assert_eq!(sid("fcbb::").split(), Err(SidError::Empty("fcbb::".parse().unwrap())));
+        assert!(matches!(sid("fcbb:0:1004::1").split(), Err(SidError::BitsBehind(_))));
+    }
+}

@@ -1,0 +1,176 @@
+//! What a controller publishes: one entry per peer, and how the asking goes.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::{Duration, SystemTime};
+
+use ipnet::IpNet;
+use tokio::sync::oneshot;
+
+/// What a source wants programmed, published as a whole. A peer that fails never touches another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// By id.
+    pub peers: BTreeMap<String, Peer>,
+    /// How the asking goes.
+    pub health: Health,
+}
+
+/// One destination.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Peer {
+    /// What to steer, and over which carriers.
+    pub prefixes: Vec<PrefixPaths>,
+    /// Whether that is what the controller says now.
+    pub state: PeerState,
+    /// What went wrong last, while something does.
+    pub last_error: Option<String>,
+    /// When its paths were last confirmed.
+    pub synced: Option<SystemTime>,
+    /// What deserves a look without being an error.
+    pub notes: Vec<String>,
+}
+
+/// Paths of one prefix of a peer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PrefixPaths {
+    /// Inner destinations.
+    pub prefix: IpNet,
+    /// Flows are hashed over these; never empty.
+    pub paths: Vec<CarrierPath>,
+}
+
+/// One path, ready to be programmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarrierPath {
+    /// Name of its counters: stays while the path moves.
+    pub name: String,
+    /// Carriers, in the order they are visited.
+    pub segments: Vec<Ipv6Addr>,
+    /// Share of the flows.
+    pub weight: u16,
+    /// Names of the nodes it visits.
+    pub via: Vec<String>,
+}
+
+/// How much a peer's paths can be relied on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PeerState {
+    /// No answer yet.
+    #[default]
+    Waiting,
+    /// As the controller said when it was last asked.
+    Fresh,
+    /// The last good ones: the controller has failed since.
+    Stale {
+        /// Since when.
+        since: SystemTime,
+    },
+    /// There never were any.
+    Missing,
+}
+
+/// Why asking failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// No connection.
+    Connect,
+    /// No answer in time.
+    Timeout,
+    /// An HTTP status that is not a success.
+    Status,
+    /// An answer that is no JSON of the expected shape, or was cut off.
+    Body,
+    /// `found: false`: no path, or no such vertex.
+    NotFound,
+    /// An id that the controller does not have.
+    UnknownId,
+    /// The answer is about another pair.
+    WrongDestination,
+    /// The path runs through something that is not in the topology.
+    VanishedNode,
+    /// No carrier can be made of the path.
+    InvalidCarrier,
+    /// The graph has no such metric.
+    NoMetric,
+    /// The allocation was not kept in the controller's books.
+    Bookkeeping,
+    /// The controller refuses the request.
+    Refused,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Self; 12] = [
+        Self::Connect,
+        Self::Timeout,
+        Self::Status,
+        Self::Body,
+        Self::NotFound,
+        Self::UnknownId,
+        Self::WrongDestination,
+        Self::VanishedNode,
+        Self::InvalidCarrier,
+        Self::NoMetric,
+        Self::Bookkeeping,
+        Self::Refused,
+    ];
+
+    /// As a metric's label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Timeout => "timeout",
+            Self::Status => "status",
+            Self::Body => "body",
+            Self::NotFound => "not_found",
+            Self::UnknownId => "unknown_id",
+            Self::WrongDestination => "wrong_destination",
+            Self::VanishedNode => "vanished_node",
+            Self::InvalidCarrier => "invalid_carrier",
+            Self::NoMetric => "no_metric",
+            Self::Bookkeeping => "bookkeeping",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// How the asking goes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Health {
+    /// Rounds begun.
+    pub attempts: u64,
+    /// Rounds that ended with every peer fresh.
+    pub successes: u64,
+    /// Failed requests and refused answers, by cause.
+    pub failures: BTreeMap<Cause, u64>,
+    /// When a round last ended with every peer fresh.
+    pub last_success: Option<SystemTime>,
+    /// What went wrong last, while something does.
+    pub last_error: Option<String>,
+    /// How long the last round took.
+    pub last_duration: Duration,
+    /// When the next round begins at the latest.
+    pub next: Option<SystemTime>,
+    /// Answers whose own text says another carrier than their path.
+    pub mismatches: u64,
+}
+
+impl Health {
+    /// Counts one failure.
+    pub fn failed(&mut self, cause: Cause) {
+        *self.failures.entry(cause).or_default() += 1;
+    }
+}
+
+/// What a controller's task can be told.
+#[derive(Debug)]
+pub enum Command {
+    /// Ask now, whatever the time.
+    Sync,
+    /// Give back what was allocated, and end.
+    Stop {
+        /// Told when that is done.
+        done: oneshot::Sender<()>,
+    },
+}

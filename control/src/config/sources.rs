@@ -1,0 +1,339 @@
+//! `[jalapeno]` and `[syd]`: path controllers, as they are written.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Serialize, Serializer};
+use srv6d_srv6::model::TableId;
+use toml::Spanned;
+
+use super::schema::{Optional, SteerMode, optional_table};
+use super::table::{Record, Table};
+use super::value::{Refusal, Value, words};
+
+/// `[jalapeno]`: paths from Cisco's Jalapeno, or from `srv6d path-server`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Jalapeno {
+    /// Where its API is.
+    pub endpoint: Spanned<Endpoint>,
+    /// Graph, default `fabric_graph`.
+    pub graph: Optional<String>,
+    /// Id of this node's vertex.
+    pub source: Spanned<String>,
+    /// Ids of the peers' vertices.
+    pub peers: Vec<Spanned<String>>,
+    /// File that lists the hosts of a job, instead of `peers`.
+    pub job: Optional<PathBuf>,
+    /// What the path is chosen by, default `shortest`.
+    pub path: Optional<PathKind>,
+    /// Paths per peer, for kinds that give several.
+    pub limit: Optional<u16>,
+    /// Countries a path must not touch.
+    pub excluded_countries: Vec<Spanned<String>>,
+    /// Flexible algorithm (RFC 9350), default 0.
+    pub algo: Optional<u8>,
+    /// Pin every link by its uA, default false.
+    pub strict: Optional<bool>,
+    /// Function of the last node for IPv6 inside, where no SID says it.
+    pub function_v6: Optional<Function>,
+    /// Function of the last node for IPv4 inside, where no SID says it.
+    pub function_v4: Optional<Function>,
+    /// How the peers' prefixes are steered.
+    #[serde(flatten)]
+    pub steering: Steering,
+    /// How the controller is asked.
+    #[serde(flatten)]
+    pub asking: Asking,
+    /// File that remembers allocations of `path = "load"`.
+    pub state: Optional<PathBuf>,
+}
+
+/// `[syd]`: paths from syd, Jalapeno's successor.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Syd {
+    /// Where its API is.
+    pub endpoint: Spanned<Endpoint>,
+    /// Id of the topology.
+    pub topology: Spanned<String>,
+    /// Id of the workload; default: made of the node's name.
+    pub workload: Optional<String>,
+    /// Id of this node.
+    pub node: Spanned<String>,
+    /// The other endpoints, and what is behind each.
+    pub peers: Vec<Spanned<SydPeer>>,
+    /// What flows may share, default `none`.
+    pub disjointness: Optional<Disjointness>,
+    /// Whether other workloads may use the same links, default `exclusive`.
+    pub sharing: Optional<Sharing>,
+    /// Tenant.
+    pub tenant: Optional<String>,
+    /// Policy of the topology.
+    pub policy: Optional<String>,
+    /// Flexible algorithm.
+    pub algo: Optional<u8>,
+    /// Lease of the allocation; it is renewed three times in that time.
+    pub lease: Optional<Duration>,
+    /// How the peers' prefixes are steered.
+    #[serde(flatten)]
+    pub steering: Steering,
+    /// How the controller is asked.
+    #[serde(flatten)]
+    pub asking: Asking,
+}
+
+/// One endpoint of a workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SydPeer {
+    /// Id of its node.
+    pub node: Spanned<String>,
+    /// Prefixes behind it.
+    pub prefixes: Vec<Spanned<IpNet>>,
+}
+
+/// Keys of a steered prefix that all peers of a controller share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Steering {
+    /// Default `encap.red`.
+    pub mode: Optional<SteerMode>,
+    /// Table of the prefixes, default `main`.
+    #[serde(serialize_with = "optional_table")]
+    pub table: Optional<TableId>,
+    /// Explicit next hop; default: the route to the first segment.
+    pub via: Optional<IpAddr>,
+    /// Its port.
+    pub port: Optional<String>,
+}
+
+/// How often a controller is asked, and how patiently.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Asking {
+    /// Time between two looks, default 5 s.
+    #[serde(serialize_with = "optional_duration")]
+    pub interval: Optional<Duration>,
+    /// Time for one answer, default 3 s.
+    #[serde(serialize_with = "optional_duration")]
+    pub timeout: Optional<Duration>,
+    /// Requests at a time, default 8.
+    pub concurrency: Optional<u16>,
+}
+
+words! {
+    /// What Jalapeno chooses a path by.
+    PathKind {
+        /// Fewest hops.
+        Shortest = "shortest",
+        /// Least latency.
+        Latency = "latency",
+        /// Least utilised links.
+        Utilization = "utilization",
+        /// Least loaded by earlier allocations; asking allocates.
+        Load = "load",
+        /// Fewest hops outside of some countries.
+        Sovereignty = "sovereignty",
+        /// The shortest few.
+        BestPaths = "best-paths",
+        /// All of the shortest.
+        NextBestPath = "next-best-path",
+    }
+}
+
+words! {
+    /// What the paths of a workload must not have in common.
+    Disjointness {
+        /// Anything may be shared.
+        None = "none",
+        /// No link.
+        Link = "link",
+        /// No node.
+        Node = "node",
+        /// No shared-risk link group.
+        Srlg = "srlg",
+    }
+}
+
+words! {
+    /// Whether other workloads may use the same paths.
+    Sharing {
+        /// They may not.
+        Exclusive = "exclusive",
+        /// They may.
+        Shared = "shared",
+    }
+}
+
+/// Base URL of an API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Endpoint(pub String);
+
+impl Value for Endpoint {
+    fn expected() -> String {
+        "a URL, e.g. \"http://[2001:db8::5]:30800\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        let refusal = |why: &str| Refusal {
+            what: format!("{text:?} is not the URL of an API: {why}"),
+            fix: format!("write {}", Self::expected()),
+        };
+        let url = reqwest::Url::parse(text).map_err(|why| refusal(&why.to_string()))?;
+        match (url.scheme(), url.host(), url.query()) {
+            ("http" | "https", Some(_), None) => Ok(Self(text.trim_end_matches('/').to_owned())),
+            ("http" | "https", Some(_), Some(_)) => Err(refusal("it has a query")),
+            _ => Err(refusal("it does not begin with http:// or https:// and a host")),
+        }
+    }
+}
+
+/// A uSID that is the function of the last node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function(pub u16);
+
+impl Value for Function {
+    fn expected() -> String {
+        "a uSID in hexadecimal, e.g. \"fe06\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        match u16::from_str_radix(text.trim_start_matches("0x"), 16) {
+            Ok(usid @ 1..) => Ok(Self(usid)),
+            _ => Err(Refusal {
+                what: format!("{text:?} is not a uSID"),
+                fix: format!("write {}", Self::expected()),
+            }),
+        }
+    }
+}
+
+impl Serialize for Function {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:x}", self.0))
+    }
+}
+
+impl Value for Duration {
+    fn expected() -> String {
+        "a time, e.g. \"5s\" or \"500ms\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        match humantime::parse_duration(text) {
+            Ok(time) if time >= Self::from_millis(10) && time <= Self::from_hours(24) => Ok(time),
+            Ok(_) => Err(Refusal {
+                what: format!("{text:?} is out of range"),
+                fix: "write a time from \"10ms\" to \"24h\"".to_owned(),
+            }),
+            Err(why) => Err(Refusal {
+                what: format!("{text:?} is not a time: {why}"),
+                fix: format!("write {}", Self::expected()),
+            }),
+        }
+    }
+}
+
+#[expect(clippy::ref_option, reason = "the signature serde asks for")]
+fn optional_duration<S: Serializer>(time: &Optional<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => serializer.collect_str(&humantime::format_duration(*time.get_ref())),
+        None => serializer.serialize_none(),
+    }
+}
+
+impl Record for Jalapeno {
+    const HEADER: &'static str = "[jalapeno]";
+
+    fn read(table: &mut Table<'_, '_>) -> Option<Self> {
+        let endpoint = table.required("endpoint");
+        let graph = table.optional("graph");
+        let source = table.required("source");
+        let peers = table.list("peers");
+        let job = table.optional("job");
+        let path = table.optional("path");
+        let limit = table.number("limit", 1..=64);
+        let excluded_countries = table.list("excluded_countries");
+        let algo = table.number("algo", 0..=255);
+        let strict = table.optional("strict");
+        let function_v6 = table.optional("function_v6");
+        let function_v4 = table.optional("function_v4");
+        let steering = steering(table);
+        let asking = asking(table);
+        let state = table.optional("state");
+        Some(Self {
+            endpoint: endpoint?,
+            graph,
+            source: source?,
+            peers,
+            job,
+            path,
+            limit,
+            excluded_countries,
+            algo,
+            strict,
+            function_v6,
+            function_v4,
+            steering,
+            asking,
+            state,
+        })
+    }
+}
+
+impl Record for Syd {
+    const HEADER: &'static str = "[syd]";
+
+    fn read(table: &mut Table<'_, '_>) -> Option<Self> {
+        let endpoint = table.required("endpoint");
+        let topology = table.required("topology");
+        let workload = table.optional("workload");
+        let node = table.required("node");
+        let peers = table.records("peers");
+        let disjointness = table.optional("disjointness");
+        let sharing = table.optional("sharing");
+        let tenant = table.optional("tenant");
+        let policy = table.optional("policy");
+        let algo = table.number("algo", 0..=255);
+        let lease = table.optional("lease");
+        let steering = steering(table);
+        let asking = asking(table);
+        Some(Self {
+            endpoint: endpoint?,
+            topology: topology?,
+            workload,
+            node: node?,
+            peers,
+            disjointness,
+            sharing,
+            tenant,
+            policy,
+            algo,
+            lease,
+            steering,
+            asking,
+        })
+    }
+}
+
+impl Record for SydPeer {
+    const HEADER: &'static str = "peers";
+
+    fn read(table: &mut Table<'_, '_>) -> Option<Self> {
+        let node = table.required("node");
+        let prefixes = table.list("prefixes");
+        Some(Self { node: node?, prefixes })
+    }
+}
+
+fn steering(table: &mut Table<'_, '_>) -> Steering {
+    Steering {
+        mode: table.optional("mode"),
+        table: table.optional("table"),
+        via: table.optional("via"),
+        port: table.optional("port"),
+    }
+}
+
+fn asking(table: &mut Table<'_, '_>) -> Asking {
+    Asking {
+        interval: table.optional("interval"),
+        timeout: table.optional("timeout"),
+        concurrency: table.number("concurrency", 1..=256),
+    }
+}
