@@ -1,0 +1,103 @@
+//! Routes that Jalapeno does not have.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, Query as AxumQuery, State};
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::stream::{self, Stream};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::load;
+use crate::parameters::{Parameters, Query, Refusal};
+use crate::server::Shared;
+
+/// Takes back the newest allocation of a pair.
+pub async fn release(
+    State(shared): State<Shared>,
+    Path(graph): Path<String>,
+    AxumQuery(query): AxumQuery<Query>,
+) -> Result<Json<Value>, Refusal> {
+    let mut parameters = Parameters::new(&query);
+    let (source, destination) = (parameters.required("source"), parameters.required("destination"));
+    parameters.finish()?;
+    let mut inner = shared.write();
+    let ours = |allocation: &load::Allocation| {
+        allocation.graph == graph && allocation.source == source && allocation.destination == destination
+    };
+    let Some(place) = inner.allocations.iter().rposition(ours) else {
+        let text = format!("no load is allocated from {source} to {destination}");
+        return Err(Refusal::Status(StatusCode::NOT_FOUND, text));
+    };
+    let allocation = inner.allocations.remove(place);
+    load::release(&mut inner.store, &allocation);
+    Ok(Json(json!({ "released": true, "updated_edges": allocation.edges })))
+}
+
+/// Every load of the graph to zero, every allocation forgotten.
+pub async fn reset(State(shared): State<Shared>, Path(graph): Path<String>) -> Result<Json<Value>, Refusal> {
+    let mut inner = shared.write();
+    if inner.store.edges(&graph).is_none() {
+        return Err(Refusal::Status(StatusCode::NOT_FOUND, format!("Graph {graph} not found")));
+    }
+    load::reset(&mut inner.store, &graph);
+    inner.allocations.retain(|allocation| allocation.graph != graph);
+    Ok(Json(json!({ "reset": true })))
+}
+
+/// `{"up": false}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    up: bool,
+}
+
+/// Switches an edge, by key.
+pub async fn switch_edge(
+    State(shared): State<Shared>,
+    Path((_, key)): Path<(String, String)>,
+    Json(switch): Json<Switch>,
+) -> Result<Json<Value>, Refusal> {
+    set_up(&shared, &key, switch.up)
+}
+
+/// Switches a vertex, by collection and key.
+pub async fn switch_vertex(
+    State(shared): State<Shared>,
+    Path((_, collection, key)): Path<(String, String, String)>,
+    Json(switch): Json<Switch>,
+) -> Result<Json<Value>, Refusal> {
+    set_up(&shared, &format!("{collection}/{key}"), switch.up)
+}
+
+fn set_up(shared: &Shared, name: &str, up: bool) -> Result<Json<Value>, Refusal> {
+    if !shared.write().store.set_up(name, up) {
+        return Err(Refusal::Status(StatusCode::NOT_FOUND, format!("{name} is neither a vertex nor an edge")));
+    }
+    shared.announce();
+    Ok(Json(json!({ "name": name, "up": up })))
+}
+
+/// One event at the beginning, and one per change of the topology.
+pub async fn events(State(shared): State<Shared>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let changes = shared.changes.subscribe();
+    let first = shared.read().store.revision();
+    let event =
+        |revision: u64| Ok(Event::default().event("topology").data(json!({ "revision": revision }).to_string()));
+    let stream = stream::unfold((Some(first), changes, shared), move |(first, mut changes, shared)| async move {
+        if let Some(revision) = first {
+            return Some((event(revision), (None, changes, shared)));
+        }
+        let revision = match changes.recv().await {
+            Ok(revision) => revision,
+            Err(RecvError::Lagged(_)) => shared.read().store.revision(),
+            Err(RecvError::Closed) => return None,
+        };
+        Some((event(revision), (None, changes, shared)))
+    });
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+}

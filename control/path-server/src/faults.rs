@@ -1,0 +1,159 @@
+//! What goes wrong on purpose: for tests of clients, and for practice.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, StreamExt};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::server::Shared;
+
+/// One way to fail.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The answer comes so many milliseconds late.
+    Delay(u64),
+    /// This status, with an empty body.
+    Status(u16),
+    /// The answer ends after so many bytes, and so does the connection.
+    Cut(usize),
+    /// The answer is whole, and not JSON.
+    Garble,
+    /// `found: false`.
+    NotFound,
+    /// The answer that the same URL had the first time.
+    Stale,
+    /// The answer is about another destination.
+    OtherDestination(String),
+    /// No answer at all: the connection stays open.
+    Silence,
+}
+
+/// When something fails.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Part of the path or query; empty: every request.
+    #[serde(default)]
+    pub route: String,
+    /// Requests of that route that pass first.
+    #[serde(default)]
+    pub after: u64,
+    /// How many fail then; absent: all.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// What happens to them.
+    pub fault: Fault,
+}
+
+/// Rules; the first that fits is the one.
+#[derive(Debug, Default)]
+pub struct FaultPlan {
+    rules: Mutex<Vec<(Rule, u64)>>,
+    first: Mutex<std::collections::HashMap<String, Bytes>>,
+    requests: AtomicU64,
+}
+
+impl FaultPlan {
+    /// Of these rules.
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Self { rules: Mutex::new(rules.into_iter().map(|rule| (rule, 0)).collect()), ..Self::default() }
+    }
+
+    /// Reads a JSON list of rules.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        Ok(Self::new(serde_json::from_str(text)?))
+    }
+
+    /// Requests seen.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The fault of this request, which is counted.
+    fn next(&self, target: &str) -> Option<Fault> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        for (rule, seen) in rules.iter_mut().filter(|(rule, _)| target.contains(&rule.route)) {
+            *seen += 1;
+            let over = rule.count.is_some_and(|count| *seen > rule.after + count);
+            if *seen > rule.after && !over {
+                return Some(rule.fault.clone());
+            }
+        }
+        None
+    }
+
+    /// The body that this target was first answered with.
+    fn first(&self, target: &str, body: &Bytes) -> Bytes {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.entry(target.to_owned()).or_insert_with(|| body.clone()).clone()
+    }
+}
+
+/// Between the routes and the network.
+pub(crate) async fn apply(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let target = request.uri().to_string();
+    let fault = shared.faults.next(&target);
+    match fault {
+        Some(Fault::Silence) => std::future::pending().await,
+        Some(Fault::Status(code)) => {
+            return StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).into_response();
+        }
+        Some(Fault::NotFound) => {
+            return axum::Json(crate::answers::not_found("No path found between specified nodes")).into_response();
+        }
+        Some(Fault::Delay(milliseconds)) => tokio::time::sleep(Duration::from_millis(milliseconds)).await,
+        _ => {}
+    }
+    let is_stream = target.contains("/events");
+    let response = next.run(request).await;
+    if is_stream {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let first = shared.faults.first(&target, &body);
+    let body = match fault {
+        Some(Fault::Cut(length)) => return cut(parts, &body, length),
+        Some(Fault::Garble) => body.iter().map(|byte| byte.wrapping_add(1)).collect::<Vec<_>>().into(),
+        Some(Fault::Stale) => first,
+        Some(Fault::OtherDestination(id)) => other_destination(&body, &id),
+        _ => body,
+    };
+    parts.headers.remove("content-length");
+    Response::from_parts(parts, Body::from(body))
+}
+
+/// The length is announced, the end never comes.
+fn cut(parts: axum::http::response::Parts, body: &Bytes, length: usize) -> Response {
+    let begun = body.slice(..length.min(body.len()));
+    let end = async {
+        // What was begun is on its way before the connection breaks.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Err(std::io::Error::other("cut"))
+    };
+    let broken = stream::once(std::future::ready(Ok(begun))).chain(stream::once(end));
+    Response::from_parts(parts, Body::from_stream(broken))
+}
+
+fn other_destination(body: &Bytes, id: &str) -> Bytes {
+    let Ok(mut answer) = serde_json::from_slice::<Value>(body) else { return body.clone() };
+    if let Some(info) = answer.get_mut("destination_info").and_then(|info| info.get_mut("_id")) {
+        *info = Value::from(id);
+    }
+    Bytes::from(answer.to_string())
+}

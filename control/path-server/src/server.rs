@@ -1,0 +1,155 @@
+//! The listening server and what its routes share.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::net::TcpListener;
+use tokio::sync::{broadcast, oneshot};
+use tokio::task::JoinHandle;
+use tracing::info;
+
+use crate::faults::FaultPlan;
+use crate::load::Allocation;
+use crate::{Edition, Store, routes};
+
+/// Changes a slow listener of events may lag behind before it only learns that it did.
+const EVENTS: usize = 64;
+
+/// What every route sees.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) edition: Edition,
+    inner: Arc<RwLock<Inner>>,
+    pub(crate) changes: broadcast::Sender<u64>,
+    pub(crate) faults: Arc<FaultPlan>,
+}
+
+/// Documents, and what was allocated in them.
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) allocations: Vec<Allocation>,
+}
+
+impl Shared {
+    /// A panic of another request is no reason to refuse this one.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever listens is told that the topology is another one.
+    pub(crate) fn announce(&self) {
+        let revision = self.read().store.revision();
+        // Nobody listens: nothing is lost.
+        let _ = self.changes.send(revision);
+    }
+}
+
+/// A server that has not been started.
+#[derive(Debug, Default)]
+pub struct Server {
+    /// What it answers from.
+    pub store: Store,
+    /// Whose habits it has.
+    pub edition: Edition,
+    /// What goes wrong on purpose.
+    pub faults: FaultPlan,
+}
+
+/// The address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {why}; choose another --listen, or end what has that port")]
+pub struct StartError {
+    /// The address.
+    pub address: SocketAddr,
+    /// What the system said.
+    pub why: std::io::Error,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    shared: Shared,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(self, address: SocketAddr) -> Result<Running, StartError> {
+        let failed = |why| StartError { address, why };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let shared = Shared {
+            edition: self.edition,
+            inner: Arc::new(RwLock::new(Inner { store: self.store, allocations: Vec::new() })),
+            changes: broadcast::channel(EVENTS).0,
+            faults: Arc::new(self.faults),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let router = routes::router(shared.clone());
+        let task = tokio::spawn(async move {
+            // Streams of events end with their listeners, not with the server: it does not wait for them.
+            tokio::select! {
+                served = axum::serve(listener, router) => drop(served),
+                _ = stopped => {}
+            }
+        });
+        Ok(Running { address, shared, stop: Some(stop), task })
+    }
+}
+
+impl Running {
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Base URL, as clients are given it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Takes another topology; what is switched off stays so.
+    pub fn replace(&self, store: Store) {
+        self.shared.write().store.replace(store);
+        info!("the topology was read again");
+        self.shared.announce();
+    }
+
+    /// Switches a vertex (by id) or an edge (by key) on or off. False: there is none of that name.
+    pub fn set_up(&self, name: &str, up: bool) -> bool {
+        let known = self.shared.write().store.set_up(name, up);
+        self.shared.announce();
+        known
+    }
+
+    /// Number of requests answered so far, those that went wrong on purpose included.
+    pub fn requests(&self) -> u64 {
+        self.shared.faults.requests()
+    }
+
+    /// Ends it.
+    pub async fn stop(mut self) {
+        if let Some(stop) = self.stop.take() {
+            // It may have ended by itself.
+            let _ = stop.send(());
+        }
+        // A panic of the task ends with it.
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,78 @@
+//! Faults happen when their rule says so, and a topology that is none is refused in words.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use srv6d_path_server::{FaultPlan, Running, Server, Store};
+
+const FABRIC: &str = include_str!("data/2026-01-topology.json");
+
+async fn server(rules: Value) -> Running {
+    let faults = FaultPlan::parse(&rules.to_string()).unwrap();
+    let server = Server { store: Store::parse(FABRIC).unwrap(), faults, ..Server::default() };
+    server.start("[::1]:0".parse().unwrap()).await.unwrap()
+}
+
+fn url(server: &Running) -> String {
+    let pair = "source=hosts/srv6-pytorch-0&destination=hosts/srv6-pytorch-2";
+    format!("{}/api/v1/graphs/fabric_graph/shortest_path?{pair}", server.url())
+}
+
+#[tokio::test]
+async fn rules_count_their_requests() {
+    let server =
+        server(json!([{ "route": "shortest_path", "after": 1, "count": 2, "fault": { "status": 503 } }])).await;
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let response = reqwest::get(url(&server)).await.unwrap();
+        seen.push((response.status().as_u16(), response.text().await.unwrap().is_empty()));
+    }
+    assert_eq!(seen, [(200, false), (503, true), (503, true), (200, false)]);
+    assert_eq!(server.requests(), 4);
+}
+
+#[tokio::test]
+async fn every_fault_is_what_it_says() {
+    let cut = server(json!([{ "fault": { "cut": 20 } }])).await;
+    assert!(reqwest::get(url(&cut)).await.unwrap().text().await.is_err());
+    let garbled = server(json!([{ "fault": "garble" }])).await;
+    assert!(reqwest::get(url(&garbled)).await.unwrap().json::<Value>().await.is_err());
+    let lost = server(json!([{ "fault": "not_found" }])).await;
+    assert_eq!(reqwest::get(url(&lost)).await.unwrap().json::<Value>().await.unwrap()["found"], false);
+    let other = server(json!([{ "fault": { "other_destination": "hosts/x" } }])).await;
+    let answer: Value = reqwest::get(url(&other)).await.unwrap().json().await.unwrap();
+    assert_eq!(answer["destination_info"]["_id"], "hosts/x");
+    let silent = server(json!([{ "fault": "silence" }])).await;
+    let client = reqwest::Client::builder().timeout(Duration::from_millis(200)).build().unwrap();
+    assert!(client.get(url(&silent)).send().await.unwrap_err().is_timeout());
+}
+
+#[tokio::test]
+async fn stale_answers_are_those_of_the_first_time() {
+    let server = server(json!([{ "route": "shortest_path", "after": 1, "fault": "stale" }])).await;
+    let first = reqwest::get(url(&server)).await.unwrap().text().await.unwrap();
+    server.set_up("fabric_node/10.0.0.0_spine00", false);
+    assert_eq!(reqwest::get(url(&server)).await.unwrap().text().await.unwrap(), first);
+}
+
+#[test]
+fn what_is_wrong_with_a_topology_is_named() {
+    let why = |value: Value| Store::parse(&value.to_string()).unwrap_err().to_string();
+    assert!(why(json!([])).starts_with("not a topology: write"));
+    let nodes = json!([{ "_key": "a" }, { "_key": "b" }]);
+    let with = |edges: Value| json!({ "nodes": nodes, "hosts": [], "edges": edges });
+    let edge = |to: &str| json!({ "_key": "ab", "_from": "fabric_node/a", "_to": to });
+    assert_eq!(
+        why(with(json!([edge("fabric_node/c")]))),
+        "edges[0]: `_to` is fabric_node/c, which is no vertex of the file"
+    );
+    let twice = why(with(json!([edge("fabric_node/b"), edge("fabric_node/b")])));
+    assert_eq!(twice, "edges[1]: fabric_graph/ab is there twice; give every edge a `_key` of its own");
+    let bad_sid =
+        json!({ "nodes": [{ "_key": "a", "sids": [{ "srv6_sid": "fcbb:0:1:::" }] }], "hosts": [], "edges": [] });
+    assert!(why(bad_sid).contains("is not a SID"));
+    assert!(why(json!({ "nodes": [{}], "hosts": [], "edges": [] })).contains("nodes[0]: has no `_key`"));
+    let negative = json!([{ "_key": "ab", "_from": "fabric_node/a", "_to": "fabric_node/b", "latency": -1 }]);
+    assert!(why(with(negative)).contains("`latency` is not a number from 0 up"));
+}
