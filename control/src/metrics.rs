@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
 
-use crate::api::state::{Health, State};
+use crate::api::state::{Health, SourceView, State};
 
 /// What is answered to Prometheus 2 and later.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -107,6 +107,7 @@ impl prometheus_client::collector::Collector for Collector {
         self.ports(encoder)?;
         self.sids(encoder)?;
         self.paths(encoder)?;
+        self.sources(encoder)?;
         self.rest(encoder)
     }
 }
@@ -237,6 +238,40 @@ impl Collector {
         counters(encoder, "path", "Bytes encapsulated onto a path", &Unit::Bytes, rows().map(|(l, r)| (l, r.bytes)))
     }
 
+    fn sources(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
+        let rows = &self.0.sources;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let by = |value: fn(&SourceView) -> u64| {
+            rows.iter().map(move |row| (vec![("source", row.source.as_str())], value(row))).collect::<Vec<_>>()
+        };
+        let rounds = Unit::Other("rounds".to_owned());
+        let attempts = by(|row| row.attempts);
+        counters(encoder, "source_attempts", "Rounds of asking a path controller", &rounds, attempts.into_iter())?;
+        let successes = by(|row| row.successes);
+        counters(encoder, "source_successes", "Rounds that left every peer fresh", &rounds, successes.into_iter())?;
+        let failures = rows.iter().flat_map(|row| {
+            let failure = move |(cause, count): (&'_ String, &u64)| (row.source.clone(), cause.clone(), *count);
+            row.failures.iter().map(failure).collect::<Vec<_>>()
+        });
+        let failures: Vec<(String, String, u64)> = failures.collect();
+        let samples = failures
+            .iter()
+            .map(|(source, cause, count)| (vec![("source", source.as_str()), ("cause", cause.as_str())], *count));
+        let unit = Unit::Other("answers".to_owned());
+        counters(encoder, "source_failures", "Failed requests and refused answers", &unit, samples)?;
+        let gauge = |encoder: &mut DescriptorEncoder, name: &str, help: &str, samples: Vec<Sample<'_>>| {
+            gauges(encoder, name, help, samples.into_iter())
+        };
+        gauge(encoder, "source_peers", "Peers a path controller is asked about", by(|row| row.peers_total as u64))?;
+        gauge(encoder, "source_fresh_peers", "Peers whose paths are current", by(|row| row.peers_fresh as u64))?;
+        gauge(encoder, "source_round_milliseconds", "Time of the last round", by(|row| row.last_duration_ms))?;
+        // A controller that never answered has no age: then the metric is absent, which an alert can tell.
+        let ages = rows.iter().filter_map(|row| Some((vec![("source", row.source.as_str())], row.age_seconds?)));
+        gauge(encoder, "source_age_seconds", "Time since every peer was fresh", ages.collect())
+    }
+
     fn rest(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
         let generation = self.0.generation.generations.first().map_or(0, |row| row.generation);
         gauges(encoder, "generation", "Generation of the tables in force", [(vec![], generation)].into_iter())?;
@@ -273,6 +308,7 @@ mod tests {
             paths: recorded!("paths", Paths),
             neighbors: recorded!("neighbors", Neighbors),
             generation: *recorded!("generation", Generation),
+            sources: Vec::new(),
         }
     }
 

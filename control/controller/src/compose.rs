@@ -272,8 +272,8 @@ fn adjacency(sids: &[Sid], algo: u8) -> Option<&Sid> {
     ours().find(|sid| !sid.backup).or_else(|| ours().next())
 }
 
-/// Greedily, without tearing a pair apart. A full carrier needs no zero to end it.
-fn fill(block: Block, items: &[Item]) -> Vec<Ipv6Addr> {
+/// Packs items into carriers: greedily, without tearing a pair apart. A full carrier needs no zero to end it.
+pub fn fill(block: Block, items: &[Item]) -> Vec<Ipv6Addr> {
     let mut carriers: Vec<Vec<u16>> = Vec::new();
     for item in items {
         let usids: Vec<u16> = item.usids().collect();

@@ -17,5 +17,6 @@ pub mod document;
 pub mod jalapeno;
 pub mod sid;
 pub mod snapshot;
+pub mod syd;
 
 pub use snapshot::{CarrierPath, Cause, Command, Health, Peer, PeerState, PrefixPaths, Snapshot};

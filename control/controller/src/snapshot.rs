@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ipnet::IpNet;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// What a source wants programmed, published as a whole. A peer that fails never touches another.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +15,34 @@ pub struct Snapshot {
     pub peers: BTreeMap<String, Peer>,
     /// How the asking goes.
     pub health: Health,
+}
+
+impl Snapshot {
+    /// Begins with what is published already: of peers that are still wanted, the last good paths stay.
+    pub(crate) fn begin(publish: &watch::Sender<Arc<Self>>, peers: impl IntoIterator<Item = String>) -> Self {
+        let known = publish.borrow().clone();
+        let stale = |id: &String| {
+            let mut peer = known.peers.get(id).cloned().unwrap_or_default();
+            if !peer.prefixes.is_empty() {
+                fail(&mut peer, "another controller, or other settings: not asked yet");
+            }
+            peer
+        };
+        let peers = peers.into_iter().map(|id| (id.clone(), stale(&id))).collect();
+        let snapshot = Self { peers, ..Self::default() };
+        publish.send_replace(Arc::new(snapshot.clone()));
+        snapshot
+    }
+}
+
+/// Notes a failure; what was good stays, and is stale from now on.
+pub(crate) fn fail(peer: &mut Peer, why: &str) {
+    peer.last_error = Some(why.to_owned());
+    peer.state = match (&peer.state, peer.prefixes.is_empty()) {
+        (_, true) => PeerState::Missing,
+        (PeerState::Stale { since }, false) => PeerState::Stale { since: *since },
+        (_, false) => PeerState::Stale { since: SystemTime::now() },
+    };
 }
 
 /// One destination.

@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::source::Offer;
-use state::{CountersView, GenerationView, NeighborRow, PathRow, PortRow, RouteRow, SidRow};
+use state::{CountersView, GenerationView, NeighborRow, PathRow, PortRow, RouteRow, SidRow, SourceView};
 
 /// Version of the protocol; a peer with another one is refused, not guessed at.
 pub const VERSION: u32 = 1;
@@ -44,6 +44,8 @@ pub enum Topic {
     Counters,
     /// Generations of the tables: when, from what, what changed.
     Generation,
+    /// Path controllers: how each is doing, and the paths of every peer.
+    Source,
 }
 
 /// One question to the daemon.
@@ -69,6 +71,8 @@ pub enum Request {
         #[serde(default)]
         dry_run: bool,
     },
+    /// Let path controllers be asked now.
+    Sync,
     /// What a configuration would change, without taking it.
     Diff {
         /// Name for error messages.
@@ -99,6 +103,10 @@ pub enum Response {
     Counters(Box<CountersView>),
     /// `show generation`.
     Generation(Box<GenerationView>),
+    /// `show source`.
+    Source(Vec<SourceView>),
+    /// Controllers were told to ask now.
+    Syncing,
     /// `reload` took the file.
     Reloaded(Reloaded),
     /// `check --diff`.

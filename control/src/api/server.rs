@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -16,6 +17,8 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::{MAX_REQUEST_BYTES, Request, Response, decode, encode};
+
+static UMASK: Mutex<()> = Mutex::new(());
 
 /// A client that says nothing for this long is hung up on.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -77,9 +80,14 @@ impl Server {
         }
         remove_stale(path)?;
         // The mode must be right from the first moment on, so umask and not a later chmod.
-        let before = umask(Mode::from_bits_truncate(0o117));
-        let bound = UnixListener::bind(path);
-        umask(before);
+        let bound = {
+            // It is the whole process's: two that listen at once take turns.
+            let _turn = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = umask(Mode::from_bits_truncate(0o117));
+            let bound = UnixListener::bind(path);
+            umask(before);
+            bound
+        };
         Ok(Self { listener: bound.map_err(failed)?, path: path.to_owned() })
     }
 
@@ -208,7 +216,9 @@ mod tests {
         assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
         let serving = tokio::spawn(server.serve(control()));
         for expected in 1..=3 {
-            let Response::Reloaded(reloaded) = ask_from_a_thread(&socket, Request::Reload { dry_run: false }).await.unwrap() else {
+            let Response::Reloaded(reloaded) =
+                ask_from_a_thread(&socket, Request::Reload { dry_run: false }).await.unwrap()
+            else {
                 panic!("not reloaded");
             };
             assert_eq!(reloaded.generation, expected);
@@ -256,7 +266,8 @@ mod tests {
 
     #[test]
     fn nobody_there_says_how_to_start() {
-        let error = ask(Path::new("/nonexistent/srv6d.sock"), &Request::Reload { dry_run: false }).unwrap_err().to_string();
+        let error =
+            ask(Path::new("/nonexistent/srv6d.sock"), &Request::Reload { dry_run: false }).unwrap_err().to_string();
         assert!(error.contains("srv6d is not running") && error.contains("srv6d run --config"), "{error}");
     }
 }

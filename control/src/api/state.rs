@@ -242,6 +242,62 @@ pub struct GenerationView {
     pub refused: Vec<String>,
 }
 
+/// One path controller: `show source`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceView {
+    /// `jalapeno` or `syd`.
+    pub source: String,
+    /// Where its API is.
+    pub endpoint: String,
+    /// `fresh`, `failing` (the last good paths stay), `waiting` (no answer yet), `refused` (it could not be started).
+    pub state: String,
+    /// Peers it is asked about.
+    pub peers_total: usize,
+    /// Peers whose paths are what it says now.
+    pub peers_fresh: usize,
+    /// Rounds begun.
+    pub attempts: u64,
+    /// Rounds that ended with every peer fresh.
+    pub successes: u64,
+    /// Failed requests and refused answers, by cause.
+    pub failures: BTreeMap<String, u64>,
+    /// When a round last ended with every peer fresh: seconds since 1970-01-01 UTC.
+    pub last_success: Option<u64>,
+    /// Seconds since then.
+    pub age_seconds: Option<u64>,
+    /// How long the last round took, milliseconds.
+    pub last_duration_ms: u64,
+    /// What went wrong last, while something does.
+    pub last_error: Option<String>,
+    /// Answers whose own carrier text is another one than their path's.
+    pub text_mismatches: u64,
+    /// One row per peer and prefix.
+    pub peers: Vec<SourcePeerRow>,
+}
+
+/// One prefix of a peer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourcePeerRow {
+    /// Id in the controller.
+    pub peer: String,
+    /// Inner destinations; absent: none is known yet.
+    pub prefix: Option<String>,
+    /// `fresh`, `stale` (the last good paths), `missing` (never had any), `waiting`.
+    pub state: String,
+    /// Since when it is stale: seconds since 1970-01-01 UTC.
+    pub stale_since: Option<u64>,
+    /// When its paths were last confirmed: seconds since 1970-01-01 UTC.
+    pub synced: Option<u64>,
+    /// Nodes and carriers.
+    pub paths: Vec<String>,
+    /// `yes`, `pending`, `refused`, `no`: whether the tables in force have it.
+    pub programmed: String,
+    /// What went wrong last, while something does.
+    pub error: Option<String>,
+    /// What deserves a look.
+    pub notes: Vec<String>,
+}
+
 /// Everything at once, for metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
@@ -257,4 +313,6 @@ pub struct State {
     pub neighbors: Vec<NeighborRow>,
     /// `show generation`.
     pub generation: GenerationView,
+    /// `show source`.
+    pub sources: Vec<SourceView>,
 }

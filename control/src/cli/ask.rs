@@ -31,6 +31,8 @@ fn print_value(response: &Response) -> Result<(), Failure> {
         Response::Neighbors(rows) => output::print_json(rows),
         Response::Counters(view) => output::print_json(view),
         Response::Generation(view) => output::print_json(view),
+        Response::Source(views) => output::print_json(views),
+        Response::Syncing => output::print_json(&serde_json::json!({ "syncing": true })),
         Response::Reloaded(reloaded) => output::print_json(reloaded),
         Response::Diff(diff) => output::print_json(diff),
         Response::Refused(refusal) => output::print_json(refusal),

@@ -3,7 +3,10 @@
 mod ask;
 mod check;
 mod doctor;
+mod dry_run;
 mod output;
+mod path_server;
+mod plugin;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,6 +64,16 @@ enum Command {
         /// Configuration file
         #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
         config: PathBuf,
+        /// Ask the controllers, show what would come into force, and touch nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Be configured by the environment of Jalapeno's plugin
+        #[arg(
+            long,
+            conflicts_with = "config",
+            help = "Be configured by the environment of Jalapeno's PyTorch plugin (JALAPENO_API_ENDPOINT, HOSTS, RANK, ...)"
+        )]
+        plugin_environment: bool,
     },
     /// Check a configuration without touching anything
     #[command(after_help = "Examples:\n  \
@@ -108,6 +121,20 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Let the daemon ask its path controllers now, instead of at the next interval
+    Sync {
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// A path controller that speaks Jalapeno's API over a topology file, without a database
+    #[command(after_help = "Examples:\n  \
+        srv6d path-server --topology fabric.json\n  \
+        srv6d path-server --nodes nodes.json --hosts hosts.json --edges edges.json --listen '[::]:30800'\n  \
+        curl 'http://[::1]:30800/api/v1/graphs/fabric_graph/topology'\n\n\
+        It computes paths as Jalapeno does, and answers as it does. It collects nothing: where BGP and BMP feed a\n\
+        Jalapeno, ask that one.")]
+    PathServer(path_server::PathServerArguments),
     /// Show what the daemon has and does
     #[command(after_help = "Examples:\n  \
         srv6d show ports\n  \
@@ -172,7 +199,9 @@ enum Command {
 pub fn main() -> ExitCode {
     let Cli { socket, command } = Cli::parse();
     let done = match command {
-        Command::Run { config } => daemon::run(&config, socket).map_err(Failure::from),
+        Command::Run { config, dry_run, plugin_environment } => run(config, dry_run, plugin_environment, socket),
+        Command::Sync { json } => ask::ask(&socket_or_default(socket), &Request::Sync, json),
+        Command::PathServer(arguments) => path_server::path_server(&arguments),
         Command::Check { file, diff, json } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
         Command::Reload { dry_run, json } => ask::ask(&socket_or_default(socket), &Request::Reload { dry_run }, json),
         Command::Rollback { generation, dry_run, json } => {
@@ -191,6 +220,15 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+fn run(config: PathBuf, dry_run: bool, plugin: bool, socket: Option<PathBuf>) -> Result<(), Failure> {
+    let asked = socket_or_default(socket.clone());
+    let config = if plugin { plugin::configuration(&asked)? } else { config };
+    if dry_run {
+        return dry_run::dry_run(&config, &asked);
+    }
+    daemon::run(&config, socket).map_err(Failure::from)
 }
 
 fn socket_or_default(socket: Option<PathBuf>) -> PathBuf {

@@ -7,6 +7,7 @@
 mod diagnostic;
 mod records;
 mod schema;
+mod sources;
 mod table;
 mod value;
 
@@ -18,6 +19,7 @@ pub use schema::{
     Polling, Port, PortMode, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer, SteerMode,
     SteerPath, UaLast, Unknown, Workers,
 };
+pub use sources::{Asking, Disjointness, Endpoint, Function, Jalapeno, PathKind, Sharing, Steering, Syd, SydPeer};
 pub use toml::Spanned;
 pub use value::{MetricsAddress, OuterDscp};
 
@@ -68,6 +70,9 @@ pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
         keys_of::<NextHop>(),
         keys_of::<Route>(),
         keys_of::<Neighbor>(),
+        keys_of::<Jalapeno>(),
+        keys_of::<Syd>(),
+        keys_of::<SydPeer>(),
     ]
 }
 

@@ -22,6 +22,8 @@ impl Record for Config {
             steers: table.records("steer"),
             routes: table.records("route"),
             neighbors: table.records("neighbor"),
+            jalapeno: table.optional_record("jalapeno"),
+            syd: table.optional_record("syd"),
         })
     }
 }

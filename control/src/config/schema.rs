@@ -11,6 +11,7 @@ use srv6d_srv6::model::{Mac, TableId};
 use toml::Spanned;
 
 use super::diagnostic::Source;
+use super::sources::{Jalapeno, Syd};
 use super::value::{MetricsAddress, OuterDscp, words};
 
 /// A key that may be left out.
@@ -48,6 +49,21 @@ pub struct Config {
     /// `[[neighbor]]`.
     #[serde(rename = "neighbor")]
     pub neighbors: Vec<Spanned<Neighbor>>,
+    /// `[jalapeno]`.
+    pub jalapeno: Option<Jalapeno>,
+    /// `[syd]`.
+    pub syd: Option<Syd>,
+}
+
+impl Config {
+    /// The source of that name is configured.
+    pub fn has_source(&self, name: &str) -> bool {
+        match name {
+            "jalapeno" => self.jalapeno.is_some(),
+            "syd" => self.syd.is_some(),
+            _ => false,
+        }
+    }
 }
 
 /// `[node]`: identity, outer header and policy of the whole node.
@@ -445,7 +461,7 @@ pub struct Neighbor {
 }
 
 #[expect(clippy::ref_option, reason = "the signature serde asks for")]
-fn optional_table<S: Serializer>(table: &Optional<TableId>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn optional_table<S: Serializer>(table: &Optional<TableId>, serializer: S) -> Result<S::Ok, S::Error> {
     match table {
         Some(table) => serializer.serialize_some(&table.get_ref().0),
         None => serializer.serialize_none(),

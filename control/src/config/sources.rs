@@ -196,10 +196,7 @@ impl Value for Function {
     fn from_text(text: &str) -> Result<Self, Refusal> {
         match u16::from_str_radix(text.trim_start_matches("0x"), 16) {
             Ok(usid @ 1..) => Ok(Self(usid)),
-            _ => Err(Refusal {
-                what: format!("{text:?} is not a uSID"),
-                fix: format!("write {}", Self::expected()),
-            }),
+            _ => Err(Refusal { what: format!("{text:?} is not a uSID"), fix: format!("write {}", Self::expected()) }),
         }
     }
 }

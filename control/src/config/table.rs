@@ -145,6 +145,19 @@ impl<'t, 'f> Table<'t, 'f> {
         }
     }
 
+    /// A `[table]` that means something by being there.
+    pub(super) fn optional_record<T: Record>(&mut self, key: &'static str) -> Option<T> {
+        let value = self.take(key)?;
+        match value.get_ref() {
+            DeValue::Table(entries) => self.nested::<T>(entries, value.span()),
+            other => {
+                let what = format!("is {}, not a table", type_name(other));
+                self.refuse(value.span(), key, what, format!("write it once, as {}", T::HEADER));
+                None
+            }
+        }
+    }
+
     /// `[[table]]` or a list of inline tables; absent is empty.
     pub(super) fn records<T: Record>(&mut self, key: &'static str) -> Vec<Spanned<T>> {
         let Some(value) = self.take(key) else { return Vec::new() };

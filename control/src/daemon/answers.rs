@@ -3,12 +3,12 @@
 use std::fs;
 use std::sync::Arc;
 
-use crate::api::state::{GenerationView, State};
+use crate::api::state::{GenerationView, SourceView, State};
 use crate::api::{Diff, Refusal, Reloaded, Request, Response, Topic};
 use crate::config::{self, Diagnostic, Errors};
 use crate::kernel::Mirror;
 use crate::plan::{self, Plan};
-use crate::source::Offer;
+use crate::source::{self, Offer};
 
 use super::history::Inputs;
 use super::node::{Cause, Node};
@@ -19,6 +19,7 @@ impl Node {
     pub async fn answer(&mut self, request: Request, mirror: &mut Mirror) -> Response {
         match request {
             Request::Show { topic } => self.show(topic),
+            Request::Sync => Response::Syncing,
             Request::Reload { dry_run: false } => self.reload(mirror).await,
             Request::Reload { dry_run: true } => match self.read(mirror).await {
                 Ok((_, plan)) => Response::Diff(self.diff_to(&plan)),
@@ -28,8 +29,7 @@ impl Node {
                 self.rollback(generation, dry_run, mirror).await.unwrap_or_else(Response::Refused)
             }
             Request::Diff { filename, text, offers } => {
-                let offers = offers.map_or_else(|| self.latest.clone(), Arc::new);
-                match self.plan_text(&text, &filename, offers) {
+                match self.plan_text(&text, &filename, offers.as_ref().unwrap_or(&self.latest)) {
                     Ok((_, plan)) => Response::Diff(self.diff_to(&plan)),
                     Err(errors) => Response::Refused(invalid(&errors)),
                 }
@@ -57,7 +57,7 @@ impl Node {
         let filename = self.path.display().to_string();
         let text = fs::read_to_string(&self.path).map_err(|why| failed(format!("cannot read {filename}: {why}")))?;
         self.environment = self.look(mirror).await.map_err(|why| failed(why.to_string()))?;
-        self.plan_text(&text, &filename, self.latest.clone()).map_err(|errors| invalid(&errors))
+        self.plan_text(&text, &filename, &self.latest).map_err(|errors| invalid(&errors))
     }
 
     async fn try_reload(&mut self, mirror: &mut Mirror) -> Result<Response, Refusal> {
@@ -102,8 +102,11 @@ impl Node {
         Ok(Reloaded { generation: self.dataplane.generation().0, changes: diff.lines(), warnings, pending })
     }
 
-    fn plan_text(&self, text: &str, filename: &str, offers: Arc<Vec<Offer>>) -> Result<(Inputs, Plan), Errors> {
+    fn plan_text(&self, text: &str, filename: &str, offers: &[Offer]) -> Result<(Inputs, Plan), Errors> {
         let config = Arc::new(config::parse(text, filename)?);
+        // A source that is no longer configured has nothing more to say.
+        let still: Vec<Offer> = offers.iter().filter(|offer| config.has_source(&offer.source)).cloned().collect();
+        let offers = Arc::new(still);
         let plan = plan::plan_with(&config, &self.environment, &offers)?;
         Ok((Inputs { config, offers }, plan))
     }
@@ -140,6 +143,7 @@ impl Node {
             Topic::Paths => Response::Paths(view.paths()),
             Topic::Neighbors => Response::Neighbors(view.neighbors()),
             Topic::Counters => Response::Counters(Box::new(view.counters())),
+            Topic::Source => Response::Source(self.sources()),
             Topic::Generation => Response::Generation(Box::new(self.generation())),
         }
     }
@@ -155,7 +159,12 @@ impl Node {
             paths: view.paths(),
             neighbors: view.neighbors(),
             generation: self.generation(),
+            sources: self.sources(),
         }
+    }
+
+    fn sources(&self) -> Vec<SourceView> {
+        source::view::views(&self.statuses, &self.plan.offered)
     }
 
     fn view<'a>(&'a self, counters: &'a srv6d_dataplane::Counters) -> View<'a> {

@@ -50,8 +50,7 @@ impl History {
             changed: change.changed.len(),
         };
         let changes = diff.kinds.iter().map(|(kind, change)| ((*kind).to_owned(), count(change))).collect();
-        let row =
-            GenerationRow { generation: generation.0, published: now(), source: source.to_owned(), changes };
+        let row = GenerationRow { generation: generation.0, published: now(), source: source.to_owned(), changes };
         self.0.push_front(Entry { row, inputs });
         self.0.truncate(KEPT);
     }

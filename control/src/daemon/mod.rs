@@ -28,11 +28,13 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
+use crate::api::Request;
 use crate::api::server::{ListenError, Question, Server};
 use crate::config::{self, Config, Errors};
 use crate::kernel::{self, KernelError, Mirror};
 use crate::metrics::{self, Scrape};
 use crate::plan::{self, Environment};
+use crate::source::running::Sources;
 use node::Node;
 
 /// How often neighbours in use are kept fresh and absent ones are asked for again.
@@ -109,6 +111,14 @@ pub fn environment() -> Result<Environment, RunError> {
     runtime()?.block_on(async { Ok(Mirror::start()?.environment().await?) })
 }
 
+/// The gateway of the kernel's route to an address, if it has one.
+///
+/// # Errors
+/// No netlink.
+pub fn gateway(address: std::net::IpAddr) -> Result<Option<std::net::IpAddr>, RunError> {
+    runtime()?.block_on(async { Ok(Mirror::start()?.gateway(address).await) })
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|why| RunError::System { what: "start the control loop", why })
@@ -119,7 +129,8 @@ fn read(path: &Path) -> Result<Config, RunError> {
     Ok(config::parse(&text, &path.display().to_string())?)
 }
 
-fn log_to_stderr() {
+/// What goes on, on standard error; `RUST_LOG` says how much of it.
+pub fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
     // journald has its own time stamps.
@@ -136,6 +147,7 @@ enum Event {
     Tick,
     Question(Question),
     Scrape(Scrape),
+    Offer(&'static str),
     Hangup,
     Stop(&'static str),
 }
@@ -143,6 +155,7 @@ enum Event {
 /// Where events come from.
 struct Events {
     mirror: Mirror,
+    sources: Sources,
     workers: AsyncFd<OwnedFd>,
     questions: mpsc::Receiver<Question>,
     scrapes: mpsc::Receiver<Scrape>,
@@ -165,6 +178,7 @@ impl Events {
                 Event::Workers
             }
             () = self.mirror.changed() => Event::Kernel,
+            source = self.sources.changed() => Event::Offer(source),
             _ = self.hangup.recv() => Event::Hangup,
             Some(question) = self.questions.recv() => Event::Question(question),
             Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
@@ -194,7 +208,9 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
     };
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut events = Events { mirror, workers, questions, scrapes, tick, hangup, terminate, interrupt };
+    let mut sources = Sources::default();
+    sources.configure(&node.inputs.config, &node.name).await;
+    let mut events = Events { mirror, sources, workers, questions, scrapes, tick, hangup, terminate, interrupt };
     let serving = tokio::spawn(server.serve(clients));
     if let Some(address) = planned.api.metrics {
         serve_metrics(address, collectors).await;
@@ -203,6 +219,7 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
     info!("ready: {}", node.status());
     let ended = control(&mut node, &mut events).await;
     notify(&[NotifyState::Stopping]);
+    events.sources.stop().await;
     node.stop(&events.mirror).await;
     serving.abort();
     let _ = serving.await; // its socket file goes with it
@@ -236,12 +253,29 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             Event::Workers => node.serve_workers(mirror).await?,
             Event::Kernel => node.follow_kernel(mirror).await?,
             Event::Tick => node.tick(mirror).await?,
-            Event::Hangup => reload(node, mirror).await,
+            Event::Offer(source) => {
+                node.statuses = events.sources.status();
+                node.follow_offers(events.sources.offers(), source, mirror).await?;
+            }
+            Event::Hangup => {
+                reload(node, mirror).await;
+                events.sources.configure(&node.inputs.config, &node.name).await;
+            }
             Event::Question(Question { request, answer }) => {
+                node.statuses = events.sources.status();
+                let changes_inputs = matches!(request, Request::Reload { .. } | Request::Rollback { .. });
+                if request == Request::Sync {
+                    events.sources.sync();
+                }
+                let response = node.answer(request, mirror).await;
+                if changes_inputs {
+                    events.sources.configure(&node.inputs.config, &node.name).await;
+                }
                 // A client that hung up is no error.
-                let _ = answer.send(node.answer(request, mirror).await);
+                let _ = answer.send(response);
             }
             Event::Scrape(scrape) => {
+                node.statuses = events.sources.status();
                 let _ = scrape.send(node.state());
             }
         }

@@ -24,6 +24,7 @@ use crate::config::{Config, Polling, PortMode};
 use crate::kernel::{Guard, HostVeth, KernelError, Mirror, SteerRoutes};
 use crate::plan::{self, Diff, Environment, Plan, PortDevice};
 use crate::source::Offer;
+use crate::source::running::Status;
 
 /// MTU of the own veth while a port is missing: whatever appears later, a packet for the kernel must fit.
 const LARGEST_MTU: u32 = 9500;
@@ -67,6 +68,8 @@ pub struct Node {
     pub(super) inputs: Inputs,
     /// What sources offer now; differs from what is in force while a rollback holds.
     pub(super) latest: Arc<Vec<Offer>>,
+    /// How the sources are doing, as of the last question.
+    pub(super) statuses: Vec<Status>,
     /// The generation that was returned to: it stays until the next reload.
     pub(super) held: Option<u64>,
     pub(super) plan: Plan,
@@ -123,6 +126,7 @@ impl Node {
             started: now(),
             inputs: Inputs { config: Arc::new(config), ..Inputs::default() },
             latest: Arc::default(),
+            statuses: Vec::new(),
             held: None,
             plan: planned.clone(),
             environment: Environment::default(),

@@ -2,7 +2,7 @@
 //! now. So a lost event costs nothing but the time to the next one.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use futures_util::stream::{StreamExt, TryStreamExt};
@@ -14,7 +14,8 @@ use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
-use rtnetlink::{Handle, MulticastGroup};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
+use rtnetlink::{Handle, MulticastGroup, RouteMessageBuilder};
 use srv6d_srv6::model::Mac;
 
 use super::{KernelError, netlink, system};
@@ -89,6 +90,21 @@ impl Mirror {
         self.names = devices.iter().map(|(&index, device)| (index, device.name.clone())).collect();
         let neighbors = neighbors.iter().filter_map(|message| self.neighbor(message)).collect();
         Ok(Environment { devices: devices.into_values().collect(), neighbors, host: None, cores: cores() })
+    }
+
+    /// The gateway of the route to an address; `None`: no route, or on-link.
+    pub async fn gateway(&self, address: IpAddr) -> Option<IpAddr> {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        let asked = match address {
+            IpAddr::V4(v4) => RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(v4, length).build(),
+            IpAddr::V6(v6) => RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(v6, length).build(),
+        };
+        let routes: Vec<_> = self.handle.route().get(asked).execute().try_collect().await.ok()?;
+        routes.iter().flat_map(|route| &route.attributes).find_map(|attribute| match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => Some(IpAddr::V4(*v4)),
+            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => Some(IpAddr::V6(*v6)),
+            _ => None,
+        })
     }
 
     fn neighbor(&self, message: &NeighbourMessage) -> Option<KernelNeighbor> {

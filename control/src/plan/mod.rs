@@ -13,6 +13,7 @@ mod offered;
 mod ports;
 mod routes;
 mod sids;
+mod sources;
 mod steers;
 
 use std::net::{IpAddr, SocketAddr};
@@ -133,6 +134,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let (more, offered) = offered::steers(&context, entries, &blocks, &fib, &mut names);
     steers.extend(more);
     let neighbors = ports::neighbors(&context, found);
+    sources::check(&context, found);
 
     let devices = context.ports.devices();
     let desired = Desired {

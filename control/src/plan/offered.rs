@@ -78,15 +78,14 @@ pub(super) fn steers(
     let mut steers = Vec::new();
     let mut outcomes = Vec::new();
     for Entry { source, steer, written, refused } in entries {
-        let state = match refused {
-            Some(why) => OutcomeState::Refused(why),
-            None => {
-                let mut found = Findings::new(context.config.source.clone());
-                let resolved = resolve(context, &written, blocks, fib, names, &mut found);
-                let state = judge(found, resolved.is_some());
-                steers.extend(resolved.filter(|_| state == OutcomeState::Programmed));
-                state
-            }
+        let state = if let Some(why) = refused {
+            OutcomeState::Refused(why)
+        } else {
+            let mut found = Findings::new(context.config.source.clone());
+            let resolved = resolve(context, &written, blocks, fib, names, &mut found);
+            let state = judge(found, resolved.is_some());
+            steers.extend(resolved.filter(|_| state == OutcomeState::Programmed));
+            state
         };
         let (peer, prefix, table) = (steer.peer.clone(), steer.prefix, TableId(steer.table));
         outcomes.push(Outcome { source: source.to_owned(), peer, prefix, table, state });

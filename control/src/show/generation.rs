@@ -1,6 +1,7 @@
 //! `show generation`, and what `reload` and `check --diff` report.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::lines;
@@ -23,7 +24,7 @@ pub fn render(view: &GenerationView) -> String {
     }
     text.push_str(&table.finish("nothing was published yet"));
     if let Some(held) = view.held {
-        text.push_str(&format!("held at generation {held} by a rollback; `srv6d reload` follows the sources again\n"));
+        let _ = writeln!(text, "held at generation {held} by a rollback; `srv6d reload` follows the sources again");
     }
     text.push_str(&section("pending", &view.pending));
     text.push_str(&section("warning", &view.warnings));

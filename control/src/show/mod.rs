@@ -2,6 +2,7 @@
 
 mod counters;
 mod generation;
+mod source;
 mod table;
 
 use crate::api::Response;
@@ -18,6 +19,8 @@ pub fn render(response: &Response) -> String {
         Response::Neighbors(rows) => neighbors(rows),
         Response::Counters(view) => counters::render(view),
         Response::Generation(view) => generation::render(view),
+        Response::Source(views) => source::render(views),
+        Response::Syncing => "controllers are being asked; see `srv6d show source`\n".to_owned(),
         Response::Reloaded(reloaded) => generation::reloaded(reloaded),
         Response::Diff(diff) => generation::diff(diff),
         Response::Refused(refusal) => lines(&refusal.errors),

@@ -9,6 +9,10 @@
 //! An offer can be absent, late or wrong without harm to the file or to other offers: an entry that does not fit is
 //! left out and named, everything else stands.
 
+pub mod running;
+mod settings;
+pub mod view;
+
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;

@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-async fn read(url: &str, mut response: reqwest::Response) -> Result<Vec<u8>, Failure> {
+pub(crate) async fn read(url: &str, mut response: reqwest::Response) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|why| transport(url, &why))? {
         body.extend_from_slice(&chunk);
@@ -141,7 +141,7 @@ fn words(detail: &Value) -> String {
     }
 }
 
-fn transport(url: &str, why: &reqwest::Error) -> Failure {
+pub(crate) fn transport(url: &str, why: &reqwest::Error) -> Failure {
     let cause = if why.is_timeout() {
         Cause::Timeout
     } else if why.is_body() || why.is_decode() {

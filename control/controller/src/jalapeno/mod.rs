@@ -3,11 +3,11 @@
 
 mod allocations;
 mod answer;
-mod client;
+pub(crate) mod client;
 pub mod environment;
 mod job;
 mod peer;
-mod task;
+pub(crate) mod task;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

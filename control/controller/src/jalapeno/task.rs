@@ -16,7 +16,7 @@ use super::client::{Client, Failure};
 use super::peer::{Programmed, program};
 use super::{PathKind, Settings};
 use crate::document::{Topology, Vertex};
-use crate::snapshot::{Cause, Command, Peer, PeerState, Snapshot};
+use crate::snapshot::{Cause, Command, Peer, PeerState, Snapshot, fail};
 
 /// A failing controller is asked at least this often.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -205,7 +205,7 @@ impl Task {
 
     fn all_failed(&mut self, why: &Failure) {
         for peer in self.snapshot.peers.values_mut() {
-            fail(peer, why);
+            fail(peer, &why.what);
         }
     }
 
@@ -339,7 +339,7 @@ fn take(
                 if matches!(why.cause, Cause::Timeout | Cause::Body | Cause::Bookkeeping) {
                     unanswered.entry(id).or_insert_with(|| Instant::now() + LOAD_RETRY);
                 }
-                fail(peer, &why);
+                fail(peer, &why.what);
                 first.get_or_insert(why);
             }
         }
@@ -349,18 +349,9 @@ fn take(
     first
 }
 
-fn fail(peer: &mut Peer, why: &Failure) {
-    peer.last_error = Some(why.what.clone());
-    peer.state = match (&peer.state, peer.prefixes.is_empty()) {
-        (_, true) => PeerState::Missing,
-        (PeerState::Stale { since }, false) => PeerState::Stale { since: *since },
-        (_, false) => PeerState::Stale { since: SystemTime::now() },
-    };
-}
-
 /// Twice as long after every failure, with a fifth of jitter either way, so that many hosts do not come back together.
 /// `random` lies in 0..1.
-fn pause(interval: Duration, failed: u32, random: f64) -> Duration {
+pub(crate) fn pause(interval: Duration, failed: u32, random: f64) -> Duration {
     let longest = MAX_BACKOFF.max(interval);
     let doubled = interval.saturating_mul(2u32.saturating_pow(failed.min(16)));
     let pause = if failed == 0 { interval } else { doubled.min(longest) };

@@ -1,0 +1,122 @@
+//! Tables of the configuration to what controllers' tasks want to know.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use srv6d_controller::{jalapeno, syd};
+use srv6d_srv6::model::TableId;
+
+use crate::config::{Asking, Disjointness, Jalapeno, Optional, PathKind, Sharing, SteerMode, Steering, Syd};
+
+const INTERVAL: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(3);
+const CONCURRENCY: u16 = 8;
+/// Paths asked for where a kind gives several.
+const LIMIT: u16 = 4;
+const LEASE: Duration = Duration::from_mins(1);
+/// Graph of the reference lab.
+const GRAPH: &str = "fabric_graph";
+
+#[expect(clippy::ref_option, reason = "as the fields of the schema are")]
+fn or<T: Clone>(value: &Optional<T>, default: T) -> T {
+    value.as_ref().map_or(default, |value| value.get_ref().clone())
+}
+
+/// How the prefixes of a controller's peers are steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steer {
+    /// Table of the prefixes.
+    pub table: u32,
+    /// H.Encaps instead of H.Encaps.Red.
+    pub full_srh: bool,
+    /// Explicit next hop.
+    pub via: Option<IpAddr>,
+    /// Its port.
+    pub port: Option<String>,
+}
+
+impl Steer {
+    /// Of the keys of a table.
+    pub fn of(steering: &Steering) -> Self {
+        Self {
+            table: or(&steering.table, TableId::MAIN).0,
+            full_srh: or(&steering.mode, SteerMode::EncapRed) == SteerMode::Encap,
+            via: steering.via.as_ref().map(|via| *via.get_ref()),
+            port: steering.port.as_ref().map(|port| port.get_ref().clone()),
+        }
+    }
+}
+
+/// `[jalapeno]`; `read` reads the job file.
+///
+/// # Errors
+/// The job file cannot be read, or is none.
+pub fn jalapeno_settings(
+    table: &Jalapeno,
+    read: impl Fn(&Path) -> io::Result<String>,
+) -> Result<jalapeno::Settings, String> {
+    let limit = or(&table.limit, LIMIT);
+    let kind = match or(&table.path, PathKind::Shortest) {
+        PathKind::Shortest => jalapeno::PathKind::Shortest,
+        PathKind::Latency => jalapeno::PathKind::Latency,
+        PathKind::Utilization => jalapeno::PathKind::Utilization,
+        PathKind::Load => jalapeno::PathKind::Load,
+        PathKind::Sovereignty => jalapeno::PathKind::Sovereignty {
+            excluded: table.excluded_countries.iter().map(|country| country.get_ref().clone()).collect(),
+        },
+        PathKind::BestPaths => jalapeno::PathKind::BestPaths { limit },
+        PathKind::NextBestPath => jalapeno::PathKind::NextBestPath { limit },
+    };
+    let mut peers: Vec<String> = table.peers.iter().map(|peer| peer.get_ref().clone()).collect();
+    if let Some(file) = &table.job {
+        let file = file.get_ref();
+        let text = read(file).map_err(|why| format!("cannot read the job file {}: {why}", file.display()))?;
+        peers.extend(jalapeno::read_job(&text).map_err(|why| format!("{}: {why}", file.display()))?);
+    }
+    let Asking { interval, timeout, concurrency } = &table.asking;
+    Ok(jalapeno::Settings {
+        endpoint: table.endpoint.get_ref().0.clone(),
+        graph: or(&table.graph, GRAPH.to_owned()),
+        source: table.source.get_ref().clone(),
+        peers,
+        kind,
+        algo: or(&table.algo, 0),
+        strict: or(&table.strict, false),
+        function_v6: table.function_v6.as_ref().map(|function| function.get_ref().0),
+        function_v4: table.function_v4.as_ref().map(|function| function.get_ref().0),
+        interval: or(interval, INTERVAL),
+        timeout: or(timeout, TIMEOUT),
+        concurrency: usize::from(or(concurrency, CONCURRENCY)),
+        state: table.state.as_ref().map(|state| state.get_ref().clone()),
+    })
+}
+
+/// `[syd]`; `node` is this node's name.
+pub fn syd_settings(table: &Syd, node: &str) -> syd::Settings {
+    let optional = |text: &Optional<String>| text.as_ref().map(|text| text.get_ref().clone());
+    let Asking { interval, timeout, .. } = &table.asking;
+    syd::Settings {
+        endpoint: table.endpoint.get_ref().0.clone(),
+        topology: table.topology.get_ref().clone(),
+        workload: or(&table.workload, format!("srv6d-{node}")),
+        node: table.node.get_ref().clone(),
+        peers: table
+            .peers
+            .iter()
+            .map(|peer| {
+                let peer = peer.get_ref();
+                (peer.node.get_ref().clone(), peer.prefixes.iter().map(|prefix| *prefix.get_ref()).collect())
+            })
+            .collect(),
+        disjointness: or(&table.disjointness, Disjointness::None).word().to_owned(),
+        sharing: or(&table.sharing, Sharing::Exclusive).word().to_owned(),
+        tenant: optional(&table.tenant),
+        policy: optional(&table.policy),
+        algo: table.algo.as_ref().map(|algo| *algo.get_ref()),
+        lease: or(&table.lease, LEASE),
+        interval: or(interval, INTERVAL),
+        timeout: or(timeout, TIMEOUT),
+    }
+}

@@ -1,0 +1,98 @@
+//! `show source`: how each controller is doing, and what became of what it said.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use srv6d_controller::{Cause, PeerState};
+
+use super::running::Status;
+use super::{Outcome, OutcomeState};
+use crate::api::state::{SourcePeerRow, SourceView};
+
+/// One view per controller.
+pub fn views(statuses: &[Status], outcomes: &[Outcome]) -> Vec<SourceView> {
+    statuses.iter().map(|status| view(status, outcomes)).collect()
+}
+
+fn view(status: &Status, outcomes: &[Outcome]) -> SourceView {
+    let health = &status.snapshot.health;
+    let peers: Vec<SourcePeerRow> = status.snapshot.peers.keys().flat_map(|id| rows(status, id, outcomes)).collect();
+    let fresh = status.snapshot.peers.values().filter(|peer| peer.state == PeerState::Fresh).count();
+    SourceView {
+        source: status.name.to_owned(),
+        endpoint: status.endpoint.clone(),
+        state: state(status).to_owned(),
+        peers_total: status.snapshot.peers.len(),
+        peers_fresh: fresh,
+        attempts: health.attempts,
+        successes: health.successes,
+        failures: Cause::ALL
+            .iter()
+            .map(|cause| (cause.name().to_owned(), health.failures.get(cause).copied().unwrap_or(0)))
+            .collect::<BTreeMap<_, _>>(),
+        last_success: health.last_success.map(seconds),
+        age_seconds: health.last_success.and_then(|then| then.elapsed().ok()).map(|age| age.as_secs()),
+        last_duration_ms: u64::try_from(health.last_duration.as_millis()).unwrap_or(u64::MAX),
+        last_error: status.refused.clone().or_else(|| health.last_error.clone()),
+        text_mismatches: health.mismatches,
+        peers,
+    }
+}
+
+fn state(status: &Status) -> &'static str {
+    let health = &status.snapshot.health;
+    match (&status.refused, &health.last_error, health.last_success) {
+        (Some(_), _, _) => "refused",
+        (None, Some(_), _) => "failing",
+        (None, None, Some(_)) => "fresh",
+        (None, None, None) => "waiting",
+    }
+}
+
+fn rows(status: &Status, id: &str, outcomes: &[Outcome]) -> Vec<SourcePeerRow> {
+    let Some(peer) = status.snapshot.peers.get(id) else { return Vec::new() };
+    let (word, since) = match &peer.state {
+        PeerState::Waiting => ("waiting", None),
+        PeerState::Fresh => ("fresh", None),
+        PeerState::Stale { since } => ("stale", Some(seconds(*since))),
+        PeerState::Missing => ("missing", None),
+    };
+    let row = |prefix: Option<&srv6d_controller::PrefixPaths>| {
+        let ours = |outcome: &&Outcome| {
+            outcome.source == status.name && outcome.peer == id && prefix.is_some_and(|p| p.prefix == outcome.prefix)
+        };
+        let (programmed, why) = match outcomes.iter().find(ours).map(|outcome| &outcome.state) {
+            Some(OutcomeState::Programmed) => ("yes", None),
+            Some(OutcomeState::Pending(why)) => ("pending", Some(why.clone())),
+            Some(OutcomeState::Refused(why)) => ("refused", Some(why.clone())),
+            None => ("no", None),
+        };
+        SourcePeerRow {
+            peer: id.to_owned(),
+            prefix: prefix.map(|prefix| prefix.prefix.to_string()),
+            state: word.to_owned(),
+            stale_since: since,
+            synced: peer.synced.map(seconds),
+            paths: prefix.map_or_else(Vec::new, |prefix| prefix.paths.iter().map(path).collect()),
+            programmed: programmed.to_owned(),
+            error: peer.last_error.clone().or(why),
+            notes: peer.notes.clone(),
+        }
+    };
+    if peer.prefixes.is_empty() {
+        vec![row(None)]
+    } else {
+        peer.prefixes.iter().map(|prefix| row(Some(prefix))).collect()
+    }
+}
+
+/// `1004:1001:1006` by names, or by segments where the controller gave none.
+fn path(path: &srv6d_controller::CarrierPath) -> String {
+    let segments: Vec<String> = path.segments.iter().map(ToString::to_string).collect();
+    let segments = segments.join(" ");
+    if path.via.is_empty() { segments } else { format!("{} ({segments})", path.via.join(" > ")) }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
