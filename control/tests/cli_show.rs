@@ -122,7 +122,7 @@ fn refused_reload_says_why_and_that_nothing_changed() {
     ] {
         let daemon = Daemon::that_says(&format!("refused-{status}"), refusal(invalid));
         let output = srv6d(&daemon.socket).arg("reload").output().unwrap();
-        assert_eq!(daemon.request(), "{\"version\":1,\"request\":\"reload\"}\n");
+        assert_eq!(daemon.request(), "{\"version\":1,\"request\":\"reload\",\"dry_run\":false}\n");
         assert_eq!(output.status.code(), Some(status));
         assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
         assert_eq!(stdout(&output), "");
