@@ -9,6 +9,7 @@ use srv6d_wire::{eth, protocol, srh};
 use crate::carrier::SegmentList;
 use crate::lpm::{Key, Lpm, Value};
 use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, TableId};
+use crate::straight::Straight;
 use crate::tables::{
     Action, Adjacency, AdjacencyState, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables, Target, Vrf, VrfIndex,
 };
@@ -62,6 +63,7 @@ impl Tables {
         build.neighbors()?;
         build.prefix_tables();
         build.paths()?;
+        build.tables.straight = Straight::build(&build.tables);
         Ok(build.tables)
     }
 }

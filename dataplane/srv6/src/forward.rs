@@ -20,6 +20,7 @@ use crate::flow::{self, FlowHash};
 use crate::icmp::{self, Limiter, Notice};
 use crate::model::{Csid, DscpMode, DtFamily, Mac, PortId, Role, UnknownSid};
 use crate::reason::DropReason;
+use crate::straight;
 use crate::tables::{Action, Adjacency, MAIN, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;
 
@@ -196,7 +197,23 @@ pub(crate) struct Walk<'t, 'f, 'p> {
 /// Decides what becomes of a frame and writes it.
 ///
 /// `device` is the untagged port the frame came in through, `now` nanoseconds of a clock that never goes back.
+#[inline]
 pub fn forward(
+    tables: &Tables,
+    tally: &Tally,
+    limiter: &mut Limiter,
+    now: u64,
+    device: u16,
+    packet: &mut Packet<'_>,
+) -> Verdict {
+    match straight::forward(tables, tally, device, packet) {
+        Some(device) => Verdict::Tx(device),
+        None => walk(tables, tally, limiter, now, device, packet),
+    }
+}
+
+/// The way of any packet.
+pub(crate) fn walk(
     tables: &Tables,
     tally: &Tally,
     limiter: &mut Limiter,

@@ -12,6 +12,7 @@ mod icmp;
 pub mod lpm;
 pub mod model;
 pub mod reason;
+mod straight;
 pub mod tables;
 pub mod tally;
 

@@ -8,6 +8,7 @@ use crate::carrier::MAX_SEGMENTS;
 use crate::flow::FlowHash;
 use crate::lpm::{Lpm, Value};
 use crate::model::{Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, Tunnel, UnknownSid};
+use crate::straight::Straight;
 
 /// Longest outer header: IPv6, and an SRH that lists every segment.
 pub const MAX_OUTER: usize = 40 + 8 + 16 * MAX_SEGMENTS;
@@ -26,6 +27,7 @@ pub struct Tables {
     pub(crate) paths: Vec<PathEntry>,
     pub(crate) groups: Vec<Vec<u32>>,
     pub(crate) adjacencies: Vec<Adjacency>,
+    pub(crate) straight: Straight,
 }
 
 /// Index of a VRF inside one generation.

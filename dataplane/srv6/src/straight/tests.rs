@@ -1,0 +1,325 @@
+//! The straight way against the walk, on the same packets: same verdict, same bytes, same counters.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "a failed test may panic"
+)]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::carrier::SegmentList;
+use crate::forward::walk;
+use crate::model::{
+    Behavior, Block, Desired, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Route, RouteAction, Steer, TableId,
+    Tunnel, UnknownSid,
+};
+use crate::{Limiter, Slots, Verdict};
+
+const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const ROOM: usize = 2048;
+
+/// Ports 0 and 1: fabric. 2: a VLAN of 1. 3: edge. 4: fabric, small MTU.
+fn port(index: u16, name: &str) -> Port {
+    Port {
+        name: name.to_owned(),
+        device: if index == 2 { 1 } else { index },
+        vlan: (index == 2).then_some(100),
+        mac: MAC,
+        mtu: if index == 4 { 300 } else { 1500 },
+        up: true,
+        table: TableId::MAIN,
+        role: if index == 3 { Role::Edge } else { Role::Fabric },
+        source: (index == 4).then(|| address(0x2001_0db8, [4])),
+        icmp_source_v6: None,
+        icmp_source_v4: None,
+        allowed_sources: vec![],
+        allowed_carriers: vec![],
+        fill_checksum: false,
+    }
+}
+
+/// 32 bits, then groups of 16, then zeros.
+fn address<const N: usize>(head: u32, groups: [u16; N]) -> Ipv6Addr {
+    let groups = groups.iter().fold(u128::from(head), |bits, &group| bits << 16 | u128::from(group));
+    Ipv6Addr::from_bits(groups << (96 - 16 * N))
+}
+
+fn neighbor(port: u16) -> IpAddr {
+    IpAddr::V6(address(0x2001_0db8, [1, port]))
+}
+
+fn hop(port: u16) -> Hop {
+    Hop { port: PortId(port), via: Some(neighbor(port)), weight: 1 }
+}
+
+fn sids() -> Vec<LocalSid> {
+    let sid = |groups: &[u16], behavior| {
+        let bits = groups.iter().fold(0xfcbb_0000u128, |bits, &group| bits << 16 | u128::from(group));
+        let len = 32 + 16 * groups.len() as u8;
+        let prefix = ipnet::Ipv6Net::new_assert(Ipv6Addr::from_bits(bits << (128 - len)), len);
+        LocalSid { prefix, behavior, flavors: Flavors { psp: true, usp: false, usd: true } }
+    };
+    let csid = |nflen| Some(Csid { lblen: 32, nflen });
+    let dt = |family, table, dscp| Behavior::EndDt { family, table: TableId(table), dscp };
+    let end_x = |nflen, port| Behavior::EndX { csid: csid(nflen), via: vec![hop(port)], backup: vec![] };
+    vec![
+        sid(&[1], Behavior::End { csid: csid(16), dscp: DscpMode::Pipe(0) }),
+        sid(&[1, 0xe001], end_x(32, 1)),
+        sid(&[1, 0xe002], end_x(32, 2)),
+        sid(&[0xe004], end_x(16, 4)),
+        sid(&[1, 0xfe06], dt(DtFamily::V6, 254, DscpMode::Pipe(0))),
+        sid(&[1, 0xfe04], dt(DtFamily::V4, 254, DscpMode::Uniform)),
+        sid(&[1, 0xfe46], dt(DtFamily::V46, 7, DscpMode::Uniform)),
+    ]
+}
+
+fn steers() -> Vec<Steer> {
+    let path = |name: &str, segments: u16, via: Vec<Hop>| Path {
+        name: name.to_owned(),
+        segments: SegmentList::new((0..segments).map(|n| address(0xfcbb_0000, [9, n + 1])).collect(), &[]).unwrap(),
+        full_srh: false,
+        weight: 1,
+        source: (name == "own").then(|| address(0x2001_0db8, [77])),
+        via,
+    };
+    let steer = |prefix: &str, paths| Steer { table: TableId::MAIN, prefix: prefix.parse().unwrap(), paths };
+    vec![
+        steer("2a00:1::/32", vec![path("one", 1, vec![hop(1)])]),
+        steer("2a00:2::/32", vec![path("three", 3, vec![hop(1)])]),
+        steer("2a00:3::/32", vec![path("left", 1, vec![hop(1)]), path("right", 1, vec![hop(3)])]),
+        steer("2a00:4::/32", vec![path("small", 1, vec![hop(4)])]),
+        steer("2a00:5::/32", vec![path("own", 1, vec![hop(4)])]),
+        steer("2a00:6::/32", vec![path("spread", 1, vec![hop(1), hop(4)])]),
+        steer("2a00:7::/32", vec![path("held", 1, vec![hop(0)])]),
+        steer("44.1.0.0/16", vec![path("one-4", 1, vec![hop(1)])]),
+        steer("44.2.0.0/16", vec![path("tagged-4", 1, vec![hop(2)])]),
+    ]
+}
+
+fn routes() -> Vec<Route> {
+    let route = |table, prefix: &str, action| Route { table: TableId(table), prefix: prefix.parse().unwrap(), action };
+    let via = |ports: &[u16]| RouteAction::Via(ports.iter().copied().map(hop).collect());
+    vec![
+        route(254, "3000::/16", via(&[1])),
+        route(254, "3001::/16", via(&[1, 3])),
+        route(254, "3002::/16", via(&[4])),
+        route(254, "3003::/16", RouteAction::Blackhole),
+        route(254, "fcbb:0:2::/48", via(&[1])),
+        route(254, "fcbb:0:3::/48", via(&[0])),
+        route(254, "fcbb:0:4::/48", via(&[4])),
+        route(254, "10.0.0.0/8", via(&[1])),
+        route(254, "11.0.0.0/8", RouteAction::Unreachable),
+        route(254, "0.0.0.0/0", via(&[2])),
+        route(7, "3000::/16", via(&[3])),
+        route(7, "10.0.0.0/8", via(&[4])),
+    ]
+}
+
+/// Everything but port 0's neighbour is resolved.
+fn tables(dscp: DscpMode, ecn_compat: bool) -> (Tables, Slots) {
+    let mut slots = Slots::default();
+    let desired = Desired {
+        ports: ["a", "b", "b.100", "c", "d"].iter().zip(0..).map(|(name, index)| port(index, name)).collect(),
+        tunnel: Tunnel { source: Some(address(0x2001_0db8, [1])), dscp, ecn_compat, ..Tunnel::default() },
+        blocks: vec![Block { prefix: "fcbb::/32".parse().unwrap(), unknown: UnknownSid::Drop }],
+        sids: sids(),
+        steers: steers(),
+        routes: routes(),
+        neighbors: (1..5).map(|port| ((PortId(port), neighbor(port)), Mac([2, 0, 0, 0, 1, port as u8]))).collect(),
+        ..Desired::default()
+    };
+    (Tables::build(&desired, &mut slots).unwrap(), slots)
+}
+
+fn destination_v6() -> BoxedStrategy<u128> {
+    let usid =
+        || prop_oneof![Just(0u16), 1..6u16, Just(0xe001), Just(0xe002), Just(0xe004), Just(0xfe06), Just(0xfe46)];
+    let carrier = prop::collection::vec(usid(), 6)
+        .prop_map(|usids| usids.into_iter().fold(0xfcbb_0000u128, |bits, usid| bits << 16 | u128::from(usid)));
+    let decap = prop_oneof![Just(0xfe06u16), Just(0xfe04), Just(0xfe46)]
+        .prop_map(|function| address(0xfcbb_0000, [1, function]).to_bits());
+    let steered = (1..9u16).prop_map(|n| address(0x2a00_0000 | u32::from(n), [5]).to_bits());
+    let routed = (0..5u32).prop_map(|n| address((0x3000 + n) << 16, [5]).to_bits());
+    let special = prop_oneof![Just(0u128), Just(1), Just(0xff02 << 112 | 1), Just(0xfe80 << 112 | 1)];
+    prop_oneof![4 => carrier, 3 => decap, 4 => steered, 4 => routed, 1 => special].boxed()
+}
+
+fn inner_or_payload() -> BoxedStrategy<(u8, Vec<u8>)> {
+    let upper = prop_oneof![Just(6u8), Just(17), Just(58), Just(0), Just(60), Just(43), Just(44), any::<u8>()];
+    let payload = (upper, prop::collection::vec(any::<u8>(), 0..300));
+    let v6 = payload.clone().prop_flat_map(|(next_header, payload)| {
+        let fields = (header_v6(), destination_v6());
+        fields.prop_map(move |(fields, destination)| (41, v6_packet(&fields, destination, next_header, &payload)))
+    });
+    let v4 = v4_packet().prop_map(|packet| (4, packet));
+    prop_oneof![2 => payload, 3 => v6, 2 => v4].boxed()
+}
+
+/// Traffic class, hop limit, source.
+type Fields = (u8, u8, u128);
+
+fn header_v6() -> BoxedStrategy<Fields> {
+    let hop_limit = prop_oneof![4 => Just(64u8), 1 => Just(0), 1 => Just(1), 1 => Just(2), 1 => any::<u8>()];
+    let plain = address(0x2001_0db8, [0x99]).to_bits();
+    let own = address(0x2001_0db8, [1]).to_bits();
+    let source = prop_oneof![6 => Just(plain), 1 => Just(own), 1 => Just(0), 1 => Just(1), 1 => Just(0xff02 << 112)];
+    let class = prop_oneof![2 => Just(0u8), 1 => Just(0xb8), 2 => any::<u8>()];
+    (class, hop_limit, source).boxed()
+}
+
+fn v6_packet(&(class, hop_limit, source): &Fields, destination: u128, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (0x6000_0000 | u32::from(class) << 20 | 0x12345).to_be_bytes().to_vec();
+    bytes.extend((payload.len() as u16).to_be_bytes());
+    bytes.extend([next_header, hop_limit]);
+    bytes.extend(source.to_be_bytes());
+    bytes.extend(destination.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+fn v4_packet() -> BoxedStrategy<Vec<u8>> {
+    let ttl = prop_oneof![4 => Just(64u8), 1 => Just(1), 1 => Just(2), 1 => any::<u8>()];
+    let from = |list: &[[u8; 4]]| prop::sample::select(list.to_vec());
+    let source = from(&[[10, 0, 0, 1], [10, 0, 0, 2], [0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 1], [255; 4]]);
+    let destination =
+        from(&[[44, 1, 0, 1], [44, 2, 0, 1], [10, 1, 1, 1], [11, 1, 1, 1], [169, 254, 0, 1], [224, 0, 0, 1], [255; 4]]);
+    let start = prop_oneof![8 => Just(0x45u8), 1 => Just(0x46)];
+    let flags = prop_oneof![4 => Just(0x4000u16), 1 => Just(0), 1 => any::<u16>()];
+    let protocol = prop_oneof![Just(6u8), Just(17), any::<u8>()];
+    let payload = prop::collection::vec(any::<u8>(), 0..300);
+    let fields = (start, any::<u8>(), flags, ttl, protocol);
+    (fields, source, destination, payload, prop::bool::weighted(0.1))
+        .prop_map(|((start, tos, flags, ttl, protocol), source, destination, payload, bad)| {
+            let mut bytes = vec![start, tos];
+            bytes.extend((20 + payload.len() as u16).to_be_bytes());
+            bytes.extend([0, 7]);
+            bytes.extend(flags.to_be_bytes());
+            bytes.extend([ttl, protocol, 0, 0]);
+            bytes.extend(Ipv4Addr::from(source).octets());
+            bytes.extend(Ipv4Addr::from(destination).octets());
+            bytes.extend(payload);
+            let covered = bytes.len().min(usize::from(start & 15) * 4);
+            let sum = checksum::of(&bytes[..covered]) ^ u16::from(bad);
+            bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+            bytes
+        })
+        .boxed()
+}
+
+/// A frame, and how many bytes of it lie in further buffers.
+fn frame() -> impl Strategy<Value = (Vec<u8>, usize)> {
+    let v6 = (header_v6(), destination_v6(), inner_or_payload())
+        .prop_map(|(fields, destination, (protocol, payload))| v6_packet(&fields, destination, protocol, &payload));
+    let packet = prop_oneof![3 => v6.prop_map(|packet| (0x86dd_u16, packet)), 1 => v4_packet().prop_map(|packet| (0x0800, packet))];
+    let mac = prop_oneof![12 => Just(MAC.0), 1 => Just([0xff; 6]), 1 => Just([2, 0, 0, 0, 0, 9])];
+    let trailer = prop_oneof![6 => Just(0usize), 1 => 1..40usize];
+    let tail = prop_oneof![6 => Just(0usize), 1 => 1..100usize];
+    let damage = prop::option::weighted(0.2, (any::<prop::sample::Index>(), any::<u8>()));
+    (packet, mac, trailer, tail, damage).prop_map(|((ether_type, packet), mac, trailer, tail, damage)| {
+        let mut bytes = mac.to_vec();
+        bytes.extend([2, 0, 0, 0, 0, 8]);
+        bytes.extend(ether_type.to_be_bytes());
+        bytes.extend(packet);
+        bytes.resize(bytes.len() + trailer, 0);
+        if let Some((at, value)) = damage {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let tail = tail.min(bytes.len() / 2);
+        (bytes, tail)
+    })
+}
+
+/// Bytes and counters after a way was taken.
+#[derive(Debug, PartialEq)]
+struct Outcome<V> {
+    verdict: V,
+    bytes: Vec<u8>,
+    total: usize,
+    counters: Vec<(u64, u64)>,
+}
+
+fn outcome<V>(frame: &[u8], tail: usize, slots: &Slots, way: impl FnOnce(&Tally, &mut Packet<'_>) -> V) -> Outcome<V> {
+    let mut room = vec![0xa5; ROOM];
+    let head = frame.len() - tail;
+    room[..head].copy_from_slice(&frame[..head]);
+    let mut packet = Packet::new(&mut room, head, tail);
+    let tally = Tally::new(slots);
+    let verdict = way(&tally, &mut packet);
+    let counts = tally.sids.iter().chain(&tally.paths).chain(&tally.adjacencies).chain([&tally.ecn_unused]);
+    Outcome {
+        verdict,
+        bytes: packet.bytes().to_vec(),
+        total: packet.total_len(),
+        counters: counts.map(crate::tally::Count::read).collect(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+    #[test]
+    fn equals_the_walk(
+        (frame, tail) in frame(),
+        device in 0..5u16,
+        dscp in prop_oneof![Just(DscpMode::Uniform), Just(DscpMode::Pipe(46))],
+        ecn_compat: bool,
+    ) {
+        let (tables, slots) = tables(dscp, ecn_compat);
+        let straight = outcome(&frame, tail, &slots, |tally, packet| forward(&tables, tally, device, packet));
+        if straight.verdict.is_none() {
+            let untouched = outcome(&frame, tail, &slots, |_, _| None);
+            prop_assert_eq!(straight, untouched);
+            return Ok(());
+        }
+        let walked = outcome(&frame, tail, &slots, |tally, packet| {
+            match walk(&tables, tally, &mut Limiter::default(), 0, device, packet) {
+                Verdict::Tx(device) => Some(device),
+                _ => None,
+            }
+        });
+        prop_assert_eq!(straight, walked);
+    }
+}
+
+/// Without this the comparison above could be one of nothing.
+#[test]
+fn plain_packets_go_straight() {
+    let (tables, slots) = tables(DscpMode::Uniform, false);
+    let fields = (0x22, 64, address(0x2001_0db8, [0x99]).to_bits());
+    let inner = v6_packet(&fields, address(0x3000_0000, [5]).to_bits(), 17, &[7; 60]);
+    let v4 = |destination: [u8; 4]| {
+        let mut packet = vec![0x45, 0x22, 0, 80, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1];
+        packet.extend(destination);
+        let sum = checksum::of(&packet);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet.resize(80, 7);
+        packet
+    };
+    let v6 = |head, groups: [u16; 3], protocol, payload: &[u8]| {
+        v6_packet(&fields, address(head, groups).to_bits(), protocol, payload)
+    };
+    let cases = [
+        ("uN", v6(0xfcbb_0000, [1, 2, 3], 41, &inner)),
+        ("uA", v6(0xfcbb_0000, [1, 0xe001, 3], 41, &inner)),
+        ("uDT6", v6(0xfcbb_0000, [1, 0xfe06, 0], 41, &inner)),
+        ("uDT4", v6(0xfcbb_0000, [1, 0xfe04, 0], 4, &v4([10, 1, 1, 1]))),
+        ("uDT46", v6(0xfcbb_0000, [1, 0xfe46, 0], 4, &v4([10, 1, 1, 1]))),
+        ("steered", v6(0x2a00_0001, [5, 0, 0], 17, &[7; 60])),
+        ("source of the port", v6(0x2a00_0004, [5, 0, 0], 17, &[7; 60])),
+        ("routed", v6(0x3000_0000, [5, 0, 0], 17, &[7; 60])),
+        ("steered, IPv4", v4([44, 1, 2, 3])),
+        ("routed, IPv4", v4([10, 1, 2, 3])),
+    ];
+    for (name, packet) in cases {
+        let mut frame = [MAC.0, [2, 0, 0, 0, 0, 8]].concat();
+        frame.extend(if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] });
+        frame.extend(packet);
+        let way = outcome(&frame, 0, &slots, |tally, packet| forward(&tables, tally, 0, packet));
+        assert!(way.verdict.is_some(), "{name}");
+    }
+}
