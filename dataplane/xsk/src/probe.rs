@@ -1,6 +1,7 @@
 //! What stops or slows AF_XDP on this machine, for `srv6d doctor`. Reads only.
 
 use std::fs;
+use std::mem::offset_of;
 
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -128,9 +129,13 @@ fn libxdp_zero_copy() -> u32 {
     1 << 3
 }
 
+/// Up to the last member. The four bytes of padding behind it are whatever was on the stack, and libbpf refuses options
+/// whose unknown bytes are not zero: then a foreign program would go unseen.
+const QUERY_SIZE: usize = offset_of!(libxdp_sys::bpf_xdp_query_opts, xdp_zc_max_segs) + size_of::<u32>();
+
 fn query(ifindex: u32) -> Option<libxdp_sys::bpf_xdp_query_opts> {
     let mut opts = libxdp_sys::bpf_xdp_query_opts {
-        sz: size_of::<libxdp_sys::bpf_xdp_query_opts>(),
+        sz: QUERY_SIZE,
         prog_id: 0,
         drv_prog_id: 0,
         hw_prog_id: 0,
@@ -184,5 +189,17 @@ mod tests {
         let machine = machine();
         assert!(machine.kernel.contains('.'), "{}", machine.kernel);
         assert_eq!(machine.capabilities.len(), 3);
+    }
+
+    #[test]
+    fn libbpf_takes_the_options_whatever_was_on_the_stack() {
+        fn scribble() {
+            std::hint::black_box([0xa5_u8; 4096]);
+        }
+        let loopback = crate::ifindex("lo").unwrap();
+        for _ in 0..10 {
+            scribble();
+            assert!(query(loopback).is_some());
+        }
     }
 }
