@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::sid::{Family, Sid};
 
 /// A node, a host, or a prefix.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Vertex {
     /// `collection/key`.
     pub id: String,
@@ -29,7 +29,7 @@ pub struct Vertex {
 }
 
 /// One direction of a link.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
     /// Key.
     pub key: String,
@@ -53,7 +53,7 @@ pub struct Topology {
     pub vertices: BTreeMap<String, Vertex>,
     /// By the ids of both ends; of parallel links all.
     pub edges: BTreeMap<(String, String), Vec<Edge>>,
-    /// Changes when anything but loads and revisions does.
+    /// Changes when something does that may move a path.
     pub digest: u64,
 }
 
@@ -142,14 +142,26 @@ impl Topology {
     /// # Errors
     /// It is none.
     pub fn read(value: Value) -> Result<Self, serde_json::Error> {
+        Self::read_watching(value, &[])
+    }
+
+    /// Reads an answer whose digest also changes with these keys of edges.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_watching(value: Value, watched: &[&str]) -> Result<Self, serde_json::Error> {
         let answer = Answer::deserialize(value)?;
-        let digest = digest(&answer);
         let vertices = answer.vertices.values().filter_map(Vertex::read);
+        let vertices: BTreeMap<String, Vertex> = vertices.map(|vertex| (vertex.id.clone(), vertex)).collect();
         let mut edges: BTreeMap<(String, String), Vec<Edge>> = BTreeMap::new();
         for edge in answer.edges.iter().filter_map(Edge::read) {
             edges.entry((edge.from.clone(), edge.to.clone())).or_default().push(edge);
         }
-        Ok(Self { vertices: vertices.map(|vertex| (vertex.id.clone(), vertex)).collect(), edges, digest })
+        for parallel in edges.values_mut() {
+            parallel.sort_unstable();
+        }
+        let digest = digest(&vertices, &edges, &answer.edges, watched);
+        Ok(Self { vertices, edges, digest })
     }
 
     /// Adjacency SIDs from one vertex to the next.
@@ -197,23 +209,24 @@ impl Topology {
     }
 }
 
-/// Order of documents differs between two equal answers, `_rev` and `load` differ without a change of paths: asking for
-/// a path by load changes the loads.
-fn digest(answer: &Answer) -> u64 {
-    let mut edges: Vec<String> = answer.edges.iter().map(|edge| canonical(edge).to_string()).collect();
-    edges.sort_unstable();
-    let vertices: Vec<String> = answer.vertices.values().map(|vertex| canonical(vertex).to_string()).collect();
-    let mut hasher = DefaultHasher::new();
-    (edges, vertices).hash(&mut hasher);
-    hasher.finish()
-}
-
-fn canonical(document: &Value) -> Value {
-    let mut document = document.clone();
-    if let Some(keys) = document.as_object_mut() {
-        keys.remove("load");
-        keys.remove("_rev");
-        keys.sort_keys();
+/// Of what was read, not of the documents: their order differs between two equal answers, and counters, loads,
+/// revisions and times in them change without moving a path.
+fn digest(
+    vertices: &BTreeMap<String, Vertex>,
+    edges: &BTreeMap<(String, String), Vec<Edge>>,
+    documents: &[Value],
+    watched: &[&str],
+) -> u64 {
+    let of_edge = |edge: &Value| {
+        let values = watched.iter().filter_map(|key| Some(format!("{key}={}", edge.get(key)?)));
+        Some((edge.get("_key")?.as_str()?.to_owned(), values.collect::<Vec<_>>()))
+    };
+    let mut values: Vec<(String, Vec<String>)> = Vec::new();
+    if !watched.is_empty() {
+        values.extend(documents.iter().filter_map(of_edge));
+        values.sort_unstable();
     }
-    document
+    let mut hasher = DefaultHasher::new();
+    (vertices, edges, values).hash(&mut hasher);
+    hasher.finish()
 }

@@ -15,6 +15,7 @@
 pub mod compose;
 pub mod document;
 pub mod jalapeno;
+mod rounds;
 pub mod sid;
 pub mod snapshot;
 pub mod syd;

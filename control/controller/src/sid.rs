@@ -3,11 +3,11 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// What a SID does, by the code points of the IANA registry "SRv6 Endpoint Behaviors" (RFC 8986, RFC 9800).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Behavior {
     /// End with NEXT-CSID: 43, and 44 to 50 with flavors.
     Un,
@@ -63,7 +63,7 @@ impl fmt::Display for Family {
 }
 
 /// One SID of a vertex or an edge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sid {
     /// All 128 bits.
     pub address: Ipv6Addr,
@@ -73,6 +73,8 @@ pub struct Sid {
     pub algo: u8,
     /// A link of an adjacency SID may be protected: traffic may take another way (RFC 9352 section 8.1).
     pub backup: bool,
+    /// Lengths of block and node in bits, where they are given.
+    pub structure: Option<[u8; 2]>,
 }
 
 /// F3216: 32 bits of block, then uSIDs of 16 bits.
@@ -104,6 +106,16 @@ pub enum SidError {
     /// A zero uSID ends a carrier.
     #[error("SID {0} has no uSID behind its block")]
     Empty(Ipv6Addr),
+    /// Another format than 32 bits of block and 16 of node.
+    #[error("SID {sid} has {block} bits of block and {node} of node; only carriers of 32 and 16 can be composed")]
+    Format {
+        /// The SID.
+        sid: Ipv6Addr,
+        /// Its `locator_block_length`.
+        block: u8,
+        /// Its `locator_node_length`.
+        node: u8,
+    },
 }
 
 impl Sid {
@@ -112,6 +124,9 @@ impl Sid {
     /// # Errors
     /// [`SidError`].
     pub fn split(&self) -> Result<(Block, Usids), SidError> {
+        if let Some([block, node]) = self.structure.filter(|[block, node]| *block != 32 || !matches!(node, 0 | 16)) {
+            return Err(SidError::Format { sid: self.address, block, node });
+        }
         let [high, low, first, second, rest @ ..] = self.address.segments();
         if rest != [0; 4] {
             return Err(SidError::BitsBehind(self.address));
@@ -134,7 +149,8 @@ impl Sid {
             address: entry.srv6_sid.or(entry.sid)?.parse().ok()?,
             behavior: code.map_or(Behavior::Unknown, Behavior::from_code),
             algo: algo.unwrap_or(0),
-            backup: entry.flags.is_some_and(|flags| flags.b_flag),
+            backup: entry.flags.is_some_and(|flags| flags.get("b_flag").and_then(Value::as_bool) == Some(true)),
+            structure: entry.srv6_sid_structure.iter().chain(&entry.sub_tlvs).find_map(structure),
         })
     }
 
@@ -152,7 +168,10 @@ struct Entry {
     endpoint_behavior: Option<u16>,
     algo: Option<u8>,
     algorithm: Option<u8>,
-    flags: Option<Flags>,
+    flags: Option<Value>,
+    srv6_sid_structure: Option<Value>,
+    #[serde(default, deserialize_with = "or_none")]
+    sub_tlvs: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -178,10 +197,15 @@ impl NestedOrCode {
     }
 }
 
-#[derive(Deserialize)]
-struct Flags {
-    #[serde(default)]
-    b_flag: bool,
+/// `null` is as good as no list.
+fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Lengths of block and node: of a node's SID, or of an adjacency's sub-TLV 1252.
+fn structure(value: &Value) -> Option<[u8; 2]> {
+    let length = |key: &str| value.get(key)?.as_u64()?.try_into().ok();
+    Some([length("locator_block_length")?, length("locator_node_length")?])
 }
 
 #[cfg(test)]
@@ -192,7 +216,7 @@ mod tests {
     use super::*;
 
     fn sid(text: &str) -> Sid {
-        Sid { address: text.parse().unwrap(), behavior: Behavior::Un, algo: 0, backup: false }
+        Sid { address: text.parse().unwrap(), behavior: Behavior::Un, algo: 0, backup: false, structure: None }
     }
 
     #[test]
@@ -218,5 +242,9 @@ mod tests {
         assert_eq!(sid("fcbb:0:1004:fe06::").split().unwrap().1, Usids::Two(0x1004, 0xfe06));
         assert_eq!(sid("fcbb::").split(), Err(SidError::Empty("fcbb::".parse().unwrap())));
         assert!(matches!(sid("fcbb:0:1004::1").split(), Err(SidError::BitsBehind(_))));
+        let wide = json!({"srv6_sid": "fcbb:0:4::", "srv6_sid_structure": {"locator_block_length": 48,
+            "locator_node_length": 16, "function_length": 0, "argument_length": 64}});
+        let why = Sid::read(&wide).unwrap().split().unwrap_err().to_string();
+        assert!(why.starts_with("SID fcbb:0:4:: has 48 bits of block"), "{why}");
     }
 }

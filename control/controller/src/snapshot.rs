@@ -124,13 +124,15 @@ pub enum Cause {
     NoMetric,
     /// The allocation was not kept in the controller's books.
     Bookkeeping,
-    /// The controller refuses the request.
+    /// The controller refuses the request, or it would.
     Refused,
+    /// The state file cannot be written.
+    State,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Connect,
         Self::Timeout,
         Self::Status,
@@ -143,6 +145,7 @@ impl Cause {
         Self::NoMetric,
         Self::Bookkeeping,
         Self::Refused,
+        Self::State,
     ];
 
     /// As a metric's label.
@@ -160,6 +163,7 @@ impl Cause {
             Self::NoMetric => "no_metric",
             Self::Bookkeeping => "bookkeeping",
             Self::Refused => "refused",
+            Self::State => "state",
         }
     }
 }

@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 
 use crate::compose::{Item, fill};
 use crate::jalapeno::client::{Failure, read, transport};
-use crate::jalapeno::task::pause;
+use crate::rounds::pause;
 use crate::sid::Block;
 use crate::snapshot::{CarrierPath, Cause, Command, Peer, PeerState, PrefixPaths, Snapshot, fail};
 

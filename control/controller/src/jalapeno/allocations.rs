@@ -7,6 +7,9 @@ use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::snapshot::{Cause, Health};
 
 /// Which allocations a file is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +22,8 @@ pub struct Allocations {
     paths: BTreeMap<String, Vec<String>>,
     #[serde(skip)]
     file: Option<PathBuf>,
+    #[serde(skip)]
+    unsaved: bool,
 }
 
 impl Allocations {
@@ -37,22 +42,38 @@ impl Allocations {
         self.paths.get(peer)
     }
 
-    /// Every allocation.
-    pub fn all(&self) -> impl Iterator<Item = (&String, &Vec<String>)> {
-        self.paths.iter()
+    /// Every peer that has one.
+    pub fn peers(&self) -> impl Iterator<Item = &String> {
+        self.paths.keys()
     }
 
-    /// Remembers one.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn insert(&mut self, peer: &str, path: Vec<String>) -> io::Result<()> {
+    /// Remembers one, until the process ends or [`Self::save`] writes it down.
+    pub fn insert(&mut self, peer: &str, path: Vec<String>) {
         self.paths.insert(peer.to_owned(), path);
-        self.save()
+        self.unsaved = true;
+    }
+
+    /// Forgets what was given back.
+    pub fn forget(&mut self, peers: &[String]) {
+        for peer in peers {
+            self.unsaved |= self.paths.remove(peer).is_some();
+        }
+    }
+
+    /// Writes them down if there is something new; what keeps it from doing so is said in the health.
+    pub fn save(&mut self, health: &mut Health) {
+        if !self.unsaved {
+            return;
+        }
+        self.unsaved = false;
+        if let (Err(why), Some(file)) = (self.write(), &self.file) {
+            health.failed(Cause::State);
+            warn!("jalapeno: allocations cannot be remembered in {}: {why}", file.display());
+        }
     }
 
     /// Beside the file, then in its place: a crash in between loses nothing.
-    fn save(&self) -> io::Result<()> {
+    fn write(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let beside = file.with_extension("new");
         fs::write(&beside, serde_json::to_vec_pretty(self)?)?;

@@ -36,6 +36,8 @@ pub struct Paths {
     pub walks: Vec<Walk>,
     /// As many as were asked for: there may be more.
     pub cut: bool,
+    /// Why the allocation is not in the controller's books, or not on every edge. The path is good all the same.
+    pub unbooked: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -89,10 +91,7 @@ pub fn read(value: Value, kind: &PathKind, source: &str, destination: &str) -> R
         let why = answer.message.unwrap_or_else(|| "no path was found".to_owned());
         return Err(Failure::new(Cause::NotFound, format!("path to {destination}: {why}")));
     }
-    if let Some(why) = answer.load_data.and_then(|data| data.error) {
-        let what = format!("path to {destination}: the controller could not note the load: {why}");
-        return Err(Failure::new(Cause::Bookkeeping, what));
-    }
+    let unbooked = answer.load_data.and_then(|data| data.error);
     if let Some(other) = answer.destination_info.and_then(|info| info.id).filter(|id| id != destination) {
         return Err(wrong(destination, &other));
     }
@@ -121,7 +120,7 @@ pub fn read(value: Value, kind: &PathKind, source: &str, destination: &str) -> R
             return Err(wrong(destination, &other.id));
         }
     }
-    Ok(Paths { walks, cut: cut && fewest > 0 })
+    Ok(Paths { walks, cut: cut && fewest > 0, unbooked })
 }
 
 fn walk(one: OnePath) -> Option<Walk> {

@@ -22,12 +22,19 @@ pub struct Failure {
     pub what: String,
     /// The server asks to be left alone for so long.
     pub retry_after: Option<Duration>,
+    /// HTTP status, where there was one and it was no success.
+    pub status: Option<u16>,
 }
 
 impl Failure {
     /// Without a wish of the server.
     pub fn new(cause: Cause, what: impl Into<String>) -> Self {
-        Self { cause, what: what.into(), retry_after: None }
+        Self { cause, what: what.into(), retry_after: None, status: None }
+    }
+
+    /// The controller as a whole is in trouble, whatever it was asked for.
+    pub const fn is_of_the_controller(&self) -> bool {
+        matches!(self.cause, Cause::Connect | Cause::Timeout) || self.retry_after.is_some()
     }
 }
 
@@ -131,6 +138,7 @@ async fn status(url: &str, response: reqwest::Response) -> Failure {
         cause: Cause::Status,
         what: format!("{url}: status {}{colon}{detail}{hint}", status.as_u16()),
         retry_after: seconds.map(Duration::from_secs),
+        status: Some(status.as_u16()),
     }
 }
 

@@ -3,11 +3,14 @@
 
 mod allocations;
 mod answer;
+mod asker;
 pub(crate) mod client;
 pub mod environment;
 mod job;
+mod known;
 mod peer;
-pub(crate) mod task;
+mod retries;
+mod task;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -61,6 +64,16 @@ impl PathKind {
             }
         };
         (route, parameter.into_iter().collect())
+    }
+
+    /// Keys of edges whose change may move a path. Loads are none: asking by load changes them.
+    const fn watched(&self) -> &'static [&'static str] {
+        match self {
+            Self::Latency => &["latency"],
+            Self::Utilization => &["percent_util_out"],
+            Self::Sovereignty { .. } => &["country_codes"],
+            _ => &[],
+        }
     }
 
     /// The attribute of edges it reads; without it the answer would silently be a hop count.

@@ -1,0 +1,144 @@
+//! One peer's question: which paths lead to it?
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::answer::{self, Walk};
+use super::client::{Client, Failure};
+use super::peer::{Programmed, program};
+use super::{PathKind, Settings, is_id};
+use crate::document::{Topology, Vertex};
+use crate::snapshot::Cause;
+
+/// Peers for whom an allocation is being asked: an answer that never comes may have counted.
+#[derive(Debug, Default)]
+pub struct Begun(Mutex<BTreeSet<String>>);
+
+impl Begun {
+    fn begin(&self, peer: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(peer.to_owned());
+    }
+
+    /// Its answer was taken.
+    pub fn end(&self, peer: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(peer);
+    }
+
+    /// Those whose answer was never taken.
+    pub fn take(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What one peer's question needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'t> {
+    pub settings: &'t Settings,
+    pub client: &'t Client,
+    pub topology: &'t Topology,
+    pub begun: &'t Begun,
+}
+
+/// What is known of a peer before it is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Question {
+    /// Its id.
+    pub peer: String,
+    /// Ids along the path that it was allocated.
+    pub allocated: Option<Vec<String>>,
+    /// The controller may have allocated a path that nobody knows.
+    pub unanswered: bool,
+}
+
+/// An answer that was taken apart.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    pub programmed: Programmed,
+    /// Ids of a new allocation.
+    pub allocated: Option<Vec<String>>,
+    /// The controller could not note the allocation in its books.
+    pub unbooked: bool,
+}
+
+impl Asker<'_> {
+    /// Asks, checks and composes.
+    ///
+    /// # Errors
+    /// No answer, or one that cannot be used.
+    pub async fn ask(&self, question: &Question) -> Result<Answered, Failure> {
+        let peer = &question.peer;
+        if !is_id(peer) {
+            let what = format!("{peer:?} is not the id of a vertex; write collection/key, e.g. \"hosts/host00\"");
+            return Err(Failure::new(Cause::Refused, what));
+        }
+        if !self.topology.vertices.contains_key(peer) {
+            return Err(self.why_unknown(peer).await);
+        }
+        let is_load = self.settings.kind == PathKind::Load;
+        if let Some(ids) = question.allocated.as_ref().filter(|_| is_load)
+            && self.topology.missing_on(ids).is_none()
+        {
+            let programmed = program(&[self.remembered(ids)], self.topology, self.settings)?;
+            return Ok(Answered { programmed, allocated: None, unbooked: false });
+        }
+        if is_load && (question.allocated.is_some() || question.unanswered) {
+            // A way that is gone, or that nobody knows, goes on counting where the server cannot take it back.
+            let _ = self.client.release(&pair(self.settings, peer)).await;
+        }
+        self.ask_server(peer, is_load).await
+    }
+
+    async fn ask_server(&self, peer: &str, is_load: bool) -> Result<Answered, Failure> {
+        let (route, mut query) = self.settings.kind.route();
+        query.extend(pair(self.settings, peer));
+        if is_load {
+            self.begun.begin(peer);
+        }
+        let value: Value = self.client.graph(route, &query).await?;
+        let paths = answer::read(value, &self.settings.kind, &self.settings.source, peer)?;
+        let mut programmed = program(&paths.walks, self.topology, self.settings)?;
+        if paths.cut {
+            programmed.notes.push("as many paths as `limit` allows: there may be more".to_owned());
+        }
+        if let Some(why) = &paths.unbooked {
+            programmed.notes.push(format!("the controller could not note the load: {why}"));
+        }
+        let allocated = paths.walks.first().filter(|_| is_load).map(Walk::ids);
+        Ok(Answered { programmed, allocated, unbooked: paths.unbooked.is_some() })
+    }
+
+    fn remembered(&self, ids: &[String]) -> Walk {
+        let vertices: Vec<Vertex> = ids.iter().filter_map(|id| self.topology.vertices.get(id)).cloned().collect();
+        Walk { vertices, text: None }
+    }
+
+    /// A typing error looks like a partition: the collection knows which it is.
+    async fn why_unknown(&self, peer: &str) -> Failure {
+        let (collection, key) = peer.split_once('/').unwrap_or((peer, ""));
+        let known = self.client.collection(collection, "keys").await;
+        let keys = known.as_ref().ok().and_then(|answer| answer.get("keys")).and_then(Value::as_array);
+        let what = match keys {
+            Some(keys) if keys.iter().any(|known| known.as_str() == Some(key)) => {
+                format!("{peer} has no link in graph {}", self.settings.graph)
+            }
+            Some(keys) => {
+                let some: Vec<&str> = keys.iter().filter_map(Value::as_str).take(5).collect();
+                format!("there is no {peer}: {collection} has {}", some.join(", "))
+            }
+            None => format!("{peer} is not in graph {}", self.settings.graph),
+        };
+        Failure::new(Cause::UnknownId, what)
+    }
+}
+
+/// The parameters of every path route. `algo` is always sent: some routes take its absence for an algorithm of its own.
+pub fn pair(settings: &Settings, peer: &str) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("source", settings.source.clone()),
+        ("destination", peer.to_owned()),
+        ("direction", "outbound".to_owned()),
+        ("algo", settings.algo.to_string()),
+    ])
+}
