@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use srv6d_path_server::{FaultPlan, Running, Server, Store};
 
-const FABRIC: &str = include_str!("data/2026-01-topology.json");
+const FABRIC: &str = include_str!("../../controller/tests/data/2026-01-topology.json");
 
 async fn server(rules: Value) -> Running {
     let faults = FaultPlan::parse(&rules.to_string()).unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use srv6d_path_server::{Edition, Running, Server, Store};
 
 fn recorded(name: &str) -> Value {
-    let file = format!("{}/tests/data/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let file = format!("{}/../controller/tests/data/{name}.json", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
