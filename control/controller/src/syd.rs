@@ -434,7 +434,7 @@ mod tests {
     fn a_node_padded_with_zero_does_not_end_the_carrier() {
         assert_eq!(repacked(&["fc00:0:32:0:16:e000:28:0"]), ["fc00:0:32:16:e000:28::"]);
         assert_eq!(repacked(&["fc00:0:1:e002:4:e004:16:0", "fc00:0:28::"]), ["fc00:0:1:e002:4:e004:16:28"]);
-        assert_eq!(repacked(&["fc00:0:9:e001:a:e001:3:0"]), ["fc00:0:9:e001:a:e001:3::"]);
+        assert_eq!(repacked(&["fc00:0:9:e001:a:e001:3:0"]), ["fc00:0:9:e001:a:e001:3:0"]);
     }
 
     #[test]
