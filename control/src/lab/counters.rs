@@ -15,6 +15,8 @@ pub type SidPackets = BTreeMap<String, u64>;
 /// One path of a host and what went into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPackets {
+    /// Inner destinations.
+    pub prefix: String,
     /// Name.
     pub name: String,
     /// Carriers.
@@ -46,7 +48,7 @@ pub fn paths(lab: &Lab, node: &Node) -> Result<Vec<PathPackets>, LabError> {
     match lab.ask(&node.name, &Request::Show { topic: Topic::Paths })? {
         Response::Paths(rows) => Ok(rows
             .into_iter()
-            .map(|row| PathPackets { name: row.path, segments: row.segments, packets: row.packets })
+            .map(|row| PathPackets { prefix: row.prefix, name: row.path, segments: row.segments, packets: row.packets })
             .collect()),
         other => Err(unexpected(node, &other)),
     }

@@ -18,7 +18,7 @@ use super::interrupt::Interrupt;
 use super::screen::{BAD, DIM, GOOD, Screen, styled};
 use super::topology::{Behavior, Kind, Node, Role, SteerPath, Topology};
 use super::traffic::{Listening, TcpReport, UdpReport, UdpSent};
-use super::{kernel, netns, node_config, picture, routing};
+use super::{controller, kernel, netns, node_config, picture, routing};
 
 /// Bytes of a TCP transfer.
 const TCP_BYTES: u64 = 32 * 1024 * 1024;
@@ -180,10 +180,10 @@ impl Demo<'_> {
                     node.sids.iter().find(|own| own.prefix.to_string() == sid).map_or("", |own| own.behavior.name());
                 lines.push(format!("  {:8} {behavior:6} {sid:26} {packets:>8} packets", node.name));
             }
-            for PathPackets { name, segments, packets } in counters::paths(&self.lab, node)? {
+            for PathPackets { name, segments, packets, .. } in counters::paths(&self.lab, node)? {
                 if packets > 0 {
                     let segments = segments.join(" ");
-                    lines.push(format!("  {:8} path   {name:10} {segments:36} {packets:>8} packets", node.name));
+                    lines.push(format!("  {:8} path   {name:16} {segments:36} {packets:>8} packets", node.name));
                 }
             }
         }
@@ -226,9 +226,7 @@ impl Demo<'_> {
     /// another flow, may use any other.
     fn data_spine(&self, pair: &Pair, before: &BTreeMap<String, u64>) -> Result<(String, u64), LabError> {
         let topology = &self.lab.topology;
-        let steers = topology.node(&pair.from).map(|node| node.steer.as_slice()).unwrap_or_default();
-        let paths = steers.iter().filter(|steer| steer.prefix.contains(&pair.target)).flat_map(|steer| &steer.paths);
-        let usids: Vec<u16> = paths.flat_map(|path| &path.segments).flat_map(Ipv6Addr::segments).collect();
+        let usids: Vec<u16> = self.segments(pair)?.iter().flat_map(Ipv6Addr::segments).collect();
         let named = |spine: &str| topology.node(spine).and_then(usid).is_some_and(|usid| usids.contains(&usid));
         let spines = self.since(before)?;
         let busiest = spines.into_iter().filter(|(spine, _)| named(spine)).max_by_key(|(_, packets)| *packets);
@@ -236,18 +234,43 @@ impl Demo<'_> {
             .ok_or_else(|| LabError::Failed(format!("no spine served a packet from {} to {}", pair.from, pair.target)))
     }
 
+    /// Segments of all paths that a flow may take, as they are in force.
+    fn segments(&self, pair: &Pair) -> Result<Vec<Ipv6Addr>, LabError> {
+        let Some(node) = self.lab.topology.node(&pair.from) else { return Ok(Vec::new()) };
+        if node.kind == Kind::Linux {
+            let paths = node.steer.iter().filter(|steer| steer.prefix.contains(&pair.target));
+            return Ok(paths.flat_map(|steer| &steer.paths).flat_map(|path| path.segments.clone()).collect());
+        }
+        let covers = |path: &PathPackets| path.prefix.parse::<IpNet>().is_ok_and(|net| net.contains(&pair.target));
+        let paths = counters::paths(&self.lab, node)?;
+        Ok(paths
+            .iter()
+            .filter(|path| covers(path))
+            .flat_map(|path| &path.segments)
+            .flat_map(|text| text.parse())
+            .collect())
+    }
+
+    /// The first spine that a flow's carrier names.
+    fn spine_of(&self, pair: &Pair) -> Result<String, LabError> {
+        let usids: Vec<u16> = self.segments(pair)?.iter().flat_map(Ipv6Addr::segments).collect();
+        let spine =
+            self.lab.topology.tier(Role::Spine).find(|spine| usid(spine).is_some_and(|own| usids.contains(&own)));
+        spine
+            .map(|spine| spine.name.clone())
+            .ok_or_else(|| LabError::Failed(format!("no path from {} to {} goes over a spine", pair.from, pair.target)))
+    }
+
     fn moved_flow(&mut self, first: &Node, last: &Node) -> Result<(), LabError> {
         self.screen.heading("5. A flow changes its spine while it runs");
         let pairs = self.pairs(first, last);
-        let (pair, moved) = pairs
+        let pair = pairs
             .iter()
-            .filter(|pair| pair.target.is_ipv6())
-            .find_map(|pair| Some((pair, Move::plan(&self.lab.topology, first, pair.target)?)))
-            .ok_or_else(|| {
-                LabError::Invalid("no path goes over one of several spines\nfix: see `srv6d lab topology`".to_owned())
-            })?;
+            .find(|pair| pair.target.is_ipv6())
+            .ok_or_else(|| LabError::Invalid("no IPv6 prefix is steered\nfix: see `srv6d lab topology`".to_owned()))?;
+        let from_spine = self.spine_of(pair)?;
         let before = self.spines()?;
-        self.draw_path(pair, &moved.from_spine);
+        self.draw_path(pair, &from_spine);
 
         let rate = UDP_RATE.to_string();
         let (seconds, size) = (UDP_SECONDS.to_string(), UDP_SIZE.to_string());
@@ -256,21 +279,53 @@ impl Demo<'_> {
         let mut sender = self.tool(&pair.from, &["udp-send", &listening.to_string(), &rate, &seconds, &size])?;
         let start = Instant::now();
         self.interrupt.wait_for(PATIENCE, || Ok((start.elapsed() >= MOVE_AFTER).then_some(())))?;
-        let done = self.redirect(first, &moved)?;
+        let (how, said) = if controller::asks(&self.lab.topology, first) {
+            self.tell_controller(first, &from_spine)?
+        } else {
+            self.change_configuration(first, pair)?
+        };
         let UdpSent { sent } = self.finished(&mut sender)?;
         let report: UdpReport = self.finished(&mut receiver)?;
 
-        self.screen.line(&format!("  in {}'s srv6d.toml, {} datagrams a second on their way:", first.name, UDP_RATE));
-        self.screen.line(&format!("    - segments = [\"{}\"]", moved.old));
-        self.screen.line(&format!("    + segments = [\"{}\"]", moved.new));
-        self.screen.line(&format!("  {done}\n"));
-        self.draw_path(pair, &moved.to_spine);
-        self.verdict(&moved, sent, &report, &self.since(&before)?)
+        for line in said {
+            self.screen.line(&line);
+        }
+        let to_spine = self.spine_of(pair)?;
+        self.draw_path(pair, &to_spine);
+        self.verdict(&how, [&from_spine, &to_spine], sent, &report, &self.since(&before)?)
+    }
+
+    /// The controller learns that a link is down; the hosts learn it from the controller.
+    fn tell_controller(&self, first: &Node, spine: &str) -> Result<(String, Vec<String>), LabError> {
+        let leaf = self.lab.topology.ports(&first.name).first().map(|port| port.peer.node.clone()).unwrap_or_default();
+        controller::switch_off(&self.lab.netns(controller::NODE), &leaf, spine)?;
+        let said = vec![
+            format!("  {UDP_RATE} datagrams a second are on their way when the controller is told:"),
+            format!("    PATCH .../edges/{} {{\"up\": false}}, and back", controller::edge_key(&leaf, spine)),
+            format!("  {} sees another topology, asks anew, and puts the next generation in force\n", first.name),
+        ];
+        Ok((format!("by the controller, which was told that {leaf} - {spine} is down"), said))
+    }
+
+    /// One line of the sender's file, and a reload.
+    fn change_configuration(&self, first: &Node, pair: &Pair) -> Result<(String, Vec<String>), LabError> {
+        let moved = Move::plan(&self.lab.topology, first, pair.target).ok_or_else(|| {
+            LabError::Invalid("no path goes over one of several spines\nfix: see `srv6d lab topology`".to_owned())
+        })?;
+        let done = self.redirect(first, &moved)?;
+        let said = vec![
+            format!("  in {}'s srv6d.toml, {UDP_RATE} datagrams a second on their way:", first.name),
+            format!("    - segments = [\"{}\"]", moved.old),
+            format!("    + segments = [\"{}\"]", moved.new),
+            format!("  {done}\n"),
+        ];
+        Ok(("by one changed line and a reload".to_owned(), said))
     }
 
     fn verdict(
         &mut self,
-        moved: &Move,
+        how: &str,
+        [from_spine, to_spine]: [&str; 2],
         sent: u64,
         report: &UdpReport,
         spines: &BTreeMap<String, u64>,
@@ -281,18 +336,16 @@ impl Demo<'_> {
             format!("sent {sent}, received {received}, lost {lost}, duplicated {duplicated}, reordered {reordered}");
         self.screen.line(&format!("  {}", styled(style, &count)));
         let on = |spine: &str| spines.get(spine).copied().unwrap_or_default();
-        let (old, new) = (on(&moved.from_spine), on(&moved.to_spine));
-        self.screen
-            .line(&format!("  {} carried {old} packets, then {} carried {new}", moved.from_spine, moved.to_spine));
+        let (old, new) = (on(from_spine), on(to_spine));
+        self.screen.line(&format!("  {from_spine} carried {old} packets, then {to_spine} carried {new}"));
         if lost + duplicated > 0 || sent != received {
             return Err(LabError::Failed(format!("the moved flow did not arrive whole: {count}")));
         }
-        if old == 0 || new == 0 {
+        if from_spine == to_spine || old == 0 || new == 0 {
             return Err(LabError::Failed(format!("the flow did not change its spine: {spines:?}")));
         }
         self.seen.push(format!(
-            "a flow moved from {} to {} by one changed line and a reload: {sent} sent, {received} received, none lost",
-            moved.from_spine, moved.to_spine
+            "a flow moved from {from_spine} to {to_spine} {how}: {sent} sent, {received} received, none lost"
         ));
         Ok(())
     }
@@ -375,8 +428,6 @@ struct Move {
     segments: Vec<Ipv6Addr>,
     old: Ipv6Addr,
     new: Ipv6Addr,
-    from_spine: String,
-    to_spine: String,
 }
 
 impl Move {
@@ -394,12 +445,11 @@ impl Move {
             .skip(2)
             .find_map(|(place, group)| Some((place, spines.iter().position(|(_, usid)| usid == group)?)))?;
         let (from_spine, _) = spines.get(index)?;
-        let (to_spine, usid) = spines.get((index + 1) % spines.len()).filter(|(name, _)| name != from_spine)?;
+        let (_, usid) = spines.get((index + 1) % spines.len()).filter(|(name, _)| name != from_spine)?;
         *groups.get_mut(place)? = *usid;
         let new = groups.into();
         let segments = std::iter::once(new).chain(segments.iter().skip(1).copied()).collect();
-        let (from_spine, to_spine) = ((*from_spine).to_owned(), (*to_spine).to_owned());
-        Some(Self { path: name.clone(), segments, old, new, from_spine, to_spine })
+        Some(Self { path: name.clone(), segments, old, new })
     }
 }
 
@@ -422,6 +472,5 @@ mod tests {
         let moved = Move::plan(&topology, host, "fcbb:0:800:2::2".parse().unwrap()).unwrap();
         assert_eq!(moved.old.to_string(), "fcbb:0:1004:1001:1006:fe06::");
         assert_eq!(moved.new.to_string(), "fcbb:0:1004:1002:1006:fe06::");
-        assert_eq!((moved.from_spine.as_str(), moved.to_spine.as_str()), ("spine01", "spine02"));
     }
 }

@@ -1,6 +1,7 @@
 //! A lab that is up: how it comes, and how it goes.
 
 use std::fs::{self, File};
+use std::net::{Ipv6Addr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,8 +12,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::api::client;
+use crate::api::state::SourceView;
 use crate::api::{Request, Response, Topic};
 
+use super::controller;
 use super::error::LabError;
 use super::interrupt::Interrupt;
 use super::screen::{DIM, Screen, styled};
@@ -55,6 +58,7 @@ impl Lab {
         let run = RunDirectory::create(&topology.name)?;
         let taken =
             topology.nodes().try_for_each(|node| netns::refuse_existing(&netns::name(&topology.name, &node.name)));
+        let taken = taken.and_then(|()| netns::refuse_existing(&netns::name(&topology.name, controller::NODE)));
         if let Err(error) = taken {
             run.remove()?;
             return Err(error);
@@ -62,6 +66,7 @@ impl Lab {
         let lab = Self { topology, run, keep: false };
         lab.run.write_topology(&lab.topology, text)?;
         lab.make_network(interrupt, screen)?;
+        lab.start_controller(interrupt, screen)?;
         lab.start_daemons(interrupt, screen)?;
         lab.check_links(interrupt, screen)?;
         Ok(lab)
@@ -121,11 +126,59 @@ impl Lab {
         interrupt.check()?;
         // A route needs its neighbour's link, so every device is up before the first route.
         self.each_node(|node| netns::ip_batch(&self.netns(&node.name), &kernel::routes(&self.topology, node)?))?;
+        self.connect_controller()?;
         let (nodes, links) = (self.topology.nodes.len(), links.len());
         screen.line(&format!(
             "  {nodes} namespaces, {links} links  {}",
             styled(DIM, &format!("{:.1} s", begin.elapsed().as_secs_f32()))
         ));
+        Ok(())
+    }
+
+    /// Its namespace, and a link to every host that asks it.
+    fn connect_controller(&self) -> Result<(), LabError> {
+        if self.topology.controller.is_none() {
+            return Ok(());
+        }
+        let netns = self.netns(controller::NODE);
+        netns::create(&netns)?;
+        netns::sysctl(&netns, &kernel::early_settings())?;
+        let links = controller::links(&self.topology);
+        let made = links.iter().map(|link| controller::link_command(&self.topology.name, link));
+        let own = links.iter().flat_map(|link| controller::address_commands(link.port, link.own));
+        let commands: Vec<String> = ["link set lo up".to_owned()].into_iter().chain(made).chain(own).collect();
+        netns::ip_batch(&netns, &commands)?;
+        links.iter().try_for_each(|link| {
+            netns::ip_batch(&self.netns(link.host), &controller::address_commands(controller::PORT, link.peer))
+        })
+    }
+
+    /// The path server, ready before any host asks.
+    fn start_controller(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
+        if self.topology.controller.is_none() {
+            return Ok(());
+        }
+        let graph = format!("{:#}", controller::graph(&self.topology));
+        self.run.write(&format!("{}/topology.json", controller::NODE), &graph)?;
+        let listen = format!("[::]:{}", controller::API);
+        let mut child = self.spawn(controller::NODE, |command| {
+            command.args(["path-server", "--listen", &listen, "--topology"]);
+            command.arg(self.run.path().join(controller::NODE).join("topology.json"));
+        })?;
+        let process = Process::of(child.id());
+        let process = process.ok_or_else(|| LabError::Failed("the path server ended at once".to_owned()))?;
+        let daemons = vec![Daemon { node: controller::NODE.to_owned(), process }];
+        self.run.write_state(&State { daemons })?;
+        let ready = interrupt.wait_for(READY_WITHIN, || {
+            if let Ok(Some(status)) = child.try_wait() {
+                let tail = self.log_tail(controller::NODE);
+                return Err(LabError::Failed(format!("the path server did not start ({status}){tail}")));
+            }
+            let connects = || Ok(TcpStream::connect((Ipv6Addr::LOCALHOST, controller::API)).is_ok());
+            Ok(netns::enter(&self.netns(controller::NODE), connects)?.then_some(()))
+        })?;
+        ready.ok_or_else(|| LabError::Failed(format!("no path server{}", self.log_tail(controller::NODE))))?;
+        screen.line("  path controller ready: srv6d path-server, its topology is this lab");
         Ok(())
     }
 
@@ -157,7 +210,7 @@ impl Lab {
 
     fn start_daemons(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
         let begin = Instant::now();
-        let mut state = State::default();
+        let mut state = self.run.state();
         let mut children = Vec::new();
         for node in self.topology.nodes().filter(|node| node.kind == Kind::Srv6d) {
             let child = self.start_daemon(node)?;
@@ -196,12 +249,19 @@ impl Lab {
         let config = self.run.config(&node.name);
         let text = node_config::srv6d_toml(&self.topology, node, &self.run.socket(&node.name));
         fs::write(&config, text).map_err(|error| LabError::io("write", &config, &error))?;
-        let log_path = self.run.log(&node.name);
+        self.spawn(&node.name, |command| {
+            command.args(["run", "--config"]).arg(&config);
+        })
+    }
+
+    /// Starts this program in a node, with its log there.
+    fn spawn(&self, node: &str, arguments: impl FnOnce(&mut Command)) -> Result<Child, LabError> {
+        let log_path = self.run.log(node);
         let log = File::create(&log_path).map_err(|error| LabError::io("write", &log_path, &error))?;
         let log_too = log.try_clone().map_err(|error| LabError::io("write", &log_path, &error))?;
-        netns::exec(&self.netns(&node.name), own_program()?)
-            .args(["run", "--config"])
-            .arg(&config)
+        let mut command = netns::exec(&self.netns(node), own_program()?);
+        arguments(&mut command);
+        command
             .stdout(Stdio::from(log))
             .stderr(Stdio::from(log_too))
             // Each has the socket of its configuration, whatever the caller's `srv6d show` is set to.
@@ -209,7 +269,7 @@ impl Lab {
             // Ctrl-C goes to the whole process group of the terminal; these are taken down in order instead.
             .process_group(0)
             .spawn()
-            .map_err(|error| LabError::Failed(format!("cannot start srv6d of {}: {error}", node.name)))
+            .map_err(|error| LabError::Failed(format!("cannot start srv6d of {node}: {error}")))
     }
 
     /// True once srv6d answers and waits for nothing any more.
@@ -219,7 +279,14 @@ impl Lab {
             return Err(LabError::Failed(format!("srv6d of {} did not start ({status}){tail}", node.name)));
         }
         let answer = client::ask(&self.run.socket(&node.name), &Request::Show { topic: Topic::Generation });
-        Ok(matches!(answer, Ok(Response::Generation(view)) if view.pending.is_empty()))
+        let settled = matches!(answer, Ok(Response::Generation(view)) if view.pending.is_empty());
+        if !settled || !controller::asks(&self.topology, node) {
+            return Ok(settled);
+        }
+        let answer = client::ask(&self.run.socket(&node.name), &Request::Show { topic: Topic::Source });
+        let in_force =
+            |view: &SourceView| view.state == "fresh" && view.peers.iter().all(|row| row.programmed == "yes");
+        Ok(matches!(answer, Ok(Response::Source(views)) if views.iter().all(in_force)))
     }
 
     fn never_ready(&self, node: &Node) -> LabError {
@@ -278,6 +345,8 @@ impl Lab {
     fn clear(&self) -> Result<(), LabError> {
         let mut errors = stop(&self.run.state());
         let deleted = self.each_node(|node| netns::delete(&self.netns(&node.name)));
+        let controller = netns::delete(&self.netns(controller::NODE));
+        errors.extend(controller.err().map(|error| error.to_string()));
         errors.extend(deleted.err().map(|error| error.to_string()));
         errors.extend(self.run.remove().err().map(|error| error.to_string()));
         if errors.is_empty() { Ok(()) } else { Err(LabError::Failed(errors.join("\n"))) }

@@ -6,6 +6,7 @@
 //! fabric: namespaces and links up ──► srv6d of every node ready ──► links checked        ... and all of it down again
 //! ```
 
+mod controller;
 mod counters;
 mod demo;
 mod error;
@@ -222,8 +223,10 @@ impl Which {
 
 /// Replaces this process; comes back only with an error.
 fn exec(lab: &Lab, node: &str, command: &[OsString]) -> LabError {
-    if lab.topology.node(node).is_none() {
-        let names: Vec<&str> = lab.topology.nodes().map(|node| node.name.as_str()).collect();
+    let is_controller = lab.topology.controller.is_some() && node == controller::NODE;
+    if lab.topology.node(node).is_none() && !is_controller {
+        let controller = lab.topology.controller.as_ref().map(|_| controller::NODE);
+        let names: Vec<&str> = lab.topology.nodes().map(|node| node.name.as_str()).chain(controller).collect();
         return LabError::Invalid(format!(
             "there is no node {node:?} in this lab\nfix: use one of {}",
             names.join(", ")

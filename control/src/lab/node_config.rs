@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::routing;
-use super::topology::{Behavior, Node, PortRole, Sid, SteerPath, Topology};
+use super::topology::{Behavior, Controller, Node, PortRole, Role, Sid, SteerPath, Topology};
+use super::{controller, routing};
 
 /// Text of the node's configuration; its management socket is `socket`.
 pub fn srv6d_toml(topology: &Topology, node: &Node, socket: &Path) -> String {
@@ -12,7 +12,11 @@ pub fn srv6d_toml(topology: &Topology, node: &Node, socket: &Path) -> String {
     head(&mut text, topology, node, socket);
     ports(&mut text, topology, node);
     sids(&mut text, node);
-    steers(&mut text, node);
+    if let (true, Some(controller)) = (controller::asks(topology, node), &topology.controller) {
+        jalapeno(&mut text, topology, node, controller);
+    } else {
+        steers(&mut text, node);
+    }
     routes(&mut text, topology, node);
     text
 }
@@ -54,6 +58,15 @@ fn sids(text: &mut String, node: &Node) {
         }
         text.push('\n');
     }
+}
+
+fn jalapeno(text: &mut String, topology: &Topology, node: &Node, controller: &Controller) {
+    let peers = topology.tier(Role::Host).filter(|host| host.name != node.name).map(controller::id);
+    let peers: Vec<String> = peers.collect();
+    let endpoint = controller::endpoint(topology, &node.name).unwrap_or_default();
+    let _ = writeln!(text, "[jalapeno]\nendpoint = \"{endpoint}\"\nsource = \"{}\"", controller::id(node));
+    let _ = writeln!(text, "peers = {peers:?}\npath = \"{}\"", controller.path);
+    let _ = writeln!(text, "interval = \"{}\"\n", controller.interval);
 }
 
 fn steers(text: &mut String, node: &Node) {

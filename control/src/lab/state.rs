@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::controller;
 use super::error::LabError;
 use super::topology::Topology;
 
@@ -144,8 +145,9 @@ impl RunDirectory {
     /// Keeps the topology, and makes the directories of the nodes.
     pub fn write_topology(&self, topology: &Topology, text: &str) -> Result<(), LabError> {
         self.write("topology.toml", text)?;
-        for node in topology.nodes() {
-            let directory = self.node(&node.name);
+        let controller = topology.controller.as_ref().map(|_| controller::NODE);
+        for node in topology.nodes().map(|node| node.name.as_str()).chain(controller) {
+            let directory = self.node(node);
             private_directory(&directory, true).map_err(|error| LabError::io("make", &directory, &error))?;
         }
         Ok(())

@@ -39,12 +39,38 @@ pub struct Topology {
     /// Largest layer-3 packet of every link that does not say otherwise, in bytes.
     #[serde(default = "ethernet_mtu")]
     pub mtu: u32,
+    /// A path controller; without one, hosts keep the paths of their `steer`.
+    #[serde(default)]
+    pub controller: Option<Controller>,
     /// Nodes.
     #[serde(rename = "node")]
     pub nodes: Vec<Spanned<Node>>,
     /// Links.
     #[serde(rename = "link", default)]
     pub links: Vec<Spanned<Link>>,
+}
+
+/// `[controller]`: a `srv6d path-server` in a node of its own, which the hosts' srv6d asks for their paths. What a
+/// host's `steer` says is then left to its kernel, for the time when its srv6d is down.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Controller {
+    /// /48 of the links between the controller and the hosts, which lie beside the fabric.
+    pub prefix: Ipv6Net,
+    /// What paths are chosen by, as in `[jalapeno] path`.
+    #[serde(default = "by_load")]
+    pub path: String,
+    /// Time between two looks of a host.
+    #[serde(default = "one_second")]
+    pub interval: String,
+}
+
+fn by_load() -> String {
+    "load".to_owned()
+}
+
+fn one_second() -> String {
+    "1s".to_owned()
 }
 
 const fn ethernet_mtu() -> u32 {

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::controller;
 use super::error::LabError;
 use super::topology::{Behavior, End, Kind, Link, Node, Role, Topology};
 
@@ -40,6 +41,19 @@ pub(super) fn check(topology: &Topology, text: &str, filename: &str) -> Result<(
     }
     if !MTU.contains(&topology.mtu) {
         mistakes.add(0, "mtu", &format!("{} is not an MTU of a lab", topology.mtu), "write a number from 1280 to 9500");
+    }
+    if let Some(controller) = topology.controller.as_ref().filter(|controller| controller.prefix.prefix_len() != 48) {
+        let what = format!("{} is not a /48", controller.prefix);
+        mistakes.add(
+            0,
+            "[controller] prefix",
+            &what,
+            "write a /48 that nothing else uses: every host gets a /64 of it",
+        );
+    }
+    if topology.controller.is_some() && topology.node(controller::NODE).is_some() {
+        let fix = format!("give the node another name than {:?}", controller::NODE);
+        mistakes.add(0, "[controller]", "a node has the controller's name", &fix);
     }
     nodes(topology, &mut mistakes);
     links(topology, &mut mistakes);

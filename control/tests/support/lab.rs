@@ -1,0 +1,158 @@
+//! A lab of a test's own.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d");
+
+/// Nothing here takes longer.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+pub fn srv6d(arguments: &[&str]) -> Output {
+    Command::new(SRV6D).args(arguments).output().unwrap()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A lab of this test's own, which is gone when the test is over, however it ends.
+pub struct Lab {
+    pub name: String,
+}
+
+impl Lab {
+    pub fn up(test: &str, topology: &str) -> Self {
+        let lab = Self { name: format!("t{}-{test}", std::process::id()) };
+        let file = lab.file();
+        fs::write(&file, topology).unwrap();
+        let output = srv6d(&["lab", "up", "--topology", file.to_str().unwrap(), "--name", &lab.name]);
+        fs::remove_file(&file).unwrap();
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+        lab
+    }
+
+    pub fn file(&self) -> PathBuf {
+        std::env::temp_dir().join(format!("srv6d-{}.toml", self.name))
+    }
+
+    pub fn exec(&self, node: &str, command: &[&str]) -> Output {
+        let arguments = [&["lab", "exec", "--name", &self.name, node, "--"], command].concat();
+        srv6d(&arguments)
+    }
+
+    /// Runs a command that must succeed.
+    pub fn must(&self, node: &str, command: &[&str]) -> String {
+        let output = self.exec(node, command);
+        assert!(output.status.success(), "{node} {command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    pub fn spawn(&self, node: &str, traffic: &[&str]) -> Child {
+        Command::new(SRV6D)
+            .args(["lab", "exec", "--name", &self.name, node, "--", SRV6D, "lab", "traffic"])
+            .args(traffic)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Bytes and hash of a TCP transfer, as the receiver and as the sender saw them.
+    pub fn tcp(&self, from: &str, to: &str, address: &str) -> (serde_json::Value, serde_json::Value) {
+        let mut sink = self.spawn(to, &["tcp-receive", &socket_address(address)]);
+        let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
+        let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+        let listening = next();
+        let listening = listening.get("listening").unwrap().as_str().unwrap().to_owned();
+        let sender = self.spawn(from, &["tcp-send", &listening, "2000000", "7"]).wait_with_output().unwrap();
+        assert!(sender.status.success(), "{from} -> {address}: {}", text(&sender.stderr));
+        let received = next();
+        sink.wait().unwrap();
+        (serde_json::from_slice(&sender.stdout).unwrap(), received)
+    }
+
+    /// What a receiver of numbered datagrams counted.
+    pub fn udp(&self, from: &str, to: &str, address: &str) -> serde_json::Value {
+        let mut sink = self.spawn(to, &["udp-receive", &socket_address(address)]);
+        let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
+        let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+        let listening = next().get("listening").unwrap().as_str().unwrap().to_owned();
+        let sender = self.spawn(from, &["udp-send", &listening, "500", "0.5", "1400"]).wait_with_output().unwrap();
+        assert!(sender.status.success(), "{from} -> {address}: {}", text(&sender.stderr));
+        let report = next();
+        sink.wait().unwrap();
+        report
+    }
+
+    pub fn sid_packets(&self, node: &str, sid: &str) -> u64 {
+        let rows: serde_json::Value =
+            serde_json::from_str(&self.must(node, &[SRV6D, "show", "sids", "--json"])).unwrap();
+        let row = rows.as_array().unwrap().iter().find(|row| row.get("sid").unwrap() == sid).unwrap().clone();
+        row.get("packets").unwrap().as_u64().unwrap()
+    }
+
+    pub fn namespaces(&self) -> Vec<String> {
+        let output = Command::new("ip").args(["netns", "list"]).output().unwrap();
+        let mine = format!("srv6d-{}-", self.name);
+        text(&output.stdout).lines().filter(|line| line.starts_with(&mine)).map(str::to_owned).collect()
+    }
+
+    /// Process of one node's srv6d.
+    pub fn process_of(&self, node: &str) -> i32 {
+        let state = fs::read_to_string(Path::new("/run/srv6d-lab").join(&self.name).join("state.json")).unwrap();
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+        let daemons = state.get("daemons").unwrap().as_array().unwrap();
+        let daemon = daemons.iter().find(|daemon| daemon.get("node").unwrap() == node).unwrap();
+        i32::try_from(daemon.get("pid").unwrap().as_i64().unwrap()).unwrap()
+    }
+
+    pub fn processes(&self) -> Vec<i32> {
+        let state = fs::read_to_string(Path::new("/run/srv6d-lab").join(&self.name).join("state.json")).unwrap();
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+        let daemons = state.get("daemons").unwrap().as_array().unwrap();
+        daemons.iter().map(|daemon| i32::try_from(daemon.get("pid").unwrap().as_i64().unwrap()).unwrap()).collect()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = srv6d(&["lab", "down", "--name", &self.name]);
+    }
+}
+
+pub fn socket_address(address: &str) -> String {
+    if address.contains(':') { format!("[{address}]:0") } else { format!("{address}:0") }
+}
+
+/// Waits for a state with a deadline.
+pub fn eventually(what: &str, mut state: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !state() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn gone(pid: i32) -> bool {
+    // A zombie has ended; this process is not its parent.
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .map_or(true, |stat| stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+}
+
+/// Every packet ended in exactly one counter, on every srv6d node.
+pub fn balanced(lab: &Lab, nodes: &[&str]) {
+    for node in nodes {
+        let unbalanced = || {
+            let view: serde_json::Value =
+                serde_json::from_str(&lab.must(node, &[SRV6D, "show", "counters", "--json"])).unwrap();
+            (view.get("balanced").unwrap() != true).then_some(view)
+        };
+        eventually(&format!("{node} is balanced"), || unbalanced().is_none());
+    }
+}

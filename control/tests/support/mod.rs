@@ -1,0 +1,3 @@
+//! What test programs share.
+
+pub mod lab;
