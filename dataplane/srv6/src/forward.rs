@@ -221,7 +221,6 @@ pub(crate) fn walk(
     device: u16,
     packet: &mut Packet<'_>,
 ) -> Verdict {
-    let received = packet.total_len();
     let frame = packet.bytes();
     let (header, port) = match enter(tables, device, frame) {
         Ok(entered) => entered,
@@ -230,12 +229,14 @@ pub(crate) fn walk(
     if !matches!(header.ether_type, eth::IPV6 | eth::IPV4) {
         return not_ip(tables, port, packet);
     }
-    let Ok(layer) = Layer::parse(frame, header.len, received, header.ether_type == eth::IPV6, port.vrf) else {
+    let Ok(layer) = Layer::parse(frame, header.len, packet.total_len(), header.ether_type == eth::IPV6, port.vrf)
+    else {
         return Verdict::Drop(DropReason::Malformed);
     };
     if Mac(header.destination).is_group() && port.role != Role::Kernel && !layer.is_to_many() {
         return Verdict::Drop(DropReason::L2Multicast);
     }
+    let received = layer.len();
     let hop_spent = port.role == Role::Kernel && !tables.tunnel.decrement_local;
     let mut progress = Progress {
         layer: Layer { hop_spent, ..layer },
@@ -308,8 +309,7 @@ fn not_ip(tables: &Tables, port: &PortEntry, packet: &mut Packet<'_>) -> Verdict
 
 impl Progress {
     #[inline]
-    fn count(&self, tally: &Tally, received: usize) {
-        let bytes = received.saturating_sub(eth::LEN);
+    fn count(&self, tally: &Tally, bytes: usize) {
         for &slot in self.hits.iter().take(self.hit_count) {
             tally.sid(slot, bytes);
         }
