@@ -51,13 +51,18 @@ pub fn run(case: &Case) -> Result<(), String> {
     case.check_counters(&counters).map_err(|diff| diff.to_string())
 }
 
-fn desired(text: &str, environment: &Environment) -> Result<Desired, String> {
+/// What the configuration of a case plans there.
+///
+/// # Errors
+/// It is refused.
+pub fn desired(text: &str, environment: &Environment) -> Result<Desired, String> {
     let config = config::parse(text, "srv6d.toml").map_err(|errors| errors.to_string())?;
     let plan = plan::plan(&config, environment).map_err(|errors| errors.to_string())?;
     Ok(plan.desired)
 }
 
-fn environment(setup: &Setup) -> Environment {
+/// The devices, addresses and neighbours of a case.
+pub fn environment(setup: &Setup) -> Environment {
     let mut devices = vec![Device {
         name: "lo".to_owned(),
         ifindex: 1,
@@ -90,7 +95,8 @@ fn environment(setup: &Setup) -> Environment {
     Environment { devices, neighbors: neighbors.collect(), host, cores: Vec::new() }
 }
 
-fn apply(environment: &mut Environment, event: &Event) {
+/// Changes them as an event of a case says.
+pub fn apply(environment: &mut Environment, event: &Event) {
     match event {
         Event::Neighbor(change) => {
             environment.neighbors.retain(|known| (&known.device, known.address) != (&change.port, change.address));

@@ -1,0 +1,83 @@
+//! Longest prefix match the long way: look at every entry.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+use srv6d_srv6::model::{Desired, Hop, LocalSid, PortId, RouteAction, Steer, TableId, UnknownSid};
+
+/// What an address leads to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Match<'d> {
+    /// An address of the node itself.
+    Local,
+    Sid(&'d LocalSid),
+    Steer(&'d Steer),
+    Route(&'d RouteAction),
+    /// In a block, and nobody's.
+    Unknown(UnknownSid),
+}
+
+/// The longest entry that contains `address`. Of equal ones: own address, SID, steered prefix, route, block.
+pub(crate) fn look_up(desired: &Desired, table: TableId, address: IpAddr) -> Option<Match<'_>> {
+    let main = table == TableId::MAIN;
+    let local =
+        desired.local_addresses.iter().filter(|(in_table, own)| *in_table == table && !is_sid(desired, table, *own));
+    let sids = desired.sids.iter().filter(|_| main);
+    let steers = desired.steers.iter().filter(|steer| steer.table == table);
+    let routes = desired.routes.iter().filter(|route| route.table == table);
+    let blocks = desired.blocks.iter().filter(|_| main);
+
+    let all = local
+        .map(|(_, own)| (IpNet::from(*own), Match::Local))
+        .chain(sids.map(|sid| (sid.prefix.into(), Match::Sid(sid))))
+        .chain(steers.map(|steer| (steer.prefix, Match::Steer(steer))))
+        .chain(routes.map(|route| (route.prefix, Match::Route(&route.action))))
+        .chain(blocks.map(|block| (block.prefix.into(), Match::Unknown(block.unknown))));
+
+    let mut best: Option<(u8, Match<'_>)> = None;
+    for (prefix, found) in all.filter(|(prefix, _)| prefix.contains(&address)) {
+        if best.is_none_or(|(len, _)| prefix.prefix_len() > len) {
+            best = Some((prefix.prefix_len(), found));
+        }
+    }
+    best.map(|(_, found)| found)
+}
+
+/// An own address that is a SID as well is the SID's; the SID leaves to the kernel what is not its own.
+fn is_sid(desired: &Desired, table: TableId, own: IpAddr) -> bool {
+    table == TableId::MAIN && desired.sids.iter().any(|sid| IpAddr::V6(sid.prefix.network()) == own)
+}
+
+/// The SID's own address is also one of the node's addresses.
+pub(crate) fn is_local_address(desired: &Desired, sid: &LocalSid) -> bool {
+    desired.local_addresses.contains(&(TableId::MAIN, IpAddr::V6(sid.prefix.network())))
+}
+
+/// The address lies in a locator block.
+pub(crate) fn in_block(desired: &Desired, address: Ipv6Addr) -> bool {
+    desired.blocks.iter().any(|block| block.prefix.contains(&address))
+}
+
+/// Where a packet can be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ways {
+    /// Resolved: any of these.
+    Ready(Vec<(PortId, IpAddr)>),
+    /// Not resolved: wait for any of these.
+    Wait(Vec<(PortId, IpAddr)>),
+    /// Every port is down.
+    Down,
+}
+
+/// Splits next hops into those that can be used now. `destination` is the neighbour of a hop without one.
+pub(crate) fn ways(desired: &Desired, hops: &[Hop], destination: IpAddr) -> Ways {
+    let all: Vec<(PortId, IpAddr)> = hops.iter().map(|hop| (hop.port, hop.via.unwrap_or(destination))).collect();
+    let is_up = |port: PortId| desired.ports.get(usize::from(port.0)).is_some_and(|port| port.up);
+    let up: Vec<_> = all.into_iter().filter(|&(port, _)| is_up(port)).collect();
+    let ready: Vec<_> = up.iter().copied().filter(|hop| desired.neighbors.contains_key(hop)).collect();
+    match (ready.is_empty(), up.is_empty()) {
+        (false, _) => Ways::Ready(ready),
+        (true, false) => Ways::Wait(up),
+        (true, true) => Ways::Down,
+    }
+}
