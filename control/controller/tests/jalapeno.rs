@@ -7,7 +7,9 @@ use serde_json::json;
 use srv6d_controller::jalapeno::{PathKind, Settings, run};
 use srv6d_controller::{Cause, PeerState, Snapshot};
 use srv6d_path_server::{Edition, Running, Server, Store};
-use support::lab::{FABRIC, FAR, NEAR, all_fresh, follow, is_missing, is_stale, load, server, settings, start};
+use support::lab::{
+    FABRIC, FAR, NEAR, all_fresh, follow, is_missing, is_stale, load, patience, server, settings, start,
+};
 use support::{Source, carriers};
 
 #[tokio::test]
@@ -83,11 +85,11 @@ async fn a_failure_of_one_peer_stays_its_own() {
         (json!("garble"), Cause::Body, "not JSON"),
         (json!({ "other_destination": "hosts/x" }), Cause::WrongDestination, "the answer is about hosts/x"),
         (json!("silence"), Cause::Timeout, "no answer in time"),
-        (json!({ "delay": 5000 }), Cause::Timeout, "no answer in time"),
+        (json!({ "delay": 10000 }), Cause::Timeout, "no answer in time"),
     ];
     for (fault, cause, words) in faults {
         let server = server(json!([{ "route": "pytorch-2", "after": 1, "fault": fault }])).await;
-        let mut source = follow(settings(&server));
+        let mut source = follow(Settings { timeout: patience(cause), ..settings(&server) });
         source.until("fresh", all_fresh).await;
         source.sync().await;
         let snapshot = source.until("stale", |snapshot| is_stale(snapshot, FAR)).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use srv6d_controller::jalapeno::Settings;
 use srv6d_controller::{Cause, PeerState, Snapshot};
-use support::lab::{FAR, NEAR, all_fresh, follow, is_stale, server, settings, settings_at};
+use support::lab::{FAR, NEAR, all_fresh, follow, is_stale, patience, server, settings, settings_at};
 use tokio::time::Instant;
 
 /// What goes wrong with the topology: nobody is asked, everybody is stale, and later all is well again.
@@ -21,11 +21,11 @@ async fn every_failure_of_the_whole_leaves_all_paths_in_force() {
         (json!("garble"), Cause::Body, "not JSON"),
         (json!("not_found"), Cause::Body, "missing field `edges`"),
         (json!("silence"), Cause::Timeout, "no answer in time"),
-        (json!({ "delay": 5000 }), Cause::Timeout, "no answer in time"),
+        (json!({ "delay": 10000 }), Cause::Timeout, "no answer in time"),
     ];
     for (fault, cause, words) in faults {
         let server = server(json!([{ "route": "topology", "after": 1, "count": 2, "fault": fault }])).await;
-        let mut source = follow(settings(&server));
+        let mut source = follow(Settings { timeout: patience(cause), ..settings(&server) });
         let before = source.until("fresh", all_fresh).await;
         let both = |snapshot: &Snapshot| is_stale(snapshot, NEAR) && is_stale(snapshot, FAR);
         let stale = source.until("stale", both).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use srv6d_controller::jalapeno::{PathKind, Settings, run};
-use srv6d_controller::{PeerState, Snapshot};
+use srv6d_controller::{Cause, PeerState, Snapshot};
 use srv6d_path_server::{FaultPlan, Running, Server, Store};
 
 use super::Source;
@@ -46,7 +46,7 @@ pub fn settings_at(endpoint: String) -> Settings {
         function_v6: None,
         function_v4: None,
         interval: Duration::from_millis(50),
-        timeout: Duration::from_millis(400),
+        timeout: Duration::from_secs(20),
         concurrency: 8,
         state: None,
     }
@@ -76,4 +76,9 @@ pub async fn get(server: &Running, path: &str) -> Value {
 pub async fn load(server: &Running) -> u64 {
     let topology = get(server, "graphs/fabric_graph/topology").await;
     topology["edges"].as_array().unwrap().iter().filter_map(|edge| edge["load"].as_u64()).sum()
+}
+
+/// Long enough for a busy machine, and short where a test waits for the end of it.
+pub fn patience(cause: Cause) -> Duration {
+    if cause == Cause::Timeout { Duration::from_secs(1) } else { Duration::from_secs(20) }
 }
