@@ -3,7 +3,7 @@
 mod counters;
 mod generation;
 mod source;
-mod table;
+pub(crate) mod table;
 
 use crate::api::Response;
 use crate::api::state::{Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow};
