@@ -1,3 +1,4 @@
 //! What test programs share.
 
 pub mod lab;
+pub mod rig;
