@@ -494,6 +494,13 @@ impl Dataplane {
         !self.failed.load(Ordering::Acquire)
     }
 
+    /// Makes one worker panic, so that what follows from that can be tested.
+    pub fn break_a_worker(&self) {
+        if let Some(worker) = self.workers.last() {
+            worker.tell(Command::Panic);
+        }
+    }
+
     /// Readable when [`wanted_neighbors`](Self::wanted_neighbors) has something, or a worker has died.
     pub fn wakeup(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
