@@ -41,8 +41,9 @@ fn edge() -> impl Strategy<Value = Edge> {
     let latency = prop_oneof![
         1 => Just(Latency::Absent),
         1 => Just(Latency::Null),
-        3 => Just(Latency::Quarters(0)),
-        6 => (1u8..9).prop_map(Latency::Quarters),
+        // Many ways weigh the same: what comes first is decided by hops and names.
+        5 => Just(Latency::Quarters(0)),
+        4 => (1u8..6).prop_map(Latency::Quarters),
     ];
     let country = prop_oneof![Just(None), Just(Some("FRA")), Just(Some("DEU"))];
     (0..NODES, 1..NODES, latency, country).prop_map(|(from, step, latency, country)| Edge {
@@ -147,11 +148,11 @@ fn asked<const N: usize>(edges: &[Edge], routes: [&str; N]) -> [Value; N] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn shortest_and_cheapest_are_those_of_brute_force(
-        edges in prop::collection::vec(edge(), 0..20),
+        edges in prop::collection::vec(edge(), 0..24),
         direction in prop_oneof![Just("outbound"), Just("inbound"), Just("any")],
     ) {
         let cheapest = every_path(&steps(&edges, direction));
@@ -166,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn total_latency_is_that_of_the_edges_shown(edges in prop::collection::vec(edge(), 0..20)) {
+    fn total_latency_is_that_of_the_edges_shown(edges in prop::collection::vec(edge(), 0..24)) {
         let [cheap] = asked(&edges, ["/latency?"]);
         if let Some((weight, ..)) = every_path(&steps(&edges, "outbound")).first() {
             let shown: Vec<&Value> = cheap["path"].as_array().unwrap().iter().skip(1).map(|step| &step["edge"]["latency"]).collect();
@@ -180,7 +181,7 @@ proptest! {
 
     #[test]
     fn many_paths_come_in_the_order_of_brute_force(
-        edges in prop::collection::vec(edge(), 0..20),
+        edges in prop::collection::vec(edge(), 0..24),
         limit in 0usize..12,
     ) {
         let expected = by_hops(&every_path(&steps(&edges, "outbound")));
@@ -211,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn avoided_countries_are_those_of_brute_force(edges in prop::collection::vec(edge(), 0..20)) {
+    fn avoided_countries_are_those_of_brute_force(edges in prop::collection::vec(edge(), 0..24)) {
         let [answer] = asked(&edges, ["/sovereignty?excluded_countries=fra"]);
         let left: Vec<Edge> = edges.into_iter().filter(|edge| edge.country != Some("FRA")).collect();
         let expected = by_hops(&every_path(&steps(&left, "outbound")));
