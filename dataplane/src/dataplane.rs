@@ -11,9 +11,10 @@ use arc_swap::ArcSwap;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::Serialize;
+use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Desired, PortId, TableId};
 use srv6d_srv6::tally::{Count, Tally};
-use srv6d_srv6::{AdjacencyState, BuildError, Slots, Tables};
+use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots, Tables};
 use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemHandle, UmemRings, Waker, XskError, offload};
 
 use crate::claims::{Claims, claims};
@@ -24,7 +25,7 @@ use crate::snapshot::Snapshot;
 use crate::step::Step;
 use crate::worker::{self, Command, Sockets};
 
-/// Next hops that may be asked for and not yet taken by control.
+/// Next hops that may be asked for, and smaller paths that may be told of, and not yet be taken by control.
 const WANTED: usize = 1024;
 /// Smallest fill ring that still takes a burst.
 const MIN_RING: u32 = 64;
@@ -145,6 +146,7 @@ pub struct Dataplane {
     numbers: BTreeMap<String, usize>,
     devices: BTreeMap<String, Device>,
     wanted: Receiver<(PortId, IpAddr)>,
+    smaller_paths: Receiver<PathMtu>,
     used: BTreeMap<usize, u64>,
     event: Arc<EventFd>,
     failed: Arc<AtomicBool>,
@@ -159,6 +161,7 @@ impl Dataplane {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
             .map_err(|why| DataplaneError::System { what: "make an eventfd", why: why.into() })?;
         let (wanted_sender, wanted) = bounded(WANTED);
+        let (smaller_path_sender, smaller_paths) = bounded(WANTED);
         let ring = ring_size(&settings);
         let mut dataplane = Self {
             rings: Rings { rx: ring, tx: ring },
@@ -172,13 +175,14 @@ impl Dataplane {
             numbers: BTreeMap::new(),
             devices: BTreeMap::new(),
             wanted,
+            smaller_paths,
             used: BTreeMap::new(),
             event: Arc::new(event),
             failed: Arc::new(AtomicBool::new(false)),
             settings,
         };
         for worker in 0..dataplane.settings.cores.len() {
-            let started = dataplane.start_worker(worker, ring, wanted_sender.clone())?;
+            let started = dataplane.start_worker(worker, ring, wanted_sender.clone(), smaller_path_sender.clone())?;
             dataplane.workers.push(started);
         }
         Ok(dataplane)
@@ -189,16 +193,22 @@ impl Dataplane {
         index: usize,
         ring: u32,
         wanted: Sender<(PortId, IpAddr)>,
+        smaller_path: Sender<PathMtu>,
     ) -> Result<Worker, DataplaneError> {
         let umem = Umem::with_rings(self.settings.frames, UmemRings { fill: ring, completion: ring })?;
         let handle = umem.handle();
         let waker = Waker::new().map_err(|why| DataplaneError::System { what: "make an eventfd", why })?;
         let counters = Arc::new(WorkerCounters::default());
         let (sender, commands) = unbounded();
-        let event = Arc::clone(&self.event);
+        let (event, bell) = (Arc::clone(&self.event), Arc::clone(&self.event));
         let step = Step::new(index, Arc::clone(&counters), move |port, neighbor| {
             if wanted.try_send((port, neighbor)).is_ok() {
                 let _ = event.write(1); // EAGAIN: control is awake already
+            }
+        });
+        let step = step.on_smaller_path(move |path| {
+            if smaller_path.try_send(path).is_ok() {
+                let _ = bell.write(1); // EAGAIN: control is awake already
             }
         });
         let core = self.settings.cores.get(index).copied().flatten();
@@ -384,6 +394,7 @@ impl Dataplane {
             device.vlans = vlans;
         }
         device.program.set_untagged(untagged)?;
+        device.program.set_outer_sources(&claims.outer_sources)?;
         device.program.set_claims(&claims.v6, &claims.v4)
     }
 
@@ -471,6 +482,11 @@ impl Dataplane {
         wanted.into_iter().collect()
     }
 
+    /// Takes what routers have said about paths since the last call: segments, and the largest outer packet in bytes.
+    pub fn smaller_paths(&self) -> BTreeMap<SegmentList, u32> {
+        PathMtu::by_segments(self.smaller_paths.try_iter(), &self.slots, &self.desired)
+    }
+
     /// Next hops that packets went to since the last call.
     pub fn used_neighbors(&mut self) -> Vec<(PortId, IpAddr)> {
         let tallies = self.all_tallies();
@@ -501,7 +517,8 @@ impl Dataplane {
         }
     }
 
-    /// Readable when [`wanted_neighbors`](Self::wanted_neighbors) has something, or a worker has died.
+    /// Readable when [`wanted_neighbors`](Self::wanted_neighbors) or [`smaller_paths`](Self::smaller_paths) has
+    /// something, or a worker has died.
     pub fn wakeup(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use srv6d_srv6::model::PortId;
-use srv6d_srv6::{DropReason, Limiter, Tally, Verdict, forward};
+use srv6d_srv6::{DropReason, Limiter, PathMtu, Tally, Verdict, forward, learned};
 
 use crate::counters::WorkerCounters;
 use crate::held::Held;
@@ -23,6 +23,7 @@ pub struct Step<I: Io> {
     burst: Vec<I::Frame>,
     generation: u64,
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
+    smaller_path: Box<dyn FnMut(PathMtu) + Send>,
 }
 
 impl<I: Io> Step<I> {
@@ -40,7 +41,15 @@ impl<I: Io> Step<I> {
             burst: Vec::with_capacity(BURST),
             generation: 0,
             wanted: Box::new(wanted),
+            smaller_path: Box::new(|_| {}),
         }
+    }
+
+    /// `smaller_path` is called for every path that a Packet Too Big shows to carry less than the tables say.
+    #[must_use]
+    pub fn on_smaller_path(mut self, smaller_path: impl FnMut(PathMtu) + Send + 'static) -> Self {
+        self.smaller_path = Box::new(smaller_path);
+        self
     }
 
     /// Packets that wait for a next hop.
@@ -103,6 +112,10 @@ impl<I: Io> Step<I> {
         };
         let mut packet = io.packet(&mut frame);
         let verdict = forward(&snapshot.tables, tally, &mut self.limiter, now, port, &mut packet);
+        // Messages to this node go to its kernel, or have ended at a SID that is the outer source too.
+        if matches!(verdict, Verdict::Kernel(_) | Verdict::Drop(DropReason::UpperLayer)) {
+            learned(&snapshot.tables, &packet).for_each(&mut self.smaller_path);
+        }
         let (head, keep_tail) = (packet.settle(), packet.tail_len() > 0);
         io.resize(&mut frame, head, keep_tail);
         match verdict {

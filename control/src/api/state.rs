@@ -133,6 +133,8 @@ pub struct PathRow {
     pub usids: Vec<Vec<String>>,
     /// Configured share of the flows.
     pub weight: u16,
+    /// Largest outer packet, in bytes, where a router on the way has said one in the last ten minutes.
+    pub learned_mtu: Option<u32>,
     /// Next hops given by the configuration; empty: the route to the first segment.
     pub next_hops: Vec<HopRow>,
     /// Packets encapsulated.

@@ -3,7 +3,8 @@
 //! ```text
 //! kernel (links, addresses, neighbours) ─┐
 //! SIGHUP, `srv6d reload` ────────────────┼─► plan ─► attach, publish, detach ─► steering routes
-//! packets that wait for a neighbour ─────┘   (node.rs)
+//! packets that wait for a neighbour ─────┤   (node.rs)
+//! routers that say "packet too big" ─────┘
 //! ```
 //!
 //! Packets never pass here: workers forward whether this loop is busy or not.
@@ -12,6 +13,7 @@ mod answers;
 mod fault;
 mod history;
 mod node;
+mod path_mtu;
 mod view;
 
 use std::fs;

@@ -159,6 +159,7 @@ impl View<'_> {
             segments: path.segments.addresses().iter().map(ToString::to_string).collect(),
             usids: path.segments.addresses().iter().map(|segment| self.usids(*segment)).collect(),
             weight: path.weight,
+            learned_mtu: self.desired.path_mtus.get(&path.segments).copied(),
             next_hops: self.hops(&path.via),
             packets,
             bytes,

@@ -102,7 +102,18 @@ fn routes(rows: &[RouteRow]) -> String {
 
 fn paths(rows: &[PathRow]) -> String {
     let mut table = Table::new(&[
-        "PREFIX", "TABLE", "PATH", "SEGMENTS", "uSIDS", "MODE", "WEIGHT", "VIA", ">PACKETS", ">BYTES", ">SHARE",
+        "PREFIX",
+        "TABLE",
+        "PATH",
+        "SEGMENTS",
+        "uSIDS",
+        "MODE",
+        "WEIGHT",
+        "VIA",
+        "LEARNED MTU",
+        ">PACKETS",
+        ">BYTES",
+        ">SHARE",
     ]);
     for row in rows {
         let usids: Vec<String> = row.usids.iter().map(|usids| usids.join(" ")).collect();
@@ -115,6 +126,7 @@ fn paths(rows: &[PathRow]) -> String {
             row.mode.clone(),
             row.weight.to_string(),
             if row.next_hops.is_empty() { "route".to_owned() } else { hops(&row.next_hops) },
+            dash(row.learned_mtu.as_ref()),
             row.packets.to_string(),
             row.bytes.to_string(),
             row.share_percent.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}%")),

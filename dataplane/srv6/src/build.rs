@@ -308,7 +308,8 @@ impl<'d> Build<'d> {
         let (header, header_len, inner_at) =
             outer_header(source, self.desired.tunnel.hop_limit, &path.segments, path.full_srh);
         let slot = self.slots.paths.slot(path.name.clone());
-        Ok(PathEntry { slot, header, header_len, inner_at, own_source: path.source.is_some(), group })
+        let mtu = self.desired.path_mtus.get(&path.segments).map_or(usize::MAX, |&mtu| mtu as usize);
+        Ok(PathEntry { slot, header, header_len, inner_at, own_source: path.source.is_some(), group, mtu })
     }
 
     /// Explicit next hops, or those of the route to the first segment. `None`: no route now.

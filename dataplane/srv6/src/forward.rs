@@ -818,7 +818,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         if can_fragment {
             return Out::Drop(DropReason::PacketTooBig);
         }
-        let mtu = if self.progress.layer.is_v6 { mtu.max(1280) } else { mtu };
+        let mtu = if self.progress.layer.is_v6 { mtu.max(ipv6::MIN_MTU) } else { mtu };
         tell(DropReason::PacketTooBig, Notice::TooBig { mtu: u32::try_from(mtu).unwrap_or(u32::MAX) })
     }
 
@@ -832,8 +832,9 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         }
         let group = path.group.ok_or(Out::Drop(DropReason::NoRoute))?;
         let adjacency = ready(self.tables, group, || flow)?;
-        if self.progress.layer.len() + path.header_len > adjacency.mtu {
-            return Err(self.too_big(adjacency.mtu.saturating_sub(path.header_len)));
+        let mtu = adjacency.mtu.min(path.mtu_for(self.progress.layer.is_v6));
+        if self.progress.layer.len() + path.header_len > mtu {
+            return Err(self.too_big(mtu.saturating_sub(path.header_len)));
         }
         Ok(Egress::Encapsulated(path, adjacency, flow))
     }

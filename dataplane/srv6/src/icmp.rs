@@ -17,7 +17,7 @@ use crate::tables::{Adjacency, AdjacencyState, PortEntry, Tables, Target, VrfInd
 /// Hop limit of everything this node originates.
 const HOP_LIMIT: u8 = 64;
 /// Largest `ICMPv6` error (RFC 4443 section 2.4 c).
-const MAX_V6_ERROR: usize = 1280;
+const MAX_V6_ERROR: usize = ipv6::MIN_MTU;
 /// Largest `ICMPv4` error (RFC 1812 section 4.3.2.3).
 const MAX_V4_ERROR: usize = 576;
 /// `ICMP` and `ICMPv6` error header in front of the quote.

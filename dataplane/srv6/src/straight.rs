@@ -182,7 +182,8 @@ impl PlainPath {
             *slot = source.octets();
         }
         let hop_limit = path.header.get(ipv6::HOP_LIMIT).copied().unwrap_or(0);
-        Self { addresses, hop: *hop, slot: path.slot, hop_limit }
+        let mtu = path.mtu.min(hop.mtu as usize) as u32;
+        Self { addresses, hop: PlainHop { mtu, ..*hop }, slot: path.slot, hop_limit }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
+use srv6d_wire::ipv6;
 
 use crate::carrier::MAX_SEGMENTS;
 use crate::flow::FlowHash;
@@ -137,6 +138,17 @@ pub(crate) struct PathEntry {
     /// A source of its own: a port's does not replace it.
     pub(crate) own_source: bool,
     pub(crate) group: Option<u32>,
+    /// Largest outer packet that routers on the path have said they carry.
+    pub(crate) mtu: usize,
+}
+
+impl PathEntry {
+    /// Largest outer packet that routers on the path are known to carry. An inner IPv6 sender may always send 1280
+    /// bytes (RFC 2473 section 7.1), and would not heed anything less.
+    pub(crate) fn mtu_for(&self, inner_is_v6: bool) -> usize {
+        let least = if inner_is_v6 { ipv6::MIN_MTU + self.header_len } else { 0 };
+        self.mtu.max(least)
+    }
 }
 
 /// How a next hop stands.
