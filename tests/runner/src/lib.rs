@@ -1,5 +1,10 @@
-//! Runs a conformance case through the real worker step, over ports in memory: no root, no sockets.
+//! Runs conformance cases: through the real worker step over ports in memory (no root, no sockets), and through a
+//! Linux kernel in namespaces of its own.
 #![forbid(unsafe_code)]
+
+pub mod kernel;
+pub mod netns;
+pub mod wires;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
