@@ -19,7 +19,7 @@ use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemHandle,
 
 use crate::claims::{Claims, claims};
 use crate::counters::{
-    Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, WorkerCounters,
+    Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, VlanCounters, WorkerCounters,
 };
 use crate::snapshot::Snapshot;
 use crate::step::Step;
@@ -131,6 +131,13 @@ struct Device {
     vlans: Vec<u16>,
 }
 
+/// What the XDP programs of a device that are gone had counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Past {
+    passed: u64,
+    redirected: u64,
+}
+
 /// Workers, ports and tables.
 pub struct Dataplane {
     settings: Settings,
@@ -145,6 +152,8 @@ pub struct Dataplane {
     /// Socket numbers by device name; a device that comes back gets its number, and so its counters.
     numbers: BTreeMap<String, usize>,
     devices: BTreeMap<String, Device>,
+    /// By device: a program that is attached anew counts from 0.
+    past: BTreeMap<String, Past>,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
     used: BTreeMap<usize, u64>,
@@ -174,6 +183,7 @@ impl Dataplane {
             generation: 0,
             numbers: BTreeMap::new(),
             devices: BTreeMap::new(),
+            past: BTreeMap::new(),
             wanted,
             smaller_paths,
             used: BTreeMap::new(),
@@ -305,6 +315,11 @@ impl Dataplane {
     /// Lets a device go: its XDP program first, so that the kernel has it from there on.
     pub fn detach(&mut self, device: &str) {
         let Some(gone) = self.devices.remove(device) else { return };
+        if let Ok(counts) = gone.program.counts() {
+            let past = self.past.entry(device.to_owned()).or_default();
+            past.passed += counts.passed;
+            past.redirected += counts.redirected;
+        }
         drop(gone.program);
         if let Some(&number) = self.numbers.get(device) {
             self.close_sockets(number);
@@ -337,6 +352,9 @@ impl Dataplane {
         let next = desired.cloned().unwrap_or_else(|| std::mem::take(&mut self.desired));
         let mut slots = self.slots.clone();
         let tables = Tables::build(&next, &mut slots)?;
+        for port in next.ports.iter().filter(|port| port.vlan.is_some()) {
+            slots.vlans.slot(port.name.clone());
+        }
         let current = self.snapshot.load_full();
         let tallies = self.tallies(&current, &slots);
         let attached = |name: &str| self.numbers.get(name).copied().filter(|_| self.devices.contains_key(name));
@@ -352,11 +370,12 @@ impl Dataplane {
                 *slot = Some(index);
             }
         }
+        let vlans = vlans(&next, &socket_of, &slots, self.numbers.len());
         self.generation += u64::from(desired.is_some());
         self.slots = slots;
         self.desired = next;
         let serial = current.generation + 1;
-        self.snapshot.store(Arc::new(Snapshot { generation: serial, tables, socket_of, port_of, tallies }));
+        self.snapshot.store(Arc::new(Snapshot { generation: serial, tables, socket_of, port_of, vlans, tallies }));
         self.retired.push(current);
         self.retired.retain(|old| Arc::strong_count(old) > 1);
         self.workers.iter().for_each(|worker| worker.waker.wake());
@@ -444,6 +463,11 @@ impl Dataplane {
             let (packets, bytes) = sum(slot, |tally| &tally.paths);
             counters.paths.push(PathCounters { path: path.clone(), packets, bytes });
         }
+        for (port, slot) in self.slots.vlans.iter() {
+            let (rx_packets, rx_bytes) = sum(slot, |tally| &tally.vlans_rx);
+            let (tx_packets, tx_bytes) = sum(slot, |tally| &tally.vlans_tx);
+            counters.vlans.push(VlanCounters { port: port.clone(), rx_packets, rx_bytes, tx_packets, tx_bytes });
+        }
         for ((port, address), slot) in self.slots.adjacencies.iter() {
             let (packets, bytes) = sum(slot, |tally| &tally.adjacencies);
             counters.next_hops.push(NextHopCounters {
@@ -466,12 +490,13 @@ impl Dataplane {
         for worker in &self.workers {
             worker.counters.add_socket_to(number, &mut counters);
         }
-        if let Some(device) = self.devices.get(name)
-            && let Ok(counts) = device.program.counts()
-        {
-            counters.to_kernel = counts.passed;
-            counters.rx_dropped = counts.redirected.saturating_sub(counters.rx_packets);
+        let Past { mut passed, mut redirected } = self.past.get(name).copied().unwrap_or_default();
+        if let Some(counts) = self.devices.get(name).and_then(|device| device.program.counts().ok()) {
+            passed += counts.passed;
+            redirected += counts.redirected;
         }
+        counters.to_kernel = passed;
+        counters.rx_dropped = redirected.saturating_sub(counters.rx_packets);
         counters
     }
 
@@ -552,6 +577,21 @@ fn device_name(port: &srv6d_srv6::model::Port) -> &str {
         Some(vid) => port.name.strip_suffix(&format!(".{vid}")).unwrap_or(&port.name),
         None => &port.name,
     }
+}
+
+/// Tagged ports by socket, with the slots of their counters; nothing at all where no port is tagged.
+fn vlans(desired: &Desired, socket_of: &[Option<usize>], slots: &Slots, sockets: usize) -> Vec<Vec<(u16, usize)>> {
+    let mut vlans = Vec::new();
+    for (port, socket) in desired.ports.iter().zip(socket_of) {
+        let (Some(vid), Some(socket), Some(slot)) = (port.vlan, *socket, slots.vlans.find(&port.name)) else {
+            continue;
+        };
+        vlans.resize(sockets, Vec::new());
+        if let Some(vlans) = vlans.get_mut(socket) {
+            vlans.push((vid, slot));
+        }
+    }
+    vlans
 }
 
 /// Largest power of two that leaves half of the chunks to the pool when every port has filled its ring.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use srv6d_srv6::model::PortId;
+use srv6d_srv6::tally::Count;
 use srv6d_srv6::{DropReason, Limiter, PathMtu, Tally, Verdict, forward, learned};
 
 use crate::counters::WorkerCounters;
@@ -75,8 +76,12 @@ impl<I: Io> Step<I> {
             let mut burst = std::mem::take(&mut self.burst);
             io.receive(socket, BURST, &mut burst);
             received += burst.len();
-            for frame in burst.drain(..) {
-                self.counters.received(socket, io.packet_len(&frame));
+            for mut frame in burst.drain(..) {
+                let bytes = io.packet_len(&frame);
+                self.counters.received(socket, bytes);
+                if let Some(slot) = vlan_slot(io, snapshot, socket, &mut frame) {
+                    count(&tally.vlans_rx, slot, bytes);
+                }
                 self.forward(io, snapshot, tally, socket, frame, now, now);
             }
             self.burst = burst;
@@ -130,9 +135,18 @@ impl<I: Io> Step<I> {
             Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
                 let way_out = snapshot.socket_of.get(usize::from(port)).copied().flatten();
                 let bytes = io.packet_len(&frame);
+                let vlan = way_out.and_then(|socket| vlan_slot(io, snapshot, socket, &mut frame));
                 match send(io, way_out, frame) {
-                    Ok(socket) => self.counters.sent(verdict, socket, bytes),
-                    Err(frame) => self.drop_frame(io, frame, DropReason::TxFull),
+                    Ok(socket) => {
+                        self.counters.sent(verdict, socket, bytes);
+                        if let Some(slot) = vlan {
+                            count(&tally.vlans_tx, slot, bytes);
+                        }
+                    }
+                    Err(frame) => {
+                        self.counters.not_sent(way_out);
+                        self.drop_frame(io, frame, DropReason::TxFull);
+                    }
                 }
             }
         }
@@ -149,6 +163,21 @@ impl<I: Io> Step<I> {
             self.drop_frame(io, frame, DropReason::NoNeigh);
         }
         self.counters.set_held(0);
+    }
+}
+
+/// The counters of the tagged port whose frame this is, if it is one.
+#[inline]
+fn vlan_slot<I: Io>(io: &I, snapshot: &Snapshot, socket: usize, frame: &mut I::Frame) -> Option<usize> {
+    if snapshot.vlans.is_empty() {
+        return None;
+    }
+    snapshot.vlan_slot(socket, io.packet(frame).bytes())
+}
+
+fn count(counts: &[Count], slot: usize, bytes: usize) {
+    if let Some(count) = counts.get(slot) {
+        count.add(bytes);
     }
 }
 

@@ -49,6 +49,7 @@ fn ports(rows: &[PortRow]) -> String {
         ">RX",
         ">RX LOST",
         ">TX",
+        ">TX LOST",
         ">TO KERNEL",
     ]);
     for row in rows {
@@ -65,6 +66,7 @@ fn ports(rows: &[PortRow]) -> String {
             row.rx_packets.to_string(),
             row.rx_lost.to_string(),
             row.tx_packets.to_string(),
+            row.tx_lost.to_string(),
             row.to_kernel.to_string(),
         ]);
     }
