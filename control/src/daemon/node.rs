@@ -232,10 +232,12 @@ impl Node {
 
     fn note_refusal(&mut self, device: &str, why: &DataplaneError) {
         let why = why.to_string();
-        if self.refused.get(device) != Some(&why) {
+        // Said of the device already.
+        let why = why.strip_prefix(&format!("{device}: ")).unwrap_or(&why);
+        if self.refused.get(device).is_none_or(|known| known != why) {
             warn!("{device}: not attached: {why}");
         }
-        self.refused.insert(device.to_owned(), why);
+        self.refused.insert(device.to_owned(), why.to_owned());
     }
 
     fn detach_unwanted(&mut self, plan: &Plan) {
