@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -141,11 +141,17 @@ async fn what_is_known_is_published_while_one_peer_keeps_the_round_waiting() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_silent_peer_keeps_nobody_waiting() {
     let server = server(4, json!([{ "route": "h0090", "fault": "silence" }])).await;
-    let mut source = follow(Settings { timeout: Duration::from_secs(2), ..everyone(4, server.url()) });
+    let mut source = follow(Settings {
+        timeout: Duration::from_secs(2),
+        interval: Duration::from_secs(10),
+        ..everyone(4, server.url())
+    });
     let snapshot = one_round(&mut source).await;
     let others = snapshot.peers.iter().filter(|(_, peer)| peer.state != PeerState::Fresh);
     assert_eq!(others.map(|(id, _)| id.clone()).collect::<Vec<_>>(), [host(90)]);
     assert_eq!(snapshot.health.failures.iter().collect::<Vec<_>>(), [(&Cause::Timeout, &1)]);
+    let wait = snapshot.health.next.unwrap().duration_since(SystemTime::now()).unwrap();
+    assert!(wait <= Duration::from_secs(12), "the others are looked after at the usual pace: {wait:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
