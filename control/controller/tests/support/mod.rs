@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "every test file uses its part of it")]
 
 pub mod lab;
+pub mod syd;
 
 use std::future::Future;
 use std::sync::Arc;
