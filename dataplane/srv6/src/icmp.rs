@@ -117,7 +117,9 @@ impl Answer<'_> {
         let mtu = match &self.way {
             Way::Kernel => return walk.tables.host.map(|_| ()).ok_or(DropReason::NoHostPort),
             Way::Through(Egress::Plain(adjacency)) => adjacency.mtu,
-            Way::Through(Egress::Encapsulated(path, adjacency, _)) => adjacency.mtu.saturating_sub(path.header_len),
+            Way::Through(Egress::Encapsulated(path, adjacency, _)) => {
+                adjacency.mtu.min(path.mtu_for(self.source.is_ipv6())).saturating_sub(path.header_len)
+            }
             Way::Back { port, .. } => port.mtu,
         };
         let kept = self.keep_to.saturating_sub(self.keep_from);

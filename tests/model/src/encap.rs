@@ -19,20 +19,31 @@ impl Travel<'_> {
         let (next_hop, source) = self.way_of(&path)?;
         self.not_twice(source)?;
         let srh = segment_routing_header(&path);
-        self.fits(next_hop.port, Ipv6Header::LEN + srh.len())?;
+        let overhead = Ipv6Header::LEN + srh.len();
+        self.fits(self.path_mtu(&path, next_hop.port, overhead, &self.packet), overhead)?;
         self.fill_checksum();
         let outer = self.outer(source, &path, srh, &self.packet, self.flow_label());
         self.count(Counted::Path(path.name), outer.bytes().len());
         Ok(self.leave(next_hop, Ip::V6(outer)))
     }
 
-    /// A packet of this node itself, if a path to its destination is ready. All of them are one flow.
-    pub(crate) fn encapsulated_answer(&mut self, steer: &Steer, answer: &Ip) -> Option<(NextHop, Ip)> {
+    /// A packet of this node itself, if a path to its destination is ready, and the largest one that passes. All of
+    /// them are one flow.
+    pub(crate) fn encapsulated_answer(&mut self, steer: &Steer, answer: &Ip) -> Option<(NextHop, Ip, usize)> {
         let path = self.choices.pick(&steer.paths)?;
         let (next_hop, source) = self.way_of(&path).ok()?;
         let srh = segment_routing_header(&path);
         let label = flow::FlowHash::default().flow_label();
-        Some((next_hop, Ip::V6(self.outer(source, &path, srh, answer, label))))
+        let mtu = self.path_mtu(&path, next_hop.port, Ipv6Header::LEN + srh.len(), answer);
+        Some((next_hop, Ip::V6(self.outer(source, &path, srh, answer, label)), mtu))
+    }
+
+    /// Largest outer packet: what the port takes, and what routers on the way have said to carry (RFC 8201). Nobody
+    /// may be asked to send IPv6 packets smaller than 1280 bytes (RFC 2473 section 7.1).
+    fn path_mtu(&self, path: &Path, port: PortId, overhead: usize, inner: &Ip) -> usize {
+        let least = if matches!(inner, Ip::V6(_)) { 1280 + overhead } else { 0 };
+        let said = self.desired.path_mtus.get(&path.segments).map(|&mtu| least.max(mtu as usize));
+        said.map_or(self.mtu(port), |said| said.min(self.mtu(port)))
     }
 
     /// Next hop, and the source that goes with it.

@@ -25,7 +25,8 @@ pub(crate) struct NextHop {
 
 /// How an answer leaves.
 enum Way {
-    Through(NextHop, Ip),
+    /// The largest packet that passes comes last.
+    Through(NextHop, Ip, usize),
     Kernel(Ip),
 }
 
@@ -46,7 +47,7 @@ impl Travel<'_> {
 
     pub(crate) fn send(&mut self, hops: &[Hop], destination: IpAddr) -> Result<End, End> {
         let next_hop = self.next_hop(hops, destination)?;
-        self.fits(next_hop.port, 0)?;
+        self.fits(self.mtu(next_hop.port), 0)?;
         self.fill_checksum();
         Ok(self.leave(next_hop, self.packet.clone()))
     }
@@ -58,9 +59,8 @@ impl Travel<'_> {
         End::Send(port, mac, packet)
     }
 
-    /// The packet and `overhead` more bytes pass the port; else its sender learns what would.
-    pub(crate) fn fits(&self, port: PortId, overhead: usize) -> Result<(), End> {
-        let mtu = self.mtu(port);
+    /// The packet and `overhead` more bytes are no more than `mtu`; else its sender learns what would be.
+    pub(crate) fn fits(&self, mtu: usize, overhead: usize) -> Result<(), End> {
         if self.packet.bytes().len() + overhead <= mtu {
             return Ok(());
         }
@@ -73,7 +73,7 @@ impl Travel<'_> {
         Err(End::Tell(DropReason::PacketTooBig, message))
     }
 
-    fn mtu(&self, port: PortId) -> usize {
+    pub(crate) fn mtu(&self, port: PortId) -> usize {
         self.desired.ports.get(usize::from(port.0)).map_or(0, |port| port.mtu as usize)
     }
 
@@ -114,7 +114,7 @@ impl Travel<'_> {
     fn answer(&mut self, answer: Ip) -> Result<(u16, Vec<u8>), DropReason> {
         match self.way_back(answer) {
             Way::Kernel(answer) => kernel_frame(self.desired, &answer).ok_or(DropReason::NoHostPort),
-            Way::Through(next_hop, answer) if answer.bytes().len() <= self.mtu(next_hop.port) => {
+            Way::Through(next_hop, answer, mtu) if answer.bytes().len() <= mtu => {
                 let frame = ip_frame(self.desired, next_hop.port, next_hop.mac, &answer);
                 Ok((device(self.desired, next_hop.port), frame))
             }
@@ -129,12 +129,12 @@ impl Travel<'_> {
             Some(Match::Local | Match::Route(RouteAction::Kernel)) => return Way::Kernel(answer),
             Some(Match::Route(RouteAction::Via(hops))) => {
                 if let Ok(next_hop) = self.next_hop(hops, sender) {
-                    return Way::Through(next_hop, answer);
+                    return Way::Through(next_hop, answer, self.mtu(next_hop.port));
                 }
             }
             Some(Match::Steer(steer)) => {
-                if let Some((next_hop, outer)) = self.encapsulated_answer(steer, &answer) {
-                    return Way::Through(next_hop, outer);
+                if let Some((next_hop, outer, mtu)) = self.encapsulated_answer(steer, &answer) {
+                    return Way::Through(next_hop, outer, mtu);
                 }
             }
             _ => {}
@@ -143,7 +143,7 @@ impl Travel<'_> {
             return Way::Kernel(answer);
         }
         let back = NextHop { port: self.port_id, neighbor: sender, mac: self.from };
-        Way::Through(back, answer)
+        Way::Through(back, answer, self.mtu(self.port_id))
     }
 }
 

@@ -47,12 +47,25 @@ pub fn state() -> impl Strategy<Value = State> {
     let ports = (vec(port(), usize::from(DEVICES)), port(), option::weighted(0.9, port()));
     let sids = (vec(block_policy(), 0..3), vec(local_sid(), 0..14));
     let ways = (vec(steer(), 0..5), vec(route(), 0..16));
-    let node = (vec((table(), own_address()), 0..4), neighbors());
+    let node = (vec((table(), own_address()), 0..4), neighbors(), vec(select(vec![1280u32, 1300, 1400, 9000]), 0..3));
     (ports, tunnel(), policy(), sids, ways, node).prop_map(|(ports, tunnel, policy, sids, ways, node)| {
         let (ports, host) = all_ports(ports);
-        let ((blocks, sids), (steers, routes), (local_addresses, neighbors)) = (sids, ways, node);
-        let mut desired =
-            Desired { ports, host, tunnel, policy, blocks, sids, steers, routes, local_addresses, neighbors };
+        let ((blocks, sids), (steers, routes), (local_addresses, neighbors, mtus)) = (sids, ways, node);
+        let paths = steers.iter().flat_map(|steer: &Steer| &steer.paths);
+        let path_mtus = paths.map(|path| path.segments.clone()).zip(mtus).collect();
+        let mut desired = Desired {
+            ports,
+            host,
+            tunnel,
+            policy,
+            blocks,
+            sids,
+            steers,
+            routes,
+            local_addresses,
+            neighbors,
+            path_mtus,
+        };
         make_unique(&mut desired);
         State(desired)
     })
