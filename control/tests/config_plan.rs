@@ -50,7 +50,6 @@ fn environment() -> Environment {
             up: true,
         }),
         cores: vec![0, 1],
-        ..Environment::default()
     }
 }
 

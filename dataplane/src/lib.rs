@@ -19,9 +19,7 @@ mod snapshot;
 mod step;
 mod worker;
 
-pub use counters::{
-    Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, VlanCounters, WorkerCounters,
-};
+pub use counters::{Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, WorkerCounters};
 pub use dataplane::{AttachedPort, Dataplane, DataplaneError, Generation, Polling, Settings};
 pub use snapshot::Snapshot;
 pub use step::{BURST, Step};

@@ -14,26 +14,19 @@ pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// What is there, but not the point.
 pub const DIM: Style = Style::new().dimmed();
 
-/// Standard output, or nothing.
+/// Standard output.
 #[derive(Debug)]
-pub struct Screen(Option<AutoStream<io::Stdout>>);
+pub struct Screen(AutoStream<io::Stdout>);
 
 impl Screen {
     /// Standard output of this process.
     pub fn new() -> Self {
-        Self(Some(AutoStream::auto(io::stdout())))
-    }
-
-    /// Shows nothing.
-    pub const fn silent() -> Self {
-        Self(None)
+        Self(AutoStream::auto(io::stdout()))
     }
 
     /// Prints, at once. A reader that has gone away is no reason to stop before everything is cleaned up.
     pub fn print(&mut self, text: &str) {
-        if let Some(out) = &mut self.0 {
-            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        }
+        let _ = self.0.write_all(text.as_bytes()).and_then(|()| self.0.flush());
     }
 
     /// Prints a line.

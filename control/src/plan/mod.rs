@@ -149,7 +149,6 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         steers,
         routes,
         neighbors,
-        path_mtus: environment.path_mtus.clone(),
     };
     let (warnings, pending) = findings.finish()?;
     let name = config.node.name.as_ref().map(|name| name.get_ref().clone());

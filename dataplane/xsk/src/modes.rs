@@ -47,9 +47,6 @@ pub(crate) const BUSY_WAITS: [Duration; 8] = [
     Duration::from_millis(800),
 ];
 
-/// Ethernet with one tag.
-pub(crate) const LINK_HEADER: usize = 18;
-
 /// One way to bind, and its name for people.
 pub(crate) struct Attempt {
     pub(crate) flags: BindFlags,
@@ -88,7 +85,7 @@ pub(crate) fn attempts(asked: Mode, generic: bool, mtu: usize) -> Vec<Attempt> {
     };
     if zero_copy {
         list.push(Attempt::new(true, true));
-        if mtu + LINK_HEADER <= ROOM {
+        if mtu + 18 <= ROOM {
             list.push(Attempt::new(true, false));
         }
     }

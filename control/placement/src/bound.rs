@@ -1,0 +1,178 @@
+//! What no placement can do better than.
+//!
+//! Three reasons, and the strongest counts:
+//!
+//! * a flow takes one path whole, so its demand stands on one link of each cut;
+//! * whatever leaves a leaf, or a pod, shares the links that lead out of it, in whole flows;
+//! * linear programming duality: for any lengths of links, demand times distance is at most capacity times length times
+//!   the busiest ratio. The lengths come from flows that may be split at will ([`crate::fraction`]).
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::fabric::{Fabric, Kind};
+use crate::part::Part;
+use crate::ratio::Ratio;
+use crate::table::{LinkId, NodeId, PerNode};
+use crate::ways::Maze;
+
+/// What has to leave (or reach) a place, and the links it can do so over.
+#[derive(Default)]
+struct Cut {
+    volume: u64,
+    links: BTreeSet<LinkId>,
+}
+
+/// Whose traffic crosses a cut.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Side {
+    Out(NodeId, Option<usize>),
+    Into(NodeId, Option<usize>),
+    /// Out of a part of the fabric below some tier.
+    OutOf(usize, usize),
+    IntoOf(usize, usize),
+}
+
+/// From the first two reasons.
+pub(crate) fn of_cuts(maze: &Maze, part: &Part) -> Ratio {
+    let step = part.step(maze);
+    let mut best = Ratio::ZERO;
+    for commodity in &part.commodities {
+        let demand = maze.commodity(*commodity).demand;
+        let doors = door_links(maze, *commodity);
+        for links in [doors.first, doors.last] {
+            best = best.max(spread(demand, demand, links.iter().copied(), maze.problem.fabric));
+        }
+    }
+    for cut in cuts(maze, part).values() {
+        best = best.max(spread(cut.volume, step, cut.links.iter().copied(), maze.problem.fabric));
+    }
+    best
+}
+
+/// The least that the busiest of these links carries of a volume that comes in steps.
+fn spread(volume: u64, step: u64, links: impl Iterator<Item = LinkId>, fabric: &Fabric) -> Ratio {
+    let mut capacities: HashMap<u64, u64> = HashMap::new();
+    for link in links {
+        *capacities.entry(fabric.link(link).capacity).or_default() += 1;
+    }
+    let steps = volume.div_ceil(step);
+    let holds = |most: Ratio| {
+        // floor(most * capacity / step), for each link.
+        let each = |capacity: u64| {
+            u128::from(most.load) * u128::from(capacity) / (u128::from(most.capacity) * u128::from(step))
+        };
+        let total: u128 = capacities.iter().map(|(capacity, count)| each(*capacity) * u128::from(*count)).sum();
+        total >= u128::from(steps)
+    };
+    // The busiest link of the best division is one of some capacity, and full steps stand on it.
+    let least = |capacity: u64| {
+        let (mut low, mut high) = (0, steps);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if holds(Ratio { load: middle * step, capacity }) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ratio { load: low * step, capacity }
+    };
+    capacities.keys().map(|capacity| least(*capacity)).filter(|most| holds(*most)).min().unwrap_or(Ratio::ZERO)
+}
+
+/// Of a ratio that real numbers could reach, the least that whole steps can.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "demands and capacities are far below 2^53, and the ratio is not negative"
+)]
+pub(crate) fn round_up(ratio: f64, maze: &Maze, part: &Part) -> Ratio {
+    /// Sums of many roundings are off by less.
+    const ROUNDING: f64 = 1e-6;
+    let step = part.step(maze);
+    let capacities: BTreeSet<u64> = part.links.iter().map(|link| maze.problem.fabric.link(*link).capacity).collect();
+    let least = |capacity: u64| {
+        let steps = (ratio * capacity as f64 / step as f64 - ROUNDING).ceil().max(0.0);
+        Ratio { load: steps as u64 * step, capacity }
+    };
+    capacities.into_iter().map(least).min().unwrap_or(Ratio::ZERO)
+}
+
+struct DoorLinks {
+    first: Vec<LinkId>,
+    last: Vec<LinkId>,
+}
+
+fn door_links(maze: &Maze, commodity: usize) -> DoorLinks {
+    let (ways, entry) = (maze.ways(commodity), maze.commodity(commodity).entry);
+    let first = maze.onward(ways, entry, maze.detour).map(|step| step.link).collect();
+    let links = maze.links(commodity);
+    let last = links.into_iter().filter(|link| maze.problem.fabric.link(*link).to == ways.exit).collect();
+    DoorLinks { first, last }
+}
+
+fn cuts(maze: &Maze, part: &Part) -> HashMap<Side, Cut> {
+    let fabric = maze.problem.fabric;
+    let levels = areas(fabric);
+    let mut cuts: HashMap<Side, Cut> = HashMap::new();
+    for index in &part.commodities {
+        let commodity = maze.commodity(*index);
+        let (entry, exit) = (commodity.entry, commodity.exit);
+        let doors = door_links(maze, *index);
+        let tenants = if commodity.tenant.is_some() { vec![None, commodity.tenant] } else { vec![None] };
+        for tenant in tenants {
+            for (side, links) in [(Side::Out(entry, tenant), &doors.first), (Side::Into(exit, tenant), &doors.last)] {
+                let cut = cuts.entry(side).or_default();
+                cut.volume += commodity.volume();
+                cut.links.extend(links);
+            }
+        }
+        for (level, areas) in levels.iter().enumerate() {
+            if let (Some(from), Some(to)) = (areas[entry], areas[exit])
+                && from != to
+            {
+                cuts.entry(Side::OutOf(level, from)).or_default().volume += commodity.volume();
+                cuts.entry(Side::IntoOf(level, to)).or_default().volume += commodity.volume();
+            }
+        }
+    }
+    for link in &part.links {
+        let ends = fabric.link(*link);
+        for (level, areas) in levels.iter().enumerate() {
+            let (from, to) = (areas[ends.from], areas[ends.to]);
+            if from == to {
+                continue;
+            }
+            for side in [from.map(|from| Side::OutOf(level, from)), to.map(|to| Side::IntoOf(level, to))] {
+                if let Some(cut) = side.and_then(|side| cuts.get_mut(&side)) {
+                    cut.links.insert(*link);
+                }
+            }
+        }
+    }
+    cuts
+}
+
+/// For every tier but the lowest, the connected pieces of what is below it, by number: pods.
+fn areas(fabric: &Fabric) -> Vec<PerNode<Option<usize>>> {
+    let tiers = fabric.tiers();
+    let highest = tiers.iter().filter_map(|(_, tier)| *tier).max().unwrap_or(0);
+    let below = |top: usize| {
+        let inside = |node: NodeId| fabric.node(node).kind == Kind::Host || tiers[node].is_some_and(|tier| tier < top);
+        let mut areas = PerNode::new(fabric.node_count(), None);
+        for (number, (start, _)) in fabric.nodes().filter(|(node, _)| inside(*node)).enumerate() {
+            let mut stack = vec![start];
+            while let Some(node) = stack.pop() {
+                if areas[node].is_none() {
+                    areas[node] = Some(number);
+                    let near = fabric.out(node).map(|link| fabric.link(link).to);
+                    let back = fabric.into(node).map(|link| fabric.link(link).from);
+                    stack.extend(near.chain(back).filter(|next| inside(*next) && areas[*next].is_none()));
+                }
+            }
+        }
+        areas
+    };
+    (2..=highest).map(below).collect()
+}

@@ -1,0 +1,132 @@
+//! Flows that are alike: from the same leaf to the same leaf, of the same tenant and demand. Which of them takes which
+//! path is all the same to the links, so placement counts them instead of naming them.
+
+use std::collections::HashMap;
+
+use crate::constraints::{Constraints, PlaceError};
+use crate::demand::{Demand, Flow};
+use crate::fabric::{Door, Fabric, Kind};
+use crate::table::{LinkId, NodeId, PerLink, PerNode};
+
+/// Flows that are alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Commodity {
+    /// Leaf, or a host of several links.
+    pub entry: NodeId,
+    /// Leaf, or a host of several links.
+    pub exit: NodeId,
+    pub tenant: Option<usize>,
+    /// Of each flow.
+    pub demand: u64,
+    /// Positions in the demand.
+    pub flows: Vec<u32>,
+}
+
+impl Commodity {
+    pub(crate) const fn count(&self) -> u64 {
+        self.flows.len() as u64
+    }
+
+    /// Of all flows together.
+    pub(crate) const fn volume(&self) -> u64 {
+        self.count() * self.demand
+    }
+}
+
+/// Links from entry to exit.
+pub type Route = Vec<LinkId>;
+
+/// Routes of a commodity, each with the number of flows that take it.
+pub(crate) type Spread = Vec<(Route, u64)>;
+
+/// A demand on a fabric.
+pub(crate) struct Problem<'p> {
+    pub fabric: &'p Fabric,
+    pub constraints: &'p Constraints,
+    pub demand: &'p Demand,
+    /// Of hosts; [`Door::None`] for switches.
+    pub doors: PerNode<Door>,
+    /// Links that placement has a say in.
+    pub judged: PerLink<bool>,
+    pub commodities: Vec<Commodity>,
+}
+
+impl<'p> Problem<'p> {
+    pub(crate) fn new(
+        fabric: &'p Fabric,
+        demand: &'p Demand,
+        constraints: &'p Constraints,
+    ) -> Result<Self, PlaceError> {
+        constraints.check()?;
+        let mut doors = PerNode::new(fabric.node_count(), Door::None);
+        for host in fabric.hosts() {
+            doors[host] = fabric.door(host);
+        }
+        let judged = fabric.judged();
+        let commodities = gather(fabric, demand, constraints, &doors)?;
+        Ok(Self { fabric, constraints, demand, doors, judged, commodities })
+    }
+
+    /// The only links of its two hosts.
+    pub(crate) fn ends(&self, flow: &Flow) -> (Option<LinkId>, Option<LinkId>) {
+        let first = if let Door::Leaf { up, .. } = self.doors[flow.source] { Some(up) } else { None };
+        let last = if let Door::Leaf { down, .. } = self.doors[flow.destination] { Some(down) } else { None };
+        (first, last)
+    }
+}
+
+fn gather(
+    fabric: &Fabric,
+    demand: &Demand,
+    constraints: &Constraints,
+    doors: &PerNode<Door>,
+) -> Result<Vec<Commodity>, PlaceError> {
+    if demand.flows.is_empty() {
+        return Err(PlaceError::NoFlows);
+    }
+    let tenants = constraints.tenants_of_hosts(fabric);
+    let mut commodities: Vec<Commodity> = Vec::new();
+    let mut known: HashMap<(NodeId, NodeId, Option<usize>, u64), usize> = HashMap::new();
+    for (position, flow) in (0_u32..).zip(&demand.flows) {
+        check(fabric, flow)?;
+        let (entry, exit) = (entrance(fabric, doors, flow.source)?, entrance(fabric, doors, flow.destination)?);
+        let tenant = match flow.tenant {
+            None if constraints.tenants.is_empty() => None,
+            None => constraints.tenant_of(fabric, &tenants, flow.source, flow.destination)?,
+            named => named,
+        };
+        let fresh = commodities.len();
+        let index = *known.entry((entry, exit, tenant, flow.demand)).or_insert(fresh);
+        if index == fresh {
+            commodities.push(Commodity { entry, exit, tenant, demand: flow.demand, flows: Vec::new() });
+        }
+        if let Some(commodity) = commodities.get_mut(index) {
+            commodity.flows.push(position);
+        }
+    }
+    Ok(commodities)
+}
+
+fn check(fabric: &Fabric, flow: &Flow) -> Result<(), PlaceError> {
+    let name = |node: NodeId| fabric.node(node).name.clone();
+    for host in [flow.source, flow.destination] {
+        if fabric.node(host).kind != Kind::Host {
+            return Err(PlaceError::NotAHost(name(host)));
+        }
+    }
+    if flow.source == flow.destination {
+        return Err(PlaceError::ToItself { host: name(flow.source) });
+    }
+    if flow.demand == 0 {
+        return Err(PlaceError::NoDemand { source_host: name(flow.source), destination: name(flow.destination) });
+    }
+    Ok(())
+}
+
+fn entrance(fabric: &Fabric, doors: &PerNode<Door>, host: NodeId) -> Result<NodeId, PlaceError> {
+    match doors[host] {
+        Door::Leaf { leaf, .. } => Ok(leaf),
+        Door::Host(host) => Ok(host),
+        Door::None => Err(PlaceError::Detached { host: fabric.node(host).name.clone() }),
+    }
+}

@@ -1,0 +1,93 @@
+//! What hashing makes of the same flows: every switch has equal-cost next hops and picks one by a hash of the 5-tuple.
+//!
+//! Each switch hashes with a salt of its own, as fabrics do that want to avoid polarisation; this is the kind side of
+//! ECMP. Weights are equal whatever the capacities, tenants are unknown, paths are the shortest.
+
+use std::collections::HashMap;
+
+use crate::commodity::Problem;
+use crate::constraints::{Constraints, PlaceError};
+use crate::demand::Demand;
+use crate::fabric::Fabric;
+use crate::permits::Permits;
+use crate::placement::Paths;
+use crate::table::{Id, LinkId, NodeId};
+use crate::ways::{Maze, Ways};
+
+/// UDP destination port of `RoCEv2`.
+const ROCE: u16 = 4791;
+/// UDP source ports are drawn from here up.
+const FIRST_PORT: u16 = 49_152;
+
+/// Paths of flows between these hosts, by hashes that begin with `seed`.
+///
+/// # Errors
+/// [`PlaceError`]: hosts without links, no path.
+pub fn hash(fabric: &Fabric, demand: &Demand, seed: u64) -> Result<Paths, PlaceError> {
+    let nobody = Constraints::default();
+    // Tenants mean nothing to a hash.
+    let demand_of_all =
+        Demand { flows: demand.flows.iter().map(|flow| crate::Flow { tenant: None, ..*flow }).collect() };
+    let problem = Problem::new(fabric, &demand_of_all, &nobody)?;
+    let permits = Permits::new(&problem);
+    let maze = Maze::new(&problem, &permits);
+    maze.check_paths()?;
+    let mut paths = Paths::new(demand.flows.len());
+    let mut numbers: HashMap<Vec<LinkId>, u32> = HashMap::new();
+    for (index, commodity) in problem.commodities.iter().enumerate() {
+        let ways = maze.ways(index);
+        for position in &commodity.flows {
+            let Some(flow) = demand.flows.get(*position as usize) else { continue };
+            let tuple = Tuple::new(flow.source, flow.destination, *position, seed);
+            let route = walk(&maze, ways, commodity.entry, tuple);
+            let number = match numbers.get(&route) {
+                Some(number) => *number,
+                None => paths.add_route(route.clone()),
+            };
+            numbers.entry(route).or_insert(number);
+            paths.set(*position as usize, number);
+        }
+    }
+    Ok(paths)
+}
+
+fn walk(maze: &Maze, ways: &Ways, entry: NodeId, tuple: Tuple) -> Vec<LinkId> {
+    let mut route = Vec::new();
+    let mut at = entry;
+    while at != ways.exit {
+        let choices = maze.onward(ways, at, 0).count();
+        let chosen = tuple.hash(at).checked_rem(choices as u64).unwrap_or(0);
+        #[allow(clippy::cast_possible_truncation, reason = "less than the number of links of a switch")]
+        let Some(step) = maze.onward(ways, at, 0).nth(chosen as usize) else { break };
+        route.push(step.link);
+        at = step.to;
+    }
+    route
+}
+
+/// Addresses (hosts stand for theirs), ports and protocol, with the seed.
+#[derive(Clone, Copy)]
+struct Tuple(u64);
+
+impl Tuple {
+    fn new(source: NodeId, destination: NodeId, flow: u32, seed: u64) -> Self {
+        const UDP: u64 = 17;
+        // A source port is drawn once per flow, as queue pairs do.
+        let port = u64::from(FIRST_PORT) + mix(mix(seed) ^ u64::from(flow)) % u64::from(u16::MAX - FIRST_PORT + 1);
+        let addresses = (source.position() as u64) << 32 | destination.position() as u64;
+        let ports = port << 24 | u64::from(ROCE) << 8 | UDP;
+        Self(mix(mix(mix(seed) ^ addresses) ^ ports))
+    }
+
+    fn hash(self, switch: NodeId) -> u64 {
+        mix(self.0 ^ mix(switch.position() as u64 + 1))
+    }
+}
+
+/// `SplitMix64`'s finaliser: every bit of the input moves every bit of the output.
+const fn mix(mut value: u64) -> u64 {
+    value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}

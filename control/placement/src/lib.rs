@@ -1,0 +1,51 @@
+//! Flows over a fabric so that the busiest link carries as little as possible, and what hashing or Jalapeno's load book
+//! would have made of the same flows.
+//!
+//! ```
+//! use srv6d_placement::{Clos, Constraints, Demand, Pattern, place};
+//!
+//! let fabric = Clos::two_tier(4, 4, 4).build();
+//! let hosts = fabric.hosts().collect();
+//! let demand = Demand::of_pattern(Pattern::Permutation, &[hosts], 1, 7);
+//! let placement = place(&fabric, &demand, &Constraints::default())?;
+//! assert_eq!(placement.busiest, placement.bound);
+//! # Ok::<(), srv6d_placement::PlaceError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bound;
+mod clos;
+mod colour;
+mod commodity;
+mod constraints;
+mod demand;
+mod division;
+mod ecmp;
+mod fabric;
+mod fraction;
+mod job;
+mod load_order;
+mod part;
+mod permits;
+mod placement;
+mod ratio;
+mod relief;
+mod search;
+mod symmetric;
+mod table;
+mod topology;
+mod ways;
+
+pub use clos::{Clos, ClosError};
+pub use commodity::Route;
+pub use constraints::{Constraints, PlaceError, Tenant};
+pub use demand::{Demand, Flow, Pattern};
+pub use ecmp::hash;
+pub use fabric::{Door, Fabric, Kind, Link, Node};
+pub use job::{Job, JobError, Pair, TenantOf};
+pub use load_order::load_order;
+pub use placement::{Paths, Placement, busiest, place};
+pub use ratio::Ratio;
+pub use table::{LinkId, NodeId, Per, PerLink, PerNode};
+pub use topology::TopologyError;

@@ -1,0 +1,153 @@
+//! What Jalapeno's load book makes of the same flows: one `GET .../shortest_path/load` per flow, in their order.
+//!
+//! Every answer is the path of the least load (an edge without a `load` weighs 1, one with 0 nothing), of equal ones the
+//! one of the fewest hops, of those the first by the ids along the way; then the load of each of its edges grows by 10,
+//! whatever the flow carries. Paths may be longer than the shortest, capacities and tenants are unknown, and of parallel
+//! edges only the first one of the file is ever used.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use crate::commodity::{Problem, Route};
+use crate::constraints::{Constraints, PlaceError};
+use crate::demand::Demand;
+use crate::fabric::Fabric;
+use crate::placement::Paths;
+use crate::table::{LinkId, NodeId, PerLink, PerNode};
+
+/// What one allocation adds to each of its edges.
+const STEP: u64 = 10;
+
+/// Paths of flows between these hosts, as Jalapeno hands them out.
+///
+/// # Errors
+/// [`PlaceError`]: hosts without links, no path.
+pub fn load_order(fabric: &Fabric, demand: &Demand) -> Result<Paths, PlaceError> {
+    let nobody = Constraints::default();
+    // Tenants mean nothing to the load book.
+    let demand_of_all =
+        Demand { flows: demand.flows.iter().map(|flow| crate::Flow { tenant: None, ..*flow }).collect() };
+    let problem = Problem::new(fabric, &demand_of_all, &nobody)?;
+    let mut commodity_of = vec![0; demand.flows.len()];
+    for (index, commodity) in problem.commodities.iter().enumerate() {
+        for flow in &commodity.flows {
+            if let Some(place) = commodity_of.get_mut(*flow as usize) {
+                *place = index;
+            }
+        }
+    }
+    let mut book = Book::new(&problem);
+    let mut paths = Paths::new(demand.flows.len());
+    let mut numbers: HashMap<Route, u32> = HashMap::new();
+    for (flow, commodity) in commodity_of.into_iter().enumerate() {
+        let Some(commodity) = problem.commodities.get(commodity) else { continue };
+        let no_path = || PlaceError::NoPath {
+            from: fabric.node(commodity.entry).name.clone(),
+            to: fabric.node(commodity.exit).name.clone(),
+            tenant: None,
+            fix: "repair a link, or leave out the hosts behind one of the two",
+        };
+        let route = book.allocate(commodity.entry, commodity.exit).ok_or_else(no_path)?;
+        let number = match numbers.get(&route) {
+            Some(number) => *number,
+            None => paths.add_route(route.clone()),
+        };
+        numbers.entry(route).or_insert(number);
+        paths.set(flow, number);
+    }
+    Ok(paths)
+}
+
+/// Cost and hops to the exit.
+type Distance = (u64, usize);
+
+const FAR: Distance = (u64::MAX, usize::MAX);
+
+/// Loads, and the graph as Jalapeno sees it. A host's only edge is on all of its paths and none of others', so it changes
+/// no choice and is left out.
+struct Book {
+    weights: PerLink<u64>,
+    loads: PerLink<u64>,
+    out: PerNode<Vec<(LinkId, NodeId)>>,
+    into: PerNode<Vec<(LinkId, NodeId)>>,
+    distances: PerNode<Distance>,
+    touched: Vec<NodeId>,
+    queue: BinaryHeap<Reverse<(Distance, NodeId)>>,
+}
+
+impl Book {
+    fn new(problem: &Problem) -> Self {
+        let fabric = problem.fabric;
+        let mut out = PerNode::new(fabric.node_count(), Vec::new());
+        let mut into = PerNode::new(fabric.node_count(), Vec::new());
+        let (mut weights, mut loads) = (PerLink::new(fabric.link_count(), 1), PerLink::new(fabric.link_count(), 0));
+        let mut seen = HashSet::new();
+        for (id, link) in fabric.links() {
+            let booked = link.load.map(|load| u64::try_from(load).unwrap_or(0));
+            weights[id] = booked.unwrap_or(1);
+            loads[id] = booked.unwrap_or(0);
+            if problem.judged[id] && fabric.works(id) && seen.insert((link.from, link.to)) {
+                out[link.from].push((id, link.to));
+                into[link.to].push((id, link.from));
+            }
+        }
+        // Ties go by the ids of the vertices.
+        for (node, _) in fabric.nodes() {
+            out[node].sort_by(|(_, one), (_, other)| fabric.node(*one).id.cmp(&fabric.node(*other).id));
+        }
+        let distances = PerNode::new(fabric.node_count(), FAR);
+        Self { weights, loads, out, into, distances, touched: Vec::new(), queue: BinaryHeap::new() }
+    }
+
+    fn allocate(&mut self, entry: NodeId, exit: NodeId) -> Option<Route> {
+        self.measure(entry, exit);
+        let mut route = Route::new();
+        let mut at = entry;
+        while at != exit {
+            let (cost, hops) = self.distances[at];
+            let on_the_way = |(link, to): &&(LinkId, NodeId)| {
+                let (rest, left) = self.distances[*to];
+                rest != u64::MAX && self.weights[*link] + rest == cost && left + 1 == hops
+            };
+            let (link, to) = self.out[at].iter().find(on_the_way)?;
+            route.push(*link);
+            at = *to;
+        }
+        for link in &route {
+            self.loads[*link] += STEP;
+            self.weights[*link] = self.loads[*link];
+        }
+        Some(route)
+    }
+
+    /// Dijkstra's algorithm from the exit, until the entry is reached. What is farther from the exit than the entry is
+    /// on no best path.
+    fn measure(&mut self, entry: NodeId, exit: NodeId) {
+        for node in self.touched.drain(..) {
+            self.distances[node] = FAR;
+        }
+        self.queue.clear();
+        self.distances[exit] = (0, 0);
+        self.touched.push(exit);
+        self.queue.push(Reverse(((0, 0), exit)));
+        while let Some(Reverse((distance, node))) = self.queue.pop() {
+            if node == entry {
+                return;
+            }
+            if distance > self.distances[node] {
+                continue;
+            }
+            let reach = self.distances[entry];
+            for (link, from) in &self.into[node] {
+                let longer = (distance.0 + self.weights[*link], distance.1 + 1);
+                if longer < self.distances[*from] && longer <= reach {
+                    if self.distances[*from] == FAR {
+                        self.touched.push(*from);
+                    }
+                    self.distances[*from] = longer;
+                    self.queue.push(Reverse((longer, *from)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Commodities that compete for links, apart from those that they never meet: rails, disjoint tenants.
+
+use std::collections::BTreeMap;
+
+use crate::table::{Id, LinkId, PerLink};
+use crate::ways::Maze;
+
+/// Commodities, and the links any of them may use.
+pub(crate) struct Part {
+    /// Positions in the problem.
+    pub commodities: Vec<usize>,
+    pub links: Vec<LinkId>,
+}
+
+impl Part {
+    /// What all demands are multiples of.
+    pub(crate) fn step(&self, maze: &Maze) -> u64 {
+        let demands = self.commodities.iter().map(|commodity| maze.commodity(*commodity).demand);
+        demands.fold(0, common_divisor).max(1)
+    }
+}
+
+const fn common_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+/// Commodities of the same entry and exit use no link, and belong to no part.
+pub(crate) fn divide(maze: &Maze) -> Vec<Part> {
+    let fabric = maze.problem.fabric;
+    let mut parents = PerLink::new(fabric.link_count(), LinkId::at(0));
+    let mut used = PerLink::new(fabric.link_count(), false);
+    for (link, _) in fabric.links() {
+        parents[link] = link;
+    }
+    let mut first_links = Vec::new();
+    for commodity in 0..maze.problem.commodities.len() {
+        let links = maze.links(commodity);
+        for link in &links {
+            used[*link] = true;
+            if let Some(first) = links.first() {
+                let (one, other) = (root(&mut parents, *first), root(&mut parents, *link));
+                parents[other] = one;
+            }
+        }
+        first_links.push(links.first().copied());
+    }
+    let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
+    for (commodity, first) in first_links.into_iter().enumerate() {
+        if let Some(first) = first {
+            let root = root(&mut parents, first).position();
+            let part = parts.entry(root).or_insert_with(|| Part { commodities: Vec::new(), links: Vec::new() });
+            part.commodities.push(commodity);
+        }
+    }
+    for (link, _) in fabric.links().filter(|(link, _)| used[*link]) {
+        if let Some(part) = parts.get_mut(&root(&mut parents, link).position()) {
+            part.links.push(link);
+        }
+    }
+    parts.into_values().collect()
+}
+
+fn root(parents: &mut PerLink<LinkId>, mut link: LinkId) -> LinkId {
+    while parents[link] != link {
+        let above = parents[parents[link]];
+        parents[link] = above;
+        link = above;
+    }
+    link
+}

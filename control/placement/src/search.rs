@@ -1,0 +1,160 @@
+//! Placement where no rule gives the answer: failed links, unequal links, demands of all sizes, odd fabrics.
+//!
+//! First, flows are placed in portions, each the cheapest way, where the price of a link grows exponentially with how busy
+//! it is; then every commodity is taken out and placed again, several times, in smaller portions and with steeper
+//! prices. Then the busiest links are relieved flow by flow ([`crate::relief`]).
+
+use crate::commodity::{Commodity, Route, Spread};
+use crate::part::Part;
+use crate::ratio::Ratio;
+use crate::table::{LinkId, PerLink};
+use crate::ways::{Maze, Scout};
+
+/// Links looked at, at most, in one rerouting: a second or two.
+const WORK: u64 = 200_000_000;
+
+/// How steep prices are, and in how many portions a commodity is placed.
+const ROUNDS: [(f64, u64); 8] =
+    [(6.0, 4), (12.0, 8), (24.0, 16), (48.0, 32), (96.0, 64), (192.0, 64), (384.0, 128), (384.0, 128)];
+
+/// Where the flows of a part are.
+pub(crate) struct Assignment<'m, 'p> {
+    pub maze: &'m Maze<'p>,
+    pub part: &'m Part,
+    /// By position in the part.
+    pub spreads: Vec<Spread>,
+    pub loads: PerLink<u64>,
+    pub scout: Scout<'m, 'p>,
+}
+
+impl<'m, 'p> Assignment<'m, 'p> {
+    pub(crate) fn new(maze: &'m Maze<'p>, part: &'m Part, spreads: Vec<Spread>) -> Self {
+        let loads = PerLink::new(maze.problem.fabric.link_count(), 0);
+        let mut assignment = Self { maze, part, spreads: Vec::new(), loads, scout: Scout::new(maze) };
+        assignment.restore(spreads);
+        assignment
+    }
+
+    fn restore(&mut self, spreads: Vec<Spread>) {
+        for link in &self.part.links {
+            self.loads[*link] = 0;
+        }
+        for (commodity, spread) in self.part.commodities.iter().zip(&spreads) {
+            let demand = self.maze.commodity(*commodity).demand;
+            for (route, count) in spread {
+                for link in route {
+                    self.loads[*link] += demand * count;
+                }
+            }
+        }
+        self.spreads = spreads;
+    }
+
+    pub(crate) fn ratio(&self, link: LinkId) -> Ratio {
+        Ratio { load: self.loads[link], capacity: self.maze.problem.fabric.link(link).capacity }
+    }
+
+    pub(crate) fn busiest(&self) -> Ratio {
+        self.part.links.iter().map(|link| self.ratio(*link)).max().unwrap_or(Ratio::ZERO)
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "positions are of the part")]
+    pub(crate) fn commodity(&self, position: usize) -> &'m Commodity {
+        self.maze.commodity(self.part.commodities[position])
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "positions are of the part")]
+    pub(crate) fn cheapest(&mut self, position: usize, cost: &impl Fn(LinkId) -> f64) -> Option<(f64, Route)> {
+        self.scout.cheapest(self.part.commodities[position], cost)
+    }
+
+    /// Takes the best of several rounds.
+    pub(crate) fn reroute(&mut self, bound: Ratio) {
+        let mut best: Option<(Ratio, Vec<Spread>)> = None;
+        for (sharpness, portions) in ROUNDS {
+            let mut prices = Prices::new(self, bound.max(Ratio { load: 1, capacity: u64::MAX }).value(), sharpness);
+            for position in 0..self.spreads.len() {
+                self.place_again(position, portions, &mut prices);
+            }
+            let reached = self.busiest();
+            if best.as_ref().is_none_or(|(other, _)| reached < *other) {
+                best = Some((reached, self.spreads.clone()));
+            }
+            if reached <= bound || self.scout.work > WORK {
+                break;
+            }
+        }
+        if let Some((_, spreads)) = best {
+            self.restore(spreads);
+        }
+    }
+
+    fn place_again(&mut self, position: usize, portions: u64, prices: &mut Prices) {
+        let Commodity { demand, .. } = *self.commodity(position);
+        let count = self.commodity(position).count();
+        let before = self.spreads.get_mut(position).map(std::mem::take).unwrap_or_default();
+        for (route, count) in &before {
+            for link in route {
+                self.loads[*link] -= demand * count;
+                prices.update(*link, self.loads[*link]);
+            }
+        }
+        let portion = count.div_ceil(portions);
+        let mut left = count;
+        let mut spread = Spread::new();
+        while left > 0 {
+            let some = left.min(portion);
+            let Some((_, route)) = self.cheapest(position, &|link| prices.of[link]) else { break };
+            for link in &route {
+                self.loads[*link] += demand * some;
+                prices.update(*link, self.loads[*link]);
+            }
+            add(&mut spread, route, some);
+            left -= some;
+        }
+        if let Some(place) = self.spreads.get_mut(position) {
+            *place = spread;
+        }
+    }
+}
+
+/// Flows that take a route, beside those that take it already.
+pub(crate) fn add(spread: &mut Spread, route: Route, count: u64) {
+    match spread.iter_mut().find(|(other, _)| *other == route) {
+        Some((_, flows)) => *flows += count,
+        None => spread.push((route, count)),
+    }
+}
+
+/// What one more flow costs on each link.
+struct Prices {
+    of: PerLink<f64>,
+    capacities: PerLink<f64>,
+    /// A ratio that counts as full.
+    full: f64,
+    sharpness: f64,
+}
+
+impl Prices {
+    #[allow(clippy::cast_precision_loss, reason = "capacities are far below 2^53")]
+    fn new(assignment: &Assignment, full: f64, sharpness: f64) -> Self {
+        let fabric = assignment.maze.problem.fabric;
+        let mut capacities = PerLink::new(fabric.link_count(), 1.0);
+        for link in &assignment.part.links {
+            capacities[*link] = fabric.link(*link).capacity as f64;
+        }
+        let mut prices = Self { of: PerLink::new(fabric.link_count(), 1.0), capacities, full, sharpness };
+        for link in &assignment.part.links {
+            prices.update(*link, assignment.loads[*link]);
+        }
+        prices
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "loads are far below 2^53")]
+    fn update(&mut self, link: LinkId, load: u64) {
+        let ratio = load as f64 / self.capacities[link] / self.full;
+        // Within what a double can hold; and never 0.
+        let exponent = (self.sharpness * (ratio - 1.0)).clamp(-600.0, 600.0);
+        self.of[link] = exponent.exp() / self.capacities[link];
+    }
+}

@@ -1,0 +1,318 @@
+//! Ways from a commodity's entry to its exit: as short as its hosts allow, or longer by the detour that is permitted.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::commodity::{Commodity, Problem, Route};
+use crate::constraints::PlaceError;
+use crate::permits::{Permit, Permits};
+use crate::table::{LinkId, NodeId, PerLink, PerNode};
+
+/// No way from there.
+const NOWHERE: usize = usize::MAX;
+
+/// Every way to one exit under one permit.
+pub(crate) struct Ways<'p> {
+    pub exit: NodeId,
+    permit: &'p Permit,
+    /// To the exit.
+    hops: PerNode<usize>,
+    /// Nodes that some entry may cross, the nearest to the exit first.
+    order: Vec<NodeId>,
+}
+
+/// A step onward.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub link: LinkId,
+    pub to: NodeId,
+    /// Extra hops that are left behind it.
+    pub slack: usize,
+}
+
+/// The ways of every commodity of a problem.
+pub(crate) struct Maze<'p> {
+    pub problem: &'p Problem<'p>,
+    pub detour: usize,
+    ways: Vec<Ways<'p>>,
+    way_of: Vec<usize>,
+    out: PerNode<Vec<(LinkId, NodeId)>>,
+}
+
+impl<'p> Maze<'p> {
+    pub(crate) fn new(problem: &'p Problem<'p>, permits: &'p Permits) -> Self {
+        let fabric = problem.fabric;
+        let mut out = PerNode::new(fabric.node_count(), Vec::new());
+        let mut into = PerNode::new(fabric.node_count(), Vec::new());
+        for (node, _) in fabric.nodes() {
+            let judged = |link: &LinkId| problem.judged[*link];
+            out[node] = fabric.out(node).filter(judged).map(|link| (link, fabric.link(link).to)).collect();
+            into[node] = fabric.into(node).filter(judged).map(|link| (link, fabric.link(link).from)).collect();
+        }
+        let mut maze = Self { problem, detour: problem.constraints.detour, ways: Vec::new(), way_of: Vec::new(), out };
+        let mut known = HashMap::new();
+        let mut entries: Vec<Vec<NodeId>> = Vec::new();
+        for commodity in &problem.commodities {
+            let way = *known.entry((commodity.exit, commodity.tenant)).or_insert(maze.ways.len());
+            if way == maze.ways.len() {
+                let permit = permits.of(commodity.tenant);
+                let hops = hops_to(commodity.exit, permit, &into);
+                maze.ways.push(Ways { exit: commodity.exit, permit, hops, order: Vec::new() });
+                entries.push(Vec::new());
+            }
+            if let Some(entries) = entries.get_mut(way) {
+                entries.push(commodity.entry);
+            }
+            maze.way_of.push(way);
+        }
+        let orders: Vec<_> = maze.ways.iter().zip(&entries).map(|(ways, entries)| maze.order(ways, entries)).collect();
+        for (ways, order) in maze.ways.iter_mut().zip(orders) {
+            ways.order = order;
+        }
+        maze
+    }
+
+    fn order(&self, ways: &Ways, entries: &[NodeId]) -> Vec<NodeId> {
+        let states = self.detour + 1;
+        let mut seen = PerNode::new(self.out.len(), vec![false; states]);
+        let mut order = Vec::new();
+        let mut queue: Vec<(NodeId, usize)> = entries.iter().map(|entry| (*entry, self.detour)).collect();
+        while let Some((node, slack)) = queue.pop() {
+            if ways.hops[node] == NOWHERE {
+                continue;
+            }
+            let first = !seen[node].contains(&true);
+            match seen[node].get_mut(slack) {
+                Some(seen) if !*seen => *seen = true,
+                _ => continue,
+            }
+            if first {
+                order.push(node);
+            }
+            queue.extend(self.onward(ways, node, slack).map(|step| (step.to, step.slack)));
+        }
+        order.sort_by_key(|node| (ways.hops[*node], *node));
+        order
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "every commodity of the problem has its ways")]
+    pub(crate) fn ways(&self, commodity: usize) -> &Ways<'p> {
+        &self.ways[self.way_of[commodity]]
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "asked for commodities of the problem only")]
+    pub(crate) fn commodity(&self, commodity: usize) -> &Commodity {
+        &self.problem.commodities[commodity]
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "asked for commodities of the problem only")]
+    pub(crate) fn way_of(&self, commodity: usize) -> usize {
+        self.way_of[commodity]
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "asked for what `way_of` says")]
+    pub(crate) fn way(&self, way: usize) -> &Ways<'p> {
+        &self.ways[way]
+    }
+
+    /// `None`: there is no way.
+    pub(crate) fn hops(&self, commodity: usize) -> Option<usize> {
+        let hops = self.ways(commodity).hops[self.commodity(commodity).entry];
+        (hops != NOWHERE).then_some(hops)
+    }
+
+    /// Every commodity has a way.
+    pub(crate) fn check_paths(&self) -> Result<(), PlaceError> {
+        let problem = self.problem;
+        let lost = (0..problem.commodities.len()).find(|commodity| self.hops(*commodity).is_none());
+        let Some(commodity) = lost.map(|commodity| self.commodity(commodity)) else { return Ok(()) };
+        let name = |node| problem.fabric.node(node).name.clone();
+        let tenant = problem.constraints.tenant_name(commodity.tenant);
+        let fix = match tenant {
+            Some(_) => "widen its spines or planes, repair a link, or leave out the hosts behind one of the two",
+            None => "repair a link, or leave out the hosts behind one of the two",
+        };
+        Err(PlaceError::NoPath { from: name(commodity.entry), to: name(commodity.exit), tenant, fix })
+    }
+
+    /// Where one may go from a node, with so many hops to spare. A walk of these steps ends at the exit.
+    pub(crate) fn onward<'w>(&'w self, ways: &'w Ways, node: NodeId, slack: usize) -> impl Iterator<Item = Step> + 'w {
+        let most = ways.hops[node].saturating_add(slack);
+        let steps = if node == ways.exit { &[] } else { self.out[node].as_slice() };
+        steps.iter().filter_map(move |(link, to)| {
+            let left = ways.hops[*to];
+            if left == NOWHERE || left >= most || !ways.permit.allows(*link, *to, ways.exit) {
+                return None;
+            }
+            Some(Step { link: *link, to: *to, slack: most - left - 1 })
+        })
+    }
+
+    /// Every link that a commodity may use.
+    pub(crate) fn links(&self, commodity: usize) -> Vec<LinkId> {
+        let ways = self.ways(commodity);
+        let mut links = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        let mut queue = vec![(self.commodity(commodity).entry, self.detour)];
+        while let Some((node, slack)) = queue.pop() {
+            if seen.insert((node, slack)) {
+                for step in self.onward(ways, node, slack) {
+                    links.push(step.link);
+                    queue.push((step.to, step.slack));
+                }
+            }
+        }
+        links.sort_unstable();
+        links.dedup();
+        links
+    }
+}
+
+fn hops_to(exit: NodeId, permit: &Permit, into: &PerNode<Vec<(LinkId, NodeId)>>) -> PerNode<usize> {
+    let mut hops = PerNode::new(into.len(), NOWHERE);
+    hops[exit] = 0;
+    let mut queue = VecDeque::from([exit]);
+    while let Some(node) = queue.pop_front() {
+        for (link, from) in &into[node] {
+            if hops[*from] == NOWHERE && permit.allows(*link, node, exit) {
+                hops[*from] = hops[node] + 1;
+                queue.push_back(*from);
+            }
+        }
+    }
+    hops
+}
+
+/// Best way onward from a node with so many hops to spare.
+#[derive(Clone, Copy)]
+struct Best {
+    /// Of the search it was found in.
+    search: u64,
+    cost: f64,
+    step: Option<Step>,
+}
+
+/// Looks for cheapest ways. What it learned in one search is not cleared but outdated by the next.
+pub(crate) struct Scout<'m, 'p> {
+    maze: &'m Maze<'p>,
+    best: Vec<Best>,
+    search: u64,
+    /// Links looked at.
+    pub work: u64,
+}
+
+impl<'m, 'p> Scout<'m, 'p> {
+    pub(crate) fn new(maze: &'m Maze<'p>) -> Self {
+        let nowhere = Best { search: 0, cost: f64::INFINITY, step: None };
+        Self { maze, best: vec![nowhere; maze.out.len() * (maze.detour + 1)], search: 0, work: 0 }
+    }
+
+    /// Costs must be above 0: then the cheapest walk visits no node twice. `None`: every way is infinitely dear.
+    pub(crate) fn cheapest(&mut self, commodity: usize, cost: &impl Fn(LinkId) -> f64) -> Option<(f64, Route)> {
+        self.search += 1;
+        let (mut node, mut slack) = (self.maze.commodity(commodity).entry, self.maze.detour);
+        let ways = self.maze.ways(commodity);
+        let total = self.look(ways, node, slack, cost);
+        let mut route = Route::new();
+        while node != ways.exit && total.is_finite() {
+            let step = self.best.get(self.place(node, slack)).and_then(|best| best.step)?;
+            route.push(step.link);
+            (node, slack) = (step.to, step.slack);
+        }
+        total.is_finite().then_some((total, route))
+    }
+
+    fn place(&self, node: NodeId, slack: usize) -> usize {
+        use crate::table::Id;
+        node.position() * (self.maze.detour + 1) + slack
+    }
+
+    /// Every step either comes nearer or uses up slack, so this ends.
+    fn look(&mut self, ways: &Ways, node: NodeId, slack: usize, cost: &impl Fn(LinkId) -> f64) -> f64 {
+        if node == ways.exit {
+            return 0.0;
+        }
+        let place = self.place(node, slack);
+        if let Some(known) = self.best.get(place).filter(|best| best.search == self.search) {
+            return known.cost;
+        }
+        let mut best = Best { search: self.search, cost: f64::INFINITY, step: None };
+        let maze = self.maze;
+        for step in maze.onward(ways, node, slack) {
+            self.work += 1;
+            let price = cost(step.link);
+            if price < best.cost {
+                let total = price + self.look(ways, step.to, step.slack, cost);
+                if total < best.cost {
+                    (best.cost, best.step) = (total, Some(step));
+                }
+            }
+        }
+        if let Some(entry) = self.best.get_mut(place) {
+            *entry = best;
+        }
+        best.cost
+    }
+}
+
+/// Cheapest ways from everywhere to one exit.
+pub(crate) struct Tree {
+    states: usize,
+    cost: Vec<f64>,
+    step: Vec<Option<Step>>,
+    /// Links looked at.
+    pub work: u64,
+}
+
+impl Tree {
+    pub(crate) fn new(maze: &Maze) -> Self {
+        let states = maze.detour + 1;
+        let count = maze.out.len() * states;
+        Self { states, cost: vec![f64::INFINITY; count], step: vec![None; count], work: 0 }
+    }
+
+    fn place(&self, node: NodeId, slack: usize) -> usize {
+        use crate::table::Id;
+        node.position() * self.states + slack
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the maze")]
+    pub(crate) fn grow(&mut self, maze: &Maze, ways: &Ways, cost: &PerLink<f64>) {
+        for slack in 0..self.states {
+            for node in &ways.order {
+                let mut best = (if *node == ways.exit { 0.0 } else { f64::INFINITY }, None);
+                for step in maze.onward(ways, *node, slack) {
+                    self.work += 1;
+                    let total = cost[step.link] + self.cost[self.place(step.to, step.slack)];
+                    if total < best.0 {
+                        best = (total, Some(step));
+                    }
+                }
+                let place = self.place(*node, slack);
+                (self.cost[place], self.step[place]) = best;
+            }
+        }
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the maze")]
+    pub(crate) fn cost(&self, node: NodeId) -> f64 {
+        self.cost[self.place(node, self.states - 1)]
+    }
+
+    /// Sends what stands at the entries down the tree.
+    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the maze")]
+    pub(crate) fn flow(&self, ways: &Ways, entries: &[(NodeId, f64)], loads: &mut PerLink<f64>) {
+        let mut waiting = vec![0.0; self.cost.len()];
+        for (entry, volume) in entries {
+            waiting[self.place(*entry, self.states - 1)] += volume;
+        }
+        for slack in (0..self.states).rev() {
+            for node in ways.order.iter().rev() {
+                let place = self.place(*node, slack);
+                if let Some(step) = self.step[place].filter(|_| waiting[place] > 0.0) {
+                    loads[step.link] += waiting[place];
+                    waiting[self.place(step.to, step.slack)] += waiting[place];
+                }
+            }
+        }
+    }
+}
