@@ -1,34 +1,41 @@
 //! Heap allocations per packet of the worker's step: zero, or this program fails.
-#![allow(missing_docs, clippy::unwrap_used)] // a bench may panic
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
 
 use std::sync::Arc;
 
-use srv6d_bench::{Class, FLOWS, frame, snapshot};
+use srv6d_bench::{CASES, Case, FLOWS, frame, snapshot};
 use srv6d_dataplane::memory::{Frame, Memory};
-use srv6d_dataplane::{Step, WorkerCounters};
+use srv6d_dataplane::{Snapshot, Step, WorkerCounters};
+
+const PREFIXES: u32 = 10_000;
 
 fn main() {
-    let snapshot = snapshot(10_000, 3).unwrap();
-    for class in [Class::Shift, Class::EncapV6, Class::EncapV4, Class::Decap, Class::Transit] {
-        let mut io = Memory::new(2);
-        let mut step = Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {});
-        let fill = |io: &mut Memory| {
-            io.port(0).unwrap().rx.extend((0..FLOWS).map(|flow| Frame::new(&frame(class, 10_000, flow))));
-            io.port(1).unwrap().tx.reserve(FLOWS);
-        };
-        fill(&mut io);
-        while step.round(&mut io, &snapshot, 0) > 0 {} // the step's own buffer grows once
-        io.take_sent();
-        fill(&mut io);
-        let mut packets = 0;
-        let measured = allocation_counter::measure(|| {
-            while let received @ 1.. = step.round(&mut io, &snapshot, 1) {
-                packets += received;
-            }
-        });
-        let allocations = measured.count_total;
-        assert_eq!((packets, io.take_sent().len()), (FLOWS, FLOWS), "{class:?}: every packet is sent");
-        println!("{class:?}: {packets} packets, {allocations} allocations");
-        assert_eq!(allocations, 0, "{class:?}");
+    let snapshots = [1, 3].map(|segments| snapshot(PREFIXES, segments).unwrap());
+    for case in &CASES {
+        let [packets, allocations] = count(case, &snapshots[usize::from(case.segments > 1)]);
+        println!("{:<20} {packets} packets, {allocations} allocations", case.name);
+        assert_eq!(allocations, 0, "{}", case.name);
     }
+}
+
+fn count(case: &Case, snapshot: &Snapshot) -> [u64; 2] {
+    let mut io = Memory::new(2);
+    let mut step = Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {});
+    fill(&mut io, case);
+    while step.round(&mut io, snapshot, 0) > 0 {} // the step's own buffer grows once
+    io.take_sent();
+    fill(&mut io, case);
+    let mut packets = 0;
+    let measured = allocation_counter::measure(|| {
+        while let received @ 1.. = step.round(&mut io, snapshot, 1) {
+            packets += received;
+        }
+    });
+    assert_eq!((packets, io.take_sent().len()), (FLOWS, FLOWS), "{}: every packet is sent", case.name);
+    [packets as u64, measured.count_total]
+}
+
+fn fill(io: &mut Memory, case: &Case) {
+    io.port(0).unwrap().rx.extend((0..FLOWS).map(|flow| Frame::new(&frame(case.class, PREFIXES, flow))));
+    io.port(1).unwrap().tx.reserve(FLOWS);
 }

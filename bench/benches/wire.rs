@@ -1,5 +1,5 @@
 //! Parsing alone, in ns per header.
-#![allow(missing_docs, clippy::unwrap_used)] // criterion's macros; a bench may panic
+#![allow(missing_docs, clippy::unwrap_used, reason = "criterion's macros; a bench may panic")]
 
 use std::hint::black_box;
 

@@ -181,43 +181,45 @@ impl Collector {
     }
 
     fn ports(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
-        // VLAN ports share the counters of their device: one sample for each device.
+        // What only the device counts stands at one of its ports: every sum over ports is right.
         let rows = &self.0.counters.ports;
-        let devices = || {
-            let first = |(index, row): &(usize, &crate::api::state::PortRow)| {
-                !rows.iter().take(*index).any(|earlier| earlier.device == row.device)
-            };
-            rows.iter().enumerate().filter(first).map(|(_, row)| (vec![("device", row.device.as_str())], row))
-        };
+        let ports = || rows.iter().map(|row| (vec![("port", row.name.as_str()), ("device", row.device.as_str())], row));
         counters(
             encoder,
             "port_received",
             "Claimed packets received",
             &packets(),
-            devices().map(|(l, r)| (l, r.rx_packets)),
+            ports().map(|(l, r)| (l, r.rx_packets)),
         )?;
         counters(
             encoder,
             "port_received",
             "Claimed bytes received",
             &Unit::Bytes,
-            devices().map(|(l, r)| (l, r.rx_bytes)),
+            ports().map(|(l, r)| (l, r.rx_bytes)),
         )?;
         counters(
             encoder,
             "port_lost",
             "Claimed packets lost to a full ring",
             &packets(),
-            devices().map(|(l, r)| (l, r.rx_lost)),
+            ports().map(|(l, r)| (l, r.rx_lost)),
         )?;
-        counters(encoder, "port_sent", "Packets sent", &packets(), devices().map(|(l, r)| (l, r.tx_packets)))?;
-        counters(encoder, "port_sent", "Bytes sent", &Unit::Bytes, devices().map(|(l, r)| (l, r.tx_bytes)))?;
+        counters(
+            encoder,
+            "port_unsent",
+            "Packets dropped because the transmit ring was full",
+            &packets(),
+            ports().map(|(l, r)| (l, r.tx_lost)),
+        )?;
+        counters(encoder, "port_sent", "Packets sent", &packets(), ports().map(|(l, r)| (l, r.tx_packets)))?;
+        counters(encoder, "port_sent", "Bytes sent", &Unit::Bytes, ports().map(|(l, r)| (l, r.tx_bytes)))?;
         counters(
             encoder,
             "port_unclaimed",
             "Packets left to the kernel",
             &packets(),
-            devices().map(|(l, r)| (l, r.to_kernel)),
+            ports().map(|(l, r)| (l, r.to_kernel)),
         )?;
         let up = rows.iter().map(|row| (vec![("port", row.name.as_str())], u64::from(row.state == Health::Up)));
         gauges(encoder, "port_up", "1 while the port can carry packets", up)
@@ -322,8 +324,8 @@ mod tests {
             "srv6d_reply_packets_total{reason=\"echo\"} 1",
             "srv6d_drop_packets_total{reason=\"no_neigh\"} 3",
             "srv6d_held_packets 2",
-            "srv6d_port_received_packets_total{device=\"eth1\"} 2",
-            "srv6d_port_sent_bytes_total{device=\"eth1\"} 2400",
+            "srv6d_port_received_packets_total{port=\"eth1\",device=\"eth1\"} 2",
+            "srv6d_port_sent_bytes_total{port=\"eth1\",device=\"eth1\"} 2400",
             "srv6d_port_up{port=\"eth3\"} 0",
             "srv6d_sid_packets_total{sid=\"fcbb:0:1004::/48\",behavior=\"uN\"} 0",
             "srv6d_path_bytes_total{path=\"spine01\",prefix=\"2001:db8:b::/48\"} 1440",

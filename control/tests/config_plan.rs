@@ -50,6 +50,7 @@ fn environment() -> Environment {
             up: true,
         }),
         cores: vec![0, 1],
+        ..Environment::default()
     }
 }
 

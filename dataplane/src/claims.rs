@@ -11,6 +11,8 @@ use srv6d_srv6::model::{Desired, RouteAction, TableId, UnknownSid};
 pub(crate) struct Claims {
     pub(crate) v6: Vec<(Ipv6Addr, u8, bool)>,
     pub(crate) v4: Vec<(Ipv4Addr, u8, bool)>,
+    /// The kernel's addresses whose Packet Too Big messages pass through srv6d: they may be about its outer packets.
+    pub(crate) outer_sources: BTreeSet<Ipv6Addr>,
 }
 
 /// Claims of a device whose ports look packets up in `tables`.
@@ -44,6 +46,18 @@ pub(crate) fn claims(desired: &Desired, tables: &BTreeSet<TableId>) -> Claims {
     }
     if main {
         desired.blocks.iter().for_each(|block| add(block.prefix.into(), block.unknown != UnknownSid::Punt));
+        claims.outer_sources = outer_sources(desired);
     }
     claims
+}
+
+/// Sources of outer headers that are addresses of the node. Others are claimed as a SID or route, or are not here.
+fn outer_sources(desired: &Desired) -> BTreeSet<Ipv6Addr> {
+    let paths = desired.steers.iter().flat_map(|steer| &steer.paths);
+    let sources = paths.flat_map(|path| match path.source {
+        Some(source) => vec![source],
+        None => desired.ports.iter().filter_map(|port| port.source).chain(desired.tunnel.source).collect(),
+    });
+    let is_ours = |source: &Ipv6Addr| desired.local_addresses.contains(&(TableId::MAIN, IpAddr::V6(*source)));
+    sources.filter(is_ours).collect()
 }

@@ -32,6 +32,7 @@ struct SocketCounters {
     rx_bytes: AtomicU64,
     tx_packets: AtomicU64,
     tx_bytes: AtomicU64,
+    tx_dropped: AtomicU64,
 }
 
 /// One writer: no locked instruction is needed.
@@ -85,6 +86,13 @@ impl WorkerCounters {
         count(&self.drops, reason);
     }
 
+    /// A packet found the ring of its way out full.
+    pub(crate) fn not_sent(&self, socket: Option<usize>) {
+        if let Some(counters) = socket.and_then(|socket| self.sockets.get(socket)) {
+            add(&counters.tx_dropped, 1);
+        }
+    }
+
     pub(crate) fn set_held(&self, held: usize) {
         self.held.store(held as u64, Relaxed);
     }
@@ -111,12 +119,14 @@ impl WorkerCounters {
         }
     }
 
-    pub(crate) fn add_socket_to(&self, socket: usize, device: &mut DeviceCounters) {
+    /// Adds what this worker counted at one socket to `device`.
+    pub fn add_socket_to(&self, socket: usize, device: &mut DeviceCounters) {
         if let Some(counters) = self.sockets.get(socket) {
             device.rx_packets += counters.rx_packets.load(Relaxed);
             device.rx_bytes += counters.rx_bytes.load(Relaxed);
             device.tx_packets += counters.tx_packets.load(Relaxed);
             device.tx_bytes += counters.tx_bytes.load(Relaxed);
+            device.tx_dropped += counters.tx_dropped.load(Relaxed);
         }
     }
 }
@@ -135,6 +145,8 @@ pub struct Counters {
     pub total: Totals,
     /// By device.
     pub devices: Vec<DeviceCounters>,
+    /// By tagged port, which the numbers of its device include.
+    pub vlans: Vec<VlanCounters>,
     /// By SID.
     pub sids: Vec<SidCounters>,
     /// By path.
@@ -183,10 +195,27 @@ pub struct DeviceCounters {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
+    /// Packets for the device that were dropped because its ring was full (`tx_full`).
+    pub tx_dropped: u64,
     /// Of what the device received for srv6d: lost because a ring was full.
     pub rx_dropped: u64,
     /// Packets that the XDP program left to the kernel.
     pub to_kernel: u64,
+}
+
+/// Packets and bytes (Ethernet frames without FCS) of one tagged port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VlanCounters {
+    /// Port, `device.vid`.
+    pub port: String,
+    /// Packets received in the VLAN.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets sent into the VLAN.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
 }
 
 /// Packets and bytes (IPv6 length as received) of one SID.

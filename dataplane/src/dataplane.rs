@@ -11,20 +11,21 @@ use arc_swap::ArcSwap;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::Serialize;
+use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Desired, PortId, TableId};
 use srv6d_srv6::tally::{Count, Tally};
-use srv6d_srv6::{AdjacencyState, BuildError, Slots, Tables};
+use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots, Tables};
 use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemHandle, UmemRings, Waker, XskError, offload};
 
 use crate::claims::{Claims, claims};
 use crate::counters::{
-    Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, WorkerCounters,
+    Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, VlanCounters, WorkerCounters,
 };
 use crate::snapshot::Snapshot;
 use crate::step::Step;
 use crate::worker::{self, Command, Sockets};
 
-/// Next hops that may be asked for and not yet taken by control.
+/// Next hops that may be asked for, and smaller paths that may be told of, and not yet be taken by control.
 const WANTED: usize = 1024;
 /// Smallest fill ring that still takes a burst.
 const MIN_RING: u32 = 64;
@@ -130,6 +131,13 @@ struct Device {
     vlans: Vec<u16>,
 }
 
+/// What the XDP programs of a device that are gone had counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Past {
+    passed: u64,
+    redirected: u64,
+}
+
 /// Workers, ports and tables.
 pub struct Dataplane {
     settings: Settings,
@@ -144,7 +152,10 @@ pub struct Dataplane {
     /// Socket numbers by device name; a device that comes back gets its number, and so its counters.
     numbers: BTreeMap<String, usize>,
     devices: BTreeMap<String, Device>,
+    /// By device: a program that is attached anew counts from 0.
+    past: BTreeMap<String, Past>,
     wanted: Receiver<(PortId, IpAddr)>,
+    smaller_paths: Receiver<PathMtu>,
     used: BTreeMap<usize, u64>,
     event: Arc<EventFd>,
     failed: Arc<AtomicBool>,
@@ -159,6 +170,7 @@ impl Dataplane {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
             .map_err(|why| DataplaneError::System { what: "make an eventfd", why: why.into() })?;
         let (wanted_sender, wanted) = bounded(WANTED);
+        let (smaller_path_sender, smaller_paths) = bounded(WANTED);
         let ring = ring_size(&settings);
         let mut dataplane = Self {
             rings: Rings { rx: ring, tx: ring },
@@ -171,14 +183,16 @@ impl Dataplane {
             generation: 0,
             numbers: BTreeMap::new(),
             devices: BTreeMap::new(),
+            past: BTreeMap::new(),
             wanted,
+            smaller_paths,
             used: BTreeMap::new(),
             event: Arc::new(event),
             failed: Arc::new(AtomicBool::new(false)),
             settings,
         };
         for worker in 0..dataplane.settings.cores.len() {
-            let started = dataplane.start_worker(worker, ring, wanted_sender.clone())?;
+            let started = dataplane.start_worker(worker, ring, wanted_sender.clone(), smaller_path_sender.clone())?;
             dataplane.workers.push(started);
         }
         Ok(dataplane)
@@ -189,16 +203,22 @@ impl Dataplane {
         index: usize,
         ring: u32,
         wanted: Sender<(PortId, IpAddr)>,
+        smaller_path: Sender<PathMtu>,
     ) -> Result<Worker, DataplaneError> {
         let umem = Umem::with_rings(self.settings.frames, UmemRings { fill: ring, completion: ring })?;
         let handle = umem.handle();
         let waker = Waker::new().map_err(|why| DataplaneError::System { what: "make an eventfd", why })?;
         let counters = Arc::new(WorkerCounters::default());
         let (sender, commands) = unbounded();
-        let event = Arc::clone(&self.event);
+        let (event, bell) = (Arc::clone(&self.event), Arc::clone(&self.event));
         let step = Step::new(index, Arc::clone(&counters), move |port, neighbor| {
             if wanted.try_send((port, neighbor)).is_ok() {
                 let _ = event.write(1); // EAGAIN: control is awake already
+            }
+        });
+        let step = step.on_smaller_path(move |path| {
+            if smaller_path.try_send(path).is_ok() {
+                let _ = bell.write(1); // EAGAIN: control is awake already
             }
         });
         let core = self.settings.cores.get(index).copied().flatten();
@@ -295,6 +315,11 @@ impl Dataplane {
     /// Lets a device go: its XDP program first, so that the kernel has it from there on.
     pub fn detach(&mut self, device: &str) {
         let Some(gone) = self.devices.remove(device) else { return };
+        if let Ok(counts) = gone.program.counts() {
+            let past = self.past.entry(device.to_owned()).or_default();
+            past.passed += counts.passed;
+            past.redirected += counts.redirected;
+        }
         drop(gone.program);
         if let Some(&number) = self.numbers.get(device) {
             self.close_sockets(number);
@@ -327,6 +352,9 @@ impl Dataplane {
         let next = desired.cloned().unwrap_or_else(|| std::mem::take(&mut self.desired));
         let mut slots = self.slots.clone();
         let tables = Tables::build(&next, &mut slots)?;
+        for port in next.ports.iter().filter(|port| port.vlan.is_some()) {
+            slots.vlans.slot(port.name.clone());
+        }
         let current = self.snapshot.load_full();
         let tallies = self.tallies(&current, &slots);
         let attached = |name: &str| self.numbers.get(name).copied().filter(|_| self.devices.contains_key(name));
@@ -342,11 +370,12 @@ impl Dataplane {
                 *slot = Some(index);
             }
         }
+        let vlans = vlans(&next, &socket_of, &slots, self.numbers.len());
         self.generation += u64::from(desired.is_some());
         self.slots = slots;
         self.desired = next;
         let serial = current.generation + 1;
-        self.snapshot.store(Arc::new(Snapshot { generation: serial, tables, socket_of, port_of, tallies }));
+        self.snapshot.store(Arc::new(Snapshot { generation: serial, tables, socket_of, port_of, vlans, tallies }));
         self.retired.push(current);
         self.retired.retain(|old| Arc::strong_count(old) > 1);
         self.workers.iter().for_each(|worker| worker.waker.wake());
@@ -384,6 +413,7 @@ impl Dataplane {
             device.vlans = vlans;
         }
         device.program.set_untagged(untagged)?;
+        device.program.set_outer_sources(&claims.outer_sources)?;
         device.program.set_claims(&claims.v6, &claims.v4)
     }
 
@@ -433,6 +463,11 @@ impl Dataplane {
             let (packets, bytes) = sum(slot, |tally| &tally.paths);
             counters.paths.push(PathCounters { path: path.clone(), packets, bytes });
         }
+        for (port, slot) in self.slots.vlans.iter() {
+            let (rx_packets, rx_bytes) = sum(slot, |tally| &tally.vlans_rx);
+            let (tx_packets, tx_bytes) = sum(slot, |tally| &tally.vlans_tx);
+            counters.vlans.push(VlanCounters { port: port.clone(), rx_packets, rx_bytes, tx_packets, tx_bytes });
+        }
         for ((port, address), slot) in self.slots.adjacencies.iter() {
             let (packets, bytes) = sum(slot, |tally| &tally.adjacencies);
             counters.next_hops.push(NextHopCounters {
@@ -455,12 +490,13 @@ impl Dataplane {
         for worker in &self.workers {
             worker.counters.add_socket_to(number, &mut counters);
         }
-        if let Some(device) = self.devices.get(name)
-            && let Ok(counts) = device.program.counts()
-        {
-            counters.to_kernel = counts.passed;
-            counters.rx_dropped = counts.redirected.saturating_sub(counters.rx_packets);
+        let Past { mut passed, mut redirected } = self.past.get(name).copied().unwrap_or_default();
+        if let Some(counts) = self.devices.get(name).and_then(|device| device.program.counts().ok()) {
+            passed += counts.passed;
+            redirected += counts.redirected;
         }
+        counters.to_kernel = passed;
+        counters.rx_dropped = redirected.saturating_sub(counters.rx_packets);
         counters
     }
 
@@ -469,6 +505,11 @@ impl Dataplane {
         let _ = self.event.read(); // EAGAIN: nobody rang
         let wanted: BTreeSet<_> = self.wanted.try_iter().collect();
         wanted.into_iter().collect()
+    }
+
+    /// Takes what routers have said about paths since the last call: segments, and the largest outer packet in bytes.
+    pub fn smaller_paths(&self) -> BTreeMap<SegmentList, u32> {
+        PathMtu::by_segments(self.smaller_paths.try_iter(), &self.slots, &self.desired)
     }
 
     /// Next hops that packets went to since the last call.
@@ -494,7 +535,15 @@ impl Dataplane {
         !self.failed.load(Ordering::Acquire)
     }
 
-    /// Readable when [`wanted_neighbors`](Self::wanted_neighbors) has something, or a worker has died.
+    /// Makes one worker panic, so that what follows from that can be tested.
+    pub fn break_a_worker(&self) {
+        if let Some(worker) = self.workers.last() {
+            worker.tell(Command::Panic);
+        }
+    }
+
+    /// Readable when [`wanted_neighbors`](Self::wanted_neighbors) or [`smaller_paths`](Self::smaller_paths) has
+    /// something, or a worker has died.
     pub fn wakeup(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -528,6 +577,21 @@ fn device_name(port: &srv6d_srv6::model::Port) -> &str {
         Some(vid) => port.name.strip_suffix(&format!(".{vid}")).unwrap_or(&port.name),
         None => &port.name,
     }
+}
+
+/// Tagged ports by socket, with the slots of their counters; nothing at all where no port is tagged.
+fn vlans(desired: &Desired, socket_of: &[Option<usize>], slots: &Slots, sockets: usize) -> Vec<Vec<(u16, usize)>> {
+    let mut vlans = Vec::new();
+    for (port, socket) in desired.ports.iter().zip(socket_of) {
+        let (Some(vid), Some(socket), Some(slot)) = (port.vlan, *socket, slots.vlans.find(&port.name)) else {
+            continue;
+        };
+        vlans.resize(sockets, Vec::new());
+        if let Some(vlans) = vlans.get_mut(socket) {
+            vlans.push((vid, slot));
+        }
+    }
+    vlans
 }
 
 /// Largest power of two that leaves half of the chunks to the pool when every port has filled its ring.

@@ -19,7 +19,9 @@ mod snapshot;
 mod step;
 mod worker;
 
-pub use counters::{Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, WorkerCounters};
+pub use counters::{
+    Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, VlanCounters, WorkerCounters,
+};
 pub use dataplane::{AttachedPort, Dataplane, DataplaneError, Generation, Polling, Settings};
 pub use snapshot::Snapshot;
 pub use step::{BURST, Step};

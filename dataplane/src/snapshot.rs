@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use srv6d_srv6::{Tables, Tally};
+use srv6d_wire::eth;
 
 /// Tables, where their ports are, and where to count.
 #[derive(Debug, Default)]
@@ -15,6 +16,9 @@ pub struct Snapshot {
     pub socket_of: Vec<Option<usize>>,
     /// Port (index of the device's untagged port) of each socket.
     pub port_of: Vec<Option<u16>>,
+    /// Tagged ports of each socket: VID, and the slot of the port's counters. Empty where there is no tagged port at
+    /// all, which is what is asked for every packet.
+    pub vlans: Vec<Vec<(u16, usize)>>,
     /// Counters, one set per worker.
     pub tallies: Vec<Arc<Tally>>,
 }
@@ -27,7 +31,15 @@ impl Snapshot {
             tables,
             socket_of: (0..ports).map(Some).collect(),
             port_of: (0..ports).map(|port| u16::try_from(port).ok()).collect(),
+            vlans: Vec::new(),
             tallies: vec![tally],
         }
+    }
+
+    /// Slot of the tagged port that a frame belongs to.
+    pub(crate) fn vlan_slot(&self, socket: usize, frame: &[u8]) -> Option<usize> {
+        let vlans = self.vlans.get(socket).filter(|vlans| !vlans.is_empty())?;
+        let vid = eth::parse(frame)?.vlan?;
+        vlans.iter().find(|(known, _)| *known == vid).map(|(_, slot)| *slot)
     }
 }

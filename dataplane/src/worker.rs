@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Close(usize),
     /// Finish what is in the rings, then end.
     Stop,
+    /// Panic: what then becomes of process and ports can be tested in no other way.
+    Panic,
 }
 
 /// The AF_XDP sockets of one worker.
@@ -158,12 +160,14 @@ fn nanoseconds(start: Instant) -> u64 {
 }
 
 /// False: stop.
+#[allow(clippy::panic, reason = "it is what the command says")]
 fn obey(io: &mut Sockets, commands: &Receiver<Command>) -> bool {
     while let Ok(command) = commands.try_recv() {
         match command {
             Command::Open(number, socket) => io.open(number, socket),
             Command::Close(number) => io.close(number),
             Command::Stop => return false,
+            Command::Panic => panic!("asked to by a test"),
         }
     }
     true

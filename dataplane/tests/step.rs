@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
 use srv6d_dataplane::memory::{Frame, Memory};
-use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
+use srv6d_dataplane::{DeviceCounters, Snapshot, Step, Totals, WorkerCounters};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::*;
 use srv6d_srv6::{Slots, Tables, Tally};
@@ -344,4 +344,7 @@ fn a_full_ring_is_a_counted_drop() {
     rig.io.port(1).unwrap().full = true;
     assert_eq!(rig.send(&in_frame(&v6("2000::9", "fcbb:bbbb:2::", 17, 64, &[7; 20]))), []);
     assert_eq!(rig.totals(), Totals { rx: 1, drop: [("tx_full", 1)].into(), ..Totals::default() });
+    let mut device = DeviceCounters::default();
+    rig.counters.add_socket_to(1, &mut device);
+    assert_eq!((device.tx_packets, device.tx_dropped), (0, 1));
 }

@@ -188,24 +188,20 @@ impl Topology {
         vertex.or_else(edge)
     }
 
-    /// Fewest links from one vertex to another.
-    pub fn hops(&self, from: &str, to: &str) -> Option<usize> {
-        let mut distance: BTreeMap<&str, usize> = BTreeMap::from([(from, 0)]);
-        let mut queue = VecDeque::from([from]);
-        while let Some(here) = queue.pop_front() {
-            let reached = distance.get(here).copied()?;
-            if here == to {
-                return Some(reached);
-            }
+    /// Fewest links from one vertex to every other that can be reached.
+    pub fn hops_from(&self, from: &str) -> BTreeMap<String, usize> {
+        let mut hops = BTreeMap::from([(from.to_owned(), 0)]);
+        let mut queue = VecDeque::from([(from, 0)]);
+        while let Some((here, reached)) = queue.pop_front() {
             let start = (here.to_owned(), String::new());
             for (_, next) in self.edges.range(start..).map(|(ends, _)| ends).take_while(|(end, _)| end == here) {
-                if !distance.contains_key(next.as_str()) {
-                    distance.insert(next, reached + 1);
-                    queue.push_back(next);
+                if !hops.contains_key(next) {
+                    hops.insert(next.clone(), reached + 1);
+                    queue.push_back((next, reached + 1));
                 }
             }
         }
-        None
+        hops
     }
 }
 

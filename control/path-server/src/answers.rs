@@ -17,7 +17,7 @@ const BEST_VERTEX: [&str; 4] = ["_id", "_key", "name", "sids"];
 const EDGE: [&str; 7] = ["_id", "_key", "_from", "_to", "latency", "percent_util_out", "load"];
 
 /// Some attributes of a document, null where it has none.
-fn project(document: &Document, keys: &[&str]) -> Value {
+pub fn project(document: &Document, keys: &[&str]) -> Value {
     let value = |key: &&str| ((*key).to_owned(), document.get(*key).cloned().unwrap_or(Value::Null));
     Value::Object(keys.iter().map(value).collect())
 }
@@ -27,29 +27,29 @@ fn project(document: &Document, keys: &[&str]) -> Value {
 pub struct Asked {
     /// As it was written.
     pub direction: String,
-    /// Flexible algorithm.
-    pub algo: i64,
+    /// Flexible algorithm; `None`: none was asked for where the API passes that on.
+    pub algo: Option<i64>,
     /// Whose habits.
     pub edition: Edition,
 }
 
-/// `path`: with each vertex the edge into it; for an algorithm other than 0 the edge out of it.
-fn steps(walk: &Walk<'_>, keys: &[&str], algo: i64) -> Vec<Value> {
+/// `path`: with each vertex the edge into it, or where `out` says so the edge out of it.
+fn steps(walk: &Walk<'_>, keys: &[&str], out: bool) -> Vec<Value> {
     let edge = |index: usize| {
-        let place = if algo == 0 { index.checked_sub(1) } else { Some(index) };
+        let place = if out { Some(index) } else { index.checked_sub(1) };
         place.and_then(|place| walk.edges.get(place)).map_or(Value::Null, |edge| project(edge, &EDGE))
     };
     let step = |(index, vertex): (usize, &&Document)| json!({ "vertex": project(vertex, keys), "edge": edge(index) });
     walk.vertices.iter().enumerate().map(step).collect()
 }
 
-/// The answer of a route for one path; `extra` goes behind `direction`.
+/// The answer of a route for one path; `extra` goes behind `direction`. In `/load`, vertices show their addresses.
 pub fn one(walk: &Walk<'_>, asked: &Asked, extra: Option<(&str, Value)>, is_load: bool) -> Map<String, Value> {
     let keys: &[&str] = if is_load { &LOAD_VERTEX } else { &VERTEX };
     let info = |vertex: Option<&&Document>| vertex.map_or(Value::Null, |vertex| project(vertex, keys));
     let mut answer = Map::new();
     answer.insert("found".into(), json!(true));
-    answer.insert("path".into(), json!(steps(walk, keys, asked.algo)));
+    answer.insert("path".into(), json!(steps(walk, keys, asked.algo != Some(0))));
     answer.insert("hopcount".into(), json!(walk.hops()));
     answer.insert("vertex_count".into(), json!(walk.vertices.len()));
     answer.insert("source_info".into(), info(walk.vertices.first()));
@@ -63,26 +63,37 @@ pub fn one(walk: &Walk<'_>, asked: &Asked, extra: Option<(&str, Value)>, is_load
     answer
 }
 
-/// One of several: without edges, with whole documents at its ends.
-pub fn one_of_best(walk: &Walk<'_>, asked: &Asked) -> Map<String, Value> {
+/// Codes of the countries of each edge.
+pub fn countries(walk: &Walk<'_>) -> Value {
+    let codes = |edge: &&Document| edge.get("country_codes").filter(|codes| codes.is_array()).cloned();
+    walk.edges.iter().map(|edge| codes(edge).unwrap_or_else(|| json!([]))).collect()
+}
+
+/// `path` without edges, and whole documents at its ends.
+pub fn without_edges(walk: &Walk<'_>) -> Map<String, Value> {
     let whole = |vertex: Option<&&Document>| vertex.map_or(Value::Null, |vertex| json!(vertex));
     let step = |vertex: &&Document| json!({ "vertex": project(vertex, &BEST_VERTEX) });
-    let countries = |edge: &&Document| edge.get("country_codes").cloned().unwrap_or_else(|| json!([]));
     let mut answer = Map::new();
     answer.insert("path".into(), walk.vertices.iter().map(step).collect());
     answer.insert("hopcount".into(), json!(walk.hops()));
     answer.insert("vertex_count".into(), json!(walk.vertices.len()));
     answer.insert("source_info".into(), whole(walk.vertices.first()));
     answer.insert("destination_info".into(), whole(walk.vertices.last()));
-    answer.insert("countries_traversed".into(), walk.edges.iter().map(countries).collect());
+    answer
+}
+
+/// One of `best-paths`.
+pub fn one_of_best(walk: &Walk<'_>, asked: &Asked) -> Map<String, Value> {
+    let mut answer = without_edges(walk);
+    answer.insert("countries_traversed".into(), countries(walk));
     answer.insert("srv6_data".into(), srv6::data(&walk.vertices, asked.algo, asked.edition));
     answer
 }
 
-/// The shortest of `next-best-path`: with edges.
+/// The shortest of `next-best-path`: with the edges into its vertices, whatever the algorithm.
 pub fn base(walk: &Walk<'_>, asked: &Asked) -> Value {
     json!({
-        "path": steps(walk, &VERTEX, asked.algo),
+        "path": steps(walk, &VERTEX, false),
         "hopcount": walk.hops(),
         "srv6_data": srv6::data(&walk.vertices, asked.algo, asked.edition),
     })
@@ -97,6 +108,9 @@ pub fn alternative(walk: &Walk<'_>, asked: &Asked) -> Value {
         "srv6_data": srv6::data(&walk.vertices, asked.algo, asked.edition),
     })
 }
+
+/// What is said where there is no path.
+pub const NO_PATH: &str = "No path found between specified nodes";
 
 /// Success without a path.
 pub fn not_found(message: &str) -> Value {

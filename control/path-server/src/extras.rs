@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, Query as AxumQuery, State};
-use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::load;
-use crate::parameters::{Parameters, Query, Refusal};
-use crate::server::Shared;
+use crate::load::Pair;
+use crate::parameters::{Parameter, Query, Refusal, Values, required};
+use crate::server::{Inner, Shared};
+
+const PAIR: [Parameter; 2] = [required("source"), required("destination")];
 
 /// Takes back the newest allocation of a pair.
 pub async fn release(
@@ -22,30 +23,26 @@ pub async fn release(
     Path(graph): Path<String>,
     AxumQuery(query): AxumQuery<Query>,
 ) -> Result<Json<Value>, Refusal> {
-    let mut parameters = Parameters::new(&query);
-    let (source, destination) = (parameters.required("source"), parameters.required("destination"));
-    parameters.finish()?;
+    let values = Values::read(&PAIR, &query)?;
+    let pair =
+        Pair { graph, source: values.text("source").to_owned(), destination: values.text("destination").to_owned() };
     let mut inner = shared.write();
-    let ours = |allocation: &load::Allocation| {
-        allocation.graph == graph && allocation.source == source && allocation.destination == destination
+    let Inner { store, book } = &mut *inner;
+    let Some(edges) = book.release(store, &pair) else {
+        let Pair { source, destination, .. } = &pair;
+        return Err(Refusal::not_found(format!("no load is allocated from {source} to {destination}")));
     };
-    let Some(place) = inner.allocations.iter().rposition(ours) else {
-        let text = format!("no load is allocated from {source} to {destination}");
-        return Err(Refusal::Status(StatusCode::NOT_FOUND, text));
-    };
-    let allocation = inner.allocations.remove(place);
-    load::release(&mut inner.store, &allocation);
-    Ok(Json(json!({ "released": true, "updated_edges": allocation.edges })))
+    Ok(Json(json!({ "released": true, "updated_edges": edges })))
 }
 
 /// Every load of the graph to zero, every allocation forgotten.
 pub async fn reset(State(shared): State<Shared>, Path(graph): Path<String>) -> Result<Json<Value>, Refusal> {
     let mut inner = shared.write();
-    if inner.store.edges(&graph).is_none() {
-        return Err(Refusal::Status(StatusCode::NOT_FOUND, format!("Graph {graph} not found")));
+    let Inner { store, book } = &mut *inner;
+    if !store.is_graph(&graph) {
+        return Err(Refusal::not_found(format!("Graph {graph} not found")));
     }
-    load::reset(&mut inner.store, &graph);
-    inner.allocations.retain(|allocation| allocation.graph != graph);
+    book.reset(store, &graph);
     Ok(Json(json!({ "reset": true })))
 }
 
@@ -76,7 +73,7 @@ pub async fn switch_vertex(
 
 fn set_up(shared: &Shared, name: &str, up: bool) -> Result<Json<Value>, Refusal> {
     if !shared.write().store.set_up(name, up) {
-        return Err(Refusal::Status(StatusCode::NOT_FOUND, format!("{name} is neither a vertex nor an edge")));
+        return Err(Refusal::not_found(format!("{name} is neither a vertex nor an edge")));
     }
     shared.announce();
     Ok(Json(json!({ "name": name, "up": up })))

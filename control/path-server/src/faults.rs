@@ -7,12 +7,14 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, StreamExt};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::answers::{NO_PATH, not_found};
 use crate::server::Shared;
 
 /// One way to fail.
@@ -35,6 +37,22 @@ pub enum Fault {
     OtherDestination(String),
     /// No answer at all: the connection stays open.
     Silence,
+}
+
+impl Fault {
+    /// As it is written in a plan.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Delay(_) => "delay",
+            Self::Status(_) => "status",
+            Self::Cut(_) => "cut",
+            Self::Garble => "garble",
+            Self::NotFound => "not_found",
+            Self::Stale => "stale",
+            Self::OtherDestination(_) => "other_destination",
+            Self::Silence => "silence",
+        }
+    }
 }
 
 /// When something fails.
@@ -81,6 +99,12 @@ impl FaultPlan {
         self.requests.load(Ordering::Relaxed)
     }
 
+    /// First answers are wanted later.
+    fn is_ever_stale(&self) -> bool {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.iter().any(|(rule, _)| rule.fault == Fault::Stale)
+    }
+
     /// The fault of this request, which is counted.
     fn next(&self, target: &str) -> Option<Fault> {
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -106,27 +130,32 @@ impl FaultPlan {
 pub(crate) async fn apply(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let target = request.uri().to_string();
     let fault = shared.faults.next(&target);
+    if let Some(fault) = &fault {
+        shared.metrics.fault(fault.name());
+    }
     match fault {
-        Some(Fault::Silence) => std::future::pending().await,
+        Some(Fault::Silence) => return std::future::pending().await,
         Some(Fault::Status(code)) => {
             return StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).into_response();
         }
-        Some(Fault::NotFound) => {
-            return axum::Json(crate::answers::not_found("No path found between specified nodes")).into_response();
-        }
+        Some(Fault::NotFound) => return axum::Json(not_found(NO_PATH)).into_response(),
         Some(Fault::Delay(milliseconds)) => tokio::time::sleep(Duration::from_millis(milliseconds)).await,
         _ => {}
     }
-    let is_stream = target.contains("/events");
     let response = next.run(request).await;
-    if is_stream {
+    // A stream of events has no end to wait for.
+    if target.contains("/events") { response } else { spoil(&shared.faults, &target, response, fault).await }
+}
+
+async fn spoil(plan: &FaultPlan, target: &str, response: Response, fault: Option<Fault>) -> Response {
+    if fault.is_none() && !plan.is_ever_stale() {
         return response;
     }
     let (mut parts, body) = response.into_parts();
     let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    let first = shared.faults.first(&target, &body);
+    let first = plan.first(target, &body);
     let body = match fault {
         Some(Fault::Cut(length)) => return cut(parts, &body, length),
         Some(Fault::Garble) => body.iter().map(|byte| byte.wrapping_add(1)).collect::<Vec<_>>().into(),
@@ -134,7 +163,7 @@ pub(crate) async fn apply(State(shared): State<Shared>, request: Request, next: 
         Some(Fault::OtherDestination(id)) => other_destination(&body, &id),
         _ => body,
     };
-    parts.headers.remove("content-length");
+    parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(body))
 }
 

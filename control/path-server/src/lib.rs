@@ -10,16 +10,24 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod asking;
+mod collections;
 mod extras;
 mod faults;
+mod graphs;
 mod load;
+mod metrics;
+mod openapi;
 mod parameters;
+mod paths;
+mod router;
 mod routes;
 mod rpo;
 mod search;
 mod server;
 mod srv6;
 pub mod store;
+mod traversal;
 
 pub use faults::{Fault, FaultPlan, Rule};
 pub use server::{Running, Server, StartError};

@@ -1,93 +1,175 @@
 //! The load book of `/shortest_path/load`: each answer adds to the load of the edges it names.
+//!
+//! What an edge carries is what its document said before, plus a step for every allocation that crosses it. So what is
+//! released leaves no trace, in whatever order, and a topology that is read again keeps what is allocated.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
-use crate::store::{Document, Store, text};
+use serde_json::{Number, Value, json};
+
+use crate::store::Store;
 
 /// What one allocation adds to each of its edges.
 const STEP: i64 = 10;
 
-/// One answered request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allocation {
-    /// Where it was made.
+/// What the API's own arithmetic says of a load that is there and null.
+const NULL_LOAD: &str = "unsupported operand type(s) for +: 'NoneType' and 'int'";
+
+/// Who asked for a path, where.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pair {
     pub graph: String,
     /// Id of the sender.
     pub source: String,
     /// Id of the receiver.
     pub destination: String,
-    /// Keys of its edges.
-    pub edges: Vec<String>,
 }
 
-/// Load of an edge; one that has none counts 0.
-fn load_of(edge: &Document) -> i64 {
-    edge.get("load").and_then(Value::as_i64).unwrap_or(0)
+/// One edge that is allocated on.
+#[derive(Clone, Debug)]
+struct Carried {
+    /// `load` as it was before any allocation; `None`: it had none.
+    before: Option<Value>,
+    /// Allocations that cross it.
+    allocations: i64,
 }
 
-/// Mean load before the allocation.
-#[allow(clippy::cast_precision_loss, reason = "loads are small")]
-pub fn average(edges: &[&Document]) -> f64 {
-    let sum: i64 = edges.iter().map(|edge| load_of(edge)).sum();
-    if edges.is_empty() { 0.0 } else { sum as f64 / edges.len() as f64 }
+/// Every allocation in force.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    /// Ids of the edges of each allocation of a pair, the newest last.
+    held: BTreeMap<Pair, Vec<Vec<String>>>,
+    /// By id of the edge.
+    edges: BTreeMap<String, Carried>,
 }
 
-/// Adds to every edge, and says what the loads are then. An edge whose load is null makes the whole fail, in words.
-#[allow(clippy::cast_precision_loss, reason = "loads are small")]
-pub fn allocate(store: &mut Store, graph: &str, keys: &[String]) -> Value {
-    let mut loads = Vec::new();
-    for key in keys {
-        let Some(edge) = store.edge_mut(graph, key) else { continue };
-        if edge.get("load").is_some_and(Value::is_null) {
-            return failed(&format!("load of {key} is null"));
+impl Book {
+    /// Adds to every edge, and says what the loads are then. Nothing is written if one of them cannot be counted.
+    pub fn allocate(&mut self, store: &mut Store, pair: Pair, edges: Vec<String>) -> Value {
+        let is_null = |id: &String| store.edge(id).is_some_and(|edge| edge.get("load").is_some_and(Value::is_null));
+        if edges.iter().any(is_null) {
+            return failed();
         }
-        let load = load_of(edge) + STEP;
-        edge.insert("load".to_owned(), json!(load));
-        loads.push((key, load));
+        for id in &edges {
+            let before = || store.edge(id).and_then(|edge| edge.get("load").cloned());
+            let carried = self.edges.entry(id.clone()).or_insert_with(|| Carried { before: before(), allocations: 0 });
+            carried.allocations += 1;
+        }
+        self.write(store, &edges);
+        let answer = loads(store, &edges);
+        self.held.entry(pair).or_default().push(edges);
+        answer
     }
-    let total: i64 = loads.iter().map(|(_, load)| load).sum();
-    let average = if loads.is_empty() { 0.0 } else { total as f64 / loads.len() as f64 };
-    // The first of equals.
-    let highest = loads.iter().rev().max_by_key(|(_, load)| *load);
+
+    /// Takes the newest allocation of a pair back; the keys of its edges. `None`: it has none.
+    pub fn release(&mut self, store: &mut Store, pair: &Pair) -> Option<Vec<String>> {
+        let held = self.held.get_mut(pair)?;
+        let edges = held.pop()?;
+        if held.is_empty() {
+            self.held.remove(pair);
+        }
+        for id in &edges {
+            if let Some(carried) = self.edges.get_mut(id) {
+                carried.allocations -= 1;
+            }
+        }
+        self.write(store, &edges);
+        self.edges.retain(|_, carried| carried.allocations > 0);
+        Some(edges.iter().map(|id| key(id)).collect())
+    }
+
+    /// Every allocation of a graph is forgotten, and all its loads are zero; edges that had none have none again.
+    pub fn reset(&mut self, store: &mut Store, graph: &str) {
+        self.held.retain(|pair, _| pair.graph != graph);
+        let ids: Vec<String> = store.edge_ids(graph);
+        for id in ids {
+            let had = match self.edges.remove(&id) {
+                Some(carried) => carried.before.is_some(),
+                None => store.edge(&id).is_some_and(|edge| edge.contains_key("load")),
+            };
+            store.set_load(&id, had.then(|| json!(0)));
+        }
+        // What is left is of edges that the file no longer has.
+        self.edges.retain(|id, _| id.split_once('/').is_none_or(|(of, _)| of != graph));
+    }
+
+    /// Adds everything to the documents of a file that was read again.
+    pub fn apply(&mut self, store: &mut Store) {
+        let ids: Vec<String> = self.edges.keys().cloned().collect();
+        for (id, carried) in &mut self.edges {
+            carried.before = store.edge(id).and_then(|edge| edge.get("load").cloned());
+        }
+        self.write(store, &ids);
+    }
+
+    /// Allocations in force, by graph.
+    pub fn allocations(&self) -> BTreeMap<&str, usize> {
+        let mut counts = BTreeMap::new();
+        for (pair, held) in &self.held {
+            *counts.entry(pair.graph.as_str()).or_default() += held.len();
+        }
+        counts
+    }
+
+    /// Documents of these edges say what the book says.
+    fn write(&self, store: &mut Store, edges: &[String]) {
+        for id in edges {
+            let Some(carried) = self.edges.get(id) else { continue };
+            let load = if carried.allocations == 0 {
+                carried.before.clone()
+            } else {
+                Some(plus(carried.before.as_ref(), carried.allocations * STEP))
+            };
+            store.set_load(id, load);
+        }
+    }
+}
+
+/// Whole numbers stay whole.
+#[allow(clippy::cast_precision_loss, reason = "loads are small")]
+fn plus(before: Option<&Value>, more: i64) -> Value {
+    match before.and_then(Value::as_number) {
+        None => json!(more),
+        Some(number) => match number.as_i64() {
+            Some(whole) => json!(whole + more),
+            None => Number::from_f64(number.as_f64().unwrap_or(0.0) + more as f64).map_or(Value::Null, Value::Number),
+        },
+    }
+}
+
+fn key(id: &str) -> String {
+    id.split_once('/').map_or(id, |(_, key)| key).to_owned()
+}
+
+/// `load_data`: the loads as they are now.
+#[allow(clippy::cast_precision_loss, reason = "a path has few edges")]
+fn loads(store: &Store, edges: &[String]) -> Value {
+    let load = |id: &String| store.edge(id).and_then(|edge| edge.get("load").cloned()).unwrap_or(json!(0));
+    let loads: Vec<(String, Value)> = edges.iter().map(|id| (key(id), load(id))).collect();
+    let sum: f64 = loads.iter().filter_map(|(_, load)| load.as_f64()).sum();
+    let total = loads.iter().map(|(_, load)| load.as_i64()).sum::<Option<i64>>().map_or(json!(sum), Value::from);
+    // A path without edges has a whole zero here.
+    let average = if loads.is_empty() { json!(0) } else { json!(sum / loads.len() as f64) };
+    let mut highest: (Value, Value) = (Value::Null, json!(0));
+    for (key, load) in &loads {
+        // The first of equals.
+        if load.as_f64() > highest.1.as_f64() {
+            highest = (json!(key), load.clone());
+        }
+    }
     json!({
-        "updated_edges": keys,
+        "updated_edges": loads.iter().map(|(key, _)| key).collect::<Vec<_>>(),
         "edge_loads": loads.iter().map(|(key, load)| json!({ "edge_key": key, "load": load })).collect::<Vec<_>>(),
         "average_load": average,
         "total_load": total,
         "edge_count": loads.len(),
-        "highest_load": highest.map(|(key, load)| json!({ "edge_key": key, "load_value": load })),
+        "highest_load": { "edge_key": highest.0, "load_value": highest.1 },
     })
 }
 
-fn failed(why: &str) -> Value {
+fn failed() -> Value {
     json!({
-        "error": why, "updated_edges": [], "edge_loads": [], "average_load": 0.0, "total_load": 0, "edge_count": 0,
-        "highest_load": null,
+        "error": NULL_LOAD, "updated_edges": [], "edge_loads": [], "average_load": 0, "total_load": 0, "edge_count": 0,
+        "highest_load": { "edge_key": null, "load_value": 0 },
     })
-}
-
-/// Takes an allocation back.
-pub fn release(store: &mut Store, allocation: &Allocation) {
-    for key in &allocation.edges {
-        if let Some(edge) = store.edge_mut(&allocation.graph, key) {
-            let load = (load_of(edge) - STEP).max(0);
-            edge.insert("load".to_owned(), json!(load));
-        }
-    }
-}
-
-/// All loads of a graph to zero; edges that have none keep none.
-pub fn reset(store: &mut Store, graph: &str) {
-    let keys: Vec<String> = store
-        .documents(graph)
-        .into_iter()
-        .flatten()
-        .filter(|edge| edge.contains_key("load"))
-        .filter_map(|edge| text(edge, "_key").map(str::to_owned))
-        .collect();
-    for key in keys {
-        if let Some(edge) = store.edge_mut(graph, &key) {
-            edge.insert("load".to_owned(), json!(0));
-        }
-    }
 }

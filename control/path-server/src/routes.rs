@@ -1,611 +1,166 @@
-//! Every route below `/api/v1`.
+//! The table of Jalapeno's routes: what each is called, what it takes, and what answers it.
 
-use axum::extract::{Path, Query as AxumQuery, State};
-use axum::http::StatusCode;
-use axum::middleware;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
-use axum::{Json, Router};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::answers::{self, Asked};
-use crate::load::{self, Allocation};
-use crate::parameters::{Parameters, Query, Refusal, direction};
-use crate::search::{Graph, Walk, Weight};
-use crate::server::Shared;
-use crate::store::{Document, Store, text};
-use crate::{extras, faults, rpo};
+use crate::asking::Asking;
+use crate::parameters::{Parameter, Refusal, boolean, integer, required, text};
+use crate::{collections, graphs, paths, rpo, traversal};
 
-type Answer = Result<Json<Value>, Refusal>;
-
-/// HEAD is refused, as there.
-fn only_get<H, T>(handler: H) -> MethodRouter<Shared>
-where
-    H: axum::handler::Handler<T, Shared>,
-    T: 'static,
-{
-    get(handler).head(|| async { StatusCode::METHOD_NOT_ALLOWED })
+/// What answers a route.
+#[derive(Clone, Copy, Debug)]
+pub enum Answers {
+    /// Documents are read.
+    Reading(fn(&Asking<'_>) -> Result<Value, Refusal>),
+    /// A path is allocated: `/shortest_path/load`, the one GET that writes.
+    Allocating,
 }
 
-pub fn router(shared: Shared) -> Router {
-    let graph = Router::new()
-        .route("/", only_get(graph_info))
-        .route("/info", only_get(graph_info))
-        .route("/topology", only_get(topology))
-        .route("/topology/nodes", only_get(topology_nodes))
-        .route("/topology/nodes/algo", only_get(topology_nodes))
-        .route("/edges", only_get(edges))
-        .route("/edges/detail", only_get(edges_detail))
-        .route("/edges/{key}", axum::routing::patch(extras::switch_edge))
-        .route("/vertices", only_get(vertices))
-        .route("/vertices/keys", only_get(vertex_keys))
-        .route("/vertices/ids", only_get(vertex_ids))
-        .route("/vertices/algo", only_get(vertices_algo))
-        .route("/vertices/summary", only_get(vertex_summary))
-        .route("/vertices/{collection}/{key}", axum::routing::patch(extras::switch_vertex))
-        .route("/shortest_path", only_get(shortest))
-        .route("/shortest_path/latency", only_get(latency))
-        .route("/shortest_path/utilization", only_get(utilization))
-        .route("/shortest_path/load", only_get(allocate).delete(extras::release))
-        .route("/shortest_path/load/reset", axum::routing::post(extras::reset))
-        .route("/shortest_path/sovereignty", only_get(sovereignty))
-        .route("/shortest_path/best-paths", only_get(best_paths))
-        .route("/shortest_path/next-best-path", only_get(next_best_path))
-        .route("/traverse", only_get(traverse))
-        .route("/traverse/simple", only_get(traverse_simple))
-        .route("/neighbors", only_get(neighbors))
-        .route("/events", get(extras::events));
-    let api = Router::new()
-        .route("/graphs", only_get(graphs))
-        .nest("/graphs/{graph}", graph)
-        .route("/instances", only_get(instances))
-        .route("/collections", only_get(collections))
-        .route("/collections/{collection}", only_get(collection))
-        .route("/collections/{collection}/keys", only_get(collection_keys))
-        .route("/collections/{collection}/info", only_get(collection_info))
-        .route("/vpns", only_get(vpns))
-        .route("/rpo", only_get(|| async { Json(rpo::metrics()) }))
-        .route("/rpo/{collection}", only_get(collection))
-        .route("/rpo/{collection}/select-optimal", only_get(select_optimal))
-        .route("/rpo/{collection}/select-from-list", only_get(select_from_list));
-    Router::new()
-        .nest("/api/v1", api)
-        .route("/health", get(|| async { Json(json!({ "status": "healthy" })) }))
-        .fallback(|| async { (StatusCode::NOT_FOUND, Json(json!({ "detail": "Not Found" }))) })
-        .layer(middleware::from_fn_with_state(shared.clone(), faults::apply))
-        .layer(middleware::from_fn(access_log))
-        .with_state(shared)
+/// One route, below `/api/v1`.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub path: &'static str,
+    pub summary: &'static str,
+    pub parameters: &'static [Parameter],
+    pub answers: Answers,
 }
 
-async fn access_log(request: axum::extract::Request, next: middleware::Next) -> Response {
-    let (method, target) = (request.method().clone(), request.uri().to_string());
-    let response = next.run(request).await;
-    tracing::info!("{method} {target} {}", response.status().as_u16());
-    response
+const fn reading(
+    path: &'static str,
+    parameters: &'static [Parameter],
+    answer: fn(&Asking<'_>) -> Result<Value, Refusal>,
+    summary: &'static str,
+) -> Route {
+    Route { path, summary, parameters, answers: Answers::Reading(answer) }
 }
 
-/// What every route for paths asks for.
-struct PathQuery<'q> {
-    source: &'q str,
-    destination: &'q str,
-    asked: Asked,
-    problems: Parameters<'q>,
-}
+const SOURCE: Parameter = required("source");
+const DESTINATION: Parameter = required("destination");
+const OUTBOUND: Parameter = text("direction", Some("outbound"));
+const ALGO: Parameter = integer("algo", Some(0));
+const ALL_FIELDS: Parameter = boolean("include_all_fields", Some(true));
+const FILTER_GRAPHS: Parameter = boolean("filter_graphs", None);
+const LIMIT: Parameter = integer("limit", None);
+const LIMIT_100: Parameter = integer("limit", Some(100));
 
-impl<'q> PathQuery<'q> {
-    fn new(shared: &Shared, query: &'q Query) -> Self {
-        let mut problems = Parameters::new(query);
-        let (source, destination) = (problems.required("source"), problems.required("destination"));
-        let direction = problems.text("direction").unwrap_or("outbound").to_owned();
-        let asked = Asked { direction, algo: problems.integer("algo", 0), edition: shared.edition };
-        Self { source, destination, asked, problems }
-    }
+const ONE_PATH: &[Parameter] = &[SOURCE, DESTINATION, OUTBOUND, ALGO];
+const BEST_PATHS: &[Parameter] = &[SOURCE, DESTINATION, integer("limit", Some(4)), OUTBOUND, ALGO];
+const NEXT_BEST_PATH: &[Parameter] =
+    &[SOURCE, DESTINATION, integer("same_hop_limit", Some(4)), integer("plus_one_limit", Some(8)), OUTBOUND, ALGO];
+const SOVEREIGNTY: &[Parameter] = &[SOURCE, DESTINATION, required("excluded_countries"), OUTBOUND, ALGO];
+const TRAVERSE: &[Parameter] =
+    &[SOURCE, text("destination", None), integer("min_depth", Some(1)), integer("max_depth", Some(4)), OUTBOUND];
+const TRAVERSE_SIMPLE: &[Parameter] = &[
+    SOURCE,
+    text("destination", None),
+    integer("min_depth", Some(1)),
+    integer("max_depth", Some(5)),
+    text("direction", Some("any")),
+];
+const NEIGHBORS: &[Parameter] = &[SOURCE, OUTBOUND, integer("depth", Some(1))];
+const COLLECTION: &[Parameter] = &[LIMIT, integer("skip", None), text("filter_key", None)];
+const SELECT_OPTIMAL: &[Parameter] =
+    &[SOURCE, required("metric"), text("value", None), required("graphs"), OUTBOUND, integer("algo", None)];
+const SELECT_FROM_LIST: &[Parameter] = &[
+    SOURCE,
+    required("destinations"),
+    required("metric"),
+    text("value", None),
+    required("graphs"),
+    OUTBOUND,
+    integer("algo", None),
+];
+const BY_PE: &[Parameter] = &[required("pe_router"), LIMIT_100];
+const BY_RT: &[Parameter] = &[required("route_target"), LIMIT_100];
+const BY_PE_RT: &[Parameter] = &[required("pe_router"), required("route_target"), LIMIT_100];
+const VPN_SEARCH: &[Parameter] = &[
+    text("prefix", None),
+    boolean("prefix_exact", Some(false)),
+    text("route_target", None),
+    text("vpn_rd", None),
+    LIMIT_100,
+];
 
-    fn finish(self) -> Result<(&'q str, &'q str, Asked), Refusal> {
-        self.problems.finish()?;
-        Ok((self.source, self.destination, self.asked))
-    }
-}
-
-/// An unknown graph is found out deep inside, and its error is swallowed on the way.
-fn open<'s>(store: &'s Store, graph: &str, asked: &Asked) -> Result<Graph<'s>, Refusal> {
-    let direction = direction(Some(&asked.direction))?;
-    Graph::new(store, graph, direction, asked.algo).ok_or_else(Refusal::swallowed)
-}
-
-const NO_PATH: &str = "No path found between specified nodes";
-
-type Extra = fn(&Walk<'_>) -> (&'static str, Value);
-
-fn one_path(shared: &Shared, graph: &str, query: &Query, weight: Weight, extra: Option<Extra>) -> Answer {
-    let (source, destination, asked) = PathQuery::new(shared, query).finish()?;
-    let inner = shared.read();
-    let searched = open(&inner.store, graph, &asked)?.shortest(source, destination, weight);
-    let Some(walk) = searched else { return Ok(Json(answers::not_found(NO_PATH))) };
-    let extra = extra.map(|extra| extra(&walk));
-    Ok(Json(Value::Object(answers::one(&walk, &asked, extra, false))))
-}
-
-async fn shortest(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    one_path(&shared, &graph, &query, Weight::Hops, None)
-}
-
-async fn latency(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let total: Extra = |walk| ("total_latency", sum(walk, "latency"));
-    one_path(&shared, &graph, &query, Weight::Attribute("latency"), Some(total))
-}
-
-async fn utilization(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let average: Extra = |walk| ("average_utilization", mean(walk, "percent_util_out"));
-    one_path(&shared, &graph, &query, Weight::Attribute("percent_util_out"), Some(average))
-}
-
-/// Whole numbers stay whole.
-fn sum(walk: &Walk<'_>, attribute: &str) -> Value {
-    let values = || walk.edges.iter().filter_map(|edge| edge.get(attribute));
-    match values().map(Value::as_i64).sum::<Option<i64>>() {
-        Some(whole) => json!(whole),
-        None => json!(values().filter_map(Value::as_f64).sum::<f64>()),
-    }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a path has few edges")]
-fn mean(walk: &Walk<'_>, attribute: &str) -> Value {
-    let sum: f64 = walk.edges.iter().filter_map(|edge| edge.get(attribute)?.as_f64()).sum();
-    json!(if walk.edges.is_empty() { 0.0 } else { sum / walk.edges.len() as f64 })
-}
-
-/// The one GET that writes. Here, search and writing are one step: no increment is lost.
-async fn allocate(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let (source, destination, asked) = PathQuery::new(&shared, &query).finish()?;
-    let mut inner = shared.write();
-    let searched = open(&inner.store, &graph, &asked)?.shortest(source, destination, Weight::Attribute("load"));
-    let Some(walk) = searched else { return Ok(Json(answers::not_found(NO_PATH))) };
-    let before = json!(load::average(&walk.edges));
-    let mut answer = answers::one(&walk, &asked, Some(("average_load", before)), true);
-    let edges: Vec<String> = walk.edges.iter().filter_map(|edge| text(edge, "_key").map(str::to_owned)).collect();
-    let data = load::allocate(&mut inner.store, &graph, &edges);
-    if data.get("error").is_none() {
-        let (source, destination) = (source.to_owned(), destination.to_owned());
-        inner.allocations.push(Allocation { graph, source, destination, edges });
-    }
-    answer.insert("load_data".to_owned(), data);
-    Ok(Json(Value::Object(answer)))
-}
-
-async fn best_paths(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let mut asking = PathQuery::new(&shared, &query);
-    let limit = usize::try_from(asking.problems.integer("limit", 4)).unwrap_or(0);
-    let (source, destination, asked) = asking.finish()?;
-    let inner = shared.read();
-    let walks = unchecked(&inner.store, &graph, &asked)?.by_hops(source, destination, limit, None);
-    if walks.is_empty() {
-        return Ok(Json(answers::not_found("No paths found between specified nodes")));
-    }
-    let paths: Vec<_> = walks.iter().map(|walk| answers::one_of_best(walk, &asked)).collect();
-    Ok(Json(json!({
-        "found": true, "total_paths_found": paths.len(), "direction": asked.direction, "algo": asked.algo, "paths": paths,
-    })))
-}
-
-/// Routes that put the direction into the query text: the database finds out, in its own words.
-fn unchecked<'s>(store: &'s Store, graph: &str, asked: &Asked) -> Result<Graph<'s>, Refusal> {
-    if store.edges(graph).is_none() {
-        return Err(Refusal::swallowed());
-    }
-    open(store, graph, asked).map_err(|_| Refusal::Internal(format!("syntax error near '{}'", asked.direction)))
-}
-
-async fn next_best_path(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let mut asking = PathQuery::new(&shared, &query);
-    let same_limit = usize::try_from(asking.problems.integer("same_hop_limit", 4)).unwrap_or(0);
-    let plus_limit = usize::try_from(asking.problems.integer("plus_one_limit", 8)).unwrap_or(0);
-    let (source, destination, asked) = asking.finish()?;
-    let inner = shared.read();
-    let graph = unchecked(&inner.store, &graph, &asked)?;
-    // Without a path the hop count is -1, and that becomes a range of depths.
-    let depth = || Refusal::Internal("invalid depth range -1..-1".to_owned());
-    let shortest = graph.shortest(source, destination, Weight::Hops).ok_or_else(depth)?;
-    let base = shortest.hops();
-    let same = graph.by_hops(source, destination, same_limit, Some(base));
-    let plus = graph.by_hops(source, destination, plus_limit, Some(base + 1));
-    let all = |walks: &[Walk<'_>]| walks.iter().map(|walk| answers::alternative(walk, &asked)).collect::<Vec<_>>();
-    Ok(Json(json!({
-        "found": true,
-        "algo": asked.algo,
-        "shortest_path": answers::base(&shortest, &asked),
-        "same_hopcount_paths": all(&same),
-        "plus_one_hopcount_paths": all(&plus),
-        "summary": {
-            "base_hopcount": base,
-            "same_hopcount_alternatives": same.len(),
-            "plus_one_hopcount_alternatives": plus.len(),
-        },
-    })))
-}
-
-async fn sovereignty(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let mut asking = PathQuery::new(&shared, &query);
-    let excluded = asking.problems.required("excluded_countries");
-    let (source, destination, asked) = asking.finish()?;
-    let excluded: Vec<String> = excluded.split(',').map(|code| code.trim().to_ascii_uppercase()).collect();
-    let inner = shared.read();
-    let walks = unchecked(&inner.store, &graph, &asked)?.by_hops(source, destination, usize::MAX, None);
-    // The text of the codes is searched, not the list.
-    let touches = |walk: &Walk<'_>| {
-        let codes: String =
-            walk.edges.iter().filter_map(|edge| edge.get("country_codes")).map(Value::to_string).collect();
-        excluded.iter().any(|code| codes.contains(code.as_str()))
-    };
-    let Some(walk) = walks.iter().find(|walk| !touches(walk)) else {
-        let message = format!("No path found avoiding countries: {}", excluded.join(", "));
-        return Ok(Json(answers::not_found(&message)));
-    };
-    let mut answer = Map::from_iter([("found".to_owned(), json!(true))]);
-    answer.extend(answers::one_of_best(walk, &asked));
-    answer.insert("direction".to_owned(), json!(asked.direction));
-    answer.insert("algo".to_owned(), json!(asked.algo));
-    answer.insert("excluded_countries".to_owned(), json!(excluded));
-    Ok(Json(Value::Object(answer)))
-}
-
-/// Parameters of the traversals.
-fn depths(query: &Query, max: i64) -> Result<(std::ops::RangeInclusive<usize>, String, String), Refusal> {
-    let mut parameters = Parameters::new(query);
-    let source = parameters.required("source").to_owned();
-    let (least, most) = (parameters.integer("min_depth", 1), parameters.integer("max_depth", max));
-    let way = parameters.text("direction").unwrap_or("outbound").to_owned();
-    parameters.finish()?;
-    let depth = |number: i64| usize::try_from(number).map_err(|_| Refusal::swallowed());
-    Ok((depth(least)?..=depth(most)?, source, way))
-}
-
-/// Walks a traversal shows at most.
-const TRAVERSED: usize = 1000;
-
-async fn traverse(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let (depths, source, way) = depths(&query, 4)?;
-    let inner = shared.read();
-    let graph = Graph::new(&inner.store, &graph, direction(Some(&way))?, 0).ok_or_else(Refusal::swallowed)?;
-    let wanted = query.get("destination");
-    let ends_there = |walk: &&Walk<'_>| {
-        let last = walk.vertices.last().and_then(|vertex| text(vertex, "_id"));
-        wanted.is_none_or(|id| last == Some(id))
-    };
-    let walks = graph.within(&source, depths, TRAVERSED);
-    let path = |walk: &Walk<'_>| json!({ "vertices": walk.vertices, "edges": walk.edges, "hop_count": walk.hops() });
-    let paths: Vec<Value> = walks.iter().filter(ends_there).map(path).collect();
-    Ok(Json(json!({ "source": source, "direction": way, "path_count": paths.len(), "paths": paths })))
-}
-
-async fn traverse_simple(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let (depths, source, way) = depths(&query, 5)?;
-    let inner = shared.read();
-    let graph = Graph::new(&inner.store, &graph, direction(Some(&way))?, 0).ok_or_else(Refusal::swallowed)?;
-    let names = |walk: &Walk<'_>| walk.vertices.iter().map(|vertex| json!(crate::srv6::name(vertex))).collect();
-    let walks = graph.within(&source, depths, TRAVERSED);
-    let paths: Vec<Value> = walks.iter().map(names).collect();
-    Ok(Json(json!({ "source": source, "direction": way, "path_count": paths.len(), "paths": paths })))
-}
-
-async fn neighbors(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let mut parameters = Parameters::new(&query);
-    let source = parameters.required("source").to_owned();
-    let depth = usize::try_from(parameters.integer("depth", 1)).unwrap_or(1);
-    let way = parameters.text("direction").unwrap_or("outbound").to_owned();
-    parameters.finish()?;
-    let inner = shared.read();
-    let graph = Graph::new(&inner.store, &graph, direction(Some(&way))?, 0).ok_or_else(Refusal::swallowed)?;
-    let walks = graph.within(&source, 1..=depth, TRAVERSED);
-    let ends: Vec<Value> = walks
-        .iter()
-        .filter_map(|walk| {
-            Some(json!({ "neighbor": walk.vertices.last()?, "edge": walk.edges.last()?, "hops": walk.hops() }))
-        })
-        .collect();
-    Ok(Json(
-        json!({ "source": source, "direction": way, "depth": depth, "neighbor_count": ends.len(), "neighbors": ends }),
-    ))
-}
-
-async fn graphs(State(shared): State<Shared>) -> Json<Value> {
-    let inner = shared.read();
-    let names: Vec<&String> = inner.store.graphs().filter(|name| name.ends_with("_graph")).collect();
-    Json(json!({ "graphs": names, "total": names.len() }))
-}
-
-async fn instances(State(shared): State<Shared>) -> Json<Value> {
-    let inner = shared.read();
-    let names: Vec<&String> = inner.store.graphs().collect();
-    Json(json!({ "instances": names, "total": names.len() }))
-}
-
-/// The one route for graphs that keeps real codes.
-async fn graph_info(State(shared): State<Shared>, Path(graph): Path<String>) -> Answer {
-    let inner = shared.read();
-    let Some(edges) = inner.store.edges(&graph) else {
-        let known = inner.store.documents(&graph).is_some();
-        return Err(if known {
-            Refusal::Status(StatusCode::BAD_REQUEST, format!("Collection {graph} is not a graph"))
-        } else {
-            Refusal::Status(StatusCode::NOT_FOUND, format!("Graph collection {graph} not found"))
-        });
-    };
-    let vertices = inner.store.vertices(&graph).unwrap_or_default();
-    Ok(Json(json!({ "name": graph, "type": "graph", "edge_count": edges.len(), "vertex_count": vertices.len() })))
-}
-
-/// With `include_all_fields=false`, what is left of an edge and of a vertex.
-const EDGE_FIELDS: [&str; 4] = ["_id", "_key", "_from", "_to"];
-const VERTEX_FIELDS: [&str; 3] = ["_id", "_key", "name"];
-
-fn some_fields(document: &Document, fields: &[&str]) -> Value {
-    let some = fields.iter().filter_map(|key| Some(((*key).to_owned(), document.get(*key)?.clone())));
-    Value::Object(some.collect())
-}
-
-async fn topology(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    topology_of(&shared, &graph, &query, |_| true)
-}
-
-/// Edges whose ids merely contain "node".
-async fn topology_nodes(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let is_node = |id: Option<&str>| id.is_some_and(|id| id.contains("node"));
-    topology_of(&shared, &graph, &query, |edge| is_node(text(edge, "_from")) && is_node(text(edge, "_to")))
-}
-
-fn topology_of(shared: &Shared, graph: &str, query: &Query, wanted: impl Fn(&Document) -> bool) -> Answer {
-    let mut parameters = Parameters::new(query);
-    let whole = parameters.boolean("include_all_fields", true);
-    parameters.integer("algo", 0);
-    parameters.finish()?;
-    let inner = shared.read();
-    let edges = inner.store.edges(graph).ok_or_else(Refusal::swallowed)?;
-    let edges: Vec<&Document> = edges.into_iter().filter(|edge| wanted(edge)).collect();
-    let touched = |id: &str| edges.iter().any(|edge| [text(edge, "_from"), text(edge, "_to")].contains(&Some(id)));
-    let shown =
-        |document: &Document, fields: &[&str]| if whole { json!(document) } else { some_fields(document, fields) };
-    let all = inner.store.vertices(graph).unwrap_or_default();
-    let vertices: Map<String, Value> = all
-        .into_iter()
-        .filter_map(|vertex| Some((text(vertex, "_id")?, vertex)))
-        .filter(|(id, _)| touched(id))
-        .map(|(id, vertex)| (id.to_owned(), shown(vertex, &VERTEX_FIELDS)))
-        .collect();
-    let total = vertices.len();
-    Ok(Json(json!({
-        "edges": edges.iter().map(|edge| shown(edge, &EDGE_FIELDS)).collect::<Vec<_>>(),
-        "vertices": vertices,
-        "total_edges": edges.len(),
-        "total_vertices": total,
-        "include_all_fields": whole,
-    })))
-}
-
-async fn edges(State(shared): State<Shared>, Path(graph): Path<String>) -> Answer {
-    let inner = shared.read();
-    let edges = inner.store.edges(&graph).ok_or_else(Refusal::swallowed)?;
-    let ends: Vec<Value> =
-        edges.iter().map(|edge| json!({ "_from": edge.get("_from"), "_to": edge.get("_to") })).collect();
-    Ok(Json(json!({ "collection": graph, "edge_count": ends.len(), "edges": ends })))
-}
-
-/// It reads other names for delay and bandwidth than the lab's documents have.
-const METRICS: [&str; 6] =
-    ["unidir_link_delay", "unidir_bw_utilization", "max_link_bw_kbps", "percent_util_out", "percent_util_in", "load"];
-
-async fn edges_detail(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let mut parameters = Parameters::new(&query);
-    let limit = parameters.integer("limit", 0);
-    parameters.finish()?;
-    let inner = shared.read();
-    let edges = inner.store.edges(&graph).ok_or_else(Refusal::swallowed)?;
-    let wanted = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let detail = |edge: &&Document| {
-        json!({
-            "_key": edge.get("_key"), "_from": edge.get("_from"), "_to": edge.get("_to"),
-            "sids": edge.get("sids").cloned().unwrap_or_else(|| json!([])),
-            "metrics": some_fields(edge, &METRICS),
-            "timestamps": some_fields(edge, &["first_seen_at", "last_seen_at"]),
-        })
-    };
-    let shown: Vec<Value> = edges.iter().take(wanted).map(detail).collect();
-    Ok(Json(json!({
-        "collection": graph, "edge_count": edges.len(), "returned_edges": shown.len(), "edges": shown,
-    })))
-}
-
-/// Documents of the vertices of a graph.
-fn vertex_documents(store: &Store, graph: &str) -> Result<Vec<Value>, Refusal> {
-    let vertices = store.vertices(graph).ok_or_else(Refusal::swallowed)?;
-    Ok(vertices.into_iter().map(|vertex| json!(vertex)).collect())
-}
-
-async fn vertices(State(shared): State<Shared>, Path(graph): Path<String>) -> Answer {
-    let inner = shared.read();
-    let vertices = vertex_documents(&inner.store, &graph)?;
-    Ok(Json(json!({ "collection": graph, "vertex_count": vertices.len(), "vertices": vertices })))
-}
-
-async fn vertex_keys(State(shared): State<Shared>, Path(graph): Path<String>) -> Answer {
-    attribute_of_vertices(&shared, &graph, "_key", "vertex_keys")
-}
-
-async fn vertex_ids(State(shared): State<Shared>, Path(graph): Path<String>) -> Answer {
-    attribute_of_vertices(&shared, &graph, "_id", "vertex_ids")
-}
-
-fn attribute_of_vertices(shared: &Shared, graph: &str, attribute: &str, key: &str) -> Answer {
-    let inner = shared.read();
-    let vertices = inner.store.vertices(graph).ok_or_else(Refusal::swallowed)?;
-    let values: Vec<&str> = vertices.iter().filter_map(|vertex| text(vertex, attribute)).collect();
-    Ok(Json(json!({ "collection": graph, "vertex_count": values.len(), key: values })))
-}
-
-/// SIDs of one algorithm, flat.
-async fn vertices_algo(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let mut parameters = Parameters::new(&query);
-    let algo = parameters.integer("algo", 0);
-    parameters.finish()?;
-    let inner = shared.read();
-    let vertices = inner.store.vertices(&graph).ok_or_else(Refusal::swallowed)?;
-    let flat = |sid: &Value| {
-        let behavior = sid.get("srv6_endpoint_behavior");
-        let code = behavior.and_then(|behavior| behavior.get("endpoint_behavior"));
-        json!({ "srv6_sid": sid.get("srv6_sid"), "endpoint_behavior": code, "algo": crate::srv6::algo_of(sid) })
-    };
-    let sids_of = |vertex: &Document| {
-        let sids = vertex.get("sids").and_then(Value::as_array);
-        sids.into_iter().flatten().filter(|sid| crate::srv6::algo_of(sid) == Some(algo)).map(flat).collect::<Vec<_>>()
-    };
-    let row = |vertex: &&Document| {
-        let sids = sids_of(vertex);
-        (!sids.is_empty()).then(|| json!({ "_id": vertex.get("_id"), "name": vertex.get("name"), "sids": sids }))
-    };
-    let rows: Vec<Value> = vertices.iter().filter_map(row).collect();
-    Ok(Json(json!({ "collection": graph, "algo": algo, "vertex_count": rows.len(), "vertices": rows })))
-}
-
-async fn vertex_summary(
-    State(shared): State<Shared>,
-    Path(graph): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let mut parameters = Parameters::new(&query);
-    let limit = usize::try_from(parameters.integer("limit", 100)).unwrap_or(0);
-    let collection = parameters.text("vertex_collection");
-    parameters.finish()?;
-    let inner = shared.read();
-    let vertices = inner.store.vertices(&graph).ok_or_else(Refusal::swallowed)?;
-    let wanted = |vertex: &&&Document| {
-        let own = text(vertex, "_id").and_then(|id| id.split_once('/')).map(|(own, _)| own);
-        collection.is_none() || own == collection
-    };
-    let rows: Vec<Value> =
-        vertices.iter().filter(wanted).take(limit).map(|vertex| some_fields(vertex, &VERTEX_FIELDS)).collect();
-    Ok(Json(json!({ "collection": graph, "total_vertices": vertices.len(), "vertices": rows })))
-}
-
-async fn collections(State(shared): State<Shared>, AxumQuery(query): AxumQuery<Query>) -> Answer {
-    let mut parameters = Parameters::new(&query);
-    let only_graphs = parameters.text("filter_graphs").is_some() && parameters.boolean("filter_graphs", false);
-    parameters.finish()?;
-    let inner = shared.read();
-    let entry = |name: &String, kind: &str| json!({ "name": name, "type": kind, "count": inner.store.documents(name).map_or(0, Vec::len) });
-    let mut entries: Vec<Value> = inner.store.graphs().map(|name| entry(name, "edge")).collect();
-    if !only_graphs {
-        entries.extend(inner.store.collections().map(|name| entry(name, "document")));
-    }
-    Ok(Json(json!({ "collections": entries, "total": entries.len() })))
-}
-
-async fn collection(
-    State(shared): State<Shared>,
-    Path(collection): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    let mut parameters = Parameters::new(&query);
-    let limit = parameters.integer("limit", 0);
-    let filter = parameters.text("filter_key");
-    parameters.finish()?;
-    if query.contains_key("skip") {
-        return Err(Refusal::Internal("syntax error near 'SKIP'".to_owned()));
-    }
-    let inner = shared.read();
-    let documents = inner.store.documents(&collection).ok_or_else(Refusal::swallowed)?;
-    let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let wanted = |document: &&Document| filter.is_none() || text(document, "_key") == filter;
-    let data: Vec<&Document> = documents.iter().filter(wanted).take(limit).collect();
-    Ok(Json(json!({ "collection": collection, "type": "collection", "count": data.len(), "data": data })))
-}
-
-async fn collection_keys(State(shared): State<Shared>, Path(collection): Path<String>) -> Answer {
-    let inner = shared.read();
-    let documents = inner.store.documents(&collection).ok_or_else(Refusal::swallowed)?;
-    let keys: Vec<&str> = documents.iter().filter_map(|document| text(document, "_key")).collect();
-    Ok(Json(json!({ "collection": collection, "key_count": keys.len(), "keys": keys })))
-}
-
-async fn collection_info(State(shared): State<Shared>, Path(collection): Path<String>) -> Answer {
-    let inner = shared.read();
-    let documents = inner.store.documents(&collection).ok_or_else(Refusal::swallowed)?;
-    let kind = if inner.store.edges(&collection).is_some() { "edge" } else { "document" };
-    Ok(Json(json!({ "name": collection, "type": kind, "count": documents.len() })))
-}
-
-/// There is no BGP behind this server, so there are no VPNs.
-async fn vpns() -> Response {
-    Json(json!({ "collections": [], "total": 0 })).into_response()
-}
-
-async fn select_optimal(
-    State(shared): State<Shared>,
-    Path(collection): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    rpo::select(&shared, &collection, &query, false).map(Json)
-}
-
-async fn select_from_list(
-    State(shared): State<Shared>,
-    Path(collection): Path<String>,
-    AxumQuery(query): AxumQuery<Query>,
-) -> Answer {
-    rpo::select(&shared, &collection, &query, true).map(Json)
-}
+/// Every route of the API.
+pub const ROUTES: &[Route] = &[
+    reading("/instances", &[], collections::instances, "Names of the graphs"),
+    reading("/graphs", &[FILTER_GRAPHS], graphs::graphs, "Graphs whose name ends in _graph"),
+    reading("/graphs/{graph}", &[], graphs::graph, "One graph"),
+    reading("/graphs/{graph}/info", &[], graphs::info, "One graph, and the collections it touches"),
+    reading("/graphs/{graph}/topology", &[ALL_FIELDS], graphs::topology, "Edges, and the vertices they touch"),
+    reading("/graphs/{graph}/topology/nodes", &[ALL_FIELDS], graphs::topology_nodes, "The same between nodes only"),
+    reading(
+        "/graphs/{graph}/topology/nodes/algo",
+        &[ALGO, ALL_FIELDS],
+        graphs::topology_nodes_algo,
+        "The same between nodes with a SID of the algorithm",
+    ),
+    reading("/graphs/{graph}/edges", &[], graphs::edges, "Both ends of every edge"),
+    reading("/graphs/{graph}/edges/detail", &[LIMIT], graphs::edges_detail, "Metrics and loads of every edge"),
+    reading("/graphs/{graph}/vertices", &[], graphs::vertices, "Every vertex of the collections that edges touch"),
+    reading("/graphs/{graph}/vertices/keys", &[], graphs::vertex_keys, "Keys of the vertices that edges touch"),
+    reading("/graphs/{graph}/vertices/ids", &[], graphs::vertex_ids, "Ids of the vertices that edges touch"),
+    reading("/graphs/{graph}/vertices/algo", &[ALGO], graphs::vertices_algo, "Vertices with a SID of the algorithm"),
+    reading(
+        "/graphs/{graph}/vertices/summary",
+        &[LIMIT_100, text("vertex_collection", None)],
+        graphs::vertex_summary,
+        "What vertices are called, and their SIDs",
+    ),
+    reading("/graphs/{graph}/shortest_path", ONE_PATH, paths::shortest, "The path of fewest hops"),
+    reading("/graphs/{graph}/shortest_path/latency", ONE_PATH, paths::latency, "The path of least latency"),
+    reading(
+        "/graphs/{graph}/shortest_path/utilization",
+        ONE_PATH,
+        paths::utilization,
+        "The path of least percent_util_out",
+    ),
+    Route {
+        path: "/graphs/{graph}/shortest_path/load",
+        summary: "The path of least load, which is allocated: 10 is added to the load of its edges",
+        parameters: ONE_PATH,
+        answers: Answers::Allocating,
+    },
+    reading(
+        "/graphs/{graph}/shortest_path/sovereignty",
+        SOVEREIGNTY,
+        paths::sovereignty,
+        "The path of fewest hops that avoids countries",
+    ),
+    reading("/graphs/{graph}/shortest_path/best-paths", BEST_PATHS, paths::best_paths, "The first paths by hops"),
+    reading(
+        "/graphs/{graph}/shortest_path/next-best-path",
+        NEXT_BEST_PATH,
+        paths::next_best_path,
+        "All paths of fewest hops, and those one hop longer",
+    ),
+    reading("/graphs/{graph}/traverse", TRAVERSE, traversal::traverse, "Every walk from a vertex, in detail"),
+    reading("/graphs/{graph}/traverse/simple", TRAVERSE_SIMPLE, traversal::traverse_simple, "Every walk from a vertex"),
+    reading("/graphs/{graph}/neighbors", NEIGHBORS, traversal::neighbors, "What a vertex is next to"),
+    reading("/collections", &[FILTER_GRAPHS], collections::collections, "Collections of vertices and of edges"),
+    reading("/collections/{collection}", COLLECTION, collections::collection, "Documents of one"),
+    reading("/collections/{collection}/keys", &[], collections::collection_keys, "Keys of its documents"),
+    reading("/collections/{collection}/info", &[], collections::collection_info, "What there is to know of one"),
+    reading("/vpns", &[], collections::vpns, "Collections of VPN prefixes: none without BGP"),
+    reading("/vpns/{collection}", &[], collections::vpn, "One of them"),
+    reading("/vpns/{collection}/summary", &[], collections::vpn_detail, "Counts of one"),
+    reading("/vpns/{collection}/pe-routers", &[], collections::vpn_detail, "Its next hops"),
+    reading("/vpns/{collection}/route-targets", &[], collections::vpn_detail, "Its route targets"),
+    reading("/vpns/{collection}/prefixes/by-pe", BY_PE, collections::vpn_detail, "Its prefixes by next hop"),
+    reading("/vpns/{collection}/prefixes/by-rt", BY_RT, collections::vpn_detail, "Its prefixes by route target"),
+    reading("/vpns/{collection}/prefixes/by-pe-rt", BY_PE_RT, collections::vpn_detail, "Its prefixes by both"),
+    reading("/vpns/{collection}/prefixes/search", VPN_SEARCH, collections::vpn_detail, "Its prefixes by anything"),
+    reading("/rpo", &[], rpo::metrics, "Metrics that endpoints are chosen by"),
+    reading("/rpo/{collection}", &[LIMIT], rpo::collection, "Endpoints of a collection"),
+    reading(
+        "/rpo/{collection}/select-optimal",
+        SELECT_OPTIMAL,
+        rpo::select_optimal,
+        "The endpoint with the best value of a metric, and the shortest path to it",
+    ),
+    reading(
+        "/rpo/{collection}/select-from-list",
+        SELECT_FROM_LIST,
+        rpo::select_from_list,
+        "The same among some endpoints",
+    ),
+];

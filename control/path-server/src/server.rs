@@ -9,8 +9,9 @@ use tokio::task::JoinHandle;
 use tracing::info;
 
 use crate::faults::FaultPlan;
-use crate::load::Allocation;
-use crate::{Edition, Store, routes};
+use crate::load::Book;
+use crate::metrics::Metrics;
+use crate::{Edition, Store, router};
 
 /// Changes a slow listener of events may lag behind before it only learns that it did.
 const EVENTS: usize = 64;
@@ -22,13 +23,14 @@ pub(crate) struct Shared {
     inner: Arc<RwLock<Inner>>,
     pub(crate) changes: broadcast::Sender<u64>,
     pub(crate) faults: Arc<FaultPlan>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// Documents, and what was allocated in them.
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) store: Store,
-    pub(crate) allocations: Vec<Allocation>,
+    pub(crate) book: Book,
 }
 
 impl Shared {
@@ -90,12 +92,13 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let shared = Shared {
             edition: self.edition,
-            inner: Arc::new(RwLock::new(Inner { store: self.store, allocations: Vec::new() })),
+            inner: Arc::new(RwLock::new(Inner { store: self.store, book: Book::default() })),
             changes: broadcast::channel(EVENTS).0,
             faults: Arc::new(self.faults),
+            metrics: Arc::default(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
-        let router = routes::router(shared.clone());
+        let router = router::router(shared.clone());
         let task = tokio::spawn(async move {
             // Streams of events end with their listeners, not with the server: it does not wait for them.
             tokio::select! {
@@ -118,9 +121,15 @@ impl Running {
         format!("http://{}", self.address)
     }
 
-    /// Takes another topology; what is switched off stays so.
+    /// Takes another topology; what is switched off stays so, and what is allocated stays allocated.
     pub fn replace(&self, store: Store) {
-        self.shared.write().store.replace(store);
+        {
+            let mut inner = self.shared.write();
+            let Inner { store: held, book } = &mut *inner;
+            held.replace(store);
+            book.apply(held);
+        }
+        self.shared.metrics.topology_read();
         info!("the topology was read again");
         self.shared.announce();
     }

@@ -6,34 +6,32 @@ use srv6d_controller::document::{Topology, Vertex};
 use srv6d_controller::sid::Family;
 
 use crate::Edition;
-use crate::store::{Document, text};
+use crate::store::Document;
 
 /// Written where no SID says a block.
 const NO_BLOCK: &str = "fc00:0:";
 
-/// `algo` of one entry of `sids`, nested or flat.
+/// `algo` of one entry of `sids`.
 pub fn algo_of(sid: &Value) -> Option<i64> {
-    let nested = sid.get("srv6_endpoint_behavior");
-    nested.and_then(|behavior| behavior.get("algo")).or_else(|| sid.get("algo")).and_then(Value::as_i64)
+    sid.get("srv6_endpoint_behavior")?.get("algo")?.as_i64()
 }
 
-/// The first SID of a vertex with that algorithm. A SID without a behaviour counts for 0, in the newer edition only.
-fn sid_of(vertex: &Document, algo: i64, edition: Edition) -> Option<&str> {
+/// The first SID of a vertex with that algorithm. In the newer edition, failing that, the first without a behaviour.
+fn sid_of(vertex: &Document, algo: Option<i64>, edition: Edition) -> Option<&str> {
     let sids = vertex.get("sids").and_then(Value::as_array)?;
-    let wanted = |sid: &&Value| match sid.get("srv6_endpoint_behavior") {
-        Some(_) => algo_of(sid) == Some(algo),
-        None => edition == Edition::January2026 && algo == 0,
-    };
-    sids.iter().find(wanted)?.get("srv6_sid")?.as_str()
+    let of_algo = || sids.iter().find(|sid| algo.is_some() && algo_of(sid) == algo);
+    let bare = || sids.iter().find(|sid| sid.get("srv6_endpoint_behavior").is_none());
+    let sid = of_algo().or_else(|| if edition == Edition::January2026 { bare() } else { None });
+    sid?.get("srv6_sid")?.as_str()
 }
 
 /// `srv6_data` of a walk along these vertices.
-pub fn data(vertices: &[&Document], algo: i64, edition: Edition) -> Value {
+pub fn data(vertices: &[&Document], algo: Option<i64>, edition: Edition) -> Value {
     let skipped = usize::from(edition == Edition::January2026);
     let sids: Vec<&str> = vertices.iter().skip(skipped).filter_map(|vertex| sid_of(vertex, algo, edition)).collect();
-    let block = sids.first().map_or_else(|| NO_BLOCK.to_owned(), |sid| block_text(sid));
+    let block = block_text(sids.first().copied().unwrap_or_default());
     // A SID that spells the block in another way is left out of the carrier.
-    let parts = sids.iter().filter_map(|sid| sid.strip_prefix(block.as_str())?.split(':').next());
+    let parts = sids.iter().filter_map(|sid| sid.split(block.as_str()).nth(1)?.split(':').next());
     let usid = format!("{block}{}::", parts.collect::<Vec<_>>().join(":"));
     let mut data = json!({ "srv6_sid_list": sids, "srv6_usid": usid, "usid_block": block, "algo": algo });
     if let (Some(carriers), Some(data)) = (carriers(vertices, algo), data.as_object_mut()) {
@@ -45,20 +43,18 @@ pub fn data(vertices: &[&Document], algo: i64, edition: Edition) -> Value {
 /// The first two groups, as text.
 fn block_text(sid: &str) -> String {
     let mut groups = sid.split(':');
-    format!("{}:{}:", groups.next().unwrap_or_default(), groups.next().unwrap_or_default())
+    match (groups.next(), groups.next(), groups.next()) {
+        (Some(first), Some(second), Some(_)) => format!("{first}:{second}:"),
+        _ => NO_BLOCK.to_owned(),
+    }
 }
 
 /// Proper carriers for IPv6 inside; `None`: none can be made.
-fn carriers(vertices: &[&Document], algo: i64) -> Option<Vec<String>> {
+fn carriers(vertices: &[&Document], algo: Option<i64>) -> Option<Vec<String>> {
     let read = |document: &&Document| Vertex::read(&Value::Object((*document).clone()));
     let vertices: Vec<Vertex> = vertices.iter().map(read).collect::<Option<_>>()?;
     let walk: Vec<&Vertex> = vertices.iter().collect();
-    let options = Options { algo: u8::try_from(algo).ok()?, family: Family::V6, strict: false, function: None };
+    let options = Options { algo: u8::try_from(algo?).ok()?, family: Family::V6, strict: false, function: None };
     let composed = compose(&walk, &Topology::default(), &options).ok()?;
     Some(composed.segments.iter().map(ToString::to_string).collect())
-}
-
-/// Name of a vertex, for messages.
-pub fn name(vertex: &Document) -> &str {
-    text(vertex, "name").or_else(|| text(vertex, "_key")).unwrap_or_default()
 }

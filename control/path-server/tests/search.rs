@@ -1,36 +1,125 @@
 //! Paths of small random graphs against every path there is.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+#![allow(clippy::float_cmp, reason = "halves and quarters, whose sums are exact")]
+
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use srv6d_path_server::{Server, Store};
 
 const NODES: usize = 6;
+const LAST: usize = NODES - 1;
 
-fn graph(edges: &[(usize, usize, u8)]) -> Value {
-    let vertex = |n: usize| json!({ "_key": format!("n{n}"), "router_id": "r", "name": format!("n{n}"), "sids": [] });
-    let edge = |(a, b, w): &(usize, usize, u8)| json!({ "_key": format!("{a}-{b}"), "_from": format!("fabric_node/n{a}"), "_to": format!("fabric_node/n{b}"), "latency": w });
-    json!({
-        "nodes": (0..NODES).map(vertex).collect::<Vec<_>>(), "hosts": [], "edges": edges.iter().map(edge).collect::<Vec<_>>(),
+/// What an edge says of its latency.
+#[derive(Clone, Copy, Debug)]
+enum Latency {
+    Absent,
+    Null,
+    Quarters(u8),
+}
+
+impl Latency {
+    /// As a weight: in quarters, whose sums are exact. What is not there counts 1.
+    const fn quarters(self) -> u32 {
+        match self {
+            Self::Absent | Self::Null => 4,
+            Self::Quarters(quarters) => quarters as u32,
+        }
+    }
+}
+
+/// Several may lead the same way.
+#[derive(Clone, Debug)]
+struct Edge {
+    from: usize,
+    to: usize,
+    latency: Latency,
+    country: Option<&'static str>,
+}
+
+fn edge() -> impl Strategy<Value = Edge> {
+    let latency = prop_oneof![
+        1 => Just(Latency::Absent),
+        1 => Just(Latency::Null),
+        // Many ways weigh the same: what comes first is decided by hops and names.
+        5 => Just(Latency::Quarters(0)),
+        4 => (1u8..6).prop_map(Latency::Quarters),
+    ];
+    let country = prop_oneof![Just(None), Just(Some("FRA")), Just(Some("DEU"))];
+    (0..NODES, 1..NODES, latency, country).prop_map(|(from, step, latency, country)| Edge {
+        from,
+        to: (from + step) % NODES,
+        latency,
+        country,
     })
 }
 
-/// Every path without a loop from 0 to the last node: its weight, hops and ids, in that order.
-fn every_path(edges: &[(usize, usize, u8)]) -> Vec<(u32, usize, Vec<usize>)> {
-    let mut found = Vec::new();
+fn graph(edges: &[Edge]) -> Value {
+    let vertex = |n: usize| json!({ "_key": format!("n{n}"), "router_id": "r", "name": format!("n{n}"), "sids": [] });
+    let document = |(number, edge): (usize, &Edge)| {
+        let mut document = json!({
+            "_key": number.to_string(),
+            "_from": format!("fabric_node/n{}", edge.from), "_to": format!("fabric_node/n{}", edge.to),
+        });
+        match edge.latency {
+            Latency::Absent => {}
+            Latency::Null => document["latency"] = Value::Null,
+            Latency::Quarters(quarters) => document["latency"] = json!(f64::from(quarters) / 4.0),
+        }
+        if let Some(country) = edge.country {
+            document["country_codes"] = json!([country]);
+        }
+        document
+    };
+    json!({
+        "nodes": (0..NODES).map(vertex).collect::<Vec<_>>(), "hosts": [],
+        "edges": edges.iter().enumerate().map(document).collect::<Vec<_>>(),
+    })
+}
+
+/// Weight in quarters, hops and vertices; the order of the three is the order of paths.
+type Path = (u32, usize, Vec<usize>);
+
+/// Every path without a loop from 0 to the last node, in order. Steps are from, to and weight.
+fn every_path(steps: &[(usize, usize, u32)]) -> Vec<Path> {
+    let mut found = BTreeSet::new();
     let mut open = vec![(0u32, vec![0usize])];
     while let Some((weight, path)) = open.pop() {
-        if path.last() == Some(&(NODES - 1)) {
-            found.push((weight, path.len() - 1, path));
+        if path.last() == Some(&LAST) {
+            found.insert((path.clone(), weight));
             continue;
         }
-        for (a, b, w) in edges.iter().filter(|(a, b, _)| path.last() == Some(a) && !path.contains(b)) {
-            assert_ne!(a, b);
-            open.push((weight + u32::from(*w), [path.as_slice(), &[*b]].concat()));
+        for (_, to, more) in steps.iter().filter(|(from, to, _)| path.last() == Some(from) && !path.contains(to)) {
+            open.push((weight + more, [path.as_slice(), &[*to]].concat()));
         }
     }
-    found.sort();
-    found
+    // Of ways over the same vertices the lightest: it comes first.
+    let mut paths: Vec<Path> = Vec::new();
+    for (path, weight) in found {
+        if paths.last().is_none_or(|(_, _, last)| *last != path) {
+            paths.push((weight, path.len() - 1, path));
+        }
+    }
+    paths.sort();
+    paths
+}
+
+/// Only the vertices, by hops.
+fn by_hops(paths: &[Path]) -> Vec<Vec<usize>> {
+    let mut paths: Vec<(usize, Vec<usize>)> = paths.iter().map(|(_, hops, path)| (*hops, path.clone())).collect();
+    paths.sort();
+    paths.into_iter().map(|(_, path)| path).collect()
+}
+
+fn steps(edges: &[Edge], direction: &str) -> Vec<(usize, usize, u32)> {
+    let forth = edges.iter().map(|edge| (edge.from, edge.to, edge.latency.quarters()));
+    let back = edges.iter().map(|edge| (edge.to, edge.from, edge.latency.quarters()));
+    match direction {
+        "outbound" => forth.collect(),
+        "inbound" => back.collect(),
+        _ => forth.chain(back).collect(),
+    }
 }
 
 fn names(path: &Value) -> Vec<usize> {
@@ -38,43 +127,100 @@ fn names(path: &Value) -> Vec<usize> {
     steps.map(|step| step["vertex"]["name"].as_str().unwrap()[1..].parse().unwrap()).collect()
 }
 
-fn asked(edges: &[(usize, usize, u8)], routes: &[&str]) -> Vec<Value> {
+fn paths(list: &Value) -> Vec<Vec<usize>> {
+    list.as_array().unwrap().iter().map(|one| names(&one["path"])).collect()
+}
+
+/// The answers to these, below `shortest_path`.
+fn asked<const N: usize>(edges: &[Edge], routes: [&str; N]) -> [Value; N] {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Store::parse(&graph(edges).to_string()).unwrap();
         let server = Server { store, ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap();
         let mut answers = Vec::new();
         for route in routes {
-            let pair = format!("source=fabric_node/n0&destination=fabric_node/n{}&limit=1000", NODES - 1);
-            let url = format!("{}/api/v1/graphs/fabric_graph/shortest_path{route}?{pair}", server.url());
+            let pair = format!("source=fabric_node/n0&destination=fabric_node/n{LAST}");
+            let url = format!("{}/api/v1/graphs/fabric_graph/shortest_path{route}&{pair}", server.url());
             answers.push(reqwest::get(url).await.unwrap().json().await.unwrap());
         }
         server.stop().await;
-        answers
+        answers.try_into().unwrap()
     })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
     #[test]
-    fn shortest_cheapest_and_all_paths_are_those_of_brute_force(
-        pairs in prop::collection::btree_map((0..NODES, 0..NODES), 0u8..4, 0..20)
+    fn shortest_and_cheapest_are_those_of_brute_force(
+        edges in prop::collection::vec(edge(), 0..24),
+        direction in prop_oneof![Just("outbound"), Just("inbound"), Just("any")],
     ) {
-        let edges: Vec<(usize, usize, u8)> =
-            pairs.into_iter().filter(|((a, b), _)| a != b).map(|((a, b), w)| (a, b, w)).collect();
-        let cheapest = every_path(&edges);
-        let mut by_hops = cheapest.clone();
-        by_hops.sort_by_key(|(_, hops, path)| (*hops, path.clone()));
-        let answers = asked(&edges, &["", "/latency", "/best-paths"]);
-        prop_assert_eq!(answers[0]["found"].as_bool().unwrap(), !cheapest.is_empty());
-        if cheapest.is_empty() {
+        let cheapest = every_path(&steps(&edges, direction));
+        let [shortest, cheap] =
+            asked(&edges, [&format!("?direction={direction}"), &format!("/latency?direction={direction}")]);
+        prop_assert_eq!(shortest["found"].as_bool().unwrap(), !cheapest.is_empty());
+        prop_assert_eq!(cheap["found"].as_bool().unwrap(), !cheapest.is_empty());
+        if let Some((_, _, first)) = cheapest.first() {
+            prop_assert_eq!(&names(&shortest["path"]), &by_hops(&cheapest)[0]);
+            prop_assert_eq!(&names(&cheap["path"]), first);
+        }
+    }
+
+    #[test]
+    fn total_latency_is_that_of_the_edges_shown(edges in prop::collection::vec(edge(), 0..24)) {
+        let [cheap] = asked(&edges, ["/latency?"]);
+        if let Some((weight, ..)) = every_path(&steps(&edges, "outbound")).first() {
+            let shown: Vec<&Value> = cheap["path"].as_array().unwrap().iter().skip(1).map(|step| &step["edge"]["latency"]).collect();
+            let sum: f64 = shown.iter().filter_map(|latency| latency.as_f64()).sum();
+            let unknown = shown.iter().filter(|latency| latency.is_null()).count();
+            prop_assert_eq!(cheap["total_latency"].as_f64(), Some(sum));
+            // What is not there counted 1 on the way, and nothing in the sum.
+            prop_assert_eq!(sum * 4.0, f64::from(*weight) - 4.0 * f64::from(u32::try_from(unknown).unwrap()));
+        }
+    }
+
+    #[test]
+    fn many_paths_come_in_the_order_of_brute_force(
+        edges in prop::collection::vec(edge(), 0..24),
+        limit in 0usize..12,
+    ) {
+        let expected = by_hops(&every_path(&steps(&edges, "outbound")));
+        let [all, some, next] = asked(&edges, [
+            "/best-paths?limit=1000",
+            &format!("/best-paths?limit={limit}"),
+            &format!("/next-best-path?same_hop_limit={limit}&plus_one_limit={limit}"),
+        ]);
+        if expected.is_empty() {
+            prop_assert_eq!(&all["found"], false);
+            prop_assert_eq!(&next["detail"].is_string(), &true);
             return Ok(());
         }
-        prop_assert_eq!(names(&answers[0]["path"]), by_hops[0].2.clone());
-        prop_assert_eq!(names(&answers[1]["path"]), cheapest[0].2.clone());
-        prop_assert_eq!(answers[1]["total_latency"].as_u64().unwrap(), u64::from(cheapest[0].0));
-        let all: Vec<Vec<usize>> = answers[2]["paths"].as_array().unwrap().iter().map(|one| names(&one["path"])).collect();
-        let expected: Vec<Vec<usize>> = by_hops.into_iter().map(|(_, _, path)| path).collect();
-        prop_assert_eq!(all, expected);
+        prop_assert_eq!(&paths(&all["paths"]), &expected);
+        let first = &expected[..limit.min(expected.len())];
+        if first.is_empty() {
+            prop_assert_eq!(&some["found"], false);
+        } else {
+            prop_assert_eq!(paths(&some["paths"]), first);
+        }
+        let base = expected[0].len();
+        let of_length = |length: usize| -> Vec<Vec<usize>> {
+            expected.iter().filter(|path| path.len() == length).take(limit).cloned().collect()
+        };
+        prop_assert_eq!(names(&next["shortest_path"]["path"]), expected[0].clone());
+        prop_assert_eq!(paths(&next["same_hopcount_paths"]), of_length(base));
+        prop_assert_eq!(paths(&next["plus_one_hopcount_paths"]), of_length(base + 1));
+    }
+
+    #[test]
+    fn avoided_countries_are_those_of_brute_force(edges in prop::collection::vec(edge(), 0..24)) {
+        let [answer] = asked(&edges, ["/sovereignty?excluded_countries=fra"]);
+        let left: Vec<Edge> = edges.into_iter().filter(|edge| edge.country != Some("FRA")).collect();
+        let expected = by_hops(&every_path(&steps(&left, "outbound")));
+        prop_assert_eq!(answer["found"].as_bool().unwrap(), !expected.is_empty());
+        if let Some(first) = expected.first() {
+            prop_assert_eq!(&names(&answer["path"]), first);
+            prop_assert!(!answer["countries_traversed"].to_string().contains("FRA"));
+        }
     }
 }

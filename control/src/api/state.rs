@@ -21,7 +21,8 @@ pub enum Health {
     Pending,
 }
 
-/// One logical port: `show ports`. Packets are counted by device: VLAN ports of one device show the same numbers.
+/// One logical port: `show ports`. A device counts what is lost and what goes to the kernel as a whole: these numbers
+/// stand at its untagged port, or at the first of its VLANs, and are 0 at the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PortRow {
     /// Configured name: the device, or `device.vid`.
@@ -58,6 +59,9 @@ pub struct PortRow {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
+    /// Packets for the port that were dropped because its transmit ring was full.
+    #[serde(default)]
+    pub tx_lost: u64,
     /// Packets that were not claimed, and so went to the kernel.
     pub to_kernel: u64,
 }
@@ -133,6 +137,8 @@ pub struct PathRow {
     pub usids: Vec<Vec<String>>,
     /// Configured share of the flows.
     pub weight: u16,
+    /// Largest outer packet, in bytes, where a router on the way has said one in the last ten minutes.
+    pub learned_mtu: Option<u32>,
     /// Next hops given by the configuration; empty: the route to the first segment.
     pub next_hops: Vec<HopRow>,
     /// Packets encapsulated.

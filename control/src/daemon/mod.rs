@@ -3,14 +3,17 @@
 //! ```text
 //! kernel (links, addresses, neighbours) ─┐
 //! SIGHUP, `srv6d reload` ────────────────┼─► plan ─► attach, publish, detach ─► steering routes
-//! packets that wait for a neighbour ─────┘   (node.rs)
+//! packets that wait for a neighbour ─────┤   (node.rs)
+//! routers that say "packet too big" ─────┘
 //! ```
 //!
 //! Packets never pass here: workers forward whether this loop is busy or not.
 
 mod answers;
+mod fault;
 mod history;
 mod node;
+mod path_mtu;
 mod view;
 
 use std::fs;
@@ -35,6 +38,7 @@ use crate::kernel::{self, KernelError, Mirror};
 use crate::metrics::{self, Scrape};
 use crate::plan::{self, Environment};
 use crate::source::running::Sources;
+use fault::Fault;
 use node::Node;
 
 /// How often neighbours in use are kept fresh and absent ones are asked for again.
@@ -149,6 +153,7 @@ enum Event {
     Scrape(Scrape),
     Offer(&'static str),
     Hangup,
+    Fault,
     Stop(&'static str),
 }
 
@@ -161,6 +166,7 @@ struct Events {
     scrapes: mpsc::Receiver<Scrape>,
     tick: Interval,
     hangup: Signal,
+    fault: Fault,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -180,6 +186,7 @@ impl Events {
             () = self.mirror.changed() => Event::Kernel,
             source = self.sources.changed() => Event::Offer(source),
             _ = self.hangup.recv() => Event::Hangup,
+            () = self.fault.wanted() => Event::Fault,
             Some(question) = self.questions.recv() => Event::Question(question),
             Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
             _ = self.tick.tick() => Event::Tick,
@@ -191,6 +198,7 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
     let handler = |kind| signal(kind).map_err(|why| RunError::System { what: "handle signals", why });
     let (hangup, terminate) = (handler(SignalKind::hangup())?, handler(SignalKind::terminate())?);
     let interrupt = handler(SignalKind::interrupt())?;
+    let fault = Fault::armed_by_environment().map_err(|why| RunError::System { what: "handle signals", why })?;
     let mut mirror = Mirror::start()?;
     let planned = plan::plan(&config, &mirror.environment().await?)?;
     // Before anything is touched: a second daemon must not disturb the first.
@@ -210,7 +218,7 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sources = Sources::default();
     sources.configure(&node.inputs.config, &node.name).await;
-    let mut events = Events { mirror, sources, workers, questions, scrapes, tick, hangup, terminate, interrupt };
+    let mut events = Events { mirror, sources, workers, questions, scrapes, tick, hangup, fault, terminate, interrupt };
     let serving = tokio::spawn(server.serve(clients));
     if let Some(address) = planned.api.metrics {
         serve_metrics(address, collectors).await;
@@ -257,6 +265,7 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
                 node.statuses = events.sources.status();
                 node.follow_offers(events.sources.offers(), source, mirror).await?;
             }
+            Event::Fault => node.dataplane.break_a_worker(),
             Event::Hangup => {
                 reload(node, mirror).await;
                 events.sources.configure(&node.inputs.config, &node.name).await;

@@ -19,6 +19,7 @@ use tracing::{debug, error, info, warn};
 use super::RunError;
 use super::answers::headlines;
 use super::history::{History, Inputs, now};
+use super::path_mtu::PathMtus;
 use super::view::device_of;
 use crate::config::{Config, Polling, PortMode};
 use crate::kernel::{Guard, HostVeth, KernelError, Mirror, SteerRoutes};
@@ -39,8 +40,10 @@ pub enum Cause {
     Start,
     /// The configuration file.
     Reload,
-    /// Links, addresses or neighbours.
+    /// Links, addresses or neighbours, or that a learned MTU is too old.
     Kernel,
+    /// A router on a path has said how large packets may be.
+    PathMtu,
     /// A source of that name offers something else.
     Offer(String),
     /// Back to the inputs of that generation.
@@ -53,6 +56,7 @@ impl fmt::Display for Cause {
             Self::Start => f.write_str("start"),
             Self::Reload => f.write_str("reload"),
             Self::Kernel => f.write_str("kernel"),
+            Self::PathMtu => f.write_str("path MTU"),
             Self::Offer(source) => f.write_str(source),
             Self::Rollback(generation) => write!(f, "rollback to {generation}"),
         }
@@ -88,6 +92,7 @@ pub struct Node {
     guard: Option<Guard>,
     routes: SteerRoutes,
     asked: BTreeMap<(u32, IpAddr), Instant>,
+    path_mtus: PathMtus,
 }
 
 impl Node {
@@ -140,6 +145,7 @@ impl Node {
             guard,
             routes: SteerRoutes::default(),
             asked: BTreeMap::new(),
+            path_mtus: PathMtus::default(),
         };
         node.environment = node.look(mirror).await?;
         let plan = plan::plan(&node.inputs.config, &node.environment)?;
@@ -150,13 +156,14 @@ impl Node {
         Ok(node)
     }
 
-    /// What the kernel shows, with the own veth in it.
-    pub(super) async fn look(&self, mirror: &mut Mirror) -> Result<Environment, RunError> {
+    /// What the kernel shows, with the own veth in it, and what routers have said.
+    pub(super) async fn look(&mut self, mirror: &mut Mirror) -> Result<Environment, RunError> {
         let mut environment = mirror.environment().await?;
         if environment.device(&self.veth.name).is_none() {
             return Err(RunError::OwnVethGone(self.veth.name.clone()));
         }
         environment.host = Some(self.veth.for_plan());
+        environment.path_mtus = self.path_mtus.believed(Instant::now());
         Ok(environment)
     }
 
@@ -203,7 +210,9 @@ impl Node {
                 Ok(()) => added.push(port.device.clone()),
                 // Gone between the look and now: the next event says so.
                 Err(DataplaneError::Xsk(XskError::NoInterface { .. })) => {}
-                Err(why) if matches!(cause, Cause::Kernel | Cause::Offer(_)) => self.note_refusal(&port.device, &why),
+                Err(why) if matches!(cause, Cause::Kernel | Cause::PathMtu | Cause::Offer(_)) => {
+                    self.note_refusal(&port.device, &why);
+                }
                 Err(why) => {
                     self.detach_all(&added);
                     return Err(why.into());
@@ -223,10 +232,12 @@ impl Node {
 
     fn note_refusal(&mut self, device: &str, why: &DataplaneError) {
         let why = why.to_string();
-        if self.refused.get(device) != Some(&why) {
+        // Said of the device already.
+        let why = why.strip_prefix(&format!("{device}: ")).unwrap_or(&why);
+        if self.refused.get(device).is_none_or(|known| known != why) {
             warn!("{device}: not attached: {why}");
         }
-        self.refused.insert(device.to_owned(), why);
+        self.refused.insert(device.to_owned(), why.to_owned());
     }
 
     fn detach_unwanted(&mut self, plan: &Plan) {
@@ -300,15 +311,23 @@ impl Node {
         Ok(())
     }
 
-    /// Packets wait for neighbours, or a worker has died.
-    pub async fn serve_workers(&mut self, mirror: &Mirror) -> Result<(), RunError> {
+    /// Packets wait for neighbours, a path carries less than was known, or a worker has died.
+    pub async fn serve_workers(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         if !self.dataplane.healthy() {
             return Err(RunError::WorkerDied);
         }
         for (port, address) in self.dataplane.wanted_neighbors() {
             self.ask(port, address, mirror).await;
         }
-        Ok(())
+        let smaller = self.dataplane.smaller_paths();
+        if smaller.is_empty() {
+            return Ok(());
+        }
+        for (segments, mtu) in smaller {
+            self.path_mtus.learn(segments, mtu, Instant::now());
+        }
+        self.environment = self.look(mirror).await?;
+        self.follow(self.inputs.clone(), Cause::PathMtu, mirror).await
     }
 
     async fn ask_for_unresolved(&mut self, mirror: &Mirror) {

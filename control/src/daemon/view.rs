@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use srv6d_dataplane::{AttachedPort, Counters};
+use srv6d_dataplane::{AttachedPort, Counters, DeviceCounters, VlanCounters};
 use srv6d_srv6::carrier::Carrier;
 use srv6d_srv6::model::{
     Behavior, Desired, DtFamily, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction, Steer,
@@ -41,13 +41,13 @@ pub fn device_of<'a>(desired: &'a Desired, port: &'a Port) -> &'a str {
 impl View<'_> {
     /// `show ports`.
     pub fn ports(&self) -> Vec<PortRow> {
-        self.desired.ports.iter().map(|port| self.port(port)).collect()
+        (0..).zip(&self.desired.ports).map(|(index, port)| self.port(index, port)).collect()
     }
 
-    fn port(&self, port: &Port) -> PortRow {
+    fn port(&self, index: u16, port: &Port) -> PortRow {
         let device = device_of(self.desired, port);
         let attached = self.attached.get(device);
-        let counted = self.counters.devices.iter().find(|counters| counters.name == device);
+        let counted = self.counted(index, port, device);
         let state = match (attached, port.up) {
             (None, _) => Health::Pending,
             (Some(_), true) => Health::Up,
@@ -68,13 +68,36 @@ impl View<'_> {
             mtu: port.mtu,
             mac: attached.map(|_| port.mac.to_string()),
             xdp_program: self.programs.get(device).copied(),
-            rx_packets: counted.map_or(0, |counters| counters.rx_packets),
-            rx_bytes: counted.map_or(0, |counters| counters.rx_bytes),
-            rx_lost: counted.map_or(0, |counters| counters.rx_dropped),
-            tx_packets: counted.map_or(0, |counters| counters.tx_packets),
-            tx_bytes: counted.map_or(0, |counters| counters.tx_bytes),
-            to_kernel: counted.map_or(0, |counters| counters.to_kernel),
+            rx_packets: counted.rx_packets,
+            rx_bytes: counted.rx_bytes,
+            rx_lost: counted.rx_dropped,
+            tx_packets: counted.tx_packets,
+            tx_bytes: counted.tx_bytes,
+            tx_lost: counted.tx_dropped,
+            to_kernel: counted.to_kernel,
         }
+    }
+
+    /// A tagged port's own packets, or those of a device without its tagged ports'. What only the device counts stands
+    /// at the port that is the device's.
+    fn counted(&self, index: u16, port: &Port, device: &str) -> DeviceCounters {
+        let whole = self.counters.devices.iter().find(|counters| counters.name == device);
+        let mut counted = whole.filter(|_| port.device == index).cloned().unwrap_or_default();
+        let vlans = || self.counters.vlans.iter();
+        if port.vlan.is_some() {
+            let own = vlans().find(|vlan| vlan.port == port.name).cloned().unwrap_or_default();
+            (counted.rx_packets, counted.rx_bytes) = (own.rx_packets, own.rx_bytes);
+            (counted.tx_packets, counted.tx_bytes) = (own.tx_packets, own.tx_bytes);
+        } else {
+            let of_device = |vlan: &&VlanCounters| vlan.port.rsplit_once('.').is_some_and(|(name, _)| name == device);
+            for vlan in vlans().filter(of_device) {
+                counted.rx_packets = counted.rx_packets.saturating_sub(vlan.rx_packets);
+                counted.rx_bytes = counted.rx_bytes.saturating_sub(vlan.rx_bytes);
+                counted.tx_packets = counted.tx_packets.saturating_sub(vlan.tx_packets);
+                counted.tx_bytes = counted.tx_bytes.saturating_sub(vlan.tx_bytes);
+            }
+        }
+        counted
     }
 
     /// `show sids`.
@@ -159,6 +182,7 @@ impl View<'_> {
             segments: path.segments.addresses().iter().map(ToString::to_string).collect(),
             usids: path.segments.addresses().iter().map(|segment| self.usids(*segment)).collect(),
             weight: path.weight,
+            learned_mtu: self.desired.path_mtus.get(&path.segments).copied(),
             next_hops: self.hops(&path.via),
             packets,
             bytes,

@@ -89,7 +89,12 @@ impl Mirror {
         }
         self.names = devices.iter().map(|(&index, device)| (index, device.name.clone())).collect();
         let neighbors = neighbors.iter().filter_map(|message| self.neighbor(message)).collect();
-        Ok(Environment { devices: devices.into_values().collect(), neighbors, host: None, cores: cores() })
+        Ok(Environment {
+            devices: devices.into_values().collect(),
+            neighbors,
+            cores: cores(),
+            ..Environment::default()
+        })
     }
 
     /// The gateway of the route to an address; `None`: no route, or on-link.

@@ -1,24 +1,21 @@
 //! `srv6d lab demo`: what a fabric does, shown in less than a minute.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Lines};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::process::{ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use serde::de::DeserializeOwned;
-
-use crate::api::{Request, Response};
 
 use super::counters::{self, PathPackets};
 use super::error::LabError;
-use super::fabric::{Attended, Lab, own_program};
+use super::fabric::Lab;
 use super::interrupt::Interrupt;
+use super::reroute::{Reroute, usid};
 use super::screen::{BAD, DIM, GOOD, Screen, styled};
-use super::topology::{Behavior, Kind, Node, Role, SteerPath, Topology};
-use super::traffic::{Listening, TcpReport, UdpReport, UdpSent};
-use super::{controller, kernel, netns, node_config, picture, routing};
+use super::tool::{PATIENCE, Tool};
+use super::topology::{Kind, Node, Role, Topology};
+use super::traffic::{TcpReport, UdpReport, UdpSent};
+use super::{controller, netns, picture};
 
 /// Bytes of a TCP transfer.
 const TCP_BYTES: u64 = 32 * 1024 * 1024;
@@ -29,8 +26,6 @@ const UDP_SECONDS: f64 = 4.0;
 const MOVE_AFTER: Duration = Duration::from_secs(2);
 /// Bytes of one datagram.
 const UDP_SIZE: usize = 200;
-/// Longest wait for any one tool.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The demonstration in progress.
 struct Demo<'a> {
@@ -163,11 +158,11 @@ impl Demo<'_> {
 
     fn transfer(&self, pair: &Pair, seed: u64) -> Result<(TcpReport, TcpReport), LabError> {
         let (bytes, seed) = (TCP_BYTES.to_string(), seed.to_string());
-        let mut sink = self.tool(&pair.to, &["tcp-receive", &SocketAddr::new(pair.target, 0).to_string()])?;
-        let Listening { listening } = sink.next_line()?;
-        let mut sender = self.tool(&pair.from, &["tcp-send", &listening.to_string(), &bytes, &seed])?;
-        let sent = self.finished(&mut sender)?;
-        let received = self.finished(&mut sink)?;
+        let (mut sink, listening) =
+            Tool::receiver(&self.lab, &pair.to, "tcp-receive", SocketAddr::new(pair.target, 0))?;
+        let mut sender = Tool::start(&self.lab, &pair.from, &["tcp-send", &listening.to_string(), &bytes, &seed])?;
+        let sent = sender.finish(&self.interrupt)?;
+        let received = sink.finish(&self.interrupt)?;
         Ok((sent, received))
     }
 
@@ -274,9 +269,10 @@ impl Demo<'_> {
 
         let rate = UDP_RATE.to_string();
         let (seconds, size) = (UDP_SECONDS.to_string(), UDP_SIZE.to_string());
-        let mut receiver = self.tool(&pair.to, &["udp-receive", &SocketAddr::new(pair.target, 0).to_string()])?;
-        let Listening { listening } = receiver.next_line()?;
-        let mut sender = self.tool(&pair.from, &["udp-send", &listening.to_string(), &rate, &seconds, &size])?;
+        let (mut receiver, listening) =
+            Tool::receiver(&self.lab, &pair.to, "udp-receive", SocketAddr::new(pair.target, 0))?;
+        let mut sender =
+            Tool::start(&self.lab, &pair.from, &["udp-send", &listening.to_string(), &rate, &seconds, &size])?;
         let start = Instant::now();
         self.interrupt.wait_for(PATIENCE, || Ok((start.elapsed() >= MOVE_AFTER).then_some(())))?;
         let (how, said) = if controller::asks(&self.lab.topology, first) {
@@ -284,8 +280,8 @@ impl Demo<'_> {
         } else {
             self.change_configuration(first, pair)?
         };
-        let UdpSent { sent } = self.finished(&mut sender)?;
-        let report: UdpReport = self.finished(&mut receiver)?;
+        let UdpSent { sent, .. } = sender.finish(&self.interrupt)?;
+        let report: UdpReport = receiver.finish(&self.interrupt)?;
 
         for line in said {
             self.screen.line(&line);
@@ -309,10 +305,14 @@ impl Demo<'_> {
 
     /// One line of the sender's file, and a reload.
     fn change_configuration(&self, first: &Node, pair: &Pair) -> Result<(String, Vec<String>), LabError> {
-        let moved = Move::plan(&self.lab.topology, first, pair.target).ok_or_else(|| {
+        let moved = Reroute::plan(&self.lab.topology, first, pair.target).ok_or_else(|| {
             LabError::Invalid("no path goes over one of several spines\nfix: see `srv6d lab topology`".to_owned())
         })?;
-        let done = self.redirect(first, &moved)?;
+        let done = if first.kind == Kind::Linux {
+            moved.replace_route(&self.lab, first)?
+        } else {
+            format!("srv6d reload: generation {} is in force", moved.reload(&self.lab, first)?)
+        };
         let said = vec![
             format!("  in {}'s srv6d.toml, {UDP_RATE} datagrams a second on their way:", first.name),
             format!("    - segments = [\"{}\"]", moved.old),
@@ -358,119 +358,5 @@ impl Demo<'_> {
         let path = [pair.from.as_str(), &near, spine, &far, &pair.to];
         let picture = picture::draw(topology, &path);
         self.screen.print(&format!("{picture}\n"));
-    }
-
-    /// Gives the sender its new carrier.
-    fn redirect(&self, node: &Node, moved: &Move) -> Result<String, LabError> {
-        let mut changed = node.clone();
-        for path in changed.steer.iter_mut().flat_map(|steer| &mut steer.paths) {
-            if path.name == moved.path {
-                path.segments.clone_from(&moved.segments);
-            }
-        }
-        if node.kind == Kind::Linux {
-            let plain = routing::routes(&self.lab.topology, &node.name);
-            let steer = changed.steer.iter().find(|steer| steer.paths.iter().any(|path| path.name == moved.path));
-            let command = steer.map(|steer| kernel::steer_route(&changed, &plain, steer)).transpose()?;
-            netns::ip_batch(&self.lab.netns(&node.name), &command.iter().cloned().collect::<Vec<_>>())?;
-            return Ok(format!("ip {}", command.unwrap_or_default()));
-        }
-        let text = node_config::srv6d_toml(&self.lab.topology, &changed, &self.lab.run.socket(&node.name));
-        self.lab.run.write(&format!("{}/srv6d.toml", node.name), &text)?;
-        match self.lab.ask(&node.name, &Request::Reload { dry_run: false })? {
-            Response::Reloaded(reloaded) => Ok(format!("srv6d reload: generation {} is in force", reloaded.generation)),
-            other => Err(LabError::Failed(format!("srv6d of {} did not take the new path: {other:?}", node.name))),
-        }
-    }
-
-    /// Starts one of our traffic tools in a node.
-    fn tool(&self, node: &str, arguments: &[&str]) -> Result<Tool, LabError> {
-        let program = own_program()?;
-        let mut process = netns::enter(&self.lab.netns(node), || {
-            let mut command = netns::tool(program);
-            Attended::start(command.args(["lab", "traffic"]).args(arguments).stdout(Stdio::piped()))
-        })?;
-        let stdout = process.0.stdout.take().ok_or_else(|| LabError::Failed("a tool has no output".to_owned()))?;
-        let name = format!("{} in {node}", arguments.first().copied().unwrap_or_default());
-        Ok(Tool { process, lines: BufReader::new(stdout).lines(), name })
-    }
-
-    /// Waits for a tool's end; its last report.
-    fn finished<T: DeserializeOwned>(&self, tool: &mut Tool) -> Result<T, LabError> {
-        let ended = self.interrupt.wait_for(PATIENCE, || {
-            tool.process.0.try_wait().map_err(|error| LabError::Failed(format!("{}: {error}", tool.name)))
-        })?;
-        match ended {
-            Some(status) if status.success() => tool.next_line(),
-            Some(status) => Err(LabError::Failed(format!("{} failed ({status})", tool.name))),
-            None => Err(LabError::Failed(format!("{} did not end within {} s", tool.name, PATIENCE.as_secs()))),
-        }
-    }
-}
-
-/// A running traffic tool.
-struct Tool {
-    process: Attended,
-    lines: Lines<BufReader<ChildStdout>>,
-    name: String,
-}
-
-impl Tool {
-    fn next_line<T: DeserializeOwned>(&mut self) -> Result<T, LabError> {
-        let line = self.lines.next().and_then(Result::ok).unwrap_or_default();
-        serde_json::from_str(&line).map_err(|error| LabError::Failed(format!("{} said {line:?}: {error}", self.name)))
-    }
-}
-
-/// One path, from one spine to another.
-struct Move {
-    path: String,
-    segments: Vec<Ipv6Addr>,
-    old: Ipv6Addr,
-    new: Ipv6Addr,
-}
-
-impl Move {
-    /// Exchanges the spine's uSID in the carrier for the one of the next spine.
-    fn plan(topology: &Topology, node: &Node, target: IpAddr) -> Option<Self> {
-        let spines: Vec<(&str, u16)> =
-            topology.tier(Role::Spine).filter_map(|spine| Some((spine.name.as_str(), usid(spine)?))).collect();
-        let steer = node.steer.iter().find(|steer| steer.prefix.contains(&target))?;
-        let SteerPath { name, segments, .. } = steer.paths.first()?;
-        let old = *segments.first()?;
-        let mut groups = old.segments();
-        let (place, index) = groups
-            .iter()
-            .enumerate()
-            .skip(2)
-            .find_map(|(place, group)| Some((place, spines.iter().position(|(_, usid)| usid == group)?)))?;
-        let (from_spine, _) = spines.get(index)?;
-        let (_, usid) = spines.get((index + 1) % spines.len()).filter(|(name, _)| name != from_spine)?;
-        *groups.get_mut(place)? = *usid;
-        let new = groups.into();
-        let segments = std::iter::once(new).chain(segments.iter().skip(1).copied()).collect();
-        Some(Self { path: name.clone(), segments, old, new })
-    }
-}
-
-/// The uSID of a node's uN: the 16 bits behind a 32-bit block.
-fn usid(node: &Node) -> Option<u16> {
-    let locator = node.sids.iter().find(|sid| sid.behavior == Behavior::Un)?;
-    locator.prefix.addr().segments().get(2).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-    use super::*;
-    use crate::lab::FABRIC;
-
-    #[test]
-    fn only_the_spine_of_the_carrier_changes() {
-        let topology = Topology::parse(FABRIC, "fabric").unwrap();
-        let host = topology.node("host00").unwrap();
-        let moved = Move::plan(&topology, host, "fcbb:0:800:2::2".parse().unwrap()).unwrap();
-        assert_eq!(moved.old.to_string(), "fcbb:0:1004:1001:1006:fe06::");
-        assert_eq!(moved.new.to_string(), "fcbb:0:1004:1002:1006:fe06::");
     }
 }

@@ -100,9 +100,14 @@ fn plain_route(route: &PlainRoute) -> String {
     format!("route add {} metric {METRIC} {}", route.prefix, hops.join(" "))
 }
 
+/// What names the route of a steered prefix.
+pub fn key_of(steer: &Steer) -> String {
+    format!("{} metric {METRIC}", steer.prefix)
+}
+
 /// `ip route` command that encapsulates what goes to a prefix; `replace` changes one that exists.
 pub fn steer_route(node: &Node, plain: &[PlainRoute], steer: &Steer) -> Result<String, LabError> {
-    let mut text = format!("route replace {} metric {METRIC}", steer.prefix);
+    let mut text = format!("route replace {}", key_of(steer));
     for path in &steer.paths {
         let first = path.segments.first().copied().unwrap_or(std::net::Ipv6Addr::UNSPECIFIED);
         let hop = routing::longest_match(plain, first).and_then(|route| route.hops.first());

@@ -13,13 +13,16 @@ mod error;
 mod fabric;
 mod interrupt;
 mod kernel;
+mod moves;
 mod netns;
 mod node_config;
 mod picture;
+mod reroute;
 mod routing;
 mod screen;
 mod state;
 mod status;
+mod tool;
 mod topology;
 mod topology_check;
 mod traffic;
@@ -92,6 +95,15 @@ enum LabCommand {
         #[arg(long, short, default_value = "demo")]
         name: String,
     },
+    /// Measure what changing a path costs under traffic: srv6d, and the kernel's routes
+    Moves {
+        /// Times that the path changes, each way
+        #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        times: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the built-in topology, to begin a file of your own with
     Topology,
     /// Senders and receivers of the demonstration
@@ -154,6 +166,11 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
             need_root("lab demo")?;
             let (topology, text) = read(topology.as_deref(), Some(name))?;
             demo::run(topology, &text, &mut screen)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Moves { times, json } => {
+            need_root("lab moves")?;
+            moves::run(times, json, &mut screen)?;
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Topology => {

@@ -14,19 +14,26 @@ pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// What is there, but not the point.
 pub const DIM: Style = Style::new().dimmed();
 
-/// Standard output.
+/// Standard output, or nothing.
 #[derive(Debug)]
-pub struct Screen(AutoStream<io::Stdout>);
+pub struct Screen(Option<AutoStream<io::Stdout>>);
 
 impl Screen {
     /// Standard output of this process.
     pub fn new() -> Self {
-        Self(AutoStream::auto(io::stdout()))
+        Self(Some(AutoStream::auto(io::stdout())))
+    }
+
+    /// Shows nothing.
+    pub const fn silent() -> Self {
+        Self(None)
     }
 
     /// Prints, at once. A reader that has gone away is no reason to stop before everything is cleaned up.
     pub fn print(&mut self, text: &str) {
-        let _ = self.0.write_all(text.as_bytes()).and_then(|()| self.0.flush());
+        if let Some(out) = &mut self.0 {
+            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        }
     }
 
     /// Prints a line.

@@ -2,6 +2,7 @@
 
 use crate::api::{Request, Response, Topic};
 
+use super::controller;
 use super::fabric::Lab;
 use super::netns;
 use super::picture;
@@ -9,7 +10,7 @@ use super::screen::{BAD, GOOD, HEADING, Screen, styled};
 use super::topology::{Kind, Node};
 
 /// Widths of NODE, KIND, PID and STATE.
-const WIDTHS: [usize; 4] = [10, 7, 8, 10];
+const WIDTHS: [usize; 4] = [12, 7, 8, 10];
 
 /// Prints the table of nodes and the picture; whether every node is up.
 pub fn print(lab: &Lab, screen: &mut Screen) -> bool {
@@ -25,6 +26,9 @@ pub fn print(lab: &Lab, screen: &mut Screen) -> bool {
     for node in topology.nodes() {
         all_up &= print_node(lab, node, screen);
     }
+    if topology.controller.is_some() {
+        all_up &= print_controller(lab, screen);
+    }
     screen.line("");
     screen.line(&format!("try: srv6d lab exec NODE -- COMMAND     e.g. {}", example(lab)));
     all_up
@@ -32,23 +36,31 @@ pub fn print(lab: &Lab, screen: &mut Screen) -> bool {
 
 fn print_node(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
     let (state, up) = state(lab, node);
-    let pid = lab.run.state().daemons.into_iter().find(|daemon| daemon.node == node.name);
-    let pid = pid.map_or_else(|| "-".to_owned(), |daemon| daemon.process.pid.to_string());
-    let [name_width, kind_width, pid_width, state_width] = WIDTHS;
-    let state = styled(if up { GOOD } else { BAD }, &format!("{state:state_width$}"));
     let ports: Vec<String> =
         lab.topology.ports(&node.name).iter().map(|port| format!("{}:{}", port.own.port, port.peer.node)).collect();
-    screen.line(&format!(
-        "{:name_width$}{:kind_width$}{pid:>pid_width$}  {state}{}",
-        node.name,
-        node.kind.name(),
-        ports.join(" ")
-    ));
+    print_row(lab, &node.name, node.kind.name(), (state, up), &ports.join(" "), screen);
     let indent = WIDTHS.iter().sum::<usize>() + 2;
     for sid in &node.sids {
         screen.line(&format!("{:indent$}{:6} {}", "", sid.behavior.name(), sid.prefix));
     }
     up
+}
+
+fn print_controller(lab: &Lab, screen: &mut Screen) -> bool {
+    let alive = lab.run.state().daemons.iter().any(|daemon| daemon.node == controller::NODE && daemon.process.alive());
+    let state = if alive { ("up", true) } else { ("down", false) };
+    let hosts = controller::links(&lab.topology).into_iter();
+    let endpoints: Vec<String> = hosts.filter_map(|link| controller::endpoint(&lab.topology, link.host)).collect();
+    print_row(lab, controller::NODE, "paths", state, &endpoints.join(" "), screen);
+    alive
+}
+
+fn print_row(lab: &Lab, name: &str, kind: &str, (state, up): (&str, bool), what: &str, screen: &mut Screen) {
+    let pid = lab.run.state().daemons.into_iter().find(|daemon| daemon.node == name);
+    let pid = pid.map_or_else(|| "-".to_owned(), |daemon| daemon.process.pid.to_string());
+    let [name_width, kind_width, pid_width, state_width] = WIDTHS;
+    let state = styled(if up { GOOD } else { BAD }, &format!("{state:state_width$}"));
+    screen.line(&format!("{name:name_width$}{kind:kind_width$}{pid:>pid_width$}  {state}{what}"));
 }
 
 fn state(lab: &Lab, node: &Node) -> (&'static str, bool) {

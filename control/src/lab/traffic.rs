@@ -13,6 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, U
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -20,6 +22,8 @@ use sha2::{Digest, Sha256};
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes written at once.
 const CHUNK: usize = 64 * 1024;
+/// Receive buffer for datagrams, bytes.
+const UDP_BUFFER: usize = 32 * 1024 * 1024;
 /// Sequence number and total.
 const UDP_HEADER: usize = 16;
 
@@ -44,8 +48,12 @@ pub struct TcpReport {
 /// What a UDP sender sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpSent {
-    /// Datagrams.
+    /// Numbered datagrams, refused ones included.
     pub sent: u64,
+    /// Those among them that the sender's own kernel refused for want of a route.
+    pub refused: u64,
+    /// Datagrams that only told the receiver that the stream has ended.
+    pub closing: u64,
 }
 
 /// What a UDP receiver received.
@@ -149,31 +157,45 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Sends `rate` datagrams of `size` bytes a second, evenly spaced, then says how many they were.
+/// Sends `rate` datagrams of `size` bytes a second, evenly spaced, then says how many they were. One that the kernel
+/// refuses, because there is no route at that moment, is one that was lost.
 pub fn udp_send(to: SocketAddr, rate: u32, seconds: f64, size: usize) -> io::Result<()> {
     let any: IpAddr = if to.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(to)?;
     let begin = Instant::now();
-    let mut sent = 0;
+    let (mut sent, mut refused) = (0, 0);
     while begin.elapsed().as_secs_f64() < seconds {
-        socket.send(&datagram(sent, 0, size))?;
+        refused += u64::from(!accepted(&socket, &datagram(sent, 0, size))?);
         sent += 1;
         let due = begin + Duration::from_secs(1) / rate.max(1) * u32::try_from(sent).unwrap_or(u32::MAX);
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }
-    say_goodbye(&socket, sent)?;
-    report(&UdpSent { sent })
+    let closing = say_goodbye(&socket, sent)?;
+    report(&UdpSent { sent, refused, closing })
 }
 
-/// The end may be lost like anything else, so it is repeated until the receiver confirms it.
-fn say_goodbye(socket: &UdpSocket, sent: u64) -> io::Result<()> {
+/// Sends; false when there is no route at that moment.
+fn accepted(socket: &UdpSocket, datagram: &[u8]) -> io::Result<bool> {
+    match socket.send(datagram) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable) => {
+            Ok(false)
+        }
+        done => done.map(|_| true),
+    }
+}
+
+/// The end may be lost like anything else, so it is repeated until the receiver confirms it; how often it was said.
+fn say_goodbye(socket: &UdpSocket, sent: u64) -> io::Result<u64> {
     socket.set_read_timeout(Some(Duration::from_millis(50)))?;
     let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
+    for said in 1.. {
+        if Instant::now() >= deadline {
+            break;
+        }
         socket.send(&datagram(u64::MAX, sent, UDP_HEADER))?;
         if socket.recv(&mut [0; UDP_HEADER]).is_ok() {
-            return Ok(());
+            return Ok(said);
         }
     }
     Err(io::Error::new(io::ErrorKind::TimedOut, "the receiver does not confirm the end of the stream"))
@@ -195,6 +217,8 @@ fn numbers(datagram: &[u8]) -> Option<(u64, u64)> {
 /// Counts one stream to its end.
 pub fn udp_receive(listen: SocketAddr) -> io::Result<()> {
     let socket = UdpSocket::bind(listen)?;
+    // What the receiver's own buffer loses says nothing about the network. Only root may go beyond net.core.rmem_max.
+    setsockopt(&socket, RcvBufForce, &UDP_BUFFER).or_else(|_| setsockopt(&socket, RcvBuf, &UDP_BUFFER))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     report(&Listening { listening: socket.local_addr()? })?;
     let (mut tally, mut buffer) = (Tally::default(), [0; 2048]);

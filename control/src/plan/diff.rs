@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::Desired;
 
 /// Changes of one kind of entry.
@@ -99,6 +100,10 @@ pub fn diff(before: &Desired, after: &Desired) -> Diff {
             }),
         ),
         ("neighbors", change(before, after, neighbors)),
+        (
+            "path_mtus",
+            change(before, after, |d| d.path_mtus.iter().map(|(path, mtu)| (segments(path), text(mtu))).collect()),
+        ),
     ];
     Diff { kinds: kinds.into_iter().filter(|(_, change)| !change.is_empty()).collect() }
 }
@@ -128,6 +133,10 @@ fn neighbors(desired: &Desired) -> Entries {
         (format!("{address} dev {}", port_name(desired, usize::from(port.0))), mac.to_string())
     };
     desired.neighbors.iter().map(entry).collect()
+}
+
+fn segments(path: &SegmentList) -> String {
+    path.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn port_name(desired: &Desired, index: usize) -> &str {

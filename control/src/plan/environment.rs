@@ -1,8 +1,10 @@
-//! What the kernel shows: the part of a plan that is not written in the configuration.
+//! What the kernel and the network show: the part of a plan that is not written in the configuration.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::Mac;
 
 /// Devices, addresses and neighbours of the machine (or network namespace). Empty: nothing is known.
@@ -16,6 +18,8 @@ pub struct Environment {
     pub host: Option<HostVeth>,
     /// Cores this process may run on; empty: unknown.
     pub cores: Vec<usize>,
+    /// Largest outer packet along these segments, where a router on the way has said one.
+    pub path_mtus: BTreeMap<SegmentList, u32>,
 }
 
 /// One network device.

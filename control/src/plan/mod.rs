@@ -149,6 +149,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         steers,
         routes,
         neighbors,
+        path_mtus: environment.path_mtus.clone(),
     };
     let (warnings, pending) = findings.finish()?;
     let name = config.node.name.as_ref().map(|name| name.get_ref().clone());

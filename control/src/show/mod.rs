@@ -3,7 +3,7 @@
 mod counters;
 mod generation;
 mod source;
-mod table;
+pub(crate) mod table;
 
 use crate::api::Response;
 use crate::api::state::{Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow};
@@ -49,6 +49,7 @@ fn ports(rows: &[PortRow]) -> String {
         ">RX",
         ">RX LOST",
         ">TX",
+        ">TX LOST",
         ">TO KERNEL",
     ]);
     for row in rows {
@@ -65,6 +66,7 @@ fn ports(rows: &[PortRow]) -> String {
             row.rx_packets.to_string(),
             row.rx_lost.to_string(),
             row.tx_packets.to_string(),
+            row.tx_lost.to_string(),
             row.to_kernel.to_string(),
         ]);
     }
@@ -102,7 +104,18 @@ fn routes(rows: &[RouteRow]) -> String {
 
 fn paths(rows: &[PathRow]) -> String {
     let mut table = Table::new(&[
-        "PREFIX", "TABLE", "PATH", "SEGMENTS", "uSIDS", "MODE", "WEIGHT", "VIA", ">PACKETS", ">BYTES", ">SHARE",
+        "PREFIX",
+        "TABLE",
+        "PATH",
+        "SEGMENTS",
+        "uSIDS",
+        "MODE",
+        "WEIGHT",
+        "VIA",
+        "LEARNED MTU",
+        ">PACKETS",
+        ">BYTES",
+        ">SHARE",
     ]);
     for row in rows {
         let usids: Vec<String> = row.usids.iter().map(|usids| usids.join(" ")).collect();
@@ -115,6 +128,7 @@ fn paths(rows: &[PathRow]) -> String {
             row.mode.clone(),
             row.weight.to_string(),
             if row.next_hops.is_empty() { "route".to_owned() } else { hops(&row.next_hops) },
+            dash(row.learned_mtu.as_ref()),
             row.packets.to_string(),
             row.bytes.to_string(),
             row.share_percent.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}%")),

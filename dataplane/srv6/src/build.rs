@@ -11,7 +11,8 @@ use crate::lpm::{Key, Lpm, Value};
 use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, TableId};
 use crate::straight::Straight;
 use crate::tables::{
-    Action, Adjacency, AdjacencyState, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables, Target, Vrf, VrfIndex,
+    Action, Adjacency, AdjacencyState, CrossConnect, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables, Target, Vrf,
+    VrfIndex,
 };
 use crate::tally::Slots;
 
@@ -134,6 +135,7 @@ impl<'d> Build<'d> {
                 vlan: port.vlan,
                 tagged: Vec::new(),
                 mac: port.mac,
+                up: port.up,
                 mtu: port.mtu as usize,
                 vrf,
                 role: port.role,
@@ -193,10 +195,24 @@ impl<'d> Build<'d> {
                 Action::EndDt { family: *family, vrf: self.vrf(*table), dscp: *dscp }
             }
             Behavior::EndDx { family, via } => {
-                let group = self.group_with_backup(sid, via, &[])?;
-                Action::EndDx { family: *family, group }
+                let way = match via.as_slice() {
+                    [Hop { port, via: None, .. }, ..] => self.cross_connect_onto(*port)?,
+                    _ => CrossConnect::Group(self.group_with_backup(sid, via, &[])?),
+                };
+                Action::EndDx { family: *family, way }
             }
         })
+    }
+
+    /// The inner destination is the neighbour: all that are known on the port must be found.
+    fn cross_connect_onto(&mut self, port: PortId) -> Result<CrossConnect, BuildError> {
+        self.port(port)?;
+        let desired = self.desired;
+        for &(_, address) in desired.neighbors.keys().filter(|(on, _)| *on == port) {
+            let group = self.group(&[Hop { port, via: Some(address), weight: 1 }], address)?;
+            self.tables.cross_connected.insert((port, address), group);
+        }
+        Ok(CrossConnect::OnLink(port))
     }
 
     fn group_with_backup(&mut self, sid: &LocalSid, via: &[Hop], backup: &[Hop]) -> Result<u32, BuildError> {
@@ -249,7 +265,8 @@ impl<'d> Build<'d> {
         }
     }
 
-    /// Every known neighbour behind an on-link route gets a host route.
+    /// Every known neighbour behind an on-link route gets a host route, unless something longer than that route
+    /// leads elsewhere.
     fn neighbors(&mut self) -> Result<(), BuildError> {
         let desired = self.desired;
         let mut on_link: HashMap<PortId, Vec<(TableId, IpNet)>> = HashMap::new();
@@ -260,16 +277,38 @@ impl<'d> Build<'d> {
                 on_link.entry(*port).or_default().push((route.table, route.prefix));
             }
         }
+        let longer = self.entries_inside(&on_link.values().flatten());
         for &(port, address) in desired.neighbors.keys() {
             for &(table, prefix) in on_link.get(&port).into_iter().flatten() {
-                if prefix.contains(&address) {
+                let contains = |within: &IpNet| within.contains(&address);
+                let is_longer = |within: &IpNet| within.prefix_len() > prefix.prefix_len();
+                let elsewhere =
+                    longer.iter().any(|(in_table, within)| *in_table == table && is_longer(within) && contains(within));
+                if contains(&prefix) && !elsewhere {
                     let hop = Hop { port, via: Some(address), weight: 1 };
                     let group = self.group(&[hop], address)?;
-                    self.add(table, IpNet::from(address), Target::Route(group));
+                    self.add(table, IpNet::from(address), Target::Neighbor(group));
                 }
             }
         }
         Ok(())
+    }
+
+    /// All that is looked up and lies inside one of these, and is longer.
+    fn entries_inside<'a>(&self, of: &(impl Iterator<Item = &'a (TableId, IpNet)> + Clone)) -> Vec<(TableId, IpNet)> {
+        let desired = self.desired;
+        let local = desired.local_addresses.iter().map(|&(table, address)| (table, IpNet::from(address)));
+        let sids = desired.sids.iter().map(|sid| (TableId::MAIN, sid.prefix.into()));
+        let steers = desired.steers.iter().map(|steer| (steer.table, steer.prefix));
+        let routes = desired.routes.iter().map(|route| (route.table, route.prefix));
+        let blocks = desired.blocks.iter().map(|block| (TableId::MAIN, block.prefix.into()));
+        let is_inside = |table: TableId, prefix: IpNet| {
+            of.clone().any(|&(within, outer)| {
+                within == table && outer.prefix_len() < prefix.prefix_len() && outer.contains(&prefix.addr())
+            })
+        };
+        let all = local.chain(sids).chain(steers).chain(routes).chain(blocks);
+        all.filter(|&(table, prefix)| is_inside(table, prefix)).collect()
     }
 
     fn prefix_tables(&mut self) {
@@ -308,7 +347,8 @@ impl<'d> Build<'d> {
         let (header, header_len, inner_at) =
             outer_header(source, self.desired.tunnel.hop_limit, &path.segments, path.full_srh);
         let slot = self.slots.paths.slot(path.name.clone());
-        Ok(PathEntry { slot, header, header_len, inner_at, own_source: path.source.is_some(), group })
+        let mtu = self.desired.path_mtus.get(&path.segments).map_or(usize::MAX, |&mtu| mtu as usize);
+        Ok(PathEntry { slot, header, header_len, inner_at, own_source: path.source.is_some(), group, mtu })
     }
 
     /// Explicit next hops, or those of the route to the first segment. `None`: no route now.
@@ -318,7 +358,7 @@ impl<'d> Build<'d> {
             return self.group(&path.via, IpAddr::V6(first)).map(Some);
         }
         match self.tables.lookup(MAIN, true, first.to_bits()) {
-            Some(Target::Route(group)) => Ok(Some(group)),
+            Some(Target::Route(group) | Target::Neighbor(group)) => Ok(Some(group)),
             Some(Target::OnLink(port)) => {
                 self.group(&[Hop { port, via: None, weight: 1 }], IpAddr::V6(first)).map(Some)
             }

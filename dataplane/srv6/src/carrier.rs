@@ -122,7 +122,7 @@ impl FromStr for Carrier {
 }
 
 /// 1 to [`MAX_SEGMENTS`] segments, in the order they are visited.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentList(Vec<Ipv6Addr>);
 
 impl SegmentList {

@@ -21,7 +21,7 @@ use crate::icmp::{self, Limiter, Notice};
 use crate::model::{Csid, DscpMode, DtFamily, Mac, PortId, Role, UnknownSid};
 use crate::reason::DropReason;
 use crate::straight;
-use crate::tables::{Action, Adjacency, MAIN, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
+use crate::tables::{Action, Adjacency, CrossConnect, MAIN, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;
 
 /// Own SIDs in one packet: six uSIDs of a carrier, and as many again for segment lists and inner packets.
@@ -341,10 +341,10 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
                     }
                 }
                 Target::Steer(index) => return self.encapsulate(index),
-                Target::Route(group) => return self.route(group),
+                Target::Route(group) | Target::Neighbor(group) => return self.route(group),
                 Target::OnLink(port) => {
                     self.spend_hop()?;
-                    return Err(Out::Hold(port, ip(self.progress.layer.is_v6, self.progress.layer.destination)));
+                    return Err(self.unresolved(port));
                 }
                 Target::Unknown(UnknownSid::Drop) => return Err(Out::Drop(DropReason::UnknownSid)),
                 Target::Unknown(UnknownSid::Icmp) => return Err(tell(DropReason::UnknownSid, Notice::NoRoute)),
@@ -374,11 +374,15 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
 
     fn admit_v6(&self) -> Result<(), Out> {
         let Layer { source, destination, .. } = self.progress.layer;
-        if ipv6::is_multicast(destination) || ipv6::is_link_local(destination) || self.is_neighbor_discovery() {
+        let is_local = ipv6::is_link_local(destination) || ipv6::is_link_local(source);
+        if ipv6::is_multicast(destination) || is_local || self.is_neighbor_discovery() {
             return Err(self.kernel_or_drop());
         }
-        if ipv6::is_multicast(source) || source <= 1 {
+        if ipv6::is_multicast(source) || is_inside_a_node_v6(source) {
             return Err(Out::Drop(DropReason::BadSource));
+        }
+        if is_inside_a_node_v6(destination) {
+            return Err(Out::Drop(DropReason::NoRoute));
         }
         let reason = match self.port.role {
             Role::Fabric | Role::Kernel => return Ok(()),
@@ -393,11 +397,15 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
     fn admit_v4(&self) -> Result<(), Out> {
         let IpAddr::V4(source) = self.progress.layer.source_ip() else { return Ok(()) };
         let IpAddr::V4(destination) = ip(false, self.progress.layer.destination) else { return Ok(()) };
-        if destination.is_multicast() || destination.is_broadcast() || destination.is_link_local() {
+        let is_local = destination.is_link_local() || source.is_link_local();
+        if destination.is_multicast() || destination.is_broadcast() || is_local {
             return Err(self.kernel_or_drop());
         }
-        if source.is_multicast() || source.is_loopback() || source.is_unspecified() || source.is_broadcast() {
+        if source.is_multicast() || source.is_broadcast() || is_inside_a_node_v4(source) {
             return Err(Out::Drop(DropReason::BadSource));
+        }
+        if is_inside_a_node_v4(destination) {
+            return Err(Out::Drop(DropReason::NoRoute));
         }
         Ok(())
     }
@@ -407,10 +415,11 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         if self.port.role == Role::Kernel { Out::Drop(DropReason::NoRoute) } else { Out::Kernel }
     }
 
-    /// Router and neighbour discovery, and redirects (RFC 4861): ICMPv6 types 133 to 137.
+    /// Router and neighbour discovery, and redirects (RFC 4861): ICMPv6 types 133 to 137, from the link itself.
     fn is_neighbor_discovery(&self) -> bool {
         self.progress.layer.protocol == protocol::ICMPV6
-            && self.frame.get(self.progress.layer.at + ipv6::LEN).is_some_and(|kind| (133..=137).contains(kind))
+            && self.progress.layer.hop_limit == 255
+            && self.byte(self.progress.layer.at + ipv6::LEN).is_some_and(|kind| (133..=137).contains(&kind))
     }
 
     /// In a block, and neither an address of this node nor a subnet behind one of its ports.
@@ -418,7 +427,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         self.tables.in_block(destination)
             && !matches!(
                 self.tables.lookup(self.progress.layer.vrf, true, destination),
-                Some(Target::Kernel | Target::OnLink(_))
+                Some(Target::Kernel | Target::OnLink(_) | Target::Neighbor(_))
             )
     }
 
@@ -457,13 +466,13 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
                 self.decapsulate(next_header, at, vrf, dscp)?;
                 Ok(None)
             }
-            Action::EndDx { family, group } => {
+            Action::EndDx { family, way } => {
                 self.check_leftover(sid)?;
                 let (next_header, at) = self.upper_of_last_segment()?;
                 self.check_inner(family, next_header, at, sid)?;
                 self.decapsulate(next_header, at, MAIN, DscpMode::Pipe(0))?;
                 self.spend_hop()?;
-                self.leave(group).map(Some)
+                self.cross_connect(way).map(Some)
             }
         }
     }
@@ -504,8 +513,8 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
                         self.next_segment(at, routing, sid.flavors.psp)?;
                         return adjacency.map(|group| self.leave(group)).transpose();
                     }
-                    if sid.flavors.usp {
-                        self.remove_srh(at, routing);
+                    if sid.flavors.usp && routing.routing_type() == srh::TYPE {
+                        self.edit_srh(removed(at, routing))?;
                     }
                     cursor = Cursor { next_header: routing.next_header(), at: at.at + routing.len(), named_at: at.at };
                 }
@@ -533,7 +542,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
                 }
             };
         }
-        if let (Some(group), true) = (adjacency, self.tables.policy.ua_last_forward) {
+        if let (Some(group), true) = (adjacency, self.tables.policy.ua_last_forward && !self.is_own_address(sid)) {
             self.spend_round()?;
             if let Action::EndX { csid: Some(csid), .. } = sid.action {
                 let block = u128::MAX.checked_shl(128 - u32::from(csid.lblen)).unwrap_or(0);
@@ -546,18 +555,27 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
 
     /// What a SID does with an upper layer that it does not forward: the kernel's, an echo reply, or a refusal.
     fn refuse_upper(&self, sid: &Sid, next_header: u8, at: usize) -> Out {
-        if sid.is_local_address {
+        if self.is_own_address(sid) {
             return Out::Kernel;
         }
-        if next_header == protocol::ICMPV6 && self.frame.get(at) == Some(&128) {
+        if next_header == protocol::ICMPV6 && self.byte(at) == Some(128) {
             return Out::Echo(at);
         }
         tell(DropReason::UpperLayer, Notice::ParameterProblem { code: 4, pointer: self.pointer(at) })
     }
 
+    /// Bits of the destination behind the SID.
+    fn leftover(&self, sid: &Sid) -> u128 {
+        self.progress.layer.destination.checked_shl(u32::from(sid.len)).unwrap_or(0)
+    }
+
+    /// The SID with nothing behind it, and an address of this node.
+    fn is_own_address(&self, sid: &Sid) -> bool {
+        sid.is_local_address && self.leftover(sid) == 0
+    }
+
     fn check_leftover(&self, sid: &Sid) -> Result<(), Out> {
-        let leftover = self.progress.layer.destination.checked_shl(u32::from(sid.len)).unwrap_or(0);
-        if leftover == 0 || self.tables.policy.dt_argument_accept {
+        if self.leftover(sid) == 0 || self.tables.policy.dt_argument_accept {
             return Ok(());
         }
         Err(Out::Drop(DropReason::DtArgument))
@@ -577,7 +595,9 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
             match self.next_stop(cursor)? {
                 Stop::Routing(at, routing) => {
                     if self.segments_left(at, routing) > 0 {
-                        return Err(self.bad_srh(at.at + srh::SEGMENTS_LEFT));
+                        // RFC 8200 section 4.4: a type that nobody knows is what is wrong, not its segments.
+                        let is_srh = routing.routing_type() == srh::TYPE;
+                        return Err(self.bad_srh(at.at + if is_srh { srh::SEGMENTS_LEFT } else { ROUTING_TYPE }));
                     }
                     cursor = Cursor { next_header: routing.next_header(), at: at.at + routing.len(), named_at: at.at };
                 }
@@ -596,7 +616,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
     /// RFC 8986 section 4.1, S05 to S15.
     fn next_segment(&mut self, cursor: Cursor, routing: Routing<'_>, psp: bool) -> Result<(), Out> {
         if routing.routing_type() != srh::TYPE {
-            return Err(self.bad_srh(cursor.at + 2));
+            return Err(self.bad_srh(cursor.at + ROUTING_TYPE));
         }
         if self.progress.layer.hop_limit <= 1 {
             return Err(hop_limit());
@@ -614,20 +634,26 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         };
         self.spend_round()?;
         self.progress.layer.destination = segment;
-        self.progress.layer.srh = SrhEdit::SegmentsLeft { at: cursor.at, value: left - 1 };
-        if psp && left == 1 {
-            self.remove_srh(cursor, routing);
-        }
+        self.edit_srh(if psp && left == 1 {
+            removed(cursor, routing)
+        } else {
+            SrhEdit::SegmentsLeft { at: cursor.at, value: left - 1 }
+        })?;
         self.check_next_destination()
     }
 
-    fn remove_srh(&mut self, cursor: Cursor, routing: Routing<'_>) {
-        self.progress.layer.srh = SrhEdit::Remove {
-            at: cursor.at,
-            len: routing.len(),
-            named_at: cursor.named_at,
-            next_header: routing.next_header(),
-        };
+    /// One SRH of a packet is edited. RFC 8200 section 4.1 knows no second one.
+    fn edit_srh(&mut self, edit: SrhEdit) -> Result<(), Out> {
+        match (self.progress.layer.srh, edit) {
+            (SrhEdit::None, _) => {}
+            (
+                SrhEdit::SegmentsLeft { at: known, .. } | SrhEdit::Remove { at: known, .. },
+                SrhEdit::SegmentsLeft { at, .. } | SrhEdit::Remove { at, .. },
+            ) if known == at => {}
+            _ => return Err(Out::Drop(DropReason::SrhInvalid)),
+        }
+        self.progress.layer.srh = edit;
+        Ok(())
     }
 
     fn bad_srh(&self, at: usize) -> Out {
@@ -638,13 +664,19 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         u32::try_from(at - self.progress.layer.at).unwrap_or(u32::MAX)
     }
 
-    /// A carrier or segment list may not lead to a multicast or link-local address (RFC 8754 section 4.3.1.1).
+    /// No carrier, segment list or outer packet may lead to an address that is never forwarded to.
     fn check_next_destination(&self) -> Result<(), Out> {
-        let destination = self.progress.layer.destination;
-        if ipv6::is_multicast(destination) || ipv6::is_link_local(destination) || destination == 0 {
-            return Err(Out::Drop(DropReason::NoRoute));
-        }
-        Ok(())
+        let is_routable = match ip(self.progress.layer.is_v6, self.progress.layer.destination) {
+            IpAddr::V6(address) => {
+                let bits = address.to_bits();
+                !ipv6::is_multicast(bits) && !ipv6::is_link_local(bits) && !is_inside_a_node_v6(bits)
+            }
+            IpAddr::V4(address) => {
+                let is_for_many = address.is_multicast() || address.is_broadcast();
+                !is_for_many && !address.is_link_local() && !is_inside_a_node_v4(address)
+            }
+        };
+        if is_routable { Ok(()) } else { Err(Out::Drop(DropReason::NoRoute)) }
     }
 
     // ---- IPv6 extension headers ---------------------------------------------------------------------------------
@@ -663,12 +695,18 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         self.frame.get(at..end).ok_or(Out::Drop(DropReason::Malformed))
     }
 
+    /// A byte of the packet.
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.rest(at).ok()?.first().copied()
+    }
+
     /// Processes options up to the next routing or upper-layer header (RFC 8200 section 4).
     fn next_stop(&self, mut cursor: Cursor) -> Result<Stop<'f>, Out> {
         loop {
             let bytes = self.rest(cursor.at)?;
             let len = match cursor.next_header {
-                protocol::HOP_BY_HOP | protocol::DEST_OPTIONS => self.options(cursor.at)?,
+                protocol::DEST_OPTIONS => self.options(cursor.at)?,
+                protocol::HOP_BY_HOP if self.is_first(cursor) => self.options(cursor.at)?,
                 protocol::ROUTING => {
                     let routing = Routing::parse(bytes).ok_or(Out::Drop(DropReason::Malformed))?;
                     match self.progress.layer.srh {
@@ -694,12 +732,19 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
     /// Options in front of a carrier that is shifted: all a shift looks at behind the fixed header.
     fn options_in_front(&self) -> Result<(), Out> {
         let mut cursor = self.first_header();
-        while matches!(cursor.next_header, protocol::HOP_BY_HOP | protocol::DEST_OPTIONS) {
+        while cursor.next_header == protocol::DEST_OPTIONS
+            || cursor.next_header == protocol::HOP_BY_HOP && self.is_first(cursor)
+        {
             let len = self.options(cursor.at)?;
             let next_header = self.rest(cursor.at)?.first().copied().ok_or(Out::Drop(DropReason::Malformed))?;
             cursor = Cursor { next_header, at: cursor.at + len, named_at: cursor.at };
         }
         Ok(())
+    }
+
+    /// Directly behind the IPv6 header, the only place of hop-by-hop options (RFC 8200 section 4.1).
+    fn is_first(&self, cursor: Cursor) -> bool {
+        cursor.at == self.progress.layer.at + ipv6::LEN
     }
 
     /// Length of the options header at `at`, once every option in it allows to go on (RFC 8200 section 4.2).
@@ -714,10 +759,14 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
                 continue;
             }
             let data = options.get(offset + 1).copied().ok_or(Out::Drop(DropReason::Malformed))?;
+            let next = offset + 2 + usize::from(data);
+            if next > options.len() {
+                return Err(Out::Drop(DropReason::Malformed));
+            }
             if kind != PADN {
                 self.unknown_option(kind, at + 2 + offset)?;
             }
-            offset += 2 + usize::from(data);
+            offset = next;
         }
         Ok(len)
     }
@@ -747,15 +796,26 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         self.progress.ecn_unused |= inner.traffic_class & 3 == NOT_ECT && outer & 3 != NOT_ECT;
         let inner_dscp = if dscp == DscpMode::Uniform { outer } else { inner.traffic_class } & !3;
         self.progress.layer = Layer { traffic_class: inner_dscp | ecn, ..inner };
-        self.check_inner_destination()
+        self.check_inner_source()?;
+        self.check_next_destination()
     }
 
-    fn check_inner_destination(&self) -> Result<(), Out> {
-        let multicast = match ip(self.progress.layer.is_v6, self.progress.layer.destination) {
-            IpAddr::V6(address) => address.is_multicast() || address.is_unicast_link_local(),
-            IpAddr::V4(address) => address.is_multicast() || address.is_broadcast(),
+    /// An inner packet may come from where any other may (RFC 4291 section 2, RFC 1812 section 5.3.7).
+    fn check_inner_source(&self) -> Result<(), Out> {
+        let (is_nobody, is_link_local) = match self.progress.layer.source_ip() {
+            IpAddr::V6(source) => {
+                (source.is_multicast() || is_inside_a_node_v6(source.to_bits()), source.is_unicast_link_local())
+            }
+            IpAddr::V4(source) => {
+                let is_for_many = source.is_multicast() || source.is_broadcast();
+                (is_for_many || is_inside_a_node_v4(source), source.is_link_local())
+            }
         };
-        if multicast { Err(Out::Drop(DropReason::NoRoute)) } else { Ok(()) }
+        match (is_nobody, is_link_local) {
+            (true, _) => Err(Out::Drop(DropReason::BadSource)),
+            (_, true) => Err(Out::Drop(DropReason::NoRoute)),
+            _ => Ok(()),
+        }
     }
 
     // ---- Ways out -----------------------------------------------------------------------------------------------
@@ -778,6 +838,27 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         self.leave(group)
     }
 
+    /// The destination is a neighbour that is not resolved.
+    fn unresolved(&self, port: PortId) -> Out {
+        if self.tables.port(port).is_some_and(|port| port.up) {
+            Out::Hold(port, ip(self.progress.layer.is_v6, self.progress.layer.destination))
+        } else {
+            Out::Drop(DropReason::AdjDown)
+        }
+    }
+
+    /// End.DX4 and End.DX6 (RFC 8986 sections 4.4 and 4.5).
+    fn cross_connect(&self, way: CrossConnect) -> Result<Egress<'t>, Out> {
+        match way {
+            CrossConnect::Group(group) => self.leave(group),
+            CrossConnect::OnLink(port) => {
+                let neighbor = ip(self.progress.layer.is_v6, self.progress.layer.destination);
+                let group = self.tables.cross_connected.get(&(port, neighbor));
+                group.map_or_else(|| Err(self.unresolved(port)), |&group| self.leave(group))
+            }
+        }
+    }
+
     /// Out through a member of a group, if the packet fits.
     fn leave(&self, group: u32) -> Result<Egress<'t>, Out> {
         let adjacency = ready(self.tables, group, || self.transit_flow())?;
@@ -788,7 +869,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
     }
 
     fn transit_flow(&self) -> FlowHash {
-        let bytes = self.frame.get(self.progress.layer.at..).unwrap_or_default();
+        let bytes = self.rest(self.progress.layer.at).unwrap_or_default();
         if self.progress.layer.is_v6 {
             ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, self.progress.layer.destination))
         } else {
@@ -798,7 +879,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
     }
 
     fn inner_flow(&self) -> FlowHash {
-        let bytes = self.frame.get(self.progress.layer.at..).unwrap_or_default();
+        let bytes = self.rest(self.progress.layer.at).unwrap_or_default();
         let with_qp = self.tables.tunnel.hash_qp;
         if self.progress.layer.is_v6 {
             ipv6::Header::parse(bytes).map(|header| flow::inner_v6(bytes, header, with_qp))
@@ -818,7 +899,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         if can_fragment {
             return Out::Drop(DropReason::PacketTooBig);
         }
-        let mtu = if self.progress.layer.is_v6 { mtu.max(1280) } else { mtu };
+        let mtu = if self.progress.layer.is_v6 { mtu.max(ipv6::MIN_MTU) } else { mtu };
         tell(DropReason::PacketTooBig, Notice::TooBig { mtu: u32::try_from(mtu).unwrap_or(u32::MAX) })
     }
 
@@ -827,26 +908,43 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         self.spend_hop()?;
         let flow = self.inner_flow();
         let path = self.tables.path(steer, flow).ok_or(Out::Drop(DropReason::NoRoute))?;
-        if self.is_encapsulated_by(path) {
-            return Err(Out::Drop(DropReason::EncapLoop));
-        }
         let group = path.group.ok_or(Out::Drop(DropReason::NoRoute))?;
         let adjacency = ready(self.tables, group, || flow)?;
-        if self.progress.layer.len() + path.header_len > adjacency.mtu {
-            return Err(self.too_big(adjacency.mtu.saturating_sub(path.header_len)));
+        if self.is_encapsulated_by(path.source(adjacency)) {
+            return Err(Out::Drop(DropReason::EncapLoop));
+        }
+        let mtu = adjacency.mtu.min(path.mtu_for(self.progress.layer.is_v6));
+        if self.progress.layer.len() + path.header_len > mtu {
+            return Err(self.too_big(mtu.saturating_sub(path.header_len)));
         }
         Ok(Egress::Encapsulated(path, adjacency, flow))
     }
 
     /// RFC 2473 section 4.1.3: the packet carries our own outer header already.
-    fn is_encapsulated_by(&self, path: &PathEntry) -> bool {
+    fn is_encapsulated_by(&self, source: Ipv6Addr) -> bool {
         self.progress.layer.is_v6
             && matches!(self.progress.layer.protocol, protocol::IPV6 | protocol::IPV4 | protocol::ROUTING)
-            && path.header.get(8..24).and_then(|bytes| bytes.first_chunk()).map(|bytes| u128::from_be_bytes(*bytes))
-                == Some(self.progress.layer.source)
+            && source.to_bits() == self.progress.layer.source
     }
 }
 
+/// Unspecified and loopback (RFC 4291 sections 2.5.2 and 2.5.3).
+fn is_inside_a_node_v6(address: u128) -> bool {
+    address <= 1
+}
+
+/// Networks 0 and 127 (RFC 1812 section 5.3.7).
+fn is_inside_a_node_v4(address: Ipv4Addr) -> bool {
+    matches!(address.octets(), [0 | 127, ..])
+}
+
+/// The SRH is taken out.
+fn removed(cursor: Cursor, routing: Routing<'_>) -> SrhEdit {
+    SrhEdit::Remove { at: cursor.at, len: routing.len(), named_at: cursor.named_at, next_header: routing.next_header() }
+}
+
+/// Offset of Routing Type in any routing header.
+const ROUTING_TYPE: usize = 2;
 const PAD1: u8 = 0;
 const PADN: u8 = 1;
 

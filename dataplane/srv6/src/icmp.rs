@@ -17,7 +17,7 @@ use crate::tables::{Adjacency, AdjacencyState, PortEntry, Tables, Target, VrfInd
 /// Hop limit of everything this node originates.
 const HOP_LIMIT: u8 = 64;
 /// Largest `ICMPv6` error (RFC 4443 section 2.4 c).
-const MAX_V6_ERROR: usize = 1280;
+const MAX_V6_ERROR: usize = ipv6::MIN_MTU;
 /// Largest `ICMPv4` error (RFC 1812 section 4.3.2.3).
 const MAX_V4_ERROR: usize = 576;
 /// `ICMP` and `ICMPv6` error header in front of the quote.
@@ -89,29 +89,47 @@ pub(crate) fn plan_error<'t>(
     }
     let source = error_source(walk, layer.is_v6)?;
     let destination = crate::forward::ip(layer.is_v6, layer.source);
-    let way = way_to(walk, layer.vrf, destination)?;
-    limiter.take(now, walk.tables.policy.icmp_per_second).then_some(Answer {
-        source,
-        destination,
-        notice: Some(notice),
-        keep_from: layer.at,
-        keep_to: layer.end,
-        way,
-    })
+    let way = way_to(walk, layer.vrf, destination);
+    let answer = Answer { source, destination, notice: Some(notice), keep_from: layer.at, keep_to: layer.end, way };
+    answer.check(walk).ok()?;
+    limiter.take(now, walk.tables.policy.icmp_per_second).then_some(answer)
 }
 
 /// The answer to an echo request for a SID: from the SID that was pinged.
 pub(crate) fn plan_echo<'t>(walk: &Walk<'t, '_, '_>, at: usize) -> Result<Answer<'t>, DropReason> {
     let layer = &walk.progress.layer;
     let destination = crate::forward::ip(true, layer.source);
-    Ok(Answer {
+    let answer = Answer {
         source: crate::forward::ip(true, layer.destination),
         destination,
         notice: None,
         keep_from: at,
         keep_to: layer.end,
-        way: way_to(walk, layer.vrf, destination).ok_or(DropReason::NoRoute)?,
-    })
+        way: way_to(walk, layer.vrf, destination),
+    };
+    answer.check(walk)?;
+    Ok(answer)
+}
+
+impl Answer<'_> {
+    /// The answer passes its way out. Checked before the packet is touched.
+    fn check(&self, walk: &Walk<'_, '_, '_>) -> Result<(), DropReason> {
+        let mtu = match &self.way {
+            Way::Kernel => return walk.tables.host.map(|_| ()).ok_or(DropReason::NoHostPort),
+            Way::Through(Egress::Plain(adjacency)) => adjacency.mtu,
+            Way::Through(Egress::Encapsulated(path, adjacency, _)) => {
+                adjacency.mtu.min(path.mtu_for(self.source.is_ipv6())).saturating_sub(path.header_len)
+            }
+            Way::Back { port, .. } => port.mtu,
+        };
+        let kept = self.keep_to.saturating_sub(self.keep_from);
+        let len = match (self.notice, self.source) {
+            (None, _) => ipv6::LEN + kept,
+            (Some(_), IpAddr::V6(_)) => (ipv6::LEN + ERROR_HEADER + kept).min(MAX_V6_ERROR),
+            (Some(_), IpAddr::V4(_)) => (ipv4::LEN + ERROR_HEADER + kept).min(MAX_V4_ERROR),
+        };
+        if len <= mtu { Ok(()) } else { Err(DropReason::PacketTooBig) }
+    }
 }
 
 /// RFC 4443 section 2.4 e, RFC 1122 section 3.2.2.
@@ -124,7 +142,7 @@ fn may_be_answered(frame: &[u8], layer: &Layer) -> bool {
         IpAddr::V4(source) => {
             let Some(header) = ipv4::Header::parse(packet) else { return false };
             let kind = packet.get(header.header_len()).copied();
-            let is_error = header.protocol() == protocol::ICMP && kind.is_none_or(|kind| !matches!(kind, 0 | 8));
+            let is_error = header.protocol() == protocol::ICMP && !kind.is_some_and(is_icmp_query);
             !source.is_multicast()
                 && !source.is_unspecified()
                 && !source.is_loopback()
@@ -135,6 +153,11 @@ fn may_be_answered(frame: &[u8], layer: &Layer) -> bool {
     }
 }
 
+/// Questions and their answers; all else is an error, or may be one (RFC 1122 section 3.2.2).
+const fn is_icmp_query(kind: u8) -> bool {
+    matches!(kind, 0 | 8..=10 | 13..=18)
+}
+
 /// Whether the upper layer behind all extension headers is an `ICMPv6` error or a redirect.
 fn is_icmpv6_error(packet: &[u8]) -> bool {
     const REDIRECT: u8 = 137;
@@ -143,8 +166,11 @@ fn is_icmpv6_error(packet: &[u8]) -> bool {
     loop {
         let Some(rest) = packet.get(at..) else { return false };
         let len = match (next_header, rest.first_chunk::<2>()) {
-            (protocol::HOP_BY_HOP | protocol::DEST_OPTIONS | protocol::ROUTING, Some(&[_, units])) => {
-                8 + usize::from(units) * 8
+            (protocol::HOP_BY_HOP, Some(&[_, units])) if at == ipv6::LEN => 8 + usize::from(units) * 8,
+            (protocol::DEST_OPTIONS | protocol::ROUTING, Some(&[_, units])) => 8 + usize::from(units) * 8,
+            // The type is in the first fragment only: any other of an ICMPv6 message may be one of an error.
+            (protocol::FRAGMENT, Some(&[next, _])) if srv6d_wire::be16(rest, 2).unwrap_or(0) & 0xfff8 != 0 => {
+                return next == protocol::ICMPV6;
             }
             (protocol::FRAGMENT, Some(_)) => 8,
             (protocol::ICMPV6, _) => return rest.first().is_none_or(|&kind| kind < 128 || kind == REDIRECT),
@@ -167,12 +193,12 @@ fn error_source(walk: &Walk<'_, '_, '_>, is_v6: bool) -> Option<IpAddr> {
 }
 
 /// By the route to the sender; where there is none, back to the station that sent the packet.
-fn way_to<'t>(walk: &Walk<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> Option<Way<'t>> {
+fn way_to<'t>(walk: &Walk<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> Way<'t> {
     let tables = walk.tables;
     let flow = FlowHash::default();
     let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
         Some(Target::Kernel) => Some(Way::Kernel),
-        Some(Target::Route(group)) => {
+        Some(Target::Route(group) | Target::Neighbor(group)) => {
             ready(tables, group, || flow).ok().map(|member| Way::Through(Egress::Plain(member)))
         }
         Some(Target::Steer(steer)) => tables.path(steer, flow).and_then(|path| {
@@ -182,9 +208,9 @@ fn way_to<'t>(walk: &Walk<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> Op
         _ => None,
     };
     match way {
-        None if walk.port.role == Role::Kernel => Some(Way::Kernel),
-        None => Some(Way::Back { port: walk.port, to: walk.source_mac }),
-        way => way,
+        Some(way) => way,
+        None if walk.port.role == Role::Kernel => Way::Kernel,
+        None => Way::Back { port: walk.port, to: walk.source_mac },
     }
 }
 

@@ -87,6 +87,9 @@ pub struct Desired {
     pub local_addresses: Vec<(TableId, IpAddr)>,
     /// Neighbours the kernel (or the configuration) has resolved.
     pub neighbors: BTreeMap<(PortId, IpAddr), Mac>,
+    /// Largest outer packet along these segments, where a router on the way has said one (RFC 8201). Egress MTUs hold
+    /// too.
+    pub path_mtus: BTreeMap<SegmentList, u32>,
 }
 
 /// srv6d's own veth. One end is a port of srv6d (role [`Role::Kernel`]), the other a device of the kernel.

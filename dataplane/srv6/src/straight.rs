@@ -182,7 +182,8 @@ impl PlainPath {
             *slot = source.octets();
         }
         let hop_limit = path.header.get(ipv6::HOP_LIMIT).copied().unwrap_or(0);
-        Self { addresses, hop: *hop, slot: path.slot, hop_limit }
+        let mtu = path.mtu.min(hop.mtu as usize) as u32;
+        Self { addresses, hop: PlainHop { mtu, ..*hop }, slot: path.slot, hop_limit }
     }
 }
 
@@ -267,7 +268,7 @@ fn v6(tables: &Tables, tally: &Tally, vrf: VrfIndex, packet: &mut Packet<'_>, he
             let inner = Inner { protocol: protocol::IPV6, class: header.class, len: header.len, flow };
             path.encapsulate(tables.straight.class, tally, packet, inner, spend_hop_v6)
         }
-        Target::Route(group) => {
+        Target::Route(group) | Target::Neighbor(group) => {
             let hop = tables.straight.groups.get(group as usize)?.fitting(header.len)?;
             spend_hop_v6(packet.bytes_mut().get_mut(eth::LEN..)?);
             hop.send(tally, packet, eth::IPV6, header.len)
@@ -285,7 +286,7 @@ fn v4(tables: &Tables, tally: &Tally, vrf: VrfIndex, packet: &mut Packet<'_>, he
             let inner = Inner { protocol: protocol::IPV4, class: header.class, len: header.len, flow };
             path.encapsulate(tables.straight.class, tally, packet, inner, spend_hop_v4)
         }
-        Target::Route(group) => {
+        Target::Route(group) | Target::Neighbor(group) => {
             let hop = tables.straight.groups.get(group as usize)?.fitting(header.len)?;
             spend_hop_v4(packet.bytes_mut().get_mut(eth::LEN..)?);
             hop.send(tally, packet, eth::IPV4, header.len)
@@ -334,11 +335,12 @@ impl V6 {
         let is_plain = first >> 60 == 6
             && hop_limit > 1
             && (next_header >= 64 || LOOK_INTO >> next_header & 1 == 0)
-            // Not in ::/64 (unspecified, loopback), not multicast.
+            // Not in ::/64 (unspecified, loopback).
             && source != 0
-            && source >> 56 != 0xff
             // Below fe00::, so neither link-local nor multicast.
-            && header.destination >> 120 < 0xfe;
+            && source >> 56 < 0xfe
+            && header.destination >> 120 < 0xfe
+            && header.destination >> 64 != 0;
         is_plain.then_some(header)
     }
 }
@@ -371,8 +373,10 @@ impl V4 {
             && (second >> 56) > 1
             // Neither 0.0.0.0/8, nor 127.0.0.0/8, nor from 224.0.0.0 on.
             && !NOT_PLAIN.contains(&(source >> 24))
-            && source >> 24 < 224
+            && !NOT_PLAIN.contains(&(destination >> 24))
             // Neither 169.254.0.0/16 (link-local), nor multicast, nor broadcast.
+            && source >> 24 < 224
+            && source >> 16 != 0xa9fe
             && destination >> 16 != 0xa9fe
             && destination >> 24 < 224
             && checksum::finish(sum) == 0;
@@ -399,7 +403,7 @@ impl Shift {
         let destination = u128::from(block | usids | low >> (64 - self.by)) << 64 | u128::from(low << self.by);
         let group = match self.group {
             None => match tables.lookup(MAIN, true, destination)? {
-                Target::Route(group) => group,
+                Target::Route(group) | Target::Neighbor(group) => group,
                 _ => return None,
             },
             Some(group) => group,
@@ -437,7 +441,9 @@ impl Decapsulate {
         if len + ipv6::LEN != outer.len || len + eth::LEN < eth::MIN_FRAME || !ecn_stays {
             return None;
         }
-        let Target::Route(group) = tables.lookup(self.vrf, is_v6, destination)? else { return None };
+        let (Target::Route(group) | Target::Neighbor(group)) = tables.lookup(self.vrf, is_v6, destination)? else {
+            return None;
+        };
         let hop = tables.straight.groups.get(group as usize)?.fitting(len)?;
         let class = if self.uniform { outer.class & !3 | inner_ecn } else { class };
         packet.pull_front(ipv6::LEN);

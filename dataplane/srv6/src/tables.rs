@@ -1,8 +1,10 @@
 //! What a worker reads: one compiled, immutable snapshot. Everything a packet would compute is computed here.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
+use srv6d_wire::ipv6;
 
 use crate::carrier::MAX_SEGMENTS;
 use crate::flow::FlowHash;
@@ -27,6 +29,8 @@ pub struct Tables {
     pub(crate) paths: Vec<PathEntry>,
     pub(crate) groups: Vec<Vec<u32>>,
     pub(crate) adjacencies: Vec<Adjacency>,
+    /// Resolved neighbours on the links that cross-connects lead onto, with their groups.
+    pub(crate) cross_connected: HashMap<(PortId, IpAddr), u32>,
     pub(crate) straight: Straight,
 }
 
@@ -49,6 +53,7 @@ pub(crate) struct PortEntry {
     /// Tagged logical ports on this device, when this is its untagged one: VID and index.
     pub(crate) tagged: Vec<(u16, PortId)>,
     pub(crate) mac: Mac,
+    pub(crate) up: bool,
     pub(crate) mtu: usize,
     pub(crate) vrf: VrfIndex,
     pub(crate) role: Role,
@@ -65,6 +70,8 @@ pub(crate) enum Target {
     Sid(u32),
     Steer(u32),
     Route(u32),
+    /// A resolved neighbour behind an on-link route.
+    Neighbor(u32),
     OnLink(PortId),
     Kernel,
     Unknown(UnknownSid),
@@ -85,6 +92,7 @@ impl Target {
             Self::Unknown(policy) => (5, policy as u32),
             Self::Blackhole => (6, 0),
             Self::Unreachable => (6, 1),
+            Self::Neighbor(index) => (7, index),
         };
         tag << INDEX_BITS | index
     }
@@ -101,7 +109,8 @@ impl Target {
             5 if index == UnknownSid::Icmp as u32 => Self::Unknown(UnknownSid::Icmp),
             5 if index == UnknownSid::Punt as u32 => Self::Unknown(UnknownSid::Punt),
             5 => Self::Unknown(UnknownSid::Drop),
-            _ if index == 1 => Self::Unreachable,
+            6 if index == 1 => Self::Unreachable,
+            7 => Self::Neighbor(index),
             _ => Self::Blackhole,
         }
     }
@@ -123,7 +132,16 @@ pub(crate) enum Action {
     End { csid: Option<Csid>, dscp: DscpMode },
     EndX { csid: Option<Csid>, group: u32 },
     EndDt { family: DtFamily, vrf: VrfIndex, dscp: DscpMode },
-    EndDx { family: DtFamily, group: u32 },
+    EndDx { family: DtFamily, way: CrossConnect },
+}
+
+/// Where a cross-connect leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CrossConnect {
+    /// To one of the members.
+    Group(u32),
+    /// Onto a link: the inner destination is the neighbour.
+    OnLink(PortId),
 }
 
 #[derive(Clone, Debug)]
@@ -137,6 +155,28 @@ pub(crate) struct PathEntry {
     /// A source of its own: a port's does not replace it.
     pub(crate) own_source: bool,
     pub(crate) group: Option<u32>,
+    /// Largest outer packet that routers on the path have said they carry.
+    pub(crate) mtu: usize,
+}
+
+impl PathEntry {
+    /// Largest outer packet that routers on the path are known to carry. An inner IPv6 sender may always send 1280
+    /// bytes (RFC 2473 section 7.1), and would not heed anything less.
+    pub(crate) fn mtu_for(&self, inner_is_v6: bool) -> usize {
+        let least = if inner_is_v6 { ipv6::MIN_MTU + self.header_len } else { 0 };
+        self.mtu.max(least)
+    }
+}
+
+impl PathEntry {
+    /// Outer source of packets that leave through `adjacency`: the path's own, else the port's, else the node's.
+    pub(crate) fn source(&self, adjacency: &Adjacency) -> Ipv6Addr {
+        let in_header = || self.header.get(8..24).and_then(|bytes| bytes.first_chunk::<16>()).copied();
+        match adjacency.source {
+            Some(of_port) if !self.own_source => of_port,
+            _ => in_header().map_or(Ipv6Addr::UNSPECIFIED, Ipv6Addr::from),
+        }
+    }
 }
 
 /// How a next hop stands.

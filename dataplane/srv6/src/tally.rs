@@ -35,6 +35,10 @@ pub struct Tally {
     pub paths: Box<[Count]>,
     /// Per adjacency: packets sent, with their layer-3 length.
     pub adjacencies: Box<[Count]>,
+    /// Per tagged port: frames received, with their whole length.
+    pub vlans_rx: Box<[Count]>,
+    /// Per tagged port: frames sent, with their whole length.
+    pub vlans_tx: Box<[Count]>,
     /// Decapsulated packets whose outer header was ECT and inner header Not-ECT (RFC 6040 section 4.2, figure 4).
     pub ecn_unused: Count,
 }
@@ -47,6 +51,8 @@ impl Tally {
             sids: counts(slots.sids.len()),
             paths: counts(slots.paths.len()),
             adjacencies: counts(slots.adjacencies.len()),
+            vlans_rx: counts(slots.vlans.len()),
+            vlans_tx: counts(slots.vlans.len()),
             ecn_unused: Count::default(),
         }
     }
@@ -56,6 +62,7 @@ impl Tally {
         self.sids.len() >= slots.sids.len()
             && self.paths.len() >= slots.paths.len()
             && self.adjacencies.len() >= slots.adjacencies.len()
+            && self.vlans_rx.len() >= slots.vlans.len()
     }
 
     #[inline]
@@ -89,6 +96,8 @@ pub struct Slots {
     pub paths: Names<String>,
     /// By port name and address.
     pub adjacencies: Names<(String, std::net::IpAddr)>,
+    /// By name of the tagged port.
+    pub vlans: Names<String>,
 }
 
 /// Numbers given to keys, from 0.

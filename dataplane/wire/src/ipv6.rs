@@ -10,6 +10,8 @@
 
 /// Length of the fixed header.
 pub const LEN: usize = 40;
+/// Smallest MTU of a link (RFC 8200 section 5).
+pub const MIN_MTU: usize = 1280;
 /// Offset of the hop limit.
 pub const HOP_LIMIT: usize = 7;
 /// Offset of the destination.

@@ -18,6 +18,8 @@
 #define VLAN_COUNT 4096
 
 #define IPPROTO_ICMPV6 58
+/* RFC 4443 section 3.2. */
+#define PACKET_TOO_BIG 2
 /* Router solicitation .. redirect: RFC 4861 section 4. */
 #define ND_FIRST 133
 #define ND_LAST 137
@@ -54,6 +56,10 @@ struct key4 {
 	__u8 addr[4];
 };
 
+struct address6 {
+	__u8 addr[16];
+};
+
 struct key6 {
 	__u32 prefix_len;
 	__u8 addr[16];
@@ -84,6 +90,16 @@ struct {
 	MAP_NUMBER(max_entries, 1);
 	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
 } claims4 SEC(".maps");
+
+/* Addresses of this node whose Packet Too Big messages are claimed, and
+ * nothing else of them: outer sources of what srv6d encapsulates. */
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_HASH);
+	MAP_TYPE(key, struct address6);
+	MAP_TYPE(value, __u32);
+	MAP_NUMBER(max_entries, 1);
+	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
+} outer_sources SEC(".maps");
 
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_XSKMAP);
@@ -132,6 +148,7 @@ static ALWAYS_INLINE int claims_ipv6(const struct port *port, const void *l3, co
 {
 	const struct ipv6 *ip = l3;
 	struct key6 key = { .prefix_len = 128 };
+	struct address6 dst;
 	__u32 *claim;
 
 	if ((const void *)(ip + 1) > end)
@@ -140,6 +157,7 @@ static ALWAYS_INLINE int claims_ipv6(const struct port *port, const void *l3, co
 		return 0;
 	if (ip->dst[0] == 0xfe && (ip->dst[1] & 0xc0) == 0x80)
 		return 0;
+	__builtin_memcpy(dst.addr, ip->dst, sizeof(dst.addr));
 	if (ip->next_header == IPPROTO_ICMPV6) {
 		const __u8 *icmp_type = (const void *)(ip + 1);
 
@@ -147,6 +165,8 @@ static ALWAYS_INLINE int claims_ipv6(const struct port *port, const void *l3, co
 			return 0;
 		if (*icmp_type >= ND_FIRST && *icmp_type <= ND_LAST)
 			return 0;
+		if (*icmp_type == PACKET_TOO_BIG && bpf_map_lookup_elem(&outer_sources, &dst))
+			return 1;
 	}
 	if (port->claim_all)
 		return 1;

@@ -47,6 +47,9 @@ pub(crate) const BUSY_WAITS: [Duration; 8] = [
     Duration::from_millis(800),
 ];
 
+/// Ethernet with one tag.
+pub(crate) const LINK_HEADER: usize = 18;
+
 /// One way to bind, and its name for people.
 pub(crate) struct Attempt {
     pub(crate) flags: BindFlags,
@@ -85,7 +88,7 @@ pub(crate) fn attempts(asked: Mode, generic: bool, mtu: usize) -> Vec<Attempt> {
     };
     if zero_copy {
         list.push(Attempt::new(true, true));
-        if mtu + 18 <= ROOM {
+        if mtu + LINK_HEADER <= ROOM {
             list.push(Attempt::new(true, false));
         }
     }

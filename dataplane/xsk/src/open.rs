@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use xsk_rs::config::{Interface, LibxdpFlags, SocketConfig};
 use xsk_rs::{CompQueue, FillQueue, RxQueue, TxQueue};
 
+use crate::frame::ROOM;
 use crate::modes::{self, Attempt, Mode};
 use crate::socket::{Rings, Socket};
 use crate::sys::is_unbound;
@@ -135,14 +136,14 @@ fn reason(log: &[String], first: bool, zero_copy: bool, generic: bool, shared: &
     } else if generic {
         parts.push("the XDP program runs in generic mode".to_owned());
     } else if !first {
-        parts.push("as the first socket of this packet memory".to_owned());
+        parts.push("packets are copied, as on srv6d's own interface: the two share packet memory".to_owned());
     }
-    parts.extend(log.iter().map(|tried| format!("not {tried}")));
-    if !shared.multi_buffer.load(Relaxed) {
-        parts.push(format!("no multi-buffer: packets over 3840 bytes are dropped (MTU {mtu})"));
+    parts.extend(log.iter().map(|refused| format!("the driver refused {refused}")));
+    if !shared.multi_buffer.load(Relaxed) && mtu + modes::LINK_HEADER > ROOM {
+        parts.push(format!("packets over {ROOM} bytes are dropped: the driver has no multi-buffer mode (MTU {mtu})"));
     }
     if parts.is_empty() {
-        parts.push("as asked".to_owned());
+        parts.push("native mode was asked for".to_owned());
     }
     parts.join("; ")
 }

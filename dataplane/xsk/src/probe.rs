@@ -181,6 +181,7 @@ fn read(path: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)] // a failed test may panic
 mod tests {
     use super::*;
 

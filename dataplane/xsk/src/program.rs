@@ -1,10 +1,11 @@
 //! The XDP program of one port: loading, attaching, and its maps.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, LpmTrie, MapData, PerCpuArray, XskMap};
+use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray, XskMap};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, Pod};
 use xsk_rs::config::XdpFlags;
@@ -66,6 +67,7 @@ pub struct Program {
     port: PortConfig,
     claims6: Claims<Ipv6Addr>,
     claims4: Claims<Ipv4Addr>,
+    outer_sources: BTreeSet<Ipv6Addr>,
     vlans: Vec<u16>,
     maps: Maps,
     // Holds the program itself.
@@ -75,6 +77,7 @@ pub struct Program {
 struct Maps {
     claims6: LpmTrie<MapData, [u8; 16], u32>,
     claims4: LpmTrie<MapData, [u8; 4], u32>,
+    outer_sources: HashMap<MapData, [u8; 16], u32>,
     xsks: XskMap<MapData>,
     port: Array<MapData, PortConfig>,
     vlans: Array<MapData, u32>,
@@ -113,6 +116,7 @@ impl Program {
             port,
             claims6: Claims::<Ipv6Addr>::new(),
             claims4: Claims::<Ipv4Addr>::new(),
+            outer_sources: BTreeSet::new(),
             vlans: Vec::new(),
             maps,
             _ebpf: ebpf,
@@ -154,6 +158,17 @@ impl Program {
         let done = write_claims::<Ipv6Addr>(&mut maps.claims6, &mut self.claims6, &claims::collect(v6))
             .and_then(|()| write_claims::<Ipv4Addr>(&mut maps.claims4, &mut self.claims4, &claims::collect(v4)));
         done.map_err(|why| self.map_error("change the claims".to_owned(), &why))
+    }
+
+    /// Makes these the addresses whose `ICMPv6` Packet Too Big messages go to the socket, whatever the claims say of the
+    /// rest of their packets.
+    pub fn set_outer_sources(&mut self, wanted: &BTreeSet<Ipv6Addr>) -> Result<(), XskError> {
+        let (map, now) = (&mut self.maps.outer_sources, &self.outer_sources);
+        let added = wanted.difference(now).try_for_each(|address| map.insert(address.octets(), 1, 0));
+        let done = added.and_then(|()| now.difference(wanted).try_for_each(|address| map.remove(&address.octets())));
+        done.map_err(|why| self.map_error("change the outer sources".to_owned(), &why))?;
+        self.outer_sources.clone_from(wanted);
+        Ok(())
     }
 
     /// VLAN ids whose frames may be claimed. 0 and ids over 4094 are ignored.
@@ -245,6 +260,7 @@ fn load(ifname: &str, queues: u32) -> Result<(Ebpf, Maps), XskError> {
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("claims6", MAX_CLAIMS)
         .map_max_entries("claims4", MAX_CLAIMS)
+        .map_max_entries("outer_sources", MAX_CLAIMS)
         .map_max_entries("xsks", queues)
         .load(OBJECT)
         .map_err(|why| failed(chain(&why), os_code(&why)))?;
@@ -259,6 +275,7 @@ fn take_maps(ebpf: &mut Ebpf) -> Option<Maps> {
     Some(Maps {
         claims6: ebpf.take_map("claims6")?.try_into().ok()?,
         claims4: ebpf.take_map("claims4")?.try_into().ok()?,
+        outer_sources: ebpf.take_map("outer_sources")?.try_into().ok()?,
         xsks: ebpf.take_map("xsks")?.try_into().ok()?,
         port: ebpf.take_map("port")?.try_into().ok()?,
         vlans: ebpf.take_map("vlans")?.try_into().ok()?,

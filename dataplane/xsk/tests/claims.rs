@@ -99,6 +99,25 @@ fn only_claimed_destinations_leave_the_kernel() {
 
 #[test]
 #[ignore = "needs root"]
+fn of_an_outer_source_only_packet_too_big_is_claimed() {
+    let mut port = Port::new(&untagged());
+    let source = "2001:db8::1";
+    port.program.set_claims(&[v6(source, 128, false)], &[]).unwrap();
+    assert!(!port.claims(&icmpv6(source, 2)));
+    port.program.set_outer_sources(&[source.parse().unwrap()].into()).unwrap();
+    assert!(port.claims(&icmpv6(source, 2)));
+    for kind in [1, 3, 4, 128, 135] {
+        assert!(!port.claims(&icmpv6(source, kind)), "type {kind}");
+    }
+    assert!(!port.claims(&ipv6(PORT_MAC, source, 100, 0)));
+    assert!(!port.claims(&icmpv6("2001:db8::2", 2)), "somebody else's");
+    port.program.set_outer_sources(&["2001:db8::2".parse().unwrap()].into()).unwrap();
+    assert!(!port.claims(&icmpv6(source, 2)));
+    assert!(port.claims(&icmpv6("2001:db8::2", 2)));
+}
+
+#[test]
+#[ignore = "needs root"]
 fn what_is_the_kernels_stays_even_when_everything_is_claimed() {
     let mut port = Port::new(&ProgramSettings { claim_all: true, ..untagged() });
     let plain = ipv6(PORT_MAC, "2001:db8::1", 100, 0);

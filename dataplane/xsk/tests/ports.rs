@@ -151,7 +151,7 @@ fn the_mode_and_its_reason_are_told() {
     let socket = Socket::open(&umem, "b", 0, Mode::Auto, Rings::default()).unwrap();
     let (mode, reason) = socket.chosen();
     assert_eq!(mode, Mode::Native);
-    assert!(reason.contains("not zero-copy"), "{reason}");
+    assert!(reason.contains("refused zero-copy"), "{reason}");
     assert!(socket.multi_buffer());
 
     veth("c", "pc", 1500, 1);

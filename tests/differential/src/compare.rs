@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use srv6d_dataplane::memory::ROOM;
 use srv6d_model::{Outcome, outcomes};
 use srv6d_pack::decode;
+use srv6d_srv6::Verdict;
 use srv6d_srv6::model::Desired;
 
 use crate::{describe, fast};
@@ -11,11 +13,18 @@ use crate::{describe, fast};
 /// Runs a frame through both forwarders. A state that cannot become tables proves nothing and is no difference.
 ///
 /// # Errors
-/// What is different, with the state and the frame as the conformance pack would write them.
+/// What is different, with the state and the frame as the conformance pack would write them, and the frame in hex.
 pub fn compare(desired: &Desired, port: u16, frame: &[u8]) -> Result<(), String> {
+    if usize::from(port) >= desired.ports.len() {
+        return Ok(());
+    }
     let Ok(fast) = fast::outcome(desired, port, frame) else { return Ok(()) };
-    let right: Vec<Outcome> = outcomes(desired, port, frame);
-    if right.contains(&fast) {
+    let right = outcomes(desired, port, frame);
+    let several_buffers = frame.len() > ROOM - 256;
+    let is_right = |outcome: &Outcome| {
+        if several_buffers { is_right_in_several_buffers(desired, &fast, outcome) } else { *outcome == fast }
+    };
+    if right.iter().any(is_right) {
         return Ok(());
     }
     let mut text = format!("\n{}{}", describe::state(desired), describe::input(desired, port, frame));
@@ -24,6 +33,16 @@ pub fn compare(desired: &Desired, port: u16, frame: &[u8]) -> Result<(), String>
         let _ = writeln!(text, "model:       {}", outcome_text(outcome));
     }
     Err(text)
+}
+
+/// Only the first buffer of a frame is written to. So bytes behind the packet stay, transport checksums are not
+/// filled in, and pings are not answered.
+fn is_right_in_several_buffers(desired: &Desired, fast: &Outcome, right: &Outcome) -> bool {
+    if matches!(right.verdict, Verdict::Echo(_)) {
+        return true;
+    }
+    let fills = desired.ports.iter().any(|port| port.fill_checksum);
+    fast.verdict == right.verdict && fast.counts == right.counts && (fills || fast.frame.starts_with(&right.frame))
 }
 
 fn outcome_text(outcome: &Outcome) -> String {

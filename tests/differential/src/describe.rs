@@ -58,7 +58,21 @@ pub fn input(desired: &Desired, port: u16, frame: &[u8]) -> String {
     for line in decode(frame) {
         let _ = writeln!(text, "    {line:?},");
     }
-    text + "] }]\n"
+    text + "] }]\nhex = \"" + &hex(frame) + "\"\n"
+}
+
+/// Long runs of one byte are written as `(41 x 1400)`.
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for run in bytes.chunk_by(|one, next| one == next) {
+        let byte = run.first().copied().unwrap_or_default();
+        if run.len() > 40 {
+            let _ = write!(text, "({byte:02x} x {})", run.len());
+        } else {
+            text.extend(run.iter().map(|byte| format!("{byte:02x}")));
+        }
+    }
+    text
 }
 
 fn port_text(index: usize, port: &Port) -> String {

@@ -2,12 +2,13 @@
 //! the same bytes.
 //!
 //! ```text
-//! Desired, port, frame ─┬─► fast.rs: the worker step over ports in memory ─► Outcome
-//!                       └─► srv6d_model::outcomes ─────────────────────► [Outcome]
-//!                                  compare.rs: is it one of them?
+//! generate: Desired, port, frame ─┬─► fast.rs: the worker step over ports in memory ─► Outcome
+//!                                 └─► srv6d_model::outcomes ─────────────────────► [Outcome]
+//!                                            compare.rs: is it one of them?
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod compare;
 pub mod describe;
 pub mod fast;
+pub mod generate;

@@ -11,9 +11,9 @@ use srv6d_pack::Case;
 use srv6d_srv6::Verdict;
 use srv6d_srv6::model::Desired;
 
-/// Cases that neither forwarder passes, and why.
+/// Cases that the naive forwarder does not pass, and why.
 const NOT_MODELLED: [(&str, &str); 2] = [
-    ("I05a", "the tunnel does not learn its MTU from the underlay"),
+    ("I05a", "it does not learn from what the underlay says about the MTU"),
     ("U51", "what is addressed to the node itself is the kernel's"),
 ];
 

@@ -8,24 +8,50 @@ use srv6d_srv6::{DropReason, flow};
 
 use crate::Counted;
 use crate::forward::{End, Travel};
+use crate::leave::NextHop;
 use crate::lookup::{Match, look_up};
 use crate::packet::{Ip, V6};
 
 impl Travel<'_> {
     pub(crate) fn encapsulate(&mut self, steer: &Steer) -> Result<End, End> {
-        let path = self.choices.pick(&steer.paths).ok_or(End::Drop(DropReason::NoRoute))?;
-        let first = path.segments.first();
-        let hops = self.first_hops(&path)?;
         self.take_hop()?;
-        let next_hop = self.next_hop(&hops, IpAddr::V6(first))?;
-        let source = self.outer_source(&path, next_hop.port).ok_or(End::Drop(DropReason::NoRoute))?;
+        let path = self.choices.pick(&steer.paths).ok_or(End::Drop(DropReason::NoRoute))?;
+        let (next_hop, source) = self.way_of(&path)?;
         self.not_twice(source)?;
         let srh = segment_routing_header(&path);
-        self.fits(next_hop.port, Ipv6Header::LEN + srh.len())?;
+        let overhead = Ipv6Header::LEN + srh.len();
+        self.fits(self.path_mtu(&path, next_hop.port, overhead, &self.packet), overhead)?;
         self.fill_checksum();
-        let outer = self.outer(source, &path, &srh);
+        let outer = self.outer(source, &path, srh, &self.packet, self.flow_label());
         self.count(Counted::Path(path.name), outer.bytes().len());
         Ok(self.leave(next_hop, Ip::V6(outer)))
+    }
+
+    /// A packet of this node itself, if a path to its destination is ready, and the largest one that passes. All of
+    /// them are one flow.
+    pub(crate) fn encapsulated_answer(&mut self, steer: &Steer, answer: &Ip) -> Option<(NextHop, Ip, usize)> {
+        let path = self.choices.pick(&steer.paths)?;
+        let (next_hop, source) = self.way_of(&path).ok()?;
+        let srh = segment_routing_header(&path);
+        let label = flow::FlowHash::default().flow_label();
+        let mtu = self.path_mtu(&path, next_hop.port, Ipv6Header::LEN + srh.len(), answer);
+        Some((next_hop, Ip::V6(self.outer(source, &path, srh, answer, label)), mtu))
+    }
+
+    /// Largest outer packet: what the port takes, and what routers on the way have said to carry (RFC 8201). Nobody
+    /// may be asked to send IPv6 packets smaller than 1280 bytes (RFC 2473 section 7.1).
+    fn path_mtu(&self, path: &Path, port: PortId, overhead: usize, inner: &Ip) -> usize {
+        let least = if matches!(inner, Ip::V6(_)) { 1280 + overhead } else { 0 };
+        let said = self.desired.path_mtus.get(&path.segments).map(|&mtu| least.max(mtu as usize));
+        said.map_or(self.mtu(port), |said| said.min(self.mtu(port)))
+    }
+
+    /// Next hop, and the source that goes with it.
+    fn way_of(&mut self, path: &Path) -> Result<(NextHop, Ipv6Addr), End> {
+        let hops = self.first_hops(path)?;
+        let next_hop = self.next_hop(&hops, IpAddr::V6(path.segments.first()))?;
+        let source = self.outer_source(path, next_hop.port).ok_or(End::Drop(DropReason::NoRoute))?;
+        Ok((next_hop, source))
     }
 
     /// The path's own next hops, or those of the route to its first segment.
@@ -55,35 +81,34 @@ impl Travel<'_> {
         Ok(())
     }
 
-    fn outer(&self, source: Ipv6Addr, path: &Path, srh: &[u8]) -> V6 {
+    fn outer(&self, source: Ipv6Addr, path: &Path, mut srh: Vec<u8>, inner: &Ip, flow_label: u32) -> V6 {
         let tunnel = &self.desired.tunnel;
-        let inner = self.packet.bytes();
-        let number = if matches!(self.packet, Ip::V6(_)) { IpNumber::IPV6 } else { IpNumber::IPV4 };
-        let class = self.packet.traffic_class();
+        let number = if matches!(inner, Ip::V6(_)) { IpNumber::IPV6 } else { IpNumber::IPV4 };
+        let class = inner.traffic_class();
         let dscp = match tunnel.dscp {
             DscpMode::Uniform => class & 0xfc,
             DscpMode::Pipe(dscp) => dscp << 2,
         };
         let ecn = if tunnel.ecn_compat { 0 } else { class & 3 };
-        let mut payload = srh.to_vec();
-        if let Some(next_header) = payload.first_mut() {
+        if let Some(next_header) = srh.first_mut() {
             *next_header = number.0;
         }
-        payload.extend(&inner);
         let header = Ipv6Header {
             traffic_class: dscp | ecn,
-            flow_label: self.flow_label(&inner).try_into().unwrap_or_default(),
+            flow_label: flow_label.try_into().unwrap_or_default(),
             payload_length: 0,
             next_header: if srh.is_empty() { number } else { IpNumber::IPV6_ROUTE_HEADER },
             hop_limit: tunnel.hop_limit,
             source: source.octets(),
             destination: path.segments.first().octets(),
         };
-        V6 { header, payload }
+        V6 { header, payload: [srh, inner.bytes()].concat() }
     }
 
-    /// Any hash of the flow would do (RFC 6438 section 3); this is the one the outer header is compared with.
-    fn flow_label(&self, inner: &[u8]) -> u32 {
+    /// Any hash of the flow would do (RFC 6438 section 3); this is the one the outer header is compared
+    /// with. It is of the flow as it came in, whatever SIDs did to the packet since.
+    fn flow_label(&self) -> u32 {
+        let inner = &self.received.bytes();
         let with_qp = self.desired.tunnel.hash_qp;
         let v6 = || srv6d_wire::ipv6::Header::parse(inner).map(|header| flow::inner_v6(inner, header, with_qp));
         let v4 = || srv6d_wire::ipv4::Header::parse(inner).map(|header| flow::v4(inner, header, with_qp));

@@ -4,14 +4,18 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::IpNumber;
 use srv6d_srv6::DropReason;
-use srv6d_srv6::model::{Behavior, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, TableId};
+use srv6d_srv6::model::{Behavior, Csid, DscpMode, DtFamily, Hop, LocalSid, TableId};
 
 use crate::Counted;
 use crate::forward::{End, Travel};
 use crate::icmp::{self, Message};
 use crate::lookup::{Ways, is_local_address, ways};
-use crate::packet::{Chain, Ip, V6};
+use crate::options::{process_options, process_options_in_front};
+use crate::packet::{Chain, Extension, Ip, Malformed, V6};
+use crate::scope::{is_nobody, is_on_link, is_routable};
 
+/// SIDs of this node that one packet may visit.
+const MAX_ROUNDS: usize = 16;
 /// Outer packets that may come off one packet.
 const MAX_LAYERS: usize = 2;
 /// Routing Type of the SRH (RFC 8754 section 2).
@@ -41,7 +45,11 @@ impl Travel<'_> {
         if !domain.is_empty() && !domain.iter().any(|prefix| prefix.contains(&packet.header.source_addr())) {
             return Err(End::Drop(DropReason::AclSid));
         }
-        hop_by_hop(&packet)?;
+        self.rounds += 1;
+        if self.rounds > MAX_ROUNDS {
+            return Err(End::Drop(DropReason::Rounds));
+        }
+        let removed = self.removed;
         let end = match &sid.behavior {
             Behavior::End { csid, .. } => self.end(sid, packet, *csid, &Next::LookUp(self.table)),
             Behavior::EndX { csid, via, backup } => {
@@ -54,7 +62,8 @@ impl Travel<'_> {
             Behavior::EndDx { family, via } => {
                 self.decapsulating(sid, &packet, *family, DscpMode::Pipe(0), &Next::Adjacency(via.clone()))
             }
-        }?;
+        }
+        .map_err(|end| point_into_received(end, removed))?;
         self.count(Counted::Sid(sid.prefix), self.received_len);
         Ok(end)
     }
@@ -67,65 +76,131 @@ impl Travel<'_> {
     }
 
     /// End and End.X (RFC 8986 sections 4.1 and 4.2), uN and uA (RFC 9800 sections 4.1.1 and 4.1.2).
-    fn end(&mut self, sid: &LocalSid, mut packet: V6, csid: Option<Csid>, next: &Next) -> Result<Option<End>, End> {
+    fn end(&mut self, sid: &LocalSid, packet: V6, csid: Option<Csid>, next: &Next) -> Result<Option<End>, End> {
         if let Some(shifted) = csid.and_then(|csid| shift(packet.destination(), csid)) {
+            process_options_in_front(&packet.chain())?;
             self.sid_takes_hop()?;
             return self.go_to(shifted, next);
         }
-        let mut chain = packet.chain()?;
-        if let Some(at) = process_up_to_srh(&chain)? {
-            let Some(header) = chain.extensions.get(at) else { return Err(End::Drop(DropReason::Malformed)) };
-            let left = byte(&header.bytes, SEGMENTS_LEFT);
-            if left > 0 {
-                self.sid_takes_hop()?;
-                let segment = next_segment(&header.bytes, self.desired.policy.srh_lenient)
-                    .ok_or(End::Tell(DropReason::SrhInvalid, Message::BadField(header.at + SEGMENTS_LEFT)))?;
-                if let Some(field) = chain.extensions.get_mut(at).and_then(|header| header.bytes.get_mut(SEGMENTS_LEFT))
-                {
-                    *field = left - 1;
+        let chain = packet.chain();
+        match self.process_up_to_srh(&chain, sid.flavors.usp)? {
+            Some(at) => {
+                let segment = self.next_segment(sid, packet, chain, at)?;
+                self.go_to(segment, next)
+            }
+            None => self.upper_layer(sid, packet, chain, csid, next),
+        }
+    }
+
+    /// Options and finished routing headers are passed. An SRH with segments left is returned by its place.
+    fn process_up_to_srh(&mut self, chain: &Chain, usp: bool) -> Result<Option<usize>, End> {
+        for (index, header) in chain.extensions.iter().enumerate() {
+            match header.number {
+                IpNumber::IPV6_HEADER_HOP_BY_HOP | IpNumber::IPV6_DESTINATION_OPTIONS => {
+                    process_options(&header.bytes, header.at)?;
                 }
-                if left == 1 && sid.flavors.psp {
-                    chain.extensions.remove(at);
+                IpNumber::IPV6_ROUTE_HEADER if byte(&header.bytes, SEGMENTS_LEFT) > 0 => {
+                    if is_srh(header) {
+                        return Ok(Some(index));
+                    }
+                    let message = Message::BadField(header.at + ROUTING_TYPE);
+                    return Err(End::Tell(DropReason::SrhInvalid, message));
                 }
-                packet.header.hop_limit = *self.packet.hop_limit();
-                packet.set_chain(&chain);
-                self.packet = Ip::V6(packet);
-                return self.go_to(segment, next);
+                _ if usp && is_srh(header) => self.change_srh(chain, index)?,
+                _ => {}
             }
         }
-        self.upper_layer(sid, &packet, &chain, csid, next)
+        if chain.broken { Err(Malformed.into()) } else { Ok(None) }
+    }
+
+    /// RFC 8986 section 4.1 S02 to S15. The SRH goes with its last segment, if the SID says so (section 4.16.1).
+    fn next_segment(&mut self, sid: &LocalSid, mut packet: V6, mut chain: Chain, at: usize) -> Result<Ipv6Addr, End> {
+        self.sid_takes_hop()?;
+        let Some(header) = chain.extensions.get_mut(at) else { return Err(Malformed.into()) };
+        let segment = segment_of(&header.bytes, self.desired.policy.srh_lenient)
+            .ok_or(End::Tell(DropReason::SrhInvalid, Message::BadField(header.at + SEGMENTS_LEFT)))?;
+        let left = byte(&header.bytes, SEGMENTS_LEFT) - 1;
+        if let Some(field) = header.bytes.get_mut(SEGMENTS_LEFT) {
+            *field = left;
+        }
+        self.change_srh(&chain, at)?;
+        if left == 0 && sid.flavors.psp {
+            self.remove(&mut chain, at);
+        }
+        packet.header.hop_limit = *self.packet.hop_limit();
+        packet.set_chain(&chain);
+        self.packet = Ip::V6(packet);
+        Ok(segment)
+    }
+
+    /// One SRH of a packet is changed here: RFC 8200 section 4.1 knows no second one.
+    fn change_srh(&mut self, chain: &Chain, at: usize) -> Result<(), End> {
+        let behind: usize = chain.extensions.iter().skip(at).map(|header| header.bytes.len()).sum();
+        let from_end = behind + chain.payload.len();
+        if self.changed_srh.is_some_and(|changed| changed != from_end) {
+            return Err(End::Drop(DropReason::SrhInvalid));
+        }
+        self.changed_srh = Some(from_end);
+        Ok(())
+    }
+
+    fn remove(&mut self, chain: &mut Chain, at: usize) {
+        let removed = chain.extensions.remove(at);
+        self.removed = Some((removed.at, removed.bytes.len()));
+    }
+
+    /// USP (RFC 8986 section 4.16.2): a finished SRH is taken out before the packet goes on.
+    fn remove_finished_srh(&mut self, packet: &mut V6, chain: &mut Chain) -> Result<(), End> {
+        while let Some(at) = chain.extensions.iter().position(is_srh) {
+            self.change_srh(chain, at)?;
+            self.remove(chain, at);
+        }
+        packet.set_chain(chain);
+        Ok(())
     }
 
     /// RFC 8986 section 4.1.1, and USD (section 4.16.3).
     fn upper_layer(
         &mut self,
         sid: &LocalSid,
-        packet: &V6,
-        chain: &Chain,
+        mut packet: V6,
+        mut chain: Chain,
         csid: Option<Csid>,
         next: &Next,
     ) -> Result<Option<End>, End> {
+        let as_received = chain.clone();
+        if sid.flavors.usp {
+            self.remove_finished_srh(&mut packet, &mut chain)?;
+        }
         if chain.fragment {
             return Err(End::Drop(DropReason::FragOuter));
         }
-        let Flavors { usd, .. } = sid.flavors;
         let is_ip = matches!(chain.upper, IpNumber::IPV6 | IpNumber::IPV4);
-        if usd && is_ip {
+        if sid.flavors.usd && is_ip {
             let dscp = match &sid.behavior {
                 Behavior::End { dscp, .. } => *dscp,
                 _ => DscpMode::Pipe(0),
             };
-            return self.take_off(packet, chain, dscp, next);
+            return self.take_off(&packet, &chain, dscp, next);
         }
-        if self.is_own_address(sid, packet) {
-            return Ok(Some(End::Kernel(self.packet.clone())));
-        }
-        if let (Next::Adjacency(_), Some(csid), true) = (next, csid, self.desired.policy.ua_last_forward) {
+        self.packet = Ip::V6(packet.clone());
+        if let (Next::Adjacency(_), true) = (next, self.desired.policy.ua_last_forward)
+            && !self.is_own_address(sid, &packet)
+        {
             self.sid_takes_hop()?;
-            return self.go_to(without_argument(packet.destination(), csid), next);
+            let destination = packet.destination();
+            return self.go_to(csid.map_or(destination, |csid| without_argument(destination, csid)), next);
         }
-        if let (Next::LookUp(_), Some(reply)) = (next, icmp::echo_reply(packet, chain)) {
-            return Ok(Some(End::Echo(reply)));
+        self.refuse_upper_layer(sid, &packet, &as_received)
+    }
+
+    /// What a SID does not know may be for the node: its own address (RFC 8754 section 4.3), or a ping.
+    fn refuse_upper_layer(&mut self, sid: &LocalSid, packet: &V6, chain: &Chain) -> Result<Option<End>, End> {
+        if self.is_own_address(sid, packet) {
+            return Ok(Some(End::Kernel(Ip::V6(packet.clone()))));
+        }
+        if icmp::is_echo_request(chain) {
+            return Ok(Some(End::Echo(icmp::echo_reply(packet, chain)?)));
         }
         Err(End::Tell(DropReason::UpperLayer, Message::BadUpperLayer(chain.upper_at)))
     }
@@ -147,8 +222,8 @@ impl Travel<'_> {
         if argument != 0 && !self.desired.policy.dt_argument_accept {
             return Err(End::Drop(DropReason::DtArgument));
         }
-        let chain = packet.chain()?;
-        if let Some(at) = process_up_to_srh(&chain)? {
+        let chain = packet.chain();
+        if let Some(at) = self.process_up_to_srh(&chain, false)? {
             let at = chain.extensions.get(at).map_or(0, |header| header.at);
             return Err(End::Tell(DropReason::SrhInvalid, Message::BadField(at + SEGMENTS_LEFT)));
         }
@@ -163,10 +238,7 @@ impl Travel<'_> {
         if accepted {
             return self.take_off(packet, &chain, dscp, next);
         }
-        if self.is_own_address(sid, packet) {
-            return Ok(Some(End::Kernel(self.packet.clone())));
-        }
-        Err(End::Tell(DropReason::UpperLayer, Message::BadUpperLayer(chain.upper_at)))
+        self.refuse_upper_layer(sid, packet, &chain)
     }
 
     /// Takes the outer packet off; the inner one is checked like one that comes in.
@@ -183,10 +255,17 @@ impl Travel<'_> {
         let ecn = decapsulated_ecn(inner_ecn, outer_ecn).ok_or(End::Drop(DropReason::Ecn))?;
         let dscp_from = if dscp == DscpMode::Uniform { outer_class } else { class };
         if inner_ecn == 0 && outer_ecn != 0 {
-            self.count(Counted::EcnUnused, self.received_len);
+            self.counts.insert(Counted::EcnUnused, (1, self.received_len as u64));
         }
         inner.set_traffic_class(dscp_from & 0xfc | ecn);
-        (self.packet, self.received, self.hop_taken) = (inner, received, false);
+        (self.packet, self.received, self.hop_taken, self.changed_srh) = (inner, received, false, None);
+        self.removed = None;
+        if is_nobody(self.packet.source()) {
+            return Err(End::Drop(DropReason::BadSource));
+        }
+        if !is_routable(self.packet.destination()) || is_on_link(self.packet.source()) {
+            return Err(End::Drop(DropReason::NoRoute));
+        }
         match next {
             Next::LookUp(table) => {
                 self.table = *table;
@@ -205,6 +284,9 @@ impl Travel<'_> {
         if let Ip::V6(packet) = &mut self.packet {
             packet.header.destination = destination.octets();
         }
+        if !is_routable(IpAddr::V6(destination)) {
+            return Err(End::Drop(DropReason::NoRoute));
+        }
         match next {
             Next::LookUp(_) => Ok(None),
             Next::Adjacency(hops) => self.send(hops, IpAddr::V6(destination)).map(Some),
@@ -212,22 +294,18 @@ impl Travel<'_> {
     }
 }
 
-/// Options and finished routing headers are passed. An SRH with segments left is returned by its place.
-fn process_up_to_srh(chain: &Chain) -> Result<Option<usize>, End> {
-    for (index, header) in chain.extensions.iter().enumerate() {
-        match header.number {
-            IpNumber::IPV6_DESTINATION_OPTIONS => options(&header.bytes, header.at)?,
-            IpNumber::IPV6_ROUTE_HEADER if byte(&header.bytes, SEGMENTS_LEFT) > 0 => {
-                if byte(&header.bytes, ROUTING_TYPE) == SRH {
-                    return Ok(Some(index));
-                }
-                let message = Message::BadField(header.at + ROUTING_TYPE);
-                return Err(End::Tell(DropReason::SrhInvalid, message));
-            }
-            _ => {}
+fn is_srh(header: &Extension) -> bool {
+    header.number == IpNumber::IPV6_ROUTE_HEADER && byte(&header.bytes, ROUTING_TYPE) == SRH
+}
+
+/// An error quotes the packet as it was received, with the header that has been removed since.
+fn point_into_received(end: End, removed: Option<(usize, usize)>) -> End {
+    match (end, removed) {
+        (End::Tell(reason, message), Some((from, len))) => {
+            End::Tell(reason, message.moved(|at| if at >= from { at + len } else { at }))
         }
+        (end, _) => end,
     }
-    Ok(None)
 }
 
 /// The Argument moves up behind the block, if it is not zero.
@@ -248,7 +326,7 @@ fn with_argument(destination: Ipv6Addr, csid: Csid, argument: u128) -> Ipv6Addr 
 }
 
 /// RFC 8986 section 4.1 S08 to S14: the segment that Segments Left minus one points at.
-fn next_segment(srh: &[u8], lenient: bool) -> Option<Ipv6Addr> {
+fn segment_of(srh: &[u8], lenient: bool) -> Option<Ipv6Addr> {
     let in_header = usize::from(byte(srh, EXT_LEN)) / 2;
     let (left, last) = (usize::from(byte(srh, SEGMENTS_LEFT)), usize::from(byte(srh, LAST_ENTRY)));
     let fits = last < in_header && left <= last + 1;
@@ -272,42 +350,6 @@ fn decapsulated_ecn(inner: u8, outer: u8) -> Option<u8> {
         (ECT_0, ECT_1) => Some(ECT_1),
         (inner, _) => Some(inner),
     }
-}
-
-/// Hop-by-hop options come before everything else that a node does to a packet addressed to it (RFC 8200 section 4.3).
-fn hop_by_hop(packet: &V6) -> Result<(), End> {
-    if packet.header.next_header != IpNumber::IPV6_HEADER_HOP_BY_HOP {
-        return Ok(());
-    }
-    let (header, _) =
-        etherparse::Ipv6RawExtHeader::from_slice(&packet.payload).map_err(|_| End::Drop(DropReason::Malformed))?;
-    options(&header.to_bytes(), etherparse::Ipv6Header::LEN)
-}
-
-/// RFC 8200 section 4.2. None but padding is known, so the two upper bits of every other type decide.
-fn options(header: &[u8], at: usize) -> Result<(), End> {
-    const PAD1: u8 = 0;
-    const PADN: u8 = 1;
-    let mut offset = 2;
-    while let Some(&kind) = header.get(offset) {
-        if kind == PAD1 {
-            offset += 1;
-            continue;
-        }
-        let len = header.get(offset + 1).copied().ok_or(End::Drop(DropReason::Malformed))?;
-        let end = offset + 2 + usize::from(len);
-        if end > header.len() {
-            return Err(End::Drop(DropReason::Malformed));
-        }
-        match kind >> 6 {
-            0b00 => {}
-            _ if kind == PADN => {}
-            0b01 => return Err(End::Drop(DropReason::OptionDiscard)),
-            _ => return Err(End::Tell(DropReason::OptionUnknown, Message::UnknownOption(at + offset))),
-        }
-        offset = end;
-    }
-    Ok(())
 }
 
 fn byte(bytes: &[u8], at: usize) -> u8 {

@@ -1,12 +1,15 @@
 //! ICMP errors, pings and transport checksums: RFC 4443, RFC 792, RFC 1812.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use etherparse::checksum::Sum16BitWords;
 use etherparse::{IpNumber, Ipv4Header, Ipv6Header};
 
+use srv6d_srv6::model::Role;
+
 use crate::forward::Travel;
-use crate::packet::{Chain, Ip, V4, V6};
+use crate::packet::{Chain, Ip, Malformed, V4, V6};
+use crate::scope::is_nobody;
 
 /// Hop limit of what this node itself sends.
 const HOP_LIMIT: u8 = 64;
@@ -37,6 +40,16 @@ pub(crate) enum Message {
 }
 
 impl Message {
+    /// The same, with the place it points at as `place` says.
+    pub(crate) fn moved(self, place: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::BadField(at) => Self::BadField(place(at)),
+            Self::UnknownOption(at) => Self::UnknownOption(place(at)),
+            Self::BadUpperLayer(at) => Self::BadUpperLayer(place(at)),
+            other => other,
+        }
+    }
+
     /// Type, code and the 32 bits behind the checksum.
     fn v6(self) -> (u8, u8, u32) {
         let word = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
@@ -60,17 +73,6 @@ impl Message {
     }
 }
 
-/// An address that no single node can have: nothing may come from it, and no error goes to it.
-pub(crate) fn is_nobody(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V6(address) => address.is_multicast() || address.is_unspecified() || address.is_loopback(),
-        IpAddr::V4(address) => {
-            let [first, ..] = address.octets();
-            first == 0 || address.is_multicast() || address.is_loopback() || address.is_broadcast()
-        }
-    }
-}
-
 /// The error about the packet of `travel`, unless the rules ask for silence.
 pub(crate) fn error(travel: &Travel<'_>, message: Message) -> Option<Ip> {
     if travel.desired.policy.icmp_per_second == 0 || is_nobody(travel.received.source()) {
@@ -82,24 +84,31 @@ pub(crate) fn error(travel: &Travel<'_>, message: Message) -> Option<Ip> {
             Some(v6(source, packet.header.source_addr(), message.v6(), &travel.received.bytes()))
         }
         Ip::V4(packet) if !is_v4_error(packet) && packet.header.fragment_offset.value() == 0 => {
-            let source = travel.port.icmp_source_v4.unwrap_or(DUMMY);
+            // Linux takes no packet from an address of its own: the kernel behind the own veth is told by nobody.
+            let own = travel.port.icmp_source_v4.filter(|_| travel.port.role != Role::Kernel);
+            let source = own.unwrap_or(DUMMY);
             Some(v4(source, packet.header.source.into(), message.v4()?, &travel.received.bytes()))
         }
         _ => None,
     }
 }
 
-/// An ICMPv6 error, of whatever type, or a redirect (RFC 4443 section 2.4 e.1 and e.2).
+/// An `ICMPv6` error, of whatever type, or a redirect (RFC 4443 section 2.4 e.1 and e.2). Without a type it may be one.
 fn is_v6_error(packet: &V6) -> bool {
-    let Ok(chain) = packet.chain() else { return false };
-    let kind = chain.payload.first().copied();
-    chain.upper == IpNumber::IPV6_ICMP && kind.is_some_and(|kind| kind < 128 || kind == 137)
+    let chain = packet.chain();
+    if chain.fragment && chain.upper != IpNumber::IPV6_ICMP {
+        return chain.is_first_fragment()
+            && chain.upper != IpNumber::IPV6_HEADER_HOP_BY_HOP
+            && is_v6_error(&chain.rest(packet));
+    }
+    let kind = chain.payload.first().copied().filter(|_| chain.is_first_fragment());
+    chain.upper == IpNumber::IPV6_ICMP && kind.is_none_or(|kind| kind < 128 || kind == 137)
 }
 
-/// Anything but a question or its answer (RFC 1812 section 4.3.2.7).
+/// Anything but a question or its answer (RFC 1812 section 4.3.2.7). What is not known may be an error.
 fn is_v4_error(packet: &V4) -> bool {
-    let kind = packet.payload.first().copied().unwrap_or_default();
-    packet.header.protocol == IpNumber::ICMP && matches!(kind, 3 | 4 | 5 | 11 | 12)
+    let is_query = |kind: u8| matches!(kind, 0 | 8..=10 | 13..=18);
+    packet.header.protocol == IpNumber::ICMP && !packet.payload.first().copied().is_some_and(is_query)
 }
 
 fn message(kind: u8, code: u8, word: u32, quote: &[u8]) -> Vec<u8> {
@@ -163,17 +172,21 @@ fn v4(source: Ipv4Addr, destination: Ipv4Addr, (kind, code, word): (u8, u8, u32)
     Ip::V4(V4 { header, reserved_flag: false, payload })
 }
 
+/// An echo request, whole or not.
+pub(crate) fn is_echo_request(chain: &Chain) -> bool {
+    chain.upper == IpNumber::IPV6_ICMP && chain.payload.first() == Some(&128)
+}
+
 /// The answer to a ping, from the address that was pinged, without the extension headers of the question.
-pub(crate) fn echo_reply(packet: &V6, chain: &Chain) -> Option<Ip> {
-    let is_request = chain.upper == IpNumber::IPV6_ICMP && chain.payload.first() == Some(&128);
-    if !is_request || chain.payload.len() < ICMP {
-        return None;
+pub(crate) fn echo_reply(packet: &V6, chain: &Chain) -> Result<Ip, Malformed> {
+    if chain.payload.len() < ICMP {
+        return Err(Malformed);
     }
     let mut reply = chain.payload.clone();
     if let Some(kind) = reply.first_mut() {
         *kind = 129;
     }
-    Some(v6_packet(packet.destination(), packet.header.source_addr(), reply))
+    Ok(v6_packet(packet.destination(), packet.header.source_addr(), reply))
 }
 
 /// Writes the checksum of a TCP segment or UDP datagram that is whole.
@@ -191,12 +204,12 @@ pub(crate) fn fill_transport_checksum(packet: &mut Ip) {
         }
         Ip::V4(_) => return,
     };
-    let (at, min) = match number {
-        IpNumber::UDP => (6, 8),
-        IpNumber::TCP => (16, 20),
+    let at = match number {
+        IpNumber::UDP => 6,
+        IpNumber::TCP => 16,
         _ => return,
     };
-    if len < min {
+    if len < at + 2 {
         return;
     }
     let payload = match packet {

@@ -5,9 +5,10 @@
 //! any well-spread hash would do, the hash that becomes the flow label.
 //!
 //! ```text
-//! frame ─ packet.rs ─► owned headers ─ forward.rs ─► look up (lookup.rs) ─► SID (endpoint.rs)? steer (encap.rs)? route?
-//!                                                        ▲                     │
-//!                                                        └── shifted, taken off ┘    errors and pings: icmp.rs
+//! frame ─ enter.rs ─► admitted ─ forward.rs ─► look up (lookup.rs) ─┬─ SID (endpoint.rs) ── shifted, taken off: again
+//!          packet.rs: owned headers                ▲                 ├─ steer (encap.rs) ─┐
+//!                                                  └─────────────────┤                    ├─► leave.rs ─► frame
+//!                                      errors and pings: icmp.rs     └─ route ────────────┘
 //! ```
 //!
 //! Where flows are spread over several ways, any way is right: [`outcomes`] returns one outcome for each.
@@ -16,10 +17,14 @@
 mod choices;
 mod encap;
 mod endpoint;
+mod enter;
 mod forward;
 mod icmp;
+mod leave;
 mod lookup;
+mod options;
 mod packet;
+mod scope;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

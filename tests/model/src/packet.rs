@@ -40,6 +40,8 @@ pub(crate) struct Chain {
     /// Where the upper layer begins, from the start of the IPv6 header.
     pub(crate) upper_at: usize,
     pub(crate) payload: Vec<u8>,
+    /// What comes next is a header that is cut short.
+    pub(crate) broken: bool,
     /// Part of a packet that was cut into several: nothing behind the Fragment header can be believed.
     pub(crate) fragment: bool,
 }
@@ -124,33 +126,35 @@ impl V6 {
     }
 
     /// Takes the extension headers apart. Hop-by-hop options are only such directly behind the IPv6 header.
-    pub(crate) fn chain(&self) -> Result<Chain, Malformed> {
+    pub(crate) fn chain(&self) -> Chain {
         let mut chain = Chain {
             extensions: Vec::new(),
             upper: self.header.next_header,
             upper_at: Ipv6Header::LEN,
             payload: self.payload.clone(),
+            broken: false,
             fragment: false,
         };
-        loop {
-            let first = chain.extensions.is_empty();
+        while !chain.broken && !chain.fragment {
             let len = match chain.upper {
-                IpNumber::IPV6_HEADER_HOP_BY_HOP if !first => return Ok(chain),
+                IpNumber::IPV6_HEADER_HOP_BY_HOP if !chain.extensions.is_empty() => return chain,
                 IpNumber::IPV6_HEADER_HOP_BY_HOP | IpNumber::IPV6_DESTINATION_OPTIONS | IpNumber::IPV6_ROUTE_HEADER => {
-                    Ipv6RawExtHeader::from_slice(&chain.payload).map_err(|_| Malformed)?.0.header_len()
+                    Ipv6RawExtHeader::from_slice(&chain.payload).ok().map(|(header, _)| header.header_len())
                 }
                 IpNumber::IPV6_FRAGMENTATION_HEADER => {
-                    let (fragment, _) = Ipv6FragmentHeader::from_slice(&chain.payload).map_err(|_| Malformed)?;
-                    chain.fragment = fragment.is_fragmenting_payload();
-                    fragment.header_len()
+                    Ipv6FragmentHeader::from_slice(&chain.payload).ok().map(|(fragment, _)| {
+                        chain.fragment = fragment.is_fragmenting_payload();
+                        fragment.header_len()
+                    })
                 }
-                _ => return Ok(chain),
+                _ => return chain,
             };
-            chain.take_extension(len);
-            if chain.fragment {
-                return Ok(chain);
+            match len {
+                Some(len) => chain.take_extension(len),
+                None => chain.broken = true,
             }
         }
+        chain
     }
 
     /// Puts extension headers and payload together again; each header names the one behind it.
@@ -168,6 +172,18 @@ impl V6 {
 }
 
 impl Chain {
+    /// True also for a packet that is whole.
+    pub(crate) fn is_first_fragment(&self) -> bool {
+        let fragment = self.extensions.iter().find(|header| header.number == IpNumber::IPV6_FRAGMENTATION_HEADER);
+        let parsed = fragment.and_then(|header| Ipv6FragmentHeader::from_slice(&header.bytes).ok());
+        parsed.is_none_or(|(fragment, _)| fragment.fragment_offset.value() == 0)
+    }
+
+    /// What is behind the extension headers, as if it stood directly behind the IPv6 header.
+    pub(crate) fn rest(&self, packet: &V6) -> V6 {
+        V6 { header: Ipv6Header { next_header: self.upper, ..packet.header.clone() }, payload: self.payload.clone() }
+    }
+
     fn take_extension(&mut self, len: usize) {
         let rest = self.payload.split_off(len);
         let bytes = std::mem::replace(&mut self.payload, rest);

@@ -185,22 +185,44 @@ pub struct Input {
 }
 
 /// What the Linux kernel does with the same frames.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Linux {
     /// The same.
     Agree,
-    /// Something else, by the name of the divergence.
-    Diverge(String),
-    /// It cannot be asked, or is not worth asking.
-    None,
+    /// Something else.
+    Diverge(Divergence),
+    /// Not compared, for this reason.
+    None(String),
+}
+
+/// How the Linux kernel differs from a case.
+#[derive(Clone, Debug)]
+pub struct Divergence {
+    /// Short name, shared by all cases that differ for the same reason.
+    pub name: String,
+    /// One sentence.
+    pub why: String,
+    /// What the kernel was seen to do.
+    pub recorded: Recorded,
+}
+
+/// What the Linux kernel was seen to do where it differs.
+#[derive(Clone, Debug)]
+pub enum Recorded {
+    /// The steps of the case, with the frames that come out of the kernel.
+    Frames(Vec<Step>),
+    /// The kernel refuses to be configured like this, with a message that contains the text.
+    Refused(String),
+    /// The kernel takes the configuration that should have been refused.
+    Accepted,
 }
 
 impl fmt::Display for Linux {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Agree => f.write_str("agree"),
-            Self::Diverge(name) => f.write_str(name),
-            Self::None => f.write_str("none"),
+            Self::Diverge(divergence) => f.write_str(&divergence.name),
+            Self::None(_) => f.write_str("none"),
         }
     }
 }

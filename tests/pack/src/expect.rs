@@ -40,6 +40,13 @@ impl Expect {
     }
 }
 
+impl Built {
+    /// Whether this is that frame.
+    pub fn matches(&self, frame: &[u8]) -> bool {
+        compare(self, frame).is_ok()
+    }
+}
+
 /// An expected and a received frame, layer by layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diff(String);

@@ -17,6 +17,7 @@ mod expect;
 pub mod export;
 mod file;
 mod layer;
+mod linux;
 mod load;
 mod notation;
 mod property;
@@ -24,7 +25,7 @@ mod property;
 mod tests;
 
 pub use build::{Built, Rule, build};
-pub use case::{Case, Event, Input, Linux, Neighbor, Pack, Port, Setup, Step};
+pub use case::{Case, Divergence, Event, Input, Linux, Neighbor, Pack, Port, Recorded, Setup, Step};
 pub use decode::decode;
 pub use expect::{Diff, Expect};
 pub use load::{PackError, load};

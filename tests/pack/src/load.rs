@@ -7,9 +7,10 @@ use std::path::Path;
 use std::str::FromStr;
 
 use crate::build::{self, Built};
-use crate::case::{Case, Event, Input, Linux, Neighbor, Pack, Port, Setup, Step};
+use crate::case::{Case, Divergence, Event, Input, Linux, Neighbor, Pack, Port, Recorded, Setup, Step};
 use crate::expect::Expect;
 use crate::layer::Layers;
+use crate::linux::Record;
 use crate::{file, notation};
 
 /// What is wrong with the files.
@@ -37,6 +38,9 @@ pub enum PackError {
     },
 }
 
+/// What the Linux kernel does: not a file of cases.
+const DIVERGENCES: &str = "divergences.toml";
+
 /// Reads every `*.toml` of a directory, in the order of their names.
 ///
 /// # Errors
@@ -48,11 +52,17 @@ pub fn load(directory: &Path) -> Result<Pack, PackError> {
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     paths.sort();
     let mut files = Vec::new();
+    let mut linux = None;
     for path in &paths {
         let text = fs::read_to_string(path).map_err(|why| unreadable(path, &why))?;
-        files.push((path.display().to_string(), text));
+        let name = path.display().to_string();
+        if path.ends_with(DIVERGENCES) { linux = Some((name, text)) } else { files.push((name, text)) }
     }
-    parse(&files)
+    let (name, text) = linux.unwrap_or_default();
+    let record = Record::parse(&text).map_err(|why| PackError::File { file: name.clone(), why })?;
+    let pack = parse(&files, &record)?;
+    record.check_against(&pack).map_err(|why| PackError::File { file: name, why })?;
+    Ok(pack)
 }
 
 fn unreadable(path: &Path, why: &dyn ToString) -> PackError {
@@ -60,7 +70,7 @@ fn unreadable(path: &Path, why: &dyn ToString) -> PackError {
 }
 
 /// The same for texts that are in memory, each with its name.
-pub(crate) fn parse(texts: &[(String, String)]) -> Result<Pack, PackError> {
+pub(crate) fn parse(texts: &[(String, String)], record: &Record) -> Result<Pack, PackError> {
     let mut setups = BTreeMap::new();
     let mut files = Vec::new();
     for (name, text) in texts {
@@ -87,7 +97,7 @@ pub(crate) fn parse(texts: &[(String, String)]) -> Result<Pack, PackError> {
                 return Err(wrong(("id".into(), "is already there".into())));
             }
             let area = Path::new(name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            cases.push(case(&raw, area, &setups).map_err(wrong)?);
+            cases.push(case(&raw, area, &setups, record).map_err(wrong)?);
         }
     }
     Ok(Pack { cases })
@@ -104,7 +114,12 @@ fn address<T: FromStr>(field: &str, text: &str) -> Result<T, Wrong> {
     text.parse().map_err(|_| (field.to_owned(), format!("{text:?} is not an address")))
 }
 
-fn case(raw: &file::Case, area: String, setups: &BTreeMap<String, file::Setup>) -> Result<Case, Wrong> {
+fn case(
+    raw: &file::Case,
+    area: String,
+    setups: &BTreeMap<String, file::Setup>,
+    record: &Record,
+) -> Result<Case, Wrong> {
     let written =
         setups.get(&raw.setup).ok_or_else(|| ("setup".to_owned(), format!("there is no setup {}", raw.setup)))?;
     let setup = setup(raw, written)?;
@@ -117,6 +132,7 @@ fn case(raw: &file::Case, area: String, setups: &BTreeMap<String, file::Setup>) 
     if has_frames && let Some(counters) = &counters {
         check_sum(raw, counters)?;
     }
+    let linux = linux(raw, &setup, record)?;
     Ok(Case {
         id: raw.id.clone(),
         row: raw.row.clone(),
@@ -129,13 +145,25 @@ fn case(raw: &file::Case, area: String, setups: &BTreeMap<String, file::Setup>) 
         steps,
         counters,
         refused: raw.refused.clone(),
-        linux: match raw.linux.as_str() {
-            "agree" => Linux::Agree,
-            "none" => Linux::None,
-            name => Linux::Diverge(name.to_owned()),
-        },
+        linux,
         properties: raw.property.clone(),
     })
+}
+
+fn linux(raw: &file::Case, setup: &Setup, record: &Record) -> Result<Linux, Wrong> {
+    let name = match raw.linux.as_str() {
+        "agree" => return Ok(Linux::Agree),
+        "none" => return at("linux", record.why_not_compared(&raw.id)).map(Linux::None),
+        name => name.to_owned(),
+    };
+    let why = at("linux", record.why(&name))?;
+    let found = at("linux", record.of(&raw.id))?;
+    let recorded = match (&found.refused, found.accepted) {
+        (Some(text), _) => Recorded::Refused(text.clone()),
+        (None, true) => Recorded::Accepted,
+        (None, false) => Recorded::Frames(steps(&found.laid_over(raw), setup)?),
+    };
+    Ok(Linux::Diverge(Divergence { name, why, recorded }))
 }
 
 /// Nested tables to names with dots.

@@ -107,8 +107,8 @@ fn every_frame_decodes_to_what_builds_it() {
 }
 
 /// A case of one frame, in and out of port p1.
-fn one_case(input: &str, output: &str, counters: &str) -> Result<Pack, String> {
-    let text = format!(
+fn one_case_text(input: &str, output: &str, counters: &str) -> String {
+    format!(
         r#"
         [setup.s]
         summary = "one port"
@@ -121,13 +121,18 @@ fn one_case(input: &str, output: &str, counters: &str) -> Result<Pack, String> {
         clause = "c"
         priority = 0
         setup = "s"
-        linux = "none"
+        linux = "agree"
         counters = {counters}
         in = [{{ port = "p1", frame = {input} }}]
         out = [{{ port = "p1", frame = {output} }}]
         "#
-    );
-    crate::load::parse(&[("area.toml".to_owned(), text)]).map_err(|why| why.to_string())
+    )
+}
+
+fn one_case(input: &str, output: &str, counters: &str) -> Result<Pack, String> {
+    let text = one_case_text(input, output, counters);
+    crate::load::parse(&[("area.toml".to_owned(), text)], &crate::linux::Record::default())
+        .map_err(|why| why.to_string())
 }
 
 const IN: &str = r#"["ip6 2001:db8::1 > 2001:db8::2", "udp 1 > 2", "bytes 8 x 1"]"#;
@@ -255,5 +260,31 @@ fn the_page_explains_every_row_with_its_priority() {
         let explained = explained.unwrap_or_else(|| panic!("{}: row {} is not in README.md", case.id, case.row));
         let priority = explained.split(" | ").nth(3).unwrap();
         assert_eq!(priority, case.priority.to_string(), "{}: priority", case.id);
+    }
+}
+
+#[test]
+fn what_linux_does_is_listed_for_the_cases_that_say_so() {
+    let check = |linux: &str, record: &str| -> Result<(), String> {
+        let record = crate::linux::Record::parse(record)?;
+        let text = one_case_text(IN, r#"["rest 1"]"#, ONE).replace("\"agree\"", &format!("\"{linux}\""));
+        let pack = crate::load::parse(&[("area.toml".to_owned(), text)], &record).map_err(|why| why.to_string())?;
+        record.check_against(&pack)
+    };
+    let listed = "[[linux]]\ncase = \"C1\"\nout = []\n[why]\nslow = \"It is.\"";
+    let skipped = "[[not_compared]]\nwhy = \"It needs more.\"\ncases = [\"C1\"]";
+    assert_eq!(check("agree", ""), Ok(()));
+    assert_eq!(check("slow", listed), Ok(()));
+    assert_eq!(check("none", skipped), Ok(()));
+    for (linux, record, part) in [
+        ("agree", listed, "C1 is no case that names a divergence"),
+        ("agree", skipped, "C1 is no case that says linux"),
+        ("agree", "[why]\nslow = \"It is.\"", "no case names the divergence slow"),
+        ("none", "", "says why"),
+        ("slow", "", "no sentence"),
+        ("slow", "[why]\nslow = \"It is.\"", "no [[linux]]"),
+    ] {
+        let why = check(linux, record).unwrap_err();
+        assert!(why.contains(part), "{linux}, {record}: {why}");
     }
 }

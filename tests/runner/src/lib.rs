@@ -1,16 +1,23 @@
-//! Runs a conformance case through the real worker step, over ports in memory: no root, no sockets.
+//! Runs conformance cases: through the real worker step over ports in memory (no root, no sockets), and through a
+//! Linux kernel in namespaces of its own.
 #![forbid(unsafe_code)]
+
+pub mod kernel;
+pub mod netns;
+pub mod wires;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 use srv6d::config;
 use srv6d::plan::{self, Device, Environment, HostVeth, KernelNeighbor};
 use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
 use srv6d_pack::{Case, Event, Setup};
+use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Desired, Mac};
-use srv6d_srv6::{Slots, Tables, Tally};
+use srv6d_srv6::{PathMtu, Slots, Tables, Tally};
 
 /// Runs a case. `Err` says what is different from what the pack states.
 ///
@@ -32,11 +39,12 @@ pub fn run(case: &Case) -> Result<(), String> {
         }
     };
     let mut node = Node::new(&desired_now)?;
+    let mut published = environment.clone();
     let mut all = Vec::new();
     for (number, step) in (1..).zip(&case.steps) {
-        let before = environment.clone();
         step.events.iter().for_each(|event| apply(&mut environment, event));
-        if environment != before {
+        if environment != published {
+            published = environment.clone();
             node.publish(&desired(&case.setup.config, &environment)?)?;
         }
         for input in &step.inputs {
@@ -45,6 +53,7 @@ pub fn run(case: &Case) -> Result<(), String> {
         let sent = node.run(step.at_ms * 1_000_000);
         step.check(&sent).map_err(|diff| format!("step {number}: {diff}"))?;
         all.extend(sent);
+        environment.path_mtus.extend(node.smaller_paths());
     }
     case.check_properties(&all).map_err(|diff| diff.to_string())?;
     let counters = node.counters()?;
@@ -92,7 +101,7 @@ pub fn environment(setup: &Setup) -> Environment {
         let mac = Mac(neighbor.mac?);
         Some(KernelNeighbor { device: neighbor.port.clone(), address: neighbor.address, mac })
     });
-    Environment { devices, neighbors: neighbors.collect(), host, cores: Vec::new() }
+    Environment { devices, neighbors: neighbors.collect(), host, ..Environment::default() }
 }
 
 /// Changes them as an event of a case says.
@@ -117,6 +126,8 @@ pub fn apply(environment: &mut Environment, event: &Event) {
 pub struct Node {
     io: Memory,
     step: Step<Memory>,
+    smaller: Receiver<PathMtu>,
+    desired: Desired,
     counters: Arc<WorkerCounters>,
     snapshot: Snapshot,
     slots: Slots,
@@ -149,9 +160,13 @@ impl Node {
             Some(vid) => port.name.trim_end_matches(&format!(".{vid}")).to_owned(),
             None => port.name.clone(),
         });
+        let (sender, smaller) = channel();
+        let step = Step::new(0, Arc::clone(&counters), |_, _| {});
         Ok(Self {
             io: Memory::new(desired.ports.len()),
-            step: Step::new(0, Arc::clone(&counters), |_, _| {}),
+            step: step.on_smaller_path(move |path| sender.send(path).unwrap_or_default()),
+            smaller,
+            desired: desired.clone(),
             counters,
             snapshot: Snapshot::direct(tables, tally, desired.ports.len()),
             slots,
@@ -162,7 +177,13 @@ impl Node {
     fn publish(&mut self, desired: &Desired) -> Result<(), String> {
         self.snapshot.tables = Tables::build(desired, &mut self.slots).map_err(|why| why.to_string())?;
         self.snapshot.generation += 1;
+        self.desired = desired.clone();
         Ok(())
+    }
+
+    /// What routers have said about paths since the last call.
+    fn smaller_paths(&self) -> BTreeMap<SegmentList, u32> {
+        PathMtu::by_segments(self.smaller.try_iter(), &self.slots, &self.desired)
     }
 
     /// Puts a frame where the port finds it.

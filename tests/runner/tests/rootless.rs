@@ -6,10 +6,8 @@ use std::path::Path;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Cases that srv6d does not pass yet: shown as ignored. One that passes must leave the list, as `--ignored` checks.
-const KNOWN_GAPS: [(&str, &str); 2] = [
-    ("I05a", "what the underlay says about the MTU is the kernel's, and the tunnel does not learn from it"),
-    ("U51", "an SRH at an address that is no SID is the kernel's, which answers with another pointer"),
-];
+const KNOWN_GAPS: [(&str, &str); 1] =
+    [("U51", "an SRH at an address that is no SID is the kernel's, which answers with another pointer")];
 
 fn run(case: &srv6d_pack::Case) -> Result<(), Failed> {
     let result = srv6d_conformance::run(case);

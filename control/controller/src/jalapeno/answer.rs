@@ -111,7 +111,7 @@ pub fn read(value: Value, kind: &PathKind, source: &str, destination: &str) -> R
     found.retain(|one| one.path.len() == fewest);
     let walks: Vec<Walk> =
         found.into_iter().map(walk).collect::<Option<_>>().ok_or_else(|| shape("a vertex has no _id".to_owned()))?;
-    if walks.is_empty() {
+    if fewest == 0 {
         return Err(shape("the answer holds no path".to_owned()));
     }
     for walk in &walks {
@@ -120,7 +120,7 @@ pub fn read(value: Value, kind: &PathKind, source: &str, destination: &str) -> R
             return Err(wrong(destination, &other.id));
         }
     }
-    Ok(Paths { walks, cut: cut && fewest > 0, unbooked })
+    Ok(Paths { walks, cut, unbooked })
 }
 
 fn walk(one: OnePath) -> Option<Walk> {

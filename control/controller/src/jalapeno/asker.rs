@@ -38,6 +38,8 @@ pub struct Asker<'t> {
     pub settings: &'t Settings,
     pub client: &'t Client,
     pub topology: &'t Topology,
+    /// Fewest links from the source to each vertex.
+    pub hops: &'t BTreeMap<String, usize>,
     pub begun: &'t Begun,
 }
 
@@ -80,7 +82,7 @@ impl Asker<'_> {
         if let Some(ids) = question.allocated.as_ref().filter(|_| is_load)
             && self.topology.missing_on(ids).is_none()
         {
-            let programmed = program(&[self.remembered(ids)], self.topology, self.settings)?;
+            let programmed = self.program(peer, &[self.remembered(ids)])?;
             return Ok(Answered { programmed, allocated: None, unbooked: false });
         }
         if is_load && (question.allocated.is_some() || question.unanswered) {
@@ -98,7 +100,7 @@ impl Asker<'_> {
         }
         let value: Value = self.client.graph(route, &query).await?;
         let paths = answer::read(value, &self.settings.kind, &self.settings.source, peer)?;
-        let mut programmed = program(&paths.walks, self.topology, self.settings)?;
+        let mut programmed = self.program(peer, &paths.walks)?;
         if paths.cut {
             programmed.notes.push("as many paths as `limit` allows: there may be more".to_owned());
         }
@@ -107,6 +109,16 @@ impl Asker<'_> {
         }
         let allocated = paths.walks.first().filter(|_| is_load).map(Walk::ids);
         Ok(Answered { programmed, allocated, unbooked: paths.unbooked.is_some() })
+    }
+
+    /// Weights do not bound hops: with all of them zero a six-hop valley ties with the straight way.
+    fn program(&self, peer: &str, walks: &[Walk]) -> Result<Programmed, Failure> {
+        let mut programmed = program(walks, self.topology, self.settings)?;
+        let longest = walks.iter().map(Walk::hops).max().unwrap_or(0);
+        if let Some(fewest) = self.hops.get(peer).filter(|fewest| **fewest < longest) {
+            programmed.notes.push(format!("the path has {longest} hops, the shortest one {fewest}"));
+        }
+        Ok(programmed)
     }
 
     fn remembered(&self, ids: &[String]) -> Walk {

@@ -45,7 +45,6 @@ pub fn program(walks: &[Walk], topology: &Topology, settings: &Settings) -> Resu
         return Err(Failure::new(Cause::InvalidCarrier, what));
     }
     let mut programmed = Programmed { notes: document.notes.clone(), ..Programmed::default() };
-    programmed.notes.extend(detour(walks, topology, settings, id));
     let mut refused = None;
     for family in [Family::V6, Family::V4] {
         let prefixes: Vec<IpNet> = document.prefixes_of(family).collect();
@@ -70,13 +69,6 @@ pub fn program(walks: &[Walk], topology: &Topology, settings: &Settings) -> Resu
         Some(why) if programmed.prefixes.is_empty() => Err(why),
         _ => Ok(programmed),
     }
-}
-
-/// Weights do not bound hops: with all of them zero a six-hop valley ties with the straight way.
-fn detour(walks: &[Walk], topology: &Topology, settings: &Settings, id: &str) -> Option<String> {
-    let hops = walks.first().map(Walk::hops)?;
-    let fewest = topology.hops(&settings.source, id)?;
-    (hops > fewest).then(|| format!("the path has {hops} hops, the shortest one {fewest}"))
 }
 
 fn carriers(

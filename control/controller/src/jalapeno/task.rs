@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use super::allocations::Allocations;
@@ -23,6 +23,8 @@ use crate::snapshot::{Cause, Command, Snapshot};
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 /// Answers that are published together while a long round goes on.
 const PUBLISH_EVERY: usize = 128;
+/// What has been answered does not wait longer than this for what has not.
+const PUBLISH_WITHIN: Duration = Duration::from_millis(100);
 
 /// Follows a Jalapeno API until it is told to stop, or nobody listens.
 pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut commands: mpsc::Receiver<Command>) {
@@ -43,6 +45,31 @@ pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut 
         task.release_all().await;
         // Whoever asked may be gone.
         let _ = done.send(());
+    }
+}
+
+/// Is the controller in trouble, or one peer?
+struct Silence {
+    /// Questions that wait for their answers together.
+    at_once: usize,
+    in_a_row: usize,
+    /// Some question was answered.
+    heard: bool,
+    trouble: Option<Failure>,
+}
+
+impl Silence {
+    /// Takes what came of one question; true: the rest need not be asked.
+    fn is_enough(&mut self, failure: Option<Failure>) -> bool {
+        let Some(why) = failure.filter(Failure::is_of_the_controller) else {
+            (self.in_a_row, self.heard, self.trouble) = (0, true, None);
+            return false;
+        };
+        self.in_a_row += 1;
+        let is_enough = self.in_a_row >= self.at_once || why.retry_after.is_some();
+        // One peer's silence is its own, as long as others are answered.
+        self.trouble = (is_enough || !self.heard).then_some(why);
+        is_enough
     }
 }
 
@@ -161,37 +188,33 @@ impl Task {
     /// Asks for the paths of these peers, several at a time. When nothing but silence comes back, the rest is not asked.
     async fn ask_for(&mut self, due: Vec<Question>, topology: &Topology) -> Result<(), Failure> {
         let Self { settings, client, known, begun, publish, .. } = self;
-        let asker = Asker { settings, client, topology, begun };
+        let hops = if due.is_empty() { BTreeMap::new() } else { topology.hops_from(&settings.source) };
+        let asker = Asker { settings, client, topology, hops: &hops, begun };
         let at_once = settings.concurrency.max(1);
         let mut open: BTreeSet<String> = due.iter().map(|question| question.peer.clone()).collect();
-        let (mut silent, mut answered, mut heard) = (0, 0, false);
-        let mut trouble = None;
+        let mut silence = Silence { at_once, in_a_row: 0, heard: false, trouble: None };
+        let mut unpublished = 0;
         let answers = due.into_iter().map(|question| async move { (asker.ask(&question).await, question.peer) });
         let mut answers = std::pin::pin!(stream::iter(answers).buffer_unordered(at_once));
-        while let Some((answer, peer)) = answers.next().await {
+        loop {
+            let answer = timeout(PUBLISH_WITHIN, answers.next()).await;
+            if unpublished >= PUBLISH_EVERY || (unpublished > 0 && answer.is_err()) {
+                known.allocations.save(&mut known.snapshot.health);
+                publish.send_replace(Arc::new(known.snapshot.clone()));
+                unpublished = 0;
+            }
+            let Ok(answer) = answer else { continue };
+            let Some((answer, peer)) = answer else { break };
             open.remove(&peer);
             begun.end(&peer);
             known.take(&peer, &answer, &settings.kind, settings.interval);
-            answered += 1;
-            match answer {
-                Err(why) if why.is_of_the_controller() => {
-                    silent += 1;
-                    if silent >= at_once || why.retry_after.is_some() {
-                        trouble = Some(why);
-                        break;
-                    }
-                    // One peer's silence is its own, as long as others are answered.
-                    trouble = (!heard).then_some(why);
-                }
-                _ => (silent, heard, trouble) = (0, true, None),
-            }
-            if answered % PUBLISH_EVERY == 0 {
-                known.allocations.save(&mut known.snapshot.health);
-                publish.send_replace(Arc::new(known.snapshot.clone()));
+            unpublished += 1;
+            if silence.is_enough(answer.err()) {
+                break;
             }
         }
         known.allocations.save(&mut known.snapshot.health);
-        match trouble {
+        match silence.trouble {
             Some(why) => {
                 known.not_asked(open, &why);
                 Err(why)

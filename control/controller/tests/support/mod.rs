@@ -1,6 +1,9 @@
 //! A source that runs beside a test, and waiting for what it says.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "every test file uses its part of it")]
 
+pub mod lab;
+pub mod syd;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

@@ -78,10 +78,17 @@ fn sids() -> Vec<LocalSid> {
     ]
 }
 
+/// First uSID of the carrier that a router has said to carry 180 bytes.
+const LEARNED: u16 = 0x180;
+
+fn segments(usid: u16, len: u16) -> SegmentList {
+    SegmentList::new((0..len).map(|n| address(0xfcbb_0000, [usid, n + 1])).collect(), &[]).unwrap()
+}
+
 fn steers() -> Vec<Steer> {
     let path = |name: &str, segments: u16, via: Vec<Hop>| Path {
         name: name.to_owned(),
-        segments: SegmentList::new((0..segments).map(|n| address(0xfcbb_0000, [9, n + 1])).collect(), &[]).unwrap(),
+        segments: self::segments(if name == "learned-4" { LEARNED } else { 9 }, segments),
         full_srh: false,
         weight: 1,
         source: (name == "own").then(|| address(0x2001_0db8, [77])),
@@ -98,6 +105,7 @@ fn steers() -> Vec<Steer> {
         steer("2a00:7::/32", vec![path("held", 1, vec![hop(0)])]),
         steer("44.1.0.0/16", vec![path("one-4", 1, vec![hop(1)])]),
         steer("44.2.0.0/16", vec![path("tagged-4", 1, vec![hop(2)])]),
+        steer("44.3.0.0/16", vec![path("learned-4", 1, vec![hop(1)])]),
     ]
 }
 
@@ -131,6 +139,7 @@ fn tables(dscp: DscpMode, ecn_compat: bool) -> (Tables, Slots) {
         steers: steers(),
         routes: routes(),
         neighbors: (1..5).map(|port| ((PortId(port), neighbor(port)), Mac([2, 0, 0, 0, 1, port as u8]))).collect(),
+        path_mtus: [(segments(LEARNED, 1), 180)].into(),
         ..Desired::default()
     };
     (Tables::build(&desired, &mut slots).unwrap(), slots)
@@ -186,8 +195,16 @@ fn v4_packet() -> BoxedStrategy<Vec<u8>> {
     let ttl = prop_oneof![4 => Just(64u8), 1 => Just(1), 1 => Just(2), 1 => any::<u8>()];
     let from = |list: &[[u8; 4]]| prop::sample::select(list.to_vec());
     let source = from(&[[10, 0, 0, 1], [10, 0, 0, 2], [0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 1], [255; 4]]);
-    let destination =
-        from(&[[44, 1, 0, 1], [44, 2, 0, 1], [10, 1, 1, 1], [11, 1, 1, 1], [169, 254, 0, 1], [224, 0, 0, 1], [255; 4]]);
+    let destination = from(&[
+        [44, 1, 0, 1],
+        [44, 2, 0, 1],
+        [44, 3, 0, 1],
+        [10, 1, 1, 1],
+        [11, 1, 1, 1],
+        [169, 254, 0, 1],
+        [224, 0, 0, 1],
+        [255; 4],
+    ]);
     let start = prop_oneof![8 => Just(0x45u8), 1 => Just(0x46)];
     let flags = prop_oneof![4 => Just(0x4000u16), 1 => Just(0), 1 => any::<u16>()];
     let protocol = prop_oneof![Just(6u8), Just(17), any::<u8>()];

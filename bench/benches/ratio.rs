@@ -1,0 +1,79 @@
+//! How far the packet path is from its floor: both in turn in one run, so that a noisy machine disturbs both.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
+
+use srv6d_bench::cases::SIZES;
+use srv6d_bench::{CASES, Case, Rig, snapshot};
+use srv6d_dataplane::Snapshot;
+
+/// Measurements, of which the median and the quarters count.
+const ROUNDS: usize = 101;
+/// Bursts of one measurement.
+const BURSTS: usize = 32;
+
+fn main() {
+    let snapshots = SIZES.map(|prefixes| [1, 3].map(|segments| snapshot(prefixes, segments).unwrap()));
+    println!("ns per packet of 128 bytes; medians of {ROUNDS} rounds, in brackets the middle half of the ratios");
+    println!("{:<20} {:>8} | bare loop: {:26} | between ports", "", "", "");
+    println!(
+        "{0:<20} {1:>8} | {2:>6} {3:>8} {4:>6} {5:13} | {2:>6} {3:>8} {4:>6}",
+        "", "prefixes", "floor", "srv6d", "ratio", ""
+    );
+    for case in &CASES {
+        let mut srv6d = Vec::new();
+        for (prefixes, snapshots) in SIZES.into_iter().zip(&snapshots) {
+            let row = Row::measure(case, prefixes, &snapshots[usize::from(case.segments > 1)]);
+            println!("{:<20} {prefixes:>8} | {} | {}", case.name, row.bare, row.ports);
+            srv6d.push([row.bare.srv6d, row.ports.srv6d]);
+        }
+        let [bare, ports] = [0, 1].map(|column| srv6d[2][column] / srv6d[1][column]);
+        println!("{:<20} {:>8} | {bare:>22.2} {:14} | {ports:>22.2}", "", "growth", "");
+    }
+}
+
+struct Row {
+    bare: Pair,
+    ports: Pair,
+}
+
+/// Medians in ns per packet, and quarters of the ratios.
+struct Pair {
+    floor: f64,
+    srv6d: f64,
+    ratio: [f64; 3],
+}
+
+impl Row {
+    fn measure(case: &Case, prefixes: u32, snapshot: &Snapshot) -> Self {
+        let mut rig = Rig::new(case.class, prefixes);
+        let [mut bare, mut ports] = [const { Vec::new() }; 2];
+        for _ in 0..ROUNDS {
+            let floor = rig.time_bare(BURSTS, case.bare);
+            bare.push((floor, rig.time_bare(BURSTS, |rig| rig.forward(snapshot))));
+            let floor = rig.time_ports(BURSTS, case.ports);
+            ports.push((floor, rig.time_ports(BURSTS, |rig| rig.step(snapshot))));
+        }
+        Self { bare: Pair::of(&bare), ports: Pair::of(&ports) }
+    }
+}
+
+impl Pair {
+    fn of(measured: &[(f64, f64)]) -> Self {
+        let [_, floor, _] = quarters(measured.iter().map(|&(floor, _)| floor));
+        let [_, srv6d, _] = quarters(measured.iter().map(|&(_, srv6d)| srv6d));
+        Self { floor, srv6d, ratio: quarters(measured.iter().map(|&(floor, srv6d)| srv6d / floor)) }
+    }
+}
+
+impl std::fmt::Display for Pair {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [low, middle, high] = self.ratio;
+        write!(out, "{:>6.1} {:>8.1} {middle:>6.2} [{low:>5.2}-{high:>5.2}]", self.floor, self.srv6d)
+    }
+}
+
+/// Lower quarter, median, upper quarter.
+fn quarters(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| sorted[(sorted.len() - 1) * quarter / 4])
+}

@@ -1,0 +1,40 @@
+//! What is measured.
+
+use crate::floor::{self, Floor};
+use crate::frames::Class;
+use crate::rig::Rig;
+
+/// Sizes of the tables, in prefixes.
+pub const SIZES: [u32; 3] = [1, 10_000, 1_000_000];
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// As printed.
+    pub name: &'static str,
+    /// Packets.
+    pub class: Class,
+    /// Segments of every path.
+    pub segments: u16,
+    /// What these packets cannot do without, in a bare loop.
+    pub bare: fn(&mut Rig),
+    /// The same between ports.
+    pub ports: fn(&mut Rig),
+}
+
+impl Case {
+    const fn of<F: Floor>(name: &'static str, class: Class, segments: u16) -> Self {
+        Self { name, class, segments, bare: Rig::bare::<F>, ports: Rig::ports::<F> }
+    }
+}
+
+/// All rows.
+pub const CASES: [Case; 7] = [
+    Case::of::<floor::Shift>("shift", Class::Shift, 1),
+    Case::of::<floor::EncapV6>("encap-v6", Class::EncapV6, 1),
+    Case::of::<floor::EncapV4>("encap-v4", Class::EncapV4, 1),
+    Case::of::<floor::EncapV6Srh>("encap-v6-3-segments", Class::EncapV6, 3),
+    Case::of::<floor::EncapV4Srh>("encap-v4-3-segments", Class::EncapV4, 3),
+    Case::of::<floor::Decap>("decap", Class::Decap, 1),
+    Case::of::<floor::Transit>("transit", Class::Transit, 1),
+];

@@ -1,0 +1,158 @@
+//! Packets that go round: written as received, through a step and its ports in memory, collected again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use srv6d_dataplane::io::Io;
+use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
+use srv6d_srv6::{Limiter, Verdict, forward};
+
+use crate::floor::Floor;
+use crate::frames::{Class, FLOWS, frame};
+
+/// One class of packets. Work finds a burst of them in `burst`, or waiting at port 0; it leaves them in `burst`, or
+/// sent by port 1.
+pub struct Rig {
+    io: Memory,
+    step: Step<Memory>,
+    limiter: Limiter,
+    originals: Vec<Vec<u8>>,
+    /// First in, first out: each burst is written into other memory than the one before.
+    idle: VecDeque<Frame>,
+    burst: Vec<Frame>,
+    flow: usize,
+}
+
+impl Rig {
+    /// [`FLOWS`] flows of a class towards `prefixes` prefixes.
+    pub fn new(class: Class, prefixes: u32) -> Self {
+        let originals: Vec<_> = (0..FLOWS).map(|flow| frame(class, prefixes, flow)).collect();
+        let mut io = Memory::new(2);
+        for socket in 0..io.sockets() {
+            if let Some(port) = io.port(socket) {
+                port.rx.reserve(BURST);
+                port.tx.reserve(BURST);
+            }
+        }
+        Self {
+            io,
+            step: Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {}),
+            limiter: Limiter::default(),
+            idle: originals.iter().map(|bytes| Frame::new(bytes)).collect(),
+            burst: Vec::with_capacity(BURST),
+            originals,
+            flow: 0,
+        }
+    }
+
+    /// Nanoseconds per packet of `work` over so many bursts of a loop without ports. What goes before and after a burst
+    /// is not part of it.
+    pub fn time_bare(&mut self, bursts: usize, mut work: impl FnMut(&mut Self)) -> f64 {
+        self.time(bursts, |rig| {
+            let begin = Instant::now();
+            work(rig);
+            begin.elapsed()
+        })
+    }
+
+    /// The same between ports.
+    pub fn time_ports(&mut self, bursts: usize, mut work: impl FnMut(&mut Self)) -> f64 {
+        self.time(bursts, |rig| {
+            rig.deliver();
+            let begin = Instant::now();
+            work(rig);
+            let spent = begin.elapsed();
+            rig.collect();
+            spent
+        })
+    }
+
+    fn time(&mut self, bursts: usize, mut timed: impl FnMut(&mut Self) -> Duration) -> f64 {
+        let mut spent = Duration::ZERO;
+        for _ in 0..bursts {
+            self.refill();
+            spent += timed(self);
+            self.idle.extend(self.burst.drain(..));
+        }
+        let packets = u32::try_from(bursts * BURST).unwrap_or(u32::MAX);
+        spent.as_secs_f64() * 1e9 / f64::from(packets)
+    }
+
+    /// A burst, each packet as it was at first. The flows come one after the other, over and over.
+    fn refill(&mut self) {
+        for _ in 0..BURST {
+            let (Some(mut frame), Some(original)) = (self.idle.pop_front(), self.originals.get(self.flow)) else {
+                return;
+            };
+            frame.refill(original);
+            self.burst.push(frame);
+            self.flow = (self.flow + 1) % FLOWS;
+        }
+    }
+
+    /// The burst has arrived at port 0.
+    fn deliver(&mut self) {
+        let Some(port) = self.io.port(0) else { return };
+        port.rx.extend(self.burst.drain(..));
+    }
+
+    /// Takes the burst back. Every packet must have left through port 1.
+    fn collect(&mut self) {
+        let Some(port) = self.io.port(1) else { return };
+        assert_eq!(port.tx.len(), BURST, "every packet is sent");
+        self.burst.append(&mut port.tx);
+    }
+
+    /// The step itself over one burst, between ports.
+    #[inline(never)]
+    pub fn step(&mut self, snapshot: &Snapshot) {
+        self.step.round(&mut self.io, snapshot, 1);
+    }
+
+    /// The floor between ports.
+    #[inline(never)]
+    pub fn ports<F: Floor>(&mut self) {
+        self.io.receive(0, BURST, &mut self.burst);
+        for mut frame in self.burst.drain(..) {
+            rewrite::<F>(&self.io, &mut frame);
+            if self.io.send(1, frame).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The floor in a bare loop: the frames stay where they are.
+    #[inline(never)]
+    pub fn bare<F: Floor>(&mut self) {
+        for frame in &mut self.burst {
+            rewrite::<F>(&self.io, frame);
+        }
+    }
+
+    /// What the step does with each packet, without ports.
+    ///
+    /// # Panics
+    /// A packet would not be sent.
+    #[inline(never)]
+    pub fn forward(&mut self, snapshot: &Snapshot) {
+        let Some(tally) = snapshot.tallies.first() else { return };
+        for frame in &mut self.burst {
+            let mut packet = self.io.packet(frame);
+            let verdict = forward(&snapshot.tables, tally, &mut self.limiter, 1, 0, &mut packet);
+            assert_eq!(verdict, Verdict::Tx(1));
+            let head = packet.settle();
+            self.io.resize(frame, head, false);
+        }
+    }
+}
+
+#[inline]
+fn rewrite<F: Floor>(io: &Memory, frame: &mut Frame) {
+    let mut packet = io.packet(frame);
+    let done = F::rewrite(&mut packet);
+    assert!(done.is_some(), "the frame is long enough");
+    let head = packet.settle();
+    io.resize(frame, head, false);
+}

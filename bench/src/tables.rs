@@ -1,0 +1,146 @@
+//! Tables of a given size.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use srv6d_dataplane::Snapshot;
+use srv6d_srv6::carrier::SegmentList;
+use srv6d_srv6::model::{
+    Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route,
+    RouteAction, Steer, TableId, Tunnel, UnknownSid,
+};
+use srv6d_srv6::{BuildError, Slots, Tables, Tally};
+
+/// Address of every port of the benches.
+pub const PORT_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+/// Address of every neighbour.
+pub const PEER: Mac = Mac([2, 0, 0, 0, 0, 2]);
+const SOURCE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xcafe, 0, 0, 0, 0, 1);
+const NEXT_HOP: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 2));
+/// Steered prefixes cost a path each; a realistic node has thousands of them, not half a million.
+pub(crate) const STEERED_BELOW: u32 = 20_000;
+
+/// Prefix number `n`: one in four IPv4, the others IPv6, both as operators' tables mix them. IPv6 comes in allocations
+/// of sixteen: a /32, /48s inside it, /64s inside one of these, and a /128 inside one of these.
+pub fn prefix(n: u32) -> IpNet {
+    if n % 4 == 3 { v4_prefix(n / 4).into() } else { v6_prefix(n - n / 4).into() }
+}
+
+fn v6_prefix(n: u32) -> Ipv6Net {
+    let allocation = (n / 16).wrapping_mul(0x9e37_79b1);
+    let (first, second) = (0x2a00 | (allocation >> 28) as u16, (allocation >> 12) as u16);
+    let (len, third, fourth) = match n % 16 {
+        0 => (32, 0, 0),
+        site @ 1..=8 => (48, site as u16, 0),
+        lan @ 9..=14 => (64, 3, lan as u16),
+        _ => (128, 3, 9),
+    };
+    Ipv6Net::new_assert(Ipv6Addr::new(first, second, third, fourth, 0, 0, 0, u16::from(len == 128)), len)
+}
+
+fn v4_prefix(n: u32) -> Ipv4Net {
+    let len = match n % 16 {
+        0 => 32,
+        1 => 16,
+        2..=4 => 22,
+        _ => 24,
+    };
+    // 64.0.0.0 to 191.255.255.255: nothing special in between but 127/8 (as a destination an address like others)
+    // and 169.254/16.
+    let bits = 0x4000_0000 + (n.wrapping_mul(0x9e37_79b1) >> 1);
+    let bits = if bits >> 16 == 0xa9fe { bits ^ 0x0001_0000 } else { bits };
+    Ipv4Net::new_assert(Ipv4Addr::from_bits(bits), len).trunc()
+}
+
+/// Whether prefix number `n` is steered over a path; the others are plain routes.
+pub fn is_steered(n: u32) -> bool {
+    n < STEERED_BELOW && (n / 4).is_multiple_of(2)
+}
+
+fn hop() -> Hop {
+    Hop { port: PortId(1), via: Some(NEXT_HOP), weight: 1 }
+}
+
+fn port(name: &str, index: u16) -> Port {
+    Port {
+        name: name.to_owned(),
+        device: index,
+        vlan: None,
+        mac: PORT_MAC,
+        mtu: 9000,
+        up: true,
+        table: TableId::MAIN,
+        role: Role::Fabric,
+        source: None,
+        icmp_source_v6: None,
+        icmp_source_v4: None,
+        allowed_sources: vec![],
+        allowed_carriers: vec![],
+        fill_checksum: false,
+    }
+}
+
+fn segments(count: u16) -> SegmentList {
+    let carrier = |n: u16| Ipv6Addr::new(0xfcbb, 0xbbbb, 0x100 + n, 0x200, 0xfe06, 0, 0, 0);
+    SegmentList::new((0..count).map(carrier).collect(), &[]).unwrap_or_else(|why| unreachable!("{why}"))
+}
+
+/// A node with `prefixes` prefixes, some of them steered over `list` segments and the others plain routes; SIDs of its
+/// own, and a route to another node of its block.
+pub fn desired(prefixes: u32, list: u16) -> Desired {
+    let (steered, plain): (Vec<u32>, Vec<u32>) = (0..prefixes).partition(|&n| is_steered(n));
+    let mut steers: Vec<_> = steered.into_iter().map(|n| steer(prefix(n), format!("path-{n}"), list)).collect();
+    steers.push(steer(Ipv4Net::new_assert(Ipv4Addr::new(44, 2, 0, 0), 16).into(), "path-v4".to_owned(), list));
+    let mut routes: Vec<_> = plain.into_iter().map(|n| route(prefix(n))).collect();
+    routes.push(route(Ipv6Net::new_assert(Ipv6Addr::new(0xfcbb, 0xbbbb, 2, 0, 0, 0, 0, 0), 48).into()));
+    routes.push(route(Ipv6Net::new_assert(Ipv6Addr::new(0x3000, 0, 0, 0, 0, 0, 0, 0), 16).into()));
+    routes.push(route(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8).into()));
+    let block = Ipv6Net::new_assert(Ipv6Addr::new(0xfcbb, 0xbbbb, 0, 0, 0, 0, 0, 0), 32);
+    Desired {
+        ports: vec![port("p0", 0), port("p1", 1)],
+        tunnel: Tunnel { source: Some(SOURCE), ..Tunnel::default() },
+        blocks: vec![Block { prefix: block, unknown: UnknownSid::Drop }],
+        sids: sids(),
+        steers,
+        routes,
+        neighbors: [((PortId(1), NEXT_HOP), PEER)].into(),
+        ..Desired::default()
+    }
+}
+
+/// A uN, a uDT6 and a uDT4.
+fn sids() -> Vec<LocalSid> {
+    let sid = |groups: [u16; 4], len: u8, behavior: Behavior| LocalSid {
+        prefix: Ipv6Net::new_assert(Ipv6Addr::new(groups[0], groups[1], groups[2], groups[3], 0, 0, 0, 0), len),
+        behavior,
+        flavors: Flavors::default(),
+    };
+    let dt = |family| Behavior::EndDt { family, table: TableId::MAIN, dscp: DscpMode::Pipe(0) };
+    let csid = Some(Csid { lblen: 32, nflen: 16 });
+    vec![
+        sid([0xfcbb, 0xbbbb, 1, 0], 48, Behavior::End { csid, dscp: DscpMode::Pipe(0) }),
+        sid([0xfcbb, 0xbbbb, 1, 0xfe06], 64, dt(DtFamily::V6)),
+        sid([0xfcbb, 0xbbbb, 1, 0xfe04], 64, dt(DtFamily::V4)),
+    ]
+}
+
+fn steer(prefix: IpNet, name: String, list: u16) -> Steer {
+    let path = Path { name, segments: segments(list), full_srh: false, weight: 1, source: None, via: vec![hop()] };
+    Steer { table: TableId::MAIN, prefix, paths: vec![path] }
+}
+
+fn route(prefix: IpNet) -> Route {
+    Route { table: TableId::MAIN, prefix, action: RouteAction::Via(vec![hop()]) }
+}
+
+/// A snapshot of [`desired`] for one worker.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn snapshot(prefixes: u32, list: u16) -> Result<Snapshot, BuildError> {
+    let mut slots = Slots::default();
+    let tables = Tables::build(&desired(prefixes, list), &mut slots)?;
+    let tally = Arc::new(Tally::new(&slots));
+    Ok(Snapshot::direct(tables, tally, 2))
+}

@@ -1,0 +1,160 @@
+//! What to program: flows from this node, their segment lists checked and packed anew.
+
+use std::net::Ipv6Addr;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::compose::{Item, fill};
+use crate::jalapeno::client::Failure;
+use crate::sid::Block;
+use crate::snapshot::{CarrierPath, Cause, PrefixPaths};
+
+/// `GET /paths/{w}/flows`.
+#[derive(Debug, Default, Deserialize)]
+pub struct Flows {
+    #[serde(default)]
+    flows: Option<Vec<Flow>>,
+    /// The same by leaf: what an agent on a leaf programs.
+    #[serde(default)]
+    leaf_pair_flows: Option<Vec<Flow>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Flow {
+    src_node_id: String,
+    dst_node_id: String,
+    #[serde(default)]
+    segment_list: Option<Vec<String>>,
+    #[serde(default)]
+    outer_da: Option<String>,
+    /// Flows that one entry between leaves stands for.
+    #[serde(default, rename = "flow_count")]
+    count: Option<u16>,
+}
+
+/// What the flows to one peer became.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Programmed {
+    /// By prefix.
+    pub prefixes: Vec<PrefixPaths>,
+    /// Flows whose outer destination is not the first of their segments.
+    pub mismatches: u64,
+}
+
+impl Flows {
+    /// Every flow from one node to another is one of its paths.
+    ///
+    /// # Errors
+    /// There is none, or one is no path.
+    pub fn program(&self, node: &str, peer: &str, prefixes: &[IpNet]) -> Result<Programmed, Failure> {
+        let all = self.flows.iter().chain(&self.leaf_pair_flows).flatten();
+        let flows: Vec<&Flow> = all.filter(|flow| flow.src_node_id == node && flow.dst_node_id == peer).collect();
+        if flows.is_empty() {
+            // A pair that could not be placed is missing without a word.
+            return Err(Failure::new(Cause::NotFound, format!("the workload has no flow to {peer}")));
+        }
+        let invalid = |why: String| Failure::new(Cause::InvalidCarrier, format!("flow to {peer}: {why}"));
+        let mut lists: Vec<(Vec<Ipv6Addr>, u16)> = Vec::new();
+        let mut mismatches = 0;
+        for flow in flows {
+            let texts = flow.segment_list.as_deref().unwrap_or_default();
+            mismatches += u64::from(flow.outer_da.as_ref().is_some_and(|outer| texts.first() != Some(outer)));
+            let (segments, share) = (segments(texts).map_err(invalid)?, flow.count.unwrap_or(1).max(1));
+            match lists.iter_mut().find(|(known, _)| *known == segments) {
+                Some((_, weight)) => *weight = weight.saturating_add(share),
+                None => lists.push((segments, share)),
+            }
+        }
+        let prefixes = prefixes.iter().enumerate();
+        let prefixes =
+            prefixes.map(|(number, prefix)| PrefixPaths { prefix: *prefix, paths: named(peer, number, &lists) });
+        Ok(Programmed { prefixes: prefixes.collect(), mismatches })
+    }
+}
+
+/// `leaf-02`, `leaf-02#2`; of a second prefix `leaf-02+1`: stays while the path moves, so that its counters go on.
+fn named(peer: &str, number: usize, lists: &[(Vec<Ipv6Addr>, u16)]) -> Vec<CarrierPath> {
+    let prefix = if number == 0 { String::new() } else { format!("+{number}") };
+    let path = |(index, (segments, weight)): (usize, &(Vec<Ipv6Addr>, u16))| {
+        let more = if index == 0 { String::new() } else { format!("#{}", index + 1) };
+        CarrierPath {
+            name: format!("{peer}{prefix}{more}"),
+            segments: segments.clone(),
+            weight: *weight,
+            via: Vec::new(),
+        }
+    };
+    lists.iter().enumerate().map(path).collect()
+}
+
+/// Carriers are packed anew: a node that is padded with a zero uSID would end its carrier there. What is no carrier of
+/// one block (SIDs that could not be packed come as they are) stays as it is.
+fn segments(texts: &[String]) -> Result<Vec<Ipv6Addr>, String> {
+    let parsed: Result<Vec<Ipv6Addr>, String> =
+        texts.iter().map(|text| text.parse().map_err(|_| format!("{text:?} is not an address"))).collect();
+    let parsed = parsed?;
+    let first = parsed.first().ok_or("its path has no SIDs")?;
+    let block_of = |address: &Ipv6Addr| match address.segments() {
+        [high, low, ..] => Block([high, low]),
+    };
+    let block = block_of(first);
+    if let Some(empty) = parsed.iter().find(|address| matches!(address.segments(), [_, _, 0, 0, 0, 0, 0, 0])) {
+        return Err(format!("{empty} has no uSID behind its block"));
+    }
+    if parsed.iter().any(|address| block_of(address) != block) {
+        return Ok(parsed);
+    }
+    let items: Option<Vec<Vec<Item>>> = parsed.iter().map(items).collect();
+    Ok(items.map_or(parsed, |items| fill(block, &items.concat())))
+}
+
+/// A container holds slots of 32 bits (a node and its function, the function zero for a plain uN), or uSIDs of 16 bits.
+/// Two and two of them stay together either way: a function at the head of a carrier would reach nobody. `None`: a
+/// function without a node, so it is no container.
+fn items(container: &Ipv6Addr) -> Option<Vec<Item>> {
+    let [_, _, usids @ ..] = container.segments();
+    let end = usids.iter().rposition(|usid| *usid != 0).map_or(0, |last| last + 1);
+    let slots = usids.get(..end).unwrap_or_default().chunks(2).map(|slot| match slot {
+        [0, _] | [] => None,
+        [node, 0] | [node] => Some(Item::One(*node)),
+        [node, function, ..] => Some(Item::Pair(*node, *function)),
+    });
+    slots.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+
+    fn repacked(texts: &[&str]) -> Vec<String> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        segments(&texts).unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_node_padded_with_zero_does_not_end_the_carrier() {
+        assert_eq!(repacked(&["fc00:0:32:0:16:e000:28:0"]), ["fc00:0:32:16:e000:28::"]);
+        assert_eq!(repacked(&["fc00:0:1:e002:4:e004:16:0", "fc00:0:28::"]), ["fc00:0:1:e002:4:e004:16:28"]);
+        assert_eq!(repacked(&["fc00:0:9:e001:a:e001:3:0"]), ["fc00:0:9:e001:a:e001:3:0"]);
+    }
+
+    #[test]
+    fn a_node_and_its_function_stay_together() {
+        let torn = ["fc00:0:1:e002:4:e004:16:0", "fc00:0:28:e001:29::"];
+        assert_eq!(repacked(&torn), ["fc00:0:1:e002:4:e004:16:0", "fc00:0:28:e001:29::"]);
+        let full = ["fc00:0:1:2:3:4:5:6", "fc00:0:7:8::"];
+        assert_eq!(repacked(&full), full, "uSIDs of 16 bits");
+    }
+
+    #[test]
+    fn what_cannot_be_packed_stays_and_what_is_nothing_is_refused() {
+        assert_eq!(repacked(&["fc00:0:1::", "2001:db8::1"]), ["fc00:0:1::", "2001:db8::1"]);
+        assert_eq!(repacked(&["fc00:0:0:1:e000::", "fc00:0:0:2:e000::"]), ["fc00:0:0:1:e000::", "fc00:0:0:2:e000::"]);
+        assert!(segments(&[]).is_err());
+        assert!(segments(&["fc00::".to_owned()]).is_err());
+        assert!(segments(&["fc00:0:1::".to_owned(), "fc00::".to_owned()]).is_err());
+        assert!(segments(&["fc00:0:1:::".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! One request for one of Jalapeno's routes, as its handler sees it.
+
+use crate::Edition;
+use crate::answers::Asked;
+use crate::parameters::{Refusal, Values, direction};
+use crate::search::{Direction, Graph};
+use crate::store::{Document, Store};
+
+/// What a route answers from.
+pub struct Asking<'r> {
+    pub store: &'r Store,
+    /// The graph or collection in the path; empty where there is none.
+    pub name: &'r str,
+    pub values: Values,
+    pub edition: Edition,
+}
+
+impl<'r> Asking<'r> {
+    /// What path answers repeat.
+    pub fn asked(&self) -> Asked {
+        let direction = self.values.text("direction").to_owned();
+        Asked { direction, algo: self.values.integer("algo"), edition: self.edition }
+    }
+
+    /// Edges of the graph in the path. An unknown one is found out deep inside, and its error is swallowed on the way.
+    pub fn edges(&self) -> Result<Vec<&'r Document>, Refusal> {
+        self.store.edges(self.name).ok_or_else(Refusal::swallowed)
+    }
+
+    /// The graph in the path, for routes that check the direction themselves.
+    pub fn graph(&self, algo: Option<i64>) -> Result<Graph<'r>, Refusal> {
+        self.graph_of(self.name, algo)
+    }
+
+    /// The same of another one.
+    pub fn graph_of(&self, name: &str, algo: Option<i64>) -> Result<Graph<'r>, Refusal> {
+        let edges = self.edges_to_search(name)?;
+        let direction = direction(self.values.text("direction")).ok_or_else(Refusal::swallowed)?;
+        Ok(Graph::new(self.store, edges, direction, algo))
+    }
+
+    /// Edges to search: a collection of vertices is one more thing that the database finds out.
+    pub fn edges_to_search(&self, name: &str) -> Result<Vec<&'r Document>, Refusal> {
+        let edges = self.store.edges(name).ok_or_else(Refusal::swallowed)?;
+        if self.store.is_graph(name) {
+            Ok(edges)
+        } else {
+            Err(Refusal::Internal(format!("the database refuses {name}: it is no collection of edges")))
+        }
+    }
+
+    /// The direction, for routes that put it into the query text: the database finds out, in its own words.
+    pub fn unchecked_direction(&self) -> Result<Direction, Refusal> {
+        let text = self.values.text("direction");
+        direction(text).ok_or_else(|| Refusal::Internal(format!("the database refuses the query near '{text}'")))
+    }
+
+    /// As [`Self::graph`], with [`Self::unchecked_direction`].
+    pub fn unchecked_graph(&self, algo: Option<i64>) -> Result<Graph<'r>, Refusal> {
+        let edges = self.edges_to_search(self.name)?;
+        Ok(Graph::new(self.store, edges, self.unchecked_direction()?, algo))
+    }
+}

@@ -1,0 +1,119 @@
+//! `/instances`, `/collections` and `/vpns`.
+
+#![allow(clippy::unnecessary_wraps, reason = "every route answers alike")]
+
+use serde_json::{Map, Value, json};
+
+use crate::asking::Asking;
+use crate::parameters::Refusal;
+use crate::store::{Document, Store, text};
+
+type Answer = Result<Value, Refusal>;
+
+/// Numbers of the database for its kinds of collections.
+const DOCUMENTS: i64 = 2;
+const EDGES: i64 = 3;
+/// Its number for a collection that can be used.
+const LOADED: i64 = 3;
+
+/// What lists of collections say of each, by name.
+pub fn entries(store: &Store, wanted: impl Fn(&str) -> bool) -> Vec<Value> {
+    let mut names: Vec<&String> = store.graphs().chain(store.collections()).filter(|name| wanted(name)).collect();
+    names.sort();
+    let entry = |name: &String| {
+        let kind = if store.is_graph(name) { "edge" } else { "document" };
+        let count = store.documents(name).map_or(0, |documents| documents.len());
+        json!({ "name": name, "type": kind, "status": "loaded", "count": count })
+    };
+    names.into_iter().map(entry).collect()
+}
+
+/// What the database says of one collection, as far as there is anything to say without one. `None`: it is unknown.
+pub fn properties(store: &Store, name: &str) -> Option<Value> {
+    store.documents(name)?;
+    let is_graph = store.is_graph(name);
+    Some(json!({
+        "name": name, "system": false, "type": if is_graph { EDGES } else { DOCUMENTS }, "edge": is_graph,
+        "status": LOADED, "status_string": "loaded",
+    }))
+}
+
+pub fn instances(asking: &Asking<'_>) -> Answer {
+    Ok(asking.store.graphs().map(|name| json!(name)).collect())
+}
+
+pub fn collections(asking: &Asking<'_>) -> Answer {
+    let filter = asking.values.boolean("filter_graphs");
+    let entries = entries(asking.store, |name| filter.is_none_or(|only| name.ends_with("_graph") == only));
+    let applied = match filter {
+        None => "all",
+        Some(true) => "graphs",
+        Some(false) => "non_graphs",
+    };
+    Ok(json!({ "collections": entries, "total_count": entries.len(), "filter_applied": applied }))
+}
+
+/// The graphs that `/collections/{c}` shows as such; any other is a plain collection there.
+const KNOWN_GRAPHS: [&str; 4] = ["ipv4_graph", "ipv6_graph", "igpv4_graph", "igpv6_graph"];
+
+fn documents<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
+    asking.store.documents(asking.name).ok_or_else(Refusal::swallowed)
+}
+
+pub fn collection(asking: &Asking<'_>) -> Answer {
+    let documents = documents(asking)?;
+    if asking.values.integer("skip").is_some_and(|skip| skip != 0) {
+        return Err(Refusal::Internal("the database refuses the query near 'SKIP'".to_owned()));
+    }
+    let limit = asking.values.limit("limit")?;
+    let key = asking.values.written("filter_key").filter(|key| !key.is_empty());
+    let wanted = |document: &&Document| key.is_none() || text(document, "_key") == key;
+    let data: Vec<&Document> = documents.into_iter().filter(wanted).take(limit).collect();
+    if KNOWN_GRAPHS.contains(&asking.name) {
+        return Ok(Value::Object(graph(asking, &data)));
+    }
+    Ok(json!({ "collection": asking.name, "type": "collection", "count": data.len(), "data": data }))
+}
+
+fn graph(asking: &Asking<'_>, edges: &[&Document]) -> Map<String, Value> {
+    let collections = asking.store.vertex_collections(asking.name).unwrap_or_default();
+    let documents = collections.into_iter().filter_map(|name| asking.store.documents(name));
+    let vertices: Vec<&Document> = documents.flatten().collect();
+    let mut answer = Map::new();
+    answer.insert("collection".to_owned(), json!(asking.name));
+    answer.insert("type".to_owned(), json!("graph"));
+    answer.insert("edge_count".to_owned(), json!(edges.len()));
+    answer.insert("vertex_count".to_owned(), json!(vertices.len()));
+    answer.insert("edges".to_owned(), json!(edges));
+    answer.insert("vertices".to_owned(), json!(vertices));
+    answer
+}
+
+pub fn collection_keys(asking: &Asking<'_>) -> Answer {
+    let keys: Vec<&str> = documents(asking)?.into_iter().filter_map(|document| text(document, "_key")).collect();
+    Ok(json!({ "collection": asking.name, "key_count": keys.len(), "keys": keys }))
+}
+
+pub fn collection_info(asking: &Asking<'_>) -> Answer {
+    let properties = properties(asking.store, asking.name).ok_or_else(Refusal::swallowed)?;
+    Ok(json!({ "name": asking.name, "count": documents(asking)?.len(), "properties": properties }))
+}
+
+/// A database without VPN collections: there is no BGP behind this server.
+pub fn vpns(_: &Asking<'_>) -> Answer {
+    Ok(json!({ "collections": [], "total_count": 0 }))
+}
+
+/// This one keeps real codes.
+pub fn vpn(asking: &Asking<'_>) -> Answer {
+    let name = asking.name;
+    Err(match asking.store.documents(name) {
+        None => Refusal::not_found(format!("Collection {name} not found")),
+        Some(_) => Refusal::bad_request(format!("Collection {name} is not a VPN collection")),
+    })
+}
+
+/// The others swallow them.
+pub const fn vpn_detail(_: &Asking<'_>) -> Answer {
+    Err(Refusal::swallowed())
+}

@@ -1,0 +1,302 @@
+//! `/graphs/{g}` but for paths: topology, edges, vertices.
+
+#![allow(clippy::unnecessary_wraps, reason = "every route answers alike")]
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::answers::project;
+use crate::asking::Asking;
+use crate::collections::{entries, properties};
+use crate::parameters::Refusal;
+use crate::srv6::algo_of;
+use crate::store::{Document, text};
+
+type Answer = Result<Value, Refusal>;
+
+/// `filter_graphs` is read and passed over.
+pub fn graphs(asking: &Asking<'_>) -> Answer {
+    let entries = entries(asking.store, |name| name.ends_with("_graph"));
+    Ok(json!({ "collections": entries, "total_count": entries.len() }))
+}
+
+/// The one route for graphs that keeps real codes, with the next one.
+pub fn graph(asking: &Asking<'_>) -> Answer {
+    let properties = graph_properties(asking)?;
+    let count = asking.store.documents(asking.name).map_or(0, |documents| documents.len());
+    Ok(json!({
+        "name": asking.name, "type": properties.get("type"), "status": properties.get("status"), "count": count,
+    }))
+}
+
+/// What the database would say of its files stays empty: there are none.
+pub fn info(asking: &Asking<'_>) -> Answer {
+    Ok(json!({
+        "name": asking.name,
+        "properties": graph_properties(asking)?,
+        "statistics": {},
+        "vertex_collections": asking.store.vertex_collections(asking.name).unwrap_or_default(),
+    }))
+}
+
+fn graph_properties(asking: &Asking<'_>) -> Answer {
+    let name = asking.name;
+    let properties = properties(asking.store, name);
+    let properties = properties.ok_or_else(|| Refusal::not_found(format!("Graph collection {name} not found")))?;
+    if !name.ends_with("_graph") {
+        return Err(Refusal::bad_request(format!("Collection {name} is not a graph collection")));
+    }
+    Ok(properties)
+}
+
+pub fn topology(asking: &Asking<'_>) -> Answer {
+    let edges = asking.edges()?;
+    Ok(Value::Object(topology_of(asking, &edges, some_of_vertex)))
+}
+
+/// Edges whose ids merely contain "node".
+fn node_edges<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
+    let is_node = |edge: &Document, end| text(edge, end).is_some_and(|id| id.contains("node"));
+    let edges = asking.edges()?.into_iter();
+    Ok(edges.filter(|edge| is_node(edge, "_from") && is_node(edge, "_to")).collect())
+}
+
+pub fn topology_nodes(asking: &Asking<'_>) -> Answer {
+    let edges = node_edges(asking)?;
+    Ok(Value::Object(topology_of(asking, &edges, some_of_vertex)))
+}
+
+/// Of those, the ones both of whose ends have a SID of the algorithm.
+pub fn topology_nodes_algo(asking: &Asking<'_>) -> Answer {
+    let algo = asking.values.integer("algo");
+    let takes_part = |edge: &&Document, end| {
+        let vertex = text(edge, end).and_then(|id| asking.store.vertex(id));
+        vertex.is_some_and(|vertex| sids(vertex).any(|sid| algo_of(sid) == algo))
+    };
+    let edges = node_edges(asking)?.into_iter();
+    let edges: Vec<_> = edges.filter(|edge| takes_part(edge, "_from") && takes_part(edge, "_to")).collect();
+    let some = |vertex: &Document| {
+        let of_algo = sids(vertex).filter(|sid| algo_of(sid) == algo);
+        let flat = of_algo.map(|sid| flat_sid(sid, &["algo", "endpoint_behavior"])).collect::<Vec<_>>();
+        let mut shown = without_nulls(&[
+            ("collection", collection_of(vertex)),
+            ("name", attribute(vertex, "name")),
+            ("router_id", attribute(vertex, "router_id")),
+            ("sids", json!(flat)),
+        ]);
+        shown.extend(without_nulls(&[("asn", attribute(vertex, "asn"))]));
+        Value::Object(shown)
+    };
+    let mut answer = Map::new();
+    answer.insert("graph_collection".to_owned(), json!(asking.name));
+    answer.insert("algo".to_owned(), json!(algo));
+    answer.extend(topology_of(asking, &edges, some));
+    Ok(Value::Object(answer))
+}
+
+/// Edges and the vertices they touch; with `include_all_fields=false`, `some` of the vertices.
+fn topology_of(asking: &Asking<'_>, edges: &[&Document], some: impl Fn(&Document) -> Value) -> Map<String, Value> {
+    let whole = asking.values.boolean("include_all_fields").unwrap_or(true);
+    let mut seen = BTreeSet::new();
+    let ends = edges.iter().flat_map(|edge| [text(edge, "_from"), text(edge, "_to")]).flatten();
+    let ids = ends.filter(|id| seen.insert(*id));
+    let touched = ids.filter_map(|id| Some((id.to_owned(), asking.store.vertex(id)?)));
+    let vertices: Map<String, Value> =
+        touched.map(|(id, vertex)| (id, if whole { json!(vertex) } else { some(vertex) })).collect();
+    let edge = |edge: &&Document| if whole { json!(edge) } else { project(edge, &["_from", "_to"]) };
+    let mut answer = Map::new();
+    answer.insert("edges".to_owned(), edges.iter().map(edge).collect());
+    let total = vertices.len();
+    answer.insert("vertices".to_owned(), Value::Object(vertices));
+    answer.insert("total_edges".to_owned(), json!(edges.len()));
+    answer.insert("total_vertices".to_owned(), json!(total));
+    answer.insert("include_all_fields".to_owned(), json!(whole));
+    answer
+}
+
+fn some_of_vertex(vertex: &Document) -> Value {
+    let sids: Vec<&Value> = sids(vertex).filter_map(|sid| sid.get("srv6_sid")).collect();
+    Value::Object(without_nulls(&[
+        ("collection", collection_of(vertex)),
+        ("name", attribute(vertex, "name")),
+        ("prefix", attribute(vertex, "prefix")),
+        ("protocol", attribute(vertex, "protocol")),
+        ("sids", json!(sids)),
+        ("asn", attribute(vertex, "asn")),
+    ]))
+}
+
+fn attribute(document: &Document, key: &str) -> Value {
+    document.get(key).cloned().unwrap_or(Value::Null)
+}
+
+fn without_nulls(values: &[(&str, Value)]) -> Map<String, Value> {
+    let some = values.iter().filter(|(_, value)| !value.is_null());
+    some.map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
+}
+
+fn collection_of(vertex: &Document) -> Value {
+    json!(text(vertex, "_id").and_then(|id| id.split_once('/')).map(|(collection, _)| collection))
+}
+
+fn sids(vertex: &Document) -> impl Iterator<Item = &Value> {
+    vertex.get("sids").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A SID, with some of its behaviour beside it.
+fn flat_sid(sid: &Value, keys: &[&str]) -> Value {
+    let behavior = sid.get("srv6_endpoint_behavior");
+    let mut flat = Map::from_iter([("srv6_sid".to_owned(), sid.get("srv6_sid").cloned().unwrap_or(Value::Null))]);
+    for key in keys {
+        flat.insert((*key).to_owned(), behavior.and_then(|of| of.get(*key)).cloned().unwrap_or(Value::Null));
+    }
+    Value::Object(flat)
+}
+
+pub fn edges(asking: &Asking<'_>) -> Answer {
+    let edges: Vec<Value> = asking.edges()?.into_iter().map(|edge| project(edge, &["_from", "_to"])).collect();
+    Ok(json!({ "collection": asking.name, "edge_count": edges.len(), "edges": edges }))
+}
+
+/// It reads other names for delay and bandwidth than the lab's documents have.
+const METRICS: [(&str, &str); 6] = [
+    ("unidir_delay", "unidir_link_delay"),
+    ("percent_util_out", "percent_util_out"),
+    ("percent_util_in", "percent_util_in"),
+    ("bandwidth", "max_link_bandwidth"),
+    ("reservable_bandwidth", "max_reservable_link_bandwidth"),
+    ("load", "load"),
+];
+const TIMESTAMPS: [(&str, &str); 3] =
+    [("first_seen", "first_seen_at"), ("last_seen", "last_seen_at"), ("updated", "updated_at")];
+
+pub fn edges_detail(asking: &Asking<'_>) -> Answer {
+    let edges = asking.edges()?;
+    let renamed = |edge: &Document, names: &[(&str, &str)]| {
+        let values: Vec<(&str, Value)> = names.iter().map(|(name, key)| (*name, attribute(edge, key))).collect();
+        json!(without_nulls(&values))
+    };
+    let detail = |edge: &Document| {
+        without_nulls(&[
+            ("_key", attribute(edge, "_key")),
+            ("_from", attribute(edge, "_from")),
+            ("_to", attribute(edge, "_to")),
+            ("name", attribute(edge, "name")),
+            ("prefix", attribute(edge, "prefix")),
+            ("protocol", attribute(edge, "protocol")),
+            ("sids", edge.get("sids").cloned().unwrap_or_else(|| json!([]))),
+            ("country_codes", attribute(edge, "country_codes")),
+            ("metrics", renamed(edge, &METRICS)),
+            ("timestamps", renamed(edge, &TIMESTAMPS)),
+        ])
+    };
+    let shown = match asking.values.integer("limit").unwrap_or(0) {
+        0 => edges.len(),
+        // A negative number leaves the last ones out.
+        limit if limit < 0 => edges.len().saturating_sub(usize::try_from(-limit).unwrap_or(usize::MAX)),
+        limit => usize::try_from(limit).unwrap_or(usize::MAX),
+    };
+    let shown: Vec<_> = edges.iter().take(shown).map(|edge| detail(edge)).collect();
+    Ok(json!({
+        "collection": asking.name, "edge_count": edges.len(), "returned_edges": shown.len(), "edges": shown,
+    }))
+}
+
+/// Every document of the collections that the graph touches.
+pub fn vertices(asking: &Asking<'_>) -> Answer {
+    let collections = asking.store.vertex_collections(asking.name).ok_or_else(Refusal::swallowed)?;
+    let mut by_collection = Map::new();
+    let mut total = 0;
+    for collection in &collections {
+        let documents = asking.store.documents(collection).unwrap_or_default();
+        total += documents.len();
+        let shown = documents.into_iter().map(
+            |document| json!({ "_id": document.get("_id"), "_key": document.get("_key"), "collection": collection }),
+        );
+        by_collection.insert((*collection).to_owned(), shown.collect());
+    }
+    Ok(json!({
+        "collection": asking.name, "vertex_collections": collections, "total_vertices": total,
+        "vertices_by_collection": by_collection,
+    }))
+}
+
+fn touched<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
+    asking.store.vertices(asking.name).ok_or_else(Refusal::swallowed)
+}
+
+pub fn vertex_keys(asking: &Asking<'_>) -> Answer {
+    let keys: BTreeSet<&str> = touched(asking)?.into_iter().filter_map(|vertex| text(vertex, "_key")).collect();
+    Ok(json!({ "collection": asking.name, "vertex_count": keys.len(), "vertex_keys": keys }))
+}
+
+pub fn vertex_ids(asking: &Asking<'_>) -> Answer {
+    let mut vertices = touched(asking)?;
+    vertices.sort_by_key(|vertex| text(vertex, "_key"));
+    let ids: Vec<Value> = vertices.into_iter().map(|vertex| project(vertex, &["_id", "_key"])).collect();
+    Ok(json!({ "collection": asking.name, "vertex_count": ids.len(), "vertices": ids }))
+}
+
+/// Vertices with a SID of the algorithm, and those SIDs, flat.
+pub fn vertices_algo(asking: &Asking<'_>) -> Answer {
+    let algo = asking.values.integer("algo");
+    let (mut by_collection, mut total) = (Map::new(), 0);
+    for vertex in touched(asking)? {
+        let of_algo = sids(vertex).filter(|sid| algo_of(sid) == algo);
+        let flat: Vec<Value> = of_algo.map(|sid| flat_sid(sid, &["algo", "endpoint_behavior", "flag"])).collect();
+        if flat.is_empty() {
+            continue;
+        }
+        let collection = collection_of(vertex);
+        let row = json!({
+            "_id": vertex.get("_id"), "_key": vertex.get("_key"), "collection": collection,
+            "name": vertex.get("name"), "router_id": vertex.get("router_id"), "sids": flat,
+        });
+        total += 1;
+        let rows = by_collection.entry(collection.as_str().unwrap_or_default()).or_insert_with(|| json!([]));
+        if let Some(rows) = rows.as_array_mut() {
+            rows.push(row);
+        }
+    }
+    let collections: Vec<&String> = by_collection.keys().collect();
+    Ok(json!({
+        "graph_collection": asking.name, "algo": algo, "total_vertices": total, "vertex_collections": collections,
+        "vertices_by_collection": by_collection,
+    }))
+}
+
+/// Here the database itself finds out about an unknown graph. `limit` counts for each collection.
+pub fn vertex_summary(asking: &Asking<'_>) -> Answer {
+    let unknown = || Refusal::Internal(format!("the database has no collection or view {}", asking.name));
+    let collections = asking.store.vertex_collections(asking.name).ok_or_else(unknown)?;
+    let wanted = asking.values.written("vertex_collection").filter(|name| !name.is_empty());
+    if wanted.is_some_and(|wanted| !collections.contains(&wanted)) {
+        return Err(Refusal::swallowed());
+    }
+    let limit = asking.values.count("limit")?;
+    let mut rows = Vec::new();
+    for collection in collections.iter().filter(|collection| wanted.is_none_or(|wanted| wanted == **collection)) {
+        let documents = asking.store.documents(collection).unwrap_or_default();
+        rows.extend(documents.into_iter().take(limit).map(|vertex| summary(vertex, collection)));
+    }
+    Ok(json!({
+        "graph": asking.name, "vertex_collections": collections,
+        "filtered_collection": asking.values.written("vertex_collection"), "total_vertices": rows.len(), "vertices": rows,
+    }))
+}
+
+fn summary(vertex: &Document, collection: &str) -> Map<String, Value> {
+    let sids: Option<Vec<Value>> =
+        vertex.get("sids").map(|_| sids(vertex).map(|sid| json!(sid.get("srv6_sid"))).collect());
+    without_nulls(&[
+        ("collection", json!(collection)),
+        ("_key", attribute(vertex, "_key")),
+        ("_id", attribute(vertex, "_id")),
+        ("name", attribute(vertex, "name")),
+        ("prefix", attribute(vertex, "prefix")),
+        ("sids", json!(sids)),
+        ("protocol", attribute(vertex, "protocol")),
+        ("asn", attribute(vertex, "asn")),
+    ])
+}

@@ -1,0 +1,169 @@
+//! `/graphs/{g}/shortest_path` and what lies below it.
+
+use serde_json::{Map, Value, json};
+
+use crate::answers::{self, NO_PATH, not_found};
+use crate::asking::Asking;
+use crate::load::{Book, Pair};
+use crate::parameters::Refusal;
+use crate::search::{Graph, Walk, Walks, Weight};
+use crate::store::{Document, Store, text};
+
+type Answer = Result<Value, Refusal>;
+
+fn one<'r>(asking: &Asking<'r>, weight: Weight) -> Result<Option<Walk<'r>>, Refusal> {
+    let graph = asking.graph(asking.values.integer("algo"))?;
+    Ok(graph.shortest(asking.values.text("source"), asking.values.text("destination"), weight))
+}
+
+pub fn shortest(asking: &Asking<'_>) -> Answer {
+    let Some(walk) = one(asking, Weight::Hops)? else { return Ok(not_found(NO_PATH)) };
+    Ok(Value::Object(answers::one(&walk, &asking.asked(), None, false)))
+}
+
+pub fn latency(asking: &Asking<'_>) -> Answer {
+    let Some(walk) = one(asking, Weight::Attribute("latency"))? else { return Ok(not_found(NO_PATH)) };
+    // With an algorithm, edges without the attribute are left out before the sum; without one, they count for nothing.
+    let some = if asking.values.integer("algo") == Some(0) {
+        !walk.edges.is_empty()
+    } else {
+        numbers(&walk.edges, "latency").next().is_some()
+    };
+    let total = if some { sum(&walk.edges, "latency") } else { Value::Null };
+    Ok(Value::Object(answers::one(&walk, &asking.asked(), Some(("total_latency", total)), false)))
+}
+
+pub fn utilization(asking: &Asking<'_>) -> Answer {
+    let Some(walk) = one(asking, Weight::Attribute("percent_util_out"))? else { return Ok(not_found(NO_PATH)) };
+    let average = ("average_utilization", average(&walk.edges, "percent_util_out"));
+    let mut answer = answers::one(&walk, &asking.asked(), Some(average), false);
+    // Here, and only here, it comes last.
+    if let Some(algo) = answer.shift_remove("algo") {
+        answer.insert("algo".to_owned(), algo);
+    }
+    Ok(Value::Object(answer))
+}
+
+fn numbers<'r>(edges: &'r [&Document], attribute: &'r str) -> impl Iterator<Item = &'r Value> {
+    edges.iter().filter_map(move |edge| edge.get(attribute).filter(|value| value.is_number()))
+}
+
+/// Whole numbers stay whole.
+pub fn sum(edges: &[&Document], attribute: &str) -> Value {
+    let whole = numbers(edges, attribute).map(Value::as_i64).sum::<Option<i64>>();
+    whole.map_or_else(|| json!(numbers(edges, attribute).filter_map(Value::as_f64).sum::<f64>()), Value::from)
+}
+
+/// Of the edges that have the attribute; null if none has.
+#[allow(clippy::cast_precision_loss, reason = "a path has few edges")]
+pub fn average(edges: &[&Document], attribute: &str) -> Value {
+    let values: Vec<f64> = numbers(edges, attribute).filter_map(Value::as_f64).collect();
+    if values.is_empty() { Value::Null } else { json!(values.iter().sum::<f64>() / values.len() as f64) }
+}
+
+/// A path that is to be paid for.
+pub struct Allocation {
+    answer: Map<String, Value>,
+    pair: Pair,
+    edges: Vec<String>,
+}
+
+/// `/load`, the one GET that writes: first what is read. `None`: there is no path.
+pub fn lightest(asking: &Asking<'_>) -> Result<Option<Allocation>, Refusal> {
+    let Some(walk) = one(asking, Weight::Attribute("load"))? else { return Ok(None) };
+    let average = ("average_load", average(&walk.edges, "load"));
+    let pair = Pair {
+        graph: asking.name.to_owned(),
+        source: asking.values.text("source").to_owned(),
+        destination: asking.values.text("destination").to_owned(),
+    };
+    let edges = walk.edges.iter().filter_map(|edge| text(edge, "_id").map(str::to_owned)).collect();
+    Ok(Some(Allocation { answer: answers::one(&walk, &asking.asked(), Some(average), true), pair, edges }))
+}
+
+impl Allocation {
+    /// Then what is written.
+    pub fn write(self, book: &mut Book, store: &mut Store) -> Value {
+        let Self { mut answer, pair, edges } = self;
+        answer.insert("load_data".to_owned(), book.allocate(store, pair, edges));
+        Value::Object(answer)
+    }
+}
+
+fn warn_if_cut(walks: &Walks<'_>, asking: &Asking<'_>) {
+    if walks.is_cut {
+        let (source, destination) = (asking.values.text("source"), asking.values.text("destination"));
+        tracing::warn!("{source} to {destination}: too many partial paths, the answer is not complete");
+    }
+}
+
+pub fn best_paths(asking: &Asking<'_>) -> Answer {
+    let limit = asking.values.count("limit")?;
+    let graph = asking.unchecked_graph(asking.values.integer("algo"))?;
+    let walks = graph.by_hops(asking.values.text("source"), asking.values.text("destination"), limit, None);
+    warn_if_cut(&walks, asking);
+    if walks.found.is_empty() {
+        return Ok(not_found("No paths found between specified nodes"));
+    }
+    let asked = asking.asked();
+    let paths: Vec<_> = walks.found.iter().map(|walk| answers::one_of_best(walk, &asked)).collect();
+    Ok(json!({
+        "found": true, "total_paths_found": paths.len(), "direction": asked.direction, "algo": asked.algo, "paths": paths,
+    }))
+}
+
+/// The algorithm chooses SIDs here, not paths.
+pub fn next_best_path(asking: &Asking<'_>) -> Answer {
+    let (source, destination) = (asking.values.text("source"), asking.values.text("destination"));
+    let limits = (asking.values.count("same_hop_limit")?, asking.values.count("plus_one_limit")?);
+    let graph = asking.unchecked_graph(Some(0))?;
+    // Without a path the hop count is -1, and that becomes a range of depths.
+    let depth = || Refusal::Internal("the database refuses the depth range -1..-1".to_owned());
+    let shortest = graph.shortest(source, destination, Weight::Hops).ok_or_else(depth)?;
+    let base = shortest.hops();
+    let asked = asking.asked();
+    let alternatives = |limit, hops| -> Vec<Value> {
+        let walks = graph.by_hops(source, destination, limit, Some(hops));
+        warn_if_cut(&walks, asking);
+        walks.found.iter().map(|walk| answers::alternative(walk, &asked)).collect()
+    };
+    let (same, plus_one) = (alternatives(limits.0, base), alternatives(limits.1, base + 1));
+    Ok(json!({
+        "found": true,
+        "algo": asked.algo,
+        "shortest_path": answers::base(&shortest, &asked),
+        "same_hopcount_paths": same,
+        "plus_one_hopcount_paths": plus_one,
+        "summary": {
+            "base_hopcount": base,
+            "same_hopcount_alternatives": same.len(),
+            "plus_one_hopcount_alternatives": plus_one.len(),
+        },
+    }))
+}
+
+/// A path is out when the text of its edges' codes contains an excluded one: so are the edges by themselves.
+pub fn sovereignty(asking: &Asking<'_>) -> Answer {
+    let written = asking.values.text("excluded_countries");
+    let excluded: Vec<String> = written.split(',').map(|code| code.trim().to_uppercase()).collect();
+    let touches = |edge: &&Document| {
+        let codes = edge.get("country_codes").map(Value::to_string).unwrap_or_default();
+        excluded.iter().any(|code| codes.contains(code.as_str()))
+    };
+    let edges = asking.edges_to_search(asking.name)?.into_iter().filter(|edge| !touches(edge));
+    let direction = asking.unchecked_direction()?;
+    let graph = Graph::new(asking.store, edges, direction, asking.values.integer("algo"));
+    let walk = graph.shortest(asking.values.text("source"), asking.values.text("destination"), Weight::Hops);
+    let Some(walk) = walk else {
+        return Ok(not_found(&format!("{NO_PATH} avoiding countries: {written}")));
+    };
+    let asked = asking.asked();
+    let mut answer = Map::from_iter([("found".to_owned(), json!(true))]);
+    answer.extend(answers::without_edges(&walk));
+    answer.insert("direction".to_owned(), json!(asked.direction));
+    answer.insert("countries_traversed".to_owned(), answers::countries(&walk));
+    answer.insert("excluded_countries".to_owned(), json!(excluded));
+    answer.insert("algo".to_owned(), json!(asked.algo));
+    answer.insert("srv6_data".to_owned(), crate::srv6::data(&walk.vertices, asked.algo, asked.edition));
+    Ok(Value::Object(answer))
+}

@@ -1,0 +1,244 @@
+//! `srv6d lab moves`: what changing a path costs a stream of datagrams, for srv6d and for the kernel's routes.
+//!
+//! The lab's first host sends to its last one, whose spine is changed again and again while the stream runs. The kernel
+//! encapsulates on the first host where it is compared. Its less specific route for all hosts of the fabric is there as
+//! well, as hosts of such fabrics have it: an IPv6 packet that finds no steered prefix goes on without a carrier.
+
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use toml::Spanned;
+
+use crate::show::table::Table;
+
+use super::error::LabError;
+use super::fabric::Lab;
+use super::interrupt::Interrupt;
+use super::reroute::Reroute;
+use super::screen::{DIM, Screen, styled};
+use super::tool::Tool;
+use super::topology::{Behavior, FABRIC, Kind, Node, PortRole, Role, Topology};
+use super::traffic::{UdpReport, UdpSent};
+use super::{counters, netns};
+
+/// Datagrams a second, and their bytes.
+const RATE: u32 = 4_000;
+const SIZE: usize = 200;
+/// From one change to the next.
+const PAUSE: Duration = Duration::from_millis(10);
+/// All hosts of the built-in fabric.
+const ALL_HOSTS: &str = "fcbb:0:800::/48";
+
+/// How a path is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Srv6dReload,
+    KernelReplace,
+    KernelDeleteAndAdd,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Srv6dReload, Self::KernelReplace, Self::KernelDeleteAndAdd];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Srv6dReload => "srv6d: reload",
+            Self::KernelReplace => "kernel: ip route replace",
+            Self::KernelDeleteAndAdd => "kernel: ip route del, then add",
+        }
+    }
+
+    const fn sender(self) -> Kind {
+        match self {
+            Self::Srv6dReload => Kind::Srv6d,
+            Self::KernelReplace | Self::KernelDeleteAndAdd => Kind::Linux,
+        }
+    }
+}
+
+/// What one stream met.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    /// How the path was changed.
+    way: &'static str,
+    /// `IPv6` or `IPv4`.
+    family: &'static str,
+    /// Changes while the stream ran.
+    moves: u32,
+    /// Datagrams.
+    sent: u64,
+    /// Datagrams that never came.
+    lost: u64,
+    /// Those among them that the sender's own kernel refused: it had no route.
+    refused: u64,
+    /// Datagrams that came without a carrier, by whatever link plain routing picked.
+    unsteered: u64,
+    /// Datagrams that came twice.
+    duplicated: u64,
+}
+
+/// Measures every way in both families, and prints the table.
+///
+/// # Errors
+/// A lab did not come up, a tool failed, or Ctrl-C.
+pub fn run(times: u32, json: bool, screen: &mut Screen) -> Result<(), LabError> {
+    let interrupt = Interrupt::watch()?;
+    let mut rows = Vec::new();
+    for sender in [Kind::Srv6d, Kind::Linux] {
+        rows.extend(measure(sender, times, &interrupt)?);
+    }
+    if json {
+        let text = serde_json::to_string_pretty(&rows).map_err(|error| LabError::Failed(error.to_string()))?;
+        screen.line(&text);
+        return Ok(());
+    }
+    screen.print(&table(&rows));
+    screen.line(&styled(
+        DIM,
+        &format!("{RATE} datagrams a second, the path changed every {} ms or slower", PAUSE.as_millis()),
+    ));
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> String {
+    let headings =
+        ["HOW THE PATH IS CHANGED", "INNER", ">MOVES", ">SENT", ">LOST", ">REFUSED", ">UNSTEERED", ">DUPLICATED"];
+    let mut table = Table::new(&headings);
+    for row in rows {
+        let [sent, lost, refused, unsteered, duplicated] =
+            [row.sent, row.lost, row.refused, row.unsteered, row.duplicated].map(|number| number.to_string());
+        let (way, family) = (row.way.to_owned(), row.family.to_owned());
+        table.row([way, family, row.moves.to_string(), sent, lost, refused, unsteered, duplicated]);
+    }
+    table.finish("nothing was measured")
+}
+
+/// All ways that one kind of sender has, in a lab of their own.
+fn measure(sender: Kind, times: u32, interrupt: &Interrupt) -> Result<Vec<Row>, LabError> {
+    let mut topology = Topology::parse(FABRIC, "built-in topology")?;
+    "moves".clone_into(&mut topology.name);
+    topology.controller = None;
+    // Leaves of the fabrics that this is about let in whatever their hosts send.
+    for end in topology.links.iter_mut().flat_map(|link| &mut link.get_mut().ends) {
+        (end.role, end.allowed_carriers) = (PortRole::Fabric, Vec::new());
+    }
+    let mut hosts = topology.nodes.iter_mut().map(Spanned::get_mut).filter(|node| node.role == Role::Host);
+    let (Some(from), Some(to)) = (hosts.next(), hosts.next_back()) else { return Ok(Vec::new()) };
+    from.kind = sender;
+    let (from, to) = (from.clone(), to.clone());
+
+    let lab = Lab::bring_up(topology, FABRIC, interrupt, &mut Screen::silent())?;
+    if sender == Kind::Linux {
+        netns::ip_batch(&lab.netns(&from.name), &[less_specific_route(&lab.topology, &from)?])?;
+    }
+    let bench = Bench { lab, interrupt, from, to };
+    bench.meet_neighbours()?;
+    let rows = bench.rows(sender, times);
+    let down = bench.lab.take_down();
+    let rows = rows?;
+    down?;
+    Ok(rows)
+}
+
+/// To all hosts by the sender's leaf, without a carrier.
+fn less_specific_route(topology: &Topology, sender: &Node) -> Result<String, LabError> {
+    let ports = topology.ports(&sender.name);
+    let leaf = ports.iter().find_map(|port| port.peer.addresses.iter().find(|net| net.addr().is_ipv6()));
+    let leaf = leaf.ok_or_else(|| LabError::Failed(format!("{} has no IPv6 neighbour", sender.name)))?;
+    Ok(format!("route add {ALL_HOSTS} via {}", leaf.addr()))
+}
+
+struct Bench<'a> {
+    lab: Lab,
+    interrupt: &'a Interrupt,
+    from: Node,
+    to: Node,
+}
+
+impl Bench<'_> {
+    fn rows(&self, sender: Kind, times: u32) -> Result<Vec<Row>, LabError> {
+        let mut rows = Vec::new();
+        for way in Way::ALL.into_iter().filter(|way| way.sender() == sender) {
+            for target in self.targets() {
+                rows.push(self.stream(way, target, times)?);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The first packets between two hosts may wait for neighbour discovery, which has nothing to do with moves.
+    fn meet_neighbours(&self) -> Result<(), LabError> {
+        for target in self.targets() {
+            let ping = ["-n", "-c", "3", "-i", "0.2", "-w", "10", &target.to_string()].map(str::to_owned);
+            netns::enter(&self.lab.netns(&self.from.name), || netns::run(netns::tool("ping").args(&ping)))?;
+        }
+        Ok(())
+    }
+
+    fn targets(&self) -> Vec<IpAddr> {
+        let ports = self.lab.topology.ports(&self.to.name);
+        ports.iter().flat_map(|port| &port.own.addresses).map(ipnet::IpNet::addr).collect()
+    }
+
+    /// One stream, and the changes under it.
+    fn stream(&self, way: Way, target: IpAddr, times: u32) -> Result<Row, LabError> {
+        let before = self.decapsulated(target)?;
+        let (mut receiver, listening) =
+            Tool::receiver(&self.lab, &self.to.name, "udp-receive", SocketAddr::new(target, 0))?;
+        let seconds = PAUSE.as_secs_f64() * f64::from(times) + 1.0;
+        let arguments = [listening.to_string(), RATE.to_string(), seconds.to_string(), SIZE.to_string()];
+        let arguments: Vec<&str> = std::iter::once("udp-send").chain(arguments.iter().map(String::as_str)).collect();
+        let mut sender = Tool::start(&self.lab, &self.from.name, &arguments)?;
+        let moves = self.change(way, target, times, &mut sender)?;
+        let UdpSent { sent, refused, closing } = sender.finish(self.interrupt)?;
+        let UdpReport { received, lost, duplicated, .. } = receiver.finish(self.interrupt)?;
+        let steered = self.decapsulated(target)?.saturating_sub(before);
+        let arrived = received + duplicated + closing;
+        let family = if target.is_ipv6() { "IPv6" } else { "IPv4" };
+        Ok(Row {
+            way: way.name(),
+            family,
+            moves,
+            sent,
+            lost,
+            refused,
+            unsteered: arrived.saturating_sub(steered),
+            duplicated,
+        })
+    }
+
+    /// Moves the path on to the next spine, `times` times or until the stream ends.
+    fn change(&self, way: Way, target: IpAddr, times: u32, sender: &mut Tool) -> Result<u32, LabError> {
+        let mut node = self.from.clone();
+        for moves in 0..times {
+            let begin = Instant::now();
+            self.interrupt.check()?;
+            if sender.has_ended()? {
+                return Ok(moves);
+            }
+            let reroute = Reroute::plan(&self.lab.topology, &node, target)
+                .ok_or_else(|| LabError::Failed(format!("{target} is not steered over one of several spines")))?;
+            match way {
+                Way::Srv6dReload => reroute.reload(&self.lab, &node).map(|_| ())?,
+                Way::KernelReplace => reroute.replace_route(&self.lab, &node).map(|_| ())?,
+                Way::KernelDeleteAndAdd => reroute.delete_and_add_route(&self.lab, &node)?,
+            }
+            node = reroute.applied(&node);
+            thread::sleep(PAUSE.saturating_sub(begin.elapsed()));
+        }
+        Ok(times)
+    }
+
+    /// Packets to `target`'s host that came inside SRv6, as its leaf counted them.
+    fn decapsulated(&self, target: IpAddr) -> Result<u64, LabError> {
+        let behavior = if target.is_ipv6() { Behavior::Udt6 } else { Behavior::Udt4 };
+        let ports = self.lab.topology.ports(&self.to.name);
+        let leaf = ports.first().and_then(|port| self.lab.topology.node(&port.peer.node));
+        let Some(leaf) = leaf else { return Ok(0) };
+        let sids = counters::sids(&self.lab, leaf)?;
+        let own = leaf.sids.iter().filter(|sid| sid.behavior == behavior).map(|sid| sid.prefix.to_string());
+        Ok(own.filter_map(|sid| sids.get(&sid)).sum())
+    }
+}

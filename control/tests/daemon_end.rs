@@ -1,0 +1,100 @@
+//! How the daemon ends, and that its ports are the kernel's from then on.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use support::rig::{CONFIG, Rig, must, report, wait_for};
+
+/// A router whose kernel would forward as well, with srv6d forwarding in its place.
+fn before_the_kernel() -> (Rig, usize) {
+    let mut rig = Rig::new(1);
+    rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
+    assert!(rig.pings(), "the kernel forwards");
+    let daemon = rig.ready(CONFIG);
+    wait_for("packets through srv6d", || (rig.pings() && rig.counter("tx") > 0).then_some(()));
+    (rig, daemon)
+}
+
+fn number(report: &serde_json::Value, name: &str) -> u64 {
+    report.get(name).and_then(serde_json::Value::as_u64).unwrap()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn sigterm_drains_and_not_one_datagram_is_lost() {
+    let (mut rig, daemon) = before_the_kernel();
+    let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7020");
+    let mut sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7020 2000 3 200");
+    let before = rig.counter("tx");
+    wait_for("a running stream", || (rig.counter("tx") > before + 1000).then_some(()));
+    assert_eq!(rig.stop(daemon, "TERM"), Some(0), "{}", rig.log("node"));
+    assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
+    let log = rig.log("node");
+    assert!(log.contains("dropped 0, balanced"), "{log}");
+    let report = report(&receiver.wait_with_output().unwrap().stdout);
+    assert_eq!((number(&report, "lost"), number(&report, "duplicated")), (0, 0), "{report}");
+    assert_eq!(sender.wait().unwrap().code(), Some(0));
+    assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2") && !rig.exists("srv6d0"));
+}
+
+/// Received packets, as the last line of the log says: `stopped: rx 10 tx 10 ...`.
+fn received(log: &str) -> u64 {
+    let (_, line) = log.rsplit_once("stopped: rx ").unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_the_kernel_had_handed_over_is_forwarded_before_the_end() {
+    let (mut rig, daemon) = before_the_kernel();
+    let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7022");
+    // As fast as it can, so that the rings are never empty.
+    let mut sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7022 1000000 3 200");
+    let before = rig.counter("tx");
+    wait_for("a running stream", || (rig.counter("tx") > before + 1000).then_some(()));
+    assert_eq!(rig.stop(daemon, "TERM"), Some(0), "{}", rig.log("node"));
+    let redirected: u64 = ["eth1", "eth2"].iter().flat_map(|port| rig.redirected(port)).sum();
+    assert_eq!(received(&rig.log("node")), redirected, "{}", rig.log("node"));
+    assert!(rig.log("node").contains(", balanced"), "{}", rig.log("node"));
+    assert_eq!(sender.wait().unwrap().code(), Some(0));
+    receiver.wait_with_output().unwrap();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_stream_goes_on_through_the_kernel_after_kill_9() {
+    let (mut rig, daemon) = before_the_kernel();
+    rig.check_balance();
+    let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7021");
+    let mut sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7021 1000 3 200");
+    let before = rig.counter("tx");
+    wait_for("a running stream", || (rig.counter("tx") > before + 500).then_some(()));
+    assert_eq!(rig.stop(daemon, "KILL"), None);
+    assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2"), "at once");
+    assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
+    let report = report(&receiver.wait_with_output().unwrap().stdout);
+    // What was in the rings at that moment is gone, and what came before the kernel had taken the process apart.
+    assert!(number(&report, "lost") * 4 < number(&report, "sent"), "{report}");
+    assert_eq!(sender.wait().unwrap().code(), Some(0));
+    wait_for("end of the own veth", || (!rig.exists("srv6d0")).then_some(()));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_worker_that_panics_takes_the_process_down_and_the_kernel_takes_over() {
+    let mut rig = Rig::new(2);
+    rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
+    let config = CONFIG.replace("frames = 2048", "frames = 2048\ncores = [0, 1]");
+    let mut command = rig.daemon("node", &config, &[]);
+    command.env("SRV6D_TEST_FAULTS", "1");
+    let daemon = rig.spawn(command);
+    rig.wait_until_ready();
+    wait_for("packets through srv6d", || (rig.pings() && rig.counter("tx") > 0).then_some(()));
+    rig.check_balance();
+    must(&format!("kill -USR2 {}", rig.pid(daemon)));
+    assert_eq!(rig.ended(daemon), Some(1), "{}", rig.log("node"));
+    let log = rig.log("node");
+    assert!(log.contains("panicked at") && log.contains("a worker has died"), "{log}");
+    assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2") && !rig.exists("srv6d0"));
+    assert!(rig.pings(), "the kernel forwards");
+}

@@ -1,0 +1,85 @@
+//! Reloads while traffic crosses the node: nothing is lost, and a bad configuration changes nothing.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::process::Child;
+
+use support::rig::{CONFIG, Rig, report, text, wait_for};
+
+/// Tables that differ from one reload to the next: a SID, a route, and a steered prefix of that number.
+fn changed(number: usize) -> String {
+    format!(
+        "{CONFIG}
+[[block]]
+prefix = \"fcbb::/32\"
+[[sid]]
+sid = \"fcbb:0:{number:x}::/48\"
+behavior = \"uN\"
+[[route]]
+prefix = \"2001:db8:{number:x}::/48\"
+via = \"2001:db8:b::2\"
+[[steer]]
+prefix = \"3fff:{number:x}::/32\"
+segments = [\"fcbb:0:ff:fe06::\"]
+via = \"2001:db8:b::2\"
+"
+    )
+}
+
+/// Reloads good and bad configurations by turns until the sender has ended; how many good ones there were.
+fn reload_while_running(rig: &Rig, sender: &mut Child) -> usize {
+    let mut good = 0;
+    while sender.try_wait().unwrap().is_none() {
+        fs::write(rig.file("node.toml"), changed(0x1001 + good)).unwrap();
+        let taken = rig.ask("node", "reload");
+        assert!(taken.status.success(), "{}", text(&taken.stderr));
+        good += 1;
+        fs::write(rig.file("node.toml"), changed(0x2001).replace("behavior", "behaviour")).unwrap();
+        let refused = rig.ask("node", "reload");
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains("node.toml:18"), "{}", text(&refused.stderr));
+    }
+    let sids = rig.show("sids").to_string();
+    assert!(sids.contains(&format!("fcbb:0:{:x}::/48", 0x1000 + good)), "the last good one is in force: {sids}");
+    good
+}
+
+#[test]
+#[ignore = "needs root"]
+fn no_datagram_is_lost_duplicated_or_reordered() {
+    let mut rig = Rig::new(1);
+    rig.ready(CONFIG);
+    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7010");
+    let mut sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7010 2000 3 200");
+    let reloads = reload_while_running(&rig, &mut sender);
+    assert!(reloads > 2, "{reloads} reloads are no test");
+    let report = report(&receiver.wait_with_output().unwrap().stdout);
+    let number = |name: &str| report.get(name).and_then(serde_json::Value::as_u64).unwrap();
+    assert!(number("sent") > 1000, "{report}");
+    assert_eq!((number("lost"), number("duplicated"), number("reordered")), (0, 0, 0), "{report}");
+    assert_eq!(sender.wait().unwrap().code(), Some(0));
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_tcp_connection_needs_no_retransmission() {
+    let mut rig = Rig::new(1);
+    rig.ready(CONFIG);
+    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let receiver = rig.receiver("b", "tcp", "[2001:db8:b::2]:7011");
+    // A window of one packet or two: the transfer lasts, and no queue overflows by itself.
+    rig.inside("b", "sysctl -qw net.ipv4.tcp_rmem='4096 8192 8192'");
+    let mut sender = rig.traffic("a", "tcp-send [2001:db8:b::2]:7011 20000000 7");
+    let reloads = reload_while_running(&rig, &mut sender);
+    assert!(reloads > 2, "{reloads} reloads are no test");
+    let sent = report(&sender.wait_with_output().unwrap().stdout);
+    let arrived = report(&receiver.wait_with_output().unwrap().stdout);
+    assert_eq!(sent.get("sha256").unwrap(), arrived.get("sha256").unwrap());
+    let retransmitted = rig.inside("a", "nstat -asz TcpRetransSegs");
+    assert!(retransmitted.lines().any(|line| line.contains(" 0 ")), "{retransmitted}");
+    rig.check_balance();
+}

@@ -1,0 +1,290 @@
+//! A router between two hosts, in network namespaces of its own.
+//!
+//! ```text
+//! a  2001:db8:a::2 ── eth1  router (srv6d; the kernel does not forward)  eth2 ── 2001:db8:b::2  b
+//! ```
+#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+pub use super::lab::{SRV6D, text};
+
+const PATIENCE: Duration = Duration::from_secs(15);
+const NODES: [&str; 3] = ["a", "router", "b"];
+
+/// The router's configuration; its kernel gives the addresses and the connected routes.
+pub const CONFIG: &str = r#"
+[node]
+source = "2001:db8:a::1"
+[workers]
+frames = 2048
+ring = 512
+[api]
+metrics = "off"
+[[port]]
+name = "eth1"
+[[port]]
+name = "eth2"
+"#;
+
+pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(Instant::now() < end, "no {what} within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+pub fn run(command: &str) -> Output {
+    Command::new("sh").args(["-c", command]).output().unwrap()
+}
+
+pub fn must(command: &str) -> String {
+    let output = run(command);
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The report that a traffic tool printed last.
+pub fn report(output: &[u8]) -> serde_json::Value {
+    let said = text(output);
+    serde_json::from_str(said.lines().last().unwrap_or_default()).unwrap_or_else(|_| panic!("no report: {said:?}"))
+}
+
+/// Three namespaces, two links, and a place for files; all gone at the end, whatever happens.
+pub struct Rig {
+    prefix: String,
+    pub directory: PathBuf,
+    daemons: Vec<Child>,
+}
+
+impl Rig {
+    pub fn new(queues: u32) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("srv6d-n{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(&prefix);
+        fs::create_dir_all(&directory).unwrap();
+        let rig = Self { prefix, directory, daemons: Vec::new() };
+        for node in NODES {
+            must(&format!("ip netns add {}", rig.ns(node)));
+            rig.inside(node, "ip link set lo up");
+            rig.inside(node, "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0");
+        }
+        rig.link("a", "eth1", queues);
+        rig.link("b", "eth2", queues);
+        rig
+    }
+
+    pub fn ns(&self, node: &str) -> String {
+        format!("{}-{node}", self.prefix)
+    }
+
+    pub fn output(&self, node: &str, command: &str) -> Output {
+        run(&format!("ip netns exec {} {command}", self.ns(node)))
+    }
+
+    /// Runs a command that must succeed.
+    pub fn inside(&self, node: &str, command: &str) -> String {
+        must(&format!("ip netns exec {} {command}", self.ns(node)))
+    }
+
+    /// `wire` on the host, `port` on the router.
+    pub fn link(&self, host: &str, port: &str, queues: u32) {
+        let shape = format!("numrxqueues {queues} numtxqueues {queues}");
+        must(&format!(
+            "ip link add wire netns {} {shape} type veth peer name {port} {shape} netns {}",
+            self.ns(host),
+            self.ns("router")
+        ));
+        for (node, device, number) in [(host, "wire", 2), ("router", port, 1)] {
+            self.inside(node, &format!("ethtool -K {device} tx off"));
+            self.inside(node, &format!("ip addr add 2001:db8:{host}::{number}/64 dev {device} nodad"));
+            self.inside(node, &format!("ip link set {device} up"));
+        }
+        self.inside(host, &format!("ip -6 route replace default via 2001:db8:{host}::1"));
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The command that runs a daemon of that name, with its files written.
+    pub fn daemon(&self, name: &str, config: &str, wrapper: &[&str]) -> Command {
+        let (file, log) = (self.file(&format!("{name}.toml")), self.file(&format!("{name}.log")));
+        fs::write(&file, config).unwrap();
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", &self.ns("router")])
+            .args(wrapper)
+            .args([SRV6D, "run", "--config"])
+            .arg(&file)
+            .env("SRV6D_SOCKET", self.file(&format!("{name}.sock")))
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(log).unwrap());
+        command
+    }
+
+    /// Starts it; what is returned is its number.
+    pub fn spawn(&mut self, mut command: Command) -> usize {
+        self.daemons.push(command.spawn().unwrap());
+        self.daemons.len() - 1
+    }
+
+    pub fn start(&mut self, name: &str, config: &str) -> usize {
+        let command = self.daemon(name, config, &[]);
+        self.spawn(command)
+    }
+
+    pub fn ask(&self, name: &str, question: &str) -> Output {
+        let socket = self.file(&format!("{name}.sock"));
+        run(&format!("{SRV6D} --socket {} {question}", socket.display()))
+    }
+
+    pub fn wait_until_ready(&mut self) {
+        wait_for("answer of the daemon", || {
+            let ended: Vec<_> = self.daemons.iter_mut().filter_map(|child| child.try_wait().unwrap()).collect();
+            assert!(ended.is_empty(), "{ended:?}: {}", self.log("node"));
+            self.ask("node", "show ports").status.success().then_some(())
+        });
+    }
+
+    pub fn ready(&mut self, config: &str) -> usize {
+        let daemon = self.start("node", config);
+        self.wait_until_ready();
+        daemon
+    }
+
+    pub fn pid(&self, daemon: usize) -> u32 {
+        self.daemons.get(daemon).unwrap().id()
+    }
+
+    pub fn pings(&self) -> bool {
+        self.output("a", "ping -6 -c 2 -i 0.2 -W 1 2001:db8:b::2").status.success()
+    }
+
+    /// A traffic tool of the program, in a namespace.
+    pub fn traffic(&self, node: &str, arguments: &str) -> Child {
+        Command::new("ip")
+            .args(["netns", "exec", &self.ns(node), "timeout", "30", SRV6D, "lab", "traffic"])
+            .args(arguments.split_whitespace())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// A receiver that listens already: `tcp` or `udp`, and where.
+    pub fn receiver(&self, node: &str, transport: &str, address: &str) -> Child {
+        let receiver = self.traffic(node, &format!("{transport}-receive {address}"));
+        let (kind, port) = (if transport == "tcp" { 't' } else { 'u' }, address.rsplit(':').next().unwrap());
+        wait_for("listening receiver", || {
+            let sockets = self.output(node, &format!("ss -Hln{kind} sport = :{port}")).stdout;
+            (!sockets.is_empty()).then_some(())
+        });
+        receiver
+    }
+
+    /// Sends bytes over TCP from one namespace to another; the hashes of both sides.
+    pub fn tcp(&self, from: &str, to: &str, address: &str) -> (String, String) {
+        let receiver = self.receiver(to, "tcp", address);
+        let sender = self.traffic(from, &format!("tcp-send {address} 4000000 7"));
+        let hash = |child: Child| {
+            let report = report(&child.wait_with_output().unwrap().stdout);
+            report.get("sha256").and_then(serde_json::Value::as_str).unwrap().to_owned()
+        };
+        (hash(sender), hash(receiver))
+    }
+
+    pub fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.file(&format!("{name}.log"))).unwrap_or_default()
+    }
+
+    pub fn show(&self, topic: &str) -> serde_json::Value {
+        let output = self.ask("node", &format!("show {topic} --json"));
+        assert!(output.status.success(), "{topic}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// A number of `show counters`.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.show("counters").get(name).and_then(serde_json::Value::as_u64).unwrap()
+    }
+
+    /// A number of one port of `show ports`.
+    pub fn port_counter(&self, port: &str, name: &str) -> u64 {
+        let ports = self.show("ports");
+        let row = ports.as_array().unwrap().iter().find(|row| row.get("name").unwrap() == port).unwrap();
+        row.get(name).and_then(serde_json::Value::as_u64).unwrap()
+    }
+
+    /// Packets dropped for a reason.
+    pub fn drops(&self, reason: &str) -> u64 {
+        packets(self.show("counters").get("drop").unwrap(), Some(reason))
+    }
+
+    /// Every received packet is accounted for: `rx = tx + kernel + reply + drop`, summed here and not by the daemon.
+    pub fn check_balance(&self) {
+        wait_for("balance of the packet counters", || {
+            let counters = self.show("counters");
+            let number = |name: &str| counters.get(name).and_then(serde_json::Value::as_u64).unwrap();
+            let sum = |name: &str| packets(counters.get(name).unwrap(), None);
+            let ends = number("tx") + number("kernel") + sum("reply") + sum("drop");
+            (number("rx") == ends && number("held") == 0).then_some(())
+        });
+    }
+
+    pub fn stop(&mut self, daemon: usize, signal: &str) -> Option<i32> {
+        must(&format!("kill -{signal} {}", self.pid(daemon)));
+        self.ended(daemon)
+    }
+
+    /// Exit status of a daemon that ends; `None`: by a signal.
+    pub fn ended(&mut self, daemon: usize) -> Option<i32> {
+        let child = self.daemons.get_mut(daemon).unwrap();
+        wait_for("end of the daemon", || child.try_wait().unwrap()).code()
+    }
+
+    /// Packets that the XDP program of a port has redirected, by queue.
+    pub fn redirected(&self, port: &str) -> Vec<u64> {
+        let output = self.inside("router", &format!("ethtool -S {port}"));
+        let lines = output.lines().filter_map(|line| line.trim().split_once(": "));
+        let counts = lines.filter(|(name, _)| name.starts_with("rx_queue_") && name.ends_with("_xdp_redirect"));
+        counts.map(|(_, count)| count.parse().unwrap()).collect()
+    }
+
+    /// The port is the kernel's: no XDP program is on it.
+    pub fn is_kernels(&self, port: &str) -> bool {
+        !self.inside("router", &format!("ip link show {port}")).contains("xdp")
+    }
+
+    pub fn exists(&self, device: &str) -> bool {
+        self.output("router", &format!("ip link show {device}")).status.success()
+    }
+}
+
+/// The sum over rows of reasons, or the packets of one of them.
+fn packets(rows: &serde_json::Value, reason: Option<&str>) -> u64 {
+    let rows = rows.as_array().unwrap().iter();
+    let chosen = rows.filter(|row| reason.is_none_or(|reason| row.get("reason").unwrap() == reason));
+    chosen.map(|row| row.get("packets").and_then(serde_json::Value::as_u64).unwrap()).sum()
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        for node in NODES {
+            run(&format!("ip netns del {}", self.ns(node)));
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}

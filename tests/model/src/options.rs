@@ -1,0 +1,46 @@
+//! IPv6 options: RFC 8200 section 4.2. None but padding is known.
+
+use etherparse::IpNumber;
+use srv6d_srv6::DropReason;
+
+use crate::forward::End;
+use crate::icmp::Message;
+use crate::packet::{Chain, Malformed};
+
+/// All that a SID which shifts looks at behind the IPv6 header: options in front of everything else, which are for
+/// every node that the packet visits (RFC 8200 section 4.1).
+pub(crate) fn process_options_in_front(chain: &Chain) -> Result<(), End> {
+    let is_option = |number| matches!(number, IpNumber::IPV6_HEADER_HOP_BY_HOP | IpNumber::IPV6_DESTINATION_OPTIONS);
+    let options = chain.extensions.iter().take_while(|header| is_option(header.number));
+    let all_options = options.clone().count() == chain.extensions.len();
+    for header in options {
+        process_options(&header.bytes, header.at)?;
+    }
+    if all_options && chain.broken && is_option(chain.upper) { Err(Malformed.into()) } else { Ok(()) }
+}
+
+/// The two upper bits of an unknown type decide.
+pub(crate) fn process_options(header: &[u8], at: usize) -> Result<(), End> {
+    const PAD1: u8 = 0;
+    const PADN: u8 = 1;
+    let mut offset = 2;
+    while let Some(&kind) = header.get(offset) {
+        if kind == PAD1 {
+            offset += 1;
+            continue;
+        }
+        let len = header.get(offset + 1).copied().ok_or(Malformed)?;
+        let end = offset + 2 + usize::from(len);
+        if end > header.len() {
+            return Err(Malformed.into());
+        }
+        match kind >> 6 {
+            _ if kind == PADN => {}
+            0b00 => {}
+            0b01 => return Err(End::Drop(DropReason::OptionDiscard)),
+            _ => return Err(End::Tell(DropReason::OptionUnknown, Message::UnknownOption(at + offset))),
+        }
+        offset = end;
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Addresses that are not one node's, anywhere: RFC 4291 section 2, RFC 1122 section 3.2.1.3, RFC 3927.
+
+use std::net::IpAddr;
+
+/// Nothing may come from it.
+pub(crate) fn is_nobody(address: IpAddr) -> bool {
+    is_for_many(address) || is_nowhere(address)
+}
+
+/// Multicast or broadcast.
+pub(crate) fn is_for_many(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V6(address) => address.is_multicast(),
+        IpAddr::V4(address) => address.is_multicast() || address.is_broadcast(),
+    }
+}
+
+/// Means something on one link only.
+pub(crate) fn is_on_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+        IpAddr::V4(address) => address.is_link_local(),
+    }
+}
+
+/// Unspecified or loopback: means something inside a node only.
+pub(crate) fn is_nowhere(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V6(address) => address.is_unspecified() || address.is_loopback(),
+        IpAddr::V4(address) => matches!(address.octets(), [0 | 127, ..]),
+    }
+}
+
+/// A place where a forwarded packet can go.
+pub(crate) fn is_routable(address: IpAddr) -> bool {
+    !is_for_many(address) && !is_on_link(address) && !is_nowhere(address)
+}

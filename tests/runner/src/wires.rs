@@ -1,0 +1,125 @@
+//! The far ends of a node's wires, where frames are put in and taken out.
+//!
+//! ```text
+//! outside                             node
+//!   raw socket ── p1 ═══════════ p1 ──┐
+//!   raw socket ── p2 ═══════════ p2 ──┤ a kernel, or srv6d
+//! ```
+
+use std::collections::BTreeMap;
+
+use smoltcp::phy::{Device as _, Medium, RawSocket, RxToken as _, TxToken as _};
+use smoltcp::time::Instant as Clock;
+use srv6d_pack::{Case, Event, Neighbor, Port};
+
+use crate::netns::Netns;
+
+/// Longer than any packet of the pack: what is too long for a port is for the node to find out.
+const OUTSIDE_MTU: u32 = 9600;
+
+/// Makes the ports of a case: a virtual cable each, between the namespaces. The far ends are silent.
+///
+/// # Errors
+/// A device could not be made.
+pub fn connect(case: &Case, node: &Netns, outside: &Netns) -> Result<(), String> {
+    outside.sysctl(&[("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")])?;
+    let devices: Vec<&Port> = devices(case).collect();
+    node.must(&devices.iter().map(|port| cable(port, outside.name())).collect::<Vec<_>>())?;
+    let far = devices.iter().map(|port| format!("link set {} mtu {OUTSIDE_MTU} up", port.name));
+    outside.must(&far.collect::<Vec<_>>())?;
+    let mut near = vec!["link set lo up".to_owned()];
+    near.extend(case.setup.addresses.iter().map(|address| format!("addr add {address} dev lo")));
+    for port in devices {
+        near.push(format!("link set {} mtu {} addrgenmode none up", port.name, port.mtu));
+        near.extend(port.addresses.iter().map(|address| format!("addr add {address} dev {} nodad", port.name)));
+    }
+    near.extend(case.setup.neighbors.iter().map(neighbor));
+    node.must(&near)
+}
+
+/// Ports that are devices of their own: not VLANs of others, not srv6d's own veth.
+pub fn devices(case: &Case) -> impl Iterator<Item = &Port> {
+    case.setup.ports.iter().filter(|port| !port.kernel && port.vlan.is_none())
+}
+
+fn mac(bytes: [u8; 6]) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn cable(port: &Port, outside: &str) -> String {
+    let (name, near, far) = (&port.name, mac(port.mac), mac(port.peer));
+    format!("link add {name} address {near} type veth peer name {name} netns {outside} address {far}")
+}
+
+fn neighbor(entry: &Neighbor) -> String {
+    let Neighbor { port, address, mac: resolved } = entry;
+    match resolved {
+        Some(resolved) => format!("neigh replace {address} dev {port} lladdr {} nud permanent", mac(*resolved)),
+        None => format!("neigh del {address} dev {port}"),
+    }
+}
+
+/// The `ip` arguments that make an event happen at the node.
+pub fn event(event: &Event) -> String {
+    match event {
+        Event::Neighbor(entry) => neighbor(entry),
+        Event::Link { port, up } => format!("link set {port} {}", if *up { "up" } else { "down" }),
+    }
+}
+
+/// A raw socket on each far end. Belongs to the thread that has entered their namespace.
+pub struct Wires {
+    sockets: BTreeMap<String, RawSocket>,
+}
+
+impl Wires {
+    /// Opens one for each of these devices.
+    ///
+    /// # Errors
+    /// A device is not there, or raw sockets are not allowed.
+    pub fn open<'p>(ports: impl Iterator<Item = &'p str>) -> Result<Self, String> {
+        let open = |port: &str| {
+            let socket =
+                RawSocket::new(port, Medium::Ethernet).map_err(|why| format!("raw socket on {port}: {why}"))?;
+            Ok((port.to_owned(), socket))
+        };
+        let mut wires = Self { sockets: ports.map(open).collect::<Result<_, String>>()? };
+        // A packet socket hears every device until it is bound to one.
+        wires.receive();
+        Ok(wires)
+    }
+
+    /// Sends a frame towards the node.
+    ///
+    /// # Errors
+    /// There is no such port.
+    pub fn send(&mut self, port: &str, frame: &[u8]) -> Result<(), String> {
+        let socket = self.sockets.get_mut(port).ok_or_else(|| format!("no port {port}"))?;
+        let token = socket.transmit(Clock::ZERO).ok_or_else(|| format!("{port} does not send"))?;
+        token.consume(frame.len(), |buffer| buffer.copy_from_slice(frame));
+        Ok(())
+    }
+
+    /// What has come out of the node, but for what its kernel says unasked: neighbour discovery, MLD, ARP.
+    pub fn receive(&mut self) -> Vec<(String, Vec<u8>)> {
+        let mut frames = Vec::new();
+        for (port, socket) in &mut self.sockets {
+            while let Some((token, _)) = socket.receive(Clock::ZERO) {
+                let frame = token.consume(<[u8]>::to_vec);
+                if !is_chatter(&frame) {
+                    frames.push((port.clone(), frame));
+                }
+            }
+        }
+        frames
+    }
+}
+
+/// Neighbour discovery and MLD to link-local groups (`ff02::/16`), and ARP.
+fn is_chatter(frame: &[u8]) -> bool {
+    match frame.get(12..14) {
+        Some([0x08, 0x06]) => true,
+        Some([0x86, 0xdd]) => frame.get(38..40) == Some(&[0xff, 0x02]),
+        _ => false,
+    }
+}
