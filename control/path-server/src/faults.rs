@@ -11,7 +11,7 @@ use axum::http::header::CONTENT_LENGTH;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, StreamExt};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::answers::{NO_PATH, not_found};
@@ -24,7 +24,7 @@ pub enum Fault {
     /// The answer comes so many milliseconds late.
     Delay(u64),
     /// This status, with an empty body.
-    Status(u16),
+    Status(#[serde(deserialize_with = "final_status")] u16),
     /// The answer ends after so many bytes, and so does the connection.
     Cut(usize),
     /// The answer is whole, and not JSON.
@@ -52,6 +52,16 @@ impl Fault {
             Self::OtherDestination(_) => "other_destination",
             Self::Silence => "silence",
         }
+    }
+}
+
+/// Those below 200 are no answers.
+fn final_status<'de, D: Deserializer<'de>>(written: D) -> Result<u16, D::Error> {
+    let code = u16::deserialize(written)?;
+    if (200..600).contains(&code) {
+        Ok(code)
+    } else {
+        Err(serde::de::Error::custom(format_args!("status {code}: write one from 200 to 599")))
     }
 }
 

@@ -33,6 +33,9 @@ pub use faults::{Fault, FaultPlan, Rule};
 pub use server::{Running, Server, StartError};
 pub use store::{Store, StoreError};
 
+/// A topology to begin with: two leaves, two spines, two hosts.
+pub const EXAMPLE: &str = include_str!("../example.json");
+
 /// Whose habits the answers have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edition {

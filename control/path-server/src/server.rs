@@ -1,5 +1,6 @@
 //! The listening server and what its routes share.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -64,12 +65,28 @@ pub struct Server {
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {why}; choose another --listen, or end what has that port")]
+#[error("cannot listen on {address}: {why}\nfix: {}", fix(*address, why))]
 pub struct StartError {
     /// The address.
     pub address: SocketAddr,
     /// What the system said.
     pub why: std::io::Error,
+}
+
+fn fix(address: SocketAddr, why: &std::io::Error) -> String {
+    let port = address.port();
+    match why.kind() {
+        ErrorKind::AddrInUse => {
+            format!("choose another port, --listen {}, or see who has it: ss -ltnp 'sport = :{port}'", {
+                SocketAddr::new(address.ip(), port.checked_add(1).unwrap_or(30800))
+            })
+        }
+        ErrorKind::AddrNotAvailable => {
+            format!("choose an address of this machine, e.g. --listen 127.0.0.1:{port}; `ip address` lists them")
+        }
+        ErrorKind::PermissionDenied => "choose a port from 1024 up: those below are root's".to_owned(),
+        _ => "choose another --listen".to_owned(),
+    }
 }
 
 /// A server that listens.

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
+mod place;
 mod read;
 
-pub use read::StoreError;
+pub use place::{Part, StoreError};
 
 /// One document, with `_id`, `_key` and `_rev`; keys stay in the order they were written in.
 pub type Document = Map<String, Value>;

@@ -128,12 +128,23 @@ enum Command {
         json: bool,
     },
     /// A path controller that speaks Jalapeno's API over a topology file, without a database
-    #[command(after_help = "Examples:\n  \
-        srv6d path-server --topology fabric.json\n  \
-        srv6d path-server --nodes nodes.json --hosts hosts.json --edges edges.json --listen '[::]:30800'\n  \
-        curl 'http://[::1]:30800/api/v1/graphs/fabric_graph/topology'\n\n\
-        It computes paths as Jalapeno does, and answers as it does. It collects nothing: where BGP and BMP feed a\n\
-        Jalapeno, ask that one.")]
+    #[command(
+        long_about = "A path controller on one machine: it reads a fabric from a JSON file, computes paths, and answers \
+                      as Jalapeno's API does.\n\nFor labs, tests and small fabrics that do not change by themselves. It \
+                      collects nothing: where BGP and BMP feed a Jalapeno, ask that one.",
+        after_help = "First steps:\n  \
+            srv6d path-server --example > fabric.json            two leaves, two spines, two hosts\n  \
+            srv6d path-server --topology fabric.json --check     what is in it, or what is wrong with it\n  \
+            srv6d path-server --topology fabric.json             serve, in the foreground\n\n\
+            and in another shell:\n  \
+            curl -G 'http://[::1]:30800/api/v1/graphs/fabric_graph/shortest_path' \\\n  \
+            \x20    -d source=hosts/host00 -d destination=hosts/host01\n\n\
+            Every route with its parameters: http://[::1]:30800/docs, /openapi.json. Metrics: /metrics.\n\
+            Let a host follow it: `[jalapeno] endpoint = \"http://[::1]:30800\"`, `graph = \"fabric_graph\"` in srv6d.toml.\n\n\
+            A changed file is read again at once, and on SIGHUP; a wrong one changes nothing. What is allocated\n\
+            (/shortest_path/load) is kept. SIGTERM and Ctrl-C end it.\n\n\
+            Exit status: 0 ended, 1 cannot listen, 2 wrong usage or topology."
+    )]
     PathServer(path_server::PathServerArguments),
     /// Show what the daemon has and does
     #[command(after_help = "Examples:\n  \

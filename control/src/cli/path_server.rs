@@ -3,11 +3,12 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum, ValueHint};
-use srv6d_path_server::{Edition, FaultPlan, Running, Server, Store};
-use tokio::signal::unix::{SignalKind, signal};
+use srv6d_path_server::store::Part;
+use srv6d_path_server::{EXAMPLE, Edition, FaultPlan, Running, Server, Store, StoreError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 
 use super::output::{self, Failure};
@@ -19,8 +20,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// `srv6d path-server`
 #[derive(Debug, Args)]
 pub struct PathServerArguments {
-    /// Topology: what Jalapeno's /topology answers, or one JSON object with `nodes`, `hosts` and `edges`
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "nodes")]
+    /// Topology: one JSON object with `nodes`, `hosts` and `edges`, or what Jalapeno's /topology answers
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present_any = ["nodes", "example"])]
     topology: Option<PathBuf>,
     /// JSON list of nodes, as Jalapeno's lab loads it; together with --hosts and --edges
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires_all = ["hosts", "edges"], conflicts_with = "topology")]
@@ -31,7 +32,13 @@ pub struct PathServerArguments {
     /// JSON list of edges
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "nodes")]
     edges: Option<PathBuf>,
-    /// Address and port to listen on
+    /// Print a topology to begin with, and end
+    #[arg(long, conflicts_with_all = ["topology", "nodes", "check", "listen", "edition", "faults"])]
+    example: bool,
+    /// Read the topology, say what is in it, and end
+    #[arg(long)]
+    check: bool,
+    /// Address and port to listen on; '[::]:30800' is every address
     #[arg(short, long, value_name = "ADDRESS", default_value = "[::1]:30800")]
     listen: SocketAddr,
     /// Whose habits the answers have
@@ -40,9 +47,6 @@ pub struct PathServerArguments {
     /// For tests of clients: JSON list of faults, e.g. [{"route": "/load", "after": 2, "fault": {"delay": 500}}]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     faults: Option<PathBuf>,
-    /// Read the topology, say what is in it, and end
-    #[arg(long)]
-    check: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -66,42 +70,56 @@ impl From<EditionName> for Edition {
 
 /// Serves until SIGTERM or Ctrl-C; SIGHUP, or a change of the file, reads the topology again.
 pub fn path_server(arguments: &PathServerArguments) -> Result<(), Failure> {
+    if arguments.example {
+        return output::print(EXAMPLE);
+    }
     daemon::log_to_stderr();
-    let store = read(arguments).map_err(Failure::invalid)?;
+    let invalid = |why| Failure::invalid(format!("error: {why}"));
+    // Before the files are read: what changes in the meantime is read again.
+    let seen = stamp(arguments);
+    let store = read(arguments).map_err(invalid)?;
     if arguments.check {
         return output::print(&format!("{}\n", summary(&store)));
     }
-    let faults = match &arguments.faults {
-        None => FaultPlan::default(),
-        Some(file) => {
-            let text = text(file).map_err(Failure::invalid)?;
-            FaultPlan::parse(&text).map_err(|why| Failure::invalid(format!("error: {}: {why}", file.display())))?
-        }
-    };
+    let faults = faults(arguments).map_err(invalid)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| Failure::failed(format!("error: cannot start: {why}")))?;
     runtime.block_on(async {
+        // Before anybody is told that it listens: whoever was told may stop it.
+        let signals = Signals::new().map_err(|why| Failure::failed(format!("error: cannot handle signals: {why}")))?;
         info!("{}", summary(&store));
         let server = Server { store, edition: arguments.edition.into(), faults };
         let running = server.start(arguments.listen).await.map_err(|why| Failure::failed(format!("error: {why}")))?;
-        info!("listening on {}/api/v1", running.url());
-        let ended = serve(arguments, &running).await;
+        info!("listening on {0}/api/v1; its routes: {0}/docs", running.url());
+        serve(arguments, &running, signals, seen).await;
         running.stop().await;
-        ended
+        Ok(())
     })
 }
 
-async fn serve(arguments: &PathServerArguments, running: &Running) -> Result<(), Failure> {
-    let handler = |kind| signal(kind).map_err(|why| Failure::failed(format!("error: cannot handle signals: {why}")));
-    let (mut hangup, mut terminate) = (handler(SignalKind::hangup())?, handler(SignalKind::terminate())?);
-    let mut interrupt = handler(SignalKind::interrupt())?;
+struct Signals {
+    hangup: Signal,
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+}
+
+async fn serve(arguments: &PathServerArguments, running: &Running, mut signals: Signals, mut seen: Stamp) {
     let mut look = tokio::time::interval(LOOK);
-    let mut seen = stamp(arguments);
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => take(arguments, running),
+            _ = signals.terminate.recv() => return,
+            _ = signals.interrupt.recv() => return,
+            _ = signals.hangup.recv() => take(arguments, running),
             _ = look.tick() => {
                 let now = stamp(arguments);
                 if now != seen {
@@ -120,7 +138,7 @@ fn take(arguments: &PathServerArguments, running: &Running) {
             info!("{}", summary(&store));
             running.replace(store);
         }
-        Err(why) => error!("the topology stays as it was: {why}"),
+        Err(why) => error!("the topology stays as it was: {}", why.replace('\n', "; ")),
     }
 }
 
@@ -128,7 +146,10 @@ fn files(arguments: &PathServerArguments) -> impl Iterator<Item = &PathBuf> {
     [&arguments.topology, &arguments.nodes, &arguments.hosts, &arguments.edges].into_iter().flatten()
 }
 
-fn stamp(arguments: &PathServerArguments) -> Vec<Option<(std::time::SystemTime, u64)>> {
+/// When each file was written, and its length.
+type Stamp = Vec<Option<(SystemTime, u64)>>;
+
+fn stamp(arguments: &PathServerArguments) -> Stamp {
     let of = |file: &PathBuf| {
         let data = fs::metadata(file).ok()?;
         Some((data.modified().ok()?, data.len()))
@@ -137,20 +158,34 @@ fn stamp(arguments: &PathServerArguments) -> Vec<Option<(std::time::SystemTime, 
 }
 
 fn read(arguments: &PathServerArguments) -> Result<Store, String> {
-    let wrong = |file: &Path, why: &dyn std::fmt::Display| format!("error: {}: {why}", file.display());
+    let wrong = |file: &Path, why: &StoreError| format!("{}:{why}", file.display());
     match (&arguments.topology, &arguments.nodes, &arguments.hosts, &arguments.edges) {
         (Some(file), ..) => Store::parse(&text(file)?).map_err(|why| wrong(file, &why)),
         (None, Some(nodes), Some(hosts), Some(edges)) => {
-            Store::parse_parts(&text(nodes)?, &text(hosts)?, &text(edges)?).map_err(|why| wrong(nodes, &why))
+            let store = Store::parse_parts(&text(nodes)?, &text(hosts)?, &text(edges)?);
+            store.map_err(|why| match why.part {
+                Part::Whole | Part::Nodes => wrong(nodes, &why),
+                Part::Hosts => wrong(hosts, &why),
+                Part::Edges => wrong(edges, &why),
+            })
         }
-        _ => Err("error: no topology; name one with --topology".to_owned()),
+        _ => Err("no topology\nfix: name one with --topology".to_owned()),
     }
 }
 
-fn text(file: &Path) -> Result<String, String> {
-    fs::read_to_string(file).map_err(|why| {
-        format!("error: cannot read {}: {why}\nfix: name a file that exists and can be read", file.display())
+fn faults(arguments: &PathServerArguments) -> Result<FaultPlan, String> {
+    let Some(file) = &arguments.faults else { return Ok(FaultPlan::default()) };
+    FaultPlan::parse(&text(file)?).map_err(|why| {
+        let said = why.to_string();
+        let what = said.split(" at line ").next().unwrap_or_default();
+        let place = format!("{}:{}:{}", file.display(), why.line(), why.column());
+        format!("{place}: {what}\nfix: write rules as [{{\"route\": \"/load\", \"after\": 2, \"fault\": {{\"delay\": 500}}}}]")
     })
+}
+
+fn text(file: &Path) -> Result<String, String> {
+    let fix = "name a file that exists and can be read; `srv6d path-server --example` prints one";
+    fs::read_to_string(file).map_err(|why| format!("cannot read {}: {why}\nfix: {fix}", file.display()))
 }
 
 fn summary(store: &Store) -> String {

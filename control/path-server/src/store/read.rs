@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use super::place::{Part, StoreError, Wrong};
 use super::{Document, Store, text};
 
 /// Graph of files that do not name one.
@@ -17,27 +18,6 @@ const HOSTS: &str = "hosts";
 /// Attributes of edges that are weights.
 const WEIGHTS: [&str; 4] = ["latency", "percent_util_out", "percent_util_in", "load"];
 
-/// A file that is no topology.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// Not JSON.
-    #[error("not JSON: {0}")]
-    Syntax(String),
-    /// None of the known shapes.
-    #[error(
-        "not a topology: write {{\"edges\": [...], \"vertices\": {{...}}}} as /topology answers, or {{\"nodes\": [...], \"hosts\": [...], \"edges\": [...]}}"
-    )]
-    Shape,
-    /// One entry is wrong.
-    #[error("{place}: {what}")]
-    Entry {
-        /// `edges[3]`.
-        place: String,
-        /// What is wrong with it, and the fix.
-        what: String,
-    },
-}
-
 impl Store {
     /// Reads a file: the answer of `/topology`, or `nodes`, `hosts` and `edges`. An edge whose `_id` names another
     /// graph than `fabric_graph` is one of that graph.
@@ -45,63 +25,76 @@ impl Store {
     /// # Errors
     /// [`StoreError`]: everything that would make an answer wrong later.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
-        let value: Value = serde_json::from_str(text).map_err(|why| StoreError::Syntax(why.to_string()))?;
-        let mut store = Self::default();
-        let Value::Object(mut file) = value else { return Err(StoreError::Shape) };
-        let Some(edges) = file.remove("edges") else { return Err(StoreError::Shape) };
-        match file.remove("vertices") {
-            Some(Value::Object(vertices)) => {
-                for (id, document) in vertices {
-                    store.add_vertex(&format!("vertices {id:?}"), with_id(document, &id), None)?;
-                }
-            }
-            None if file.contains_key("nodes") => {
-                for (key, collection) in [("nodes", NODES), ("hosts", HOSTS)] {
-                    let Some(documents) = file.remove(key) else { continue };
-                    store.add_vertices(key, list(documents, key)?, collection)?;
-                }
-            }
-            _ => return Err(StoreError::Shape),
-        }
-        store.add_edges(list(edges, "edges")?)?;
-        Ok(store)
+        let file = serde_json::from_str(text).map_err(|why| StoreError::syntax(Part::Whole, &why))?;
+        Self::read(file).map_err(|wrong| StoreError::at(Part::Whole, text, wrong))
     }
 
-    /// Reads three files, each an array.
+    /// Reads three files, each a list.
     ///
     /// # Errors
     /// As [`Self::parse`].
     pub fn parse_parts(nodes: &str, hosts: &str, edges: &str) -> Result<Self, StoreError> {
-        let array = |text: &str, name: &str| {
-            let value = serde_json::from_str(text).map_err(|why| StoreError::Syntax(format!("{name}: {why}")))?;
-            list(value, name)
-        };
         let mut store = Self::default();
-        store.add_vertices("nodes", array(nodes, "nodes")?, NODES)?;
-        store.add_vertices("hosts", array(hosts, "hosts")?, HOSTS)?;
-        store.add_edges(array(edges, "edges")?)?;
+        for (part, name, text) in
+            [(Part::Nodes, "nodes", nodes), (Part::Hosts, "hosts", hosts), (Part::Edges, "edges", edges)]
+        {
+            let list = serde_json::from_str(text).map_err(|why| StoreError::syntax(part, &why))?;
+            let read = match part {
+                Part::Nodes => store.add_vertices(name, list, NODES),
+                Part::Hosts => store.add_vertices(name, list, HOSTS),
+                Part::Whole | Part::Edges => store.add_edges(list),
+            };
+            read.map_err(|wrong| StoreError::at(part, text, wrong))?;
+        }
         Ok(store)
     }
 
-    fn add_vertices(&mut self, name: &str, documents: Vec<Value>, collection: &str) -> Result<(), StoreError> {
+    fn read(file: Value) -> Result<Self, Wrong> {
+        let shape = || {
+            Wrong::new(
+                "not a topology",
+                "write {\"nodes\": [...], \"hosts\": [...], \"edges\": [...]}, or what Jalapeno's /topology answers: \
+                 {\"edges\": [...], \"vertices\": {...}}; `srv6d path-server --example` prints one",
+            )
+        };
+        let mut store = Self::default();
+        let Value::Object(mut file) = file else { return Err(shape()) };
+        let Some(edges) = file.remove("edges") else { return Err(shape()) };
+        match file.remove("vertices") {
+            Some(Value::Object(vertices)) => {
+                for (id, document) in vertices {
+                    let added = store.add_vertex(with_id(document, &id), None);
+                    added.map_err(|wrong| wrong.in_key(id).in_key("vertices"))?;
+                }
+            }
+            None if file.contains_key("nodes") => {
+                for (name, collection) in [("nodes", NODES), ("hosts", HOSTS)] {
+                    let Some(documents) = file.remove(name) else { continue };
+                    store.add_vertices(name, documents, collection)?;
+                }
+            }
+            _ => return Err(shape()),
+        }
+        store.add_edges(edges)?;
+        Ok(store)
+    }
+
+    fn add_vertices(&mut self, name: &str, documents: Value, collection: &str) -> Result<(), Wrong> {
+        let documents = list(documents).map_err(|wrong| wrong.in_key(name))?;
         for (number, document) in documents.into_iter().enumerate() {
-            self.add_vertex(&format!("{name}[{number}]"), document, Some(collection))?;
+            let added = self.add_vertex(document, Some(collection));
+            added.map_err(|wrong| wrong.in_index(number).in_key(name))?;
         }
         Ok(())
     }
 
-    fn add_vertex(&mut self, place: &str, document: Value, collection: Option<&str>) -> Result<(), StoreError> {
-        let (mut document, collection, id) = identified(place, document, collection)?;
-        let check = || {
-            check_sids(&document)?;
-            check_prefix(&document)?;
-            if self.places.contains_key(&id) {
-                Err(format!("{id} is there twice; keep one of the two"))
-            } else {
-                Ok(())
-            }
-        };
-        check().map_err(|what| wrong(place, what))?;
+    fn add_vertex(&mut self, document: Value, collection: Option<&str>) -> Result<(), Wrong> {
+        let (mut document, collection, id) = identified(document, collection)?;
+        check_sids(&document)?;
+        check_prefix(&document)?;
+        if self.places.contains_key(&id) {
+            return Err(Wrong::new(format!("{id} is there twice"), "keep one of the two"));
+        }
         document.insert("_rev".to_owned(), self.next_rev());
         let documents = self.collections.entry(collection.clone()).or_default();
         self.places.insert(id, (collection, documents.len()));
@@ -109,15 +102,10 @@ impl Store {
         Ok(())
     }
 
-    fn add_edges(&mut self, edges: Vec<Value>) -> Result<(), StoreError> {
+    fn add_edges(&mut self, edges: Value) -> Result<(), Wrong> {
+        let edges = list(edges).map_err(|wrong| wrong.in_key("edges"))?;
         for (number, edge) in edges.into_iter().enumerate() {
-            let place = format!("edges[{number}]");
-            let (mut edge, graph, id) = identified(&place, edge, Some(GRAPH))?;
-            self.check_edge(&edge, &graph, &id).map_err(|what| wrong(&place, what))?;
-            edge.insert("_rev".to_owned(), self.next_rev());
-            let documents = self.graphs.entry(graph.clone()).or_default();
-            self.places.insert(id, (graph, documents.len()));
-            documents.push(edge);
+            self.add_edge(edge).map_err(|wrong| wrong.in_index(number).in_key("edges"))?;
         }
         if self.graphs.is_empty() {
             self.graphs.insert(GRAPH.to_owned(), Vec::new());
@@ -125,37 +113,59 @@ impl Store {
         Ok(())
     }
 
-    fn check_edge(&self, edge: &Document, graph: &str, id: &str) -> Result<(), String> {
+    fn add_edge(&mut self, edge: Value) -> Result<(), Wrong> {
+        let (mut edge, graph, id) = identified(edge, Some(GRAPH))?;
         for end in ["_from", "_to"] {
-            let vertex = text(edge, end).ok_or_else(|| format!("`{end}` is missing; write the _id of a vertex"))?;
-            if self.vertex(vertex).is_none() {
-                return Err(format!("`{end}` is {vertex}, which is no vertex of the file"));
-            }
+            self.check_end(&edge, end).map_err(|wrong| wrong.in_key(end))?;
         }
         for weight in WEIGHTS {
-            let value = edge.get(weight).filter(|value| !value.is_null());
-            if value.is_some_and(|value| value.as_f64().is_none_or(|number| number < 0.0)) {
-                return Err(format!("`{weight}` is not a number from 0 up"));
-            }
+            check_weight(&edge, weight).map_err(|wrong| wrong.in_key(weight))?;
         }
-        if self.collections.contains_key(graph) {
-            return Err(format!("{graph} is a collection of vertices; give the edge an `_id` in a graph"));
+        if self.collections.contains_key(&graph) {
+            let what = format!("{graph} is a collection of vertices");
+            return Err(Wrong::new(what, format!("write an `_id` in a graph: \"{GRAPH}/...\"")));
         }
-        if self.places.contains_key(id) {
-            return Err(format!("{id} is there twice; give every edge a `_key` of its own"));
+        if self.places.contains_key(&id) {
+            return Err(Wrong::new(format!("{id} is there twice"), "give every edge a `_key` of its own"));
         }
+        edge.insert("_rev".to_owned(), self.next_rev());
+        let documents = self.graphs.entry(graph.clone()).or_default();
+        self.places.insert(id, (graph, documents.len()));
+        documents.push(edge);
         Ok(())
+    }
+
+    fn check_end(&self, edge: &Document, end: &str) -> Result<(), Wrong> {
+        let Some(id) = text(edge, end) else {
+            return Err(Wrong::new("is missing", format!("write the `_id` of a vertex: \"{NODES}/...\"")));
+        };
+        if self.vertex(id).is_some() {
+            return Ok(());
+        }
+        // A key without its collection is the usual slip.
+        let mut ids = self.places.keys().filter(|known| known.split_once('/').is_some_and(|(_, key)| key == id));
+        let fix = match (ids.next(), ids.next()) {
+            (Some(meant), None) => format!("write \"{meant}\""),
+            _ => "write the `_id` of a node or host of the file, which is collection/key".to_owned(),
+        };
+        Err(Wrong::new(format!("{id} is no vertex of the file"), fix))
     }
 }
 
-fn wrong(place: &str, what: String) -> StoreError {
-    StoreError::Entry { place: place.to_owned(), what }
+fn check_weight(edge: &Document, weight: &str) -> Result<(), Wrong> {
+    let value = edge.get(weight).filter(|value| !value.is_null());
+    match value {
+        Some(value) if value.as_f64().is_none_or(|number| number < 0.0) => {
+            Err(Wrong::new(format!("{value} is no weight"), "write a number from 0 up, without quotes"))
+        }
+        _ => Ok(()),
+    }
 }
 
-fn list(value: Value, name: &str) -> Result<Vec<Value>, StoreError> {
+fn list(value: Value) -> Result<Vec<Value>, Wrong> {
     match value {
         Value::Array(entries) => Ok(entries),
-        _ => Err(wrong(name, "is not a list; write [...]".to_owned())),
+        _ => Err(Wrong::new("is not a list", "write [...]")),
     }
 }
 
@@ -168,52 +178,68 @@ fn with_id(mut document: Value, id: &str) -> Value {
 }
 
 /// A document with the `_id` that it has or gets, its collection, and its id.
-fn identified(place: &str, value: Value, collection: Option<&str>) -> Result<(Document, String, String), StoreError> {
-    let wrong = |what: String| wrong(place, what);
-    let Value::Object(mut document) = value else { return Err(wrong("is not an object".to_owned())) };
+fn identified(value: Value, collection: Option<&str>) -> Result<(Document, String, String), Wrong> {
+    let Value::Object(mut document) = value else { return Err(Wrong::new("is not an object", "write {...}")) };
     let id = match (text(&document, "_id"), text(&document, "_key"), collection) {
         (Some(id), _, _) => id.to_owned(),
         (None, Some(key), Some(collection)) => format!("{collection}/{key}"),
-        _ => return Err(wrong("has no `_key`; give it one".to_owned())),
+        _ => {
+            let fix = "write \"_key\": \"a name of its own\" (Jalapeno's /topology leaves keys out unless it is \
+                       asked with include_all_fields=true)";
+            return Err(Wrong::new("has no `_key`", fix));
+        }
     };
-    let Some((collection, key)) =
-        id.split_once('/').filter(|(collection, key)| !collection.is_empty() && !key.is_empty())
-    else {
-        return Err(wrong(format!("_id {id:?} is not collection/key")));
+    let parts = id.split_once('/').filter(|(collection, key)| !collection.is_empty() && !key.is_empty());
+    let Some((collection, key)) = parts else {
+        return Err(Wrong::new(format!("{id:?} is no id"), "write collection/key").in_key("_id"));
     };
     if let Some(own) = text(&document, "_key").filter(|own| *own != key) {
-        return Err(wrong(format!("_id is {id}, but _key is {own}; leave one of them out")));
+        return Err(Wrong::new(format!("_id is {id}, but _key is {own}"), "leave one of them out").in_key("_key"));
     }
     document.entry("_key").or_insert_with(|| json!(key));
     document.insert("_id".to_owned(), json!(id));
     Ok((document, collection.to_owned(), id.clone()))
 }
 
-fn check_sids(document: &Document) -> Result<(), String> {
-    for sid in document.get("sids").and_then(Value::as_array).into_iter().flatten() {
-        if sid.is_string() {
-            return Err(format!(
-                "SID {sid} stands alone: the topology was asked for without all its fields; \
-                 ask with include_all_fields=true"
-            ));
-        }
-        if srv6d_controller::sid::Sid::read(sid).is_none() {
-            return Err(format!("{sid} is not a SID; write {{\"srv6_sid\": \"fcbb:0:1004::\", ...}}"));
-        }
+fn check_sids(document: &Document) -> Result<(), Wrong> {
+    let Some(sids) = document.get("sids").filter(|sids| !sids.is_null()) else { return Ok(()) };
+    let Some(sids) = sids.as_array() else {
+        return Err(Wrong::new("is not a list", "write [{\"srv6_sid\": ...}]").in_key("sids"));
+    };
+    for (number, sid) in sids.iter().enumerate() {
+        check_sid(sid).map_err(|wrong| wrong.in_index(number).in_key("sids"))?;
+    }
+    Ok(())
+}
+
+fn check_sid(sid: &Value) -> Result<(), Wrong> {
+    if sid.is_string() {
+        let fix = "ask for the topology with include_all_fields=true: a SID needs its behaviour and its algorithm";
+        return Err(Wrong::new(format!("{sid} stands alone"), fix));
+    }
+    if srv6d_controller::sid::Sid::read(sid).is_none() {
+        return Err(Wrong::new(format!("{sid} is not a SID"), "write {\"srv6_sid\": \"fcbb:0:1004::\", ...}"));
     }
     Ok(())
 }
 
 /// Clients program `prefix`/`prefix_len` as it is, and kernels refuse host bits.
-fn check_prefix(document: &Document) -> Result<(), String> {
+fn check_prefix(document: &Document) -> Result<(), Wrong> {
     let Some(length) = document.get("prefix_len").filter(|length| !length.is_null()) else { return Ok(()) };
-    let prefix = text(document, "prefix").ok_or("`prefix_len` without `prefix`; write both")?;
-    let address: IpAddr = prefix.parse().map_err(|_| format!("`prefix` {prefix:?} is not an address"))?;
-    let length = length.as_u64().and_then(|length| u8::try_from(length).ok());
-    let net = length.and_then(|length| IpNet::new(address, length).ok());
-    let net = net.ok_or_else(|| format!("`prefix_len` is no length for {prefix}"))?;
+    let Some(prefix) = text(document, "prefix") else {
+        return Err(Wrong::new("stands without `prefix`", "write both").in_key("prefix_len"));
+    };
+    let address: IpAddr = prefix.parse().map_err(|_| {
+        Wrong::new(format!("{prefix:?} is no address"), "write an address without its length").in_key("prefix")
+    })?;
+    let bits = length.as_u64().and_then(|length| u8::try_from(length).ok());
+    let Some(net) = bits.and_then(|length| IpNet::new(address, length).ok()) else {
+        let most = if address.is_ipv6() { 128 } else { 32 };
+        return Err(Wrong::new(format!("{length} is no length"), format!("write 0 to {most}")).in_key("prefix_len"));
+    };
     if net.trunc() != net {
-        return Err(format!("`prefix` {net} has host bits; write {}", net.trunc().addr()));
+        let fix = format!("write \"{}\": kernels refuse routes with host bits", net.trunc().addr());
+        return Err(Wrong::new(format!("{net} has host bits"), fix).in_key("prefix"));
     }
     Ok(())
 }
