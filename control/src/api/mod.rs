@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::source::Offer;
-use state::{CountersView, GenerationView, NeighborRow, PathRow, PortRow, RouteRow, SidRow, SourceView};
+use state::{CountersView, GenerationView, NeighborRow, PathRow, PortRow, RouteRow, SidRow, SourceView, UnfollowedRow};
 
 /// Version of the protocol; a peer with another one is refused, not guessed at.
 pub const VERSION: u32 = 1;
@@ -46,6 +46,9 @@ pub enum Topic {
     Generation,
     /// Path controllers: how each is doing, and the paths of every peer.
     Source,
+    /// Routes of followed kernel tables that stay with the kernel: `show routes --unfollowed`.
+    #[value(skip)]
+    Unfollowed,
 }
 
 /// One question to the daemon.
@@ -95,6 +98,8 @@ pub enum Response {
     Sids(Vec<SidRow>),
     /// `show routes`.
     Routes(Vec<RouteRow>),
+    /// `show routes --unfollowed`.
+    Unfollowed(Vec<UnfollowedRow>),
     /// `show paths`.
     Paths(Vec<PathRow>),
     /// `show neighbors`.

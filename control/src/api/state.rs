@@ -120,6 +120,17 @@ pub struct RouteRow {
     pub next_hops: Vec<HopRow>,
 }
 
+/// One route of the kernel that stays with the kernel: `show routes --unfollowed`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfollowedRow {
+    /// Destinations.
+    pub prefix: String,
+    /// Routing table.
+    pub table: u32,
+    /// Why.
+    pub why: String,
+}
+
 /// One path of a steered prefix: `show paths`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathRow {

@@ -27,6 +27,7 @@ fn print_value(response: &Response) -> Result<(), Failure> {
         Response::Ports(rows) => output::print_json(rows),
         Response::Sids(rows) => output::print_json(rows),
         Response::Routes(rows) => output::print_json(rows),
+        Response::Unfollowed(rows) => output::print_json(rows),
         Response::Paths(rows) => output::print_json(rows),
         Response::Neighbors(rows) => output::print_json(rows),
         Response::Counters(view) => output::print_json(view),

@@ -8,7 +8,7 @@ mod output;
 mod path_server;
 mod plugin;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueHint};
@@ -155,6 +155,9 @@ enum Command {
         /// What to show
         #[arg(value_enum)]
         topic: Topic,
+        /// With `routes`: those of the kernel's that are not followed, and why
+        #[arg(long)]
+        unfollowed: bool,
         /// Print JSON, for programs; names of keys do not change
         #[arg(long)]
         json: bool,
@@ -218,7 +221,7 @@ pub fn main() -> ExitCode {
         Command::Rollback { generation, dry_run, json } => {
             ask::ask(&socket_or_default(socket), &Request::Rollback { generation, dry_run }, json)
         }
-        Command::Show { topic, json } => ask::ask(&socket_or_default(socket), &Request::Show { topic }, json),
+        Command::Show { topic, unfollowed, json } => show(topic, unfollowed, &socket_or_default(socket), json),
         Command::Doctor { interfaces, config, json } => {
             doctor::doctor(&interfaces, config.as_deref(), socket.as_deref(), json)
         }
@@ -240,6 +243,18 @@ fn run(config: PathBuf, dry_run: bool, plugin: bool, socket: Option<PathBuf>) ->
         return dry_run::dry_run(&config, &asked);
     }
     daemon::run(&config, socket).map_err(Failure::from)
+}
+
+fn show(topic: Topic, unfollowed: bool, socket: &Path, json: bool) -> Result<(), Failure> {
+    let topic = match (topic, unfollowed) {
+        (Topic::Routes, true) => Topic::Unfollowed,
+        (topic, false) => topic,
+        (_, true) => {
+            let why = "error: only routes can be unfollowed\nfix: srv6d show routes --unfollowed";
+            return Err(Failure::invalid(why.to_owned()));
+        }
+    };
+    ask::ask(socket, &Request::Show { topic }, json)
 }
 
 fn socket_or_default(socket: Option<PathBuf>) -> PathBuf {

@@ -19,7 +19,9 @@ pub use schema::{
     Polling, Port, PortMode, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer, SteerMode,
     SteerPath, UaLast, Unknown, Workers,
 };
-pub use sources::{Asking, Disjointness, Endpoint, Function, Jalapeno, PathKind, Sharing, Steering, Syd, SydPeer};
+pub use sources::{
+    Asking, Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, Sharing, Steering, Syd, SydPeer,
+};
 pub use toml::Spanned;
 pub use value::{MetricsAddress, OuterDscp};
 
@@ -70,6 +72,7 @@ pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
         keys_of::<NextHop>(),
         keys_of::<Route>(),
         keys_of::<Neighbor>(),
+        keys_of::<Kernel>(),
         keys_of::<Jalapeno>(),
         keys_of::<Syd>(),
         keys_of::<SydPeer>(),

@@ -22,6 +22,7 @@ impl Record for Config {
             steers: table.records("steer"),
             routes: table.records("route"),
             neighbors: table.records("neighbor"),
+            kernel: table.optional_record("kernel"),
             jalapeno: table.optional_record("jalapeno"),
             syd: table.optional_record("syd"),
         })

@@ -11,7 +11,7 @@ use srv6d_srv6::model::{Mac, TableId};
 use toml::Spanned;
 
 use super::diagnostic::Source;
-use super::sources::{Jalapeno, Syd};
+use super::sources::{Jalapeno, Kernel, Syd};
 use super::value::{MetricsAddress, OuterDscp, words};
 
 /// A key that may be left out.
@@ -49,6 +49,8 @@ pub struct Config {
     /// `[[neighbor]]`.
     #[serde(rename = "neighbor")]
     pub neighbors: Vec<Spanned<Neighbor>>,
+    /// `[kernel]`.
+    pub kernel: Option<Kernel>,
     /// `[jalapeno]`.
     pub jalapeno: Option<Jalapeno>,
     /// `[syd]`.

@@ -1,4 +1,4 @@
-//! `[jalapeno]` and `[syd]`: path controllers, as they are written.
+//! `[kernel]`, `[jalapeno]` and `[syd]`: the kernel's routes and path controllers, as they are written.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,6 +12,16 @@ use toml::Spanned;
 use super::schema::{Optional, SteerMode, optional_table};
 use super::table::{Record, Table};
 use super::value::{Refusal, Value, words};
+
+/// `[kernel]`: follow the kernel's routes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Kernel {
+    /// Tables to follow; empty: `main`.
+    #[serde(serialize_with = "tables")]
+    pub tables: Vec<Spanned<TableId>>,
+    /// Send what a route encapsulates with `mode encap` as `encap.red`, default false.
+    pub reduce: Optional<bool>,
+}
 
 /// `[jalapeno]`: paths from Cisco's Jalapeno, or from `srv6d path-server`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -231,6 +241,18 @@ fn optional_duration<S: Serializer>(time: &Optional<Duration>, serializer: S) ->
     match time {
         Some(time) => serializer.collect_str(&humantime::format_duration(*time.get_ref())),
         None => serializer.serialize_none(),
+    }
+}
+
+fn tables<S: Serializer>(tables: &[Spanned<TableId>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(tables.iter().map(|table| table.get_ref().0))
+}
+
+impl Record for Kernel {
+    const HEADER: &'static str = "[kernel]";
+
+    fn read(table: &mut Table<'_, '_>) -> Option<Self> {
+        Some(Self { tables: table.list("tables"), reduce: table.optional("reduce") })
     }
 }
 

@@ -3,11 +3,11 @@
 use std::fs;
 use std::sync::Arc;
 
-use crate::api::state::{GenerationView, SourceView, State};
+use crate::api::state::{GenerationView, SourceView, State, UnfollowedRow};
 use crate::api::{Diff, Refusal, Reloaded, Request, Response, Topic};
 use crate::config::{self, Diagnostic, Errors};
 use crate::kernel::Mirror;
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, Unfollowed};
 use crate::source::{self, Offer};
 
 use super::history::Inputs;
@@ -140,6 +140,7 @@ impl Node {
             Topic::Ports => Response::Ports(view.ports()),
             Topic::Sids => Response::Sids(view.sids()),
             Topic::Routes => Response::Routes(view.routes()),
+            Topic::Unfollowed => Response::Unfollowed(self.unfollowed()),
             Topic::Paths => Response::Paths(view.paths()),
             Topic::Neighbors => Response::Neighbors(view.neighbors()),
             Topic::Counters => Response::Counters(Box::new(view.counters())),
@@ -161,6 +162,15 @@ impl Node {
             generation: self.generation(),
             sources: self.sources(),
         }
+    }
+
+    fn unfollowed(&self) -> Vec<UnfollowedRow> {
+        let row = |route: &Unfollowed| UnfollowedRow {
+            prefix: route.prefix.to_string(),
+            table: route.table.0,
+            why: route.why.clone(),
+        };
+        self.plan.unfollowed.iter().map(row).collect()
     }
 
     fn sources(&self) -> Vec<SourceView> {

@@ -103,7 +103,11 @@ pub fn run(path: &Path, socket: Option<PathBuf>) -> Result<(), RunError> {
 pub fn cleanup(interface: &str) -> Result<bool, RunError> {
     runtime()?.block_on(async {
         let mirror = Mirror::start()?;
-        Ok(kernel::remove_stale(mirror.handle(), interface).await?)
+        let removed = kernel::remove_stale(mirror.handle(), interface).await?;
+        if removed {
+            kernel::remove_leftovers(mirror.handle()).await?;
+        }
+        Ok(removed)
     })
 }
 

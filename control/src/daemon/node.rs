@@ -22,7 +22,7 @@ use super::history::{History, Inputs, now};
 use super::path_mtu::PathMtus;
 use super::view::device_of;
 use crate::config::{Config, Polling, PortMode};
-use crate::kernel::{Guard, HostVeth, KernelError, Mirror, SteerRoutes};
+use crate::kernel::{Guard, HostVeth, KernelError, Mirror, Steering};
 use crate::plan::{self, Diff, Environment, Plan, PortDevice};
 use crate::source::Offer;
 use crate::source::running::Status;
@@ -90,7 +90,7 @@ pub struct Node {
     attached: BTreeMap<String, u32>,
     veth: HostVeth,
     guard: Option<Guard>,
-    routes: SteerRoutes,
+    steering: Steering,
     asked: BTreeMap<(u32, IpAddr), Instant>,
     path_mtus: PathMtus,
 }
@@ -143,7 +143,7 @@ impl Node {
             attached: BTreeMap::new(),
             veth,
             guard,
-            routes: SteerRoutes::default(),
+            steering: Steering::default(),
             asked: BTreeMap::new(),
             path_mtus: PathMtus::default(),
         };
@@ -261,8 +261,9 @@ impl Node {
     /// Kernel routes that lead local applications' traffic here: the main table's steered prefixes.
     async fn steer(&mut self, mirror: &Mirror) {
         let wanted = if self.plan.host.steer_local { steered(&self.plan) } else { BTreeSet::new() };
-        let trouble =
-            self.routes.sync(mirror.handle(), self.veth.ifindex, &wanted).await.err().map(|why| why.to_string());
+        let veth = (self.veth.name.as_str(), self.veth.ifindex);
+        let synced = self.steering.sync(mirror.handle(), veth, &wanted, &self.environment.routes).await;
+        let trouble = synced.err().map(|why| why.to_string());
         if let Some(why) = trouble.as_ref().filter(|_| trouble != self.steering_trouble) {
             error!("local applications' traffic is not all steered: {why}");
         }
@@ -382,7 +383,7 @@ impl Node {
 
     /// Local applications go back to the kernel's routes first, then the ports, then the veth.
     pub async fn stop(mut self, mirror: &Mirror) {
-        if let Err(why) = self.routes.sync(mirror.handle(), self.veth.ifindex, &BTreeSet::new()).await {
+        if let Err(why) = self.steering.clear(mirror.handle(), (&self.veth.name, self.veth.ifindex)).await {
             warn!("{why}");
         }
         let counters = self.dataplane.stop();

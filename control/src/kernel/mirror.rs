@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt, TryStreamExt};
 use ipnet::IpNet;
@@ -18,13 +19,16 @@ use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
 use rtnetlink::{Handle, MulticastGroup, RouteMessageBuilder};
 use srv6d_srv6::model::Mac;
 
-use super::{KernelError, netlink, system};
-use crate::plan::{Device, Environment, KernelNeighbor};
+use super::{KernelError, netlink, routes, system};
+use crate::plan::{Device, Environment, KernelNeighbor, KernelRoute};
 
 /// How long events may come one after the other before they are acted on together.
 const SETTLE: Duration = Duration::from_millis(2);
 /// A dump even without an event: if one was lost, this is how long it can matter.
 const REFRESH: Duration = Duration::from_secs(10);
+
+/// A dump of the routes takes at most this share of the time, however fast they change: one in so many.
+const ROUTE_DUMP_SHARE: u32 = 3;
 
 type Events = futures_util::stream::BoxStream<'static, NetlinkMessage<RouteNetlinkMessage>>;
 
@@ -35,6 +39,27 @@ pub struct Mirror {
     names: BTreeMap<u32, String>,
     /// An event was read and not yet reported: `changed` may be dropped at any await.
     dirty: bool,
+    routes: Routes,
+}
+
+/// The routes as of the last dump, which is dear: they are read anew only when something says that they changed.
+struct Routes {
+    known: Arc<Vec<KernelRoute>>,
+    changed: bool,
+    dumped: Instant,
+    took: Duration,
+}
+
+impl Routes {
+    /// The moment from which on the next dump may begin.
+    fn next_dump(&self) -> Instant {
+        self.dumped + self.took * (ROUTE_DUMP_SHARE - 1)
+    }
+
+    /// A dump even without an event.
+    fn is_old(&self) -> bool {
+        self.dumped.elapsed() > REFRESH.max(self.took * 100)
+    }
 }
 
 impl Mirror {
@@ -43,14 +68,23 @@ impl Mirror {
     /// # Errors
     /// No netlink.
     pub fn start() -> Result<Self, KernelError> {
-        let groups =
-            [MulticastGroup::Link, MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Neigh];
+        let groups = [
+            MulticastGroup::Link,
+            MulticastGroup::Ipv4Ifaddr,
+            MulticastGroup::Ipv6Ifaddr,
+            MulticastGroup::Neigh,
+            MulticastGroup::Ipv4Route,
+            MulticastGroup::Ipv6Route,
+        ];
         let (connection, _, events) =
             rtnetlink::new_multicast_connection(&groups).map_err(system("listen to the kernel over netlink"))?;
         tokio::spawn(connection);
         let (connection, handle, _) = rtnetlink::new_connection().map_err(system("open a netlink socket"))?;
         tokio::spawn(connection);
-        Ok(Self { handle, events: events.map(|(message, _)| message).boxed(), names: BTreeMap::new(), dirty: false })
+        let (dumped, took) = (Instant::now(), Duration::ZERO);
+        let routes = Routes { known: Arc::default(), changed: true, dumped, took };
+        let events = events.map(|(message, _)| message).boxed();
+        Ok(Self { handle, events, names: BTreeMap::new(), dirty: false, routes })
     }
 
     /// For requests beside the dumps.
@@ -60,14 +94,29 @@ impl Mirror {
 
     /// Returns when something may have changed. Can be cancelled without losing a change.
     pub async fn changed(&mut self) {
-        loop {
-            let rest = if self.dirty { SETTLE } else { REFRESH };
-            match tokio::time::timeout(rest, self.events.next()).await {
-                Ok(Some(message)) => self.dirty |= matters(&message),
-                Ok(None) | Err(_) => break,
-            }
+        while let Ok(Some(message)) = tokio::time::timeout(self.rest(), self.events.next()).await {
+            self.note(&message);
         }
         self.dirty = false;
+    }
+
+    /// How long the next event is waited for. Routes that change in a stream are read now and then, not all the time.
+    fn rest(&self) -> Duration {
+        match (self.dirty, self.routes.changed) {
+            (true, _) => SETTLE,
+            (false, true) => SETTLE.max(self.routes.next_dump().saturating_duration_since(Instant::now())),
+            (false, false) => REFRESH,
+        }
+    }
+
+    fn note(&mut self, message: &NetlinkMessage<RouteNetlinkMessage>) {
+        match about(message) {
+            About::Nothing => {}
+            About::Route => self.routes.changed = true,
+            About::Neighbour => self.dirty = true,
+            // IPv4 routes go with their link or address without an event of their own.
+            About::Anything => (self.dirty, self.routes.changed) = (true, true),
+        }
     }
 
     /// Reads everything.
@@ -89,12 +138,29 @@ impl Mirror {
         }
         self.names = devices.iter().map(|(&index, device)| (index, device.name.clone())).collect();
         let neighbors = neighbors.iter().filter_map(|message| self.neighbor(message)).collect();
-        Ok(Environment {
-            devices: devices.into_values().collect(),
-            neighbors,
-            cores: cores(),
-            ..Environment::default()
-        })
+        let routes = self.routes().await?;
+        let devices = devices.into_values().collect();
+        Ok(Environment { devices, neighbors, cores: cores(), routes, ..Environment::default() })
+    }
+
+    async fn routes(&mut self) -> Result<Arc<Vec<KernelRoute>>, KernelError> {
+        if !self.routes.changed && !self.routes.is_old() || Instant::now() < self.routes.next_dump() {
+            return Ok(self.routes.known.clone());
+        }
+        let begin = Instant::now();
+        self.routes.changed = false;
+        let mut found = Vec::with_capacity(self.routes.known.len());
+        for asked in [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()] {
+            let mut dump = std::pin::pin!(self.handle.route().get(asked).execute());
+            while let Some(message) = dump.try_next().await.map_err(netlink("list the routes"))? {
+                found.extend(routes::decode(&message));
+            }
+        }
+        if *self.routes.known != found {
+            self.routes.known = Arc::new(found);
+        }
+        (self.routes.dumped, self.routes.took) = (Instant::now(), begin.elapsed());
+        Ok(self.routes.known.clone())
     }
 
     /// The gateway of the route to an address; `None`: no route, or on-link.
@@ -147,14 +213,29 @@ impl Mirror {
     }
 }
 
-/// Neighbour entries change state all the time; only those that can be used, or no more, matter. All else does.
-fn matters(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
+/// What an event may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Nothing,
+    Neighbour,
+    Route,
+    Anything,
+}
+
+/// Neighbour entries change state all the time; only those that can be used, or no more, matter.
+fn about(message: &NetlinkMessage<RouteNetlinkMessage>) -> About {
     use rtnetlink::packet_core::NetlinkPayload::InnerMessage;
     match &message.payload {
-        InnerMessage(RouteNetlinkMessage::NewNeighbour(entry)) => {
-            !matches!(entry.header.state, NeighbourState::Incomplete)
+        InnerMessage(RouteNetlinkMessage::NewNeighbour(entry)) => match entry.header.state {
+            NeighbourState::Incomplete => About::Nothing,
+            _ => About::Neighbour,
+        },
+        InnerMessage(RouteNetlinkMessage::DelNeighbour(_)) => About::Neighbour,
+        InnerMessage(RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route)) => {
+            if routes::decode(route).is_some() { About::Route } else { About::Nothing }
         }
-        _ => true,
+        // Overrun among them: an event was lost, and nobody knows which.
+        _ => About::Anything,
     }
 }
 

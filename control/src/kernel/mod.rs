@@ -1,14 +1,15 @@
-//! What srv6d knows of the kernel and asks of it, over netlink: devices, addresses, neighbours; its own veth, and the
+//! What srv6d knows of the kernel and asks of it, over netlink: devices, addresses, neighbours, routes; its own veth, and the
 //! routes into it.
 
 pub mod guard;
 mod mirror;
+mod routes;
 mod steering;
 mod veth;
 
 pub use guard::Guard;
 pub use mirror::Mirror;
-pub use steering::{ROUTE_PROTOCOL, SteerRoutes};
+pub use steering::{ROUTE_PROTOCOL, Steering, remove_leftovers};
 pub use veth::{HostVeth, remove_stale};
 
 /// What the kernel refused.

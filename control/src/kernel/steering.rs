@@ -1,74 +1,208 @@
-//! Kernel routes that lead local applications' traffic into srv6d's own veth.
+//! How local applications' traffic gets into srv6d's own veth: a routing table of srv6d's own, and a rule that asks it
+//! before `main`.
 //!
-//! IPv6: metric 1 is better than what `ip route`, routing daemons (1024, 20) and the kernel itself (256) use, so the
-//! steered route of equal length wins and the other stays underneath. IPv4: metric 0 is the best there is; a route of
-//! equal length with metric 0 is not replaced, and that is an error here.
+//! ```text
+//! ip rule:  32500: not from all iif srv6d0 lookup 8986
+//! ip route show table 8986:
+//!   2001:db8:2::/64 dev srv6d0          steered
+//!   throw 2001:db8:2:0:1::/80           more specific in main, and not steered: main decides
+//! ```
+//!
+//! The routes of `main` are not touched, and nothing of srv6d's stands among them: `ip route del PREFIX` removes the
+//! route that its author means, even while its traffic is steered. When srv6d is killed its routes go with the veth, and
+//! the rule finds an empty table.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use futures_util::stream::TryStreamExt;
 use ipnet::IpNet;
-use rtnetlink::packet_route::route::{RouteMessage, RouteProtocol, RouteScope};
-use rtnetlink::{Handle, RouteMessageBuilder};
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
+use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
+use srv6d_srv6::model::TableId;
 
 use super::{KernelError, errno, netlink};
+use crate::plan::KernelRoute;
 
 /// `proto` of these routes, as `ip route` shows it.
 pub const ROUTE_PROTOCOL: u8 = 200;
-const METRIC_V6: u32 = 1;
-const METRIC_V4: u32 = 0;
+/// The table: the number of the RFC that SRv6 network programming is.
+const TABLE: u32 = 8986;
+/// Before `main` (32766), behind `local` (0) and the rule of VRF devices (1000).
+const PRIORITY: u32 = 32500;
 
-/// The routes that are there now.
-#[derive(Debug, Default)]
-pub struct SteerRoutes {
-    installed: BTreeSet<IpNet>,
+/// What srv6d's table says of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    /// Into the veth.
+    Steered,
+    /// Look on in `main`.
+    Throw,
 }
 
-impl SteerRoutes {
-    /// Adds what is missing and removes what is no longer wanted. All that can be done is done; the first refusal is
-    /// returned.
+/// The rule and the routes that are there now.
+#[derive(Debug, Default)]
+pub struct Steering {
+    installed: BTreeMap<IpNet, Entry>,
+    has_rule: bool,
+}
+
+impl Steering {
+    /// Makes the table lead `steered` into the veth, and `main` decide about what it has more specific routes for. All
+    /// that can be done is done; the first refusal is returned.
     ///
     /// # Errors
-    /// The kernel refuses a route.
-    pub async fn sync(&mut self, handle: &Handle, ifindex: u32, wanted: &BTreeSet<IpNet>) -> Result<(), KernelError> {
-        let mut result = Ok(());
-        for prefix in self.installed.difference(wanted).copied().collect::<Vec<_>>() {
-            match handle.route().del(message(prefix, ifindex)).execute().await {
-                Ok(()) => {}
-                Err(why) if errno(&why) == Some(nix::errno::Errno::ESRCH as i32) => {}
-                Err(why) => result = result.and(Err(netlink(format!("remove the route {prefix}"))(why))),
+    /// The kernel refuses a route or the rule.
+    pub async fn sync(
+        &mut self,
+        handle: &Handle,
+        veth: (&str, u32),
+        steered: &BTreeSet<IpNet>,
+        main: &[KernelRoute],
+    ) -> Result<(), KernelError> {
+        let wanted = wanted(steered, main);
+        let (name, ifindex) = veth;
+        let mut result = if wanted.is_empty() || self.has_rule { Ok(()) } else { self.add_rules(handle, name).await };
+        let gone = |(prefix, entry): &(&IpNet, &Entry)| wanted.get(*prefix) != Some(*entry);
+        let stale: Vec<_> = self.installed.iter().filter(gone).map(|(&prefix, &entry)| (prefix, entry)).collect();
+        // What is new comes first: between the two a prefix that only changes its entry has a route.
+        for (&prefix, &entry) in &wanted {
+            if self.installed.get(&prefix) == Some(&entry) {
+                continue;
             }
-            self.installed.remove(&prefix);
+            match handle.route().add(message(prefix, entry, ifindex)).replace().execute().await {
+                Ok(()) => drop(self.installed.insert(prefix, entry)),
+                Err(why) => result = result.and(Err(netlink(format!("add the route {prefix} to table {TABLE}"))(why))),
+            }
         }
-        for prefix in wanted.difference(&self.installed).copied().collect::<Vec<_>>() {
-            match handle.route().add(message(prefix, ifindex)).execute().await {
-                Ok(()) => {
-                    self.installed.insert(prefix);
-                }
-                Err(why) => {
-                    let hint = "give an existing route of this prefix a metric above 0, so that both fit";
-                    result = result.and(Err(netlink(format!("add the route {prefix} ({hint})"))(why)));
-                }
-            }
+        for (prefix, entry) in stale.into_iter().filter(|(prefix, _)| !wanted.contains_key(prefix)) {
+            let deleted = handle.route().del(message(prefix, entry, ifindex)).execute().await;
+            result = result.and(unless_gone(deleted, &format!("remove the route {prefix} from")));
+            self.installed.remove(&prefix);
         }
         result
     }
 
-    /// Prefixes routed into the veth.
-    pub fn installed(&self) -> &BTreeSet<IpNet> {
-        &self.installed
+    /// Removes everything, the rules too.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub async fn clear(&mut self, handle: &Handle, veth: (&str, u32)) -> Result<(), KernelError> {
+        let cleared = self.sync(handle, veth, &BTreeSet::new(), &[]).await;
+        self.has_rule = false;
+        cleared.and(remove_leftovers(handle).await)
+    }
+
+    async fn add_rules(&mut self, handle: &Handle, veth: &str) -> Result<(), KernelError> {
+        // One of an earlier srv6d may name another veth.
+        remove_leftovers(handle).await?;
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut request = handle.rule().add().priority(PRIORITY).table_id(TABLE).action(RuleAction::ToTable);
+            let message = request.message_mut();
+            message.header.family = family;
+            message.header.flags |= RuleFlags::Invert;
+            message.attributes.push(RuleAttribute::Iifname(veth.to_owned()));
+            request.execute().await.map_err(netlink(format!("add the rule for table {TABLE}")))?;
+        }
+        self.has_rule = true;
+        Ok(())
     }
 }
 
-fn message(prefix: IpNet, ifindex: u32) -> RouteMessage {
-    let builder = RouteMessageBuilder::<IpAddr>::new().output_interface(ifindex);
-    let builder = builder.protocol(RouteProtocol::from(ROUTE_PROTOCOL));
-    let builder = match prefix {
-        IpNet::V6(_) => builder.priority(METRIC_V6),
-        IpNet::V4(_) => builder.priority(METRIC_V4).scope(RouteScope::Link),
+/// Removes the rules and the routes of srv6d's table, its own or those a killed one left behind: a `throw` has no device
+/// to go with.
+///
+/// # Errors
+/// The kernel refuses.
+pub async fn remove_leftovers(handle: &Handle) -> Result<(), KernelError> {
+    for version in [IpVersion::V4, IpVersion::V6] {
+        let rules: Vec<RuleMessage> =
+            handle.rule().get(version).execute().try_collect().await.map_err(netlink("list the rules"))?;
+        for rule in rules.into_iter().filter(is_own) {
+            unless_gone(handle.rule().del(rule).execute().await, "remove the rule for")?;
+        }
+    }
+    for asked in [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()] {
+        let routes: Vec<RouteMessage> =
+            handle.route().get(asked).execute().try_collect().await.map_err(netlink("list the routes"))?;
+        for route in routes.into_iter().filter(|route| route.attributes.contains(&RouteAttribute::Table(TABLE))) {
+            unless_gone(handle.route().del(route).execute().await, "empty")?;
+        }
+    }
+    Ok(())
+}
+
+fn unless_gone(result: Result<(), rtnetlink::Error>, what: &str) -> Result<(), KernelError> {
+    use nix::errno::Errno::{ENOENT, ESRCH};
+    match result {
+        Err(why) if errno(&why) != Some(ENOENT as i32) && errno(&why) != Some(ESRCH as i32) => {
+            Err(netlink(format!("{what} table {TABLE}"))(why))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_own(rule: &RuleMessage) -> bool {
+    let has = |wanted: RuleAttribute| rule.attributes.contains(&wanted);
+    has(RuleAttribute::Table(TABLE)) && has(RuleAttribute::Priority(PRIORITY))
+}
+
+/// Steered prefixes, and below each what `main` knows better.
+fn wanted(steered: &BTreeSet<IpNet>, main: &[KernelRoute]) -> BTreeMap<IpNet, Entry> {
+    let mut wanted: BTreeMap<IpNet, Entry> = steered.iter().map(|prefix| (*prefix, Entry::Steered)).collect();
+    if steered.is_empty() {
+        return wanted;
+    }
+    for route in main.iter().filter(|route| route.table == TableId::MAIN && !steered.contains(&route.prefix)) {
+        let covered = (0..route.prefix.prefix_len()).any(|length| {
+            IpNet::new(route.prefix.addr(), length).is_ok_and(|shorter| steered.contains(&shorter.trunc()))
+        });
+        if covered {
+            wanted.insert(route.prefix, Entry::Throw);
+        }
+    }
+    wanted
+}
+
+fn message(prefix: IpNet, entry: Entry, ifindex: u32) -> RouteMessage {
+    let builder = RouteMessageBuilder::<IpAddr>::new().table_id(TABLE).protocol(RouteProtocol::from(ROUTE_PROTOCOL));
+    let builder = match entry {
+        Entry::Steered => builder.output_interface(ifindex),
+        Entry::Throw => builder.kind(RouteType::Throw),
+    };
+    let builder = match (prefix, entry) {
+        (IpNet::V4(_), Entry::Steered) => builder.scope(RouteScope::Link),
+        _ => builder,
     };
     match builder.destination_prefix(prefix.network(), prefix.prefix_len()) {
         Ok(builder) => builder.build(),
         Err(_) => RouteMessage::default(), // an IpNet's length always fits its family
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::KernelAction;
+
+    fn route(prefix: &str) -> KernelRoute {
+        let prefix = prefix.parse().unwrap_or_default();
+        KernelRoute { table: TableId::MAIN, prefix, metric: 0, protocol: 2, action: KernelAction::Blackhole }
+    }
+
+    #[test]
+    fn main_decides_what_it_knows_better() {
+        let steered: BTreeSet<IpNet> =
+            ["10.0.0.0/8", "10.1.0.0/16"].iter().filter_map(|net| net.parse().ok()).collect();
+        let main = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.2.0.0/16", "192.0.2.0/24"].map(route);
+        let thrown: Vec<String> = wanted(&steered, &main)
+            .into_iter()
+            .filter(|(_, entry)| *entry == Entry::Throw)
+            .map(|(prefix, _)| prefix.to_string())
+            .collect();
+        assert_eq!(thrown, ["10.1.2.0/24", "10.2.0.0/16"]);
+        assert!(wanted(&BTreeSet::new(), &main).is_empty());
     }
 }

@@ -9,6 +9,9 @@ use srv6d_srv6::model::{Hop, TableId};
 
 use crate::config::Findings;
 
+/// What the prefix of a port's own address is called.
+pub(super) const CONNECTED: &str = "connected prefix";
+
 /// What a prefix stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Owner {
@@ -71,11 +74,26 @@ impl Fib {
 
     /// Notes a connected prefix, unless the configuration says something else about it.
     pub(super) fn claim_connected(&mut self, key: (TableId, IpNet), hops: Vec<Hop>) -> bool {
-        if self.entries.contains_key(&key) {
-            return false;
+        self.claim_followed(key, Owner::Route(hops)).is_ok()
+    }
+
+    /// Notes a prefix of the kernel, unless it has an owner already: what that is called.
+    pub(super) fn claim_followed(&mut self, key: (TableId, IpNet), owner: Owner) -> Result<(), &'static str> {
+        if let Some(taken) = self.written(key) {
+            return Err(taken);
         }
-        self.entries.insert(key, (Owner::Route(hops), 0..0));
-        true
+        self.entries.insert(key, (owner, 0..0));
+        Ok(())
+    }
+
+    /// What the owner of a prefix is called.
+    pub(super) fn written(&self, key: (TableId, IpNet)) -> Option<&'static str> {
+        self.entries.get(&key).map(|(owner, at)| match owner {
+            Owner::Route(_) if at.is_empty() => CONNECTED,
+            Owner::Sid => "[[sid]]",
+            Owner::Steer | Owner::Offered(_) => "[[steer]]",
+            Owner::Route(_) | Owner::WaitingRoute => "[[route]]",
+        })
     }
 
     /// Longest match in the main table.

@@ -7,6 +7,7 @@
 mod diff;
 mod environment;
 mod fib;
+mod followed;
 mod hops;
 mod node;
 mod offered;
@@ -25,8 +26,12 @@ use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
 use crate::source::{Offer, Outcome};
 
 pub use diff::{Change, Diff, diff};
-pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
+pub use environment::{
+    Device, Environment, HostVeth, KernelAction, KernelEncap, KernelHop, KernelNeighbor, KernelRoute, KernelSid,
+    KernelSidAction,
+};
 use fib::Fib;
+pub use followed::Unfollowed;
 use ports::Ports;
 
 /// Everything the daemon needs to run a configuration.
@@ -50,6 +55,8 @@ pub struct Plan {
     pub pending: Vec<Diagnostic>,
     /// What became of everything that sources offer.
     pub offered: Vec<Outcome>,
+    /// Routes of followed tables that stay with the kernel.
+    pub unfollowed: Vec<Unfollowed>,
 }
 
 /// One device that carries ports.
@@ -124,17 +131,26 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let mut fib = Fib::default();
 
     let blocks = sids::blocks(config, found);
-    let sids = sids::sids(&context, &blocks, &mut fib, found);
+    let mut sids = sids::sids(&context, &blocks, &mut fib, found);
     let mut routes = routes::routes(&context, &mut fib, found);
     let claimed = steers::claim(&context, &mut fib, found);
     routes.extend(routes::connected(&context, &mut fib));
-    let entries = offered::claim(&context, offers, &mut fib);
+    let followed = followed::follow(&context, &mut fib);
+    sids.extend(followed.sids);
+    routes.extend(followed.routes);
+    let offers: Vec<&Offer> = offers.iter().chain([&followed.offer]).collect();
+    let entries = offered::claim(&context, &offers, &mut fib);
     let mut names = steers::Names::new();
     let mut steers = steers::steers(&context, &claimed, &blocks, &fib, &mut names, found);
     let (more, offered) = offered::steers(&context, entries, &blocks, &fib, &mut names);
     steers.extend(more);
     let neighbors = ports::neighbors(&context, found);
     sources::check(&context, found);
+
+    let mut unfollowed = followed.unfollowed;
+    let refused: Vec<Unfollowed> = offered.iter().filter_map(followed::refused).collect();
+    routes.extend(refused.iter().map(Unfollowed::left_to_the_kernel));
+    unfollowed.extend(refused);
 
     let devices = context.ports.devices();
     let desired = Desired {
@@ -154,7 +170,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let (warnings, pending) = findings.finish()?;
     let name = config.node.name.as_ref().map(|name| name.get_ref().clone());
     let (host, api) = (node::host(&config.host), node::api(&config.api));
-    Ok(Plan { name, desired, devices, workers, host, api, warnings, pending, offered })
+    Ok(Plan { name, desired, devices, workers, host, api, warnings, pending, offered, unfollowed })
 }
 
 /// An address that can be neither a source, nor a next hop, nor a segment.

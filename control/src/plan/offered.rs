@@ -22,7 +22,7 @@ pub(super) struct Entry<'o> {
 }
 
 /// Notes the owners of all offered prefixes before any path is resolved: a path may run into another policy.
-pub(super) fn claim<'o>(context: &Context<'_>, offers: &'o [Offer], fib: &mut Fib) -> Vec<Entry<'o>> {
+pub(super) fn claim<'o>(context: &Context<'_>, offers: &[&'o Offer], fib: &mut Fib) -> Vec<Entry<'o>> {
     let first_hops = first_hops(context, offers, fib);
     let steers = offers.iter().flat_map(|offer| offer.steers.iter().map(|steer| (offer.source.as_str(), steer)));
     let mut entries = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn claim<'o>(context: &Context<'_>, offers: &'o [Offer], fib: &mut Fi
 /// First segments and next hops of every path, each with the length of the prefix that leads to it without offers.
 type FirstHops = BTreeMap<IpAddr, u8>;
 
-fn first_hops(context: &Context<'_>, offers: &[Offer], fib: &Fib) -> FirstHops {
+fn first_hops(context: &Context<'_>, offers: &[&Offer], fib: &Fib) -> FirstHops {
     let routes = context.config.steers.iter().flat_map(|steer| {
         let steer = steer.get_ref();
         std::iter::once(&steer.path).chain(steer.paths.iter().map(|path| &path.get_ref().path))
@@ -111,7 +111,7 @@ fn written(steer: &OfferedSteer) -> config::Steer {
         prefix: nowhere(steer.prefix),
         table: Some(nowhere(TableId(steer.table))),
         mode: Some(nowhere(if steer.full_srh { SteerMode::Encap } else { SteerMode::EncapRed })),
-        source: None,
+        source: steer.source.map(nowhere),
         path: SegmentRoute::default(),
         paths: steer.paths.iter().map(|path| nowhere(written_path(steer, path))).collect(),
     }

@@ -194,9 +194,9 @@ impl Resolve<'_> {
     fn refuse_own_sid(&self, segments: &SegmentList, span: &Range<usize>, found: &mut Findings) -> Option<()> {
         let first = segments.first();
         if let Some((sid, Owner::Sid, at)) = self.fib.lookup(IpAddr::V6(first)) {
+            let place = if at.is_empty() { "a route of the kernel".to_owned() } else { found.line_of(&at) };
             let what = format!(
-                "the list starts with {first}, which is this node's own SID {sid} ({}): packets would come back at once",
-                found.line_of(&at)
+                "the list starts with {first}, which is this node's own SID {sid} ({place}): packets would come back at once"
             );
             found.error(span.clone(), "[[steer]] segments", what, "begin with the next node's SID");
             return None;

@@ -6,7 +6,7 @@ mod source;
 pub(crate) mod table;
 
 use crate::api::Response;
-use crate::api::state::{Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow};
+use crate::api::state::{Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow, UnfollowedRow};
 use table::Table;
 
 /// The answer as text for a terminal, with a newline at its end.
@@ -15,6 +15,7 @@ pub fn render(response: &Response) -> String {
         Response::Ports(rows) => ports(rows),
         Response::Sids(rows) => sids(rows),
         Response::Routes(rows) => routes(rows),
+        Response::Unfollowed(rows) => unfollowed(rows),
         Response::Paths(rows) => paths(rows),
         Response::Neighbors(rows) => neighbors(rows),
         Response::Counters(view) => counters::render(view),
@@ -100,6 +101,14 @@ fn routes(rows: &[RouteRow]) -> String {
         table.row([row.prefix.clone(), vrf(row.table), row.kind.clone(), dash_empty(hops(&row.next_hops))]);
     }
     table.finish("no routes")
+}
+
+fn unfollowed(rows: &[UnfollowedRow]) -> String {
+    let mut table = Table::new(&["PREFIX", "TABLE", "WHY IT STAYS WITH THE KERNEL"]);
+    for row in rows {
+        table.row([row.prefix.clone(), vrf(row.table), row.why.clone()]);
+    }
+    table.finish("every route of the followed tables is followed")
 }
 
 fn paths(rows: &[PathRow]) -> String {

@@ -39,6 +39,8 @@ pub struct OfferedSteer {
     pub table: u32,
     /// H.Encaps instead of H.Encaps.Red.
     pub full_srh: bool,
+    /// Outer source address; default: the node's.
+    pub source: Option<Ipv6Addr>,
     /// Explicit next hop; default: the route to the first segment.
     pub via: Option<IpAddr>,
     /// Port of the explicit next hop.

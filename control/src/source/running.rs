@@ -214,6 +214,7 @@ fn offer(name: &str, snapshot: &Snapshot, steer: &Steer) -> Offer {
                 peer: peer.clone(),
                 prefix: prefix.prefix,
                 table: steer.table,
+                source: None,
                 full_srh: steer.full_srh,
                 via: steer.via,
                 port: steer.port.clone(),

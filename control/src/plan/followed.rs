@@ -1,0 +1,267 @@
+//! `[kernel]`: routes that the kernel has become SIDs, plain routes and steered prefixes. What cannot be followed stays
+//! the kernel's, and is named with the reason.
+//!
+//! The file comes first: a prefix that it speaks of is not followed.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv6Net};
+use srv6d_srv6::model::{
+    Behavior, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, PortId, Route, RouteAction, TableId,
+};
+
+use super::Context;
+use super::environment::{
+    KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, is_link_local,
+};
+use super::fib::{CONNECTED, Fib, Owner};
+use super::node::or;
+use crate::config;
+use crate::source::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
+
+/// Name of this source among those that offer steered prefixes.
+pub const SOURCE: &str = "kernel";
+/// `local` in `/etc/iproute2/rt_tables`: its addresses are in the table of their port here.
+const LOCAL: TableId = TableId(255);
+
+/// A route that stays with the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfollowed {
+    /// Table.
+    pub table: TableId,
+    /// Destinations.
+    pub prefix: IpNet,
+    /// Why.
+    pub why: String,
+}
+
+impl Unfollowed {
+    /// The route that hands its packets to the kernel.
+    pub(super) const fn left_to_the_kernel(&self) -> Route {
+        Route { table: self.table, prefix: self.prefix, action: RouteAction::Kernel }
+    }
+}
+
+/// What became of the kernel's routes.
+#[derive(Default)]
+pub(super) struct Followed {
+    pub(super) sids: Vec<LocalSid>,
+    pub(super) routes: Vec<Route>,
+    /// Routes with `encap seg6`.
+    pub(super) offer: Offer,
+    pub(super) unfollowed: Vec<Unfollowed>,
+}
+
+/// Reads the kernel's routes; empty without `[kernel]`.
+pub(super) fn follow(context: &Context<'_>, fib: &mut Fib) -> Followed {
+    let mut followed =
+        Followed { offer: Offer { source: SOURCE.to_owned(), steers: Vec::new() }, ..Followed::default() };
+    let Some(kernel) = &context.config.kernel else { return followed };
+    let reader = Reader { context, ports: port_numbers(context), reduce: or(&kernel.reduce, false) };
+    for route in best_routes(kernel, &context.environment.routes) {
+        let (table, prefix) = (route.table, route.prefix);
+        let taken = match reader.meaning(route) {
+            Ok(Meaning::Steer(steer)) => followed.steer(steer, fib),
+            Ok(Meaning::Sid(sid)) => followed.sid(sid, fib),
+            Ok(Meaning::Route(action)) => followed.route(Route { table, prefix, action }, fib),
+            Err(why) => {
+                // In vain where the configuration says something else about the prefix: then that counts.
+                let _ = followed.route(Route { table, prefix, action: RouteAction::Kernel }, fib);
+                Err(why)
+            }
+        };
+        followed.unfollowed.extend(taken.err().map(|why| Unfollowed { table, prefix, why }));
+    }
+    followed
+}
+
+impl Followed {
+    /// Its paths are resolved with those of other sources, when all prefixes are known.
+    fn steer(&mut self, steer: OfferedSteer, fib: &Fib) -> Result<(), String> {
+        if let Some(owner) = fib.written((TableId(steer.table), steer.prefix)) {
+            return Err(taken(owner));
+        }
+        self.offer.steers.push(steer);
+        Ok(())
+    }
+
+    fn sid(&mut self, sid: LocalSid, fib: &mut Fib) -> Result<(), String> {
+        fib.claim_followed((TableId::MAIN, IpNet::V6(sid.prefix)), Owner::Sid).map_err(taken)?;
+        self.sids.push(sid);
+        Ok(())
+    }
+
+    fn route(&mut self, route: Route, fib: &mut Fib) -> Result<(), String> {
+        let hops = if let RouteAction::Via(hops) = &route.action { hops.clone() } else { Vec::new() };
+        match fib.claim_followed((route.table, route.prefix), Owner::Route(hops)) {
+            Ok(()) => self.routes.push(route),
+            Err(CONNECTED) => {}
+            Err(owner) => return Err(taken(owner)),
+        }
+        Ok(())
+    }
+}
+
+fn taken(owner: &str) -> String {
+    format!("the configuration has a {owner} for this prefix")
+}
+
+/// A route with `encap seg6` that was not taken in the end.
+pub(super) fn refused(outcome: &Outcome) -> Option<Unfollowed> {
+    let why = match &outcome.state {
+        OutcomeState::Refused(why) | OutcomeState::Pending(why) if outcome.source == SOURCE => why.clone(),
+        _ => return None,
+    };
+    Some(Unfollowed { table: outcome.table, prefix: outcome.prefix, why })
+}
+
+/// For each prefix of a followed table the route that the kernel uses, in the order of the kernel's dump.
+fn best_routes<'r>(kernel: &config::Kernel, routes: &'r [KernelRoute]) -> Vec<&'r KernelRoute> {
+    let follows = |table: TableId| {
+        let mut tables = kernel.tables.iter().map(|table| *table.get_ref());
+        if kernel.tables.is_empty() { table == TableId::MAIN } else { tables.any(|wanted| wanted == table) }
+    };
+    let mut place: HashMap<(TableId, IpNet), usize> = HashMap::new();
+    let mut best: Vec<&KernelRoute> = Vec::new();
+    let routes = routes.iter().filter(|route| follows(route.table) && !is_link_local(route.prefix.addr()));
+    for route in routes {
+        let at = *place.entry((route.table, route.prefix)).or_insert(best.len());
+        match best.get_mut(at) {
+            Some(other) if route.metric < other.metric => *other = route,
+            Some(_) => {}
+            None => best.push(route),
+        }
+    }
+    best
+}
+
+fn port_numbers(context: &Context<'_>) -> HashMap<u32, PortId> {
+    let ports = context.ports.written.iter().enumerate();
+    ports.filter_map(|(index, port)| Some((port.layer3?.ifindex, super::ports::port_id(index)?))).collect()
+}
+
+/// What a followed route is in srv6d.
+enum Meaning {
+    Sid(LocalSid),
+    Route(RouteAction),
+    Steer(OfferedSteer),
+}
+
+struct Reader<'a> {
+    context: &'a Context<'a>,
+    /// By kernel index of the device.
+    ports: HashMap<u32, PortId>,
+    reduce: bool,
+}
+
+impl Reader<'_> {
+    fn meaning(&self, route: &KernelRoute) -> Result<Meaning, String> {
+        match &route.action {
+            KernelAction::Blackhole => Ok(Meaning::Route(RouteAction::Blackhole)),
+            KernelAction::Unreachable => Ok(Meaning::Route(RouteAction::Unreachable)),
+            KernelAction::Other(why) => Err(why.clone()),
+            KernelAction::Sid(sid) => self.sid(route.prefix, sid).map(Meaning::Sid),
+            KernelAction::Via(hops) => self.via(route, hops),
+        }
+    }
+
+    fn via(&self, route: &KernelRoute, hops: &[KernelHop]) -> Result<Meaning, String> {
+        let encapsulated = hops.iter().filter(|hop| hop.encap.is_some()).count();
+        if encapsulated == 0 {
+            let alive = hops.iter().filter(|hop| hop.weight > 0);
+            let resolved: Vec<Hop> = alive.map(|hop| self.hop(hop)).collect::<Result<_, _>>()?;
+            return if resolved.is_empty() {
+                Err("all of its links are down".to_owned())
+            } else {
+                Ok(Meaning::Route(RouteAction::Via(resolved)))
+            };
+        }
+        if encapsulated < hops.len() {
+            return Err("some of its next hops encapsulate, others do not".to_owned());
+        }
+        let encaps = hops.iter().filter_map(|hop| Some((hop.weight.max(1), hop.encap.as_ref()?)));
+        self.steer(route, &encaps.collect::<Vec<_>>()).map(Meaning::Steer)
+    }
+
+    fn hop(&self, hop: &KernelHop) -> Result<Hop, String> {
+        Ok(Hop { port: self.port(hop.device)?, via: hop.via, weight: hop.weight })
+    }
+
+    fn port(&self, device: u32) -> Result<PortId, String> {
+        self.ports.get(&device).copied().ok_or_else(|| {
+            let devices = &self.context.environment.devices;
+            let known = devices.iter().find(|known| known.ifindex == device);
+            let name = known.map_or_else(|| format!("device {device}"), |known| known.name.clone());
+            format!("it leaves by {name}, which is no [[port]]")
+        })
+    }
+
+    /// The kernel, too, sends the encapsulated packet where its own look-up says, and not where the route says.
+    fn steer(&self, route: &KernelRoute, encaps: &[(u16, &KernelEncap)]) -> Result<OfferedSteer, String> {
+        let (_, first) = encaps.first().ok_or("it has no next hop")?;
+        if encaps.iter().any(|(_, encap)| encap.reduced != first.reduced) {
+            return Err("some of its next hops have mode encap, others encap.red".to_owned());
+        }
+        if encaps.iter().any(|(_, encap)| encap.source != first.source) {
+            return Err("its next hops have different sources".to_owned());
+        }
+        let table = if route.table == TableId::MAIN { String::new() } else { format!("@{}", route.table.0) };
+        let path = |(number, (weight, encap)): (usize, &(u16, &KernelEncap))| OfferedPath {
+            name: if encaps.len() == 1 {
+                format!("{}{table}", route.prefix)
+            } else {
+                format!("{}{table}#{}", route.prefix, number + 1)
+            },
+            segments: encap.segments.clone(),
+            weight: *weight,
+        };
+        Ok(OfferedSteer {
+            peer: "ip route".to_owned(),
+            prefix: route.prefix,
+            table: route.table.0,
+            full_srh: !first.reduced && !self.reduce,
+            source: first.source,
+            via: None,
+            port: None,
+            paths: encaps.iter().enumerate().map(path).collect(),
+        })
+    }
+
+    fn sid(&self, prefix: IpNet, sid: &KernelSid) -> Result<LocalSid, String> {
+        use KernelSidAction as A;
+        let IpNet::V6(prefix) = prefix else { return Err("a SID is an IPv6 prefix".to_owned()) };
+        let csid = sid.csid.map(|(lblen, nflen)| Csid { lblen, nflen });
+        let behavior = match sid.action {
+            A::End => Behavior::End { csid, dscp: DscpMode::Pipe(0) },
+            A::EndX => Behavior::EndX { csid, via: vec![self.adjacency(sid)?], backup: Vec::new() },
+            A::EndDx6 => Behavior::EndDx { family: DtFamily::V6, via: vec![self.adjacency(sid)?] },
+            A::EndDx4 => Behavior::EndDx { family: DtFamily::V4, via: vec![self.adjacency(sid)?] },
+            A::EndDt6(table) => end_dt(DtFamily::V6, table),
+            A::EndDt4(table) => end_dt(DtFamily::V4, table),
+            A::EndDt46(table) => end_dt(DtFamily::V46, table),
+        };
+        let prefix = Ipv6Net::new(prefix.network(), prefix.prefix_len()).unwrap_or(prefix);
+        Ok(LocalSid { prefix, behavior, flavors: Flavors { psp: sid.psp, usp: sid.usp, usd: sid.usd } })
+    }
+
+    fn adjacency(&self, sid: &KernelSid) -> Result<Hop, String> {
+        let via = sid.via.filter(|via| !via.is_unspecified());
+        if let Some(device) = sid.device.filter(|device| *device != 0) {
+            return Ok(Hop { port: self.port(device)?, via, weight: 1 });
+        }
+        let via = via.ok_or("it names neither a neighbour nor a device")?;
+        let port = self.connected_port(via).ok_or_else(|| format!("{via} is in the subnet of no [[port]]"))?;
+        Ok(Hop { port, via: Some(via), weight: 1 })
+    }
+
+    fn connected_port(&self, address: IpAddr) -> Option<PortId> {
+        let around = self.context.ports.connected.iter().filter(|connected| connected.prefix.contains(&address));
+        around.max_by_key(|connected| connected.prefix.prefix_len()).map(|connected| connected.port)
+    }
+}
+
+fn end_dt(family: DtFamily, table: TableId) -> Behavior {
+    let table = if table == LOCAL { TableId::MAIN } else { table };
+    Behavior::EndDt { family, table, dscp: DscpMode::Pipe(0) }
+}

@@ -1,0 +1,291 @@
+//! Following the kernel's routes: whatever `ip route` is told, srv6d forwards.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::Value;
+use support::rig::{self, Rig, run, wait_for};
+
+/// Prefix to what becomes of its packets, in one notation for both sides.
+type Fib = BTreeMap<String, String>;
+
+fn config() -> String {
+    format!("{}\n[kernel]\n", rig::CONFIG)
+}
+
+fn started() -> Rig {
+    let mut rig = Rig::new(1);
+    rig.start("node", &config());
+    wait_for("daemon", || rig.ask("node", "show ports").status.success().then_some(()));
+    rig
+}
+
+fn show(rig: &Rig, what: &str) -> Vec<Value> {
+    serde_json::from_slice(&rig.ask("node", &format!("show {what} --json")).stdout).unwrap_or_default()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// What srv6d has of the main table.
+fn followed(rig: &Rig) -> Fib {
+    let mut fib = Fib::new();
+    for route in show(rig, "routes").iter().filter(|route| route["table"] == 254) {
+        let hop = |hop: &Value| {
+            let via = hop["via"].as_str().unwrap_or("-");
+            format!("{via} {} {}", text(&hop["port"]), hop["weight"])
+        };
+        let mut hops: Vec<String> = route["next_hops"].as_array().unwrap().iter().map(hop).collect();
+        hops.sort();
+        fib.insert(
+            text(&route["prefix"]).to_owned(),
+            format!("{} {}", text(&route["type"]), hops.join(", ")).trim().to_owned(),
+        );
+    }
+    for path in show(rig, "paths") {
+        let segments: Vec<&str> = path["segments"].as_array().unwrap().iter().map(text).collect();
+        let entry = fib.entry(text(&path["prefix"]).to_owned()).or_insert_with(|| "seg6".to_owned());
+        write!(entry, " [{} {} {}]", text(&path["mode"]), segments.join(","), path["weight"]).unwrap();
+    }
+    fib
+}
+
+/// What the kernel has, in the words of `ip -j route`.
+fn kernel(rig: &Rig) -> Fib {
+    let mut best: BTreeMap<String, (u64, String)> = BTreeMap::new();
+    for family in ["-4", "-6"] {
+        let routes: Vec<Value> =
+            serde_json::from_str(&rig.inside("router", &format!("ip -j {family} route show table main"))).unwrap();
+        for route in &routes {
+            let prefix = full(text(&route["dst"]), family);
+            if prefix.starts_with("fe80") || prefix.starts_with("ff00") {
+                continue;
+            }
+            let metric = route["metric"].as_u64().unwrap_or(0);
+            let kept = best.get(&prefix).is_none_or(|(kept, _)| metric < *kept);
+            if kept {
+                best.insert(prefix, (metric, meaning(route)));
+            }
+        }
+    }
+    best.into_iter().map(|(prefix, (_, meaning))| (prefix, meaning)).collect()
+}
+
+fn full(prefix: &str, family: &str) -> String {
+    match (prefix, family) {
+        ("default", "-4") => "0.0.0.0/0".to_owned(),
+        ("default", _) => "::/0".to_owned(),
+        (prefix, _) if prefix.contains('/') => prefix.to_owned(),
+        (host, "-4") => format!("{host}/32"),
+        (host, _) => format!("{host}/128"),
+    }
+}
+
+fn meaning(route: &Value) -> String {
+    if let Some(kind) = route["type"].as_str() {
+        return kind.to_owned();
+    }
+    let hops = route["nexthops"].as_array().cloned().unwrap_or_else(|| vec![route.clone()]);
+    if hops[0]["encap"] == "seg6" {
+        let encap = |hop: &Value| {
+            let segments: Vec<&str> = hop["segs"].as_array().unwrap().iter().map(text).collect();
+            format!("[{} {} {}]", text(&hop["mode"]), segments.join(","), hop["weight"].as_u64().unwrap_or(1))
+        };
+        return format!("seg6 {}", hops.iter().map(encap).collect::<Vec<_>>().join(" "));
+    }
+    let hop = |hop: &Value| {
+        let via = hop["gateway"].as_str().unwrap_or("-");
+        format!("{via} {} {}", text(&hop["dev"]), hop["weight"].as_u64().unwrap_or(1))
+    };
+    let mut hops: Vec<String> = hops.iter().map(hop).collect();
+    hops.sort();
+    format!("unicast {}", hops.join(", "))
+}
+
+#[track_caller]
+fn agree(rig: &Rig, after: &str) {
+    let mut seen = (Fib::new(), Fib::new());
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    while std::time::Instant::now() < end {
+        seen = (kernel(rig), followed(rig));
+        if seen.0 == seen.1 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(seen.0, seen.1, "the kernel, and srv6d, after: {after}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_random_walk_of_route_changes_ends_where_the_kernel_does() {
+    let rig = started();
+    rig.inside("router", "ip addr add 10.1.0.1/24 dev eth1");
+    rig.inside("router", "ip addr add 10.2.0.1/24 dev eth2");
+    agree(&rig, "the start");
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut history = format!("SEED={seed}\n");
+    for _ in 0..80 {
+        let command = change(&mut random);
+        // Some are refused (nothing to delete, it exists already): both sides must agree all the same.
+        let done = rig.output("router", &command).status.success();
+        writeln!(history, "{} {command}", if done { "+" } else { "-" }).unwrap();
+        agree(&rig, &history);
+    }
+}
+
+/// One `ip route` command over few prefixes, so that they meet.
+fn change(random: &mut fastrand::Rng) -> String {
+    let v6 = random.bool();
+    let family = if v6 { "-6" } else { "-4" };
+    let prefix = match (v6, random.u8(0..4)) {
+        (true, 0) => "::/0".to_owned(),
+        (true, 1) => "2001:db8:77::/48".to_owned(),
+        (true, _) => format!("fcbb:0:{}::/48", random.u8(1..4)),
+        (false, 0) => "0.0.0.0/0".to_owned(),
+        (false, 1) => "172.16.0.0/12".to_owned(),
+        (false, _) => format!("172.16.{}.0/24", random.u8(1..4)),
+    };
+    let hop = |random: &mut fastrand::Rng| {
+        let (port, net) = if random.bool() { ("eth1", "a") } else { ("eth2", "b") };
+        let last = random.u8(2..6);
+        if v6 {
+            format!("via 2001:db8:{net}::{last} dev {port}")
+        } else {
+            format!("via 10.{}.0.{last} dev {port}", if net == "a" { 1 } else { 2 })
+        }
+    };
+    let encap = |random: &mut fastrand::Rng| {
+        let mode = if random.bool() { "encap" } else { "encap.red" };
+        let second = if random.bool() { ",fcbb:0:2005::" } else { "" };
+        format!("encap seg6 mode {mode} segs 2001:db8:b::{:x}{second}", random.u16(1..))
+    };
+    let metric = if random.u8(0..3) == 0 { format!("metric {}", random.u8(1..4)) } else { String::new() };
+    let verb = ["add", "replace", "del", "add", "append"][random.usize(0..5)];
+    let body = match random.u8(0..6) {
+        _ if verb == "del" => String::new(),
+        0 => return format!("ip {family} route {verb} blackhole {prefix} {metric}"),
+        1 => return format!("ip {family} route {verb} unreachable {prefix} {metric}"),
+        2 => format!("nexthop {} weight {} nexthop {}", hop(random), random.u8(1..5), hop(random)),
+        3 => format!("{} {}", encap(random), hop(random)),
+        _ => hop(random),
+    };
+    format!("ip {family} route {verb} {prefix} {metric} {body}")
+}
+
+#[test]
+#[ignore = "needs root"]
+fn events_that_the_socket_could_not_hold_are_made_up_for() {
+    let mut rig = Rig::new(1);
+    let number = rig.start("node", &config());
+    wait_for("daemon", || rig.ask("node", "show ports").status.success().then_some(()));
+    let pid = rig.pid(number);
+    assert!(run(&format!("kill -STOP {pid}")).status.success());
+    let mut batch = String::new();
+    for round in 0..3 {
+        for number in 0..2000 {
+            let verb = if round == 1 { "del" } else { "add" };
+            writeln!(batch, "route {verb} 2001:db8:{:x}:{number:x}::/64 via 2001:db8:b::2", 0x1000).unwrap();
+        }
+    }
+    let file = rig.file("batch");
+    fs::write(&file, batch).unwrap();
+    rig.inside("router", &format!("ip -6 -batch {}", file.display()));
+    assert!(run(&format!("kill -CONT {pid}")).status.success());
+    agree(&rig, "6000 changes while srv6d could not read");
+    assert!(followed(&rig).len() > 2000);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn sids_of_the_kernel_are_sids_here_and_the_rest_is_named() {
+    let rig = started();
+    let add = |what: &str| rig.inside("router", &format!("ip -6 route add {what}"));
+    add("fcbb:0:1::/48 encap seg6local action End flavors next-csid,psp lblen 32 nflen 16 dev eth1");
+    add(
+        "fcbb:0:1:e001::/64 encap seg6local action End.X nh6 2001:db8:b::2 flavors next-csid lblen 32 nflen 32 dev eth1",
+    );
+    add("fcbb:0:1:fe06::/64 encap seg6local action End.DT6 table 254 count dev eth1");
+    add("fcbb:0:1:d006::/64 encap seg6local action End.DX6 nh6 2001:db8:a::2 dev eth1");
+    add("fcbb:0:1:b006::/64 encap seg6local action End.T table 254 dev eth1");
+    add("prohibit 2001:db8:66::/48");
+    add("2001:db8:67::/48 dev lo");
+    let sids = wait_for("all SIDs", || Some(show(&rig, "sids")).filter(|sids| sids.len() == 4));
+    let row = |prefix: &str| sids.iter().find(|row| row["sid"] == prefix).unwrap();
+    assert_eq!(
+        (text(&row("fcbb:0:1::/48")["behavior"]), row("fcbb:0:1::/48")["flavors"].as_array().unwrap().len()),
+        ("uN", 1)
+    );
+    assert_eq!(row("fcbb:0:1:e001::/64")["behavior"], "uA");
+    assert_eq!(row("fcbb:0:1:fe06::/64")["behavior"], "End.DT6");
+    assert_eq!(row("fcbb:0:1:d006::/64")["behavior"], "End.DX6");
+    let rows =
+        wait_for("what is not followed", || Some(show(&rig, "routes --unfollowed")).filter(|rows| rows.len() == 3));
+    let why = |prefix: &str| text(&rows.iter().find(|row| row["prefix"] == prefix).unwrap()["why"]).to_owned();
+    assert!(why("fcbb:0:1:b006::/64").contains("End.T"), "{rows:?}");
+    assert!(why("2001:db8:66::/48").contains("prohibit"), "{rows:?}");
+    assert!(why("2001:db8:67::/48").contains("lo, which is no [[port]]"), "{rows:?}");
+}
+
+/// A path programmer deletes and adds a route through netlink; local traffic takes srv6d's way, and the kernel's when
+/// srv6d is killed.
+#[test]
+#[ignore = "needs root"]
+fn routes_of_a_path_programmer_work_unmodified() {
+    let mut rig = Rig::new(1);
+    rig.inside("b", "ip addr add 2001:db8:99::2/128 dev lo");
+    rig.inside("b", "ip -6 route add fcbb:0:6:fe06::/64 encap seg6local action End.DT6 table 255 dev wire");
+    rig.inside("b", "ip -6 route add fcbb:0:7:fe06::/64 encap seg6local action End.DT6 table 255 dev wire");
+    rig.inside(
+        "b",
+        "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.wire.seg6_enabled=1 net.ipv6.conf.all.forwarding=1",
+    );
+    rig.inside("router", "ip -6 route add fcbb::/32 via 2001:db8:b::2");
+    let program = |segment: &str| {
+        rig.inside(
+            "router",
+            &format!("ip -6 route add 2001:db8:99::/64 encap seg6 mode encap segs {segment} dev eth2 table 254"),
+        );
+    };
+    program("fcbb:0:6:fe06::");
+    let ping = |rig: &Rig| rig.output("router", "ping -n -c 3 -i 0.2 -W 5 2001:db8:99::2").status.success();
+    assert!(ping(&rig), "the kernel does it alone");
+    let config = config();
+    let number = rig.start("node", &config);
+    let path = |rig: &Rig, segment: &str| {
+        let shown = show(rig, "paths");
+        let row = shown.iter().find(|row| row["segments"][0] == segment)?;
+        Some((row["packets"].as_u64().unwrap(), text(&row["mode"]).to_owned()))
+    };
+    wait_for("the followed path", || path(&rig, "fcbb:0:6:fe06::"));
+    assert!(ping(&rig));
+    let (packets, mode) = path(&rig, "fcbb:0:6:fe06::").unwrap();
+    assert!(packets >= 3 && mode == "encap", "{packets} packets, mode {mode}");
+
+    rig.inside("router", "ip -6 route del 2001:db8:99::/64");
+    rig.inside(
+        "router",
+        "ip -6 route add 2001:db8:99::/64 encap seg6 mode encap.red segs fcbb:0:7:fe06:: dev eth2 table 254",
+    );
+    wait_for("the new path", || path(&rig, "fcbb:0:7:fe06::"));
+    assert!(ping(&rig));
+    let (packets, mode) = path(&rig, "fcbb:0:7:fe06::").unwrap();
+    assert!(packets >= 3 && mode == "encap.red", "{packets} packets, mode {mode}");
+
+    rig.inside("router", "ip -6 route del 2001:db8:99::/64");
+    wait_for("no path", || show(&rig, "paths").is_empty().then_some(()));
+    rig.inside("router", "ip -6 route add 2001:db8:99::/64 encap seg6 mode encap segs fcbb:0:6:fe06:: dev eth2");
+    wait_for("the path again", || path(&rig, "fcbb:0:6:fe06::"));
+    assert!(run(&format!("kill -KILL {}", rig.pid(number))).status.success());
+    wait_for("the kernel's own encapsulation", || ping(&rig).then_some(()));
+    let rules = rig.inside("router", "ip -6 rule");
+    wait_for("no rule left", || (!rig.inside("router", "ip -6 rule").contains("8986")).then_some(()));
+    assert!(rules.contains("main"));
+}
