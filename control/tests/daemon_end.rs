@@ -85,7 +85,7 @@ fn a_worker_that_panics_takes_the_process_down_and_the_kernel_takes_over() {
     let mut rig = Rig::new(2);
     rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
     let config = CONFIG.replace("frames = 2048", "frames = 2048\ncores = [0, 1]");
-    let mut command = rig.daemon("node", &config, &[]);
+    let mut command = rig.daemon("node", &config);
     command.env("SRV6D_TEST_FAULTS", "1");
     let daemon = rig.spawn(command);
     rig.wait_until_ready();

@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ impl Rig {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("srv6d-n{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(&prefix);
-        fs::create_dir_all(&directory).unwrap();
+        fs::create_dir_all(directory.join("run")).unwrap();
         let rig = Self { prefix, directory, daemons: Vec::new() };
         for node in NODES {
             must(&format!("ip netns add {}", rig.ns(node)));
@@ -116,17 +116,27 @@ impl Rig {
         self.directory.join(name)
     }
 
+    fn socket_of(&self, name: &str) -> PathBuf {
+        self.directory.join("run").join(format!("{name}.sock"))
+    }
+
     /// The command that runs a daemon of that name, with its files written.
-    pub fn daemon(&self, name: &str, config: &str, wrapper: &[&str]) -> Command {
+    pub fn daemon(&self, name: &str, config: &str) -> Command {
+        self.daemon_of(Path::new(SRV6D), name, config, &[])
+    }
+
+    /// The same with another copy of the program, and with a command in front of it.
+    pub fn daemon_of(&self, program: &Path, name: &str, config: &str, wrapper: &[String]) -> Command {
         let (file, log) = (self.file(&format!("{name}.toml")), self.file(&format!("{name}.log")));
         fs::write(&file, config).unwrap();
         let mut command = Command::new("ip");
         command
             .args(["netns", "exec", &self.ns("router")])
             .args(wrapper)
-            .args([SRV6D, "run", "--config"])
+            .arg(program)
+            .args(["run", "--config"])
             .arg(&file)
-            .env("SRV6D_SOCKET", self.file(&format!("{name}.sock")))
+            .env("SRV6D_SOCKET", self.socket_of(name))
             .stdout(Stdio::null())
             .stderr(fs::File::create(log).unwrap());
         command
@@ -139,13 +149,12 @@ impl Rig {
     }
 
     pub fn start(&mut self, name: &str, config: &str) -> usize {
-        let command = self.daemon(name, config, &[]);
+        let command = self.daemon(name, config);
         self.spawn(command)
     }
 
     pub fn ask(&self, name: &str, question: &str) -> Output {
-        let socket = self.file(&format!("{name}.sock"));
-        run(&format!("{SRV6D} --socket {} {question}", socket.display()))
+        run(&format!("{SRV6D} --socket {} {question}", self.socket_of(name).display()))
     }
 
     pub fn wait_until_ready(&mut self) {
@@ -202,6 +211,20 @@ impl Rig {
         (hash(sender), hash(receiver))
     }
 
+    /// A thousand echo requests a second from a host to the other one.
+    pub fn flow(&self, from: &str) -> Flow {
+        let to = if from == "a" { "b" } else { "a" };
+        let command = format!("ping -6 -q -n -i 0.001 2001:db8:{to}::2");
+        let child = Command::new("ip")
+            .args(["netns", "exec", &self.ns(from)])
+            .args(command.split_whitespace())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Flow(child)
+    }
+
     pub fn log(&self, name: &str) -> String {
         fs::read_to_string(self.file(&format!("{name}.log"))).unwrap_or_default()
     }
@@ -240,6 +263,12 @@ impl Rig {
         });
     }
 
+    /// The daemon has not ended.
+    pub fn check_lives(&mut self, daemon: usize) {
+        let ended = self.daemons.get_mut(daemon).unwrap().try_wait().unwrap();
+        assert!(ended.is_none(), "{ended:?}: {}", self.log("node"));
+    }
+
     pub fn stop(&mut self, daemon: usize, signal: &str) -> Option<i32> {
         must(&format!("kill -{signal} {}", self.pid(daemon)));
         self.ended(daemon)
@@ -266,6 +295,16 @@ impl Rig {
 
     pub fn exists(&self, device: &str) -> bool {
         self.output("router", &format!("ip link show {device}")).status.success()
+    }
+}
+
+/// Packets that are sent until this is dropped.
+pub struct Flow(Child);
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

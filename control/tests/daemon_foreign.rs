@@ -1,0 +1,91 @@
+//! Somebody else's XDP program on a port: named, and never replaced.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+
+use support::rig::{CONFIG, Rig, must, text, wait_for};
+
+/// Passes everything; the name is what an error must show.
+const PROGRAM: &str = r#"
+__attribute__((section("xdp"), used)) int their_filter(void *ctx) { return 2; }
+char licence[] __attribute__((section("license"), used)) = "GPL";
+"#;
+
+/// Attaches it with netlink, as `ip` and many tools do; no link of BPF protects it.
+fn attach(rig: &Rig, port: &str, kind: &str) {
+    let (source, object) = (rig.file("filter.c"), rig.file("filter.o"));
+    fs::write(&source, PROGRAM).unwrap();
+    must(&format!("clang -O2 -target bpf -c {} -o {}", source.display(), object.display()));
+    rig.inside("router", &format!("ip link set dev {port} {kind} obj {} sec xdp", object.display()));
+}
+
+fn is_there(rig: &Rig, port: &str) -> bool {
+    rig.inside("router", &format!("ip -d link show {port}")).contains("name their_filter")
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_daemon_does_not_start_over_it() {
+    for kind in ["xdpdrv", "xdpgeneric"] {
+        let mut rig = Rig::new(1);
+        rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
+        attach(&rig, "eth2", kind);
+        let daemon = rig.start("node", CONFIG);
+        assert_eq!(rig.ended(daemon), Some(1), "{}", rig.log("node"));
+        let log = rig.log("node");
+        assert!(log.contains("eth2: XDP program") && log.contains("(their_filter) is already attached"), "{log}");
+        assert!(log.contains("ip link set dev eth2 xdp off"), "{log}");
+        assert!(is_there(&rig, "eth2"), "{kind}");
+        assert!(rig.is_kernels("eth1") && !rig.exists("srv6d0"), "nothing of srv6d is left");
+        assert!(rig.pings(), "through the kernel, and the program that was there");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_reload_that_would_need_its_port_changes_nothing() {
+    let mut rig = Rig::new(1);
+    let (first, _) = CONFIG.rsplit_once("[[port]]").unwrap();
+    rig.ready(first);
+    attach(&rig, "eth2", "xdpdrv");
+    fs::write(rig.file("node.toml"), CONFIG).unwrap();
+    let refused = rig.ask("node", "reload");
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("eth2: XDP program") && said.contains("their_filter"), "{said}");
+    assert!(is_there(&rig, "eth2"));
+    assert_eq!(rig.show("ports").as_array().unwrap().len(), 2, "eth1 and the own veth, as before");
+
+    rig.inside("router", "ip link set dev eth2 xdp off");
+    assert!(rig.ask("node", "reload").status.success());
+    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_port_that_comes_back_with_it_waits_and_says_why() {
+    let mut rig = Rig::new(1);
+    rig.ready(CONFIG);
+    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.inside("b", "ip link del wire");
+    wait_for("pending port", || text(&rig.ask("node", "show ports").stdout).contains("pending").then_some(()));
+    // The program is on the device before it gets the name srv6d waits for.
+    rig.link("b", "other2", 1);
+    attach(&rig, "other2", "xdpdrv");
+    rig.inside("router", "ip link set other2 down");
+    rig.inside("router", "ip link set other2 name eth2 up");
+    rig.inside("router", "ip addr replace 2001:db8:b::1/64 dev eth2 nodad");
+    let reason = "eth2: XDP program";
+    wait_for("the reason in show ports", || {
+        let shown = text(&rig.ask("node", "show ports").stdout);
+        let is_named = shown.contains("(their_filter)") && shown.contains("eth2      pending");
+        (is_named && shown.contains(reason) && !shown.contains("eth2: eth2")).then_some(())
+    });
+    assert!(is_there(&rig, "eth2"));
+    rig.inside("router", "ip link set dev eth2 xdp off");
+    wait_for("ping through srv6d again", || rig.pings().then_some(()));
+    rig.check_balance();
+}
