@@ -182,6 +182,7 @@ fn a_rollback_holds_until_the_next_reload() {
     let forgotten = lab.exec(FROM, &[SRV6D, "rollback", "999999"]);
     assert_eq!(forgotten.status.code(), Some(1));
     assert!(text(&forgotten.stderr).contains("generation 999999 is not remembered"), "{}", text(&forgotten.stderr));
+    balanced(&lab, &EVERYBODY);
 }
 
 #[test]

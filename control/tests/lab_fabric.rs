@@ -106,6 +106,7 @@ fn too_big_for_the_encapsulation_is_told_to_the_application() {
         let said = text(&refused.stdout) + &text(&refused.stderr);
         assert!(!refused.status.success() && said.contains("1460"), "{said}");
     }
+    balanced(&lab, &["host00", "leaf00", "spine00", "spine01", "leaf02", "host02"]);
 }
 
 #[test]
@@ -134,6 +135,18 @@ fn kernel_can_be_the_receiver() {
     balanced(&lab, &["host00", "leaf00", "spine01", "spine02"]);
 }
 
+/// The control: if this fails, the other placements prove nothing about srv6d.
+#[test]
+#[ignore = "needs root"]
+fn kernel_can_be_everything() {
+    let nodes = ["host00", "host01", "host02", "leaf00", "leaf01", "leaf02", "spine00", "spine01", "spine02"];
+    let lab = Lab::up("kk", &fabric(&nodes));
+    assert!(nodes.iter().all(|node| !lab.must(node, &["ip", "link"]).contains("srv6d0")), "no srv6d runs");
+    both_ways(&lab, ("host00", "fcbb:0:800::2"), ("host02", "fcbb:0:800:2::2"));
+    let routes = lab.must("spine01", &["ip", "-6", "-s", "route", "show", "fcbb:0:1001::/48"]);
+    assert!(!routes.contains("packets 0 "), "by the spine that the carrier names: {routes}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn traffic_goes_on_through_the_kernel_when_the_senders_srv6d_is_killed() {
@@ -146,6 +159,7 @@ fn traffic_goes_on_through_the_kernel_when_the_senders_srv6d_is_killed() {
     let spine = lab.sid_packets("spine01", "fcbb:0:1001::/48");
     lab.must("host00", &ping);
     assert!(lab.sid_packets("spine01", "fcbb:0:1001::/48") > spine, "inside SRv6, by the kernel's own route");
+    balanced(&lab, &["leaf00", "spine01", "leaf02", "host02"]);
     let status = srv6d(&["lab", "status", "--name", &lab.name]);
     assert_eq!(status.status.code(), Some(1));
     assert!(text(&status.stdout).contains("down"), "{}", text(&status.stdout));

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::counters;
+
 pub const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d");
 
 /// Nothing here takes longer.
@@ -148,11 +150,7 @@ pub fn gone(pid: i32) -> bool {
 /// Every packet ended in exactly one counter, on every srv6d node.
 pub fn balanced(lab: &Lab, nodes: &[&str]) {
     for node in nodes {
-        let unbalanced = || {
-            let view: serde_json::Value =
-                serde_json::from_str(&lab.must(node, &[SRV6D, "show", "counters", "--json"])).unwrap();
-            (view.get("balanced").unwrap() != true).then_some(view)
-        };
-        eventually(&format!("{node} is balanced"), || unbalanced().is_none());
+        let counters = || serde_json::from_str(&lab.must(node, &[SRV6D, "show", "counters", "--json"])).unwrap();
+        eventually(&format!("{node} is balanced"), || counters::add_up(&counters()));
     }
 }

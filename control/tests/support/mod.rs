@@ -1,5 +1,6 @@
 //! What test programs share.
 
+pub mod counters;
 pub mod lab;
 pub mod rig;
 pub mod wire;

@@ -12,6 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::counters;
 pub use super::lab::{SRV6D, text};
 
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -249,18 +250,12 @@ impl Rig {
 
     /// Packets dropped for a reason.
     pub fn drops(&self, reason: &str) -> u64 {
-        packets(self.show("counters").get("drop").unwrap(), Some(reason))
+        counters::packets(&self.show("counters"), "drop", Some(reason))
     }
 
-    /// Every received packet is accounted for: `rx = tx + kernel + reply + drop`, summed here and not by the daemon.
+    /// Every received packet is accounted for.
     pub fn check_balance(&self) {
-        wait_for("balance of the packet counters", || {
-            let counters = self.show("counters");
-            let number = |name: &str| counters.get(name).and_then(serde_json::Value::as_u64).unwrap();
-            let sum = |name: &str| packets(counters.get(name).unwrap(), None);
-            let ends = number("tx") + number("kernel") + sum("reply") + sum("drop");
-            (number("rx") == ends && number("held") == 0).then_some(())
-        });
+        wait_for("balance of the packet counters", || counters::add_up(&self.show("counters")).then_some(()));
     }
 
     /// The daemon has not ended.
@@ -306,13 +301,6 @@ impl Drop for Flow {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// The sum over rows of reasons, or the packets of one of them.
-fn packets(rows: &serde_json::Value, reason: Option<&str>) -> u64 {
-    let rows = rows.as_array().unwrap().iter();
-    let chosen = rows.filter(|row| reason.is_none_or(|reason| row.get("reason").unwrap() == reason));
-    chosen.map(|row| row.get("packets").and_then(serde_json::Value::as_u64).unwrap()).sum()
 }
 
 impl Drop for Rig {
