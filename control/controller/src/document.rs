@@ -29,7 +29,7 @@ pub struct Vertex {
 }
 
 /// One direction of a link.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     /// Key.
     pub key: String,
@@ -223,6 +223,10 @@ fn digest(
         values.sort_unstable();
     }
     let mut hasher = DefaultHasher::new();
-    (vertices, edges, values).hash(&mut hasher);
+    vertices.hash(&mut hasher);
+    for Edge { key, from, to, sids, weights: _ } in edges.values().flatten() {
+        (key, from, to, sids).hash(&mut hasher);
+    }
+    values.hash(&mut hasher);
     hasher.finish()
 }

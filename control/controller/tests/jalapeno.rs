@@ -3,7 +3,7 @@
 
 mod support;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use srv6d_controller::jalapeno::{PathKind, Settings, run};
 use srv6d_controller::{Cause, PeerState, Snapshot};
 use srv6d_path_server::{Edition, Running, Server, Store};
@@ -136,6 +136,77 @@ async fn a_path_without_a_carrier_is_not_used() {
     let why = snapshot.peers[FAR].last_error.clone().unwrap();
     assert_eq!(why, "leaf00 has no uN SID of algorithm 128; give it one, or ask for another algorithm");
     assert!(snapshot.health.failures[&Cause::InvalidCarrier] > 0);
+}
+
+/// The topology itself has become wrong: one peer's leaf has moved to another block, or the peer is gone from it.
+#[tokio::test]
+async fn a_change_that_leaves_a_peer_without_a_carrier_leaves_its_last_good_one() {
+    let other_block = FABRIC.replace("fcbb:0:1006:", "fcbb:9:1006:");
+    let without_far = FABRIC.replace("srv6-pytorch-2", "srv6-pytorch-9");
+    let changes = [
+        (other_block, Cause::InvalidCarrier, "leaf02 has its SID in block fcbb:9::/32, the path began in fcbb::/32"),
+        (without_far, Cause::UnknownId, "there is no hosts/srv6-pytorch-2: hosts has "),
+    ];
+    for (changed, cause, words) in changes {
+        let server = server(json!([])).await;
+        let mut source = follow(settings(&server));
+        source.until("fresh", all_fresh).await;
+        server.replace(Store::parse(&changed).unwrap());
+        let snapshot = source.until("stale", |snapshot| is_stale(snapshot, FAR)).await;
+        let far = &snapshot.peers[FAR];
+        assert_eq!(carriers(far), ["fcbb:0:1004:1000:1006:fe06::"]);
+        assert!(far.last_error.as_ref().unwrap().starts_with(words), "{:?}", far.last_error);
+        assert_eq!(snapshot.health.failures.keys().collect::<Vec<_>>(), [&cause]);
+        assert_eq!(snapshot.peers[NEAR].state, PeerState::Fresh);
+        server.replace(Store::parse(FABRIC).unwrap());
+        source.until("fresh again", |snapshot| all_fresh(snapshot) && snapshot.health.last_error.is_none()).await;
+    }
+}
+
+/// Spine 0 lies in a country that is not wanted.
+#[tokio::test]
+async fn countries_are_left_out() {
+    let mut fabric: Value = serde_json::from_str(FABRIC).unwrap();
+    for edge in fabric["edges"].as_array_mut().unwrap() {
+        let country = if edge["_key"].as_str().unwrap().contains("spine00") { "FRA" } else { "DEU" };
+        edge["country_codes"] = json!([country]);
+    }
+    let store = Store::parse(&fabric.to_string()).unwrap();
+    let server = Server { store, ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap();
+    for (excluded, carrier) in [("USA", "fcbb:0:1004:1000:1006:fe06::"), ("FRA,ITA", "fcbb:0:1004:1001:1006:fe06::")] {
+        let excluded = excluded.split(',').map(str::to_owned).collect();
+        let mut source = follow(Settings { kind: PathKind::Sovereignty { excluded }, ..settings(&server) });
+        let snapshot = source.until("fresh", all_fresh).await;
+        assert_eq!(carriers(&snapshot.peers[FAR]), [carrier]);
+    }
+    let excluded = vec!["FRA".to_owned(), "DEU".to_owned()];
+    let mut source = follow(Settings { kind: PathKind::Sovereignty { excluded }, ..settings(&server) });
+    let snapshot = source.until("missing", |snapshot| is_missing(snapshot, FAR)).await;
+    assert!(snapshot.peers[FAR].last_error.as_ref().unwrap().contains("FRA"), "{:?}", snapshot.peers[FAR].last_error);
+}
+
+/// Algorithm 128 has a block of its own, and only some nodes take part.
+#[tokio::test]
+async fn a_flexible_algorithm_goes_its_own_way_in_its_own_block() {
+    let mut fabric: Value = serde_json::from_str(&FABRIC.replace("fabric_node/", "igp_node/")).unwrap();
+    for (id, vertex) in fabric["vertices"].as_object_mut().unwrap() {
+        if id.contains("spine00") || id.starts_with("hosts/") {
+            continue;
+        }
+        let mut flexible = vertex["sids"].clone();
+        for sid in flexible.as_array_mut().unwrap() {
+            sid["srv6_sid"] = json!(sid["srv6_sid"].as_str().unwrap().replace("fcbb:0:", "fcbb:1:"));
+            sid["srv6_endpoint_behavior"]["algo"] = json!(128);
+        }
+        vertex["sids"].as_array_mut().unwrap().extend(flexible.as_array().unwrap().clone());
+    }
+    let store = Store::parse(&fabric.to_string()).unwrap();
+    let server = Server { store, ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap();
+    for (algo, carrier) in [(0, "fcbb:0:1004:1000:1006:fe06::"), (128, "fcbb:1:1004:1001:1006:fe06::")] {
+        let mut source = follow(Settings { algo, ..settings(&server) });
+        let snapshot = source.until("fresh", all_fresh).await;
+        assert_eq!(carriers(&snapshot.peers[FAR]), [carrier]);
+    }
 }
 
 #[tokio::test]
