@@ -261,7 +261,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
 fn routing() -> impl Strategy<Value = Vec<u8>> {
     let segment = prop_oneof![4 => carrier(), 4 => destination_v6()];
     let kind = prop_oneof![12 => Just(4u8), 1 => Just(0), 1 => Just(2)];
-    let off_by = prop_oneof![8 => Just(0i8), 1 => Just(1), 1 => Just(2), 1 => Just(-1)];
+    let off_by = prop_oneof![6 => Just(0i8), 1 => Just(1), 1 => Just(2), 3 => Just(-1)];
     let tlv = prop_oneof![4 => Just(Vec::new()), 1 => Just(vec![0u8; 8]), 1 => Just(vec![0x6f; 16])];
     (vec(segment, 0..4), kind, any::<Index>(), off_by, off_by_zero(), tlv).prop_map(
         |(segments, kind, left, last_off, len_off, tlv): (Vec<Ipv6Addr>, _, _, _, i8, _)| {

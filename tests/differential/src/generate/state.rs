@@ -216,14 +216,18 @@ fn behavior(csid: Option<Csid>) -> impl Strategy<Value = Behavior> {
 }
 
 fn steer() -> impl Strategy<Value = Steer> {
-    (table(), prefix(), vec(path(), 1..3)).prop_map(|(table, prefix, paths)| Steer { table, prefix, paths })
+    (table(), prefix(), prop_oneof![vec(path(), 1), vec(path(), 2..4)]).prop_map(|(table, prefix, paths)| Steer {
+        table,
+        prefix,
+        paths,
+    })
 }
 
 fn path() -> impl Strategy<Value = Path> {
-    let segments =
-        vec(remote_carrier(), 1..=8).prop_filter_map("a segment list", |segments| SegmentList::new(segments, &[]).ok());
+    let segments = prop_oneof![2 => vec(remote_carrier(), 1), 1 => vec(remote_carrier(), 2..=8)]
+        .prop_filter_map("a segment list", |segments| SegmentList::new(segments, &[]).ok());
     let via = option::weighted(0.5, hops(true, 1)).prop_map(Option::unwrap_or_default);
-    let rest = (any::<bool>(), 1u16..4, option::weighted(0.2, outer_source()), via);
+    let rest = (prop::bool::weighted(0.3), 1u16..4, option::weighted(0.2, outer_source()), via);
     (segments, rest).prop_map(|(segments, (full_srh, weight, source, via))| Path {
         name: String::new(),
         segments,
