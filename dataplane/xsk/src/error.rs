@@ -63,6 +63,19 @@ pub enum XskError {
         /// Whether the device was deleted or all sockets were closed.
         why: &'static str,
     },
+    /// The port's packets are too long for the packet memory it asked for.
+    #[error(
+        "{ifname} queue {queue}: packets of MTU {mtu} take several chunks, and the first socket of this packet memory \
+         sends but one. Fix: lower the MTU to 3566, or ask for mode `auto`, which then takes copy mode"
+    )]
+    SingleBuffer {
+        /// The port.
+        ifname: String,
+        /// The queue.
+        queue: u32,
+        /// Its MTU.
+        mtu: usize,
+    },
     /// The XDP program could not be loaded or attached.
     #[error("{ifname}: cannot {what} the XDP program: {why}. Fix: {fix}")]
     Program {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use xsk_rs::config::BindFlags;
 
-use crate::frame::ROOM;
+use crate::frame::{MAX_PUSH, ROOM};
 
 /// How packets get from the device to a socket and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ pub(crate) const BUSY_WAITS: [Duration; 8] = [
 ];
 
 /// Ethernet with one tag.
-pub(crate) const LINK_HEADER: usize = 18;
+const LINK_HEADER: usize = 18;
 
 /// One way to bind, and its name for people.
 pub(crate) struct Attempt {
@@ -77,8 +77,13 @@ impl Attempt {
     }
 }
 
+/// Every packet of a port with this MTU, Ethernet header and a tag with it, fits a chunk and leaves room to push.
+pub(crate) fn fits_one_chunk(mtu: usize) -> bool {
+    mtu + LINK_HEADER + MAX_PUSH <= ROOM
+}
+
 /// What to try, best first. Zero-copy without multi-buffer is worth having
-/// only where no packet is longer than a chunk.
+/// only where every packet fits a chunk.
 pub(crate) fn attempts(asked: Mode, generic: bool, mtu: usize) -> Vec<Attempt> {
     let mut list = Vec::new();
     let zero_copy = match asked {
@@ -88,7 +93,7 @@ pub(crate) fn attempts(asked: Mode, generic: bool, mtu: usize) -> Vec<Attempt> {
     };
     if zero_copy {
         list.push(Attempt::new(true, true));
-        if mtu + LINK_HEADER <= ROOM {
+        if fits_one_chunk(mtu) {
             list.push(Attempt::new(true, false));
         }
     }
@@ -155,6 +160,8 @@ mod tests {
             names(Mode::Auto, false, 9000),
             ["zero-copy, multi-buffer", "copy, multi-buffer", "copy, single-buffer"]
         );
+        assert_eq!(names(Mode::ZeroCopy, false, 3566).len(), 2, "3584 bytes with Ethernet and a tag, and 256 to push");
+        assert_eq!(names(Mode::ZeroCopy, false, 3567).len(), 1);
     }
 
     #[test]

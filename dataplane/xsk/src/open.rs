@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use xsk_rs::config::{Interface, LibxdpFlags, SocketConfig};
 use xsk_rs::{CompQueue, FillQueue, RxQueue, TxQueue};
 
-use crate::frame::ROOM;
+use crate::frame::{MAX_PUSH, ROOM};
 use crate::modes::{self, Attempt, Mode};
 use crate::socket::{Rings, Socket};
 use crate::sys::is_unbound;
@@ -40,11 +40,16 @@ impl Socket {
         if let Some(why) = anchor.and_then(|fd| carries_no_more(shared, fd)) {
             return Err(XskError::FirstSocket { ifname: ifname.to_owned(), queue, why });
         }
+        // A later socket inherits the flags of the first.
+        let single = anchor.is_some() && !shared.multi_buffer.load(Relaxed);
+        if mode == Mode::ZeroCopy && single && !modes::fits_one_chunk(mtu) {
+            return Err(XskError::SingleBuffer { ifname: ifname.to_owned(), queue, mtu });
+        }
         let mut log = Vec::new();
         let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for attempt in modes::attempts(mode, generic, mtu) {
             if anchor.is_some() && !attempt.multi_buffer {
-                continue; // a later socket inherits the flags of the first
+                continue; // the flags are not looked at
             }
             match bind(shared, ifname, queue, sizes, &attempt) {
                 Ok(bound) => {
@@ -60,7 +65,7 @@ impl Socket {
                         break;
                     }
                     shared.socket_bound(ifindex, queue);
-                    let reason = reason(&log, first, zero_copy, generic, shared, mtu);
+                    let reason = reason(mode, &log, first, zero_copy, generic, shared, mtu);
                     let chosen = (name(zero_copy, generic), reason);
                     return Ok(Self::new(shared, bound, ifname, ifindex, queue, chosen));
                 }
@@ -128,22 +133,29 @@ fn name(zero_copy: bool, generic: bool) -> Mode {
     }
 }
 
-/// Why this mode, for people.
-fn reason(log: &[String], first: bool, zero_copy: bool, generic: bool, shared: &Shared, mtu: usize) -> String {
+/// Why this mode, for people. Empty: as it was asked for.
+fn reason(
+    asked: Mode,
+    log: &[String],
+    first: bool,
+    zero_copy: bool,
+    generic: bool,
+    shared: &Shared,
+    mtu: usize,
+) -> String {
     let mut parts = Vec::new();
     if zero_copy {
         parts.push("the driver reads and writes packet memory itself".to_owned());
     } else if generic {
         parts.push("the XDP program runs in generic mode".to_owned());
-    } else if !first {
-        parts.push("packets are copied, as on srv6d's own interface: the two share packet memory".to_owned());
+    } else if !first && asked == Mode::Auto {
+        parts.push("packets are copied, as by the first socket of this packet memory".to_owned());
     }
     parts.extend(log.iter().map(|refused| format!("the driver refused {refused}")));
-    if !shared.multi_buffer.load(Relaxed) && mtu + modes::LINK_HEADER > ROOM {
-        parts.push(format!("packets over {ROOM} bytes are dropped: the driver has no multi-buffer mode (MTU {mtu})"));
-    }
-    if parts.is_empty() {
-        parts.push("native mode was asked for".to_owned());
+    if !shared.multi_buffer.load(Relaxed) && !modes::fits_one_chunk(mtu) {
+        let longest = ROOM - MAX_PUSH;
+        parts
+            .push(format!("packets over {longest} bytes are dropped: the driver has no multi-buffer mode (MTU {mtu})"));
     }
     parts.join("; ")
 }

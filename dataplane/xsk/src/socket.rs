@@ -82,6 +82,7 @@ pub struct Socket {
     chosen: (Mode, String),
     multi_buffer: bool,
     zero_copy: bool,
+    was_filled: bool,
     slot: u32,
     rx_out: u32,
     tx_out: u32,
@@ -145,6 +146,7 @@ impl Socket {
             leave: Leave { shared: Arc::clone(shared), closed: Closed { slot, ifindex, queue, kernel_let_go: false } },
             ifname: ifname.to_owned(),
             zero_copy: chosen.0 == Mode::ZeroCopy,
+            was_filled: false,
             chosen,
             multi_buffer: shared.multi_buffer.load(Relaxed),
             slot,
@@ -230,8 +232,8 @@ impl Socket {
     }
 
     /// Queues a packet for sending. Gives it back when the rings have no room
-    /// for all its chunks, when it is empty, or when it is of another UMEM;
-    /// [`flush`](Self::flush) makes room.
+    /// for all its chunks ([`flush`](Self::flush) makes some), when it is
+    /// empty, of another UMEM, or in more chunks than the socket can send.
     #[inline]
     pub fn tx(&mut self, frame: Frame) -> Result<(), Frame> {
         let tail = frame.tail();
@@ -240,7 +242,10 @@ impl Socket {
         let shared = &self.leave.shared;
         // Never more in flight than completion slots: the kernel would stop
         // sending and say EAGAIN until they are reaped.
-        if in_flight > shared.rings.completion as usize || frame.umem != shared.id || frame.head_len() == 0 {
+        let no_room = in_flight > shared.rings.completion as usize;
+        // The kernel would skip the descriptors and never give the chunks back.
+        let too_many = count > 1 && !self.multi_buffer;
+        if no_room || too_many || frame.umem != shared.id || frame.head_len() == 0 {
             self.counts.tx_refused += 1;
             return Err(frame);
         }
@@ -318,7 +323,7 @@ impl Socket {
         umem.recycle(frame);
     }
 
-    /// The mode in use ([`Mode::Auto`] never), and why not a better one.
+    /// The mode in use ([`Mode::Auto`] never), and why not a better one; empty: it is the one asked for.
     pub fn chosen(&self) -> (Mode, &str) {
         (self.chosen.0, &self.chosen.1)
     }
@@ -443,8 +448,14 @@ impl Socket {
             debug_assert_eq!(handed, count, "the fill ring had said it has room");
             self.rx_out += u32::try_from(handed).unwrap_or(0);
         }
-        // Zero-copy drivers sleep when the fill ring was empty.
-        if self.fill.needs_wakeup() {
+        // Zero-copy drivers sleep when the fill ring was empty. As it was when the socket was bound: some of them look
+        // for chunks then, and only once, and say nothing.
+        let is_first = self.zero_copy && !self.was_filled && self.rx_out > 0;
+        if is_first {
+            self.was_filled = true;
+            let _ = send_nothing(self.as_raw_fd()); // EAGAIN: the driver is awake
+        }
+        if is_first || self.fill.needs_wakeup() {
             kick_rx(self.as_raw_fd());
         }
     }

@@ -25,7 +25,7 @@ use xsk_rs::FrameDesc;
 use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
 
 use crate::XskError;
-use crate::frame::{CHUNK, Frame, HEADROOM, ROOM};
+use crate::frame::{CHUNK, Frame, HEADROOM, Piece, ROOM};
 
 /// Sizes of the rings that every socket of a UMEM gets for itself. Powers of
 /// two.
@@ -293,7 +293,7 @@ impl Umem {
     /// Takes a frame's chunks back. A frame of another UMEM is not ours to
     /// take: it is handed back.
     pub fn recycle(&mut self, frame: Frame) -> Option<Frame> {
-        if frame.umem != self.shared.id {
+        if !self.owns(&frame) {
             return Some(frame);
         }
         for piece in frame.attached() {
@@ -303,28 +303,38 @@ impl Umem {
         None
     }
 
-    /// The packet of a frame copied into frames of this UMEM: the way between
-    /// ports that cannot share one. None when the pool has too few chunks.
+    /// Whether a frame is of this UMEM: only then can it be sent by a socket on it.
+    #[inline]
+    pub fn owns(&self, frame: &Frame) -> bool {
+        frame.umem == self.shared.id
+    }
+
+    /// The packet of a frame copied into as few chunks of this UMEM as hold it: the way between ports that cannot share
+    /// one. It is made to be sent: there may be no room behind its head. None when the pool has too few chunks.
     pub fn copy_of(&mut self, from: &Umem, frame: &Frame) -> Option<Frame> {
-        let pieces = frame.tail().len();
-        if self.free.len() <= pieces {
+        let len = frame.packet_len();
+        if !from.owns(frame) || self.free.len() < len.div_ceil(ROOM).max(1) {
             return None;
         }
-        let mut copy = self.frame()?;
-        copy_into(&mut copy, frame.head());
-        for bytes in from.segments(frame).skip(1) {
-            let mut next = self.frame()?;
-            copy_into(&mut next, bytes);
-            let len = u32::try_from(bytes.len()).unwrap_or_default();
-            copy.append(crate::frame::Piece { chunk: next.chunk, len });
+        let mut copy = None;
+        let mut chunk = self.frame()?;
+        for mut bytes in from.segments(frame) {
+            loop {
+                bytes = fill(&mut chunk, bytes);
+                if bytes.is_empty() {
+                    break;
+                }
+                join(&mut copy, std::mem::replace(&mut chunk, self.frame()?));
+            }
         }
-        Some(copy)
+        join(&mut copy, chunk);
+        copy
     }
 
     /// The packet's bytes, chunk by chunk, head first. Empty when the frame is
     /// of another UMEM.
     pub fn segments<'a>(&'a self, frame: &'a Frame) -> impl Iterator<Item = &'a [u8]> {
-        let ours = frame.umem == self.shared.id;
+        let ours = self.owns(frame);
         let head = ours.then(|| frame.head());
         let tail = if ours { frame.tail() } else { &[] };
         head.into_iter().chain(tail.iter().filter_map(|piece| {
@@ -441,10 +451,26 @@ impl Drop for Umem {
     }
 }
 
-fn copy_into(frame: &mut Frame, bytes: &[u8]) {
-    if let Some(room) = frame.room_mut().get_mut(..bytes.len()) {
-        room.copy_from_slice(bytes);
-        frame.set_head_len(bytes.len());
+/// Copies behind what is in a frame's head already, as much as the chunk holds. What is left over.
+fn fill<'b>(frame: &mut Frame, bytes: &'b [u8]) -> &'b [u8] {
+    let len = frame.head_len();
+    let Some(room) = frame.room_mut().get_mut(len..) else { return bytes };
+    let (now, later) = bytes.split_at(room.len().min(bytes.len()));
+    if let Some(room) = room.get_mut(..now.len()) {
+        room.copy_from_slice(now);
+    }
+    frame.set_head_len(len + now.len());
+    later
+}
+
+/// Makes a frame of one chunk the end of a packet, or its beginning.
+fn join(packet: &mut Option<Frame>, part: Frame) {
+    match packet {
+        None => *packet = Some(part),
+        Some(packet) => {
+            let len = u32::try_from(part.head_len()).unwrap_or_default();
+            packet.append(Piece { chunk: part.chunk, len });
+        }
     }
 }
 

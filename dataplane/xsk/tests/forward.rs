@@ -146,9 +146,17 @@ fn a_frame_is_copied_between_packet_memories_and_refused_without() {
     let frame = receive(&mut near, &mut a);
     let frame = b.tx(frame).unwrap_err();
     let frame = far.recycle(frame).unwrap();
-    b.tx(far.copy_of(&near, &frame).unwrap()).unwrap();
+    let copy = far.copy_of(&near, &frame).unwrap();
+    assert_eq!(assert_adds_up(&mut near).held, 4, "3840 split in two, 3840, 1320");
+    assert_eq!(assert_adds_up(&mut far).held, 3, "3840, 3840, 1320");
+    assert_eq!(bytes(&far, &copy), packet);
+    b.tx(copy).unwrap();
     b.flush(&mut far);
     assert_eq!(until("the copy", || sink.next()), packet);
+    let mut small = Umem::new(2).unwrap();
+    assert!(small.copy_of(&near, &frame).is_none(), "too few chunks");
+    assert!(small.copy_of(&far, &frame).is_none(), "the frame is not of that memory");
+    assert_eq!(assert_adds_up(&mut small).free, 2);
     assert!(near.recycle(frame).is_none());
     drain(&mut far, &mut b);
     assert_eq!(assert_adds_up(&mut near).held, 0);
