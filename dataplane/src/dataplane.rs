@@ -15,7 +15,7 @@ use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Desired, PortId, TableId};
 use srv6d_srv6::tally::{Count, Tally};
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots, Tables};
-use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemHandle, UmemRings, Waker, XskError, offload};
+use srv6d_xsk::{Program, Rings, Umem, UmemHandle, UmemRings, Waker, XskError};
 
 use crate::claims::{Claims, claims};
 use crate::counters::{
@@ -23,7 +23,9 @@ use crate::counters::{
 };
 use crate::snapshot::Snapshot;
 use crate::step::Step;
-use crate::worker::{self, Command, Sockets};
+use crate::worker::{self, Command, PacketMemory, Sockets};
+
+mod attach;
 
 /// Next hops that may be asked for, and smaller paths that may be told of, and not yet be taken by control.
 const WANTED: usize = 1024;
@@ -47,7 +49,7 @@ pub struct Settings {
     pub cores: Vec<Option<usize>>,
     /// How workers wait.
     pub polling: Polling,
-    /// UMEM chunks of 4 KiB per worker.
+    /// UMEM chunks of 4 KiB per worker; as many again once a port is in zero-copy mode.
     pub frames: u32,
     /// Descriptors per ring, a power of two; fewer where `frames` does not suffice for all ports.
     pub ring: u32,
@@ -114,6 +116,7 @@ struct Worker {
     commands: Sender<Command>,
     waker: Waker,
     umem: UmemHandle,
+    zero_copy: Option<UmemHandle>,
     counters: Arc<WorkerCounters>,
 }
 
@@ -122,10 +125,18 @@ impl Worker {
         let _ = self.commands.send(command); // a dead worker ends the process by itself
         self.waker.wake();
     }
+
+    fn memory(&self, memory: PacketMemory) -> Option<&UmemHandle> {
+        match memory {
+            PacketMemory::Copy => Some(&self.umem),
+            PacketMemory::ZeroCopy => self.zero_copy.as_ref(),
+        }
+    }
 }
 
 struct Device {
     program: Program,
+    memory: PacketMemory,
     claim_all: bool,
     port: AttachedPort,
     vlans: Vec<u16>,
@@ -154,6 +165,8 @@ pub struct Dataplane {
     devices: BTreeMap<String, Device>,
     /// By device: a program that is attached anew counts from 0.
     past: BTreeMap<String, Past>,
+    /// The device whose sockets were the first on the packet memory of zero-copy ports. The memory goes with it.
+    zero_copy_first: Option<String>,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
     used: BTreeMap<usize, u64>,
@@ -184,6 +197,7 @@ impl Dataplane {
             numbers: BTreeMap::new(),
             devices: BTreeMap::new(),
             past: BTreeMap::new(),
+            zero_copy_first: None,
             wanted,
             smaller_paths,
             used: BTreeMap::new(),
@@ -192,20 +206,24 @@ impl Dataplane {
             settings,
         };
         for worker in 0..dataplane.settings.cores.len() {
-            let started = dataplane.start_worker(worker, ring, wanted_sender.clone(), smaller_path_sender.clone())?;
+            let started = dataplane.start_worker(worker, wanted_sender.clone(), smaller_path_sender.clone())?;
             dataplane.workers.push(started);
         }
         Ok(dataplane)
     }
 
+    fn umem(&self) -> Result<Umem, XskError> {
+        let ring = ring_size(&self.settings);
+        Umem::with_rings(self.settings.frames, UmemRings { fill: ring, completion: ring })
+    }
+
     fn start_worker(
         &self,
         index: usize,
-        ring: u32,
         wanted: Sender<(PortId, IpAddr)>,
         smaller_path: Sender<PathMtu>,
     ) -> Result<Worker, DataplaneError> {
-        let umem = Umem::with_rings(self.settings.frames, UmemRings { fill: ring, completion: ring })?;
+        let umem = self.umem()?;
         let handle = umem.handle();
         let waker = Waker::new().map_err(|why| DataplaneError::System { what: "make an eventfd", why })?;
         let counters = Arc::new(WorkerCounters::default());
@@ -237,96 +255,7 @@ impl Dataplane {
                 drop(alarm);
             })
             .map_err(|why| DataplaneError::System { what: "start a worker thread", why })?;
-        Ok(Worker { thread: Some(thread), commands: sender, waker, umem: handle, counters })
-    }
-
-    /// Attaches srv6d's own veth: everything the kernel sends there is srv6d's. Must come before every other port,
-    /// because the UMEM of a worker lives on its first socket.
-    ///
-    /// # Errors
-    /// As [`attach`](Self::attach).
-    pub fn attach_own_veth(&mut self, device: &str) -> Result<AttachedPort, DataplaneError> {
-        self.attach_device(device, Mode::Native, true)
-    }
-
-    /// Loads the XDP program on a device and opens a socket for every worker.
-    ///
-    /// # Errors
-    /// Another XDP program is there, the device has too few queues, or the kernel refuses.
-    pub fn attach(&mut self, device: &str, mode: Mode) -> Result<AttachedPort, DataplaneError> {
-        self.attach_device(device, mode, false)
-    }
-
-    fn attach_device(&mut self, device: &str, mode: Mode, claim_all: bool) -> Result<AttachedPort, DataplaneError> {
-        let queues = offload::queues(device)?;
-        let workers = self.workers.len();
-        if (queues as usize) < workers {
-            return Err(DataplaneError::TooFewQueues { device: device.to_owned(), queues, workers });
-        }
-        let next = self.numbers.len();
-        let number = *self.numbers.entry(device.to_owned()).or_insert(next);
-        if number >= MAX_SOCKETS {
-            return Err(DataplaneError::TooManyDevices(device.to_owned()));
-        }
-        let settings = ProgramSettings { claim_all, untagged: claim_all, ..ProgramSettings::default() };
-        let mut program = Program::attach(device, mode, &settings)?;
-        let chosen =
-            self.open_sockets(device, number, mode, &mut program).inspect_err(|_| self.close_sockets(number))?;
-        let (mode, mut reason, multi_buffer) = chosen;
-        if queues as usize > workers {
-            reason = format!("{reason}; queues {workers} to {} stay with the kernel: no worker", queues - 1);
-        }
-        let mode = mode.to_string();
-        let port = AttachedPort {
-            device: device.to_owned(),
-            mode,
-            reason,
-            queues: queues.min(u32::try_from(workers).unwrap_or(u32::MAX)),
-            multi_buffer,
-        };
-        self.devices.insert(device.to_owned(), Device { program, claim_all, port: port.clone(), vlans: Vec::new() });
-        self.publish_snapshot(None)?;
-        self.claim(device)?;
-        Ok(port)
-    }
-
-    /// A socket for every worker. Returns mode, reason, and whether packets may be longer than a chunk.
-    fn open_sockets(
-        &self,
-        device: &str,
-        number: usize,
-        mode: Mode,
-        program: &mut Program,
-    ) -> Result<(Mode, String, bool), XskError> {
-        let mut chosen = (mode, String::new(), false);
-        for (queue, worker) in (0..).zip(&self.workers) {
-            let socket = Socket::open_on(&worker.umem, device, queue, mode, self.rings)?;
-            program.set_socket(queue, &socket)?;
-            chosen = (socket.chosen().0, socket.chosen().1.to_owned(), socket.multi_buffer());
-            worker.tell(Command::Open(number, Box::new(socket)));
-        }
-        Ok(chosen)
-    }
-
-    fn close_sockets(&self, number: usize) {
-        self.workers.iter().for_each(|worker| worker.tell(Command::Close(number)));
-    }
-
-    /// Lets a device go: its XDP program first, so that the kernel has it from there on.
-    pub fn detach(&mut self, device: &str) {
-        let Some(gone) = self.devices.remove(device) else { return };
-        if let Ok(counts) = gone.program.counts() {
-            let past = self.past.entry(device.to_owned()).or_default();
-            past.passed += counts.passed;
-            past.redirected += counts.redirected;
-        }
-        drop(gone.program);
-        if let Some(&number) = self.numbers.get(device) {
-            self.close_sockets(number);
-        }
-        if let Err(why) = self.publish_snapshot(None) {
-            tracing::error!("{device}: {why}");
-        }
+        Ok(Worker { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
     }
 
     /// Attached devices.

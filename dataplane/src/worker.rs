@@ -26,44 +26,88 @@ const DRAIN: Duration = Duration::from_millis(300);
 /// What control asks of a worker.
 pub(crate) enum Command {
     /// A socket for this number; one that was there is closed first.
-    Open(usize, Box<Socket>),
+    Open(usize, PacketMemory, Box<Socket>),
     /// Close the socket of this number.
     Close(usize),
+    /// The packet memory of zero-copy ports from now on. All sockets on the one before are closed.
+    ZeroCopy(Option<Box<Umem>>),
     /// Finish what is in the rings, then end.
     Stop,
     /// Panic: what then becomes of process and ports can be tested in no other way.
     Panic,
 }
 
-/// The AF_XDP sockets of one worker.
+/// Which packet memory a socket is on. A UMEM is in zero-copy mode for all its ports or for none, as its first socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PacketMemory {
+    /// That of the own veth, and of every port in copy mode.
+    Copy,
+    /// That of ports in zero-copy mode.
+    ZeroCopy,
+}
+
+/// The AF_XDP sockets of one worker. Frames move between ports of one packet memory as they are, and from one memory to
+/// the other as a copy.
 pub(crate) struct Sockets {
     umem: Umem,
-    sockets: Vec<Option<Box<Socket>>>,
+    zero_copy: Option<Box<Umem>>,
+    by_number: Vec<Option<(PacketMemory, Box<Socket>)>>,
 }
 
 impl Sockets {
     pub(crate) fn new(umem: Umem) -> Self {
-        Self { umem, sockets: Vec::new() }
+        Self { umem, zero_copy: None, by_number: Vec::new() }
     }
 
-    fn open(&mut self, number: usize, socket: Box<Socket>) {
+    fn open(&mut self, number: usize, memory: PacketMemory, socket: Box<Socket>) {
         self.close(number);
-        if self.sockets.len() <= number {
-            self.sockets.resize_with(number + 1, || None);
+        if self.by_number.len() <= number {
+            self.by_number.resize_with(number + 1, || None);
         }
-        if let Some(slot) = self.sockets.get_mut(number) {
-            *slot = Some(socket);
+        if let Some(slot) = self.by_number.get_mut(number) {
+            *slot = Some((memory, socket));
         }
     }
 
     fn close(&mut self, number: usize) {
-        if let Some(socket) = self.sockets.get_mut(number).and_then(Option::take) {
-            socket.close(&mut self.umem);
+        let Some((memory, socket)) = self.by_number.get_mut(number).and_then(Option::take) else { return };
+        match (memory, self.zero_copy.as_mut()) {
+            (PacketMemory::Copy, _) => socket.close(&mut self.umem),
+            (PacketMemory::ZeroCopy, Some(umem)) => socket.close(umem),
+            (PacketMemory::ZeroCopy, None) => {}
+        }
+    }
+
+    /// A socket, and the packet memory it is on.
+    fn at(&mut self, number: usize) -> Option<(&mut Socket, &mut Umem)> {
+        let (memory, socket) = self.by_number.get_mut(number)?.as_mut()?;
+        let umem = match memory {
+            PacketMemory::Copy => &mut self.umem,
+            PacketMemory::ZeroCopy => self.zero_copy.as_mut()?,
+        };
+        Some((socket, umem))
+    }
+
+    /// Sends a packet of the other packet memory.
+    fn send_copy(&mut self, number: usize, frame: Frame) -> Result<(), Frame> {
+        let Some(zero_copy) = self.zero_copy.as_deref_mut() else { return Err(frame) };
+        let (socket, to, from) = match self.by_number.get_mut(number).and_then(Option::as_mut) {
+            Some((PacketMemory::Copy, socket)) => (socket, &mut self.umem, zero_copy),
+            Some((PacketMemory::ZeroCopy, socket)) => (socket, zero_copy, &mut self.umem),
+            None => return Err(frame),
+        };
+        let Some(copy) = to.copy_of(from, &frame) else { return Err(frame) };
+        match socket.tx(copy) {
+            Ok(()) => from.recycle(frame).map_or(Ok(()), Err),
+            Err(copy) => {
+                to.recycle(copy);
+                Err(frame)
+            }
         }
     }
 
     fn present(&self) -> impl Iterator<Item = &Socket> {
-        self.sockets.iter().flatten().map(AsRef::as_ref)
+        self.by_number.iter().flatten().map(|(_, socket)| socket.as_ref())
     }
 
     fn is_sending(&self) -> bool {
@@ -75,12 +119,12 @@ impl Io for Sockets {
     type Frame = Frame;
 
     fn sockets(&self) -> usize {
-        self.sockets.len()
+        self.by_number.len()
     }
 
     fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<Frame>) {
-        if let Some(socket) = self.sockets.get_mut(socket).and_then(Option::as_mut) {
-            socket.rx_burst(&mut self.umem, max, out);
+        if let Some((socket, umem)) = self.at(socket) {
+            socket.rx_burst(umem, max, out);
         }
     }
 
@@ -101,21 +145,24 @@ impl Io for Sockets {
     }
 
     fn send(&mut self, socket: usize, frame: Frame) -> Result<(), Frame> {
-        match self.sockets.get_mut(socket).and_then(Option::as_mut) {
-            Some(socket) => socket.tx(frame),
+        match self.at(socket) {
+            Some((socket, umem)) if umem.owns(&frame) => socket.tx(frame),
+            Some(_) => self.send_copy(socket, frame),
             None => Err(frame),
         }
     }
 
     fn recycle(&mut self, frame: Frame) {
-        self.umem.recycle(frame);
+        if let (Some(frame), Some(zero_copy)) = (self.umem.recycle(frame), self.zero_copy.as_mut()) {
+            zero_copy.recycle(frame);
+        }
     }
 
     fn flush(&mut self, socket: usize) {
-        if let Some(socket) = self.sockets.get_mut(socket).and_then(Option::as_mut)
+        if let Some((socket, umem)) = self.at(socket)
             && socket.tx_pending()
         {
-            socket.flush(&mut self.umem);
+            socket.flush(umem);
         }
     }
 }
@@ -133,7 +180,7 @@ pub(crate) fn run(
     let start = Instant::now();
     let mut idle = 0;
     loop {
-        if !obey(&mut io, commands) {
+        if !obey(&mut io, &mut step, commands) {
             break;
         }
         let now = nanoseconds(start);
@@ -161,11 +208,16 @@ fn nanoseconds(start: Instant) -> u64 {
 
 /// False: stop.
 #[allow(clippy::panic, reason = "it is what the command says")]
-fn obey(io: &mut Sockets, commands: &Receiver<Command>) -> bool {
+fn obey(io: &mut Sockets, step: &mut Step<Sockets>, commands: &Receiver<Command>) -> bool {
     while let Ok(command) = commands.try_recv() {
         match command {
-            Command::Open(number, socket) => io.open(number, socket),
+            Command::Open(number, memory, socket) => io.open(number, memory, socket),
             Command::Close(number) => io.close(number),
+            Command::ZeroCopy(umem) => {
+                // What waits may lie in the memory that goes.
+                step.abandon_held(io);
+                io.zero_copy = umem;
+            }
             Command::Stop => return false,
             Command::Panic => panic!("asked to by a test"),
         }

@@ -6,9 +6,9 @@ use super::check::{environment, read};
 use super::output::{self, Failure};
 use crate::api::client;
 use crate::api::{DEFAULT_SOCKET, Request, Response, Topic};
-use crate::config::{self, Checksum, Config, Polling};
+use crate::config::{self, Checksum, Config, Polling, PortMode};
 use crate::doctor::{Plans, Verdict, examine, render, worst};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, PortDevice};
 
 /// A UMEM chunk.
 const CHUNK_BYTES: u64 = 4096;
@@ -44,10 +44,19 @@ fn plans(config: &Config, plan: &Plan, own_programs: Vec<u32>) -> Plans {
     Plans {
         cores: plan.workers.cores.iter().copied().flatten().collect(),
         busy: plan.workers.polling == Polling::Busy,
-        umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES,
+        umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES * packet_memories(plan),
         own_programs,
         filled: filled(config),
     }
+}
+
+/// Packet memories of a worker: zero-copy ports have one of their own.
+fn packet_memories(plan: &Plan) -> u64 {
+    let is_zero_copy = |port: &PortDevice| {
+        matches!(port.mode, PortMode::Auto | PortMode::ZeroCopy)
+            && srv6d_xsk::probe::interface(&port.device).is_ok_and(|interface| interface.zero_copy == Some(true))
+    };
+    1 + u64::from(plan.devices.iter().any(is_zero_copy))
 }
 
 fn devices(plan: &Plan) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Faults on demand, for tests of what a fault does to the node. Inert unless the environment asks for them.
+//! Faults and rarities on demand, for tests of what they do to the node. Inert unless the environment asks for them.
 
 use std::io;
 
@@ -6,6 +6,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Environment variable that arms them.
 const ARMED: &str = "SRV6D_TEST_FAULTS";
+
+/// Devices, separated by spaces, whose packets lie apart from the others', as those of zero-copy ports do.
+const APART: &str = "SRV6D_TEST_APART";
+
+/// The device is one of those. No fault, but as rare: few machines have a driver with zero-copy.
+pub fn is_apart(device: &str) -> bool {
+    std::env::var(APART).is_ok_and(|devices| devices.split_whitespace().any(|name| name == device))
+}
 
 /// SIGUSR2: a worker panics.
 pub struct Fault(Option<Signal>);

@@ -18,6 +18,7 @@ use tracing::{debug, error, info, warn};
 
 use super::RunError;
 use super::answers::headlines;
+use super::fault;
 use super::history::{History, Inputs, now};
 use super::path_mtu::PathMtus;
 use super::view::device_of;
@@ -187,6 +188,9 @@ impl Node {
             info!("generation {} ({cause}): {diff}", self.dataplane.generation().0);
         }
         self.detach_unwanted(&plan);
+        if plan.devices.iter().any(|port| port.present && self.had_to_go(&port.device)) {
+            self.attach_new(&plan, &Cause::Kernel)?;
+        }
         self.inputs = inputs;
         self.plan = plan;
         self.steer(mirror).await;
@@ -222,8 +226,17 @@ impl Node {
         Ok(added)
     }
 
+    /// Neither attached nor refused: detached because its packet memory went with another device.
+    fn had_to_go(&self, device: &str) -> bool {
+        !self.attached.contains_key(device) && !self.refused.contains_key(device)
+    }
+
     fn attach(&mut self, port: &PortDevice, ifindex: u32) -> Result<(), DataplaneError> {
-        let attached = self.dataplane.attach(&port.device, mode(port.mode))?;
+        let attached = if fault::is_apart(&port.device) {
+            self.dataplane.attach_apart(&port.device)?
+        } else {
+            self.dataplane.attach(&port.device, mode(port.mode))?
+        };
         info!("{}: attached, {} mode, {} queue(s): {}", port.device, attached.mode, attached.queues, attached.reason);
         self.attached.insert(port.device.clone(), ifindex);
         self.refused.remove(&port.device);
@@ -252,10 +265,12 @@ impl Node {
         }
     }
 
+    /// Others may have to go with it, and are attached again.
     fn detach(&mut self, device: &str) {
-        self.dataplane.detach(device);
-        self.attached.remove(device);
-        info!("{device}: detached");
+        for gone in self.dataplane.detach(device) {
+            self.attached.remove(&gone);
+            info!("{gone}: detached");
+        }
     }
 
     /// Kernel routes that lead local applications' traffic here: the main table's steered prefixes.

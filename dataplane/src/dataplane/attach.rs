@@ -1,0 +1,241 @@
+//! Ports: which packet memory their sockets are on, and how they come and go.
+//!
+//! A UMEM is in zero-copy mode for all its ports or for none, and its first socket decides. The first socket of a
+//! worker's UMEM is on srv6d's own veth, which has no zero-copy. So each worker has two:
+//!
+//! ```text
+//! copy:       own veth (first, lives as long as the process) | veths, NICs without zero-copy
+//! zero-copy:  NICs with zero-copy. Made for the first of them, and gone with it
+//! ```
+//!
+//! When the first port of the zero-copy memory goes, its sockets hold the memory's own descriptor, so the others have
+//! to go with it. They are attached again on a new one.
+
+use srv6d_xsk::{Mode, Program, ProgramSettings, Socket, Umem, XskError, offload, probe};
+
+use super::{AttachedPort, Dataplane, DataplaneError, Device};
+use crate::counters::MAX_SOCKETS;
+use crate::worker::{Command, PacketMemory};
+
+/// How the sockets of a port were opened.
+struct Chosen {
+    memory: PacketMemory,
+    mode: Mode,
+    /// Why not a better mode; empty ones say nothing.
+    reasons: Vec<String>,
+    multi_buffer: bool,
+}
+
+impl Chosen {
+    fn reason(&self) -> String {
+        let reasons: Vec<&str> = self.reasons.iter().map(String::as_str).filter(|reason| !reason.is_empty()).collect();
+        if reasons.is_empty() { "native mode was asked for".to_owned() } else { reasons.join("; ") }
+    }
+}
+
+/// What is known of a device before it is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    OwnVeth,
+    Port,
+    /// In the zero-copy ports' memory whatever its mode.
+    Apart,
+}
+
+impl Dataplane {
+    /// Attaches srv6d's own veth: everything the kernel sends there is srv6d's. Must come before every other port,
+    /// because the UMEM of a worker lives on its first socket.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_own_veth(&mut self, device: &str) -> Result<AttachedPort, DataplaneError> {
+        self.attach_device(device, Mode::Native, Kind::OwnVeth)
+    }
+
+    /// Loads the XDP program on a device and opens a socket for every worker.
+    ///
+    /// # Errors
+    /// Another XDP program is there, the device has too few queues, or the kernel refuses.
+    pub fn attach(&mut self, device: &str, mode: Mode) -> Result<AttachedPort, DataplaneError> {
+        self.attach_device(device, mode, Kind::Port)
+    }
+
+    /// The same, in the packet memory of zero-copy ports without being one: machines with zero-copy are rare, and what
+    /// happens between the two memories is to be tested on every one.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_apart(&mut self, device: &str) -> Result<AttachedPort, DataplaneError> {
+        self.attach_device(device, Mode::Native, Kind::Apart)
+    }
+
+    fn attach_device(&mut self, device: &str, mode: Mode, kind: Kind) -> Result<AttachedPort, DataplaneError> {
+        let queues = offload::queues(device)?;
+        let workers = self.workers.len();
+        if (queues as usize) < workers {
+            return Err(DataplaneError::TooFewQueues { device: device.to_owned(), queues, workers });
+        }
+        let next = self.numbers.len();
+        let number = *self.numbers.entry(device.to_owned()).or_insert(next);
+        if number >= MAX_SOCKETS {
+            return Err(DataplaneError::TooManyDevices(device.to_owned()));
+        }
+        let claim_all = kind == Kind::OwnVeth;
+        let settings = ProgramSettings { claim_all, untagged: claim_all, ..ProgramSettings::default() };
+        let mut program = Program::attach(device, mode, &settings)?;
+        let mut chosen = match kind {
+            Kind::Apart => self.open_in_zero_copy_memory(device, number, mode, &mut program)?,
+            Kind::OwnVeth | Kind::Port => self.open_sockets(device, number, mode, &mut program)?,
+        };
+        if queues as usize > workers {
+            chosen.reasons.push(format!("queues {workers} to {} stay with the kernel: no worker", queues - 1));
+        }
+        let port = AttachedPort {
+            device: device.to_owned(),
+            mode: chosen.mode.to_string(),
+            reason: chosen.reason(),
+            queues: queues.min(u32::try_from(workers).unwrap_or(u32::MAX)),
+            multi_buffer: chosen.multi_buffer,
+        };
+        let attached = Device { program, memory: chosen.memory, claim_all, port: port.clone(), vlans: Vec::new() };
+        self.devices.insert(device.to_owned(), attached);
+        self.publish_snapshot(None)?;
+        self.claim(device)?;
+        Ok(port)
+    }
+
+    /// A socket for every worker: in zero-copy mode where that is wanted and to be had.
+    fn open_sockets(
+        &mut self,
+        device: &str,
+        number: usize,
+        mode: Mode,
+        program: &mut Program,
+    ) -> Result<Chosen, XskError> {
+        let why_not = match rules_zero_copy_out(device, mode, program) {
+            Some(why_not) => why_not,
+            None => match self.open_in_zero_copy_memory(device, number, Mode::ZeroCopy, program) {
+                Ok(chosen) => return Ok(chosen),
+                Err(why) if mode == Mode::ZeroCopy => return Err(why),
+                Err(why) => format!("not zero-copy: {why}"),
+            },
+        };
+        let copy = if mode == Mode::Auto { program.chosen().0 } else { mode };
+        let mut chosen =
+            self.open_in(PacketMemory::Copy, device, number, copy, program).inspect_err(|_| self.close(number))?;
+        chosen.reasons.insert(0, why_not);
+        Ok(chosen)
+    }
+
+    /// The same in the packet memory of zero-copy ports, which is made if this is the first of them.
+    fn open_in_zero_copy_memory(
+        &mut self,
+        device: &str,
+        number: usize,
+        mode: Mode,
+        program: &mut Program,
+    ) -> Result<Chosen, XskError> {
+        let is_first = self.zero_copy_first.is_none();
+        if is_first {
+            self.make_zero_copy_memory()?;
+        }
+        let opened = self.open_in(PacketMemory::ZeroCopy, device, number, mode, program);
+        match &opened {
+            Ok(_) if is_first => self.zero_copy_first = Some(device.to_owned()),
+            Ok(_) => {}
+            Err(_) => {
+                self.close(number);
+                if is_first {
+                    self.drop_zero_copy_memory();
+                }
+            }
+        }
+        opened
+    }
+
+    fn open_in(
+        &self,
+        memory: PacketMemory,
+        device: &str,
+        number: usize,
+        mode: Mode,
+        program: &mut Program,
+    ) -> Result<Chosen, XskError> {
+        let mut chosen = Chosen { memory, mode, reasons: Vec::new(), multi_buffer: false };
+        for (queue, worker) in (0..).zip(&self.workers) {
+            let Some(umem) = worker.memory(memory) else { continue };
+            let socket = Socket::open_on(umem, device, queue, mode, self.rings)?;
+            program.set_socket(queue, &socket)?;
+            let (mode, reason) = socket.chosen();
+            chosen = Chosen { memory, mode, reasons: vec![reason.to_owned()], multi_buffer: socket.multi_buffer() };
+            worker.tell(Command::Open(number, memory, Box::new(socket)));
+        }
+        Ok(chosen)
+    }
+
+    fn close(&self, number: usize) {
+        self.workers.iter().for_each(|worker| worker.tell(Command::Close(number)));
+    }
+
+    fn make_zero_copy_memory(&mut self) -> Result<(), XskError> {
+        let umems: Result<Vec<Umem>, XskError> = self.workers.iter().map(|_| self.umem()).collect();
+        for (worker, umem) in self.workers.iter_mut().zip(umems?) {
+            worker.zero_copy = Some(umem.handle());
+            worker.tell(Command::ZeroCopy(Some(Box::new(umem))));
+        }
+        Ok(())
+    }
+
+    fn drop_zero_copy_memory(&mut self) {
+        self.zero_copy_first = None;
+        for worker in &mut self.workers {
+            worker.zero_copy = None;
+            worker.tell(Command::ZeroCopy(None));
+        }
+    }
+
+    /// Lets a device go: its XDP program first, so that the kernel has it from there on. Returns every device that is
+    /// gone now: with the first one of the zero-copy memory all others in it, to be attached again.
+    pub fn detach(&mut self, device: &str) -> Vec<String> {
+        let Some(memory) = self.devices.get(device).map(|device| device.memory) else { return Vec::new() };
+        let with_memory = self.zero_copy_first.as_deref() == Some(device);
+        let goes = |name: &str, other: &Device| name == device || with_memory && other.memory == memory;
+        let gone: Vec<String> =
+            self.devices.iter().filter(|&(name, other)| goes(name, other)).map(|(name, _)| name.clone()).collect();
+        for name in &gone {
+            if let Some(device) = self.devices.remove(name) {
+                self.remember_counts(name, &device.program);
+            }
+            if let Some(&number) = self.numbers.get(name) {
+                self.close(number);
+            }
+        }
+        if with_memory {
+            self.drop_zero_copy_memory();
+        }
+        if let Err(why) = self.publish_snapshot(None) {
+            tracing::error!("{device}: {why}");
+        }
+        gone
+    }
+
+    /// A program that is attached anew counts from 0.
+    fn remember_counts(&mut self, device: &str, program: &Program) {
+        if let Ok(counts) = program.counts() {
+            let past = self.past.entry(device.to_owned()).or_default();
+            past.passed += counts.passed;
+            past.redirected += counts.redirected;
+        }
+    }
+}
+
+/// Why zero-copy is not even tried. Empty: it is not wanted, or the socket says why.
+fn rules_zero_copy_out(device: &str, mode: Mode, program: &Program) -> Option<String> {
+    let is_known_without = || probe::interface(device).is_ok_and(|interface| interface.zero_copy == Some(false));
+    match mode {
+        Mode::ZeroCopy => None,
+        Mode::Auto if program.chosen().0 == Mode::Generic => Some(String::new()),
+        Mode::Auto => is_known_without().then(|| "the driver has no zero-copy".to_owned()),
+        Mode::Native | Mode::Generic => Some(String::new()),
+    }
+}
