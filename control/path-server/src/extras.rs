@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, Query as AxumQuery, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
@@ -49,34 +50,48 @@ pub async fn reset(State(shared): State<Shared>, Path(graph): Path<String>) -> R
 /// `{"up": false}`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Switch {
+struct Switch {
     up: bool,
 }
 
-/// Switches an edge, by key.
+impl Switch {
+    /// Of whatever content type: `curl -d` calls it a form.
+    fn read(body: &[u8]) -> Result<Self, Refusal> {
+        let fix = "write {\"up\": true} or {\"up\": false}";
+        serde_json::from_slice(body).map_err(|why| Refusal::bad_request(format!("{why}; {fix}")))
+    }
+}
+
+/// Switches an edge of a graph, by key.
 pub async fn switch_edge(
     State(shared): State<Shared>,
-    Path((_, key)): Path<(String, String)>,
-    Json(switch): Json<Switch>,
+    Path((graph, key)): Path<(String, String)>,
+    body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    set_up(&shared, &key, switch.up)
+    set_up(&shared, &graph, &format!("{graph}/{key}"), Switch::read(&body)?.up)
 }
 
-/// Switches a vertex, by collection and key.
+/// Switches a vertex, by collection and key: in every graph.
 pub async fn switch_vertex(
     State(shared): State<Shared>,
-    Path((_, collection, key)): Path<(String, String, String)>,
-    Json(switch): Json<Switch>,
+    Path((graph, collection, key)): Path<(String, String, String)>,
+    body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    set_up(&shared, &format!("{collection}/{key}"), switch.up)
+    set_up(&shared, &graph, &format!("{collection}/{key}"), Switch::read(&body)?.up)
 }
 
-fn set_up(shared: &Shared, name: &str, up: bool) -> Result<Json<Value>, Refusal> {
-    if !shared.write().store.set_up(name, up) {
-        return Err(Refusal::not_found(format!("{name} is neither a vertex nor an edge")));
+fn set_up(shared: &Shared, graph: &str, id: &str, up: bool) -> Result<Json<Value>, Refusal> {
+    {
+        let mut inner = shared.write();
+        if !inner.store.is_graph(graph) {
+            return Err(Refusal::not_found(format!("Graph {graph} not found")));
+        }
+        if !inner.store.set_up(id, up) {
+            return Err(Refusal::not_found(format!("{id} is neither a vertex nor an edge")));
+        }
     }
     shared.announce();
-    Ok(Json(json!({ "name": name, "up": up })))
+    Ok(Json(json!({ "name": id, "up": up })))
 }
 
 /// One event at the beginning, and one per change of the topology.

@@ -35,7 +35,7 @@ pub fn router(shared: Shared) -> Router {
         .route(&graph("/shortest_path/load/reset"), post(extras::reset))
         .route(&graph("/edges/{key}"), patch(extras::switch_edge))
         .route(&graph("/vertices/{collection}/{key}"), patch(extras::switch_vertex))
-        .route(&graph("/events"), get(extras::events));
+        .route(&graph("/events"), only_get(get(extras::events)));
     let cors = CorsLayer::new().allow_origin(Any).allow_methods(Any).allow_headers(Any);
     Router::new()
         .nest(BASE, api)
@@ -53,12 +53,12 @@ pub fn router(shared: Shared) -> Router {
 
 /// HEAD is refused, as there.
 fn only_get(route: MethodRouter<Shared>) -> MethodRouter<Shared> {
-    route.head(method_not_allowed)
+    let refused = || async { ([(header::ALLOW, "GET")], method_not_allowed().await).into_response() };
+    route.head(refused).fallback(refused)
 }
 
-async fn method_not_allowed() -> Response {
-    let refusal = Refusal::Status(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed".to_owned());
-    ([(header::ALLOW, "GET")], refusal).into_response()
+async fn method_not_allowed() -> Refusal {
+    Refusal::Status(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed".to_owned())
 }
 
 fn answering(route: &'static Route) -> MethodRouter<Shared> {

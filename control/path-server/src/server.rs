@@ -154,7 +154,9 @@ impl Running {
     /// Switches a vertex (by id) or an edge (by key) on or off. False: there is none of that name.
     pub fn set_up(&self, name: &str, up: bool) -> bool {
         let known = self.shared.write().store.set_up(name, up);
-        self.shared.announce();
+        if known {
+            self.shared.announce();
+        }
         known
     }
 
