@@ -3,6 +3,7 @@
 
 mod support;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use srv6d_controller::jalapeno::{PathKind, Settings, run};
 use srv6d_controller::{Cause, PeerState, Snapshot};
@@ -89,21 +90,23 @@ async fn a_failure_of_one_peer_stays_its_own() {
         (json!("silence"), Cause::Timeout, "no answer in time"),
         (json!({ "delay": 10000 }), Cause::Timeout, "no answer in time"),
     ];
-    for (fault, cause, words) in faults {
-        let server = server(json!([{ "route": "pytorch-2", "after": 1, "fault": fault }])).await;
-        let mut source = follow(Settings { timeout: patience(cause), ..settings(&server) });
-        source.until("fresh", all_fresh).await;
-        source.sync().await;
-        let snapshot = source.until("stale", |snapshot| is_stale(snapshot, FAR)).await;
-        let far = &snapshot.peers[FAR];
-        assert_eq!(carriers(far), ["fcbb:0:1004:1000:1006:fe06::"], "the last good one stays: {fault}");
-        assert!(far.last_error.as_ref().unwrap().contains(words), "{:?}", far.last_error);
-        assert!(snapshot.health.failures[&cause] > 0, "{:?}", snapshot.health.failures);
-        assert!(snapshot.health.last_error.is_some());
-        assert_eq!(snapshot.health.failures.len(), 1, "{:?}", snapshot.health.failures);
-        let near = &source.rounds(2).await.peers[NEAR];
-        assert_eq!((&near.state, &near.last_error), (&PeerState::Fresh, &None), "{fault}");
-    }
+    join_all(faults.map(|(fault, cause, words)| stays_its_own(fault, cause, words))).await;
+}
+
+async fn stays_its_own(fault: Value, cause: Cause, words: &str) {
+    let server = server(json!([{ "route": "pytorch-2", "after": 1, "fault": fault }])).await;
+    let mut source = follow(Settings { timeout: patience(cause), ..settings(&server) });
+    source.until("fresh", all_fresh).await;
+    source.sync().await;
+    let snapshot = source.until("stale", |snapshot| is_stale(snapshot, FAR)).await;
+    let far = &snapshot.peers[FAR];
+    assert_eq!(carriers(far), ["fcbb:0:1004:1000:1006:fe06::"], "the last good one stays: {fault}");
+    assert!(far.last_error.as_ref().unwrap().contains(words), "{:?}", far.last_error);
+    assert!(snapshot.health.failures[&cause] > 0, "{:?}", snapshot.health.failures);
+    assert!(snapshot.health.last_error.is_some());
+    assert_eq!(snapshot.health.failures.len(), 1, "{:?}", snapshot.health.failures);
+    let near = &source.rounds(2).await.peers[NEAR];
+    assert_eq!((&near.state, &near.last_error), (&PeerState::Fresh, &None), "{fault}");
 }
 
 #[tokio::test]

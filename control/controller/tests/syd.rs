@@ -233,7 +233,7 @@ async fn a_pair_that_was_not_placed_leaves_the_other_alone() {
     );
     let to_b = &snapshot.peers[B];
     assert_eq!((&to_b.state, &to_b.last_error), (&PeerState::Fresh, &None));
-    assert_eq!(snapshot.health.failures.iter().collect::<Vec<_>>(), [(&Cause::NotFound, &1)]);
+    assert_eq!(snapshot.health.failures.keys().collect::<Vec<_>>(), [&Cause::NotFound]);
     assert_eq!(snapshot.health.last_error.as_deref(), Some("the workload has no flow to gpu-c"));
     syd.leave_out(None);
     source.until("fresh again", all_fresh_again).await;

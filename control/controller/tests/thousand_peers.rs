@@ -142,7 +142,7 @@ async fn what_is_known_is_published_while_one_peer_keeps_the_round_waiting() {
 async fn one_silent_peer_keeps_nobody_waiting() {
     let server = server(4, json!([{ "route": "h0090", "fault": "silence" }])).await;
     let mut source = follow(Settings {
-        timeout: Duration::from_secs(2),
+        timeout: Duration::from_secs(5),
         interval: Duration::from_secs(10),
         ..everyone(4, server.url())
     });
@@ -157,7 +157,7 @@ async fn one_silent_peer_keeps_nobody_waiting() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_controller_is_not_asked_about_every_peer() {
     let server = server(4, json!([{ "route": "destination", "fault": "silence" }])).await;
-    let mut source = follow(Settings { timeout: Duration::from_secs(2), ..everyone(4, server.url()) });
+    let mut source = follow(Settings { timeout: Duration::from_secs(5), ..everyone(4, server.url()) });
     let snapshot = one_round(&mut source).await;
     assert_eq!(snapshot.health.failures[&Cause::Timeout], AT_ONCE as u64, "{:?}", snapshot.health.failures);
     assert!(snapshot.peers.values().all(|peer| peer.state == PeerState::Missing && peer.last_error.is_some()));

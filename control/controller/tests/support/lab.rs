@@ -80,5 +80,5 @@ pub async fn load(server: &Running) -> u64 {
 
 /// Long enough for a busy machine, and short where a test waits for the end of it.
 pub fn patience(cause: Cause) -> Duration {
-    if cause == Cause::Timeout { Duration::from_secs(1) } else { Duration::from_secs(20) }
+    if cause == Cause::Timeout { Duration::from_secs(3) } else { Duration::from_secs(20) }
 }
