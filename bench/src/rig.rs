@@ -22,7 +22,7 @@ pub struct Rig {
     /// First in, first out: each burst is written into other memory than the one before.
     idle: VecDeque<Frame>,
     burst: Vec<Frame>,
-    flow: usize,
+    random: u32,
 }
 
 impl Rig {
@@ -43,7 +43,7 @@ impl Rig {
             idle: originals.iter().map(|bytes| Frame::new(bytes)).collect(),
             burst: Vec::with_capacity(BURST),
             originals,
-            flow: 0,
+            random: 0x9e37_79b9,
         }
     }
 
@@ -80,16 +80,23 @@ impl Rig {
         spent.as_secs_f64() * 1e9 / f64::from(packets)
     }
 
-    /// A burst, each packet as it was at first. The flows come one after the other, over and over.
+    /// A burst, each packet as it was at first. The flows come in no order: one that came round again and again would be
+    /// learnt by the branch predictor.
     fn refill(&mut self) {
         for _ in 0..BURST {
-            let (Some(mut frame), Some(original)) = (self.idle.pop_front(), self.originals.get(self.flow)) else {
-                return;
-            };
+            let flow = self.any_flow();
+            let (Some(mut frame), Some(original)) = (self.idle.pop_front(), self.originals.get(flow)) else { return };
             frame.refill(original);
             self.burst.push(frame);
-            self.flow = (self.flow + 1) % FLOWS;
         }
+    }
+
+    /// xorshift32 (Marsaglia, 2003).
+    fn any_flow(&mut self) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        self.random as usize % FLOWS
     }
 
     /// The burst has arrived at port 0.
