@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use srv6d_dataplane::io::Io;
 use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
-use srv6d_srv6::{Limiter, Verdict, forward};
+use srv6d_srv6::{Limiter, LookUps, Verdict, forward_found};
 
 use crate::floor::Floor;
 use crate::frames::{Class, FLOWS, frame};
@@ -18,6 +18,7 @@ pub struct Rig {
     io: Memory,
     step: Step<Memory>,
     limiter: Limiter,
+    look_ups: LookUps,
     originals: Vec<Vec<u8>>,
     /// First in, first out: each burst is written into other memory than the one before.
     idle: VecDeque<Frame>,
@@ -40,6 +41,7 @@ impl Rig {
             io,
             step: Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {}),
             limiter: Limiter::default(),
+            look_ups: LookUps::with_capacity(BURST),
             idle: originals.iter().map(|bytes| Frame::new(bytes)).collect(),
             burst: Vec::with_capacity(BURST),
             originals,
@@ -146,8 +148,11 @@ impl Rig {
     pub fn forward(&mut self, snapshot: &Snapshot) {
         let Some(tally) = snapshot.tallies.first() else { return };
         for frame in &mut self.burst {
+            self.look_ups.read(&snapshot.tables, 0, &self.io.packet(frame));
+        }
+        for (frame, found) in self.burst.iter_mut().zip(self.look_ups.find(&snapshot.tables, 0)) {
             let mut packet = self.io.packet(frame);
-            let verdict = forward(&snapshot.tables, tally, &mut self.limiter, 1, 0, &mut packet);
+            let verdict = forward_found(&snapshot.tables, tally, &mut self.limiter, 1, 0, &mut packet, found);
             assert_eq!(verdict, Verdict::Tx(1));
             let head = packet.settle();
             self.io.resize(frame, head, false);

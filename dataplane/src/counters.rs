@@ -58,10 +58,10 @@ impl Default for WorkerCounters {
 
 impl WorkerCounters {
     #[inline]
-    pub(crate) fn received(&self, socket: usize, bytes: usize) {
-        add(&self.rx, 1);
+    pub(crate) fn received(&self, socket: usize, packets: usize, bytes: usize) {
+        add(&self.rx, packets as u64);
         if let Some(counters) = self.sockets.get(socket) {
-            add(&counters.rx_packets, 1);
+            add(&counters.rx_packets, packets as u64);
             add(&counters.rx_bytes, bytes as u64);
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use srv6d_srv6::model::PortId;
 use srv6d_srv6::tally::Count;
-use srv6d_srv6::{DropReason, Limiter, PathMtu, Tally, Verdict, forward, learned};
+use srv6d_srv6::{DropReason, Limiter, LookUps, PathMtu, Tally, Verdict, forward_found, learned};
 
 use crate::counters::WorkerCounters;
 use crate::held::Held;
@@ -22,9 +22,26 @@ pub struct Step<I: Io> {
     limiter: Limiter,
     held: Held<I::Frame>,
     burst: Vec<I::Frame>,
+    look_ups: LookUps,
+    verdicts: Vec<Verdict>,
     generation: u64,
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
+}
+
+/// What all packets of a round share.
+struct Round<'s> {
+    snapshot: &'s Snapshot,
+    tally: &'s Tally,
+    now: u64,
+}
+
+/// A packet, and where it came in.
+struct Arrival<F> {
+    frame: F,
+    socket: usize,
+    /// When it came in.
+    since: u64,
 }
 
 impl<I: Io> Step<I> {
@@ -40,6 +57,8 @@ impl<I: Io> Step<I> {
             limiter: Limiter::default(),
             held: Held::new(),
             burst: Vec::with_capacity(BURST),
+            look_ups: LookUps::with_capacity(BURST),
+            verdicts: Vec::with_capacity(BURST),
             generation: 0,
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
@@ -61,9 +80,10 @@ impl<I: Io> Step<I> {
     /// One round over all sockets at `now` (nanoseconds of a clock that never goes back). Returns the packets received.
     pub fn round(&mut self, io: &mut I, snapshot: &Snapshot, now: u64) -> usize {
         let Some(tally) = snapshot.tallies.get(self.worker) else { return 0 };
+        let round = Round { snapshot, tally, now };
         if snapshot.generation != self.generation {
             self.generation = snapshot.generation;
-            self.retry_held(io, snapshot, tally, now);
+            self.retry_held(io, &round);
         }
         if self.held.len() > 0 {
             for frame in self.held.take_expired(now) {
@@ -71,76 +91,100 @@ impl<I: Io> Step<I> {
             }
             self.counters.set_held(self.held.len());
         }
-        let mut received = 0;
-        for socket in 0..io.sockets() {
-            let mut burst = std::mem::take(&mut self.burst);
-            io.receive(socket, BURST, &mut burst);
-            received += burst.len();
-            for mut frame in burst.drain(..) {
-                let bytes = io.packet_len(&frame);
-                self.counters.received(socket, bytes);
-                if let Some(slot) = vlan_slot(io, snapshot, socket, &mut frame) {
-                    count(&tally.vlans_rx, slot, bytes);
-                }
-                self.forward(io, snapshot, tally, socket, frame, now, now);
-            }
-            self.burst = burst;
-        }
+        let received = (0..io.sockets()).map(|socket| self.burst(io, &round, socket)).sum();
         if received > 0 {
             (0..io.sockets()).for_each(|socket| io.flush(socket));
         }
         received
     }
 
+    /// Everything one socket has received, [`BURST`] packets at most, in three passes: look up, write, send. Look-ups that
+    /// do not wait for anything else fetch their cache lines at the same time, and so do writes.
+    fn burst(&mut self, io: &mut I, round: &Round<'_>, socket: usize) -> usize {
+        let mut burst = std::mem::take(&mut self.burst);
+        io.receive(socket, BURST, &mut burst);
+        let received = burst.len();
+        if received > 0 {
+            self.count_received(io, round, socket, &mut burst);
+            let mut verdicts = std::mem::take(&mut self.verdicts);
+            self.forward(io, round, socket, &mut burst, &mut verdicts);
+            for (frame, verdict) in burst.drain(..).zip(verdicts.drain(..)) {
+                self.leave(io, round, Arrival { frame, socket, since: round.now }, verdict);
+            }
+            self.verdicts = verdicts;
+        }
+        self.burst = burst;
+        received
+    }
+
+    fn count_received(&self, io: &I, round: &Round<'_>, socket: usize, burst: &mut [I::Frame]) {
+        self.counters.received(socket, burst.len(), burst.iter().map(|frame| io.packet_len(frame)).sum());
+        if round.snapshot.vlans.is_empty() {
+            return;
+        }
+        for frame in burst {
+            if let Some(slot) = vlan_slot(io, round.snapshot, socket, frame) {
+                count(&round.tally.vlans_rx, slot, io.packet_len(frame));
+            }
+        }
+    }
+
     /// Tables have changed: what waited gets another chance.
-    fn retry_held(&mut self, io: &mut I, snapshot: &Snapshot, tally: &Tally, now: u64) {
-        for (socket, since, frame) in self.held.take_all() {
-            self.forward(io, snapshot, tally, socket, frame, now, since);
+    fn retry_held(&mut self, io: &mut I, round: &Round<'_>) {
+        for (socket, since, mut frame) in self.held.take_all() {
+            let mut verdicts = std::mem::take(&mut self.verdicts);
+            self.forward(io, round, socket, std::slice::from_mut(&mut frame), &mut verdicts);
+            let verdict = verdicts.pop().unwrap_or(Verdict::Drop(DropReason::NoNeigh));
+            self.leave(io, round, Arrival { frame, socket, since }, verdict);
+            self.verdicts = verdicts;
         }
         self.counters.set_held(self.held.len());
         (0..io.sockets()).for_each(|socket| io.flush(socket));
     }
 
-    #[allow(clippy::too_many_arguments)] // one packet's whole way; a struct would only rename the list
+    /// Decides, and writes the packets as they will leave.
     fn forward(
         &mut self,
-        io: &mut I,
-        snapshot: &Snapshot,
-        tally: &Tally,
+        io: &I,
+        round: &Round<'_>,
         socket: usize,
-        mut frame: I::Frame,
-        now: u64,
-        since: u64,
+        frames: &mut [I::Frame],
+        verdicts: &mut Vec<Verdict>,
     ) {
-        let Some(port) = snapshot.port_of.get(socket).copied().flatten() else {
-            return self.drop_frame(io, frame, DropReason::TxFull);
+        let tables = &round.snapshot.tables;
+        let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
+            return verdicts.extend(frames.iter().map(|_| Verdict::Drop(DropReason::TxFull)));
         };
-        let mut packet = io.packet(&mut frame);
-        let verdict = forward(&snapshot.tables, tally, &mut self.limiter, now, port, &mut packet);
-        // Messages to this node go to its kernel, or have ended at a SID that is the outer source too.
-        if matches!(verdict, Verdict::Kernel(_) | Verdict::Drop(DropReason::UpperLayer)) {
-            learned(&snapshot.tables, &packet).for_each(&mut self.smaller_path);
+        for frame in &mut *frames {
+            self.look_ups.read(tables, port, &io.packet(frame));
         }
-        let (head, keep_tail) = (packet.settle(), packet.tail_len() > 0);
-        io.resize(&mut frame, head, keep_tail);
-        match verdict {
-            Verdict::Drop(reason) => self.drop_frame(io, frame, reason),
-            Verdict::Hold(port, neighbor) => {
-                (self.wanted)(port, neighbor);
-                match self.held.keep(frame, socket, (port, neighbor), since) {
-                    Ok(()) => self.counters.set_held(self.held.len()),
-                    Err(frame) => self.drop_frame(io, frame, DropReason::NoNeigh),
-                }
+        for (frame, found) in frames.iter_mut().zip(self.look_ups.find(tables, port)) {
+            let mut packet = io.packet(frame);
+            let verdict = forward_found(tables, round.tally, &mut self.limiter, round.now, port, &mut packet, found);
+            // Messages to this node go to its kernel, or have ended at a SID that is the outer source too.
+            if matches!(verdict, Verdict::Kernel(_) | Verdict::Drop(DropReason::UpperLayer)) {
+                learned(tables, &packet).for_each(&mut self.smaller_path);
             }
+            let (head, keep_tail) = (packet.settle(), packet.tail_len() > 0);
+            io.resize(frame, head, keep_tail);
+            verdicts.push(verdict);
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, io: &mut I, round: &Round<'_>, mut arrival: Arrival<I::Frame>, verdict: Verdict) {
+        match verdict {
+            Verdict::Drop(reason) => self.drop_frame(io, arrival.frame, reason),
+            Verdict::Hold(port, neighbor) => self.hold(io, (port, neighbor), arrival),
             Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
-                let way_out = snapshot.socket_of.get(usize::from(port)).copied().flatten();
-                let bytes = io.packet_len(&frame);
-                let vlan = way_out.and_then(|socket| vlan_slot(io, snapshot, socket, &mut frame));
-                match send(io, way_out, frame) {
+                let way_out = round.snapshot.socket_of.get(usize::from(port)).copied().flatten();
+                let bytes = io.packet_len(&arrival.frame);
+                let vlan = way_out.and_then(|socket| vlan_slot(io, round.snapshot, socket, &mut arrival.frame));
+                match send(io, way_out, arrival.frame) {
                     Ok(socket) => {
                         self.counters.sent(verdict, socket, bytes);
                         if let Some(slot) = vlan {
-                            count(&tally.vlans_tx, slot, bytes);
+                            count(&round.tally.vlans_tx, slot, bytes);
                         }
                     }
                     Err(frame) => {
@@ -149,6 +193,16 @@ impl<I: Io> Step<I> {
                     }
                 }
             }
+        }
+    }
+
+    #[cold]
+    fn hold(&mut self, io: &mut I, neighbor: (PortId, IpAddr), arrival: Arrival<I::Frame>) {
+        let (port, address) = neighbor;
+        (self.wanted)(port, address);
+        match self.held.keep(arrival.frame, arrival.socket, neighbor, arrival.since) {
+            Ok(()) => self.counters.set_held(self.held.len()),
+            Err(frame) => self.drop_frame(io, frame, DropReason::NoNeigh),
         }
     }
 

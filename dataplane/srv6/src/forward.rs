@@ -20,7 +20,7 @@ use crate::flow::{self, FlowHash};
 use crate::icmp::{self, Limiter, Notice};
 use crate::model::{Csid, DscpMode, DtFamily, Mac, PortId, Role, UnknownSid};
 use crate::reason::DropReason;
-use crate::straight;
+use crate::straight::{self, Found};
 use crate::tables::{Action, Adjacency, CrossConnect, MAIN, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;
 
@@ -197,7 +197,6 @@ pub(crate) struct Walk<'t, 'f, 'p> {
 /// Decides what becomes of a frame and writes it.
 ///
 /// `device` is the untagged port the frame came in through, `now` nanoseconds of a clock that never goes back.
-#[inline]
 pub fn forward(
     tables: &Tables,
     tally: &Tally,
@@ -206,7 +205,22 @@ pub fn forward(
     device: u16,
     packet: &mut Packet<'_>,
 ) -> Verdict {
-    match straight::forward(tables, tally, device, packet) {
+    let found = Found::of(tables, device, packet);
+    forward_found(tables, tally, limiter, now, device, packet, found)
+}
+
+/// The same where [`LookUps`](crate::LookUps) have found something for this very packet in these tables.
+#[inline]
+pub fn forward_found(
+    tables: &Tables,
+    tally: &Tally,
+    limiter: &mut Limiter,
+    now: u64,
+    device: u16,
+    packet: &mut Packet<'_>,
+    found: Found,
+) -> Verdict {
+    match straight::forward(tables, tally, packet, found) {
         Some(device) => Verdict::Tx(device),
         None => walk(tables, tally, limiter, now, device, packet),
     }

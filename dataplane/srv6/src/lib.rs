@@ -18,9 +18,10 @@ pub mod tables;
 pub mod tally;
 
 pub use build::BuildError;
-pub use forward::{Verdict, forward};
+pub use forward::{Verdict, forward, forward_found};
 pub use icmp::Limiter;
 pub use path_mtu::{PathMtu, learned};
 pub use reason::DropReason;
+pub use straight::{Found, LookUps};
 pub use tables::{AdjacencyState, Tables};
 pub use tally::{Slots, Tally};

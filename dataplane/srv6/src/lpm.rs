@@ -1,21 +1,22 @@
 //! Longest-prefix match.
 //!
-//! Prefixes of one length share a hash table; a lookup searches the lengths by halves. An entry that only says
-//! "longer ones exist" (a marker) knows the best match so far, so the search never goes back (Waldvogel et al.,
-//! "Scalable High Speed IP Routing Lookups", 1997). n lengths cost log2(n) probes: two or three in practice.
-//!
-//! In front of it stands an index for locator blocks: behind a /32 block the next 16 bits are the uSID, and one load
+//! Prefixes are searched by length ([`by_length`]). In front of that stands an index for locator blocks: behind a /32 block the next 16 bits are the uSID, and one load
 //! answers for every uSID that has nothing longer than /48. A few uSIDs that have (a node's own: its functions are /64)
 //! get a second index over the 16 bits behind them.
 //!
 //! Addresses are big-endian `u128`, IPv4 addresses in the upper 32 bits.
 
-#![allow(clippy::cast_possible_truncation)] // taking bits out of an address
+#![allow(clippy::cast_possible_truncation, reason = "taking bits out of an address")]
 
-/// What a lookup returns: an index the caller gave. `u32::MAX` is reserved.
+mod by_length;
+
+use by_length::ByLength;
+
+/// What a lookup returns: an index the caller gave, below 2^31 - 2.
 pub type Value = u32;
 
-const NONE: Value = Value::MAX;
+/// No value.
+const NONE: Value = (1 << 31) - 2;
 
 /// A prefix: network bits and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,193 +39,45 @@ fn mask(len: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
 }
 
-#[inline]
-fn hash(bits: u128) -> u64 {
-    let (high, low) = ((bits >> 64) as u64, bits as u64);
-    let product = u128::from(high ^ 0x9e37_79b9_7f4a_7c15) * u128::from(low ^ 0xd6e8_feb8_6659_fd93 | 1);
-    (product >> 64) as u64 ^ product as u64
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    high: u64,
-    low: u64,
-    value: Value,
-    state: u8,
-}
-
-const EMPTY: u8 = 0;
-const LEAF: u8 = 1;
-const LONGER: u8 = 2;
-
-/// Prefixes of one length, and markers for longer ones: open addressing, at most half full.
-#[derive(Clone, Debug)]
-struct Level {
-    len: u8,
-    shift: u32,
-    slots: Vec<Slot>,
-}
-
-impl Level {
-    fn with_capacity(len: u8, entries: usize) -> Self {
-        let size = (entries * 2).next_power_of_two().max(8);
-        let slots = vec![Slot { high: 0, low: 0, value: NONE, state: EMPTY }; size];
-        Self { len, shift: 64 - size.trailing_zeros(), slots }
-    }
-
-    #[inline]
-    fn find(&self, bits: u128) -> Option<&Slot> {
-        let (high, low) = ((bits >> 64) as u64, bits as u64);
-        let mut index = (hash(bits) >> self.shift) as usize;
-        loop {
-            let slot = self.slots.get(index)?;
-            if slot.state == EMPTY {
-                return None;
-            }
-            if slot.high == high && slot.low == low {
-                return Some(slot);
-            }
-            index = (index + 1) & (self.slots.len() - 1);
-        }
-    }
-
-    fn entry(&mut self, bits: u128) -> Option<&mut Slot> {
-        let (high, low) = ((bits >> 64) as u64, bits as u64);
-        let mut index = (hash(bits) >> self.shift) as usize;
-        while self.slots.get(index).is_some_and(|slot| slot.state != EMPTY && (slot.high, slot.low) != (high, low)) {
-            index = (index + 1) & (self.slots.len() - 1);
-        }
-        let slot = self.slots.get_mut(index)?;
-        if slot.state == EMPTY {
-            *slot = Slot { high, low, value: NONE, state: LEAF };
-        }
-        Some(slot)
-    }
-}
-
-/// Prefixes of any length.
-#[derive(Clone, Debug, Default)]
-struct ByLength {
-    levels: Vec<Level>,
-    default: Option<Value>,
-}
-
-impl ByLength {
-    /// `entries` sorted by length, without duplicates.
-    fn build(entries: &[(Key, Value)]) -> Self {
-        let default = entries.iter().find(|(key, _)| key.len == 0).map(|&(_, value)| value);
-        let mut counts = [0usize; 129];
-        for (key, _) in entries {
-            if let Some(count) = counts.get_mut(usize::from(key.len)) {
-                *count += 1;
-            }
-        }
-        let lengths: Vec<u8> =
-            (1..=128).filter(|&len| counts.get(usize::from(len)).is_some_and(|&count| count > 0)).collect();
-        let mut markers = vec![Vec::new(); lengths.len()];
-        for (key, _) in entries.iter().filter(|(key, _)| key.len > 0) {
-            for at in marker_levels(&lengths, key.len) {
-                if let (Some(list), Some(&len)) = (markers.get_mut(at), lengths.get(at)) {
-                    list.push(key.bits & mask(len));
-                }
-            }
-        }
-        let mut levels: Vec<Level> = Vec::with_capacity(lengths.len());
-        let mut rest = entries.iter().skip_while(|(key, _)| key.len == 0).peekable();
-        for (&len, mut marks) in lengths.iter().zip(markers) {
-            marks.sort_unstable();
-            marks.dedup();
-            let own = counts.get(usize::from(len)).copied().unwrap_or(0);
-            let mut level = Level::with_capacity(len, own + marks.len());
-            while let Some((key, value)) = rest.next_if(|(key, _)| key.len == len) {
-                if let Some(slot) = level.entry(key.bits) {
-                    slot.value = *value;
-                }
-            }
-            for bits in marks {
-                let best = covering(&levels, bits);
-                if let Some(slot) = level.entry(bits) {
-                    slot.state = LONGER;
-                    if slot.value == NONE {
-                        slot.value = best;
-                    }
-                }
-            }
-            levels.push(level);
-        }
-        Self { levels, default }
-    }
-
-    #[inline]
-    fn lookup(&self, address: u128) -> Option<Value> {
-        let mut best = NONE;
-        let (mut low, mut high) = (0, self.levels.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            let level = self.levels.get(middle)?;
-            match level.find(address & mask(level.len)) {
-                Some(slot) => {
-                    if slot.value != NONE {
-                        best = slot.value;
-                    }
-                    if slot.state == LEAF {
-                        break;
-                    }
-                    low = middle + 1;
-                }
-                None => high = middle,
-            }
-        }
-        if best == NONE { self.default } else { Some(best) }
-    }
-
-    fn memory(&self) -> usize {
-        self.levels.iter().map(|level| level.slots.len() * size_of::<Slot>()).sum()
-    }
-}
-
-/// Levels that a search for `len` passes on its way down to longer prefixes.
-fn marker_levels(lengths: &[u8], len: u8) -> Vec<usize> {
-    let mut passed = Vec::new();
-    let (mut low, mut high) = (0, lengths.len());
-    while low < high {
-        let middle = usize::midpoint(low, high);
-        match lengths.get(middle) {
-            Some(&at) if at < len => {
-                passed.push(middle);
-                low = middle + 1;
-            }
-            Some(&at) if at > len => high = middle,
-            _ => break,
-        }
-    }
-    passed
-}
-
-/// Value of the longest prefix in `levels` (shortest first) that covers `bits`; a marker there knows its own best.
-fn covering(levels: &[Level], bits: u128) -> Value {
-    levels
-        .iter()
-        .rev()
-        .filter_map(|level| level.find(bits & mask(level.len)))
-        .map(|slot| slot.value)
-        .find(|&value| value != NONE)
-        .unwrap_or(NONE)
-}
-
 /// uSIDs of one /32 block: best match of every /48 inside it, and whether something longer exists there.
 #[derive(Clone, Debug)]
 struct UsidIndex {
     block: u32,
-    entries: Vec<u32>,
+    entries: Box<[u32]>,
     /// The same for the 16 bits behind some uSIDs: best match of every /64, and whether something longer exists there.
-    functions: Vec<(u16, Vec<u32>)>,
+    functions: Vec<(u16, Box<[u32]>)>,
 }
 
 /// uSIDs of one block that get a second index: 256 KiB each.
 const MAX_FUNCTION_INDEXES: usize = 8;
 
 const LONGER_INSIDE: u32 = 1 << 31;
+
+/// One of several look-ups made together.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    address: u128,
+    value: Value,
+    node: u32,
+    id: usize,
+}
+
+impl Search {
+    /// For an address. `id` is the caller's.
+    pub const fn new(address: u128, id: usize) -> Self {
+        Self { address, value: NONE, node: 0, id }
+    }
+
+    /// The caller's.
+    pub const fn id(&self) -> usize {
+        self.id
+    }
+
+    /// Value of the longest prefix that covers the address, once it has been looked up.
+    pub fn value(&self) -> Option<Value> {
+        (self.value != NONE).then_some(self.value)
+    }
+}
 
 /// A table of prefixes.
 #[derive(Clone, Debug, Default)]
@@ -236,7 +89,7 @@ pub struct Lpm {
 }
 
 impl Lpm {
-    /// Builds the table. Of two equal prefixes the first one wins. Values stay below 2^31 - 1.
+    /// Builds the table. Of two equal prefixes the first one wins. Values stay below 2^31 - 2.
     /// `blocks` are the upper 32 bits of the locator blocks that get an index of their own.
     pub fn build(mut entries: Vec<(Key, Value)>, blocks: &[u32]) -> Self {
         entries.sort_by_key(|&(key, _)| key);
@@ -257,24 +110,40 @@ impl Lpm {
     #[inline]
     pub fn lookup(&self, address: u128) -> Option<Value> {
         let block = (address >> 96) as u32;
-        for index in &self.blocks {
-            if index.block == block {
-                return self.lookup_inside(index, address);
+        let value = match self.blocks.iter().find(|index| index.block == block) {
+            Some(index) => self.lookup_inside(index, address),
+            None => self.general.lookup(address),
+        };
+        (value != NONE).then_some(value)
+    }
+
+    /// Looks all these addresses up. Their order may change.
+    pub fn lookup_all(&self, searches: &mut [Search]) {
+        // To the front: what lies in no block.
+        let (mut outside, mut at) = (0, 0);
+        while let Some(search) = searches.get_mut(at) {
+            let block = (search.address >> 96) as u32;
+            if let Some(index) = self.blocks.iter().find(|index| index.block == block) {
+                search.value = self.lookup_inside(index, search.address);
+            } else {
+                searches.swap(at, outside);
+                outside += 1;
             }
+            at += 1;
         }
-        self.general.lookup(address)
+        self.general.lookup_all(searches.get_mut(..outside).unwrap_or_default());
     }
 
     #[inline]
-    fn lookup_inside(&self, index: &UsidIndex, address: u128) -> Option<Value> {
-        let entry = index.entry(address)?;
-        if entry & LONGER_INSIDE != 0
-            && let Some(value) = self.inside.lookup(address)
-        {
-            return Some(value);
+    fn lookup_inside(&self, index: &UsidIndex, address: u128) -> Value {
+        let entry = index.entry(address);
+        if entry & LONGER_INSIDE != 0 {
+            let value = self.inside.lookup(address);
+            if value != NONE {
+                return value;
+            }
         }
-        let value = entry & !LONGER_INSIDE;
-        (value != NONE & !LONGER_INSIDE).then_some(value)
+        entry & !LONGER_INSIDE
     }
 
     /// Prefixes in the table.
@@ -297,16 +166,16 @@ impl Lpm {
 
 impl UsidIndex {
     /// `indexed`: prefixes longer than /32, sorted by length, of this and other blocks.
-    fn build(block: u32, covering: Option<Value>, indexed: &[(Key, Value)]) -> Self {
+    fn build(block: u32, covering: Value, indexed: &[(Key, Value)]) -> Self {
         let inside: Vec<_> = indexed.iter().copied().filter(|(key, _)| (key.bits >> 96) as u32 == block).collect();
-        let entries = direct(covering.unwrap_or(NONE), &inside, 48);
-        let mut functions: Vec<(u16, Vec<u32>)> = Vec::new();
+        let entries = direct(covering, &inside, 48);
+        let mut functions: Vec<(u16, Box<[u32]>)> = Vec::new();
         for &(key, _) in inside.iter().filter(|(key, _)| key.len > 48) {
             let usid = (key.bits >> 80) as u16;
             if functions.len() < MAX_FUNCTION_INDEXES && !functions.iter().any(|(known, _)| *known == usid) {
                 let behind: Vec<_> =
                     inside.iter().copied().filter(|(key, _)| key.len > 48 && (key.bits >> 80) as u16 == usid).collect();
-                let covering = entries.get(usize::from(usid)).map_or(NONE, |entry| entry & !LONGER_INSIDE);
+                let covering = at(&entries, usid) & !LONGER_INSIDE;
                 functions.push((usid, direct(covering, &behind, 64)));
             }
         }
@@ -314,24 +183,26 @@ impl UsidIndex {
     }
 
     #[inline]
-    fn entry(&self, address: u128) -> Option<u32> {
+    fn entry(&self, address: u128) -> u32 {
         let usid = (address >> 80) as u16;
-        let entry = self.entries.get(usize::from(usid)).copied()?;
-        if entry & LONGER_INSIDE != 0 {
-            for (known, functions) in &self.functions {
-                if *known == usid {
-                    return functions.get(usize::from((address >> 64) as u16)).copied();
-                }
-            }
+        let entry = at(&self.entries, usid);
+        if entry & LONGER_INSIDE == 0 {
+            return entry;
         }
-        Some(entry)
+        let functions = self.functions.iter().find(|(known, _)| *known == usid);
+        functions.map_or(entry, |(_, functions)| at(functions, (address >> 64) as u16))
     }
+}
+
+#[inline]
+fn at(table: &[u32], index: u16) -> u32 {
+    table.get(usize::from(index)).copied().unwrap_or(NONE)
 }
 
 /// Best match for every value of the 16 bits that end at bit `end`. `prefixes` are longer than `end` - 16 bits, agree in
 /// what is in front of these, and are sorted by length.
-fn direct(covering: Value, prefixes: &[(Key, Value)], end: u8) -> Vec<u32> {
-    let mut entries = vec![covering & !LONGER_INSIDE; 1 << 16];
+fn direct(covering: Value, prefixes: &[(Key, Value)], end: u8) -> Box<[u32]> {
+    let mut entries = vec![covering; 1 << 16].into_boxed_slice();
     for (key, value) in prefixes {
         let first = usize::from((key.bits >> (128 - end)) as u16);
         let span = if key.len > end { 0 } else { 1usize << (end - key.len) };
@@ -407,9 +278,14 @@ mod tests {
                 }
             }
             let lpm = Lpm::build(entries.clone(), &indexed);
-            for address in probes.into_iter().chain(entries.iter().map(|(key, _)| key.bits)) {
+            for address in probes.iter().copied().chain(entries.iter().map(|(key, _)| key.bits)) {
                 prop_assert_eq!(lpm.lookup(address), naive(&entries, address), "address {:032x}", address);
             }
+            let mut searches: Vec<_> = probes.iter().zip(0..).map(|(&address, id)| Search::new(address, id)).collect();
+            lpm.lookup_all(&mut searches);
+            searches.sort_by_key(Search::id);
+            let found: Vec<_> = searches.iter().map(Search::value).collect();
+            prop_assert_eq!(found, probes.iter().map(|&address| naive(&entries, address)).collect::<Vec<_>>());
         }
     }
 }

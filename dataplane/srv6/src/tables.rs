@@ -206,11 +206,21 @@ pub(crate) struct Adjacency {
 }
 
 impl Tables {
-    #[inline]
     pub(crate) fn lookup(&self, vrf: VrfIndex, is_v6: bool, destination: u128) -> Option<Target> {
-        let vrf = self.vrfs.get(usize::from(vrf))?;
-        let table = if is_v6 { &vrf.v6 } else { &vrf.v4 };
-        table.lookup(destination).map(Target::decode)
+        let value = if is_v6 { self.find_v6(vrf, destination) } else { self.find_v4(vrf, destination) };
+        value.map(Target::decode)
+    }
+
+    /// What [`Target::decode`] takes.
+    #[inline]
+    pub(crate) fn find_v6(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
+        self.vrfs.get(usize::from(vrf))?.v6.lookup(destination)
+    }
+
+    /// The same for an IPv4 address in the upper 32 bits.
+    #[inline]
+    pub(crate) fn find_v4(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
+        self.vrfs.get(usize::from(vrf))?.v4.lookup(destination)
     }
 
     #[inline]
@@ -221,21 +231,28 @@ impl Tables {
     /// The member of a group that a flow uses.
     #[inline]
     pub(crate) fn member(&self, group: u32, flow: impl FnOnce() -> FlowHash) -> Option<&Adjacency> {
-        let member = match self.groups.get(group as usize)?.as_slice() {
-            [only] => only,
-            members => members.get(flow().pick(members.len()))?,
-        };
-        self.adjacencies.get(*member as usize)
+        self.adjacencies.get(self.member_index(group, flow)? as usize)
+    }
+
+    #[inline]
+    pub(crate) fn member_index(&self, group: u32, flow: impl FnOnce() -> FlowHash) -> Option<u32> {
+        match self.groups.get(group as usize)?.as_slice() {
+            [only] => Some(*only),
+            members => members.get(flow().pick(members.len())).copied(),
+        }
     }
 
     /// The path of a steered prefix that a flow uses.
-    #[inline]
     pub(crate) fn path(&self, steer: u32, flow: FlowHash) -> Option<&PathEntry> {
-        let path = match self.steers.get(steer as usize)?.as_slice() {
-            [only] => only,
-            paths => paths.get(flow.again().pick(paths.len()))?,
-        };
-        self.paths.get(*path as usize)
+        self.paths.get(self.path_index(steer, flow)? as usize)
+    }
+
+    #[inline]
+    pub(crate) fn path_index(&self, steer: u32, flow: FlowHash) -> Option<u32> {
+        match self.steers.get(steer as usize)?.as_slice() {
+            [only] => Some(*only),
+            paths => paths.get(flow.again().pick(paths.len())).copied(),
+        }
     }
 
     #[inline]

@@ -10,6 +10,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
+use srv6d_wire::checksum;
 
 use super::*;
 use crate::carrier::SegmentList;
@@ -277,6 +278,11 @@ fn outcome<V>(frame: &[u8], tail: usize, slots: &Slots, way: impl FnOnce(&Tally,
     }
 }
 
+fn straight(tables: &Tables, tally: &Tally, device: u16, packet: &mut Packet<'_>) -> Option<u16> {
+    let found = Found::of(tables, device, packet);
+    forward(tables, tally, packet, found)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
     #[test]
@@ -287,7 +293,7 @@ proptest! {
         ecn_compat: bool,
     ) {
         let (tables, slots) = tables(dscp, ecn_compat);
-        let straight = outcome(&frame, tail, &slots, |tally, packet| forward(&tables, tally, device, packet));
+        let straight = outcome(&frame, tail, &slots, |tally, packet| straight(&tables, tally, device, packet));
         if straight.verdict.is_none() {
             let untouched = outcome(&frame, tail, &slots, |_, _| None);
             prop_assert_eq!(straight, untouched);
@@ -329,6 +335,9 @@ fn plain_packets_go_straight() {
         ("steered", v6(0x2a00_0001, [5, 0, 0], 17, &[7; 60])),
         ("source of the port", v6(0x2a00_0004, [5, 0, 0], 17, &[7; 60])),
         ("routed", v6(0x3000_0000, [5, 0, 0], 17, &[7; 60])),
+        ("steered, three segments", v6(0x2a00_0002, [5, 0, 0], 17, &[7; 60])),
+        ("steered, two paths", v6(0x2a00_0003, [5, 0, 0], 17, &[7; 60])),
+        ("routed, two next hops", v6(0x3001_0000, [5, 0, 0], 17, &[7; 60])),
         ("steered, IPv4", v4([44, 1, 2, 3])),
         ("routed, IPv4", v4([10, 1, 2, 3])),
     ];
@@ -336,7 +345,7 @@ fn plain_packets_go_straight() {
         let mut frame = [MAC.0, [2, 0, 0, 0, 0, 8]].concat();
         frame.extend(if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] });
         frame.extend(packet);
-        let way = outcome(&frame, 0, &slots, |tally, packet| forward(&tables, tally, 0, packet));
+        let way = outcome(&frame, 0, &slots, |tally, packet| straight(&tables, tally, 0, packet));
         assert!(way.verdict.is_some(), "{name}");
     }
 }

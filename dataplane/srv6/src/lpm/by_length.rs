@@ -1,0 +1,305 @@
+//! Search over prefix lengths.
+//!
+//! Prefixes of one length share a hash table. A search goes down a tree of lengths: where the table of a length knows the
+//! address, on to longer ones, else to shorter ones. For that, a table also holds markers, "longer ones exist here", and
+//! a marker knows the best match so far, so the search never goes back (Waldvogel et al., "Scalable High Speed IP Routing
+//! Lookups", 1997). n lengths cost log2(n) probes.
+//!
+//! ```text
+//!            48                 lengths 32, 48, 64: the tree in the order 48, 32, 64
+//!     miss ╱    ╲ hit           node i: to 2i + 1 after a miss, to 2i + 2 after a hit
+//!        32      64
+//! ```
+//!
+//! What comes next is computed, not branched on: which length matches differs from packet to packet, and a branch
+//! predicted wrong costs more than a probe, and with it the loads of the packets behind. A probe is one cache line.
+
+use std::hint::select_unpredictable;
+
+use super::{Key, NONE, Search, Value, mask};
+
+/// No such key. Not [`NONE`], [`LONGER`] or not.
+const MISS: Value = Value::MAX;
+/// Set in an entry of a /64 that longer prefixes lie in.
+const LONGER: u32 = 1 << 31;
+
+/// The upper part of an address, as far as prefixes of some lengths reach.
+trait Head: Copy + Eq + std::ops::BitAnd<Output = Self> {
+    const ZERO: Self;
+    fn of(address: u128) -> Self;
+    fn hash(self) -> u64;
+}
+
+impl Head for u64 {
+    const ZERO: Self = 0;
+
+    #[inline]
+    fn of(address: u128) -> Self {
+        (address >> 64) as Self
+    }
+
+    #[inline]
+    fn hash(self) -> u64 {
+        folded(self, 0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl Head for u128 {
+    const ZERO: Self = 0;
+
+    #[inline]
+    fn of(address: u128) -> Self {
+        address
+    }
+
+    #[inline]
+    fn hash(self) -> u64 {
+        folded((self >> 64) as u64 ^ folded(self as u64, 0xd6e8_feb8_6659_fd93), 0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+#[inline]
+fn folded(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// A cache line of keys with their values.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Bucket<K, const N: usize> {
+    keys: [K; N],
+    values: [Value; N],
+    /// All ones: more of these keys lie in the next bucket. Otherwise 0.
+    overflow: u32,
+}
+
+impl<K: Head, const N: usize> Bucket<K, N> {
+    const EMPTY: Self = Self { keys: [K::ZERO; N], values: [MISS; N], overflow: 0 };
+
+    /// All places are compared, without a branch: one value at most stays below all ones.
+    #[inline]
+    fn find(&self, key: K) -> Value {
+        let places = self.keys.iter().zip(&self.values);
+        places.fold(MISS, |found, (&known, &value)| found & select_unpredictable(known == key, value, MISS))
+    }
+
+    /// Whether the key is here now. Of two equal keys the first one stays.
+    fn insert(&mut self, key: K, value: Value) -> bool {
+        for (known, slot) in self.keys.iter_mut().zip(&mut self.values) {
+            if *slot == MISS {
+                (*known, *slot) = (key, value);
+            }
+            if *known == key {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Prefixes of one length, and markers for longer ones.
+#[derive(Clone, Debug)]
+struct Level<K, const N: usize> {
+    mask: K,
+    shift: u32,
+    buckets: Vec<Bucket<K, N>>,
+}
+
+impl<K: Head, const N: usize> Level<K, N> {
+    /// Half full at most, so that few buckets overflow.
+    fn with_capacity(len: u8, entries: usize) -> Self {
+        let count = (entries * 2).div_ceil(N).next_power_of_two().max(2);
+        Self { mask: K::of(mask(len)), shift: 64 - count.trailing_zeros(), buckets: vec![Bucket::EMPTY; count] }
+    }
+
+    #[inline]
+    fn bucket_of(&self, key: K) -> usize {
+        (key.hash() >> self.shift) as usize
+    }
+
+    #[inline]
+    fn find(&self, address: K) -> Value {
+        let key = address & self.mask;
+        let mut index = self.bucket_of(key);
+        loop {
+            let Some(bucket) = self.buckets.get(index) else { return MISS };
+            let value = bucket.find(key);
+            // One rare branch, not one on the value: that would be wrong every other time.
+            if value & bucket.overflow != MISS {
+                return value;
+            }
+            index = (index + 1) & (self.buckets.len() - 1);
+        }
+    }
+
+    /// Of two equal keys the first one stays.
+    fn insert(&mut self, key: K, value: Value) {
+        let mut index = self.bucket_of(key);
+        let last = self.buckets.len() - 1;
+        while let Some(bucket) = self.buckets.get_mut(index) {
+            if bucket.insert(key, value) {
+                return;
+            }
+            bucket.overflow = u32::MAX;
+            index = (index + 1) & last;
+        }
+    }
+}
+
+/// Lengths in the order of the tree, filled up with empty ones to a power of two less one.
+#[derive(Clone, Debug)]
+struct Tree<K, const N: usize> {
+    levels: Vec<Level<K, N>>,
+}
+
+impl<K: Head, const N: usize> Tree<K, N> {
+    /// `entries` sorted by length, without duplicates. `covering` is what an address has outside of this tree.
+    fn build(entries: &[(Key, Value)], covering: impl Fn(u128) -> Value) -> Self {
+        let groups: Vec<_> = entries.chunk_by(|(a, _), (b, _)| a.len == b.len).collect();
+        let nodes = (groups.len() + 1).next_power_of_two() - 1;
+        let order = in_order(nodes);
+        let mut levels: Vec<Level<K, N>> = Vec::with_capacity(nodes);
+        for (at, group) in groups.iter().enumerate() {
+            let markers = markers(&order, &groups, at);
+            let known = |level: &Level<K, N>, bits| Some(level.find(K::of(bits))).filter(|&value| value != MISS);
+            let best =
+                |bits| levels.iter().rev().find_map(|level| known(level, bits)).unwrap_or_else(|| covering(bits));
+            let mut level = Level::with_capacity(length(group), group.len() + markers.len());
+            for (bits, value) in group.iter().map(|&(key, value)| (key.bits, value)).chain(markers) {
+                let value = if value & !LONGER == NONE { best(bits) | value & LONGER } else { value };
+                level.insert(K::of(bits), value);
+            }
+            levels.push(level);
+        }
+        levels.resize_with(nodes, || Level::with_capacity(0, 0));
+        let mut placed: Vec<_> = order.into_iter().zip(levels).collect();
+        placed.sort_by_key(|&(node, _)| node);
+        Self { levels: placed.into_iter().map(|(_, level)| level).collect() }
+    }
+
+    /// Value of the longest prefix; `default` where there is none.
+    #[inline]
+    fn lookup(&self, address: u128, default: Value) -> Value {
+        let mut search = Search { value: default, ..Search::new(address, 0) };
+        while self.probe(&mut search) {}
+        search.value
+    }
+
+    /// One node further down. `false`: there is none.
+    #[inline]
+    fn probe(&self, search: &mut Search) -> bool {
+        let Some(level) = self.levels.get(search.node as usize) else { return false };
+        let value = level.find(K::of(search.address));
+        let is_hit = value != MISS;
+        search.value = select_unpredictable(is_hit, value, search.value);
+        search.node = 2 * search.node + 1 + u32::from(is_hit);
+        true
+    }
+
+    /// How many probes lead down to the leaves.
+    fn depth(&self) -> u32 {
+        (self.levels.len() + 1).trailing_zeros()
+    }
+
+    fn memory(&self) -> usize {
+        self.levels.iter().map(|level| level.buckets.len() * size_of::<Bucket<K, N>>()).sum()
+    }
+}
+
+fn length(group: &[(Key, Value)]) -> u8 {
+    group.first().map_or(0, |(key, _)| key.len)
+}
+
+/// Nodes of a full tree of `nodes` nodes, from the smallest to the largest.
+fn in_order(nodes: usize) -> Vec<usize> {
+    fn walk(node: usize, nodes: usize, order: &mut Vec<usize>) {
+        if node < nodes {
+            walk(2 * node + 1, nodes, order);
+            order.push(node);
+            walk(2 * node + 2, nodes, order);
+        }
+    }
+    let mut order = Vec::with_capacity(nodes);
+    walk(0, nodes, &mut order);
+    order
+}
+
+/// What leads from the length at position `at` to longer ones: those of its subtree.
+fn markers(order: &[usize], groups: &[&[(Key, Value)]], at: usize) -> Vec<(u128, Value)> {
+    let Some(&node) = order.get(at) else { return vec![] };
+    let len = groups.get(at).map_or(0, |group| length(group));
+    let is_below = |&other: &usize| {
+        std::iter::successors(Some(other), |&child| child.checked_sub(1).map(|child| child / 2))
+            .any(|above| above == node)
+    };
+    let longer = order.iter().zip(groups).skip(at + 1).filter(|(other, _)| is_below(other));
+    let mut markers: Vec<_> =
+        longer.flat_map(|(_, group)| group.iter()).map(|(key, _)| (key.bits & mask(len), NONE)).collect();
+    markers.sort_unstable();
+    markers.dedup();
+    markers
+}
+
+/// Prefixes of any length.
+#[derive(Clone, Debug)]
+pub(super) struct ByLength {
+    default: Value,
+    /// Up to /64, and entries at /64 for what is longer.
+    short: Tree<u64, 5>,
+    /// Longer than /64.
+    long: Tree<u128, 3>,
+}
+
+impl Default for ByLength {
+    fn default() -> Self {
+        Self::build(&[])
+    }
+}
+
+impl ByLength {
+    /// `entries` sorted by length, without duplicates.
+    pub(super) fn build(entries: &[(Key, Value)]) -> Self {
+        let default = entries.first().filter(|(key, _)| key.len == 0).map_or(NONE, |&(_, value)| value);
+        let entries = entries.get(usize::from(default != NONE)..).unwrap_or_default();
+        let (short, long) = entries.split_at(entries.partition_point(|(key, _)| key.len <= 64));
+        let mut short = short.to_vec();
+        short.extend(long.iter().map(|(key, _)| (Key::new(key.bits, 64), NONE | LONGER)));
+        // Of a /64 with its own value and with longer ones inside, the former comes first and gets the mark.
+        short.sort_unstable_by_key(|&(key, value)| (key, value));
+        short.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            kept.1 |= if is_same { next.1 & LONGER } else { 0 };
+            is_same
+        });
+        let short = Tree::build(&short, |_| default);
+        let long = Tree::build(long, |bits| short.lookup(bits, default) & !LONGER);
+        Self { default, short, long }
+    }
+
+    #[inline]
+    pub(super) fn lookup(&self, address: u128) -> Value {
+        let value = self.short.lookup(address, self.default);
+        if value & LONGER == 0 { value } else { self.long.lookup(address, value & !LONGER) }
+    }
+
+    /// Level by level, so that the probes of one level, which do not wait for each other, fetch their cache lines at the
+    /// same time.
+    pub(super) fn lookup_all(&self, searches: &mut [Search]) {
+        for search in &mut *searches {
+            (search.value, search.node) = (self.default, 0);
+        }
+        for _ in 0..self.short.depth() {
+            for search in &mut *searches {
+                self.short.probe(search);
+            }
+        }
+        for search in searches.iter_mut().filter(|search| search.value & LONGER != 0) {
+            search.value = self.long.lookup(search.address, search.value & !LONGER);
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.short.memory() + self.long.memory()
+    }
+}

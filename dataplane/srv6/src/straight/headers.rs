@@ -1,0 +1,131 @@
+//! Plain headers, read by words at fixed offsets.
+
+use srv6d_wire::{checksum, ipv4, ipv6, protocol};
+
+/// Next headers with more to look at: options (RFC 8200 section 4.2), `ICMPv6` (neighbour discovery).
+const LOOK_INTO: u64 = 1 << protocol::HOP_BY_HOP | 1 << protocol::ICMPV6 | 1 << protocol::DEST_OPTIONS;
+
+/// An IPv6 header.
+#[derive(Clone, Copy)]
+pub(super) struct V6 {
+    /// All in front of the source.
+    first: u64,
+    source: u64,
+    pub(super) destination: u128,
+}
+
+impl V6 {
+    #[inline]
+    pub(super) fn read<const N: usize>(frame: &[u8; N], at: usize) -> Self {
+        let destination = [word(frame, at + ipv6::DESTINATION), word(frame, at + ipv6::DESTINATION + 8)];
+        Self {
+            first: word(frame, at),
+            source: word(frame, at + 8),
+            destination: u128::from(destination[0]) << 64 | u128::from(destination[1]),
+        }
+    }
+
+    /// The whole packet.
+    #[inline]
+    pub(super) const fn len(&self) -> usize {
+        ipv6::LEN + (self.first >> 16) as u16 as usize
+    }
+
+    #[inline]
+    pub(super) const fn class(&self) -> u8 {
+        (self.first >> 52) as u8
+    }
+
+    #[inline]
+    pub(super) const fn next_header(&self) -> u8 {
+        (self.first >> 8) as u8
+    }
+
+    /// The hop limit allows one more hop, the addresses may go everywhere, and nothing behind has to be looked at.
+    #[inline]
+    pub(super) const fn is_plain(&self) -> bool {
+        let (next_header, hop_limit) = (self.next_header(), self.first as u8);
+        self.first >> 60 == 6
+            && hop_limit > 1
+            && (next_header >= 64 || LOOK_INTO >> next_header & 1 == 0)
+            // Not in ::/64 (unspecified, loopback).
+            && self.source != 0
+            && self.destination >> 64 != 0
+            // Below fe00::, so neither link-local nor multicast.
+            && self.source >> 56 < 0xfe
+            && self.destination >> 120 < 0xfe
+    }
+}
+
+/// An IPv4 header.
+#[derive(Clone, Copy)]
+pub(super) struct V4 {
+    words: [u64; 2],
+    destination: u32,
+}
+
+impl V4 {
+    #[inline]
+    pub(super) fn read<const N: usize>(frame: &[u8; N], at: usize) -> Self {
+        // The last four bytes come with the four in front of them: all of it lies inside the header.
+        Self { words: [word(frame, at), word(frame, at + 8)], destination: word(frame, at + 12) as u32 }
+    }
+
+    /// In the upper 32 bits.
+    #[inline]
+    pub(super) const fn destination(&self) -> u128 {
+        (self.destination as u128) << 96
+    }
+
+    /// The whole packet.
+    #[inline]
+    pub(super) const fn len(&self) -> usize {
+        (self.words[0] >> 32) as u16 as usize
+    }
+
+    #[inline]
+    pub(super) const fn class(&self) -> u8 {
+        (self.words[0] >> 48) as u8
+    }
+
+    /// Without options, the checksum right; the TTL allows one more hop, the addresses may go everywhere.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        const NOT_PLAIN: [u32; 2] = [0, 127];
+        let [first, second] = self.words;
+        let source = second as u32;
+        let halves = |word: u64| (word >> 32) + (word & 0xffff_ffff);
+        let sum = halves(first) + halves(second) + u64::from(self.destination);
+        first >> 56 == 0x45
+            && (second >> 56) > 1
+            // Neither 0.0.0.0/8, nor 127.0.0.0/8.
+            && !NOT_PLAIN.contains(&(source >> 24))
+            && !NOT_PLAIN.contains(&(self.destination >> 24))
+            // Neither 169.254.0.0/16 (link-local), nor multicast, nor broadcast.
+            && source >> 16 != 0xa9fe
+            && source >> 24 < 224
+            && self.destination >> 16 != 0xa9fe
+            && self.destination >> 24 < 224
+            && checksum::finish(sum) == 0
+    }
+}
+
+/// Eight bytes at a fixed offset.
+#[inline]
+pub(super) fn word<const N: usize>(frame: &[u8; N], at: usize) -> u64 {
+    frame.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+#[inline]
+pub(super) fn spend_hop_v6(packet: &mut [u8]) {
+    if let Some(hop_limit) = packet.get_mut(ipv6::HOP_LIMIT) {
+        *hop_limit = hop_limit.wrapping_sub(1);
+    }
+}
+
+#[inline]
+pub(super) fn spend_hop_v4(packet: &mut [u8]) {
+    if let Some(header) = packet.first_chunk_mut::<{ ipv4::LEN }>() {
+        ipv4::set_tos_ttl(header, header[1], header[ipv4::TTL].wrapping_sub(1));
+    }
+}

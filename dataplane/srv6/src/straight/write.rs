@@ -1,0 +1,255 @@
+//! What is written to a plain packet. Each way checks all there is to check before its first write.
+
+use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
+
+use super::headers::{V4, V6, spend_hop_v4, spend_hop_v6};
+use super::{Decapsulate, HEAD, Only, OuterClass, PlainHop, PlainPath, Shift, Straight, Way};
+use crate::flow::{self, FlowHash};
+use crate::tables::{MAIN, Tables, Target};
+use crate::tally::Tally;
+
+/// Ethernet, outer IPv6, inner IPv6.
+const NESTED_V6: usize = HEAD + ipv6::LEN;
+/// Ethernet, outer IPv6, inner IPv4.
+const NESTED_V4: usize = HEAD + ipv4::LEN;
+/// What is not block, in the upper half of a SID.
+const BEHIND_BLOCK: u64 = 0xffff_ffff;
+
+#[inline]
+pub(super) fn route_v6(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, group: u32) -> Option<u16> {
+    let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+    let flow = || transit_v6(packet, header.destination);
+    let hop = tables.straight.hop(tables, group, header.len(), flow)?;
+    spend_hop_v6(packet.bytes_mut().get_mut(eth::LEN..)?);
+    hop.send(tally, packet, eth::IPV6, header.len())
+}
+
+#[inline]
+pub(super) fn route_v4(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, group: u32) -> Option<u16> {
+    let header = V4::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+    let hop = tables.straight.hop(tables, group, header.len(), || flow_v4(tables, packet, eth::LEN))?;
+    spend_hop_v4(packet.bytes_mut().get_mut(eth::LEN..)?);
+    hop.send(tally, packet, eth::IPV4, header.len())
+}
+
+#[inline]
+pub(super) fn encapsulate_v6(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, steer: u32) -> Option<u16> {
+    let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+    // The walk looks for its own outer header in these (RFC 2473 section 4.1.3).
+    if matches!(header.next_header(), protocol::IPV6 | protocol::IPV4 | protocol::ROUTING) {
+        return None;
+    }
+    let bytes = packet.bytes().get(eth::LEN..)?;
+    let flow = flow::inner_v6(bytes, ipv6::Header::parse(bytes)?, tables.tunnel.hash_qp);
+    let inner = Inner { protocol: protocol::IPV6, class: header.class(), len: header.len(), flow };
+    encapsulate(tables, tally, packet, steer, inner, spend_hop_v6)
+}
+
+#[inline]
+pub(super) fn encapsulate_v4(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, steer: u32) -> Option<u16> {
+    let header = V4::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+    let flow = flow_v4(tables, packet, eth::LEN);
+    let inner = Inner { protocol: protocol::IPV4, class: header.class(), len: header.len(), flow };
+    encapsulate(tables, tally, packet, steer, inner, spend_hop_v4)
+}
+
+/// A packet to be encapsulated.
+#[derive(Clone, Copy)]
+struct Inner {
+    protocol: u8,
+    class: u8,
+    len: usize,
+    flow: FlowHash,
+}
+
+/// H.Encaps.Red and H.Encaps (RFC 8986 section 5).
+#[inline]
+fn encapsulate(
+    tables: &Tables,
+    tally: &Tally,
+    packet: &mut Packet<'_>,
+    steer: u32,
+    inner: Inner,
+    spend_hop: impl FnOnce(&mut [u8]),
+) -> Option<u16> {
+    let path = tables.straight.path(tables, steer, inner.flow)?;
+    let srh = path.srh(&tables.straight)?;
+    let len = inner.len + srh.len() + ipv6::LEN;
+    let hop = tables.straight.hop(tables, path.group, len, || inner.flow)?;
+    if len > usize::from(path.mtu) || !packet.fits(eth::LEN, HEAD + srh.len()) {
+        return None;
+    }
+    packet.pull_front(eth::LEN);
+    spend_hop(packet.bytes_mut());
+    packet.push_front(HEAD + srh.len()).ok()?;
+    let (header, behind) = packet.bytes_mut().get_mut(eth::LEN..)?.split_first_chunk_mut()?;
+    path.write(header, tables.straight.class, inner, len - ipv6::LEN);
+    if !srh.is_empty() {
+        header[ipv6::NEXT_HEADER] = protocol::ROUTING;
+        let slot = behind.get_mut(..srh.len())?;
+        slot.copy_from_slice(srh);
+        *slot.first_mut()? = inner.protocol;
+    }
+    tally.path(path.slot, len);
+    hop.send(tally, packet, eth::IPV6, len)
+}
+
+impl Straight {
+    #[inline]
+    fn path(&self, tables: &Tables, steer: u32, flow: FlowHash) -> Option<&PlainPath> {
+        let path = self.steers.get(steer as usize)?;
+        match path.way {
+            Way::Straight => Some(path),
+            Way::ByFlow => {
+                let path = tables.path_index(steer, flow)?;
+                self.paths.get(path as usize).filter(|path| path.way == Way::Straight)
+            }
+            Way::Walk => None,
+        }
+    }
+
+    /// The next hop of a flow, if an IP packet of so many bytes fits.
+    #[inline]
+    fn hop(&self, tables: &Tables, group: u32, len: usize, flow: impl FnOnce() -> FlowHash) -> Option<&PlainHop> {
+        let member = match self.groups.get(group as usize)? {
+            Only::One(member) => *member,
+            Only::Several => tables.member_index(group, flow)?,
+        };
+        self.hops.get(member as usize).filter(|hop| len <= hop.mtu as usize)
+    }
+}
+
+impl PlainPath {
+    #[inline]
+    fn srh<'s>(&self, straight: &'s Straight) -> Option<&'s [u8]> {
+        if self.srh_len == 0 {
+            return Some(&[]);
+        }
+        straight.srhs.get(self.srh as usize..)?.get(..usize::from(self.srh_len))
+    }
+
+    #[inline]
+    fn write(&self, header: &mut [u8; ipv6::LEN], class: OuterClass, inner: Inner, payload: usize) {
+        ipv6::set_first_word(header, inner.class & class.kept | class.set, inner.flow.flow_label());
+        ipv6::set_payload_len(header, payload as u16);
+        header[ipv6::NEXT_HEADER] = inner.protocol;
+        header[ipv6::HOP_LIMIT] = self.hop_limit;
+        if let Some(addresses) = header.last_chunk_mut() {
+            *addresses = self.addresses;
+        }
+    }
+}
+
+impl PlainHop {
+    /// Writes the Ethernet header over the first bytes; an IP packet of `len` bytes is behind it.
+    #[inline]
+    fn send(&self, tally: &Tally, packet: &mut Packet<'_>, ether_type: u16, len: usize) -> Option<u16> {
+        let header: &mut [u8; eth::LEN] = packet.bytes_mut().first_chunk_mut()?;
+        [header[12], header[13]] = ether_type.to_be_bytes();
+        *header.first_chunk_mut()? = self.ethernet;
+        tally.adjacency(self.slot, len);
+        Some(self.device)
+    }
+}
+
+impl Shift {
+    /// RFC 9800 section 4.1.1, N01 to N08, and out: by a look-up of the new destination, or to a next hop of a uA.
+    #[inline]
+    pub(super) fn forward(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>) -> Option<u16> {
+        let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+        let [high, low] = [(header.destination >> 64) as u64, header.destination as u64];
+        // | block 32 | active uSIDs | argument |  ->  | block 32 | argument | zero |
+        let [block, usids] = [high & !BEHIND_BLOCK, high << self.by & BEHIND_BLOCK];
+        if usids == 0 && low == 0 {
+            return None;
+        }
+        let destination = u128::from(block | usids | low >> (64 - self.by)) << 64 | u128::from(low << self.by);
+        let group = match self.group {
+            None => match Target::decode(tables.find_v6(MAIN, destination)?) {
+                Target::Route(group) | Target::Neighbor(group) => group,
+                _ => return None,
+            },
+            Some(group) => group,
+        };
+        let flow = || transit_v6(packet, destination);
+        let hop = tables.straight.hop(tables, group, header.len(), flow)?;
+        let bytes = packet.bytes_mut().get_mut(eth::LEN..)?;
+        spend_hop_v6(bytes);
+        ipv6::set_destination(bytes.first_chunk_mut()?, destination);
+        tally.sid(self.slot, header.len());
+        hop.send(tally, packet, eth::IPV6, header.len())
+    }
+}
+
+impl Decapsulate {
+    /// RFC 8986 sections 4.6 to 4.8, where the inner packet is all the outer one carries.
+    #[inline]
+    pub(super) fn forward(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>) -> Option<u16> {
+        let outer = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+        if outer.destination & self.argument != 0 {
+            return None;
+        }
+        match outer.next_header() {
+            protocol::IPV6 if self.v6 => self.forward_v6(tables, tally, packet, outer),
+            protocol::IPV4 if self.v4 => self.forward_v4(tables, tally, packet, outer),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn forward_v6(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, outer: V6) -> Option<u16> {
+        let inner = V6::read(packet.bytes().first_chunk::<NESTED_V6>()?, HEAD);
+        let len = inner.len();
+        let class = self.class(outer, inner.class(), len).filter(|_| inner.is_plain())?;
+        let target = Target::decode(tables.find_v6(self.vrf, inner.destination)?);
+        let (Target::Route(group) | Target::Neighbor(group)) = target else { return None };
+        let flow = || {
+            let bytes = packet.bytes().get(HEAD..).unwrap_or_default();
+            ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, inner.destination)).unwrap_or_default()
+        };
+        let hop = tables.straight.hop(tables, group, len, flow)?;
+        packet.pull_front(ipv6::LEN);
+        let bytes = packet.bytes_mut().get_mut(eth::LEN..)?;
+        spend_hop_v6(bytes);
+        ipv6::set_traffic_class(bytes.first_chunk_mut()?, class);
+        tally.sid(self.slot, outer.len());
+        hop.send(tally, packet, eth::IPV6, len)
+    }
+
+    #[inline]
+    fn forward_v4(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, outer: V6) -> Option<u16> {
+        let inner = V4::read(packet.bytes().first_chunk::<NESTED_V4>()?, HEAD);
+        let len = inner.len();
+        let class = self.class(outer, inner.class(), len).filter(|_| inner.is_plain())?;
+        let target = Target::decode(tables.find_v4(self.vrf, inner.destination())?);
+        let (Target::Route(group) | Target::Neighbor(group)) = target else { return None };
+        let hop = tables.straight.hop(tables, group, len, || flow_v4(tables, packet, HEAD))?;
+        packet.pull_front(ipv6::LEN);
+        let header = packet.bytes_mut().get_mut(eth::LEN..)?.first_chunk_mut()?;
+        ipv4::set_tos_ttl(header, class, header[ipv4::TTL].wrapping_sub(1));
+        tally.sid(self.slot, outer.len());
+        hop.send(tally, packet, eth::IPV4, len)
+    }
+
+    /// Traffic class of the inner packet as it goes on, if nothing stands behind it and its ECN stays.
+    #[inline]
+    fn class(&self, outer: V6, inner: u8, len: usize) -> Option<u8> {
+        // An outer ECN of Not-ECT, or the inner one: the inner one stays (RFC 6040 section 4.2).
+        let [outer_ecn, inner_ecn] = [outer.class() & 3, inner & 3];
+        let ecn_stays = outer_ecn == 0 || outer_ecn == inner_ecn;
+        let is_whole = len + ipv6::LEN == outer.len() && len + eth::LEN >= eth::MIN_FRAME;
+        let class = if self.uniform { outer.class() & !3 | inner_ecn } else { inner };
+        (is_whole && ecn_stays).then_some(class)
+    }
+}
+
+fn transit_v6(packet: &Packet<'_>, destination: u128) -> FlowHash {
+    let bytes = packet.bytes().get(eth::LEN..).unwrap_or_default();
+    ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, destination)).unwrap_or_default()
+}
+
+#[inline]
+fn flow_v4(tables: &Tables, packet: &Packet<'_>, at: usize) -> FlowHash {
+    let bytes = packet.bytes().get(at..).unwrap_or_default();
+    ipv4::Header::parse(bytes).map(|header| flow::v4(bytes, header, tables.tunnel.hash_qp)).unwrap_or_default()
+}
