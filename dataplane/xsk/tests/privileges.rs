@@ -63,7 +63,9 @@ fn run(capabilities: &[&str], memlock_kib: u32) -> (String, String) {
     let limit = u64::from(memlock_kib) << 10;
     // A copy that the user can reach, wherever the build directory is.
     let copy = std::env::temp_dir().join(format!("srv6d-{}-privileges-{user}", std::process::id()));
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    // By a process of its own: a descriptor of ours that is open for writing would be inherited by whatever another test
+    // starts at that moment, and until that is under way the copy could not be executed (ETXTBSY).
+    assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap().success());
     let out = Command::new("prlimit")
         .arg(format!("--memlock={limit}:{limit}"))
         .args(["setpriv", "--clear-groups"])
