@@ -94,7 +94,7 @@ mod tests {
         let plan = crate::plan::plan(&config, &crate::plan::Environment::default()).unwrap();
         assert_eq!(plan.desired.routes.iter().map(|route| route.prefix.to_string()).collect::<Vec<_>>(), ["fcbb::/32"]);
         let jalapeno = config.jalapeno.unwrap();
-        assert_eq!(jalapeno.source.get_ref(), "hosts/srv6-pytorch-0");
+        assert_eq!(jalapeno.source.get_ref().0, "hosts/srv6-pytorch-0");
         assert_eq!(jalapeno.function_v6.unwrap().get_ref().0, 0xfe06);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
+use srv6d_controller::jalapeno::is_id;
 use srv6d_srv6::model::TableId;
 use toml::Spanned;
 
@@ -31,9 +32,9 @@ pub struct Jalapeno {
     /// Graph, default `fabric_graph`.
     pub graph: Optional<String>,
     /// Id of this node's vertex.
-    pub source: Spanned<String>,
+    pub source: Spanned<Vertex>,
     /// Ids of the peers' vertices.
-    pub peers: Vec<Spanned<String>>,
+    pub peers: Vec<Spanned<Vertex>>,
     /// File that lists the hosts of a job, instead of `peers`.
     pub job: Optional<PathBuf>,
     /// What the path is chosen by, default `shortest`.
@@ -188,10 +189,28 @@ impl Value for Endpoint {
         };
         let url = reqwest::Url::parse(text).map_err(|why| refusal(&why.to_string()))?;
         match (url.scheme(), url.host(), url.query()) {
-            ("http" | "https", Some(_), None) => Ok(Self(text.trim_end_matches('/').to_owned())),
-            ("http" | "https", Some(_), Some(_)) => Err(refusal("it has a query")),
-            _ => Err(refusal("it does not begin with http:// or https:// and a host")),
+            ("http", Some(_), None) => Ok(Self(text.trim_end_matches('/').to_owned())),
+            ("http", Some(_), Some(_)) => Err(refusal("it has a query")),
+            ("https", ..) => Err(refusal("srv6d speaks no TLS; put a proxy in front, on this host")),
+            _ => Err(refusal("it does not begin with http:// and a host")),
         }
+    }
+}
+
+/// Id of a vertex in Jalapeno's graph: `collection/key`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Vertex(pub String);
+
+impl Value for Vertex {
+    fn expected() -> String {
+        "collection/key, e.g. \"hosts/host00\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        if is_id(text) {
+            return Ok(Self(text.to_owned()));
+        }
+        let what = format!("{text:?} is not the id of a vertex");
+        Err(Refusal { what, fix: format!("write {}", Self::expected()) })
     }
 }
 

@@ -1,9 +1,7 @@
 //! `[jalapeno]` and `[syd]`: what can be seen of their mistakes before anybody is asked.
 
-use srv6d_controller::jalapeno::is_id;
-
 use super::Context;
-use crate::config::{Findings, Jalapeno, PathKind, Spanned, Steering, Syd};
+use crate::config::{Findings, Jalapeno, PathKind, Steering, Syd};
 
 pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
     if let Some(table) = &context.config.jalapeno {
@@ -17,12 +15,6 @@ pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
 }
 
 fn jalapeno(table: &Jalapeno, found: &mut Findings) {
-    for (entry, id) in [("[jalapeno] source", &table.source)].into_iter().chain(peers(table)) {
-        if !is_id(id.get_ref()) {
-            let what = format!("{:?} is not the id of a vertex", id.get_ref());
-            found.error(id.span(), entry, what, "write collection/key, e.g. \"hosts/host00\"");
-        }
-    }
     let at = table.endpoint.span();
     if table.peers.is_empty() && table.job.is_none() {
         let fix = "list `peers = [\"hosts/host01\"]`, or name a `job` file";
@@ -48,10 +40,6 @@ fn jalapeno(table: &Jalapeno, found: &mut Findings) {
         let what = "only path = \"load\" has allocations to remember";
         found.warning(state.span(), "[jalapeno] state", what, "remove it");
     }
-}
-
-fn peers(table: &Jalapeno) -> impl Iterator<Item = (&'static str, &Spanned<String>)> {
-    table.peers.iter().map(|peer| ("[jalapeno] peers", peer))
 }
 
 fn syd(table: &Syd, found: &mut Findings) {

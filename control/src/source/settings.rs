@@ -69,7 +69,7 @@ pub fn jalapeno_settings(
         PathKind::BestPaths => jalapeno::PathKind::BestPaths { limit },
         PathKind::NextBestPath => jalapeno::PathKind::NextBestPath { limit },
     };
-    let mut peers: Vec<String> = table.peers.iter().map(|peer| peer.get_ref().clone()).collect();
+    let mut peers: Vec<String> = table.peers.iter().map(|peer| peer.get_ref().0.clone()).collect();
     if let Some(file) = &table.job {
         let file = file.get_ref();
         let text = read(file).map_err(|why| format!("cannot read the job file {}: {why}", file.display()))?;
@@ -79,7 +79,7 @@ pub fn jalapeno_settings(
     Ok(jalapeno::Settings {
         endpoint: table.endpoint.get_ref().0.clone(),
         graph: or(&table.graph, GRAPH.to_owned()),
-        source: table.source.get_ref().clone(),
+        source: table.source.get_ref().0.clone(),
         peers,
         kind,
         algo: or(&table.algo, 0),
