@@ -16,7 +16,7 @@ pub struct Job {
     /// What the hosts of each group (or tenant) send to each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<Pattern>,
-    /// Hosts, by name, key or id, in the order of their ranks. Empty: all.
+    /// Hosts, by name, key or id, in the order of their ranks. Empty: all, by id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// Flows beside those of the pattern.
@@ -59,6 +59,24 @@ pub enum Pair {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tenant: Option<String>,
     },
+}
+
+impl std::str::FromStr for Pair {
+    type Err = String;
+
+    /// `FROM,TO`, or `FROM,TO,DEMAND`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+        match parts.as_slice() {
+            [from, to] => Ok(Self::Short((*from).to_owned(), (*to).to_owned())),
+            [from, to, demand] => {
+                let wrong = |_| format!("{demand:?} is no demand; write a whole number");
+                let demand = demand.parse().map_err(wrong)?;
+                Ok(Self::Weighted((*from).to_owned(), (*to).to_owned(), demand))
+            }
+            _ => Err(format!("{text:?} is no pair; write FROM,TO or FROM,TO,DEMAND")),
+        }
+    }
 }
 
 /// A tenant, in names.
@@ -172,7 +190,7 @@ impl Job {
             let of = |tenant: &Tenant| tenant.hosts.iter().copied().filter(chosen).collect::<Vec<_>>();
             return Ok(tenants.iter().enumerate().map(|(number, tenant)| (of(tenant), Some(number))).collect());
         }
-        let all = if listed.is_empty() { fabric.hosts().collect() } else { listed };
+        let all = if listed.is_empty() { by_id(fabric) } else { listed };
         let mut groups: BTreeMap<Option<&String>, Vec<NodeId>> = BTreeMap::new();
         for host in all {
             groups.entry(fabric.node(host).group.as_ref()).or_default().push(host);
@@ -195,6 +213,13 @@ impl Job {
         let [source, destination] = [source, destination].map(|name| host(fabric, place, name));
         Ok(Flow { source: source?, destination: destination?, demand: demand.or(self.demand).unwrap_or(1), tenant })
     }
+}
+
+/// Documents come in any order; ranks should not.
+fn by_id(fabric: &Fabric) -> Vec<NodeId> {
+    let mut hosts: Vec<NodeId> = fabric.hosts().collect();
+    hosts.sort_by(|one, other| fabric.node(*one).id.cmp(&fabric.node(*other).id));
+    hosts
 }
 
 /// Hosts, and their tenant.

@@ -6,6 +6,7 @@ mod doctor;
 mod dry_run;
 mod output;
 mod path_server;
+mod place;
 mod plugin;
 
 use std::path::{Path, PathBuf};
@@ -146,6 +147,15 @@ enum Command {
             Exit status: 0 ended, 1 cannot listen, 2 wrong usage or topology."
     )]
     PathServer(path_server::PathServerArguments),
+    /// Place a job's flows on a fabric so that the busiest link carries as little as possible
+    #[command(after_help = "Examples:\n  \
+        srv6d place --topology fabric.json --pattern ring\n  \
+        srv6d place --topology fabric.json --job job.toml --json | jq '.flows[0].placed.carriers'\n  \
+        srv6d place --clos 32x32x32 --pattern permutation --svg load.svg\n  \
+        srv6d place --clos 4x4x4 --down leaf000,spine001\n\n\
+        Beside the placement stands what a hash of each flow's 5-tuple, and what Jalapeno's /load in the order of the\n\
+        flows, would make of the same. Changes nothing anywhere.")]
+    Place(place::PlaceArguments),
     /// Show what the daemon has and does
     #[command(after_help = "Examples:\n  \
         srv6d show ports\n  \
@@ -216,6 +226,7 @@ pub fn main() -> ExitCode {
         Command::Run { config, dry_run, plugin_environment } => run(config, dry_run, plugin_environment, socket),
         Command::Sync { json } => ask::ask(&socket_or_default(socket), &Request::Sync, json),
         Command::PathServer(arguments) => path_server::path_server(&arguments),
+        Command::Place(arguments) => place::place(&arguments),
         Command::Check { file, diff, json } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
         Command::Reload { dry_run, json } => ask::ask(&socket_or_default(socket), &Request::Reload { dry_run }, json),
         Command::Rollback { generation, dry_run, json } => {

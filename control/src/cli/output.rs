@@ -81,3 +81,15 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("error: cannot write JSON: {error}")))?;
     print(&format!("{text}\n"))
 }
+
+/// Writes a long `value` as JSON while it is made, on one line.
+pub fn write_json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut stdout = io::BufWriter::new(io::stdout().lock());
+    let written = serde_json::to_writer(&mut stdout, value).map_err(io::Error::from);
+    match written.and_then(|()| writeln!(stdout)).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("error: cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
