@@ -3,7 +3,7 @@
 use crate::Edition;
 use crate::answers::Asked;
 use crate::parameters::{Refusal, Values, direction};
-use crate::search::{Direction, Graph};
+use crate::search::Graph;
 use crate::store::{Document, Store};
 
 /// What a route answers from.
@@ -34,30 +34,29 @@ impl<'r> Asking<'r> {
 
     /// The same of another one.
     pub fn graph_of(&self, name: &str, algo: Option<i64>) -> Result<Graph<'r>, Refusal> {
-        let edges = self.edges_to_search(name)?;
+        self.is_searchable(name)?;
         let direction = direction(self.values.text("direction")).ok_or_else(Refusal::swallowed)?;
-        Ok(Graph::new(self.store, edges, direction, algo))
+        Graph::new(self.store, name, direction, algo).ok_or_else(Refusal::swallowed)
     }
 
-    /// Edges to search: a collection of vertices is one more thing that the database finds out.
-    pub fn edges_to_search(&self, name: &str) -> Result<Vec<&'r Document>, Refusal> {
-        let edges = self.store.edges(name).ok_or_else(Refusal::swallowed)?;
-        if self.store.is_graph(name) {
-            Ok(edges)
-        } else {
-            Err(Refusal::Internal(format!("the database refuses {name}: it is no collection of edges")))
-        }
-    }
-
-    /// The direction, for routes that put it into the query text: the database finds out, in its own words.
-    pub fn unchecked_direction(&self) -> Result<Direction, Refusal> {
-        let text = self.values.text("direction");
-        direction(text).ok_or_else(|| Refusal::Internal(format!("the database refuses the query near '{text}'")))
-    }
-
-    /// As [`Self::graph`], with [`Self::unchecked_direction`].
+    /// The graph in the path, for routes that put the direction into the query text: the database finds out, in its own
+    /// words.
     pub fn unchecked_graph(&self, algo: Option<i64>) -> Result<Graph<'r>, Refusal> {
-        let edges = self.edges_to_search(self.name)?;
-        Ok(Graph::new(self.store, edges, self.unchecked_direction()?, algo))
+        self.is_searchable(self.name)?;
+        let text = self.values.text("direction");
+        let refused = || Refusal::Internal(format!("the database refuses the query near '{text}'"));
+        let direction = direction(text).ok_or_else(refused)?;
+        Graph::new(self.store, self.name, direction, algo).ok_or_else(Refusal::swallowed)
+    }
+
+    /// A collection of vertices is one more thing that the database finds out.
+    fn is_searchable(&self, name: &str) -> Result<(), Refusal> {
+        if self.store.is_graph(name) {
+            Ok(())
+        } else if self.store.documents(name).is_some() {
+            Err(Refusal::Internal(format!("the database refuses {name}: it is no collection of edges")))
+        } else {
+            Err(Refusal::swallowed())
+        }
     }
 }

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use crate::search::Direction;
+use crate::store::Direction;
 
 /// Parameters of one request as written; of several of one name the last counts.
 pub type Query = BTreeMap<String, String>;

@@ -6,7 +6,7 @@ use crate::answers::{self, NO_PATH, not_found};
 use crate::asking::Asking;
 use crate::load::{Book, Pair};
 use crate::parameters::Refusal;
-use crate::search::{Graph, Walk, Walks, Weight};
+use crate::search::{Walk, Walks, Weight};
 use crate::store::{Document, Store, text};
 
 type Answer = Result<Value, Refusal>;
@@ -100,13 +100,12 @@ fn warn_if_cut(walks: &Walks<'_>, asking: &Asking<'_>) {
 pub fn best_paths(asking: &Asking<'_>) -> Answer {
     let limit = asking.values.count("limit")?;
     let graph = asking.unchecked_graph(asking.values.integer("algo"))?;
-    let walks = graph.by_hops(asking.values.text("source"), asking.values.text("destination"), limit, None);
-    warn_if_cut(&walks, asking);
-    if walks.found.is_empty() {
+    let walks = graph.by_hops(asking.values.text("source"), asking.values.text("destination"), limit);
+    if walks.is_empty() {
         return Ok(not_found("No paths found between specified nodes"));
     }
     let asked = asking.asked();
-    let paths: Vec<_> = walks.found.iter().map(|walk| answers::one_of_best(walk, &asked)).collect();
+    let paths: Vec<_> = walks.iter().map(|walk| answers::one_of_best(walk, &asked)).collect();
     Ok(json!({
         "found": true, "total_paths_found": paths.len(), "direction": asked.direction, "algo": asked.algo, "paths": paths,
     }))
@@ -123,7 +122,7 @@ pub fn next_best_path(asking: &Asking<'_>) -> Answer {
     let base = shortest.hops();
     let asked = asking.asked();
     let alternatives = |limit, hops| -> Vec<Value> {
-        let walks = graph.by_hops(source, destination, limit, Some(hops));
+        let walks = graph.of_hops(source, destination, limit, hops);
         warn_if_cut(&walks, asking);
         walks.found.iter().map(|walk| answers::alternative(walk, &asked)).collect()
     };
@@ -146,13 +145,11 @@ pub fn next_best_path(asking: &Asking<'_>) -> Answer {
 pub fn sovereignty(asking: &Asking<'_>) -> Answer {
     let written = asking.values.text("excluded_countries");
     let excluded: Vec<String> = written.split(',').map(|code| code.trim().to_uppercase()).collect();
-    let touches = |edge: &&Document| {
+    let touches = |edge: &Document| {
         let codes = edge.get("country_codes").map(Value::to_string).unwrap_or_default();
         excluded.iter().any(|code| codes.contains(code.as_str()))
     };
-    let edges = asking.edges_to_search(asking.name)?.into_iter().filter(|edge| !touches(edge));
-    let direction = asking.unchecked_direction()?;
-    let graph = Graph::new(asking.store, edges, direction, asking.values.integer("algo"));
+    let graph = asking.unchecked_graph(asking.values.integer("algo"))?.without(touches);
     let walk = graph.shortest(asking.values.text("source"), asking.values.text("destination"), Weight::Hops);
     let Some(walk) = walk else {
         return Ok(not_found(&format!("{NO_PATH} avoiding countries: {written}")));

@@ -1,24 +1,13 @@
 //! Paths, in the order (weight, hops, ids along the way): of equal ones always the same comes first.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
 use crate::srv6;
-use crate::store::{Document, Store, text};
-
-/// Which way edges are followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// As they point.
-    Outbound,
-    /// Against that.
-    Inbound,
-    /// Both.
-    Any,
-}
+use crate::store::{Adjacency, Direction, Document, Link, Store};
 
 /// What a path is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,42 +42,56 @@ pub struct Walks<'s> {
     pub is_cut: bool,
 }
 
-/// Edges from one vertex to the next: links side by side, or with `any` the two directions of one.
-type Parallel<'s> = Vec<&'s Document>;
+/// Partial paths that a search for paths of one length looks at before it gives up.
+const EXPANSIONS: usize = 200_000;
 
 /// A graph, ready to be searched.
 pub struct Graph<'s> {
     store: &'s Store,
-    /// By the id they leave: the id they reach, and the edges.
-    next: BTreeMap<&'s str, BTreeMap<&'s str, Parallel<'s>>>,
+    adjacency: &'s Adjacency,
+    /// In the order of the file.
+    edges: &'s [Document],
+    direction: Direction,
+    /// Edges that cannot be used, by place; empty: there are none.
+    closed: Vec<bool>,
+    /// Vertices that are not visited, by number; empty: there are none.
+    shunned: Vec<bool>,
     algo: Option<i64>,
 }
 
-/// Partial paths looked at before a search for many paths gives up.
-const EXPANSIONS: usize = 200_000;
+/// Where a search starts and ends.
+enum Ends<'s> {
+    /// At the same vertex.
+    Same(&'s Document),
+    Apart(usize, usize),
+}
 
 impl<'s> Graph<'s> {
-    /// Of these edges. With an algorithm other than 0, only IGP nodes that carry a SID of it are visited.
-    pub fn new(
-        store: &'s Store,
-        edges: impl IntoIterator<Item = &'s Document>,
-        direction: Direction,
-        algo: Option<i64>,
-    ) -> Self {
-        let mut next: BTreeMap<&str, BTreeMap<&str, Parallel<'_>>> = BTreeMap::new();
-        for edge in edges {
-            let (Some(from), Some(to)) = (text(edge, "_from"), text(edge, "_to")) else { continue };
-            if direction != Direction::Inbound {
-                next.entry(from).or_default().entry(to).or_default().push(edge);
-            }
-            if direction != Direction::Outbound {
-                next.entry(to).or_default().entry(from).or_default().push(edge);
-            }
+    /// With an algorithm other than 0, only IGP nodes that carry a SID of it are visited. `None`: no graph is called so.
+    pub fn new(store: &'s Store, name: &str, direction: Direction, algo: Option<i64>) -> Option<Self> {
+        let (edges, adjacency) = store.searchable(name)?;
+        let mut graph = Self { store, adjacency, edges, direction, closed: Vec::new(), shunned: Vec::new(), algo };
+        if store.down().next().is_some() {
+            graph.closed = edges.iter().map(|edge| !store.is_up(edge)).collect();
         }
-        Self { store, next, algo }
+        if algo != Some(0) {
+            graph.shunned = adjacency.ids().iter().map(|id| !graph.takes_part(id)).collect();
+        }
+        Some(graph)
     }
 
-    fn visits(&self, id: &str) -> bool {
+    /// Without some of its edges.
+    #[must_use]
+    pub fn without(mut self, closed: impl Fn(&Document) -> bool) -> Self {
+        self.closed = (0..).zip(self.edges).map(|(place, edge)| self.is_closed(place) || closed(edge)).collect();
+        self
+    }
+
+    fn is_closed(&self, edge: usize) -> bool {
+        self.closed.get(edge).copied().unwrap_or(false)
+    }
+
+    fn takes_part(&self, id: &str) -> bool {
         if self.algo == Some(0) || !id.contains("igp_node") {
             return true;
         }
@@ -96,109 +99,197 @@ impl<'s> Graph<'s> {
         sids.into_iter().flatten().any(|sid| self.algo.is_some() && srv6::algo_of(sid) == self.algo)
     }
 
-    fn neighbors(&self, id: &str) -> impl Iterator<Item = (&'s str, &[&'s Document])> + '_ {
-        let next = self.next.get(id).into_iter().flatten();
-        next.map(|(to, edges)| (*to, edges.as_slice())).filter(|(to, _)| self.visits(to))
+    /// What can be followed from a vertex, in the order of ids and of the file.
+    fn links(&self, at: usize, direction: Direction) -> impl Iterator<Item = Link> {
+        let links = self.adjacency.links(at, direction).iter().copied();
+        links.filter(|link| !self.is_closed(link.edge) && !self.shunned.get(link.to).copied().unwrap_or(false))
     }
 
-    /// A vertex to start or to end at.
-    fn end(&self, id: &str) -> Option<&'s str> {
-        self.store.vertex(id).and_then(|vertex| text(vertex, "_id")).filter(|id| self.visits(id))
+    fn weigh(&self, edge: usize, weight: Weight) -> f64 {
+        match weight {
+            Weight::Hops => 1.0,
+            Weight::Attribute(name) => self.edges.get(edge).and_then(|edge| edge.get(name)?.as_f64()).unwrap_or(1.0),
+        }
+    }
+
+    fn ends(&self, source: &str, destination: &str) -> Option<Ends<'s>> {
+        let there = |id: &str| self.store.vertex(id).filter(|_| self.takes_part(id));
+        let (from, _) = (there(source)?, there(destination)?);
+        if source == destination {
+            return Some(Ends::Same(from));
+        }
+        Some(Ends::Apart(self.adjacency.number(source)?, self.adjacency.number(destination)?))
+    }
+
+    fn vertex(&self, number: usize) -> Option<&'s Document> {
+        self.adjacency.ids().get(number).and_then(|id| self.store.vertex(id))
+    }
+
+    /// Along these links.
+    fn walk(&self, start: usize, links: &[Link]) -> Option<Walk<'s>> {
+        let numbers = std::iter::once(start).chain(links.iter().map(|link| link.to));
+        let vertices = numbers.map(|number| self.vertex(number)).collect::<Option<_>>()?;
+        let edges = links.iter().map(|link| self.edges.get(link.edge)).collect::<Option<_>>()?;
+        Some(Walk { vertices, edges })
+    }
+
+    /// Over these vertices, by the first edge of each step.
+    fn walk_over(&self, vertices: &[usize]) -> Option<Walk<'s>> {
+        let link = |pair: &[usize]| match pair {
+            [at, next] => self.links(*at, self.direction).find(|link| link.to == *next),
+            _ => None,
+        };
+        let links: Vec<Link> = vertices.windows(2).map(link).collect::<Option<_>>()?;
+        self.walk(*vertices.first()?, &links)
     }
 
     /// The best path.
     #[allow(clippy::float_cmp, reason = "the very sums that were made on the way back are made again")]
     pub fn shortest(&self, source: &str, destination: &str, weight: Weight) -> Option<Walk<'s>> {
-        let (mut at, destination) = (self.end(source)?, self.end(destination)?);
-        let distance = self.distances(destination, weight);
-        let mut walk = Walk { vertices: vec![self.store.vertex(at)?], edges: Vec::new() };
-        while at != destination {
-            let (cost, hops) = *distance.get(at)?;
-            let on_the_way = |(to, edges): (&'s str, &[&'s Document])| {
-                let edge = lightest(edges, weight)?;
-                let (rest, left) = distance.get(to)?;
-                (weigh(edge, weight) + rest == cost && left + 1 == hops).then_some((to, edge))
+        let (start, end) = match self.ends(source, destination)? {
+            Ends::Same(vertex) => return Some(Walk { vertices: vec![vertex], edges: Vec::new() }),
+            Ends::Apart(start, end) => (start, end),
+        };
+        let distances = self.distances(start, end, weight);
+        let distance = |at: usize| distances.get(at).copied().flatten();
+        let (mut at, mut links) = (start, Vec::new());
+        while at != end {
+            let (cost, hops) = distance(at)?;
+            let is_on_the_way = |link: &Link| {
+                let left = distance(link.to);
+                left.is_some_and(|(rest, left)| self.weigh(link.edge, weight) + rest == cost && left + 1 == hops)
             };
-            // In the order of ids.
-            let (to, edge) = self.neighbors(at).find_map(on_the_way)?;
-            walk.vertices.push(self.store.vertex(to)?);
-            walk.edges.push(edge);
-            at = to;
+            let link = self.links(at, self.direction).find(is_on_the_way)?;
+            links.push(link);
+            at = link.to;
         }
-        Some(walk)
+        self.walk(start, &links)
     }
 
-    /// Cost and hops from every vertex to the destination, by (cost, hops).
-    fn distances(&self, destination: &'s str, weight: Weight) -> HashMap<&'s str, (f64, usize)> {
-        let mut back: HashMap<&str, Vec<(&'s str, f64)>> = HashMap::new();
-        for (from, ends) in &self.next {
-            for (to, edges) in ends.iter().filter(|(to, _)| self.visits(to)) {
-                let Some(edge) = lightest(edges, weight) else { continue };
-                back.entry(to).or_default().push((from, weigh(edge, weight)));
+    /// Cost and hops to `end`, by (cost, hops), of `start` and of every vertex that is nearer: Dijkstra's algorithm, from
+    /// the end.
+    fn distances(&self, start: usize, end: usize, weight: Weight) -> Vec<Option<(f64, usize)>> {
+        let mut done = vec![None; self.adjacency.ids().len()];
+        let mut queue = BinaryHeap::from([Reverse(Candidate { cost: 0.0, hops: 0, at: end })]);
+        while let Some(Reverse(Candidate { cost, hops, at })) = queue.pop() {
+            match done.get_mut(at) {
+                Some(distance @ None) => *distance = Some((cost, hops)),
+                _ => continue,
             }
-        }
-        let mut done: HashMap<&'s str, (f64, usize)> = HashMap::new();
-        let mut queue = BinaryHeap::from([Candidate { cost: 0.0, hops: 0, at: destination }]);
-        while let Some(Candidate { cost, hops, at }) = queue.pop() {
-            if done.contains_key(at) {
-                continue;
+            if at == start {
+                break;
             }
-            done.insert(at, (cost, hops));
-            for (from, weight) in back.get(at).into_iter().flatten().filter(|(from, _)| !done.contains_key(from)) {
-                queue.push(Candidate { cost: weight + cost, hops: hops + 1, at: from });
+            for link in self.links(at, self.direction.reversed()) {
+                if done.get(link.to) == Some(&None) {
+                    let cost = self.weigh(link.edge, weight) + cost;
+                    queue.push(Reverse(Candidate { cost, hops: hops + 1, at: link.to }));
+                }
             }
         }
         done
     }
 
-    /// The first `limit` paths without a loop, by (hops, ids along the way); `hops` keeps those of one length.
-    pub fn by_hops(&self, source: &str, destination: &str, limit: usize, hops: Option<usize>) -> Walks<'s> {
-        let mut walks = Walks::default();
-        let (Some(start), Some(destination)) = (self.end(source), self.end(destination)) else { return walks };
-        let distance = self.distances(destination, Weight::Hops);
-        let Some(&(_, fewest)) = distance.get(start) else { return walks };
-        let mut queue = BinaryHeap::from([Partial { estimate: fewest, ids: vec![start] }]);
-        let mut expansions = 0;
-        while let Some(Partial { estimate, ids }) = queue.pop() {
-            if walks.found.len() >= limit || hops.is_some_and(|hops| estimate > hops) {
-                break;
+    /// Hops to `end` from everywhere, without passing these vertices.
+    fn hops(&self, end: usize, passed_by: &[usize]) -> Vec<Option<usize>> {
+        let mut done = vec![None; self.adjacency.ids().len()];
+        let mut queue = VecDeque::from([(end, 0)]);
+        while let Some((at, hops)) = queue.pop_front() {
+            match done.get_mut(at) {
+                Some(distance @ None) => *distance = Some(hops),
+                _ => continue,
             }
+            let further = self.links(at, self.direction.reversed()).map(|link| link.to);
+            queue.extend(further.filter(|to| !passed_by.contains(to)).map(|to| (to, hops + 1)));
+        }
+        done
+    }
+
+    /// The first `limit` paths without a loop, by (hops, ids along the way): Yen's algorithm.
+    pub fn by_hops(&self, source: &str, destination: &str, limit: usize) -> Vec<Walk<'s>> {
+        let (start, end) = match self.ends(source, destination) {
+            None => return Vec::new(),
+            Some(Ends::Same(vertex)) => {
+                return std::iter::repeat_n(Walk { vertices: vec![vertex], edges: Vec::new() }, limit.min(1)).collect();
+            }
+            Some(Ends::Apart(start, end)) => (start, end),
+        };
+        let mut found: Vec<Vec<usize>> = Vec::new();
+        // Length first.
+        let mut candidates: BTreeSet<(usize, Vec<usize>)> = BTreeSet::new();
+        candidates.extend(self.first_beyond(&[start], end, &BTreeSet::new()).map(|path| (path.len(), path)));
+        while let Some((_, path)) = candidates.pop_first().filter(|_| found.len() < limit) {
+            for turn in 1..path.len() {
+                let Some(root) = path.get(..turn) else { break };
+                // Where the paths that are known go on from here.
+                let known = found.iter().chain([&path]).filter(|known| known.starts_with(root));
+                let taken: BTreeSet<usize> = known.filter_map(|known| known.get(turn).copied()).collect();
+                candidates.extend(self.first_beyond(root, end, &taken).map(|path| (path.len(), path)));
+            }
+            found.push(path);
+        }
+        found.iter().filter_map(|path| self.walk_over(path)).collect()
+    }
+
+    /// The first path that begins with `root` and does not go on to one of `taken`.
+    fn first_beyond(&self, root: &[usize], end: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
+        let hops = self.hops(end, root);
+        let left = |at: usize| hops.get(at).copied().flatten();
+        let mut path = root.to_vec();
+        let mut at = *root.last()?;
+        let next = |at: usize| self.links(at, self.direction).map(|link| link.to).filter(|to| !root.contains(to));
+        while at != end {
+            let open = next(at).filter(|to| path.len() > root.len() || !taken.contains(to));
+            // The nearest, of equals the first.
+            at = open.filter_map(|to| Some((left(to)?, to))).min()?.1;
+            path.push(at);
+        }
+        Some(path)
+    }
+
+    /// The first `limit` paths without a loop of that many hops, by ids along the way.
+    pub fn of_hops(&self, source: &str, destination: &str, limit: usize, hops: usize) -> Walks<'s> {
+        let mut walks = Walks::default();
+        let Some(Ends::Apart(start, end)) = self.ends(source, destination) else {
+            let none = self.by_hops(source, destination, limit);
+            return Walks { found: none.into_iter().filter(|walk| walk.hops() == hops).collect(), is_cut: false };
+        };
+        let distance = self.hops(end, &[]);
+        let is_near =
+            |at: usize, steps: usize| distance.get(at).copied().flatten().is_some_and(|left| left + steps <= hops);
+        let mut open = vec![vec![start]];
+        let mut expansions = 0;
+        while let Some(path) = open.pop().filter(|_| walks.found.len() < limit) {
             expansions += 1;
             if expansions > EXPANSIONS {
                 walks.is_cut = true;
                 break;
             }
-            let Some(at) = ids.last().copied() else { break };
-            if at == destination {
-                if hops.is_none_or(|hops| hops == estimate) {
-                    walks.found.extend(self.walk(&ids));
+            let Some(at) = path.last().copied() else { break };
+            if at == end {
+                if path.len() == hops + 1 {
+                    walks.found.extend(self.walk_over(&path));
                 }
                 continue;
             }
-            for (to, _) in self.neighbors(at).filter(|(to, _)| !ids.contains(to)) {
-                let Some((_, left)) = distance.get(to) else { continue };
-                let ids: Vec<&str> = ids.iter().copied().chain([to]).collect();
-                queue.push(Partial { estimate: ids.len() - 1 + left, ids });
+            let next: BTreeSet<usize> = self.links(at, self.direction).map(|link| link.to).collect();
+            // The last one in is the first one out.
+            for to in next.into_iter().rev().filter(|to| !path.contains(to) && is_near(*to, path.len())) {
+                open.push(path.iter().copied().chain([to]).collect());
             }
         }
         walks
-    }
-
-    /// Along these ids, by the first edge of each step.
-    fn walk(&self, ids: &[&'s str]) -> Option<Walk<'s>> {
-        let vertices = ids.iter().map(|id| self.store.vertex(id)).collect::<Option<_>>()?;
-        let edges = ids.windows(2).map(|pair| match pair {
-            [from, to] => self.next.get(from)?.get(to)?.first().copied(),
-            _ => None,
-        });
-        Some(Walk { vertices, edges: edges.collect::<Option<_>>()? })
     }
 
     /// Every walk of these lengths that visits no vertex twice, by every edge, by (hops, ids).
     pub fn within(&self, source: &str, depths: RangeInclusive<usize>, limit: usize) -> Walks<'s> {
         let mut walks = Walks::default();
         let Some(start) = self.store.vertex(source) else { return walks };
-        let mut level = vec![Walk { vertices: vec![start], edges: Vec::new() }];
+        let Some(number) = self.adjacency.number(source) else {
+            let alone = Walk { vertices: vec![start], edges: Vec::new() };
+            walks.found.extend(depths.contains(&0).then_some(alone));
+            return walks;
+        };
+        let mut level: Vec<Vec<Link>> = vec![Vec::new()];
         for depth in 0..=*depths.end() {
             if level.is_empty() {
                 break;
@@ -207,82 +298,44 @@ impl<'s> Graph<'s> {
             level.truncate(limit);
             if depths.contains(&depth) {
                 walks.is_cut |= walks.found.len() + level.len() > limit;
-                walks.found.extend(level.iter().take(limit - walks.found.len()).cloned());
+                let room = limit - walks.found.len();
+                walks.found.extend(level.iter().take(room).filter_map(|links| self.walk(number, links)));
             }
             if depth < *depths.end() {
-                level = level.iter().flat_map(|walk| self.further(walk)).take(limit + 1).collect();
+                level = level.iter().flat_map(|links| self.further(number, links)).take(limit + 1).collect();
             }
         }
         walks
     }
 
     /// A walk and one more step, in every way there is.
-    fn further(&self, walk: &Walk<'s>) -> Vec<Walk<'s>> {
-        let at = walk.vertices.last().and_then(|vertex| text(vertex, "_id")).unwrap_or_default();
-        let is_new = |id: &str| walk.vertices.iter().all(|vertex| text(vertex, "_id") != Some(id));
-        let mut longer = Vec::new();
-        for (to, edges) in self.neighbors(at).filter(|(to, _)| is_new(to)) {
-            let Some(vertex) = self.store.vertex(to) else { continue };
-            for edge in edges {
-                let mut walk = walk.clone();
-                walk.vertices.push(vertex);
-                walk.edges.push(edge);
-                longer.push(walk);
-            }
-        }
-        longer
+    fn further(&self, start: usize, links: &[Link]) -> Vec<Vec<Link>> {
+        let at = links.last().map_or(start, |link| link.to);
+        let is_new = |link: &Link| link.to != start && links.iter().all(|before| before.to != link.to);
+        let next = self.links(at, self.direction).filter(is_new);
+        next.map(|link| links.iter().copied().chain([link]).collect()).collect()
     }
-}
-
-fn weigh(edge: &Document, weight: Weight) -> f64 {
-    match weight {
-        Weight::Hops => 1.0,
-        Weight::Attribute(name) => edge.get(name).and_then(Value::as_f64).unwrap_or(1.0),
-    }
-}
-
-/// The first of equals.
-fn lightest<'s>(edges: &[&'s Document], weight: Weight) -> Option<&'s Document> {
-    edges.iter().copied().min_by(|a, b| weigh(a, weight).total_cmp(&weigh(b, weight)))
 }
 
 /// What Dijkstra's algorithm looks at next: the cheapest, then the nearest.
 #[derive(PartialEq)]
-struct Candidate<'s> {
+struct Candidate {
     cost: f64,
     hops: usize,
-    at: &'s str,
+    at: usize,
 }
 
-impl Eq for Candidate<'_> {}
+impl Eq for Candidate {}
 
-impl Ord for Candidate<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.cost.total_cmp(&self.cost).then_with(|| other.hops.cmp(&self.hops)).then_with(|| other.at.cmp(self.at))
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let by_cost = self.cost.total_cmp(&other.cost);
+        by_cost.then_with(|| self.hops.cmp(&other.hops)).then_with(|| self.at.cmp(&other.at))
     }
 }
 
-impl PartialOrd for Candidate<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The beginning of a path, and how long it will be at least.
-#[derive(PartialEq, Eq)]
-struct Partial<'s> {
-    estimate: usize,
-    ids: Vec<&'s str>,
-}
-
-impl Ord for Partial<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.estimate.cmp(&self.estimate).then_with(|| other.ids.cmp(&self.ids))
-    }
-}
-
-impl PartialOrd for Partial<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
+mod adjacency;
 mod place;
 mod read;
 
+pub(crate) use adjacency::{Adjacency, Direction, Link};
 pub use place::{Part, StoreError};
 
 /// One document, with `_id`, `_key` and `_rev`; keys stay in the order they were written in.
@@ -19,6 +21,8 @@ pub struct Store {
     collections: BTreeMap<String, Vec<Document>>,
     /// Edges, by graph, in the order of the file.
     graphs: BTreeMap<String, Vec<Document>>,
+    /// Who is next to whom, by graph.
+    adjacencies: BTreeMap<String, Adjacency>,
     /// Where a vertex or an edge is, by id.
     places: HashMap<String, (String, usize)>,
     /// Ids of vertices and of edges that are switched off.
@@ -58,12 +62,18 @@ impl Store {
         }
     }
 
+    /// All edges of a graph, whether they are up or not, and who is next to whom by them.
+    pub(crate) fn searchable(&self, graph: &str) -> Option<(&[Document], &Adjacency)> {
+        Some((self.graphs.get(graph)?.as_slice(), self.adjacencies.get(graph)?))
+    }
+
     /// It holds edges.
     pub fn is_graph(&self, name: &str) -> bool {
         self.graphs.contains_key(name)
     }
 
-    fn is_up(&self, document: &Document) -> bool {
+    /// Neither it nor one of its ends is switched off.
+    pub fn is_up(&self, document: &Document) -> bool {
         let mut names = ["_id", "_from", "_to"].into_iter().filter_map(|key| text(document, key));
         names.all(|name| !self.down.contains(name))
     }

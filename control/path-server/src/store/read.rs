@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::place::{Part, StoreError, Wrong};
-use super::{Document, Store, text};
+use super::{Adjacency, Document, Store, text};
 
 /// Graph of files that do not name one.
 const GRAPH: &str = "fabric_graph";
@@ -110,6 +110,7 @@ impl Store {
         if self.graphs.is_empty() {
             self.graphs.insert(GRAPH.to_owned(), Vec::new());
         }
+        self.adjacencies = self.graphs.iter().map(|(graph, edges)| (graph.clone(), Adjacency::new(edges))).collect();
         Ok(())
     }
 
