@@ -29,6 +29,7 @@ impl Socket {
 
     /// [`open`](Self::open) from a thread that does not own the UMEM.
     pub fn open_on(umem: &UmemHandle, ifname: &str, queue: u32, mode: Mode, rings: Rings) -> Result<Self, XskError> {
+        crate::sys::quiet_libraries();
         let shared = &umem.0;
         let ifindex = crate::ifindex(ifname)?;
         let mtu = ethtool::mtu(ifname)?;

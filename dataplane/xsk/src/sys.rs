@@ -2,6 +2,25 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::Once;
+
+unsafe extern "C" {
+    /// bpf/libbpf.h, which libxdp-sys links and does not declare. The type of the callback does not matter to who
+    /// passes none.
+    fn libbpf_set_print(print: Option<unsafe extern "C" fn()>) -> Option<unsafe extern "C" fn()>;
+}
+
+/// libbpf and libxdp write what they think to standard error, by themselves. Every failure comes back as an error,
+/// too, and that one says what to do.
+pub(crate) fn quiet_libraries() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: exchanges one pointer atomically; none means no output.
+        unsafe { libbpf_set_print(None) };
+        // SAFETY: the same.
+        unsafe { libxdp_sys::libxdp_set_print(None) };
+    });
+}
 
 /// An unbound socket answers ENXIO. Sockets are unbound by the deletion of
 /// their device alone.
