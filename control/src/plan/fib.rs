@@ -1,6 +1,6 @@
 //! Who owns a prefix: finds prefixes that are configured twice, and answers where the first hop of a path lies.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -47,6 +47,8 @@ impl Owner {
 #[derive(Default)]
 pub(super) struct Fib {
     entries: HashMap<(TableId, IpNet), (Owner, Range<usize>)>,
+    /// Lengths of the main table's prefixes, IPv4 and IPv6: a look-up tries these and no others.
+    lengths: [BTreeSet<u8>; 2],
 }
 
 impl Fib {
@@ -68,8 +70,16 @@ impl Fib {
             found.error(span, owner.header(), what, fix);
             return false;
         }
-        self.entries.insert((table, prefix), (owner, span));
+        self.insert((table, prefix), (owner, span));
         true
+    }
+
+    fn insert(&mut self, (table, prefix): (TableId, IpNet), entry: (Owner, Range<usize>)) {
+        if table == TableId::MAIN {
+            let [v4, v6] = &mut self.lengths;
+            if prefix.addr().is_ipv4() { v4 } else { v6 }.insert(prefix.prefix_len());
+        }
+        self.entries.insert((table, prefix), entry);
     }
 
     /// Notes a connected prefix, unless the configuration says something else about it.
@@ -82,7 +92,7 @@ impl Fib {
         if let Some(taken) = self.written(key) {
             return Err(taken);
         }
-        self.entries.insert(key, (owner, 0..0));
+        self.insert(key, (owner, 0..0));
         Ok(())
     }
 
@@ -108,8 +118,9 @@ impl Fib {
 
     /// Everything that covers an address, longest prefix first.
     fn matches(&self, address: IpAddr) -> impl Iterator<Item = (IpNet, &Owner, Range<usize>)> {
-        let width: u8 = if address.is_ipv4() { 32 } else { 128 };
-        (0..=width).rev().filter_map(move |length| {
+        let [v4, v6] = &self.lengths;
+        let lengths = if address.is_ipv4() { v4 } else { v6 };
+        lengths.iter().rev().filter_map(move |&length| {
             let prefix = IpNet::new(address, length).ok()?.trunc();
             let (owner, span) = self.entries.get(&(TableId::MAIN, prefix))?;
             Some((prefix, owner, span.clone()))
