@@ -113,6 +113,21 @@ fn a_neighbour_with_a_new_address_is_followed() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_permanent_neighbour_entry_stays_permanent() {
+    let mut rig = Rig::new(1);
+    let mac = rig.inside("b", "cat /sys/class/net/wire/address");
+    rig.inside("router", &format!("ip neigh replace 2001:db8:b::2 lladdr {} dev eth2 nud permanent", mac.trim()));
+    rig.ready(CONFIG);
+    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    // Longer than two rounds of keeping neighbours in use fresh.
+    rig.inside("a", "ping -6 -q -c 40 -i 0.2 2001:db8:b::2");
+    let entry = rig.inside("router", "ip neigh show 2001:db8:b::2");
+    assert!(entry.contains("PERMANENT"), "{entry}");
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
 fn two_workers_share_two_queues() {
     let mut rig = Rig::new(2);
     let config = CONFIG.replace("frames = 2048", "frames = 2048\ncores = [0, 1]");

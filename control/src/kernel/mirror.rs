@@ -12,14 +12,12 @@ use rtnetlink::packet_core::NetlinkMessage;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
-use rtnetlink::packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
-};
+use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
 use rtnetlink::{Handle, MulticastGroup, RouteMessageBuilder};
 use srv6d_srv6::model::Mac;
 
-use super::{KernelError, netlink, routes, system};
+use super::{KernelError, netlink, resolve, routes, system};
 use crate::plan::{Device, Environment, KernelNeighbor, KernelRoute};
 
 /// How long events may come one after the other before they are acted on together.
@@ -195,21 +193,12 @@ impl Mirror {
         (!mac.is_group() && !address.is_multicast()).then_some(KernelNeighbor { device, address, mac })
     }
 
-    /// Asks the kernel to resolve a neighbour, or to check one that is in use, as `ip neigh ... use` does.
-    /// ND and ARP stay the kernel's; the answer arrives as a change.
+    /// Asks the kernel to resolve a neighbour, or to check one that is in use.
     ///
     /// # Errors
     /// No such device, or no privilege.
     pub async fn resolve(&self, ifindex: u32, address: IpAddr) -> Result<(), KernelError> {
-        self.handle
-            .neighbours()
-            .add(ifindex, address)
-            .state(NeighbourState::None)
-            .flags(NeighbourFlags::Use)
-            .replace()
-            .execute()
-            .await
-            .map_err(netlink(format!("ask for the MAC address of {address}")))
+        resolve::resolve(&self.handle, ifindex, address).await
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod guard;
 mod mirror;
+mod resolve;
 mod routes;
 mod steering;
 mod veth;
