@@ -19,7 +19,7 @@ use super::{KernelError, netlink};
 /// No such device, or no privilege.
 pub(super) async fn resolve(handle: &Handle, ifindex: u32, address: IpAddr) -> Result<(), KernelError> {
     // NTF_USE makes an ordinary entry of a permanent one (since Linux 5.16), which is then probed and may fail.
-    if state(handle, ifindex, address).await.is_some_and(|state| is_fixed(&state)) {
+    if state(handle, ifindex, address).await.is_some_and(is_fixed) {
         return Ok(());
     }
     handle
@@ -34,7 +34,7 @@ pub(super) async fn resolve(handle: &Handle, ifindex: u32, address: IpAddr) -> R
 }
 
 /// Nothing is ever asked for these.
-const fn is_fixed(state: &NeighbourState) -> bool {
+const fn is_fixed(state: NeighbourState) -> bool {
     matches!(state, NeighbourState::Permanent | NeighbourState::Noarp)
 }
 
