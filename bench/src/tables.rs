@@ -46,9 +46,8 @@ fn v4_prefix(n: u32) -> Ipv4Net {
         2..=4 => 22,
         _ => 24,
     };
-    // 64.0.0.0 to 191.255.255.255: nothing special in between but 127/8 (as a destination an address like others)
-    // and 169.254/16.
-    let bits = 0x4000_0000 + (n.wrapping_mul(0x9e37_79b1) >> 1);
+    // 128.0.0.0 to 191.255.255.255: nothing special in between but 169.254/16.
+    let bits = 0x8000_0000 + (n.wrapping_mul(0x9e37_79b1) >> 2);
     let bits = if bits >> 16 == 0xa9fe { bits ^ 0x0001_0000 } else { bits };
     Ipv4Net::new_assert(Ipv4Addr::from_bits(bits), len).trunc()
 }

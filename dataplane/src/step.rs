@@ -36,11 +36,10 @@ struct Round<'s> {
     now: u64,
 }
 
-/// A packet, and where it came in.
-struct Arrival<F> {
-    frame: F,
+/// Where a packet came in, and when.
+#[derive(Clone, Copy)]
+struct Arrival {
     socket: usize,
-    /// When it came in.
     since: u64,
 }
 
@@ -108,8 +107,12 @@ impl<I: Io> Step<I> {
             self.count_received(io, round, socket, &mut burst);
             let mut verdicts = std::mem::take(&mut self.verdicts);
             self.forward(io, round, socket, &mut burst, &mut verdicts);
+            let came = Arrival { socket, since: round.now };
             for (frame, verdict) in burst.drain(..).zip(verdicts.drain(..)) {
-                self.leave(io, round, Arrival { frame, socket, since: round.now }, verdict);
+                match verdict {
+                    Verdict::Tx(port) => self.send(io, round, port, frame, verdict),
+                    _ => self.leave(io, round, came, frame, verdict),
+                }
             }
             self.verdicts = verdicts;
         }
@@ -135,7 +138,7 @@ impl<I: Io> Step<I> {
             let mut verdicts = std::mem::take(&mut self.verdicts);
             self.forward(io, round, socket, std::slice::from_mut(&mut frame), &mut verdicts);
             let verdict = verdicts.pop().unwrap_or(Verdict::Drop(DropReason::NoNeigh));
-            self.leave(io, round, Arrival { frame, socket, since }, verdict);
+            self.leave(io, round, Arrival { socket, since }, frame, verdict);
             self.verdicts = verdicts;
         }
         self.counters.set_held(self.held.len());
@@ -171,36 +174,41 @@ impl<I: Io> Step<I> {
         }
     }
 
-    #[inline]
-    fn leave(&mut self, io: &mut I, round: &Round<'_>, mut arrival: Arrival<I::Frame>, verdict: Verdict) {
+    #[inline(never)]
+    fn leave(&mut self, io: &mut I, round: &Round<'_>, came: Arrival, frame: I::Frame, verdict: Verdict) {
         match verdict {
-            Verdict::Drop(reason) => self.drop_frame(io, arrival.frame, reason),
-            Verdict::Hold(port, neighbor) => self.hold(io, (port, neighbor), arrival),
+            Verdict::Drop(reason) => self.drop_frame(io, frame, reason),
+            Verdict::Hold(port, neighbor) => self.hold(io, (port, neighbor), came, frame),
             Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
-                let way_out = round.snapshot.socket_of.get(usize::from(port)).copied().flatten();
-                let bytes = io.packet_len(&arrival.frame);
-                let vlan = way_out.and_then(|socket| vlan_slot(io, round.snapshot, socket, &mut arrival.frame));
-                match send(io, way_out, arrival.frame) {
-                    Ok(socket) => {
-                        self.counters.sent(verdict, socket, bytes);
-                        if let Some(slot) = vlan {
-                            count(&round.tally.vlans_tx, slot, bytes);
-                        }
-                    }
-                    Err(frame) => {
-                        self.counters.not_sent(way_out);
-                        self.drop_frame(io, frame, DropReason::TxFull);
-                    }
+                self.send(io, round, port, frame, verdict);
+            }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, io: &mut I, round: &Round<'_>, port: u16, mut frame: I::Frame, verdict: Verdict) {
+        let way_out = round.snapshot.socket_of.get(usize::from(port)).copied().flatten();
+        let bytes = io.packet_len(&frame);
+        let vlan = way_out.and_then(|socket| vlan_slot(io, round.snapshot, socket, &mut frame));
+        match send(io, way_out, frame) {
+            Ok(socket) => {
+                self.counters.sent(verdict, socket, bytes);
+                if let Some(slot) = vlan {
+                    count(&round.tally.vlans_tx, slot, bytes);
                 }
+            }
+            Err(frame) => {
+                self.counters.not_sent(way_out);
+                self.drop_frame(io, frame, DropReason::TxFull);
             }
         }
     }
 
     #[cold]
-    fn hold(&mut self, io: &mut I, neighbor: (PortId, IpAddr), arrival: Arrival<I::Frame>) {
+    fn hold(&mut self, io: &mut I, neighbor: (PortId, IpAddr), came: Arrival, frame: I::Frame) {
         let (port, address) = neighbor;
         (self.wanted)(port, address);
-        match self.held.keep(arrival.frame, arrival.socket, neighbor, arrival.since) {
+        match self.held.keep(frame, came.socket, neighbor, came.since) {
             Ok(()) => self.counters.set_held(self.held.len()),
             Err(frame) => self.drop_frame(io, frame, DropReason::NoNeigh),
         }

@@ -244,8 +244,11 @@ fn markers(order: &[usize], groups: &[&[(Key, Value)]], at: usize) -> Vec<(u128,
 /// Prefixes of any length.
 #[derive(Clone, Debug)]
 pub(super) struct ByLength {
-    default: Value,
-    /// Up to /64, and entries at /64 for what is longer.
+    /// By the first bits of an address: best match of no more bits than these.
+    first: Vec<Value>,
+    /// How far these are from the end of 64 bits.
+    first_shift: u32,
+    /// Longer than these, up to /64, and entries at /64 for what is longer.
     short: Tree<u64, 5>,
     /// Longer than /64.
     long: Tree<u128, 3>,
@@ -260,8 +263,8 @@ impl Default for ByLength {
 impl ByLength {
     /// `entries` sorted by length, without duplicates.
     pub(super) fn build(entries: &[(Key, Value)]) -> Self {
-        let default = entries.first().filter(|(key, _)| key.len == 0).map_or(NONE, |&(_, value)| value);
-        let entries = entries.get(usize::from(default != NONE)..).unwrap_or_default();
+        let first_bits = first_bits(entries.len());
+        let (first, entries) = entries.split_at(entries.partition_point(|(key, _)| key.len <= first_bits));
         let (short, long) = entries.split_at(entries.partition_point(|(key, _)| key.len <= 64));
         let mut short = short.to_vec();
         short.extend(long.iter().map(|(key, _)| (Key::new(key.bits, 64), NONE | LONGER)));
@@ -272,14 +275,31 @@ impl ByLength {
             kept.1 |= if is_same { next.1 & LONGER } else { 0 };
             is_same
         });
-        let short = Tree::build(&short, |_| default);
-        let long = Tree::build(long, |bits| short.lookup(bits, default) & !LONGER);
-        Self { default, short, long }
+        let mut built = Self {
+            first: by_first_bits(first, first_bits),
+            first_shift: 64 - u32::from(first_bits),
+            short: Tree { levels: vec![] },
+            long: Tree { levels: vec![] },
+        };
+        built.short = Tree::build(&short, |bits| built.start(bits));
+        built.long = Tree::build(long, |bits| built.lookup(bits));
+        built
+    }
+
+    /// Best match of the shortest prefixes: where a search starts.
+    #[inline]
+    fn start(&self, address: u128) -> Value {
+        self.first.get((u64::of(address) >> self.first_shift) as usize).copied().unwrap_or(NONE)
     }
 
     #[inline]
     pub(super) fn lookup(&self, address: u128) -> Value {
-        let value = self.short.lookup(address, self.default);
+        self.deeper(address, self.short.lookup(address, self.start(address)))
+    }
+
+    /// Goes on behind /64, where there is more.
+    #[inline]
+    fn deeper(&self, address: u128, value: Value) -> Value {
         if value & LONGER == 0 { value } else { self.long.lookup(address, value & !LONGER) }
     }
 
@@ -287,19 +307,36 @@ impl ByLength {
     /// same time.
     pub(super) fn lookup_all(&self, searches: &mut [Search]) {
         for search in &mut *searches {
-            (search.value, search.node) = (self.default, 0);
+            (search.value, search.node) = (self.start(search.address), 0);
         }
         for _ in 0..self.short.depth() {
             for search in &mut *searches {
                 self.short.probe(search);
             }
         }
-        for search in searches.iter_mut().filter(|search| search.value & LONGER != 0) {
-            search.value = self.long.lookup(search.address, search.value & !LONGER);
+        for search in searches {
+            search.value = self.deeper(search.address, search.value);
         }
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.short.memory() + self.long.memory()
+        self.first.len() * size_of::<Value>() + self.short.memory() + self.long.memory()
     }
+}
+
+/// Bits of the index in front: 16 (256 KiB), fewer where there are few prefixes.
+fn first_bits(prefixes: usize) -> u8 {
+    (4..16).find(|&bits| prefixes <= 1 << (bits - 4)).unwrap_or(16)
+}
+
+/// `entries`: prefixes of no more than `first_bits` bits, sorted by length.
+fn by_first_bits(entries: &[(Key, Value)], first_bits: u8) -> Vec<Value> {
+    let mut first = vec![NONE; 1 << first_bits];
+    for (key, value) in entries {
+        let at = (u64::of(key.bits) >> (64 - first_bits)) as usize;
+        if let Some(covered) = first.get_mut(at..at + (1 << (first_bits - key.len))) {
+            covered.fill(*value);
+        }
+    }
+    first
 }

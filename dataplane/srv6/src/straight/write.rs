@@ -1,4 +1,7 @@
 //! What is written to a plain packet. Each way checks all there is to check before its first write.
+//!
+//! Where a packet has to move, it moves before anything is written to it: a move that reads bytes just written waits for
+//! them to reach the cache.
 
 use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
 
@@ -80,10 +83,10 @@ fn encapsulate(
         return None;
     }
     packet.pull_front(eth::LEN);
-    spend_hop(packet.bytes_mut());
     packet.push_front(HEAD + srh.len()).ok()?;
     let (header, behind) = packet.bytes_mut().get_mut(eth::LEN..)?.split_first_chunk_mut()?;
     path.write(header, tables.straight.class, inner, len - ipv6::LEN);
+    spend_hop(behind.get_mut(srh.len()..)?);
     if !srh.is_empty() {
         header[ipv6::NEXT_HEADER] = protocol::ROUTING;
         let slot = behind.get_mut(..srh.len())?;
@@ -209,6 +212,7 @@ impl Decapsulate {
         };
         let hop = tables.straight.hop(tables, group, len, flow)?;
         packet.pull_front(ipv6::LEN);
+        packet.settle();
         let bytes = packet.bytes_mut().get_mut(eth::LEN..)?;
         spend_hop_v6(bytes);
         ipv6::set_traffic_class(bytes.first_chunk_mut()?, class);
@@ -225,6 +229,7 @@ impl Decapsulate {
         let (Target::Route(group) | Target::Neighbor(group)) = target else { return None };
         let hop = tables.straight.hop(tables, group, len, || flow_v4(tables, packet, HEAD))?;
         packet.pull_front(ipv6::LEN);
+        packet.settle();
         let header = packet.bytes_mut().get_mut(eth::LEN..)?.first_chunk_mut()?;
         ipv4::set_tos_ttl(header, class, header[ipv4::TTL].wrapping_sub(1));
         tally.sid(self.slot, outer.len());
