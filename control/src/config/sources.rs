@@ -263,6 +263,14 @@ fn optional_duration<S: Serializer>(time: &Optional<Duration>, serializer: S) ->
     }
 }
 
+impl Kernel {
+    /// The routes of that table are followed.
+    pub fn follows(&self, table: TableId) -> bool {
+        let mut tables = self.tables.iter().map(|table| *table.get_ref());
+        if self.tables.is_empty() { table == TableId::MAIN } else { tables.any(|wanted| wanted == table) }
+    }
+}
+
 fn tables<S: Serializer>(tables: &[Spanned<TableId>], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(tables.iter().map(|table| table.get_ref().0))
 }

@@ -9,9 +9,6 @@ use srv6d_srv6::model::{Hop, TableId};
 
 use crate::config::Findings;
 
-/// What the prefix of a port's own address is called.
-pub(super) const CONNECTED: &str = "connected prefix";
-
 /// What a prefix stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Owner {
@@ -99,7 +96,7 @@ impl Fib {
     /// What the owner of a prefix is called.
     pub(super) fn written(&self, key: (TableId, IpNet)) -> Option<&'static str> {
         self.entries.get(&key).map(|(owner, at)| match owner {
-            Owner::Route(_) if at.is_empty() => CONNECTED,
+            Owner::Route(_) if at.is_empty() => "connected prefix",
             Owner::Sid => "[[sid]]",
             Owner::Steer | Owner::Offered(_) => "[[steer]]",
             Owner::Route(_) | Owner::WaitingRoute => "[[route]]",

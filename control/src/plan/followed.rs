@@ -15,7 +15,7 @@ use super::Context;
 use super::environment::{
     KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, is_link_local,
 };
-use super::fib::{CONNECTED, Fib, Owner};
+use super::fib::{Fib, Owner};
 use super::node::or;
 use crate::config;
 use crate::source::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
@@ -94,11 +94,8 @@ impl Followed {
 
     fn route(&mut self, route: Route, fib: &mut Fib) -> Result<(), String> {
         let hops = if let RouteAction::Via(hops) = &route.action { hops.clone() } else { Vec::new() };
-        match fib.claim_followed((route.table, route.prefix), Owner::Route(hops)) {
-            Ok(()) => self.routes.push(route),
-            Err(CONNECTED) => {}
-            Err(owner) => return Err(taken(owner)),
-        }
+        fib.claim_followed((route.table, route.prefix), Owner::Route(hops)).map_err(taken)?;
+        self.routes.push(route);
         Ok(())
     }
 }
@@ -118,13 +115,9 @@ pub(super) fn refused(outcome: &Outcome) -> Option<Unfollowed> {
 
 /// For each prefix of a followed table the route that the kernel uses, in the order of the kernel's dump.
 fn best_routes<'r>(kernel: &config::Kernel, routes: &'r [KernelRoute]) -> Vec<&'r KernelRoute> {
-    let follows = |table: TableId| {
-        let mut tables = kernel.tables.iter().map(|table| *table.get_ref());
-        if kernel.tables.is_empty() { table == TableId::MAIN } else { tables.any(|wanted| wanted == table) }
-    };
     let mut place: HashMap<(TableId, IpNet), usize> = HashMap::new();
     let mut best: Vec<&KernelRoute> = Vec::new();
-    let routes = routes.iter().filter(|route| follows(route.table) && !is_link_local(route.prefix.addr()));
+    let routes = routes.iter().filter(|route| kernel.follows(route.table) && !is_link_local(route.prefix.addr()));
     for route in routes {
         let at = *place.entry((route.table, route.prefix)).or_insert(best.len());
         match best.get_mut(at) {

@@ -51,10 +51,12 @@ fn action(context: &Context<'_>, written: &Spanned<config::Route>, found: &mut F
     }
 }
 
-/// One on-link route per connected prefix that the configuration says nothing about.
+/// One on-link route per connected prefix that the configuration says nothing about. The kernel knows best, and where
+/// its routes are followed, they are among them.
 pub(super) fn connected(context: &Context<'_>, fib: &mut Fib) -> Vec<Route> {
     let mut routes = Vec::new();
-    for connected in &context.ports.connected {
+    let followed = |table| context.config.kernel.as_ref().is_some_and(|kernel| kernel.follows(table));
+    for connected in context.ports.connected.iter().filter(|connected| !followed(connected.table)) {
         let hops = vec![Hop { port: connected.port, via: None, weight: 1 }];
         if fib.claim_connected((connected.table, connected.prefix), hops.clone()) {
             let (table, prefix) = (connected.table, connected.prefix);
