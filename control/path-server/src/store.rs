@@ -27,6 +27,8 @@ pub struct Store {
     places: HashMap<String, (String, usize)>,
     /// Ids of vertices and of edges that are switched off.
     down: BTreeSet<String>,
+    /// Edges of the file that lead to vertices it does not have.
+    left_out: usize,
     /// Counts changes of documents: the newest `_rev`.
     written: u64,
     /// Counts changes of the topology.
@@ -42,6 +44,12 @@ impl Store {
     /// Counts changes of the topology: files read, vertices and edges switched. Loads are none.
     pub const fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Edges of the file that were left out: they lead to vertices that it does not have. Only in what `/topology`
+    /// answered; in a file that somebody wrote they are an error.
+    pub const fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// Names of the graphs.

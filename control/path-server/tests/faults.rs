@@ -89,3 +89,14 @@ fn what_is_wrong_with_a_topology_is_named() {
     assert_eq!(why(vertices.clone()).entry, "vertices[\"hosts/a-b\"].prefix");
     assert_eq!(why(vertices).fix, "write \"10.0.0.0\": kernels refuse routes with host bits");
 }
+
+#[test]
+fn edges_that_a_live_controller_has_lost_the_ends_of_are_left_out() {
+    let mut topology: Value = serde_json::from_str(FABRIC).unwrap();
+    let edges = topology["edges"].as_array().unwrap().len();
+    let lost = topology["vertices"].as_object_mut().unwrap().shift_remove("hosts/srv6-pytorch-1");
+    assert!(lost.is_some());
+    let store = Store::parse(&topology.to_string()).unwrap();
+    assert_eq!(store.left_out(), 2);
+    assert_eq!(store.edges("fabric_graph").unwrap().len(), edges - 2);
+}

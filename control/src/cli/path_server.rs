@@ -194,5 +194,9 @@ fn summary(store: &Store) -> String {
         let vertices = store.vertices(graph).map_or(0, |vertices| vertices.len());
         format!("{graph}: {vertices} vertices, {edges} edges")
     });
-    graphs.collect::<Vec<_>>().join("; ")
+    let mut summary = graphs.collect::<Vec<_>>();
+    if store.left_out() > 0 {
+        summary.push(format!("{} edges left out: their ends are not in the file", store.left_out()));
+    }
+    summary.join("; ")
 }

@@ -42,7 +42,7 @@ impl Store {
             let read = match part {
                 Part::Nodes => store.add_vertices(name, list, NODES),
                 Part::Hosts => store.add_vertices(name, list, HOSTS),
-                Part::Whole | Part::Edges => store.add_edges(list),
+                Part::Whole | Part::Edges => store.add_edges(list, false),
             };
             read.map_err(|wrong| StoreError::at(part, text, wrong))?;
         }
@@ -60,6 +60,7 @@ impl Store {
         let mut store = Self::default();
         let Value::Object(mut file) = file else { return Err(shape()) };
         let Some(edges) = file.remove("edges") else { return Err(shape()) };
+        let is_answer = file.contains_key("vertices");
         match file.remove("vertices") {
             Some(Value::Object(vertices)) => {
                 for (id, document) in vertices {
@@ -75,8 +76,14 @@ impl Store {
             }
             _ => return Err(shape()),
         }
-        store.add_edges(edges)?;
+        store.add_edges(edges, is_answer)?;
         Ok(store)
+    }
+
+    /// A live Jalapeno has edges whose ends it has lost, and shows them: no path takes them.
+    fn is_lost(&self, edge: &Value) -> bool {
+        let lost = |end| edge.get(end).and_then(Value::as_str).is_some_and(|id| self.vertex(id).is_none());
+        lost("_from") || lost("_to")
     }
 
     fn add_vertices(&mut self, name: &str, documents: Value, collection: &str) -> Result<(), Wrong> {
@@ -102,9 +109,14 @@ impl Store {
         Ok(())
     }
 
-    fn add_edges(&mut self, edges: Value) -> Result<(), Wrong> {
+    /// Of what `/topology` answered, those that are lost are left out.
+    fn add_edges(&mut self, edges: Value, is_answer: bool) -> Result<(), Wrong> {
         let edges = list(edges).map_err(|wrong| wrong.in_key("edges"))?;
         for (number, edge) in edges.into_iter().enumerate() {
+            if is_answer && self.is_lost(&edge) {
+                self.left_out += 1;
+                continue;
+            }
             self.add_edge(edge).map_err(|wrong| wrong.in_index(number).in_key("edges"))?;
         }
         if self.graphs.is_empty() {
