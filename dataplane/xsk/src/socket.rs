@@ -448,8 +448,8 @@ impl Socket {
             debug_assert_eq!(handed, count, "the fill ring had said it has room");
             self.rx_out += u32::try_from(handed).unwrap_or(0);
         }
-        // Zero-copy drivers sleep when the fill ring was empty. As it was when the socket was bound: some of them look
-        // for chunks then, and only once, and say nothing.
+        // Zero-copy drivers sleep when the fill ring was empty, as it was when the socket was bound. That ice and i40e
+        // then look for chunks once and do not ask for a wake-up is reported; virtio_net comes by itself.
         let is_first = self.zero_copy && !self.was_filled && self.rx_out > 0;
         if is_first {
             self.was_filled = true;
