@@ -23,6 +23,8 @@
 /* Router solicitation .. redirect: RFC 4861 section 4. */
 #define ND_FIRST 133
 #define ND_LAST 137
+/* What another router has forwarded is not from this link, and so no ND. */
+#define ND_HOP_LIMIT 255
 
 struct eth {
 	__u8 dst[6];
@@ -163,7 +165,7 @@ static ALWAYS_INLINE int claims_ipv6(const struct port *port, const void *l3, co
 
 		if ((const void *)(icmp_type + 1) > end)
 			return 0;
-		if (*icmp_type >= ND_FIRST && *icmp_type <= ND_LAST)
+		if (*icmp_type >= ND_FIRST && *icmp_type <= ND_LAST && ip->hop_limit == ND_HOP_LIMIT)
 			return 0;
 		if (*icmp_type == PACKET_TOO_BIG && bpf_map_lookup_elem(&outer_sources, &dst))
 			return 1;

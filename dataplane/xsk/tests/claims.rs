@@ -66,6 +66,7 @@ fn v6(text: &str, len: u8, xsk: bool) -> (Ipv6Addr, u8, bool) {
 fn icmpv6(dst: &str, kind: u8) -> Vec<u8> {
     let mut frame = ipv6(PORT_MAC, dst, 100, 0);
     frame[20] = 58;
+    frame[21] = 255;
     frame[54] = kind;
     frame
 }
@@ -126,7 +127,10 @@ fn what_is_the_kernels_stays_even_when_everything_is_claimed() {
     assert!(port.claims(&icmpv6("2001:db8::1", 128)), "an echo request");
 
     for kind in 133..=137 {
-        assert!(!port.claims(&icmpv6("2001:db8::1", kind)), "ND type {kind}");
+        let mut from_the_link = icmpv6("2001:db8::1", kind);
+        assert!(!port.claims(&from_the_link), "ND type {kind}");
+        from_the_link[21] = 254;
+        assert!(port.claims(&from_the_link), "type {kind}, forwarded by somebody");
     }
     assert!(!port.claims(&ipv6(PORT_MAC, "fe80::1", 100, 0)));
     assert!(!port.claims(&ipv6(PORT_MAC, "febf::1", 100, 0)));
