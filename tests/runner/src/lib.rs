@@ -2,7 +2,9 @@
 //! Linux kernel in namespaces of its own.
 #![forbid(unsafe_code)]
 
+pub mod daemon;
 pub mod kernel;
+pub mod namespace;
 pub mod netns;
 pub mod wires;
 

@@ -34,17 +34,22 @@ impl Netns {
         &self.name
     }
 
+    /// Moves this thread into the namespace, for good.
+    ///
+    /// # Errors
+    /// The namespace could not be entered.
+    pub fn move_here(&self) -> Result<(), String> {
+        let path = format!("/run/netns/{}", self.name);
+        let handle = File::open(&path).map_err(|why| format!("{path}: {why}"))?;
+        setns(handle, CloneFlags::CLONE_NEWNET).map_err(|why| format!("enter {}: {why}", self.name))
+    }
+
     /// Runs `inside` on a thread that has entered the namespace.
     ///
     /// # Errors
     /// Those of `inside`; the namespace could not be entered.
     pub fn enter<T: Send>(&self, inside: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
-        let path = format!("/run/netns/{}", self.name);
-        let body = || {
-            let handle = File::open(&path).map_err(|why| format!("{path}: {why}"))?;
-            setns(handle, CloneFlags::CLONE_NEWNET).map_err(|why| format!("enter {}: {why}", self.name))?;
-            inside()
-        };
+        let body = || self.move_here().and_then(|()| inside());
         thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|_| Err("a thread died".to_owned()))
     }
 

@@ -33,7 +33,8 @@ pub fn connect(case: &Case, node: &Netns, outside: &Netns) -> Result<(), String>
         near.push(format!("link set {} mtu {} addrgenmode none up", port.name, port.mtu));
         near.extend(port.addresses.iter().map(|address| format!("addr add {address} dev {} nodad", port.name)));
     }
-    near.extend(case.setup.neighbors.iter().map(neighbor));
+    let is_device = |port: &str| case.setup.port(port).is_some_and(|port| port.vlan.is_none());
+    near.extend(case.setup.neighbors.iter().filter(|entry| is_device(&entry.port)).map(neighbor));
     node.must(&near)
 }
 
@@ -42,8 +43,18 @@ pub fn devices(case: &Case) -> impl Iterator<Item = &Port> {
     case.setup.ports.iter().filter(|port| !port.kernel && port.vlan.is_none())
 }
 
-fn mac(bytes: [u8; 6]) -> String {
+/// `02:00:00:00:01:01`
+pub fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// The other way round.
+///
+/// # Errors
+/// The text is not an Ethernet address.
+pub fn parse_mac(text: &str) -> Result<[u8; 6], String> {
+    let bytes: Option<Vec<u8>> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+    bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| format!("{text:?} is not an Ethernet address"))
 }
 
 fn cable(port: &Port, outside: &str) -> String {
@@ -51,7 +62,8 @@ fn cable(port: &Port, outside: &str) -> String {
     format!("link add {name} address {near} type veth peer name {name} netns {outside} address {far}")
 }
 
-fn neighbor(entry: &Neighbor) -> String {
+/// The `ip` arguments for an entry of the neighbour table.
+pub fn neighbor(entry: &Neighbor) -> String {
     let Neighbor { port, address, mac: resolved } = entry;
     match resolved {
         Some(resolved) => format!("neigh replace {address} dev {port} lladdr {} nud permanent", mac(*resolved)),
@@ -102,13 +114,17 @@ impl Wires {
 
     /// What has come out of the node, but for what its kernel says unasked: neighbour discovery, MLD, ARP.
     pub fn receive(&mut self) -> Vec<(String, Vec<u8>)> {
+        let mut frames = self.receive_all();
+        frames.retain(|(_, frame)| !is_chatter(frame));
+        frames
+    }
+
+    /// What has come out, whatever it is.
+    pub fn receive_all(&mut self) -> Vec<(String, Vec<u8>)> {
         let mut frames = Vec::new();
         for (port, socket) in &mut self.sockets {
             while let Some((token, _)) = socket.receive(Clock::ZERO) {
-                let frame = token.consume(<[u8]>::to_vec);
-                if !is_chatter(&frame) {
-                    frames.push((port.clone(), frame));
-                }
+                frames.push((port.clone(), token.consume(<[u8]>::to_vec)));
             }
         }
         frames
@@ -116,7 +132,7 @@ impl Wires {
 }
 
 /// Neighbour discovery and MLD to link-local groups (`ff02::/16`), and ARP.
-fn is_chatter(frame: &[u8]) -> bool {
+pub fn is_chatter(frame: &[u8]) -> bool {
     match frame.get(12..14) {
         Some([0x08, 0x06]) => true,
         Some([0x86, 0xdd]) => frame.get(38..40) == Some(&[0xff, 0x02]),

@@ -1,0 +1,272 @@
+//! Runs a conformance case through a real `srv6d run`: virtual cables as ports, AF_XDP, the frames from raw sockets.
+//!
+//! ```text
+//! outside                          node
+//!   raw socket ── p1 ═══════════ p1 ── XDP ─ claimed ─► srv6d ──► p2 ═══ p2 ── raw socket
+//!                                │                        │
+//!                      raw socket ┴── not claimed          └──► srv6d0 ── raw socket      the kernel of the node
+//! ```
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use srv6d_pack::{Case, Event, Step};
+
+use crate::daemon::{Daemon, Tally, wait_for};
+use crate::netns::Netns;
+use crate::wires::{self, Wires};
+
+/// Frames, each with the port it came out of.
+type Frames = Vec<(String, Vec<u8>)>;
+
+/// As many frames at once as any ring and socket takes.
+const BURST: usize = 64;
+
+/// The kernel of the node does not forward: what goes on, srv6d has sent.
+const SETTINGS: [(&str, &str); 5] = [
+    ("ipv6/conf/default/keep_addr_on_down", "1"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/default/router_solicitations", "0"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+];
+
+/// How a frame may end that the XDP program leaves to the kernel before srv6d has seen it: it is for the node, for
+/// nobody srv6d knows of, or nothing that srv6d forwards.
+const LEFT_TO_KERNEL: [&str; 7] = [
+    "kernel",
+    "drop.no_host_port",
+    "drop.no_route",
+    "drop.not_our_mac",
+    "drop.ether_type",
+    "drop.vlan",
+    "drop.malformed",
+];
+
+/// A node with a running srv6d, and the far ends of its cables.
+#[derive(Debug)]
+pub struct Rig {
+    // Before the namespaces: it is to take its ports down itself.
+    daemon: Daemon,
+    node: Netns,
+    outside: Netns,
+}
+
+impl Rig {
+    /// The devices, addresses and neighbours of a case, and a srv6d without a configuration.
+    ///
+    /// # Errors
+    /// Something of it could not be made.
+    pub fn new(case: &Case, program: &Path) -> Result<Self, String> {
+        let (node, outside) = (Netns::new("node")?, Netns::new("outside")?);
+        node.sysctl(&SETTINGS)?;
+        wires::connect(case, &node, &outside)?;
+        let down = wires::devices(case).filter(|port| !port.up).map(|port| format!("link set {} down", port.name));
+        node.must(&down.collect::<Vec<_>>())?;
+        let daemon = Daemon::start(program, &node)?;
+        Ok(Self { daemon, node, outside })
+    }
+
+    /// Runs a case; what comes out and every counter has to be as the case says.
+    ///
+    /// # Errors
+    /// The difference, readable.
+    pub fn run(&self, case: &Case) -> Result<(), String> {
+        let run = || match (self.daemon.reload(&config(case))?, &case.refused) {
+            (Err(why), Some(text)) if why.to_lowercase().contains(&text.to_lowercase()) => Ok(()),
+            (Err(why), _) => Err(format!("refused: {why}")),
+            (Ok(()), Some(text)) => Err(format!("accepted, and should have been refused with {text:?}")),
+            (Ok(()), None) => self.outside.enter(|| Visit::new(self, case)?.run()),
+        };
+        run().map_err(|why| format!("{why}\n\nlog of srv6d:\n{}", self.daemon.log()))
+    }
+}
+
+/// The configuration of a case, with the neighbours that the kernel cannot hold because it lacks their device.
+fn config(case: &Case) -> String {
+    let mut text = case.setup.config.clone();
+    for neighbor in &case.setup.neighbors {
+        let is_vlan = case.setup.port(&neighbor.port).is_some_and(|port| port.vlan.is_some());
+        if let (true, Some(mac)) = (is_vlan, neighbor.mac) {
+            let (address, port, mac) = (neighbor.address, &neighbor.port, wires::mac(mac));
+            let _ = write!(text, "\n[[neighbor]]\naddress = \"{address}\"\nport = \"{port}\"\nmac = \"{mac}\"\n");
+        }
+    }
+    text
+}
+
+/// A packet socket ends with the link of its port.
+fn stays_up(case: &Case, name: &str) -> bool {
+    let goes_down = |event: &Event| matches!(event, Event::Link { port, up: false } if port == name);
+    case.setup.port(name).is_none_or(|port| port.up) && !case.steps.iter().flat_map(|step| &step.events).any(goes_down)
+}
+
+/// A case on its way through a rig.
+struct Visit<'r> {
+    rig: &'r Rig,
+    case: &'r Case,
+    outside: Wires,
+    /// The node's ends of the same cables, as its kernel sees them, and srv6d's own veth.
+    kernel: Wires,
+    before: Tally,
+    sent: u64,
+}
+
+impl<'r> Visit<'r> {
+    /// On a thread that is outside: a socket stays where it was opened, so the thread may then go to the node.
+    fn new(rig: &'r Rig, case: &'r Case) -> Result<Self, String> {
+        let devices = || wires::devices(case).map(|port| port.name.as_str());
+        let own_veth = case.setup.ports.iter().filter(|port| port.kernel).map(|port| port.name.as_str());
+        let outside = Wires::open(devices())?;
+        rig.node.move_here()?;
+        let kernel = Wires::open(devices().chain(own_veth).filter(|port| stays_up(case, port)))?;
+        let is_up = |device: &str| case.setup.port(device).is_none_or(|port| port.up);
+        wait_for("state of the ports", || Ok(rig.daemon.ports_are(is_up)?.then_some(())))?;
+        let before = rig.daemon.tally()?;
+        Ok(Self { rig, case, outside, kernel, before, sent: 0 })
+    }
+
+    fn run(mut self) -> Result<(), String> {
+        let mut all = Frames::new();
+        for (number, step) in (1..).zip(&self.case.steps) {
+            all.extend(self.step(step).map_err(|why| format!("step {number}: {why}"))?);
+        }
+        self.case.check_properties(&all).map_err(|diff| diff.to_string())?;
+        self.check_counters()
+    }
+
+    fn tally(&self) -> Result<Tally, String> {
+        Ok(self.rig.daemon.tally()?.since(&self.before))
+    }
+
+    fn step(&mut self, step: &Step) -> Result<Frames, String> {
+        let (was, mut seen) = (self.tally()?, Seen::default());
+        for event in &step.events {
+            let generation = self.rig.daemon.generation()?;
+            self.rig.node.must(&self.commands(event))?;
+            wait_for("new generation", || Ok((self.rig.daemon.generation()? > generation).then_some(())))?;
+        }
+        for burst in step.inputs.chunks(BURST) {
+            for input in burst {
+                self.send(&input.port, &input.built.bytes)?;
+                self.sent += 1;
+            }
+            wait_for("end of the burst", || {
+                let tally = self.tally()?;
+                Ok((tally.is_balanced && tally.sum(&["rx"]) + tally.unclaimed == self.sent).then_some(()))
+            })?;
+            seen.collect(self, step);
+        }
+        let mut result = Err(String::new());
+        let settled = wait_for("match", || {
+            seen.collect(self, step);
+            let came_out = seen.came_out(self.case, step);
+            let counted = self.tally()?.since(&was).sum(&["tx", "reply."]);
+            let is_all = seen.forwarded().len() as u64 == counted;
+            result = step.check(&came_out).map(|()| came_out).map_err(|diff| diff.to_string());
+            Ok((is_all && result.is_ok()).then_some(()))
+        });
+        match (result, settled) {
+            (Ok(frames), Ok(())) => Ok(frames),
+            (Ok(_), Err(_)) => Err("the frames that came out are not those that were counted".to_owned()),
+            (Err(why), _) => Err(why),
+        }
+    }
+
+    /// What the kernel has resolved it forgets with the link, and those behind a cable would answer again.
+    fn commands(&self, event: &Event) -> Vec<String> {
+        let back = |name: &String| matches!(event, Event::Link { port, up: true } if port == name);
+        let again = self.case.setup.neighbors.iter().filter(|entry| back(&entry.port));
+        [wires::event(event)].into_iter().chain(again.map(wires::neighbor)).collect()
+    }
+
+    /// From behind a port; or, on srv6d's own veth, from the kernel.
+    fn send(&mut self, port: &str, frame: &[u8]) -> Result<(), String> {
+        if self.case.setup.port(port).is_none_or(|port| !port.kernel) {
+            return self.outside.send(port, frame);
+        }
+        let own = wires::parse_mac(&self.rig.daemon.own_veth_mac()?)?;
+        self.kernel.send(port, &between(own, own, frame))
+    }
+
+    /// Every counter as the case says, but for frames that were not claimed: they end with the kernel at once.
+    fn check_counters(&self) -> Result<(), String> {
+        let mut found = self.tally()?;
+        if !found.is_balanced {
+            return Err(format!("rx is not the sum of tx, reply, kernel, drop and held: {:?}", found.counters));
+        }
+        let mut unclaimed = found.unclaimed;
+        *found.counters.entry("rx".to_owned()).or_default() += unclaimed;
+        for name in LEFT_TO_KERNEL {
+            let expected = self.case.counters.as_ref().and_then(|counters| counters.get(name)).copied().unwrap_or(0);
+            let count = found.counters.entry(name.to_owned()).or_default();
+            let left = expected.saturating_sub(*count).min(unclaimed);
+            *count += left;
+            unclaimed -= left;
+        }
+        if unclaimed > 0 {
+            return Err(format!("{unclaimed} frames were not claimed"));
+        }
+        self.case.check_counters(&found.counters).map_err(|diff| diff.to_string())
+    }
+}
+
+/// A frame with other Ethernet addresses.
+fn between(source: [u8; 6], destination: [u8; 6], frame: &[u8]) -> Vec<u8> {
+    let behind = frame.get(12..).unwrap_or_default();
+    [destination.as_slice(), &source, behind].concat()
+}
+
+/// What was seen during a step.
+#[derive(Default)]
+struct Seen {
+    /// Behind the ports.
+    outside: Frames,
+    /// On the node's ends of the cables: what was not claimed. srv6d's frames do not show there.
+    unclaimed: Frames,
+    /// On the node's ends of the cables, and behind the ports as well: what the kernel sends of its own.
+    kernel: Frames,
+    /// On srv6d's own veth: what the kernel is given.
+    given: Vec<Vec<u8>>,
+}
+
+impl Seen {
+    fn collect(&mut self, visit: &mut Visit<'_>, step: &Step) {
+        self.outside.extend(visit.outside.receive());
+        for (port, frame) in visit.kernel.receive_all() {
+            let is_own_veth = visit.case.setup.port(&port).is_some_and(|port| port.kernel);
+            let came_in = step.inputs.iter().any(|input| input.port == port && input.built.bytes == frame);
+            match (is_own_veth, came_in) {
+                (true, _) if wires::is_chatter(&frame) => {}
+                (true, _) => self.given.push(frame),
+                (false, true) => self.unclaimed.push((port, frame)),
+                (false, false) => self.kernel.push((port, frame)),
+            }
+        }
+    }
+
+    /// What srv6d has sent.
+    fn forwarded(&self) -> Frames {
+        let mut of_kernel = self.kernel.clone();
+        let is_forwarded = |frame: &&(String, Vec<u8>)| match of_kernel.iter().position(|own| own == *frame) {
+            Some(at) => {
+                of_kernel.remove(at);
+                false
+            }
+            None => true,
+        };
+        self.outside.iter().filter(is_forwarded).cloned().collect()
+    }
+
+    /// The same, and what the kernel has got: by srv6d's own veth, or because it was not claimed.
+    fn came_out(&self, case: &Case, step: &Step) -> Frames {
+        let mut frames = self.forwarded();
+        let Some(own) = case.setup.ports.iter().find(|port| port.kernel) else { return frames };
+        let as_given = |frame: &Vec<u8>| (own.name.clone(), between(own.mac, own.peer, frame));
+        frames.extend(self.given.iter().map(as_given));
+        let is_expected =
+            |frame: &(String, Vec<u8>)| step.outputs.iter().any(|out| out.matches(&frame.0, &frame.1).is_ok());
+        frames.extend(self.unclaimed.iter().map(|(_, frame)| as_given(frame)).filter(is_expected));
+        frames
+    }
+}
