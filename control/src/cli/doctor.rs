@@ -47,6 +47,7 @@ fn plans(config: &Config, plan: &Plan, own_programs: Vec<u32>) -> Plans {
         umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES * packet_memories(plan),
         own_programs,
         filled: filled(config),
+        followed: config.kernel.as_ref().map(|_| plan.unfollowed.clone()),
     }
 }
 

@@ -11,6 +11,11 @@ use std::fs;
 
 use serde::Serialize;
 
+use crate::plan::Unfollowed;
+
+/// Of the routes that are not followed, so many are listed.
+const ROUTES_SHOWN: usize = 5;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -51,6 +56,8 @@ pub struct Plans {
     pub own_programs: Vec<u32>,
     /// Devices whose ports complete checksums themselves (`checksum = "fill"`).
     pub filled: Vec<String>,
+    /// Routes of followed kernel tables, where any is followed.
+    pub followed: Option<Vec<Unfollowed>>,
 }
 
 impl Finding {
@@ -72,6 +79,7 @@ impl Finding {
 pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
     let every = if interfaces.is_empty() { ethernet_interfaces() } else { interfaces.to_vec() };
     let mut findings = machine::judge(&srv6d_xsk::probe::machine(), &machine::Host::read(), plans);
+    findings.extend(plans.followed.iter().flat_map(|unfollowed| routes(unfollowed)));
     if every.is_empty() {
         findings.push(Finding::warn(
             "machine",
@@ -92,6 +100,23 @@ pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Routes that stay with the kernel although their table is followed.
+fn routes(unfollowed: &[Unfollowed]) -> Vec<Finding> {
+    if unfollowed.is_empty() {
+        return vec![Finding::ok("machine", "kernel routes", "all routes of the followed tables are followed")];
+    }
+    let shown = unfollowed.iter().take(ROUTES_SHOWN).map(|route| {
+        let found = format!("{} stays with the kernel: {}", route.prefix, route.why);
+        Finding::warn("machine", "kernel routes", found, "change the route, or add its device as a [[port]]")
+    });
+    let more = unfollowed.len().saturating_sub(ROUTES_SHOWN);
+    let rest = (more > 0).then(|| {
+        let fix = "ask the running daemon for all: srv6d show routes --unfollowed";
+        Finding::warn("machine", "kernel routes", format!("{more} more stay with the kernel"), fix)
+    });
+    shown.chain(rest).collect()
 }
 
 /// The worst verdict.
@@ -160,6 +185,20 @@ mod tests {
         );
         assert_eq!(worst(&findings), Verdict::Fail);
         assert_eq!(worst(&[]), Verdict::Ok);
+    }
+
+    #[test]
+    fn routes_that_are_not_followed_are_listed_up_to_a_few() {
+        let unfollowed = Unfollowed {
+            table: srv6d_srv6::model::TableId::MAIN,
+            prefix: ipnet::IpNet::default(),
+            why: "it leaves by lo, which is no [[port]]".to_owned(),
+        };
+        let findings = routes(&vec![unfollowed; ROUTES_SHOWN + 2]);
+        assert_eq!(findings.len(), ROUTES_SHOWN + 1);
+        assert!(findings.first().is_some_and(|finding| finding.found.contains("which is no [[port]]")));
+        assert!(findings.last().is_some_and(|finding| finding.found.starts_with("2 more")));
+        assert_eq!(worst(&routes(&[])), Verdict::Ok);
     }
 
     #[test]

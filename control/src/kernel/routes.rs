@@ -80,6 +80,7 @@ struct Found<'a> {
     priority: Option<u32>,
     via: Option<IpAddr>,
     device: Option<u32>,
+    next_hop_object: bool,
     encap_type: Option<RouteLwEnCapType>,
     encap: &'a [RouteLwTunnelEncap],
     hops: &'a [RouteNextHop],
@@ -95,6 +96,7 @@ impl<'a> Found<'a> {
             RouteAttribute::Via(RouteVia::Inet6(via)) => self.via = Some(IpAddr::V6(*via)),
             RouteAttribute::Via(RouteVia::Inet(via)) => self.via = Some(IpAddr::V4(*via)),
             RouteAttribute::Oif(device) => self.device = Some(*device),
+            RouteAttribute::NhId(_) => self.next_hop_object = true,
             RouteAttribute::EncapType(kind) => self.encap_type = Some(*kind),
             RouteAttribute::Encap(encap) => self.encap = encap,
             RouteAttribute::MultiPath(hops) => self.hops = hops,
@@ -155,7 +157,11 @@ fn next_hop(hop: &RouteNextHop) -> Result<KernelHop, String> {
 }
 
 fn hop(found: &Found<'_>, weight: u16) -> Result<KernelHop, String> {
-    let device = found.device.ok_or("it names no device")?;
+    let device = found.device.ok_or(if found.next_hop_object {
+        "its next hop is an object that the kernel does not spell out: set net.ipv4.nexthop_compat_mode=1"
+    } else {
+        "it names no device"
+    })?;
     let encap = match found.encap_type {
         None | Some(RouteLwEnCapType::None) => None,
         Some(RouteLwEnCapType::Seg6) => Some(encap(&found.encap()?)?),
