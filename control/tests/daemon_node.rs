@@ -113,6 +113,26 @@ fn a_neighbour_with_a_new_address_is_followed() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_neighbour_in_use_is_kept_fresh() {
+    let mut rig = Rig::new(1);
+    rig.inside(
+        "router",
+        "sysctl -qw net.ipv6.neigh.eth2.base_reachable_time_ms=1000 net.ipv6.neigh.eth2.delay_first_probe_time=1",
+    );
+    rig.ready(CONFIG);
+    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let _flow = rig.flow("a");
+    let is_reachable = || rig.inside("router", "ip neigh show 2001:db8:b::2 dev eth2").contains("REACHABLE");
+    // Only a probe of the router's kernel makes it reachable, and nothing but srv6d gives it a reason to probe.
+    for _ in 0..2 {
+        wait_for("an entry that has grown old", || (!is_reachable()).then_some(()));
+        wait_for("an entry that was probed", || is_reachable().then_some(()));
+    }
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_permanent_neighbour_entry_stays_permanent() {
     let mut rig = Rig::new(1);
     let mac = rig.inside("b", "cat /sys/class/net/wire/address");

@@ -117,7 +117,7 @@ impl Rig {
         self.directory.join(name)
     }
 
-    fn socket_of(&self, name: &str) -> PathBuf {
+    pub fn socket_of(&self, name: &str) -> PathBuf {
         self.directory.join("run").join(format!("{name}.sock"))
     }
 
@@ -160,8 +160,8 @@ impl Rig {
 
     pub fn wait_until_ready(&mut self) {
         wait_for("answer of the daemon", || {
-            let ended: Vec<_> = self.daemons.iter_mut().filter_map(|child| child.try_wait().unwrap()).collect();
-            assert!(ended.is_empty(), "{ended:?}: {}", self.log("node"));
+            let ended = self.daemons.last_mut().and_then(|child| child.try_wait().unwrap());
+            assert!(ended.is_none(), "{ended:?}: {}", self.log("node"));
             self.ask("node", "show ports").status.success().then_some(())
         });
     }
@@ -251,6 +251,11 @@ impl Rig {
     /// Packets dropped for a reason.
     pub fn drops(&self, reason: &str) -> u64 {
         counters::packets(&self.show("counters"), "drop", Some(reason))
+    }
+
+    /// Packets answered for a reason.
+    pub fn replies(&self, reason: &str) -> u64 {
+        counters::packets(&self.show("counters"), "reply", Some(reason))
     }
 
     /// Every received packet is accounted for.
