@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use srv6d_xsk::probe::Interface;
+use srv6d_xsk::probe::{self, Interface};
 
 use super::{Finding, Plans, text};
 
@@ -113,8 +113,12 @@ fn program(interface: &Interface, plans: &Plans) -> Finding {
         Some(program) => Finding::fail(
             ifname,
             "XDP program",
-            format!("program {} is attached, and not by the srv6d that runs: srv6d refuses the port", program.id),
-            format!("`bpftool net show dev {ifname}` names it; stop its owner or `ip link set dev {ifname} xdp off`"),
+            format!(
+                "program {} ({}) is attached, and not by a srv6d that answers: srv6d refuses the port",
+                program.id,
+                probe::program_name(program.id)
+            ),
+            format!("stop its owner, or `ip link set dev {ifname} xdp off`; ask a running srv6d with --socket"),
         ),
     }
 }

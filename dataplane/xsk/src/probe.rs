@@ -100,7 +100,7 @@ pub fn interface(ifname: &str) -> Result<Interface, XskError> {
 }
 
 /// The name of a loaded program, or why it is not known.
-pub(crate) fn program_name(id: u32) -> String {
+pub fn program_name(id: u32) -> String {
     for program in aya::programs::loaded_programs() {
         match program {
             Ok(info) if info.id() == id => {
