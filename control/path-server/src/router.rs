@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use axum::body::Bytes;
 use axum::extract::{MatchedPath, Query as AxumQuery, RawPathParams, Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -65,22 +66,34 @@ fn answering(route: &'static Route) -> MethodRouter<Shared> {
     let handler = move |State(shared): State<Shared>, path: RawPathParams, AxumQuery(query): AxumQuery<Query>| async move {
         // Routes have one name in their path, or none.
         let name = path.iter().next().map_or("", |(_, name)| name).to_owned();
-        answer(route, &shared, &name, &query).map(Json)
+        answer(route, &shared, &name, &query)
     };
     only_get(get(handler))
 }
 
-fn answer(route: &Route, shared: &Shared, name: &str, query: &Query) -> Result<Value, Refusal> {
+fn answer(route: &Route, shared: &Shared, name: &str, query: &Query) -> Result<Response, Refusal> {
     let values = Values::read(route.parameters, query)?;
     let edition = shared.edition;
     match route.answers {
-        Answers::Reading(answer) => answer(&Asking { store: &shared.read().store, name, values, edition }),
+        Answers::Reading(answer) => {
+            let answer = answer(&Asking { store: &shared.read().store, name, values, edition })?;
+            Ok(Json(answer).into_response())
+        }
+        Answers::Polled(answer) => {
+            let store = &shared.read().store;
+            let key = format!("{name} {values:?}");
+            let make =
+                || answer(&Asking { store, name, values, edition }).map(|answer| Bytes::from(answer.to_string()));
+            let body = shared.kept.get_or_make(key, store.version(), make)?;
+            Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+        }
         Answers::Allocating => {
             // Search and writing are one step: no increment is lost.
             let mut inner = shared.write();
             let Inner { store, book } = &mut *inner;
             let lightest = paths::lightest(&Asking { store, name, values, edition })?;
-            Ok(lightest.map_or_else(|| not_found(NO_PATH), |allocation| allocation.write(book, store)))
+            let answer = lightest.map_or_else(|| not_found(NO_PATH), |allocation| allocation.write(book, store));
+            Ok(Json(answer).into_response())
         }
     }
 }

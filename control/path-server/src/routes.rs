@@ -11,6 +11,8 @@ use crate::{collections, graphs, paths, rpo, traversal};
 pub enum Answers {
     /// Documents are read.
     Reading(fn(&Asking<'_>) -> Result<Value, Refusal>),
+    /// The same, by every host every few seconds: what is answered is kept until a document changes.
+    Polled(fn(&Asking<'_>) -> Result<Value, Refusal>),
     /// A path is allocated: `/shortest_path/load`, the one GET that writes.
     Allocating,
 }
@@ -86,7 +88,12 @@ pub const ROUTES: &[Route] = &[
     reading("/graphs", &[FILTER_GRAPHS], graphs::graphs, "Graphs whose name ends in _graph"),
     reading("/graphs/{graph}", &[], graphs::graph, "One graph"),
     reading("/graphs/{graph}/info", &[], graphs::info, "One graph, and the collections it touches"),
-    reading("/graphs/{graph}/topology", &[ALL_FIELDS], graphs::topology, "Edges, and the vertices they touch"),
+    Route {
+        path: "/graphs/{graph}/topology",
+        summary: "Edges, and the vertices they touch",
+        parameters: &[ALL_FIELDS],
+        answers: Answers::Polled(graphs::topology),
+    },
     reading("/graphs/{graph}/topology/nodes", &[ALL_FIELDS], graphs::topology_nodes, "The same between nodes only"),
     reading(
         "/graphs/{graph}/topology/nodes/algo",

@@ -1,9 +1,11 @@
 //! The listening server and what its routes share.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use axum::body::Bytes;
 use tokio::net::TcpListener;
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
@@ -12,6 +14,7 @@ use tracing::info;
 use crate::faults::FaultPlan;
 use crate::load::Book;
 use crate::metrics::Metrics;
+use crate::store::Version;
 use crate::{Edition, Store, router};
 
 /// Changes a slow listener of events may lag behind before it only learns that it did.
@@ -25,6 +28,31 @@ pub(crate) struct Shared {
     pub(crate) changes: broadcast::Sender<u64>,
     pub(crate) faults: Arc<FaultPlan>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) kept: Arc<Kept>,
+}
+
+/// Answers that are asked for again and again: by graph and values, with the version of the store they are of.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<HashMap<String, (Version, Bytes)>>);
+
+impl Kept {
+    /// The answer of that version, made if there is none.
+    pub(crate) fn get_or_make<E>(
+        &self,
+        key: String,
+        version: Version,
+        make: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.get(&key) {
+            Some((of, answer)) if *of == version => Ok(answer.clone()),
+            _ => {
+                let answer = make()?;
+                kept.insert(key, (version, answer.clone()));
+                Ok(answer)
+            }
+        }
+    }
 }
 
 /// Documents, and what was allocated in them.
@@ -113,6 +141,7 @@ impl Server {
             changes: broadcast::channel(EVENTS).0,
             faults: Arc::new(self.faults),
             metrics: Arc::default(),
+            kept: Arc::default(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let router = router::router(shared.clone());

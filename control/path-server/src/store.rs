@@ -14,6 +14,9 @@ pub use place::{Part, StoreError};
 /// One document, with `_id`, `_key` and `_rev`; keys stay in the order they were written in.
 pub type Document = Map<String, Value>;
 
+/// Changes of documents, and of the topology.
+pub(crate) type Version = (u64, u64);
+
 /// Every collection and every graph.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
@@ -50,6 +53,11 @@ impl Store {
     /// answered; in a file that somebody wrote they are an error.
     pub const fn left_out(&self) -> usize {
         self.left_out
+    }
+
+    /// Another one whenever a document, or what is switched off, is another one.
+    pub(crate) const fn version(&self) -> Version {
+        (self.written, self.revision)
     }
 
     /// Names of the graphs.

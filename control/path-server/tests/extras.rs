@@ -116,3 +116,26 @@ async fn reset_forgets_every_allocation() {
     let nothing = client.delete(format!("{}/api/v1/{load}", server.url())).send().await.unwrap();
     assert_eq!(nothing.status(), 404);
 }
+
+#[tokio::test]
+async fn topology_that_is_kept_is_never_an_old_one() {
+    let server = server().await;
+    let topology = async || found(&server, &format!("{G}/topology")).await;
+    let load = async || topology().await["edges"][0]["load"].clone();
+    assert_eq!((load().await, load().await), (json!(0), json!(0)));
+    found(&server, &format!("{G}/shortest_path/load?{PAIR}")).await;
+    assert_eq!((load().await, load().await), (json!(10), json!(10)));
+    let url = format!("{}/api/v1/{G}/shortest_path/load?{PAIR}", server.url());
+    reqwest::Client::new().delete(url).send().await.unwrap();
+    assert_eq!(load().await, 0);
+    patch(&server, &format!("{G}/vertices/igp_node/b"), "{\"up\": false}").await;
+    assert_eq!(
+        (topology().await["total_edges"].clone(), topology().await["total_vertices"].clone()),
+        (json!(8), json!(5))
+    );
+    let some = found(&server, &format!("{G}/topology?include_all_fields=false")).await;
+    assert_eq!(some["edges"][0].as_object().unwrap().len(), 2, "each asking has its own");
+    server.replace(Store::parse(&square().to_string()).unwrap());
+    patch(&server, &format!("{G}/vertices/igp_node/b"), "{\"up\": true}").await;
+    assert_eq!(topology().await["total_edges"], 12);
+}
