@@ -60,7 +60,9 @@ fn text(read: &Environment, source: IpAddr, gateway: IpAddr) -> String {
     // What the plugin asks for: one allocation per peer.
     let _ = writeln!(text, "path = \"load\"");
     if let Some(function) = read.function {
-        let _ = writeln!(text, "function_v6 = \"{function:x}\"");
+        // By convention of the plugin's fabrics fe04 is uDT4, and fe06 uDT6.
+        let family = if function == 0xfe04 { 4 } else { 6 };
+        let _ = writeln!(text, "function_v{family} = \"{function:x}\"");
     }
     if read.full_srh {
         let _ = writeln!(text, "mode = \"encap\"");
@@ -89,7 +91,13 @@ mod tests {
             ("SRV6_ENCAP_MODE", "encap"),
         ];
         let read = variables::read(&variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).unwrap();
-        let text = text(&read, "fcbb:0:800::10".parse().unwrap(), "fcbb:0:800::1".parse().unwrap());
+        let (source, gateway) = ("fcbb:0:800::10".parse().unwrap(), "fcbb:0:800::1".parse().unwrap());
+        let text = |read: &Environment| super::text(read, source, gateway);
+        let for_v4 =
+            config::parse(&text(&Environment { function: Some(0xfe04), ..read.clone() }), "plugin.toml").unwrap();
+        let jalapeno = for_v4.jalapeno.unwrap();
+        assert_eq!((jalapeno.function_v4.unwrap().get_ref().0, jalapeno.function_v6), (0xfe04, None));
+        let text = text(&read);
         let config = config::parse(&text, "plugin.toml").unwrap();
         let plan = crate::plan::plan(&config, &crate::plan::Environment::default()).unwrap();
         assert_eq!(plan.desired.routes.iter().map(|route| route.prefix.to_string()).collect::<Vec<_>>(), ["fcbb::/32"]);

@@ -80,6 +80,9 @@ pub fn read(variables: &BTreeMap<String, String>) -> Result<Environment, Environ
         return Err(error("HOSTS", "names no other host", "list every host of the job, or set WORLD_SIZE"));
     }
     let named = text("HOSTNAME").filter(|name| all.iter().any(|host| host == name));
+    if let (None, None, Some(name), Some(first)) = (named, text("RANK"), text("HOSTNAME"), all.first()) {
+        notes.push(format!("HOSTNAME {name} is none of the hosts and RANK is not set: this is {first}"));
+    }
     let own = named.map(str::to_owned).or_else(|| all.get(rank).cloned());
     let own = own.ok_or_else(|| error("RANK", "is beyond the last host", "set RANK, or HOSTNAME to one of HOSTS"))?;
     let id = |name: &str| {
@@ -166,6 +169,20 @@ mod tests {
         assert_eq!((read.interface.as_str(), read.graph.as_str()), ("eth1", "fabric_graph"));
         assert!(read.full_srh);
         assert_eq!(read.notes.len(), 1);
+    }
+
+    #[test]
+    fn a_guess_is_said() {
+        let read = |more: &[(&str, &str)]| {
+            let known =
+                [("JALAPENO_API_ENDPOINT", "http://[::1]:30800"), ("TOPOLOGY_COLLECTION", "g"), ("HOSTS", "a,b")];
+            let read = read(&variables(&[&known, more].concat())).unwrap();
+            (read.source, read.notes)
+        };
+        assert_eq!(read(&[("HOSTNAME", "b")]), ("hosts/b".to_owned(), vec![]));
+        assert_eq!(read(&[("HOSTNAME", "pod-7"), ("RANK", "1")]), ("hosts/b".to_owned(), vec![]));
+        let note = "HOSTNAME pod-7 is none of the hosts and RANK is not set: this is a".to_owned();
+        assert_eq!(read(&[("HOSTNAME", "pod-7")]), ("hosts/a".to_owned(), vec![note]));
     }
 
     #[test]
