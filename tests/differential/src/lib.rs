@@ -11,4 +11,5 @@
 pub mod compare;
 pub mod describe;
 pub mod fast;
+pub mod fuzz;
 pub mod generate;

@@ -1,0 +1,277 @@
+//! Fuzz targets as plain functions: bytes in, a panic when something is wrong.
+//!
+//! A coverage-guided fuzzer calls them (`tests/fuzz`), and so does a test that changes seeds at random
+//! (`tests/fuzz.rs` of this crate). Seeds are the frames and the configurations of the conformance pack.
+#![allow(clippy::panic, clippy::expect_used, reason = "a panic is what a fuzz target reports with")]
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use etherparse::{EtherType, Ethernet2Header, Ipv4Header, Ipv6Header, Ipv6RawExtHeader, SingleVlanHeader};
+use srv6d::config::{self, Errors};
+use srv6d::plan::{self, Environment};
+use srv6d_conformance::{desired, environment};
+use srv6d_pack::{Pack, decode};
+use srv6d_srv6::model::Desired;
+use srv6d_srv6::{Slots, Tables};
+use srv6d_wire::srh::Routing;
+use srv6d_wire::{Packet, eth, ipv4, ipv6};
+
+use crate::compare::compare;
+
+/// A target, and the inputs it starts from.
+pub struct Target {
+    /// Name of the target and of its corpus.
+    pub name: &'static str,
+    /// Panics when something is wrong.
+    pub run: fn(&[u8]),
+    /// Inputs that reach far.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const TARGETS: [Target; 3] = [
+    Target { name: "parser", run: parser, seeds: frames },
+    Target { name: "forward", run: forward, seeds: frames_of_states },
+    Target { name: "configuration", run: configuration, seeds: configurations },
+];
+
+/// Headers: what the packet path reads is what another parser reads, as far as both accept the bytes.
+///
+/// # Panics
+/// They read something else.
+pub fn parser(data: &[u8]) {
+    parse_ethernet(data);
+    parse_ipv6(data);
+    parse_ipv4(data);
+    parse_routing(data);
+    move_around(data);
+    let _ = decode(data);
+}
+
+fn parse_ethernet(data: &[u8]) {
+    let ours = eth::parse(data).map(|header| (header.destination, header.source, header.vlan, header.ether_type));
+    let theirs = Ethernet2Header::from_slice(data).ok().and_then(|(header, rest)| {
+        let (vlan, ether_type) = match header.ether_type {
+            EtherType::VLAN_TAGGED_FRAME => {
+                let (tag, _) = SingleVlanHeader::from_slice(rest).ok()?;
+                (Some(tag.vlan_id.value()), tag.ether_type)
+            }
+            ether_type => (None, ether_type),
+        };
+        Some((header.destination, header.source, vlan, ether_type.0))
+    });
+    assert_eq!(ours, theirs, "Ethernet");
+}
+
+fn parse_ipv6(data: &[u8]) {
+    let ours = ipv6::Header::parse(data);
+    let theirs = Ipv6Header::from_slice(data).ok().map(|(header, _)| header);
+    assert_eq!(ours.is_some(), theirs.is_some(), "IPv6");
+    let (Some(ours), Some(theirs)) = (ours, theirs) else { return };
+    assert_eq!(ours.traffic_class(), theirs.traffic_class, "traffic class");
+    assert_eq!(ours.flow_label(), theirs.flow_label.value(), "flow label");
+    assert_eq!(ours.payload_len(), usize::from(theirs.payload_length), "payload length");
+    assert_eq!(
+        (ours.next_header(), ours.hop_limit()),
+        (theirs.next_header.0, theirs.hop_limit),
+        "next header, hop limit"
+    );
+    let addresses = [ours.source(), ours.destination()].map(u128::to_be_bytes);
+    assert_eq!(addresses, [theirs.source, theirs.destination], "addresses");
+}
+
+fn parse_ipv4(data: &[u8]) {
+    let ours = ipv4::Header::parse(data);
+    let theirs = Ipv4Header::from_slice(data).ok().map(|(header, _)| header);
+    assert_eq!(ours.is_some(), theirs.is_some(), "IPv4");
+    let (Some(ours), Some(theirs)) = (ours, theirs) else { return };
+    assert_eq!(ours.header_len(), theirs.header_len(), "header length");
+    assert_eq!(ours.total_len(), usize::from(theirs.total_len), "total length");
+    assert_eq!(ours.tos(), theirs.dscp.value() << 2 | theirs.ecn.value(), "type of service");
+    assert_eq!((ours.ttl(), ours.protocol()), (theirs.time_to_live, theirs.protocol.0), "TTL, protocol");
+    assert_eq!(ours.dont_fragment(), theirs.dont_fragment, "DF");
+    assert_eq!(ours.has_offset(), theirs.fragment_offset.value() != 0, "fragment offset");
+    assert_eq!(ours.is_fragment(), theirs.is_fragmenting_payload(), "fragment");
+    let addresses = [ours.source(), ours.destination()].map(u32::to_be_bytes);
+    assert_eq!(addresses, [theirs.source, theirs.destination], "addresses");
+}
+
+fn parse_routing(data: &[u8]) {
+    let ours = Routing::parse(data);
+    let theirs = Ipv6RawExtHeader::from_slice(data).ok().map(|(header, _)| header);
+    assert_eq!(ours.map(Routing::len), theirs.map(|header| header.header_len()), "routing header");
+    let Some(header) = ours else { return };
+    for index in 0..=u8::MAX {
+        let bytes = data.get(8 + 16 * usize::from(index)..8 + 16 * (usize::from(index) + 1));
+        let inside = 8 + 16 * (usize::from(index) + 1) <= header.len();
+        let expected = bytes.filter(|_| inside).and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes);
+        assert_eq!(header.segment(index), expected, "Segment[{index}]");
+    }
+}
+
+/// A packet in its buffer against a plain vector: the first bytes say what to do, two for each step.
+fn move_around(data: &[u8]) {
+    const ROOM: usize = 512;
+    let (steps, bytes) = data.split_at_checked(16).unwrap_or((data, &[]));
+    let mut plain: Vec<u8> = bytes.iter().copied().take(ROOM).collect();
+    let mut room = vec![0xa5; ROOM];
+    if let Some(slot) = room.get_mut(..plain.len()) {
+        slot.copy_from_slice(&plain);
+    }
+    let mut packet = Packet::new(&mut room, plain.len(), 0);
+    for step in steps.chunks_exact(2) {
+        let &[what, n] = step else { return };
+        let n = usize::from(n);
+        match what % 4 {
+            0 if packet.push_front(n).is_ok() => {
+                packet.bytes_mut().iter_mut().take(n).for_each(|byte| *byte = 7);
+                plain.splice(..0, vec![7; n]);
+            }
+            1 => {
+                packet.pull_front(n);
+                plain.drain(..n.min(plain.len()));
+            }
+            2 => {
+                packet.truncate(n);
+                plain.truncate(n);
+            }
+            3 if 8 + n <= plain.len() => {
+                packet.cut(8, n);
+                plain.drain(8..8 + n);
+            }
+            _ => {}
+        }
+        assert_eq!(packet.bytes(), plain, "a packet that moved");
+    }
+}
+
+/// One frame on one of the nodes of the pack, through the packet path and through the naive forwarder.
+///
+/// ```text
+/// | node, 2 bytes | port | frame |
+/// ```
+///
+/// # Panics
+/// They disagree.
+pub fn forward(data: &[u8]) {
+    let Some((&[high, low, port], frame)) = data.split_first_chunk::<3>() else { return };
+    let states = states();
+    let state = usize::from(u16::from_be_bytes([high, low])) % states.len();
+    let Some(desired) = states.get(state) else { return };
+    let port = u16::from(port) % u16::try_from(desired.ports.len()).unwrap_or(u16::MAX).max(1);
+    let is_device = desired.ports.get(usize::from(port)).is_some_and(|known| known.device == port);
+    if let (true, Err(difference)) = (is_device, compare(desired, port, frame)) {
+        panic!("{difference}");
+    }
+}
+
+/// A configuration: read, planned and compiled, or refused in words that help.
+///
+/// # Panics
+/// It is refused without saying what is wrong, where, or what to do.
+pub fn configuration(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let config = match config::parse(text, "srv6d.toml") {
+        Ok(config) => config,
+        Err(errors) => return check_errors(text, &errors),
+    };
+    for environment in environments() {
+        match plan::plan(&config, environment) {
+            Ok(plan) => {
+                let _ = Tables::build(&plan.desired, &mut Slots::default());
+                let findings = plan.warnings.iter().chain(&plan.pending);
+                findings.for_each(|finding| assert!(!finding.to_string().is_empty()));
+            }
+            Err(errors) => check_errors(text, &errors),
+        }
+    }
+}
+
+/// Every error names what is wrong, where, and the fix.
+fn check_errors(text: &str, errors: &Errors) {
+    assert!(!errors.0.is_empty(), "refused without a reason");
+    assert!(!errors.to_string().is_empty());
+    for error in &errors.0 {
+        assert!(!error.what.is_empty() && !error.fix.is_empty(), "without words: {error:?}");
+        let lines = text.lines().count().max(1);
+        assert!((1..=lines).contains(&error.line), "line {} of {lines}: {error:?}", error.line);
+    }
+}
+
+fn pack() -> &'static Pack {
+    static PACK: OnceLock<Pack> = OnceLock::new();
+    PACK.get_or_init(|| {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance");
+        srv6d_pack::load(&directory).expect("the conformance pack loads")
+    })
+}
+
+/// The nodes of the pack, each once.
+fn states() -> &'static [Desired] {
+    static STATES: OnceLock<Vec<Desired>> = OnceLock::new();
+    STATES.get_or_init(|| {
+        let mut states: Vec<Desired> = Vec::new();
+        for case in &pack().cases {
+            let Ok(state) = desired(&case.setup.config, &environment(&case.setup)) else { continue };
+            if !states.contains(&state) {
+                states.push(state);
+            }
+        }
+        states
+    })
+}
+
+/// What the kernel shows to the nodes of the pack, as their setups are written; and an empty machine.
+fn environments() -> &'static [Environment] {
+    static ENVIRONMENTS: OnceLock<Vec<Environment>> = OnceLock::new();
+    ENVIRONMENTS.get_or_init(|| {
+        let mut all: Vec<Environment> = vec![Environment::default()];
+        let mut names: Vec<&str> = Vec::new();
+        for case in &pack().cases {
+            if !names.contains(&case.setup.name.as_str()) {
+                names.push(&case.setup.name);
+                all.push(environment(&case.setup));
+            }
+        }
+        all
+    })
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    let steps = pack().cases.iter().flat_map(|case| &case.steps);
+    let mut frames: Vec<Vec<u8>> = Vec::new();
+    for input in steps.flat_map(|step| &step.inputs) {
+        let frame = input.built.bytes.clone();
+        frames.push(frame.get(eth::LEN..).unwrap_or_default().to_vec());
+        frames.push(frame);
+    }
+    frames.sort();
+    frames.dedup();
+    frames
+}
+
+/// Frames of the pack on the node and the port they are meant for.
+fn frames_of_states() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for case in &pack().cases {
+        let Ok(state) = desired(&case.setup.config, &environment(&case.setup)) else { continue };
+        let Some(index) = states().iter().position(|known| *known == state) else { continue };
+        for input in case.steps.iter().flat_map(|step| &step.inputs) {
+            let port = state.ports.iter().position(|port| port.name == input.port).unwrap_or(0);
+            let [high, low] = u16::try_from(index).unwrap_or(0).to_be_bytes();
+            let head = [high, low, u8::try_from(port).unwrap_or(0)];
+            seeds.push([&head, input.built.bytes.as_slice()].concat());
+        }
+    }
+    seeds.sort();
+    seeds.dedup();
+    seeds
+}
+
+fn configurations() -> Vec<Vec<u8>> {
+    let mut texts: Vec<Vec<u8>> = pack().cases.iter().map(|case| case.setup.config.clone().into_bytes()).collect();
+    texts.sort();
+    texts.dedup();
+    texts
+}
