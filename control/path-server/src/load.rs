@@ -130,8 +130,8 @@ impl Book {
 fn plus(before: Option<&Value>, more: i64) -> Value {
     match before.and_then(Value::as_number) {
         None => json!(more),
-        Some(number) => match number.as_i64() {
-            Some(whole) => json!(whole + more),
+        Some(number) => match number.as_i64().and_then(|whole| whole.checked_add(more)) {
+            Some(whole) => json!(whole),
             None => Number::from_f64(number.as_f64().unwrap_or(0.0) + more as f64).map_or(Value::Null, Value::Number),
         },
     }
@@ -147,7 +147,8 @@ fn loads(store: &Store, edges: &[String]) -> Value {
     let load = |id: &String| store.edge(id).and_then(|edge| edge.get("load").cloned()).unwrap_or(json!(0));
     let loads: Vec<(String, Value)> = edges.iter().map(|id| (key(id), load(id))).collect();
     let sum: f64 = loads.iter().filter_map(|(_, load)| load.as_f64()).sum();
-    let total = loads.iter().map(|(_, load)| load.as_i64()).sum::<Option<i64>>().map_or(json!(sum), Value::from);
+    let whole = loads.iter().try_fold(0i64, |sum, (_, load)| sum.checked_add(load.as_i64()?));
+    let total = whole.map_or(json!(sum), Value::from);
     // A path without edges has a whole zero here.
     let average = if loads.is_empty() { json!(0) } else { json!(sum / loads.len() as f64) };
     let mut highest: (Value, Value) = (Value::Null, json!(0));

@@ -50,7 +50,7 @@ fn numbers<'r>(edges: &'r [&Document], attribute: &'r str) -> impl Iterator<Item
 
 /// Whole numbers stay whole.
 pub fn sum(edges: &[&Document], attribute: &str) -> Value {
-    let whole = numbers(edges, attribute).map(Value::as_i64).sum::<Option<i64>>();
+    let whole = numbers(edges, attribute).try_fold(0i64, |sum, value| sum.checked_add(value.as_i64()?));
     whole.map_or_else(|| json!(numbers(edges, attribute).filter_map(Value::as_f64).sum::<f64>()), Value::from)
 }
 

@@ -250,3 +250,19 @@ async fn walks_are_as_long_as_asked_for() {
     let further = found(&server, &format!("{G}/neighbors?source=igp_node/b&depth=2")).await;
     assert_eq!(further["neighbors"][3]["metrics"]["hop_count"], 2);
 }
+
+#[tokio::test]
+async fn loads_beyond_whole_numbers_are_still_added() {
+    let mut topology = square();
+    for edge in topology["edges"].as_array_mut().unwrap() {
+        edge["load"] = json!(i64::MAX - 5);
+        edge["latency"] = json!(i64::MAX);
+    }
+    let server = start(&topology).await;
+    let four_times = 4.0 * 2f64.powi(63);
+    let is_sum = |sum: &Value| (sum.as_f64().unwrap() / four_times - 1.0).abs() < 1e-9;
+    let answer = found(&server, &format!("{G}/shortest_path/load?{PAIR}")).await;
+    assert!(is_sum(&answer["load_data"]["total_load"]), "{answer}");
+    let latency = found(&server, &format!("{G}/shortest_path/latency?{PAIR}")).await;
+    assert!(is_sum(&latency["total_latency"]), "{latency}");
+}
