@@ -76,7 +76,7 @@ fn a_tcp_connection_needs_no_retransmission() {
     // A busy machine is no loss: nothing is sent again only because an answer is late.
     rig.inside("a", "sysctl -qw net.ipv4.tcp_early_retrans=0");
     rig.inside("a", "ip -6 route replace default via 2001:db8:a::1 rto_min 5s");
-    let mut sender = rig.traffic("a", "tcp-send [2001:db8:b::2]:7011 20000000 7");
+    let mut sender = rig.traffic("a", "tcp-send [2001:db8:b::2]:7011 80000000 7");
     let reloads = reload_while_running(&rig, &mut sender);
     assert!(reloads > 2, "{reloads} reloads are no test");
     let sent = report(&sender.wait_with_output().unwrap().stdout);
