@@ -6,6 +6,7 @@ pub mod daemon;
 pub mod kernel;
 pub mod namespace;
 pub mod netns;
+pub mod tagged;
 pub mod wires;
 
 use std::collections::BTreeMap;

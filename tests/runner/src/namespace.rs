@@ -117,7 +117,7 @@ impl<'r> Visit<'r> {
     fn new(rig: &'r Rig, case: &'r Case) -> Result<Self, String> {
         let devices = || wires::devices(case).map(|port| port.name.as_str());
         let own_veth = case.setup.ports.iter().filter(|port| port.kernel).map(|port| port.name.as_str());
-        let outside = Wires::open(devices())?;
+        let outside = Wires::open(devices())?.with_tags(case)?;
         rig.node.move_here()?;
         let kernel = Wires::open(devices().chain(own_veth).filter(|port| stays_up(case, port)))?;
         let is_up = |device: &str| case.setup.port(device).is_none_or(|port| port.up);

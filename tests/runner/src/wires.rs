@@ -13,6 +13,7 @@ use smoltcp::time::Instant as Clock;
 use srv6d_pack::{Case, Event, Neighbor, Port};
 
 use crate::netns::Netns;
+use crate::tagged::Tagged;
 
 /// Longer than any packet of the pack: what is too long for a port is for the node to find out.
 const OUTSIDE_MTU: u32 = 9600;
@@ -82,6 +83,7 @@ pub fn event(event: &Event) -> String {
 /// A raw socket on each far end. Belongs to the thread that has entered their namespace.
 pub struct Wires {
     sockets: BTreeMap<String, RawSocket>,
+    tagged: BTreeMap<String, Tagged>,
 }
 
 impl Wires {
@@ -95,10 +97,25 @@ impl Wires {
                 RawSocket::new(port, Medium::Ethernet).map_err(|why| format!("raw socket on {port}: {why}"))?;
             Ok((port.to_owned(), socket))
         };
-        let mut wires = Self { sockets: ports.map(open).collect::<Result<_, String>>()? };
+        let mut wires = Self { sockets: ports.map(open).collect::<Result<_, String>>()?, tagged: BTreeMap::new() };
         // A packet socket hears every device until it is bound to one.
         wires.receive();
         Ok(wires)
+    }
+
+    /// Opens what shows the tags of frames, too, on the devices of a case that have VLANs.
+    ///
+    /// # Errors
+    /// AF_XDP does not work here.
+    pub fn with_tags(mut self, case: &Case) -> Result<Self, String> {
+        let mut vids = BTreeMap::<&String, Vec<u16>>::new();
+        for (device, vid) in case.setup.ports.iter().filter_map(|port| port.vlan.as_ref()) {
+            vids.entry(device).or_default().push(*vid);
+        }
+        for (device, vids) in vids {
+            self.tagged.insert(device.clone(), Tagged::open(device, vids)?);
+        }
+        Ok(self)
     }
 
     /// Sends a frame towards the node.
@@ -126,6 +143,9 @@ impl Wires {
             while let Some((token, _)) = socket.receive(Clock::ZERO) {
                 frames.push((port.clone(), token.consume(<[u8]>::to_vec)));
             }
+        }
+        for (port, tagged) in &mut self.tagged {
+            frames.extend(tagged.receive().into_iter().map(|frame| (port.clone(), frame)));
         }
         frames
     }
