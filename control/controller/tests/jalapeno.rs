@@ -301,6 +301,22 @@ mod allocation {
         assert_eq!(load(&server).await, 0, "given back at the end");
     }
 
+    /// Graphs that are collected from routers have no loads until somebody asks.
+    #[tokio::test]
+    async fn begins_where_no_link_has_a_load() {
+        let mut fabric: Value = serde_json::from_str(FABRIC).unwrap();
+        for edge in fabric["edges"].as_array_mut().unwrap() {
+            edge.as_object_mut().unwrap().remove("load");
+        }
+        let store = Store::parse(&fabric.to_string()).unwrap();
+        let server = Server { store, ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap();
+        let mut source = follow(by_load(&server));
+        let snapshot = source.until("fresh", all_fresh).await;
+        assert_eq!((load(&server).await, snapshot.health.failures.len()), (80, 0));
+        source.rounds(2).await;
+        assert_eq!(load(&server).await, 80, "the first loads are no change of the topology");
+    }
+
     #[tokio::test]
     async fn is_moved_when_its_way_is_gone_and_the_old_one_given_back() {
         let server = server(json!([])).await;

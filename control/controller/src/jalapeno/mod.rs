@@ -76,12 +76,12 @@ impl PathKind {
         }
     }
 
-    /// The attribute of edges it reads; without it the answer would silently be a hop count.
+    /// The attribute of edges it reads; without it the answer would silently be a hop count. Loads need not be there:
+    /// asking by load adds them.
     const fn weight(&self) -> Option<&'static str> {
         match self {
             Self::Latency => Some("latency"),
             Self::Utilization => Some("percent_util_out"),
-            Self::Load => Some("load"),
             _ => None,
         }
     }
