@@ -1,9 +1,9 @@
 //! The floor: the header bytes a packet cannot do without reading and writing, and nothing else. No length is checked,
-//! nothing is looked up, nothing is counted.
+//! nothing is looked up, nothing is hashed, nothing is counted.
 
 use std::hint::black_box;
 
-use srv6d_wire::{Packet, eth, ipv4, ipv6};
+use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6};
 
 const HEAD: usize = eth::LEN + ipv6::LEN;
 /// An SRH of two segments.
@@ -13,16 +13,6 @@ const SRH: usize = 8 + 2 * 16;
 pub trait Floor {
     /// `None`: the packet is shorter than these packets are.
     fn rewrite(packet: &mut Packet<'_>) -> Option<()>;
-}
-
-/// Nothing at all: what the rig costs.
-pub struct Nothing;
-
-impl Floor for Nothing {
-    #[inline]
-    fn rewrite(_: &mut Packet<'_>) -> Option<()> {
-        Some(())
-    }
 }
 
 /// Read the destination, write it shifted, hop limit, both MAC addresses.
@@ -35,19 +25,21 @@ impl Floor for Shift {
         let destination = ipv6::Header::parse(header)?.destination();
         let block = destination & (u128::MAX << 96);
         ipv6::set_destination(header, block | (destination << 48) >> 32);
-        spend_hop(packet)?;
+        spend_hop(packet, eth::LEN)?;
         addresses(packet)
     }
 }
 
-/// Make room, copy outer header and MAC addresses, payload length, inner hop limit.
+/// Read what the flow label comes from, make room, copy outer header and MAC addresses, payload length, flow label, inner
+/// hop limit.
 pub struct EncapV6;
 
 impl Floor for EncapV6 {
     #[inline]
     fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
-        spend_hop(packet)?;
-        put_head::<HEAD>(packet)
+        let key = sum(packet.bytes().get(eth::LEN + 8..)?.first_chunk::<36>()?);
+        put_head::<HEAD>(packet, key)?;
+        spend_hop(packet, HEAD)
     }
 }
 
@@ -57,8 +49,9 @@ pub struct EncapV6Srh;
 impl Floor for EncapV6Srh {
     #[inline]
     fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
-        spend_hop(packet)?;
-        put_head::<{ HEAD + SRH }>(packet)
+        let key = sum(packet.bytes().get(eth::LEN + 8..)?.first_chunk::<36>()?);
+        put_head::<{ HEAD + SRH }>(packet, key)?;
+        spend_hop(packet, HEAD + SRH)
     }
 }
 
@@ -68,8 +61,9 @@ pub struct EncapV4;
 impl Floor for EncapV4 {
     #[inline]
     fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
-        spend_ttl(packet)?;
-        put_head::<HEAD>(packet)
+        let key = sum(packet.bytes().get(eth::LEN + 12..)?.first_chunk::<12>()?);
+        put_head::<HEAD>(packet, key)?;
+        spend_ttl(packet, HEAD)
     }
 }
 
@@ -79,55 +73,70 @@ pub struct EncapV4Srh;
 impl Floor for EncapV4Srh {
     #[inline]
     fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
-        spend_ttl(packet)?;
-        put_head::<{ HEAD + SRH }>(packet)
+        let key = sum(packet.bytes().get(eth::LEN + 12..)?.first_chunk::<12>()?);
+        put_head::<{ HEAD + SRH }>(packet, key)?;
+        spend_ttl(packet, HEAD + SRH)
     }
 }
 
-fn put_head<const LEN: usize>(packet: &mut Packet<'_>) -> Option<()> {
-    packet.pull_front(eth::LEN);
-    let len = u16::try_from(packet.total_len()).ok()?;
-    packet.push_front(LEN).ok()?;
-    let head: &mut [u8; LEN] = packet.bytes_mut().first_chunk_mut()?;
-    *head = *black_box(&[0x60; LEN]);
-    [head[18], head[19]] = len.to_be_bytes();
-    Some(())
-}
-
-fn spend_ttl(packet: &mut Packet<'_>) -> Option<()> {
-    let header: &mut [u8; ipv4::LEN] = packet.bytes_mut().get_mut(eth::LEN..)?.first_chunk_mut()?;
-    ipv4::set_tos_ttl(header, header[1], header[ipv4::TTL].wrapping_sub(1));
-    Some(())
-}
-
-/// Drop the outer header, inner hop limit, both MAC addresses.
+/// Drop the outer header, inner hop limit, type and both MAC addresses.
 pub struct Decap;
 
 impl Floor for Decap {
     #[inline]
     fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
         packet.pull_front(ipv6::LEN);
-        spend_hop(packet)?;
-        addresses(packet)?;
+        packet.settle();
+        transit(packet)?;
         *packet.bytes_mut().get_mut(12..)?.first_chunk_mut()? = black_box([0x86, 0xdd]);
         Some(())
     }
 }
 
-/// Hop limit, both MAC addresses.
+/// Read the destination; hop limit, both MAC addresses.
 pub struct Transit;
 
 impl Floor for Transit {
     #[inline]
     fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
-        spend_hop(packet)?;
-        addresses(packet)
+        transit(packet)
     }
 }
 
-fn spend_hop(packet: &mut Packet<'_>) -> Option<()> {
-    let hop_limit = packet.bytes_mut().get_mut(eth::LEN + ipv6::HOP_LIMIT)?;
+fn transit(packet: &mut Packet<'_>) -> Option<()> {
+    black_box(ipv6::Header::parse(packet.bytes().get(eth::LEN..)?)?.destination());
+    spend_hop(packet, eth::LEN)?;
+    addresses(packet)
+}
+
+/// Reads all of it.
+fn sum<const N: usize>(bytes: &[u8; N]) -> u32 {
+    let words = bytes.chunks_exact(4).filter_map(<[u8]>::first_chunk);
+    words.fold(0, |sum, word| sum ^ u32::from_be_bytes(*word))
+}
+
+fn put_head<const LEN: usize>(packet: &mut Packet<'_>, key: u32) -> Option<()> {
+    packet.pull_front(eth::LEN);
+    let len = u16::try_from(packet.total_len()).ok()?;
+    packet.push_front(LEN).ok()?;
+    let head: &mut [u8; LEN] = packet.bytes_mut().first_chunk_mut()?;
+    *head = *black_box(&[0x60; LEN]);
+    [head[14], head[15], head[16], head[17]] = (0x6000_0000 | key >> 12).to_be_bytes();
+    [head[18], head[19]] = len.to_be_bytes();
+    Some(())
+}
+
+fn spend_hop(packet: &mut Packet<'_>, at: usize) -> Option<()> {
+    let hop_limit = packet.bytes_mut().get_mut(at + ipv6::HOP_LIMIT)?;
     *hop_limit = hop_limit.wrapping_sub(1);
+    Some(())
+}
+
+fn spend_ttl(packet: &mut Packet<'_>, at: usize) -> Option<()> {
+    let header: &mut [u8; ipv4::LEN] = packet.bytes_mut().get_mut(at..)?.first_chunk_mut()?;
+    header[ipv4::TTL] = header[ipv4::TTL].wrapping_sub(1);
+    let sum = checksum::replace(u16::from_be_bytes([header[10], header[11]]), 0x0100, 0);
+    [header[10], header[11]] = sum.to_be_bytes();
     Some(())
 }
 

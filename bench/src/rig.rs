@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use srv6d_dataplane::io::Io;
 use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
-use srv6d_srv6::{Limiter, LookUps, Verdict, forward_found};
+use srv6d_srv6::{LookUps, forward_straight};
 
 use crate::floor::Floor;
 use crate::frames::{Class, FLOWS, frame};
@@ -17,7 +17,6 @@ use crate::frames::{Class, FLOWS, frame};
 pub struct Rig {
     io: Memory,
     step: Step<Memory>,
-    limiter: Limiter,
     look_ups: LookUps,
     originals: Vec<Vec<u8>>,
     /// First in, first out: each burst is written into other memory than the one before.
@@ -40,7 +39,6 @@ impl Rig {
         Self {
             io,
             step: Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {}),
-            limiter: Limiter::default(),
             look_ups: LookUps::with_capacity(BURST),
             idle: originals.iter().map(|bytes| Frame::new(bytes)).collect(),
             burst: Vec::with_capacity(BURST),
@@ -152,8 +150,8 @@ impl Rig {
         }
         for (frame, found) in self.burst.iter_mut().zip(self.look_ups.find(&snapshot.tables, 0)) {
             let mut packet = self.io.packet(frame);
-            let verdict = forward_found(&snapshot.tables, tally, &mut self.limiter, 1, 0, &mut packet, found);
-            assert_eq!(verdict, Verdict::Tx(1));
+            let device = forward_straight(&snapshot.tables, tally, &mut packet, found);
+            assert_eq!(device, Some(1), "every packet goes straight");
             let head = packet.settle();
             self.io.resize(frame, head, false);
         }

@@ -80,8 +80,10 @@ fn port(name: &str, index: u16) -> Port {
     }
 }
 
-fn segments(count: u16) -> SegmentList {
-    let carrier = |n: u16| Ipv6Addr::new(0xfcbb, 0xbbbb, 0x100 + n, 0x200, 0xfe06, 0, 0, 0);
+/// One of 64 segment lists: many prefixes lie behind each of a fabric's paths.
+fn segments(prefix: u32, count: u16) -> SegmentList {
+    let egress = 0x200 + (prefix % 64) as u16;
+    let carrier = |n: u16| Ipv6Addr::new(0xfcbb, 0xbbbb, 0x100 + n, egress, 0xfe06, 0, 0, 0);
     SegmentList::new((0..count).map(carrier).collect(), &[]).unwrap_or_else(|why| unreachable!("{why}"))
 }
 
@@ -89,8 +91,8 @@ fn segments(count: u16) -> SegmentList {
 /// own, and a route to another node of its block.
 pub fn desired(prefixes: u32, list: u16) -> Desired {
     let (steered, plain): (Vec<u32>, Vec<u32>) = (0..prefixes).partition(|&n| is_steered(n));
-    let mut steers: Vec<_> = steered.into_iter().map(|n| steer(prefix(n), format!("path-{n}"), list)).collect();
-    steers.push(steer(Ipv4Net::new_assert(Ipv4Addr::new(44, 2, 0, 0), 16).into(), "path-v4".to_owned(), list));
+    let mut steers: Vec<_> = steered.into_iter().map(|n| steer(prefix(n), n, list)).collect();
+    steers.push(steer(Ipv4Net::new_assert(Ipv4Addr::new(44, 2, 0, 0), 16).into(), prefixes, list));
     let mut routes: Vec<_> = plain.into_iter().map(|n| route(prefix(n))).collect();
     routes.push(route(Ipv6Net::new_assert(Ipv6Addr::new(0xfcbb, 0xbbbb, 2, 0, 0, 0, 0, 0), 48).into()));
     routes.push(route(Ipv6Net::new_assert(Ipv6Addr::new(0x3000, 0, 0, 0, 0, 0, 0, 0), 16).into()));
@@ -124,8 +126,15 @@ fn sids() -> Vec<LocalSid> {
     ]
 }
 
-fn steer(prefix: IpNet, name: String, list: u16) -> Steer {
-    let path = Path { name, segments: segments(list), full_srh: false, weight: 1, source: None, via: vec![hop()] };
+fn steer(prefix: IpNet, n: u32, list: u16) -> Steer {
+    let path = Path {
+        name: format!("path-{n}"),
+        segments: segments(n, list),
+        full_srh: false,
+        weight: 1,
+        source: None,
+        via: vec![hop()],
+    };
     Steer { table: TableId::MAIN, prefix, paths: vec![path] }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use srv6d_srv6::model::PortId;
 use srv6d_srv6::tally::Count;
-use srv6d_srv6::{DropReason, Limiter, LookUps, PathMtu, Tally, Verdict, forward_found, learned};
+use srv6d_srv6::{DropReason, Limiter, LookUps, PathMtu, Tally, Verdict, forward_straight, learned, walk};
 
 use crate::counters::WorkerCounters;
 use crate::held::Held;
@@ -108,12 +108,7 @@ impl<I: Io> Step<I> {
             let mut verdicts = std::mem::take(&mut self.verdicts);
             self.forward(io, round, socket, &mut burst, &mut verdicts);
             let came = Arrival { socket, since: round.now };
-            for (frame, verdict) in burst.drain(..).zip(verdicts.drain(..)) {
-                match verdict {
-                    Verdict::Tx(port) => self.send(io, round, port, frame, verdict),
-                    _ => self.leave(io, round, came, frame, verdict),
-                }
-            }
+            self.leave(io, round, came, burst.drain(..).zip(verdicts.drain(..)));
             self.verdicts = verdicts;
         }
         self.burst = burst;
@@ -138,7 +133,7 @@ impl<I: Io> Step<I> {
             let mut verdicts = std::mem::take(&mut self.verdicts);
             self.forward(io, round, socket, std::slice::from_mut(&mut frame), &mut verdicts);
             let verdict = verdicts.pop().unwrap_or(Verdict::Drop(DropReason::NoNeigh));
-            self.leave(io, round, Arrival { socket, since }, frame, verdict);
+            self.leave(io, round, Arrival { socket, since }, std::iter::once((frame, verdict)));
             self.verdicts = verdicts;
         }
         self.counters.set_held(self.held.len());
@@ -163,24 +158,31 @@ impl<I: Io> Step<I> {
         }
         for (frame, found) in frames.iter_mut().zip(self.look_ups.find(tables, port)) {
             let mut packet = io.packet(frame);
-            let verdict = forward_found(tables, round.tally, &mut self.limiter, round.now, port, &mut packet, found);
-            // Messages to this node go to its kernel, or have ended at a SID that is the outer source too.
-            if matches!(verdict, Verdict::Kernel(_) | Verdict::Drop(DropReason::UpperLayer)) {
-                learned(tables, &packet).for_each(&mut self.smaller_path);
+            if let Some(port) = forward_straight(tables, round.tally, &mut packet, found) {
+                let (head, keep_tail) = (packet.settle(), packet.tail_len() > 0);
+                io.resize(frame, head, keep_tail);
+                verdicts.push(Verdict::Tx(port));
+            } else {
+                verdicts.push(walked(io, round, port, frame, &mut self.limiter, &mut self.smaller_path));
             }
-            let (head, keep_tail) = (packet.settle(), packet.tail_len() > 0);
-            io.resize(frame, head, keep_tail);
-            verdicts.push(verdict);
         }
     }
 
-    #[inline(never)]
-    fn leave(&mut self, io: &mut I, round: &Round<'_>, came: Arrival, frame: I::Frame, verdict: Verdict) {
-        match verdict {
-            Verdict::Drop(reason) => self.drop_frame(io, frame, reason),
-            Verdict::Hold(port, neighbor) => self.hold(io, (port, neighbor), came, frame),
-            Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
-                self.send(io, round, port, frame, verdict);
+    /// Lets packets go where they were found to go.
+    fn leave(
+        &mut self,
+        io: &mut I,
+        round: &Round<'_>,
+        came: Arrival,
+        packets: impl Iterator<Item = (I::Frame, Verdict)>,
+    ) {
+        for (frame, verdict) in packets {
+            match verdict {
+                Verdict::Drop(reason) => self.drop_frame(io, frame, reason),
+                Verdict::Hold(port, neighbor) => self.hold(io, (port, neighbor), came, frame),
+                Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
+                    self.send(io, round, port, frame, verdict);
+                }
             }
         }
     }
@@ -226,6 +228,28 @@ impl<I: Io> Step<I> {
         }
         self.counters.set_held(0);
     }
+}
+
+/// The long way, which every packet can take.
+#[inline(never)]
+fn walked<I: Io>(
+    io: &I,
+    round: &Round<'_>,
+    port: u16,
+    frame: &mut I::Frame,
+    limiter: &mut Limiter,
+    smaller_path: &mut dyn FnMut(PathMtu),
+) -> Verdict {
+    let tables = &round.snapshot.tables;
+    let mut packet = io.packet(frame);
+    let verdict = walk(tables, round.tally, limiter, round.now, port, &mut packet);
+    // Messages to this node go to its kernel, or have ended at a SID that is the outer source too.
+    if matches!(verdict, Verdict::Kernel(_) | Verdict::Drop(DropReason::UpperLayer)) {
+        learned(tables, &packet).for_each(smaller_path);
+    }
+    let (head, keep_tail) = (packet.settle(), packet.tail_len() > 0);
+    io.resize(frame, head, keep_tail);
+    verdict
 }
 
 /// The counters of the tagged port whose frame this is, if it is one.

@@ -73,7 +73,9 @@ pub fn v4(packet: &[u8], header: ipv4::Header<'_>, with_qp: bool) -> FlowHash {
     } else {
         upper(header.protocol(), packet, header.header_len(), with_qp)
     };
-    hash(u128::from(header.source()) << 64, u128::from(header.destination()) << 64, rest)
+    let addresses = u64::from(header.source()) << 32 | u64::from(header.destination());
+    let product = u128::from(addresses ^ 0x2d35_8dcc_aa6c_78a5) * u128::from(rest ^ 0x8bb8_4b93_962e_acc9);
+    FlowHash(mix((product >> 64) as u64 ^ 0x4b33_a62e_d433_d4a3, product as u64 ^ 0x4d5a_2da5_1de1_aa47))
 }
 
 #[inline]
@@ -107,6 +109,25 @@ mod tests {
 
     fn key(bytes: &[u8], with_qp: bool) -> FlowHash {
         inner_v6(bytes, ipv6::Header::parse(bytes).unwrap(), with_qp)
+    }
+
+    fn v4_key(port: u16) -> FlowHash {
+        let mut bytes = [0u8; 28];
+        (bytes[0], bytes[9]) = (0x45, protocol::UDP);
+        bytes[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        bytes[20..22].copy_from_slice(&port.to_be_bytes());
+        v4(&bytes, ipv4::Header::parse(&bytes).unwrap(), false)
+    }
+
+    #[test]
+    fn picks_of_ipv4_are_spread_evenly_and_independent() {
+        let mut buckets = [0u32; 9];
+        for port in 0..9_000 {
+            let hash = v4_key(port);
+            buckets[hash.pick(3) * 3 + (hash.flow_label() as usize) % 3] += 1;
+        }
+        let chi_square: f64 = buckets.iter().map(|&seen| (f64::from(seen) - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi_square < 31.8, "chi-square {chi_square} over 8 degrees of freedom: p < 0.0001");
     }
 
     #[test]

@@ -206,28 +206,15 @@ pub fn forward(
     packet: &mut Packet<'_>,
 ) -> Verdict {
     let found = Found::of(tables, device, packet);
-    forward_found(tables, tally, limiter, now, device, packet, found)
-}
-
-/// The same where [`LookUps`](crate::LookUps) have found something for this very packet in these tables.
-#[inline]
-pub fn forward_found(
-    tables: &Tables,
-    tally: &Tally,
-    limiter: &mut Limiter,
-    now: u64,
-    device: u16,
-    packet: &mut Packet<'_>,
-    found: Found,
-) -> Verdict {
     match straight::forward(tables, tally, packet, found) {
         Some(device) => Verdict::Tx(device),
         None => walk(tables, tally, limiter, now, device, packet),
     }
 }
 
-/// The way of any packet.
-pub(crate) fn walk(
+/// The way of any packet, as [`forward`] takes it where there is none straight through
+/// ([`forward_straight`](crate::forward_straight)).
+pub fn walk(
     tables: &Tables,
     tally: &Tally,
     limiter: &mut Limiter,

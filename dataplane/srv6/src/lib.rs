@@ -18,10 +18,10 @@ pub mod tables;
 pub mod tally;
 
 pub use build::BuildError;
-pub use forward::{Verdict, forward, forward_found};
+pub use forward::{Verdict, forward, walk};
 pub use icmp::Limiter;
 pub use path_mtu::{PathMtu, learned};
 pub use reason::DropReason;
-pub use straight::{Found, LookUps};
+pub use straight::{Found, LookUps, forward as forward_straight};
 pub use tables::{AdjacencyState, Tables};
 pub use tally::{Slots, Tally};

@@ -126,7 +126,9 @@ impl Lpm {
             if let Some(index) = self.blocks.iter().find(|index| index.block == block) {
                 search.value = self.lookup_inside(index, search.address);
             } else {
-                searches.swap(at, outside);
+                if at > outside {
+                    searches.swap(at, outside);
+                }
                 outside += 1;
             }
             at += 1;

@@ -22,6 +22,8 @@
 mod headers;
 mod write;
 
+use std::collections::HashMap;
+
 use srv6d_wire::{Packet, eth, ipv6};
 
 use crate::lpm::{Search, Value};
@@ -44,7 +46,7 @@ pub(crate) struct Straight {
     /// By steered prefix: the path, where it is the only one.
     steers: Vec<PlainPath>,
     paths: Vec<PlainPath>,
-    /// All SRHs of paths.
+    /// All SRHs of paths, each once.
     srhs: Vec<u8>,
     class: OuterClass,
 }
@@ -149,7 +151,7 @@ impl Straight {
     pub(crate) fn build(tables: &Tables) -> Self {
         let domain_is_open = tables.policy.domain_sources.is_empty();
         let sid = |sid| if domain_is_open { PlainSid::of(tables, sid) } else { PlainSid::Walk };
-        let mut srhs = Vec::new();
+        let mut srhs = Srhs::default();
         let paths: Vec<_> = tables.paths.iter().map(|path| PlainPath::of(tables, path, &mut srhs)).collect();
         let only = |members: &Vec<u32>| if let [only] = **members { Only::One(only) } else { Only::Several };
         Self {
@@ -159,7 +161,7 @@ impl Straight {
             hops: tables.adjacencies.iter().map(PlainHop::of).collect(),
             steers: tables.steers.iter().map(|steer| PlainPath::first(steer, &paths)).collect(),
             paths,
-            srhs,
+            srhs: srhs.bytes,
             class: OuterClass::of(tables),
         }
     }
@@ -199,17 +201,16 @@ impl PlainPath {
     const WALK: Self =
         Self { addresses: [0; 32], slot: 0, group: 0, srh: 0, srh_len: 0, mtu: 0, hop_limit: 0, way: Way::Walk };
 
-    fn of(tables: &Tables, path: &PathEntry, srhs: &mut Vec<u8>) -> Self {
+    fn of(tables: &Tables, path: &PathEntry, srhs: &mut Srhs) -> Self {
         let (Some(group), Some((header, rest))) = (path.group, path.header.split_first_chunk::<{ ipv6::LEN }>()) else {
             return Self::WALK;
         };
         let [_, _, _, _, _, _, _, hop_limit, addresses @ ..] = *header;
         let Some(addresses) = with_source(tables, path, group, addresses) else { return Self::WALK };
         let srh = rest.get(..path.header_len.saturating_sub(ipv6::LEN)).unwrap_or_default();
-        let (at, mtu) = (srhs.len() as u32, path.mtu.min(usize::from(u16::MAX)) as u16);
-        srhs.extend_from_slice(srh);
-        let srh_len = srh.len() as u16;
-        Self { addresses, slot: path.slot, group, srh: at, srh_len, mtu, hop_limit, way: Way::Straight }
+        let (srh_len, mtu) = (srh.len() as u16, path.mtu.min(usize::from(u16::MAX)) as u16);
+        let srh = srhs.at(srh);
+        Self { addresses, slot: path.slot, group, srh, srh_len, mtu, hop_limit, way: Way::Straight }
     }
 
     /// What stands for all paths of a prefix.
@@ -218,6 +219,25 @@ impl PlainPath {
             [only] => paths.get(*only as usize).copied().unwrap_or(Self::WALK),
             _ => Self { way: Way::ByFlow, ..Self::WALK },
         }
+    }
+}
+
+/// SRHs one behind the other. Paths with the same segments share theirs.
+#[derive(Default)]
+struct Srhs {
+    bytes: Vec<u8>,
+    known: HashMap<Vec<u8>, u32>,
+}
+
+impl Srhs {
+    /// Where this one begins.
+    fn at(&mut self, srh: &[u8]) -> u32 {
+        let next = self.bytes.len() as u32;
+        let at = *self.known.entry(srh.to_vec()).or_insert(next);
+        if at == next {
+            self.bytes.extend_from_slice(srh);
+        }
+        at
     }
 }
 
@@ -367,7 +387,7 @@ fn plain_destination(tables: &Tables, device: u16, packet: &Packet<'_>) -> Optio
 /// Takes the straight way, if the packet is plain from end to end. `None`: it is not, and nothing was written.
 /// Otherwise it is ready to leave through the device. `found` is what [`LookUps`] found for this very packet.
 #[inline]
-pub(crate) fn forward(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: Found) -> Option<u16> {
+pub fn forward(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: Found) -> Option<u16> {
     if found.0 == Found::NOTHING.0 {
         return None;
     }

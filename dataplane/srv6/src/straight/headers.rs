@@ -126,6 +126,9 @@ pub(super) fn spend_hop_v6(packet: &mut [u8]) {
 #[inline]
 pub(super) fn spend_hop_v4(packet: &mut [u8]) {
     if let Some(header) = packet.first_chunk_mut::<{ ipv4::LEN }>() {
-        ipv4::set_tos_ttl(header, header[1], header[ipv4::TTL].wrapping_sub(1));
+        header[ipv4::TTL] = header[ipv4::TTL].wrapping_sub(1);
+        // The TTL is the upper half of its word.
+        let sum = checksum::replace(u16::from_be_bytes([header[10], header[11]]), 0x0100, 0);
+        [header[10], header[11]] = sum.to_be_bytes();
     }
 }

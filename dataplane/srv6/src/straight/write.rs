@@ -248,6 +248,7 @@ impl Decapsulate {
     }
 }
 
+#[inline]
 fn transit_v6(packet: &Packet<'_>, destination: u128) -> FlowHash {
     let bytes = packet.bytes().get(eth::LEN..).unwrap_or_default();
     ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, destination)).unwrap_or_default()
