@@ -253,6 +253,8 @@ fn sids_that_cannot_work() {
     assert_refused(&sid("\"End.DX4\"\nvia = \"fe80::2\"\nport = \"eth1\""), 4, &["wrong family", "IPv4 next hop"]);
     assert_refused(&sid("\"uDX6\"\nvia = \"192.0.2.2\"\nport = \"eth1\""), 4, &["wrong family", "IPv6 next hop"]);
     assert_refused(&sid("\"uA\"\nport = \"eth1\""), 4, &["which neighbour"]);
+    let mixed = "\"uDX6\"\nnexthops = [{ port = \"eth1\" }, { via = \"fe80::2\", port = \"eth1\" }]";
+    assert_refused(&sid(mixed), 4, &["which neighbour", "add `via = ...`"]);
     assert_refused(&sid("\"uN\"\ntable = 100"), 4, &["[[sid]] table", "has no meaning for uN", "remove `table`"]);
     assert_refused(&sid("\"uDT6\"\nflavors = [\"usd\"]"), 4, &["has no meaning for uDT6"]);
     assert_refused(&sid("\"End\"\nlblen = 32"), 4, &["has no meaning for End"]);

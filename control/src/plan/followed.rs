@@ -164,10 +164,12 @@ impl Reader<'_> {
         if encapsulated == 0 {
             let alive = hops.iter().filter(|hop| hop.weight > 0);
             let resolved: Vec<Hop> = alive.map(|hop| self.hop(hop)).collect::<Result<_, _>>()?;
-            return if resolved.is_empty() {
-                Err("all of its links are down".to_owned())
-            } else {
-                Ok(Meaning::Route(RouteAction::Via(resolved)))
+            return match resolved.as_slice() {
+                [] => Err("all of its links are down".to_owned()),
+                [_, _, ..] if resolved.iter().any(|hop| hop.via.is_none()) => {
+                    Err("it has several next hops, and not all of them are neighbours".to_owned())
+                }
+                _ => Ok(Meaning::Route(RouteAction::Via(resolved))),
             };
         }
         if encapsulated < hops.len() {
@@ -227,6 +229,9 @@ impl Reader<'_> {
         let csid = sid.csid.map(|(lblen, nflen)| Csid { lblen, nflen });
         let behavior = match sid.action {
             A::End => Behavior::End { csid, dscp: DscpMode::Pipe(0) },
+            A::EndX if sid.via.is_none_or(|via| via.is_unspecified()) => {
+                return Err("End.X without a neighbour (nh6)".to_owned());
+            }
             A::EndX => Behavior::EndX { csid, via: vec![self.adjacency(sid)?], backup: Vec::new() },
             A::EndDx6 => Behavior::EndDx { family: DtFamily::V6, via: vec![self.adjacency(sid)?] },
             A::EndDx4 => Behavior::EndDx { family: DtFamily::V4, via: vec![self.adjacency(sid)?] },

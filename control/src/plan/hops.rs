@@ -57,6 +57,8 @@ impl Ports<'_> {
         if is_one {
             hops.resolved.extend(self.hop(entry, span, one, 1, rule, found));
         }
+        // Onto one link, the destination is the neighbour; among several next hops that is no way to choose one.
+        let rule = HopRule { on_link: rule.on_link && several.len() < 2, ..rule };
         hops.resolved.extend(self.list(entry, several, rule, found));
         hops
     }

@@ -194,8 +194,11 @@ fn hops(is_v6: bool, on_link: u32) -> impl Strategy<Value = Vec<Hop>> {
 
 fn local_sid() -> impl Strategy<Value = LocalSid> {
     let flavors = any::<[bool; 3]>().prop_map(|[psp, usp, usd]| Flavors { psp, usp, usd });
-    (sid_prefix(), any::<bool>(), flavors).prop_flat_map(|((prefix, lblen), is_classic, flavors)| {
-        let csid = (!is_classic).then(|| Csid { lblen, nflen: prefix.prefix_len() - lblen });
+    // Lengths that are not those of the prefix are warned of, and taken.
+    let odd = prop_oneof![8 => Just(0u8), 1 => Just(8), 1 => Just(16)];
+    (sid_prefix(), any::<bool>(), odd, flavors).prop_flat_map(|((prefix, lblen), is_classic, odd, flavors)| {
+        let nflen = (prefix.prefix_len() - lblen + odd).min(128 - lblen);
+        let csid = (!is_classic).then_some(Csid { lblen, nflen });
         behavior(csid).prop_map(move |behavior| LocalSid { prefix, behavior, flavors })
     })
 }
