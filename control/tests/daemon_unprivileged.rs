@@ -127,6 +127,7 @@ fn each_capability_is_needed_and_missed_by_name() {
         assert_eq!(code, Some(1), "without {missing}: {log}");
         assert!(log.contains(missing), "without {missing}: {log}");
         assert!(rig.is_kernels("eth1") && !rig.exists("srv6d0"), "without {missing}");
-        assert!(must(&format!("ip netns pids {}", rig.ns("router"))).is_empty(), "no process is left");
+        let processes = || must(&format!("ip netns pids {}", rig.ns("router")));
+        wait_for("end of every process", || processes().is_empty().then_some(()));
     }
 }

@@ -87,6 +87,11 @@ impl Stream {
     }
 }
 
+/// The newest generation that moved a path: a neighbour may have brought a newer one.
+fn last_move(view: &Value) -> &Value {
+    view["generations"].as_array().unwrap().iter().find(|row| !row["changes"]["steers"].is_null()).unwrap()
+}
+
 #[test]
 #[ignore = "needs root"]
 fn paths_come_from_the_controller_and_move_without_loss() {
@@ -107,7 +112,7 @@ fn paths_come_from_the_controller_and_move_without_loss() {
     assert!(stream.whole() > 2000);
 
     let generations = json(&lab, FROM, &["show", "generation"]);
-    assert_eq!(generations["generations"][0]["source"], "jalapeno", "{generations}");
+    assert_eq!(last_move(&generations)["source"], "jalapeno", "{generations}");
     balanced(&lab, &EVERYBODY);
 }
 
@@ -165,7 +170,7 @@ fn a_rollback_holds_until_the_next_reload() {
     assert_eq!(carrier(&lab), first);
     let view = json(&lab, FROM, &["show", "generation"]);
     assert_eq!(
-        (&view["held"], &view["generations"][0]["source"]),
+        (&view["held"], &last_move(&view)["source"]),
         (&generation.into(), &format!("rollback to {generation}").into())
     );
 
