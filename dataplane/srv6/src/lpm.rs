@@ -53,7 +53,7 @@ const MAX_FUNCTION_INDEXES: usize = 8;
 
 const LONGER_INSIDE: u32 = 1 << 31;
 
-/// One of several look-ups made together.
+/// One of several look-ups made together, with a number that is the caller's.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     address: u128,
@@ -63,11 +63,6 @@ pub struct Search {
 }
 
 impl Search {
-    /// For an address. `id` is the caller's.
-    pub const fn new(address: u128, id: usize) -> Self {
-        Self { address, value: NONE, node: 0, id }
-    }
-
     /// The caller's.
     pub const fn id(&self) -> usize {
         self.id
@@ -109,31 +104,30 @@ impl Lpm {
     /// Value of the longest prefix that covers `address`.
     #[inline]
     pub fn lookup(&self, address: u128) -> Option<Value> {
-        let block = (address >> 96) as u32;
-        let value = match self.blocks.iter().find(|index| index.block == block) {
-            Some(index) => self.lookup_inside(index, address),
-            None => self.general.lookup(address),
+        let value = self.in_block(address).unwrap_or_else(|| self.general.lookup(address));
+        (value != NONE).then_some(value)
+    }
+
+    /// Looks up at once what an index answers for; the others go to `searches`, for [`lookup_all`](Self::lookup_all).
+    #[inline]
+    pub fn lookup_or(&self, address: u128, id: usize, searches: &mut Vec<Search>) -> Option<Value> {
+        let Some(value) = self.in_block(address) else {
+            searches.push(Search { address, value: NONE, node: 0, id });
+            return None;
         };
         (value != NONE).then_some(value)
     }
 
-    /// Looks all these addresses up. Their order may change.
+    /// Looks all these addresses up.
     pub fn lookup_all(&self, searches: &mut [Search]) {
-        // To the front: what lies in no block.
-        let (mut outside, mut at) = (0, 0);
-        while let Some(search) = searches.get_mut(at) {
-            let block = (search.address >> 96) as u32;
-            if let Some(index) = self.blocks.iter().find(|index| index.block == block) {
-                search.value = self.lookup_inside(index, search.address);
-            } else {
-                if at > outside {
-                    searches.swap(at, outside);
-                }
-                outside += 1;
-            }
-            at += 1;
-        }
-        self.general.lookup_all(searches.get_mut(..outside).unwrap_or_default());
+        self.general.lookup_all(searches);
+    }
+
+    /// For an address in an indexed block: its value, or [`NONE`].
+    #[inline]
+    fn in_block(&self, address: u128) -> Option<Value> {
+        let block = (address >> 96) as u32;
+        self.blocks.iter().find(|index| index.block == block).map(|index| self.lookup_inside(index, address))
     }
 
     #[inline]
@@ -219,7 +213,7 @@ fn direct(covering: Value, prefixes: &[(Key, Value)], end: u8) -> Box<[u32]> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)] // a failed test may panic
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -283,10 +277,13 @@ mod tests {
             for address in probes.iter().copied().chain(entries.iter().map(|(key, _)| key.bits)) {
                 prop_assert_eq!(lpm.lookup(address), naive(&entries, address), "address {:032x}", address);
             }
-            let mut searches: Vec<_> = probes.iter().zip(0..).map(|(&address, id)| Search::new(address, id)).collect();
+            let mut searches = Vec::new();
+            let look_up = |(id, &address)| lpm.lookup_or(address, id, &mut searches);
+            let mut found: Vec<_> = probes.iter().enumerate().map(look_up).collect();
             lpm.lookup_all(&mut searches);
-            searches.sort_by_key(Search::id);
-            let found: Vec<_> = searches.iter().map(Search::value).collect();
+            for search in &searches {
+                found[search.id()] = search.value();
+            }
             prop_assert_eq!(found, probes.iter().map(|&address| naive(&entries, address)).collect::<Vec<_>>());
         }
     }

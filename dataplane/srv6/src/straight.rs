@@ -327,12 +327,21 @@ impl LookUps {
     /// Reads the headers of the packet with this number. Packets come in the order of their numbers, from 0.
     #[inline]
     pub fn read(&mut self, tables: &Tables, device: u16, packet: &Packet<'_>) {
-        match plain_destination(tables, device, packet) {
-            Some(Destination::V6(address)) => self.v6.push(Search::new(address, self.found.len())),
-            Some(Destination::V4(address)) => self.v4.push(Search::new(address, self.found.len())),
-            None => {}
+        let found = self.look_up_at_once(tables, device, packet).unwrap_or(Found::NOTHING);
+        self.found.push(found);
+    }
+
+    #[inline]
+    fn look_up_at_once(&mut self, tables: &Tables, device: u16, packet: &Packet<'_>) -> Option<Found> {
+        let port = tables.straight.ports.get(usize::from(device))?;
+        let vrf = tables.vrfs.get(usize::from(port.vrf))?;
+        let id = self.found.len();
+        match plain_destination(tables, port, packet)? {
+            Destination::V6(address) => vrf.v6.lookup_or(address, id, &mut self.v6).map(Found),
+            Destination::V4(address) => {
+                vrf.v4.lookup_or(address, id, &mut self.v4).map(|value| Found(value | Found::IS_V4))
+            }
         }
-        self.found.push(Found::NOTHING);
     }
 
     /// What was found for the packets read, which came in through this device, in their order.
@@ -362,8 +371,7 @@ enum Destination {
 }
 
 #[inline]
-fn plain_destination(tables: &Tables, device: u16, packet: &Packet<'_>) -> Option<Destination> {
-    let port = tables.straight.ports.get(usize::from(device))?;
+fn plain_destination(tables: &Tables, port: &PlainPort, packet: &Packet<'_>) -> Option<Destination> {
     let len = packet.total_len();
     let head: &[u8; HEAD] = packet.bytes().first_chunk()?;
     if word(head, 0) >> 16 != port.mac || len < eth::MIN_FRAME || len > port.longest {

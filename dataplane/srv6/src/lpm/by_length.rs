@@ -181,7 +181,7 @@ impl<K: Head, const N: usize> Tree<K, N> {
     /// Value of the longest prefix; `default` where there is none.
     #[inline]
     fn lookup(&self, address: u128, default: Value) -> Value {
-        let mut search = Search { value: default, ..Search::new(address, 0) };
+        let mut search = Search { address, value: default, node: 0, id: 0 };
         while self.probe(&mut search) {}
         search.value
     }

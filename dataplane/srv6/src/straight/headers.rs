@@ -117,18 +117,14 @@ pub(super) fn word<const N: usize>(frame: &[u8; N], at: usize) -> u64 {
 }
 
 #[inline]
-pub(super) fn spend_hop_v6(packet: &mut [u8]) {
-    if let Some(hop_limit) = packet.get_mut(ipv6::HOP_LIMIT) {
-        *hop_limit = hop_limit.wrapping_sub(1);
-    }
+pub(super) fn spend_hop_v6(header: &mut [u8; ipv6::LEN]) {
+    header[ipv6::HOP_LIMIT] = header[ipv6::HOP_LIMIT].wrapping_sub(1);
 }
 
 #[inline]
-pub(super) fn spend_hop_v4(packet: &mut [u8]) {
-    if let Some(header) = packet.first_chunk_mut::<{ ipv4::LEN }>() {
-        header[ipv4::TTL] = header[ipv4::TTL].wrapping_sub(1);
-        // The TTL is the upper half of its word.
-        let sum = checksum::replace(u16::from_be_bytes([header[10], header[11]]), 0x0100, 0);
-        [header[10], header[11]] = sum.to_be_bytes();
-    }
+pub(super) fn spend_hop_v4(header: &mut [u8; ipv4::LEN]) {
+    header[ipv4::TTL] = header[ipv4::TTL].wrapping_sub(1);
+    // The TTL is the upper half of its word.
+    let sum = checksum::replace(u16::from_be_bytes([header[10], header[11]]), 0x0100, 0);
+    [header[10], header[11]] = sum.to_be_bytes();
 }

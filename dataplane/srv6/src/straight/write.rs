@@ -23,16 +23,18 @@ pub(super) fn route_v6(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, 
     let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
     let flow = || transit_v6(packet, header.destination);
     let hop = tables.straight.hop(tables, group, header.len(), flow)?;
-    spend_hop_v6(packet.bytes_mut().get_mut(eth::LEN..)?);
-    hop.send(tally, packet, eth::IPV6, header.len())
+    let (ethernet, ip) = headers(packet)?;
+    spend_hop_v6(ip);
+    Some(hop.send(tally, ethernet, eth::IPV6, header.len()))
 }
 
 #[inline]
 pub(super) fn route_v4(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, group: u32) -> Option<u16> {
     let header = V4::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
     let hop = tables.straight.hop(tables, group, header.len(), || flow_v4(tables, packet, eth::LEN))?;
-    spend_hop_v4(packet.bytes_mut().get_mut(eth::LEN..)?);
-    hop.send(tally, packet, eth::IPV4, header.len())
+    let (ethernet, ip) = headers(packet)?;
+    spend_hop_v4(ip);
+    Some(hop.send(tally, ethernet, eth::IPV4, header.len()))
 }
 
 #[inline]
@@ -67,13 +69,13 @@ struct Inner {
 
 /// H.Encaps.Red and H.Encaps (RFC 8986 section 5).
 #[inline]
-fn encapsulate(
+fn encapsulate<const N: usize>(
     tables: &Tables,
     tally: &Tally,
     packet: &mut Packet<'_>,
     steer: u32,
     inner: Inner,
-    spend_hop: impl FnOnce(&mut [u8]),
+    spend_hop: impl FnOnce(&mut [u8; N]),
 ) -> Option<u16> {
     let path = tables.straight.path(tables, steer, inner.flow)?;
     let srh = path.srh(&tables.straight)?;
@@ -84,9 +86,10 @@ fn encapsulate(
     }
     packet.pull_front(eth::LEN);
     packet.push_front(HEAD + srh.len()).ok()?;
-    let (header, behind) = packet.bytes_mut().get_mut(eth::LEN..)?.split_first_chunk_mut()?;
+    let (ethernet, bytes) = packet.bytes_mut().split_first_chunk_mut()?;
+    let (header, behind) = bytes.split_first_chunk_mut()?;
     path.write(header, tables.straight.class, inner, len - ipv6::LEN);
-    spend_hop(behind.get_mut(srh.len()..)?);
+    spend_hop(behind.get_mut(srh.len()..)?.first_chunk_mut()?);
     if !srh.is_empty() {
         header[ipv6::NEXT_HEADER] = protocol::ROUTING;
         let slot = behind.get_mut(..srh.len())?;
@@ -94,7 +97,7 @@ fn encapsulate(
         *slot.first_mut()? = inner.protocol;
     }
     tally.path(path.slot, len);
-    hop.send(tally, packet, eth::IPV6, len)
+    Some(hop.send(tally, ethernet, eth::IPV6, len))
 }
 
 impl Straight {
@@ -144,14 +147,14 @@ impl PlainPath {
 }
 
 impl PlainHop {
-    /// Writes the Ethernet header over the first bytes; an IP packet of `len` bytes is behind it.
+    /// Writes the Ethernet header; an IP packet of `len` bytes is behind it.
     #[inline]
-    fn send(&self, tally: &Tally, packet: &mut Packet<'_>, ether_type: u16, len: usize) -> Option<u16> {
-        let header: &mut [u8; eth::LEN] = packet.bytes_mut().first_chunk_mut()?;
-        [header[12], header[13]] = ether_type.to_be_bytes();
-        *header.first_chunk_mut()? = self.ethernet;
+    fn send(&self, tally: &Tally, header: &mut [u8; eth::LEN], ether_type: u16, len: usize) -> u16 {
+        let [addresses @ .., high, low] = header;
+        *addresses = self.ethernet;
+        [*high, *low] = ether_type.to_be_bytes();
         tally.adjacency(self.slot, len);
-        Some(self.device)
+        self.device
     }
 }
 
@@ -176,11 +179,11 @@ impl Shift {
         };
         let flow = || transit_v6(packet, destination);
         let hop = tables.straight.hop(tables, group, header.len(), flow)?;
-        let bytes = packet.bytes_mut().get_mut(eth::LEN..)?;
-        spend_hop_v6(bytes);
-        ipv6::set_destination(bytes.first_chunk_mut()?, destination);
+        let (ethernet, ip) = headers(packet)?;
+        spend_hop_v6(ip);
+        ipv6::set_destination(ip, destination);
         tally.sid(self.slot, header.len());
-        hop.send(tally, packet, eth::IPV6, header.len())
+        Some(hop.send(tally, ethernet, eth::IPV6, header.len()))
     }
 }
 
@@ -213,11 +216,11 @@ impl Decapsulate {
         let hop = tables.straight.hop(tables, group, len, flow)?;
         packet.pull_front(ipv6::LEN);
         packet.settle();
-        let bytes = packet.bytes_mut().get_mut(eth::LEN..)?;
-        spend_hop_v6(bytes);
-        ipv6::set_traffic_class(bytes.first_chunk_mut()?, class);
+        let (ethernet, ip) = headers(packet)?;
+        spend_hop_v6(ip);
+        ipv6::set_traffic_class(ip, class);
         tally.sid(self.slot, outer.len());
-        hop.send(tally, packet, eth::IPV6, len)
+        Some(hop.send(tally, ethernet, eth::IPV6, len))
     }
 
     #[inline]
@@ -230,10 +233,10 @@ impl Decapsulate {
         let hop = tables.straight.hop(tables, group, len, || flow_v4(tables, packet, HEAD))?;
         packet.pull_front(ipv6::LEN);
         packet.settle();
-        let header = packet.bytes_mut().get_mut(eth::LEN..)?.first_chunk_mut()?;
-        ipv4::set_tos_ttl(header, class, header[ipv4::TTL].wrapping_sub(1));
+        let (ethernet, ip) = headers(packet)?;
+        ipv4::set_tos_ttl(ip, class, ip[ipv4::TTL].wrapping_sub(1));
         tally.sid(self.slot, outer.len());
-        hop.send(tally, packet, eth::IPV4, len)
+        Some(hop.send(tally, ethernet, eth::IPV4, len))
     }
 
     /// Traffic class of the inner packet as it goes on, if nothing stands behind it and its ECN stays.
@@ -246,6 +249,13 @@ impl Decapsulate {
         let class = if self.uniform { outer.class() & !3 | inner_ecn } else { inner };
         (is_whole && ecn_stays).then_some(class)
     }
+}
+
+/// Ethernet and IP header, to be written.
+#[inline]
+fn headers<'p, const N: usize>(packet: &'p mut Packet<'_>) -> Option<(&'p mut [u8; eth::LEN], &'p mut [u8; N])> {
+    let (ethernet, behind) = packet.bytes_mut().split_first_chunk_mut()?;
+    Some((ethernet, behind.first_chunk_mut()?))
 }
 
 #[inline]
