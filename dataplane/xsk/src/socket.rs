@@ -425,11 +425,12 @@ impl Socket {
         }
     }
 
-    /// Hands the kernel chunks to receive into, as many as its fill ring holds.
+    /// Hands the kernel chunks to receive into: the share of this socket.
     fn refill(&mut self, umem: &mut Umem) {
         let theirs = umem::receiving(self.slot);
+        let share = self.leave.shared.receive_share();
         loop {
-            let missing = self.leave.shared.rings.fill.saturating_sub(self.rx_out);
+            let missing = share.saturating_sub(self.rx_out);
             let missing = missing.min(self.fill.nb_free(missing)) as usize;
             let mut count = 0;
             for desc in self.descs.iter_mut().take(missing) {

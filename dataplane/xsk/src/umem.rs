@@ -134,6 +134,13 @@ impl Shared {
         u32::try_from(self.chunks.len()).unwrap_or(u32::MAX)
     }
 
+    /// Chunks that a socket may have for receiving: as many as its fill ring holds, but no more than leave half of all
+    /// to the pool when every open socket has as many. Ports may come long after the rings were sized.
+    pub(crate) fn receive_share(&self) -> u32 {
+        let sockets = self.sockets.load(Relaxed);
+        self.rings.fill.min(self.frames() / (2 * (sockets + 1))).max(1)
+    }
+
     /// A descriptor that names the start of this chunk's packet, length 0.
     pub(crate) fn desc(&self, chunk: u32) -> FrameDesc {
         self.chunks.get(chunk as usize).map(|c| c.desc).unwrap_or_default()

@@ -120,6 +120,24 @@ fn a_closed_port_is_opened_again_at_once() {
     assert_eq!(assert_adds_up(&mut umem).rx, 2048);
 }
 
+/// Each of the rings could take half of the chunks: that was right for one port.
+#[test]
+#[ignore = "needs root"]
+fn ports_that_come_later_get_chunks_too() {
+    enter();
+    let mut umem = Umem::with_rings(1024, UmemRings { fill: 512, completion: 512 }).unwrap();
+    let mut ports = Vec::new();
+    for number in 0..5 {
+        let (name, peer) = (format!("b{number}"), format!("pb{number}"));
+        veth(&name, &peer, 1500, 1);
+        ports.push((port(&mut umem, &name), peer));
+        assert!(assert_adds_up(&mut umem).free > 0, "some are left after {name}");
+    }
+    for ((_program, socket), peer) in &mut ports {
+        works(&mut umem, socket, peer);
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_taken_queue_and_a_missing_queue_are_named() {
