@@ -20,6 +20,7 @@ mod metrics;
 mod openapi;
 mod parameters;
 mod paths;
+mod placement;
 mod router;
 mod routes;
 mod rpo;

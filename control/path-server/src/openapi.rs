@@ -14,44 +14,51 @@ struct Extra {
     path: &'static str,
     summary: &'static str,
     query: &'static [&'static str],
-    has_body: bool,
+    body: Option<fn() -> Value>,
 }
 
-const EXTRAS: [Extra; 5] = [
+const EXTRAS: [Extra; 6] = [
     Extra {
         method: "delete",
         path: "/graphs/{graph}/shortest_path/load",
         summary: "Gives the newest allocation of a pair back",
         query: &["source", "destination"],
-        has_body: false,
+        body: None,
     },
     Extra {
         method: "post",
         path: "/graphs/{graph}/shortest_path/load/reset",
         summary: "Forgets every allocation; all loads are zero",
         query: &[],
-        has_body: false,
+        body: None,
+    },
+    Extra {
+        method: "post",
+        path: "/graphs/{graph}/placement",
+        summary: "Places a job's flows so that the busiest link carries as little as possible; books nothing",
+        query: &[],
+        body: Some(job),
     },
     Extra {
         method: "patch",
         path: "/graphs/{graph}/edges/{key}",
         summary: "Takes an edge out, or back in",
         query: &[],
-        has_body: true,
+        body: Some(up),
     },
     Extra {
         method: "patch",
         path: "/graphs/{graph}/vertices/{collection}/{key}",
         summary: "Takes a vertex out, or back in",
         query: &[],
-        has_body: true,
+        body: Some(up),
     },
     Extra {
         method: "get",
         path: "/graphs/{graph}/events",
         summary: "Server-sent events: one at the beginning, one per change of the topology",
         query: &[],
-        has_body: false,
+        body: None,
     },
 ];
 
@@ -122,12 +129,42 @@ fn operation_of(extra: &Extra) -> Value {
         answer("Done")
     };
     let responses = json!({ "200": success, "404": refused("There is none of that name") });
-    if !extra.has_body {
+    let Some(schema) = extra.body else {
         return json!({ "summary": extra.summary, "parameters": parameters, "responses": responses });
-    }
-    let schema = json!({ "type": "object", "required": ["up"], "properties": { "up": { "type": "boolean" } } });
-    let body = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+    };
+    let body = json!({ "required": true, "content": { "application/json": { "schema": schema() } } });
     json!({ "summary": extra.summary, "parameters": parameters, "requestBody": body, "responses": responses })
+}
+
+/// Schema of a body that switches something.
+fn up() -> Value {
+    json!({ "type": "object", "required": ["up"], "properties": { "up": { "type": "boolean" } } })
+}
+
+/// Schema of a body that says what is to be placed.
+fn job() -> Value {
+    let names = json!({ "type": "array", "items": { "type": "string" } });
+    let number = json!({ "type": "integer", "minimum": 0 });
+    let tenant = json!({
+        "type": "object",
+        "required": ["name", "hosts"],
+        "properties": { "name": { "type": "string" }, "hosts": names, "spines": names, "planes": names },
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "pattern": { "type": "string", "enum": ["ring", "all-to-all", "permutation", "list"] },
+            "hosts": names,
+            "pairs": { "type": "array", "items": {} },
+            "demand": number,
+            "tenants": { "type": "array", "items": tenant },
+            "disjoint": { "type": "array", "items": names },
+            "detour": number,
+            "seed": number,
+            "ecmp_seed": number,
+            "flows": number,
+        },
+    })
 }
 
 fn answer(description: &str) -> Value {

@@ -17,7 +17,7 @@ use crate::asking::Asking;
 use crate::parameters::{Query, Refusal, Values};
 use crate::routes::{Answers, ROUTES, Route};
 use crate::server::{Inner, Shared};
-use crate::{extras, faults, openapi, paths};
+use crate::{extras, faults, openapi, paths, placement};
 
 /// What every route of the API lies below.
 pub const BASE: &str = "/api/v1";
@@ -34,6 +34,7 @@ pub fn router(shared: Shared) -> Router {
     let api = api
         .route(&graph("/shortest_path/load"), delete(extras::release))
         .route(&graph("/shortest_path/load/reset"), post(extras::reset))
+        .route(&graph("/placement"), post(placement::place))
         .route(&graph("/edges/{key}"), patch(extras::switch_edge))
         .route(&graph("/vertices/{collection}/{key}"), patch(extras::switch_vertex))
         .route(&graph("/events"), only_get(get(extras::events)));

@@ -120,6 +120,7 @@ async fn routes_beside_jalapenos_are_described_and_there() {
     for (method, route, body) in [
         ("delete", "/graphs/{graph}/shortest_path/load", None),
         ("post", "/graphs/{graph}/shortest_path/load/reset", None),
+        ("post", "/graphs/{graph}/placement", Some(json!({ "pattern": "ring" }))),
         ("patch", "/graphs/{graph}/edges/{key}", Some(json!({ "up": true }))),
         ("patch", "/graphs/{graph}/vertices/{collection}/{key}", Some(json!({ "up": true }))),
     ] {

@@ -1,0 +1,121 @@
+//! `POST /graphs/{graph}/placement`, and that what it says of Jalapeno's load book is what the load book does.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test stops at the first surprise")]
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+use srv6d_path_server::{Running, Server, Store};
+
+async fn start(topology: &Value) -> Running {
+    let store = Store::parse(&topology.to_string()).unwrap();
+    Server { store, ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap()
+}
+
+fn url(server: &Running, route: &str) -> String {
+    format!("{}/api/v1/graphs/fabric_graph/{route}", server.url())
+}
+
+async fn post(server: &Running, job: &Value) -> (u16, Value) {
+    let request = reqwest::Client::new().post(url(server, "placement")).json(job);
+    let response = request.send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
+}
+
+fn uns(name: &str, number: usize) -> Value {
+    let sid = |text: String, code: u16| json!({ "srv6_sid": text, "srv6_endpoint_behavior": { "endpoint_behavior": code, "algo": 0 } });
+    let un = 0x1000 + number;
+    json!({ "_key": name, "name": name, "router_id": name, "sids": [sid(format!("fcbb:0:{un:x}::"), 48), sid(format!("fcbb:0:{un:x}:fe06::"), 62)] })
+}
+
+/// Leaves, spines, two hosts at each leaf; keys of leaves and spines are drawn, so that ids do not follow any tier, and
+/// some edges have a load already, others none.
+fn fabric(leaves: usize, spines: usize, random: &mut Rng) -> Value {
+    let mut numbers: Vec<usize> = (0..leaves + spines).collect();
+    random.shuffle(&mut numbers);
+    let name = |index: usize| format!("node{:02}", numbers[index]);
+    let nodes: Vec<Value> = (0..leaves + spines).map(|index| uns(&name(index), index)).collect();
+    let host = |number: usize| format!("host{number:02}");
+    let hosts = (0..leaves * 2).map(|number| json!({ "_key": host(number), "name": host(number), "prefix": format!("fcbb:0:800:{number}::"), "prefix_len": 64 }));
+    let hosts: Vec<Value> = hosts.collect();
+    let mut edges = Vec::new();
+    let mut connect = |from: String, to: String, load: Option<u32>| {
+        let key = format!("{}_{}", from.replace('/', "-"), to.replace('/', "-"));
+        let mut edge = json!({ "_key": key, "_from": from, "_to": to });
+        if let Some(load) = load {
+            edge["load"] = json!(load);
+        }
+        edges.push(edge);
+    };
+    let node = |index: usize| format!("fabric_node/{}", name(index));
+    for leaf in 0..leaves {
+        for spine in leaves..leaves + spines {
+            for (from, to) in [(leaf, spine), (spine, leaf)] {
+                let load = (random.usize(0..5) > 0).then(|| if random.bool() { 0 } else { random.u32(0..4) * 5 });
+                connect(node(from), node(to), load);
+            }
+        }
+        for number in [leaf * 2, leaf * 2 + 1] {
+            connect(node(leaf), format!("hosts/{}", host(number)), None);
+            connect(format!("hosts/{}", host(number)), node(leaf), None);
+        }
+    }
+    json!({ "nodes": nodes, "hosts": hosts, "edges": edges })
+}
+
+#[tokio::test]
+async fn the_load_order_is_what_asking_one_by_one_gives() {
+    let mut random = Rng::with_seed(3);
+    for (leaves, spines) in [(2, 2), (3, 2), (4, 3), (5, 4)] {
+        let server = start(&fabric(leaves, spines, &mut random)).await;
+        let (status, report) = post(&server, &json!({ "pattern": "all-to-all" })).await;
+        assert_eq!(status, 200, "{report}");
+        for flow in report["flows"].as_array().unwrap() {
+            let [source, destination] = ["source", "destination"].map(|end| flow[end].as_str().unwrap());
+            let asked = url(&server, &format!("shortest_path/load?source={source}&destination={destination}"));
+            let answer: Value = reqwest::get(asked).await.unwrap().json().await.unwrap();
+            let steps = answer["path"].as_array().unwrap();
+            let via: Vec<&str> =
+                steps[1..steps.len() - 1].iter().map(|step| step["vertex"]["name"].as_str().unwrap()).collect();
+            assert_eq!(flow["load"]["via"], json!(via), "{source} to {destination}");
+            assert_eq!(flow["load"]["carriers"], answer["srv6_data"]["carriers"], "{source} to {destination}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn placing_books_no_load_and_avoids_what_is_down() {
+    let topology = fabric(3, 3, &mut Rng::with_seed(5));
+    let server = start(&topology).await;
+    let before: Value = reqwest::get(url(&server, "topology")).await.unwrap().json().await.unwrap();
+    let job = json!({ "pattern": "permutation", "ecmp_seed": 3, "flows": 2 });
+    let (status, report) = post(&server, &job).await;
+    assert_eq!((status, &report["placed"]["busiest"]), (200, &report["bound"]));
+    assert_eq!((&report["ecmp_seed"], report["flows"].as_array().unwrap().len()), (&json!(3), 2));
+    let after: Value = reqwest::get(url(&server, "topology")).await.unwrap().json().await.unwrap();
+    assert_eq!(before["edges"], after["edges"]);
+
+    let spine = topology["nodes"][4]["_key"].as_str().unwrap();
+    let patch = reqwest::Client::new().patch(url(&server, &format!("vertices/fabric_node/{spine}")));
+    assert!(patch.json(&json!({ "up": false })).send().await.unwrap().status().is_success());
+    let (_, report) = post(&server, &json!({})).await;
+    let via = |flow: &Value| {
+        ["placed", "ecmp", "load"].iter().any(|way| flow[way]["via"].as_array().unwrap().contains(&json!(spine)))
+    };
+    let flows = report["flows"].as_array().unwrap();
+    assert!(flows.len() == 30 && !flows.iter().any(via), "{spine} is crossed");
+}
+
+#[tokio::test]
+async fn refusals_name_the_fix() {
+    let server = start(&fabric(2, 1, &mut Rng::with_seed(5))).await;
+    for (job, expected) in [
+        (json!({ "patern": "ring" }), "unknown field `patern`, expected one of"),
+        (json!({ "hosts": ["nobody"] }), "names are like host00"),
+        (json!({ "hosts": ["host00"] }), "name at least two hosts, or list pairs"),
+        (json!([]), "write a job"),
+    ] {
+        let (status, answer) = post(&server, &job).await;
+        assert_eq!(status, 400);
+        assert!(answer["detail"].as_str().unwrap().contains(expected), "{answer}");
+    }
+}
