@@ -65,7 +65,7 @@ fn fabric(leaves: usize, spines: usize, random: &mut Rng) -> Value {
 #[tokio::test]
 async fn the_load_order_is_what_asking_one_by_one_gives() {
     let mut random = Rng::with_seed(3);
-    for (leaves, spines) in [(2, 2), (3, 2), (4, 3), (5, 4)] {
+    for (leaves, spines) in [(2, 2), (3, 2), (3, 3), (4, 3), (5, 4), (6, 5)] {
         let server = start(&fabric(leaves, spines, &mut random)).await;
         let (status, report) = post(&server, &json!({ "pattern": "all-to-all" })).await;
         assert_eq!(status, 200, "{report}");

@@ -2,33 +2,38 @@
 //!
 //! Frank and Wolfe's method on a smooth stand-in for the maximum. In every round each link has a length that grows
 //! exponentially with how busy it is, all demand is sent along the shortest ways, and mixed into what there is. The
-//! lengths of any round prove a lower bound; the best one is kept.
+//! lengths of any round prove a lower bound; the best one is kept. It begins with the loads of a placement: where that is
+//! good, their lengths prove it at once, if only they grow neither too slowly nor so fast that single flows matter.
 
 use std::collections::BTreeMap;
 
 use crate::bound;
 use crate::part::Part;
 use crate::ratio::Ratio;
-use crate::table::{NodeId, PerLink};
+use crate::table::{LinkId, NodeId, PerLink};
 use crate::ways::{Maze, Tree};
 
-/// Rounds at most.
+/// How fast lengths grow in the rounds that only look at the placement.
+const LOOKS: [f64; 12] = [4.0, 8.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0, 512.0, 2048.0];
+/// Rounds after them, at most.
 const ROUNDS: u32 = 240;
 /// Links looked at, at most: a second or two.
 const WORK: u64 = 400_000_000;
 
-/// A lower bound in whole flows. Ends early when it proves that `reached` is the best there is.
-pub(crate) fn lower_bound(maze: &Maze, part: &Part, reached: Ratio) -> Ratio {
-    let mut mixture = Mixture::new(maze, part);
+/// A lower bound in whole flows, proved from loads that have been reached. Ends early when they are proved to be the best
+/// there are.
+pub(crate) fn lower_bound(maze: &Maze, part: &Part, loads: &PerLink<u64>) -> Ratio {
+    let ratio = |link: &LinkId| Ratio { load: loads[*link], capacity: maze.problem.fabric.link(*link).capacity };
+    let reached = part.links.iter().map(ratio).max().unwrap_or(Ratio::ZERO);
+    let mut mixture = Mixture::new(maze, part, loads);
     let mut best = Ratio::ZERO;
-    let mut sharpness = 8.0;
-    for round in 0..ROUNDS {
-        let value = mixture.round(sharpness, round == 0);
+    let mixing = (0..ROUNDS).map(|round| (8.0 * 1.03_f64.powi(round.cast_signed()), true));
+    for (sharpness, mix) in LOOKS.into_iter().map(|sharpness| (sharpness, false)).chain(mixing) {
+        let value = mixture.round(sharpness, mix);
         best = best.max(bound::round_up(value, maze, part));
         if best >= reached || mixture.tree.work > WORK {
             break;
         }
-        sharpness *= 1.03;
     }
     // Whatever rounding did: what has been reached can be reached.
     best.min(reached)
@@ -45,32 +50,34 @@ struct Mixture<'m, 'p> {
 
 impl<'m, 'p> Mixture<'m, 'p> {
     #[allow(clippy::cast_precision_loss, reason = "volumes are far below 2^53")]
-    fn new(maze: &'m Maze<'p>, part: &'m Part) -> Self {
+    fn new(maze: &'m Maze<'p>, part: &'m Part, reached: &PerLink<u64>) -> Self {
         let mut entries: BTreeMap<usize, Vec<(NodeId, f64)>> = BTreeMap::new();
         for commodity in &part.commodities {
             let volume = maze.commodity(*commodity).volume() as f64;
             entries.entry(maze.way_of(*commodity)).or_default().push((maze.commodity(*commodity).entry, volume));
         }
-        let loads = PerLink::new(maze.problem.fabric.link_count(), 0.0);
+        let mut loads = PerLink::new(maze.problem.fabric.link_count(), 0.0);
+        for link in &part.links {
+            loads[*link] = reached[*link] as f64;
+        }
         Self { maze, part, entries, loads, tree: Tree::new(maze) }
     }
 
     #[allow(clippy::cast_precision_loss, reason = "capacities are far below 2^53")]
-    fn capacity(&self, link: crate::table::LinkId) -> f64 {
+    fn capacity(&self, link: LinkId) -> f64 {
         self.maze.problem.fabric.link(link).capacity as f64
     }
 
-    /// Sends all demand the shortest ways, and says what the lengths prove.
-    fn round(&mut self, sharpness: f64, first: bool) -> f64 {
+    /// Sends all demand the shortest ways, mixes it in if told to, and says what the lengths prove.
+    fn round(&mut self, sharpness: f64, mix: bool) -> f64 {
         let ratios = || self.part.links.iter().map(|link| self.loads[*link] / self.capacity(*link));
         let busiest = ratios().fold(0.0, f64::max);
         let mut lengths = PerLink::new(self.loads.len(), 0.0);
         let mut budget = 0.0;
         for link in &self.part.links {
             let ratio = self.loads[*link] / self.capacity(*link);
-            // At the start all are equally idle. Lengths stay above 0.
-            let rise = if first { 0.0 } else { sharpness * (ratio / busiest - 1.0) };
-            let length = rise.max(-600.0).exp();
+            // Lengths stay above 0.
+            let length = (sharpness * (ratio / busiest - 1.0)).max(-600.0).exp();
             budget += length;
             lengths[*link] = length / self.capacity(*link);
         }
@@ -82,9 +89,11 @@ impl<'m, 'p> Mixture<'m, 'p> {
             self.tree.flow(ways, entries, &mut sent);
             paid += entries.iter().map(|(entry, volume)| volume * self.tree.cost(*entry)).sum::<f64>();
         }
-        let share = if first { 1.0 } else { self.best_share(&sent, sharpness / busiest) };
-        for link in &self.part.links {
-            self.loads[*link] += share * (sent[*link] - self.loads[*link]);
+        if mix {
+            let share = self.best_share(&sent, sharpness / busiest);
+            for link in &self.part.links {
+                self.loads[*link] += share * (sent[*link] - self.loads[*link]);
+            }
         }
         paid / budget
     }

@@ -72,6 +72,10 @@ struct Book {
     into: PerNode<Vec<(LinkId, NodeId)>>,
     distances: PerNode<Distance>,
     touched: Vec<NodeId>,
+    /// At most the least weight of the links into a node: weights only grow.
+    least_into: PerNode<u64>,
+    /// The link from the entry that is being asked for.
+    from_entry: PerNode<Option<LinkId>>,
     queue: BinaryHeap<Reverse<(Distance, NodeId)>>,
 }
 
@@ -96,7 +100,10 @@ impl Book {
             out[node].sort_by(|(_, one), (_, other)| fabric.node(*one).id.cmp(&fabric.node(*other).id));
         }
         let distances = PerNode::new(fabric.node_count(), FAR);
-        Self { weights, loads, out, into, distances, touched: Vec::new(), queue: BinaryHeap::new() }
+        let (touched, queue) = (Vec::new(), BinaryHeap::new());
+        let least_into = PerNode::new(fabric.node_count(), 0);
+        let from_entry = PerNode::new(fabric.node_count(), None);
+        Self { weights, loads, out, into, distances, touched, least_into, from_entry, queue }
     }
 
     fn allocate(&mut self, entry: NodeId, exit: NodeId) -> Option<Route> {
@@ -121,33 +128,59 @@ impl Book {
     }
 
     /// Dijkstra's algorithm from the exit, until the entry is reached. What is farther from the exit than the entry is
-    /// on no best path.
+    /// on no best path, nor is what would be when the lightest link from the entry is added: with loads in balance, that
+    /// spares a look at all links into the spines.
     fn measure(&mut self, entry: NodeId, exit: NodeId) {
         for node in self.touched.drain(..) {
             self.distances[node] = FAR;
         }
+        for (link, to) in &self.out[entry] {
+            self.from_entry[*to] = Some(*link);
+        }
+        let lightest = self.out[entry].iter().map(|(link, _)| self.weights[*link]).min().unwrap_or(0);
         self.queue.clear();
-        self.distances[exit] = (0, 0);
-        self.touched.push(exit);
-        self.queue.push(Reverse(((0, 0), exit)));
+        self.reach(exit, (0, 0));
         while let Some(Reverse((distance, node))) = self.queue.pop() {
             if node == entry {
-                return;
+                break;
             }
             if distance > self.distances[node] {
                 continue;
             }
-            let reach = self.distances[entry];
-            for (link, from) in &self.into[node] {
-                let longer = (distance.0 + self.weights[*link], distance.1 + 1);
-                if longer < self.distances[*from] && longer <= reach {
-                    if self.distances[*from] == FAR {
-                        self.touched.push(*from);
-                    }
-                    self.distances[*from] = longer;
-                    self.queue.push(Reverse((longer, *from)));
-                }
+            if let Some(link) = self.from_entry[node] {
+                self.reach(entry, (distance.0 + self.weights[link], distance.1 + 1));
             }
+            if distance.0 + self.least_into[node] + lightest <= self.distances[entry].0 {
+                self.look_back(node, distance, entry, lightest);
+            }
+        }
+        for (_, to) in &self.out[entry] {
+            self.from_entry[*to] = None;
+        }
+    }
+
+    /// Along all links into a node.
+    fn look_back(&mut self, node: NodeId, distance: Distance, entry: NodeId, lightest: u64) {
+        let mut least = u64::MAX;
+        for position in 0..self.into[node].len() {
+            let Some((link, from)) = self.into[node].get(position).copied() else { break };
+            let weight = self.weights[link];
+            least = least.min(weight);
+            let cost = distance.0 + weight;
+            if from != entry && cost + lightest <= self.distances[entry].0 {
+                self.reach(from, (cost, distance.1 + 1));
+            }
+        }
+        self.least_into[node] = if least == u64::MAX { 0 } else { least };
+    }
+
+    fn reach(&mut self, node: NodeId, distance: Distance) {
+        if distance < self.distances[node] {
+            if self.distances[node] == FAR {
+                self.touched.push(node);
+            }
+            self.distances[node] = distance;
+            self.queue.push(Reverse((distance, node)));
         }
     }
 }

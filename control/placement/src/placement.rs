@@ -125,7 +125,8 @@ pub fn place(fabric: &Fabric, demand: &Demand, constraints: &Constraints) -> Res
     // Whoever divides the switches may divide them badly, so then the bound is that of the fabric before.
     if !constraints.disjoint.is_empty() {
         let parts = part::divide(&undivided);
-        bounds = parts.iter().map(|part| lower_bound(&undivided, part, reached)).max().unwrap_or(Ratio::ZERO);
+        let loads = loads(&problem, &spreads);
+        bounds = parts.iter().map(|part| lower_bound(&undivided, part, &loads)).max().unwrap_or(Ratio::ZERO);
     }
     check_disjoint(&problem, &spreads)?;
     Ok(Placement { paths: deal(&problem, &spreads), bound: bounds, busiest: reached })
@@ -158,7 +159,7 @@ fn place_part(maze: &Maze, part: &Part) -> Placed {
         relief::relieve(&mut best, bound);
     }
     if best.busiest() > bound {
-        bound = bound.max(fraction::lower_bound(maze, part, best.busiest()));
+        bound = bound.max(fraction::lower_bound(maze, part, &best.loads));
     }
     Placed { bound, busiest: best.busiest(), spreads: best.spreads }
 }
@@ -170,9 +171,20 @@ fn better<'m, 'p>(one: Option<Assignment<'m, 'p>>, other: Assignment<'m, 'p>) ->
     }
 }
 
-fn lower_bound(maze: &Maze, part: &Part, reached: Ratio) -> Ratio {
-    let cuts = bound::of_cuts(maze, part);
-    if cuts >= reached { cuts } else { cuts.max(fraction::lower_bound(maze, part, reached)) }
+fn lower_bound(maze: &Maze, part: &Part, loads: &PerLink<u64>) -> Ratio {
+    bound::of_cuts(maze, part).max(fraction::lower_bound(maze, part, loads))
+}
+
+fn loads(problem: &Problem, spreads: &[Spread]) -> PerLink<u64> {
+    let mut loads = PerLink::new(problem.fabric.link_count(), 0);
+    for (commodity, spread) in problem.commodities.iter().zip(spreads) {
+        for (route, count) in spread {
+            for link in route {
+                loads[*link] += count * commodity.demand;
+            }
+        }
+    }
+    loads
 }
 
 /// Division should have seen to it; nobody is told that tenants are apart without having looked.

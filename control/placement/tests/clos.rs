@@ -271,6 +271,24 @@ fn rails_are_placed_side_by_side() {
 }
 
 #[test]
+fn hosts_of_two_leaves_are_placed_and_the_bound_proved() {
+    let mut fabric = Clos::two_tier(4, 4, 4).build();
+    let hosts: Vec<NodeId> = fabric.hosts().collect();
+    let leaf = |fabric: &Fabric, number: usize| fabric.find(&format!("leaf{:03}", number % 4)).unwrap();
+    for (number, host) in hosts.iter().enumerate() {
+        let second = leaf(&fabric, number / 4 + 1);
+        fabric.connect(*host, second, 1);
+    }
+    let demand = Demand::of_pattern(Pattern::AllToAll, std::slice::from_ref(&hosts), 1, 1);
+    let placement = place(&fabric, &demand, &Constraints::default()).unwrap();
+    assert_connected(&fabric, &demand, &placement.paths);
+    // Only hosts at opposite corners of the ring of leaves, 4 for each, share none: 16 * 4 flows over 16 links each way.
+    // Each host sends to 15 others over two links.
+    let least = Ratio { load: 8, capacity: 1 };
+    assert_eq!((placement.busiest, placement.bound), (least, least));
+}
+
+#[test]
 fn the_load_book_counts_tens_and_goes_by_ids() {
     let fabric = Clos::two_tier(2, 3, 4).build();
     let hosts: Vec<NodeId> = fabric.hosts().collect();
