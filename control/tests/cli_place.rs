@@ -161,6 +161,15 @@ fn tenants_of_a_job_file_stay_apart() {
 }
 
 #[test]
+fn the_documented_job_runs() {
+    let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/placement.md")).unwrap();
+    let text = document.split("```toml").nth(1).unwrap().split("```").next().unwrap();
+    let job = File::new("documented.toml", text);
+    let report = json(&["--clos", "4x4x4", "--job", job.path()]);
+    assert_eq!((&report["flow_count"], &report["placed"]["busiest"]), (&5.into(), &4.into()));
+}
+
+#[test]
 fn a_picture_has_a_bar_for_every_link() {
     let file = File::new("load.svg", "");
     stdout(&["--clos", "4x4x4", "--pattern", "permutation", "--svg", file.path()]);
