@@ -279,7 +279,7 @@ pub enum Behavior {
         csid: Option<Csid>,
         /// The adjacency set J.
         via: Vec<Hop>,
-        /// Used while every member of `via` is down or unresolved; empty: the packet is dropped.
+        /// Used while the port of every member of `via` is down; empty: the packet is dropped.
         backup: Vec<Hop>,
     },
     /// End.DT6, End.DT4, End.DT46 (uDT6, uDT4, uDT46).
