@@ -249,6 +249,8 @@ fn sids_of_the_kernel_are_sids_here_and_the_rest_is_named() {
     add("fcbb:0:1:b006::/64 encap seg6local action End.T table 254 dev eth1");
     add("prohibit 2001:db8:66::/48");
     add("2001:db8:67::/48 dev lo");
+    rig.inside("router", "ip addr add 10.1.0.1/24 dev eth1");
+    rig.inside("router", "ip route add 10.68.0.0/16 nexthop dev eth1 nexthop via 10.1.0.2");
     let sids = wait_for("all SIDs", || Some(show(&rig, "sids")).filter(|sids| sids.len() == 4));
     let row = |prefix: &str| sids.iter().find(|row| row["sid"] == prefix).unwrap();
     assert_eq!(
@@ -259,10 +261,11 @@ fn sids_of_the_kernel_are_sids_here_and_the_rest_is_named() {
     assert_eq!(row("fcbb:0:1:fe06::/64")["behavior"], "End.DT6");
     assert_eq!(row("fcbb:0:1:d006::/64")["behavior"], "End.DX6");
     let rows =
-        wait_for("what is not followed", || Some(show(&rig, "routes --unfollowed")).filter(|rows| rows.len() == 3));
+        wait_for("what is not followed", || Some(show(&rig, "routes --unfollowed")).filter(|rows| rows.len() == 4));
     let why = |prefix: &str| text(&rows.iter().find(|row| row["prefix"] == prefix).unwrap()["why"]).to_owned();
     assert!(why("fcbb:0:1:b006::/64").contains("End.T"), "{rows:?}");
     assert!(why("2001:db8:66::/48").contains("prohibit"), "{rows:?}");
+    assert!(why("10.68.0.0/16").contains("not all of them are neighbours"), "{rows:?}");
     assert!(why("2001:db8:67::/48").contains("lo, which is no [[port]]"), "{rows:?}");
 }
 
