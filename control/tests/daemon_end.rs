@@ -98,3 +98,39 @@ fn a_worker_that_panics_takes_the_process_down_and_the_kernel_takes_over() {
     assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2") && !rig.exists("srv6d0"));
     assert!(rig.pings(), "the kernel forwards");
 }
+
+#[test]
+#[ignore = "needs root"]
+fn ctrl_c_ends_it_as_sigterm_does() {
+    let (mut rig, daemon) = before_the_kernel();
+    rig.check_balance();
+    assert_eq!(rig.stop(daemon, "INT"), Some(0), "{}", rig.log("node"));
+    assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2") && !rig.exists("srv6d0"));
+    assert!(rig.pings(), "the kernel forwards");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn without_its_own_interface_it_ends_and_says_so() {
+    let (mut rig, daemon) = before_the_kernel();
+    rig.check_balance();
+    rig.inside("router", "ip link del srv6d0");
+    assert_eq!(rig.ended(daemon), Some(1), "{}", rig.log("node"));
+    assert!(rig.log("node").contains("srv6d's own interface srv6d0 was deleted"), "{}", rig.log("node"));
+    assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2"));
+    assert!(rig.pings(), "the kernel forwards");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_second_one_ends_at_once_and_disturbs_nothing() {
+    let (mut rig, daemon) = before_the_kernel();
+    let second = rig.start("node", CONFIG);
+    assert_eq!(rig.ended(second), Some(1), "{}", rig.log("node"));
+    assert!(rig.log("node").contains("srv6d is already running as pid"), "{}", rig.log("node"));
+    rig.check_lives(daemon);
+    assert!(rig.exists("srv6d0"));
+    let before = rig.counter("tx");
+    assert!(rig.pings() && rig.counter("tx") > before, "the first one forwards");
+    rig.check_balance();
+}
