@@ -53,6 +53,21 @@ fn native_mode() {
     assert_eq!(row.get("mode").unwrap(), "native");
 }
 
+/// A veth hands over what the sender's kernel left for a NIC to finish, unless somebody turns that off.
+#[test]
+#[ignore = "needs root"]
+fn unfinished_checksums_are_finished_where_the_port_says_so() {
+    let mut rig = Rig::new(1);
+    for host in ["a", "b"] {
+        rig.inside(host, "ethtool -K wire tx on");
+    }
+    carries_traffic(&mut rig, &ports("checksum = \"fill\""));
+    for host in ["a", "b"] {
+        let wrong = rig.inside(host, "nstat -asz TcpInCsumErrors");
+        assert!(wrong.lines().any(|line| line.contains("Csum") && line.contains(" 0 ")), "{wrong}");
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn zero_copy_where_there_is_none_is_an_error_with_its_fix() {
