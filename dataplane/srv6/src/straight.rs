@@ -1,7 +1,7 @@
 //! The straight way: what nearly every packet needs, done with a handful of compares on fixed offsets.
 //!
 //! ```text
-//! look_up                                            forward
+//! LookUps                                            forward
 //! frame ─► plain port, plain headers? ─► look up ─►  ┬─ SID: shift, look up again ────────┐
 //!                                                    ├─ SID: decapsulate, look up again ──┼─► ready hop, fits? ─► write
 //!                                                    ├─ steer: a path ────────────────────┤
@@ -20,17 +20,17 @@
 #![allow(clippy::cast_possible_truncation, reason = "taking fields out of words")]
 
 mod headers;
+mod look_ups;
 mod write;
 
 use std::collections::HashMap;
 
 use srv6d_wire::{Packet, eth, ipv6};
 
-use crate::lpm::{Search, Value};
 use crate::model::{Csid, DscpMode, DtFamily, Role};
 use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;
-use headers::{V4, V6, word};
+pub use look_ups::{Found, LookUps};
 
 /// Ethernet and IPv6. Shorter than [`eth::MIN_FRAME`], so an IPv4 frame has as many bytes.
 const HEAD: usize = eth::LEN + ipv6::LEN;
@@ -292,115 +292,12 @@ impl OuterClass {
     }
 }
 
-/// What the first look-up of a plain packet led to. A packet that is not plain has none.
-#[derive(Clone, Copy, Debug)]
-pub struct Found(Value);
-
-impl Found {
-    /// Left to the walk.
-    pub const NOTHING: Self = Self(Value::MAX);
-    /// Beside a value, which is shorter.
-    const IS_V4: u32 = 1 << 31;
-
-    /// For one packet, which came in through `device`.
-    pub(crate) fn of(tables: &Tables, device: u16, packet: &Packet<'_>) -> Self {
-        let mut look_ups = LookUps::with_capacity(1);
-        look_ups.read(tables, device, packet);
-        look_ups.find(tables, device).next().unwrap_or(Self::NOTHING)
-    }
-}
-
-/// The first look-ups of a burst: all together.
-#[derive(Debug)]
-pub struct LookUps {
-    v6: Vec<Search>,
-    v4: Vec<Search>,
-    found: Vec<Found>,
-}
-
-impl LookUps {
-    /// For so many packets, without further allocations.
-    pub fn with_capacity(packets: usize) -> Self {
-        Self { v6: Vec::with_capacity(packets), v4: Vec::with_capacity(packets), found: Vec::with_capacity(packets) }
-    }
-
-    /// Reads the headers of the packet with this number. Packets come in the order of their numbers, from 0.
-    #[inline]
-    pub fn read(&mut self, tables: &Tables, device: u16, packet: &Packet<'_>) {
-        let found = self.look_up_at_once(tables, device, packet).unwrap_or(Found::NOTHING);
-        self.found.push(found);
-    }
-
-    #[inline]
-    fn look_up_at_once(&mut self, tables: &Tables, device: u16, packet: &Packet<'_>) -> Option<Found> {
-        let port = tables.straight.ports.get(usize::from(device))?;
-        let vrf = tables.vrfs.get(usize::from(port.vrf))?;
-        let id = self.found.len();
-        match plain_destination(tables, port, packet)? {
-            Destination::V6(address) => vrf.v6.lookup_or(address, id, &mut self.v6).map(Found),
-            Destination::V4(address) => {
-                vrf.v4.lookup_or(address, id, &mut self.v4).map(|value| Found(value | Found::IS_V4))
-            }
-        }
-    }
-
-    /// What was found for the packets read, which came in through this device, in their order.
-    pub fn find(&mut self, tables: &Tables, device: u16) -> impl Iterator<Item = Found> {
-        let vrf =
-            tables.straight.ports.get(usize::from(device)).and_then(|port| tables.vrfs.get(usize::from(port.vrf)));
-        if let Some(vrf) = vrf {
-            vrf.v6.lookup_all(&mut self.v6);
-            vrf.v4.lookup_all(&mut self.v4);
-        }
-        for (searches, family) in [(&mut self.v6, 0), (&mut self.v4, Found::IS_V4)] {
-            for search in searches.drain(..) {
-                if let (Some(value), Some(found)) = (search.value(), self.found.get_mut(search.id())) {
-                    *found = Found(value | family);
-                }
-            }
-        }
-        self.found.drain(..)
-    }
-}
-
-/// Where a plain packet goes.
-enum Destination {
-    V6(u128),
-    /// In the upper 32 bits.
-    V4(u128),
-}
-
-#[inline]
-fn plain_destination(tables: &Tables, port: &PlainPort, packet: &Packet<'_>) -> Option<Destination> {
-    let len = packet.total_len();
-    let head: &[u8; HEAD] = packet.bytes().first_chunk()?;
-    if word(head, 0) >> 16 != port.mac || len < eth::MIN_FRAME || len > port.longest {
-        return None;
-    }
-    match u16::from_be_bytes([head[12], head[13]]) {
-        eth::IPV6 => {
-            let header = V6::read(head, eth::LEN);
-            let is_guarded = port.guards_blocks && tables.in_block(header.destination);
-            (header.len() + eth::LEN == len && header.is_plain() && !is_guarded)
-                .then_some(Destination::V6(header.destination))
-        }
-        eth::IPV4 => {
-            let header = V4::read(head, eth::LEN);
-            (header.len() + eth::LEN == len && header.is_plain()).then_some(Destination::V4(header.destination()))
-        }
-        _ => None,
-    }
-}
-
 /// Takes the straight way, if the packet is plain from end to end. `None`: it is not, and nothing was written.
 /// Otherwise it is ready to leave through the device. `found` is what [`LookUps`] found for this very packet.
 #[inline]
 pub fn forward(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: Found) -> Option<u16> {
-    if found.0 == Found::NOTHING.0 {
-        return None;
-    }
-    let is_v6 = found.0 & Found::IS_V4 == 0;
-    match Target::decode(found.0 & !Found::IS_V4) {
+    let (target, is_v6) = found.target()?;
+    match target {
         Target::Sid(sid) => match tables.straight.sids.get(sid as usize)? {
             PlainSid::Shift(shift) => shift.forward(tables, tally, packet),
             PlainSid::Decapsulate(decapsulate) => decapsulate.forward(tables, tally, packet),
