@@ -40,6 +40,33 @@ async fn every_kind_of_path_ends_in_carriers() {
 }
 
 #[tokio::test]
+async fn placed_paths_of_all_hosts_share_no_link() {
+    let server = server(json!([])).await;
+    let hosts = ["hosts/srv6-pytorch-0", NEAR, FAR];
+    let mut links = Vec::new();
+    for source in hosts {
+        let peers = hosts.into_iter().filter(|host| *host != source).map(str::to_owned);
+        // Somebody whom the controller does not know costs the others nothing.
+        let peers = peers.chain(["hosts/nobody".to_owned()]).collect();
+        let settings = Settings { kind: PathKind::Placed, source: source.to_owned(), peers, ..settings(&server) };
+        let mut source = follow(settings);
+        let known = |snapshot: &Snapshot| snapshot.peers.values().filter(|peer| peer.state == PeerState::Fresh).count();
+        let snapshot = source.until("two of three are fresh", |snapshot| known(snapshot) == 2).await;
+        assert!(is_missing(&snapshot, "hosts/nobody"));
+        let fresh = snapshot.peers.values().filter(|peer| peer.state == PeerState::Fresh);
+        for path in fresh.map(|peer| &peer.prefixes[0].paths[0]) {
+            links.extend(path.via.windows(2).map(<[String]>::to_vec));
+        }
+        source.stop().await;
+    }
+    // Six flows over nine links up and nine down: by fewest hops, all would take the first spine.
+    assert_eq!(links.len(), 12);
+    links.sort();
+    links.dedup();
+    assert_eq!(links.len(), 12, "{links:?}");
+}
+
+#[tokio::test]
 async fn endpoint_may_end_in_the_version_and_the_older_edition_is_understood() {
     let server = start(Server { edition: Edition::November2025, ..Server::default() }).await;
     for end in ["", "/", "/api/v1", "/api/v1/"] {

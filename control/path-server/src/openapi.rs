@@ -17,7 +17,7 @@ struct Extra {
     body: Option<fn() -> Value>,
 }
 
-const EXTRAS: [Extra; 6] = [
+const EXTRAS: [Extra; 7] = [
     Extra {
         method: "delete",
         path: "/graphs/{graph}/shortest_path/load",
@@ -38,6 +38,13 @@ const EXTRAS: [Extra; 6] = [
         summary: "Places a job's flows so that the busiest link carries as little as possible; books nothing",
         query: &[],
         body: Some(job),
+    },
+    Extra {
+        method: "get",
+        path: "/graphs/{graph}/shortest_path/placed",
+        summary: "The path of one pair when all the hosts send to each other and are placed together; books nothing",
+        query: &["source", "destination", "hosts"],
+        body: None,
     },
     Extra {
         method: "patch",
@@ -121,9 +128,9 @@ fn get(route: &Route) -> Value {
 }
 
 fn operation_of(extra: &Extra) -> Value {
-    let query = |name| json!({ "name": name, "in": "query", "required": true, "schema": { "type": "string" } });
+    let query = |name: &&str| json!({ "name": name, "in": "query", "required": *name != "hosts", "schema": { "type": "string" } });
     let parameters: Vec<Value> = in_path(extra.path).into_iter().chain(extra.query.iter().map(query)).collect();
-    let success = if extra.method == "get" {
+    let success = if extra.path.ends_with("/events") {
         json!({ "description": "The events", "content": { "text/event-stream": {} } })
     } else {
         answer("Done")

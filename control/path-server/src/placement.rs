@@ -1,16 +1,22 @@
-//! `POST /graphs/{graph}/placement`: all flows of a job at once, where `/shortest_path/load` goes one by one.
+//! `POST /graphs/{graph}/placement`: all flows of a job at once, where `/shortest_path/load` goes one by one; and
+//! `GET /graphs/{graph}/shortest_path/placed`: one of them, in the shape of the other path routes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query as AxumQuery, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use srv6d_placement::{Fabric, Job, Report, compare, sids};
+use srv6d_placement::{Demand, Fabric, Job, Kind, Paths, Pattern, Report, compare, sids};
 
-use crate::parameters::Refusal;
+use crate::answers::{self, Asked, NO_PATH};
+use crate::parameters::{Parameter, Query, Refusal, Values, integer, required, text as text_parameter};
+use crate::search::Walk;
 use crate::server::Shared;
-use crate::store::text;
+use crate::store::{Store, text};
 
 /// A job, and how it is to be answered.
 #[derive(Debug, Deserialize)]
@@ -40,19 +46,22 @@ pub async fn place(
     Path(graph): Path<String>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    let document = {
-        let inner = shared.read();
-        let unknown = || Refusal::not_found(format!("Graph {graph} not found"));
-        let edges = inner.store.edges(&graph).filter(|_| inner.store.is_graph(&graph)).ok_or_else(unknown)?;
-        let vertices = inner.store.vertices(&graph).ok_or_else(unknown)?;
-        let vertices: Map<String, Value> =
-            vertices.into_iter().filter_map(|vertex| Some((text(vertex, "_id")?.to_owned(), json!(vertex)))).collect();
-        json!({ "edges": edges, "vertices": vertices })
-    };
+    let (document, _) = document(&shared, &graph)?;
     // A million pairs take seconds: other requests are answered meanwhile.
     let placed = tokio::task::spawn_blocking(move || answer(&document, &body));
     let failed = |why| Refusal::Status(StatusCode::INTERNAL_SERVER_ERROR, format!("placement stopped: {why}"));
     placed.await.map_err(failed)?.map(Json)
+}
+
+/// The graph as it is now, and the revision that is.
+fn document(shared: &Shared, graph: &str) -> Result<(Value, u64), Refusal> {
+    let inner = shared.read();
+    let unknown = || Refusal::not_found(format!("Graph {graph} not found"));
+    let edges = inner.store.edges(graph).filter(|_| inner.store.is_graph(graph)).ok_or_else(unknown)?;
+    let vertices = inner.store.vertices(graph).ok_or_else(unknown)?;
+    let vertices: Map<String, Value> =
+        vertices.into_iter().filter_map(|vertex| Some((text(vertex, "_id")?.to_owned(), json!(vertex)))).collect();
+    Ok((json!({ "edges": edges, "vertices": vertices }), inner.store.revision()))
 }
 
 fn answer(document: &Value, body: &[u8]) -> Result<Value, Refusal> {
@@ -73,4 +82,105 @@ fn answer(document: &Value, body: &[u8]) -> Result<Value, Refusal> {
         most_flows: body.flows,
     };
     serde_json::to_value(&report).map_err(|why| bad(&why))
+}
+
+const PLACED: [Parameter; 5] = [
+    required("source"),
+    required("destination"),
+    text_parameter("hosts", None),
+    text_parameter("direction", Some("outbound")),
+    integer("algo", Some(0)),
+];
+
+/// Jobs whose placement is kept: every host asks for its own pairs of the same.
+const KEPT: usize = 8;
+
+/// All to all among some hosts of a graph, at one revision of the topology.
+type Key = (String, u64, String);
+
+/// A placed job.
+#[derive(Debug, Default)]
+struct Placed {
+    fabric: Fabric,
+    demand: Demand,
+    paths: Paths,
+    flow_of: HashMap<(String, String), usize>,
+}
+
+/// Placements that were asked for lately.
+#[derive(Debug, Default)]
+pub struct Placements(Mutex<VecDeque<(Key, Arc<Placed>)>>);
+
+impl Placements {
+    /// Whoever asks for the same while it is made waits for it.
+    fn get(&self, key: Key, make: impl FnOnce() -> Result<Placed, Refusal>) -> Result<Arc<Placed>, Refusal> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, placed)) = kept.iter().find(|(known, _)| *known == key) {
+            return Ok(Arc::clone(placed));
+        }
+        let placed = Arc::new(make()?);
+        kept.truncate(KEPT - 1);
+        kept.push_front((key, Arc::clone(&placed)));
+        Ok(placed)
+    }
+}
+
+/// The path of one pair when `hosts` (all of the graph, if it is left out) send all to all. Hosts that are unknown or cut
+/// off have no path, and cost the others none.
+pub async fn placed(
+    State(shared): State<Shared>,
+    Path(graph): Path<String>,
+    AxumQuery(query): AxumQuery<Query>,
+) -> Result<Json<Value>, Refusal> {
+    let values = Values::read(&PLACED, &query)?;
+    if values.integer("algo") != Some(0) {
+        return Err(Refusal::bad_request("placement knows no flexible algorithms; leave algo out".to_owned()));
+    }
+    let (document, revision) = document(&shared, &graph)?;
+    let hosts = values.text("hosts").to_owned();
+    let (key, placements) = ((graph.clone(), revision, hosts.clone()), Arc::clone(&shared.placements));
+    let placed = tokio::task::spawn_blocking(move || placements.get(key, || all_to_all(&document, &hosts)));
+    let failed = |why| Refusal::Status(StatusCode::INTERNAL_SERVER_ERROR, format!("placement stopped: {why}"));
+    let placed = placed.await.map_err(failed)??;
+    let pair = (values.text("source").to_owned(), values.text("destination").to_owned());
+    let inner = shared.read();
+    let walk = placed.flow_of.get(&pair).and_then(|flow| walk(&placed, *flow, &inner.store, &graph));
+    let Some(walk) = walk else { return Ok(Json(answers::not_found(NO_PATH))) };
+    let asked = Asked { direction: values.text("direction").to_owned(), algo: Some(0), edition: shared.edition };
+    Ok(Json(Value::Object(answers::one(&walk, &asked, None, false))))
+}
+
+fn all_to_all(document: &Value, hosts: &str) -> Result<Placed, Refusal> {
+    let bad = |why: &dyn std::fmt::Display| Refusal::bad_request(why.to_string());
+    let fabric = Fabric::from_topology(document).map_err(|why| bad(&why))?;
+    let listed = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+    let known = listed.filter(|host| fabric.find(host).is_some_and(|id| fabric.node(id).kind == Kind::Host));
+    let mut known: Vec<String> = known.map(str::to_owned).collect();
+    known.sort_unstable();
+    known.dedup();
+    if !hosts.is_empty() && known.len() < 2 {
+        return Ok(Placed::default());
+    }
+    let job = Job { hosts: known, pattern: Some(Pattern::AllToAll), ..Job::default() };
+    let (demand, constraints) = job.resolve(&fabric).map_err(|why| bad(&why))?;
+    let demand = demand.connected(&fabric);
+    if demand.flows.is_empty() {
+        return Ok(Placed::default());
+    }
+    let paths = srv6d_placement::place(&fabric, &demand, &constraints).map_err(|why| bad(&why))?.paths;
+    let id = |node| fabric.node(node).id.clone();
+    let pairs = demand.flows.iter().map(|flow| (id(flow.source), id(flow.destination)));
+    let flow_of = pairs.zip(0..).collect();
+    Ok(Placed { fabric, demand, paths, flow_of })
+}
+
+/// `None`: something of it has gone since.
+fn walk<'s>(placed: &Placed, flow: usize, store: &'s Store, graph: &str) -> Option<Walk<'s>> {
+    let links = placed.paths.links(&placed.fabric, &placed.demand, flow);
+    let links: Vec<_> = links.into_iter().map(|link| placed.fabric.link(link)).collect();
+    let source = links.first().map(|link| link.from);
+    let nodes = source.into_iter().chain(links.iter().map(|link| link.to));
+    let vertices = nodes.map(|node| store.vertex(&placed.fabric.node(node).id)).collect::<Option<_>>()?;
+    let edges = links.iter().map(|link| store.edge(&format!("{graph}/{}", link.key))).collect::<Option<_>>()?;
+    Some(Walk { vertices, edges })
 }

@@ -35,6 +35,7 @@ pub fn router(shared: Shared) -> Router {
         .route(&graph("/shortest_path/load"), delete(extras::release))
         .route(&graph("/shortest_path/load/reset"), post(extras::reset))
         .route(&graph("/placement"), post(placement::place))
+        .route(&graph("/shortest_path/placed"), only_get(get(placement::placed)))
         .route(&graph("/edges/{key}"), patch(extras::switch_edge))
         .route(&graph("/vertices/{collection}/{key}"), patch(extras::switch_vertex))
         .route(&graph("/events"), only_get(get(extras::events)));

@@ -14,6 +14,7 @@ use tracing::info;
 use crate::faults::FaultPlan;
 use crate::load::Book;
 use crate::metrics::Metrics;
+use crate::placement::Placements;
 use crate::store::Version;
 use crate::{Edition, Store, router};
 
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) changes: broadcast::Sender<u64>,
     pub(crate) faults: Arc<FaultPlan>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) placements: Arc<Placements>,
     pub(crate) kept: Arc<Kept>,
 }
 
@@ -141,6 +143,7 @@ impl Server {
             changes: broadcast::channel(EVENTS).0,
             faults: Arc::new(self.faults),
             metrics: Arc::default(),
+            placements: Arc::default(),
             kept: Arc::default(),
         };
         let (stop, stopped) = oneshot::channel::<()>();

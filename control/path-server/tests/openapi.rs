@@ -90,7 +90,7 @@ async fn every_route_is_described_and_answers() {
         }
     }
     let described = paths.values().filter(|methods| methods.get("get").is_some()).count();
-    assert_eq!(described, GET.len() + 1, "and events");
+    assert_eq!(described, GET.len() + 2, "and events, and placed paths");
 }
 
 #[tokio::test]
@@ -120,6 +120,7 @@ async fn routes_beside_jalapenos_are_described_and_there() {
     for (method, route, body) in [
         ("delete", "/graphs/{graph}/shortest_path/load", None),
         ("post", "/graphs/{graph}/shortest_path/load/reset", None),
+        ("get", "/graphs/{graph}/shortest_path/placed", None),
         ("post", "/graphs/{graph}/placement", Some(json!({ "pattern": "ring" }))),
         ("patch", "/graphs/{graph}/edges/{key}", Some(json!({ "up": true }))),
         ("patch", "/graphs/{graph}/vertices/{collection}/{key}", Some(json!({ "up": true }))),

@@ -119,3 +119,49 @@ async fn refusals_name_the_fix() {
         assert!(answer["detail"].as_str().unwrap().contains(expected), "{answer}");
     }
 }
+
+#[tokio::test]
+async fn one_pair_of_a_placed_job_is_a_path_like_others() {
+    let server = start(&fabric(3, 3, &mut Rng::with_seed(7))).await;
+    let hosts: Vec<String> = (0..6).map(|number| format!("hosts/host{number:02}")).collect();
+    let (_, report) = post(&server, &json!({ "hosts": hosts })).await;
+    for flow in report["flows"].as_array().unwrap() {
+        let [source, destination] = ["source", "destination"].map(|end| flow[end].as_str().unwrap());
+        let ask = |hosts: String| {
+            url(&server, &format!("shortest_path/placed?source={source}&destination={destination}{hosts}"))
+        };
+        // Somebody whom nobody knows costs the others nothing, and all hosts are all of them.
+        for list in [String::new(), format!("&hosts={},hosts/nobody", hosts.join(","))] {
+            let answer: Value = reqwest::get(ask(list)).await.unwrap().json().await.unwrap();
+            let steps = answer["path"].as_array().unwrap();
+            let via = steps[1..steps.len() - 1].iter().map(|step| step["vertex"]["name"].clone()).collect::<Vec<_>>();
+            assert_eq!(json!(via), flow["placed"]["via"]);
+            assert_eq!(answer["srv6_data"]["carriers"], flow["placed"]["carriers"]);
+        }
+    }
+    for (query, status) in [("", 422), ("?source=hosts/host00&destination=hosts/host01&algo=128", 400)] {
+        let response = reqwest::get(url(&server, &format!("shortest_path/placed{query}"))).await.unwrap();
+        assert_eq!(response.status(), status);
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_is_cut_off_costs_the_others_nothing() {
+    let topology = fabric(3, 2, &mut Rng::with_seed(9));
+    let server = start(&topology).await;
+    let leaf = topology["nodes"][0]["_key"].as_str().unwrap();
+    for spine in [3, 4] {
+        let spine = topology["nodes"][spine]["_key"].as_str().unwrap();
+        let patch =
+            reqwest::Client::new().patch(url(&server, &format!("edges/fabric_node-{leaf}_fabric_node-{spine}")));
+        assert!(patch.json(&json!({ "up": false })).send().await.unwrap().status().is_success());
+    }
+    let found = async |source: &str, destination: &str| {
+        let route = format!("shortest_path/placed?source=hosts/{source}&destination=hosts/{destination}");
+        reqwest::get(url(&server, &route)).await.unwrap().json::<Value>().await.unwrap()["found"].clone()
+    };
+    assert_eq!(found("host00", "host02").await, json!(false), "its leaf has no way up");
+    assert_eq!(found("host00", "host01").await, json!(true), "behind the same leaf");
+    assert_eq!(found("host02", "host00").await, json!(true), "down it still goes");
+    assert_eq!(found("host02", "host04").await, json!(true));
+}

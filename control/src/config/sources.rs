@@ -147,6 +147,8 @@ words! {
         BestPaths = "best-paths",
         /// All of the shortest.
         NextBestPath = "next-best-path",
+        /// Placed together with the paths of all peers.
+        Placed = "placed",
     }
 }
 

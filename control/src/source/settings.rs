@@ -68,6 +68,7 @@ pub fn jalapeno_settings(
         },
         PathKind::BestPaths => jalapeno::PathKind::BestPaths { limit },
         PathKind::NextBestPath => jalapeno::PathKind::NextBestPath { limit },
+        PathKind::Placed => jalapeno::PathKind::Placed,
     };
     let mut peers: Vec<String> = table.peers.iter().map(|peer| peer.get_ref().0.clone()).collect();
     if let Some(file) = &table.job {

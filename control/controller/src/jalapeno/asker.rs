@@ -95,6 +95,9 @@ impl Asker<'_> {
     async fn ask_server(&self, peer: &str, is_load: bool) -> Result<Answered, Failure> {
         let (route, mut query) = self.settings.kind.route();
         query.extend(pair(self.settings, peer));
+        if self.settings.kind == PathKind::Placed {
+            query.insert("hosts", job(self.settings));
+        }
         if is_load {
             self.begun.begin(peer);
         }
@@ -143,6 +146,12 @@ impl Asker<'_> {
         };
         Failure::new(Cause::UnknownId, what)
     }
+}
+
+/// Everybody, in an order that all of them agree on.
+fn job(settings: &Settings) -> String {
+    let hosts: BTreeSet<&str> = settings.peers.iter().chain([&settings.source]).map(String::as_str).collect();
+    hosts.into_iter().collect::<Vec<_>>().join(",")
 }
 
 /// The parameters of every path route. `algo` is always sent: some routes take its absence for an algorithm of its own.

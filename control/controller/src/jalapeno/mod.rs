@@ -45,6 +45,9 @@ pub enum PathKind {
         /// How many to ask for.
         limit: u16,
     },
+    /// So that the busiest link carries as little as possible when this node and all its peers send to each other. Only
+    /// `srv6d path-server` knows it.
+    Placed,
 }
 
 impl PathKind {
@@ -55,6 +58,7 @@ impl PathKind {
             Self::Latency => ("shortest_path/latency", None),
             Self::Utilization => ("shortest_path/utilization", None),
             Self::Load => ("shortest_path/load", None),
+            Self::Placed => ("shortest_path/placed", None),
             Self::Sovereignty { excluded } => {
                 ("shortest_path/sovereignty", Some(("excluded_countries", excluded.join(","))))
             }
@@ -72,6 +76,7 @@ impl PathKind {
             Self::Latency => &["latency"],
             Self::Utilization => &["percent_util_out"],
             Self::Sovereignty { .. } => &["country_codes"],
+            Self::Placed => &["capacity", "up"],
             _ => &[],
         }
     }
