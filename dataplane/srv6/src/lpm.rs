@@ -1,8 +1,8 @@
 //! Longest-prefix match.
 //!
-//! Prefixes are searched by length (`by_length`). In front of that stands an index for locator blocks: behind a /32 block the next 16 bits are the uSID, and one load
-//! answers for every uSID that has nothing longer than /48. A few uSIDs that have (a node's own: its functions are /64)
-//! get a second index over the 16 bits behind them.
+//! Prefixes are searched by length (`by_length`). In front of that stands an index for locator blocks: behind a /32
+//! block the next 16 bits are the uSID, and one load answers for every uSID that has nothing longer than /48. A few uSIDs
+//! that have (a node's own: its functions are /64) get a second index over the 16 bits behind them.
 //!
 //! Addresses are big-endian `u128`, IPv4 addresses in the upper 32 bits.
 
