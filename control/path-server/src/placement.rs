@@ -8,6 +8,8 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query as AxumQuery, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use srv6d_placement::{Demand, Fabric, Job, Kind, Paths, Pattern, Report, compare, sids};
@@ -17,6 +19,9 @@ use crate::parameters::{Parameter, Query, Refusal, Values, integer, required, te
 use crate::search::Walk;
 use crate::server::Shared;
 use crate::store::{Store, text};
+
+/// A job that lists a million pairs fits.
+pub const MOST_BYTES: usize = 64 << 20;
 
 /// A job, and how it is to be answered.
 #[derive(Debug, Deserialize)]
@@ -45,12 +50,12 @@ pub async fn place(
     State(shared): State<Shared>,
     Path(graph): Path<String>,
     body: Bytes,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<impl IntoResponse, Refusal> {
     let (document, _) = document(&shared, &graph)?;
     // A million pairs take seconds: other requests are answered meanwhile.
     let placed = tokio::task::spawn_blocking(move || answer(&document, &body));
     let failed = |why| Refusal::Status(StatusCode::INTERNAL_SERVER_ERROR, format!("placement stopped: {why}"));
-    placed.await.map_err(failed)?.map(Json)
+    Ok(([(CONTENT_TYPE, "application/json")], placed.await.map_err(failed)??))
 }
 
 /// The graph as it is now, and the revision that is.
@@ -64,7 +69,8 @@ fn document(shared: &Shared, graph: &str) -> Result<(Value, u64), Refusal> {
     Ok((json!({ "edges": edges, "vertices": vertices }), inner.store.revision()))
 }
 
-fn answer(document: &Value, body: &[u8]) -> Result<Value, Refusal> {
+/// As text at once: with a million flows, the values would take several times its memory.
+fn answer(document: &Value, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     let bad = |why: &dyn std::fmt::Display| Refusal::bad_request(why.to_string());
     let fix = "write a job, e.g. {\"pattern\": \"ring\"}";
     let body: Body = serde_json::from_slice(body).map_err(|why| bad(&format!("{why}; {fix}")))?;
@@ -81,7 +87,7 @@ fn answer(document: &Value, body: &[u8]) -> Result<Value, Refusal> {
         sids: sids.as_ref(),
         most_flows: body.flows,
     };
-    serde_json::to_value(&report).map_err(|why| bad(&why))
+    serde_json::to_vec(&report).map_err(|why| bad(&why))
 }
 
 const PLACED: [Parameter; 5] = [

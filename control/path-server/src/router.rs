@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::body::Bytes;
-use axum::extract::{MatchedPath, Query as AxumQuery, RawPathParams, Request, State};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Query as AxumQuery, RawPathParams, Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
@@ -34,7 +34,7 @@ pub fn router(shared: Shared) -> Router {
     let api = api
         .route(&graph("/shortest_path/load"), delete(extras::release))
         .route(&graph("/shortest_path/load/reset"), post(extras::reset))
-        .route(&graph("/placement"), post(placement::place))
+        .route(&graph("/placement"), post(placement::place).layer(DefaultBodyLimit::max(placement::MOST_BYTES)))
         .route(&graph("/shortest_path/placed"), only_get(get(placement::placed)))
         .route(&graph("/edges/{key}"), patch(extras::switch_edge))
         .route(&graph("/vertices/{collection}/{key}"), patch(extras::switch_vertex))

@@ -106,6 +106,14 @@ async fn placing_books_no_load_and_avoids_what_is_down() {
 }
 
 #[tokio::test]
+async fn long_lists_of_pairs_are_taken() {
+    let server = start(&fabric(2, 2, &mut Rng::with_seed(5))).await;
+    let pairs = vec![json!(["hosts/host00", "hosts/host03"]); 100_000];
+    let (status, report) = post(&server, &json!({ "pairs": pairs, "flows": 1 })).await;
+    assert_eq!((status, &report["flow_count"], &report["bound"]), (200, &json!(100_000), &json!(50_000)));
+}
+
+#[tokio::test]
 async fn refusals_name_the_fix() {
     let server = start(&fabric(2, 1, &mut Rng::with_seed(5))).await;
     for (job, expected) in [

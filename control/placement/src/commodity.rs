@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::constraints::{Constraints, PlaceError};
+use crate::constraints::{Constraints, MOST_DEMAND, PlaceError};
 use crate::demand::{Demand, Flow};
 use crate::fabric::{Door, Fabric, Kind};
 use crate::table::{LinkId, NodeId, PerLink, PerNode};
@@ -83,6 +83,10 @@ fn gather(
 ) -> Result<Vec<Commodity>, PlaceError> {
     if demand.flows.is_empty() {
         return Err(PlaceError::NoFlows);
+    }
+    let total = demand.flows.iter().try_fold(0_u64, |sum, flow| sum.checked_add(flow.demand));
+    if total.is_none_or(|total| total > MOST_DEMAND) {
+        return Err(PlaceError::TooMuch);
     }
     let tenants = constraints.tenants_of_hosts(fabric);
     let mut commodities: Vec<Commodity> = Vec::new();

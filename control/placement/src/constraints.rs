@@ -35,6 +35,11 @@ impl Default for Constraints {
     }
 }
 
+/// Up to there every whole number is a double.
+pub(crate) const MOST_DEMAND: u64 = 1 << 53;
+/// Every hop more multiplies the ways.
+const MOST_DETOUR: usize = 8;
+
 /// Why a placement cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
@@ -126,6 +131,12 @@ pub enum PlaceError {
         /// `spine00, spine01`.
         contested: String,
     },
+    /// More than sums of loads can hold exactly.
+    #[error("all demands together are more than {MOST_DEMAND}; give demands and capacities in a larger unit")]
+    TooMuch,
+    /// Longer ways than anyone wants.
+    #[error("a detour of {0} hops is more than {MOST_DETOUR}; ask for less")]
+    Detour(usize),
     /// A tenant that is disjoint with itself, or does not exist.
     #[error("disjoint tenants: {0}")]
     Disjoint(String),
@@ -136,8 +147,11 @@ fn of_tenant(tenant: Option<&String>) -> String {
 }
 
 impl Constraints {
-    /// Indices are tenants, and no tenant is to be disjoint with itself.
+    /// The detour is small, indices are tenants, and no tenant is to be disjoint with itself.
     pub(crate) fn check(&self) -> Result<(), PlaceError> {
+        if self.detour > MOST_DETOUR {
+            return Err(PlaceError::Detour(self.detour));
+        }
         for (one, other) in &self.disjoint {
             match (self.tenants.get(*one), self.tenants.get(*other)) {
                 (Some(tenant), Some(_)) if one == other => {

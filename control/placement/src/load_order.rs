@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use crate::commodity::{Problem, Route};
-use crate::constraints::{Constraints, PlaceError};
+use crate::constraints::{Constraints, MOST_DEMAND, PlaceError};
 use crate::demand::Demand;
 use crate::fabric::Fabric;
 use crate::placement::Paths;
@@ -87,7 +87,8 @@ impl Book {
         let (mut weights, mut loads) = (PerLink::new(fabric.link_count(), 1), PerLink::new(fabric.link_count(), 0));
         let mut seen = HashSet::new();
         for (id, link) in fabric.links() {
-            let booked = link.load.map(|load| u64::try_from(load).unwrap_or(0));
+            // Sums along a path must not overflow.
+            let booked = link.load.map(|load| u64::try_from(load).unwrap_or(0).min(MOST_DEMAND));
             weights[id] = booked.unwrap_or(1);
             loads[id] = booked.unwrap_or(0);
             if problem.judged[id] && fabric.works(id) && seen.insert((link.from, link.to)) {

@@ -254,6 +254,13 @@ fn what_cannot_be_is_refused_with_a_fix() {
     assert!(error.to_string().contains("spine000"), "{error}");
     let error = attempt(apart, &[(0, 1)]);
     assert!(matches!(error, PlaceError::CrossesTenants { .. }), "{error}");
+    let error = |demand: u64, detour: usize| {
+        let flow = Flow { source: hosts[0], destination: hosts[2], demand, tenant: None };
+        let constraints = Constraints { detour, ..Constraints::default() };
+        place(&fabric, &Demand { flows: vec![flow; 2] }, &constraints).unwrap_err().to_string()
+    };
+    assert!(error(u64::MAX, 0).contains("in a larger unit"));
+    assert!(error(1, 9).contains("ask for less"));
     let overlapping = vec![tenant("red", [0, 2]), tenant("blue", [0, 2])];
     let error = attempt(overlapping, &[(0, 2)]);
     assert!(matches!(error, PlaceError::Ambiguous { .. }), "{error}");
