@@ -174,6 +174,8 @@ struct Cursor {
 enum Stop<'f> {
     Routing(Cursor, Routing<'f>),
     Upper(u8, usize),
+    /// A part of what is carried, with its protocol.
+    Fragment(u8),
 }
 
 /// What a walk has found out so far.
@@ -462,14 +464,14 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
             Action::EndX { group, .. } => self.end(sid, Some(group), DscpMode::Pipe(0)),
             Action::EndDt { family, vrf, dscp } => {
                 self.check_leftover(sid)?;
-                let (next_header, at) = self.upper_of_last_segment()?;
+                let (next_header, at) = self.upper_of_last_segment(sid)?;
                 self.check_inner(family, next_header, at, sid)?;
                 self.decapsulate(next_header, at, vrf, dscp)?;
                 Ok(None)
             }
             Action::EndDx { family, way } => {
                 self.check_leftover(sid)?;
-                let (next_header, at) = self.upper_of_last_segment()?;
+                let (next_header, at) = self.upper_of_last_segment(sid)?;
                 self.check_inner(family, next_header, at, sid)?;
                 self.decapsulate(next_header, at, MAIN, DscpMode::Pipe(0))?;
                 self.spend_hop()?;
@@ -495,7 +497,8 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         if argument == 0 {
             return Ok(false);
         }
-        if matches!(self.progress.layer.protocol, protocol::HOP_BY_HOP | protocol::DEST_OPTIONS) {
+        let has_options = matches!(self.progress.layer.protocol, protocol::HOP_BY_HOP | protocol::DEST_OPTIONS);
+        if has_options || self.progress.layer.srh != SrhEdit::None {
             self.options_in_front()?;
         }
         self.spend_round()?;
@@ -520,6 +523,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
                     cursor = Cursor { next_header: routing.next_header(), at: at.at + routing.len(), named_at: at.at };
                 }
                 Stop::Upper(next_header, at) => return self.end_upper(sid, adjacency, dscp, next_header, at),
+                Stop::Fragment(protocol) => return Err(self.refuse_fragment(sid, protocol)),
             }
         }
     }
@@ -575,6 +579,12 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
         sid.is_local_address && self.leftover(sid) == 0
     }
 
+    /// Nothing that has to be reassembled first comes out here. What is for an address of the node the kernel reassembles.
+    fn refuse_fragment(&self, sid: &Sid, protocol: u8) -> Out {
+        let is_carried = matches!(protocol, protocol::IPV6 | protocol::IPV4);
+        if self.is_own_address(sid) && !is_carried { Out::Kernel } else { Out::Drop(DropReason::FragOuter) }
+    }
+
     fn check_leftover(&self, sid: &Sid) -> Result<(), Out> {
         if self.leftover(sid) == 0 || self.tables.policy.dt_argument_accept {
             return Ok(());
@@ -590,7 +600,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
     }
 
     /// RFC 8986 sections 4.4 to 4.8: a segment left is a Parameter Problem.
-    fn upper_of_last_segment(&self) -> Result<(u8, usize), Out> {
+    fn upper_of_last_segment(&self, sid: &Sid) -> Result<(u8, usize), Out> {
         let mut cursor = self.first_header();
         loop {
             match self.next_stop(cursor)? {
@@ -603,6 +613,7 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
                     cursor = Cursor { next_header: routing.next_header(), at: at.at + routing.len(), named_at: at.at };
                 }
                 Stop::Upper(next_header, at) => return Ok((next_header, at)),
+                Stop::Fragment(protocol) => return Err(self.refuse_fragment(sid, protocol)),
             }
         }
     }
@@ -716,10 +727,10 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
                     }
                 }
                 protocol::FRAGMENT => {
-                    let [_, _, offset, flags, ..] =
+                    let [next, _, offset, flags, ..] =
                         *bytes.first_chunk::<8>().ok_or(Out::Drop(DropReason::Malformed))?;
                     if u16::from_be_bytes([offset, flags]) & 0xfff9 != 0 {
-                        return Err(Out::Drop(DropReason::FragOuter));
+                        return Ok(Stop::Fragment(next));
                     }
                     8
                 }
@@ -733,17 +744,19 @@ impl<'t, 'f> Walk<'t, 'f, '_> {
     /// Options in front of a carrier that is shifted: all a shift looks at behind the fixed header.
     fn options_in_front(&self) -> Result<(), Out> {
         let mut cursor = self.first_header();
-        while cursor.next_header == protocol::DEST_OPTIONS
-            || cursor.next_header == protocol::HOP_BY_HOP && self.is_first(cursor)
-        {
-            let len = self.options(cursor.at)?;
+        loop {
+            let len = match (cursor.next_header, self.progress.layer.srh) {
+                (protocol::DEST_OPTIONS, _) => self.options(cursor.at)?,
+                (protocol::HOP_BY_HOP, _) if self.is_first(cursor) => self.options(cursor.at)?,
+                (protocol::ROUTING, SrhEdit::Remove { at, len, .. }) if at == cursor.at => len,
+                _ => return Ok(()),
+            };
             let next_header = self.rest(cursor.at)?.first().copied().ok_or(Out::Drop(DropReason::Malformed))?;
             cursor = Cursor { next_header, at: cursor.at + len, named_at: cursor.at };
         }
-        Ok(())
     }
 
-    /// Directly behind the IPv6 header, the only place of hop-by-hop options (RFC 8200 section 4.1).
+    /// Directly behind the IPv6 header, as received: the only place of hop-by-hop options (RFC 8200 section 4.1).
     fn is_first(&self, cursor: Cursor) -> bool {
         cursor.at == self.progress.layer.at + ipv6::LEN
     }

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use srv6d_differential::fuzz::{self, TARGETS, Target};
+use srv6d_differential::random_tests;
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -122,7 +123,7 @@ fn changed(target: &Target, seeds: &'static OnceLock<Vec<Vec<u8>>>, pick: Index,
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(random_tests(3000))]
 
     #[test]
     fn parser(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..6)) {

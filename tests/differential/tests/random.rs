@@ -1,5 +1,7 @@
 //! Random frames on random states: whatever the packet path does with one is a thing that the naive forwarder finds
 //! right, to the byte and to the counter. A difference is printed with the whole state and the frame, shrunk.
+//!
+//! `PROPTEST_CASES=100000 cargo test -p srv6d-differential --test random` looks where nobody has looked yet.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test may panic")]
 
@@ -11,16 +13,12 @@ use proptest::test_runner::TestRunner;
 use srv6d_differential::compare::compare;
 use srv6d_differential::fast;
 use srv6d_differential::generate::{frames, state};
+use srv6d_differential::random_tests;
 use srv6d_model::{Counted, Outcome};
 use srv6d_srv6::{DropReason, Verdict};
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 4000,
-        // What was found once becomes a case of the conformance pack, not a seed.
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(random_tests(4000))]
 
     #[test]
     fn the_packet_path_does_what_the_model_does(

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use etherparse::IpNumber;
+use etherparse::{IpNumber, Ipv6Header};
 use srv6d_srv6::DropReason;
 use srv6d_srv6::model::{Behavior, Csid, DscpMode, DtFamily, Hop, LocalSid, TableId};
 
@@ -78,11 +78,11 @@ impl Travel<'_> {
     /// End and End.X (RFC 8986 sections 4.1 and 4.2), uN and uA (RFC 9800 sections 4.1.1 and 4.1.2).
     fn end(&mut self, sid: &LocalSid, packet: V6, csid: Option<Csid>, next: &Next) -> Result<Option<End>, End> {
         if let Some(shifted) = csid.and_then(|csid| shift(packet.destination(), csid)) {
-            process_options_in_front(&packet.chain())?;
+            process_options_in_front(&self.chain(&packet))?;
             self.sid_takes_hop()?;
             return self.go_to(shifted, next);
         }
-        let chain = packet.chain();
+        let chain = self.chain(&packet);
         match self.process_up_to_srh(&chain, sid.flavors.usp)? {
             Some(at) => {
                 let segment = self.next_segment(sid, packet, chain, at)?;
@@ -90,6 +90,10 @@ impl Travel<'_> {
             }
             None => self.upper_layer(sid, packet, chain, csid, next),
         }
+    }
+
+    fn chain(&self, packet: &V6) -> Chain {
+        packet.chain(self.removed.is_none_or(|(at, _)| at > Ipv6Header::LEN))
     }
 
     /// Options and finished routing headers are passed. An SRH with segments left is returned by its place.
@@ -173,7 +177,7 @@ impl Travel<'_> {
             self.remove_finished_srh(&mut packet, &mut chain)?;
         }
         if chain.fragment {
-            return Err(End::Drop(DropReason::FragOuter));
+            return self.at_fragment(sid, &packet, &chain);
         }
         let is_ip = matches!(chain.upper, IpNumber::IPV6 | IpNumber::IPV4);
         if sid.flavors.usd && is_ip {
@@ -192,6 +196,15 @@ impl Travel<'_> {
             return self.go_to(csid.map_or(destination, |csid| without_argument(destination, csid)), next);
         }
         self.refuse_upper_layer(sid, &packet, &as_received)
+    }
+
+    /// A SID does not reassemble (RFC 8200 section 4.5); the node does, if the packet is for its address.
+    fn at_fragment(&self, sid: &LocalSid, packet: &V6, chain: &Chain) -> Result<Option<End>, End> {
+        let is_ip = matches!(chain.upper, IpNumber::IPV6 | IpNumber::IPV4);
+        if self.is_own_address(sid, packet) && !is_ip {
+            return Ok(Some(End::Kernel(Ip::V6(packet.clone()))));
+        }
+        Err(End::Drop(DropReason::FragOuter))
     }
 
     /// What a SID does not know may be for the node: its own address (RFC 8754 section 4.3), or a ping.
@@ -222,13 +235,13 @@ impl Travel<'_> {
         if argument != 0 && !self.desired.policy.dt_argument_accept {
             return Err(End::Drop(DropReason::DtArgument));
         }
-        let chain = packet.chain();
+        let chain = self.chain(packet);
         if let Some(at) = self.process_up_to_srh(&chain, false)? {
             let at = chain.extensions.get(at).map_or(0, |header| header.at);
             return Err(End::Tell(DropReason::SrhInvalid, Message::BadField(at + SEGMENTS_LEFT)));
         }
         if chain.fragment {
-            return Err(End::Drop(DropReason::FragOuter));
+            return self.at_fragment(sid, packet, &chain);
         }
         let accepted = match chain.upper {
             IpNumber::IPV6 => family != DtFamily::V4,

@@ -95,7 +95,7 @@ pub(crate) fn error(travel: &Travel<'_>, message: Message) -> Option<Ip> {
 
 /// An `ICMPv6` error, of whatever type, or a redirect (RFC 4443 section 2.4 e.1 and e.2). Without a type it may be one.
 fn is_v6_error(packet: &V6) -> bool {
-    let chain = packet.chain();
+    let chain = packet.chain(true);
     if chain.fragment && chain.upper != IpNumber::IPV6_ICMP {
         return chain.is_first_fragment()
             && chain.upper != IpNumber::IPV6_HEADER_HOP_BY_HOP

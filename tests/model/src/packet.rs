@@ -125,8 +125,9 @@ impl V6 {
         self.header.destination_addr()
     }
 
-    /// Takes the extension headers apart. Hop-by-hop options are only such directly behind the IPv6 header.
-    pub(crate) fn chain(&self) -> Chain {
+    /// Takes the extension headers apart. Hop-by-hop options are only such directly behind the IPv6 header, as received:
+    /// not where a header has been removed in front of them.
+    pub(crate) fn chain(&self, first_is_as_received: bool) -> Chain {
         let mut chain = Chain {
             extensions: Vec::new(),
             upper: self.header.next_header,
@@ -137,7 +138,9 @@ impl V6 {
         };
         while !chain.broken && !chain.fragment {
             let len = match chain.upper {
-                IpNumber::IPV6_HEADER_HOP_BY_HOP if !chain.extensions.is_empty() => return chain,
+                IpNumber::IPV6_HEADER_HOP_BY_HOP if !first_is_as_received || !chain.extensions.is_empty() => {
+                    return chain;
+                }
                 IpNumber::IPV6_HEADER_HOP_BY_HOP | IpNumber::IPV6_DESTINATION_OPTIONS | IpNumber::IPV6_ROUTE_HEADER => {
                     Ipv6RawExtHeader::from_slice(&chain.payload).ok().map(|(header, _)| header.header_len())
                 }
