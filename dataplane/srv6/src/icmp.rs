@@ -98,6 +98,9 @@ pub(crate) fn plan_error<'t>(
 /// The answer to an echo request for a SID: from the SID that was pinged.
 pub(crate) fn plan_echo<'t>(walk: &Walk<'t, '_, '_>, at: usize) -> Result<Answer<'t>, DropReason> {
     let layer = &walk.progress.layer;
+    if layer.end.saturating_sub(at) < ERROR_HEADER {
+        return Err(DropReason::Malformed);
+    }
     let destination = crate::forward::ip(true, layer.source);
     let answer = Answer {
         source: crate::forward::ip(true, layer.destination),
@@ -305,7 +308,7 @@ pub(crate) fn write_echo(tables: &Tables, packet: &mut Packet<'_>, answer: &Answ
     let (IpAddr::V6(source), IpAddr::V6(destination)) = (answer.source, answer.destination) else {
         return Err(DropReason::Malformed);
     };
-    if answer.keep_to - answer.keep_from < ERROR_HEADER || packet.tail_len() > 0 {
+    if packet.tail_len() > 0 {
         return Err(DropReason::Malformed);
     }
     packet.truncate(answer.keep_to);
