@@ -248,11 +248,12 @@ impl Collector {
         let by = |value: fn(&SourceView) -> u64| {
             rows.iter().map(move |row| (vec![("source", row.source.as_str())], value(row))).collect::<Vec<_>>()
         };
-        let rounds = Unit::Other("rounds".to_owned());
+        // What is counted stands where others have their unit: srv6d_source_attempts_total.
+        let of = |counted: &str| Unit::Other(counted.to_owned());
         let attempts = by(|row| row.attempts);
-        counters(encoder, "source_attempts", "Rounds of asking a path controller", &rounds, attempts.into_iter())?;
+        counters(encoder, "source", "Rounds of asking a path controller", &of("attempts"), attempts.into_iter())?;
         let successes = by(|row| row.successes);
-        counters(encoder, "source_successes", "Rounds that left every peer fresh", &rounds, successes.into_iter())?;
+        counters(encoder, "source", "Rounds that left every peer fresh", &of("successes"), successes.into_iter())?;
         let failures = rows.iter().flat_map(|row| {
             let failure = move |(cause, count): (&'_ String, &u64)| (row.source.clone(), cause.clone(), *count);
             row.failures.iter().map(failure).collect::<Vec<_>>()
@@ -261,8 +262,7 @@ impl Collector {
         let samples = failures
             .iter()
             .map(|(source, cause, count)| (vec![("source", source.as_str()), ("cause", cause.as_str())], *count));
-        let unit = Unit::Other("answers".to_owned());
-        counters(encoder, "source_failures", "Failed requests and refused answers", &unit, samples)?;
+        counters(encoder, "source", "Failed requests and refused answers", &of("failures"), samples)?;
         let gauge = |encoder: &mut DescriptorEncoder, name: &str, help: &str, samples: Vec<Sample<'_>>| {
             gauges(encoder, name, help, samples.into_iter())
         };

@@ -140,9 +140,9 @@ fn a_dead_controller_costs_no_packet_and_is_seen() {
     }
     let counted = |name: &str| metrics.lines().any(|line| line.starts_with(name) && !line.ends_with(" 0"));
     for name in [
-        "srv6d_source_attempts_rounds_total{source=\"jalapeno\"}",
-        "srv6d_source_successes_rounds_total{source=\"jalapeno\"}",
-        "srv6d_source_failures_answers_total{source=\"jalapeno\",cause=\"connect\"}",
+        "srv6d_source_attempts_total{source=\"jalapeno\"}",
+        "srv6d_source_successes_total{source=\"jalapeno\"}",
+        "srv6d_source_failures_total{source=\"jalapeno\",cause=\"connect\"}",
         "srv6d_source_age_seconds{source=\"jalapeno\"}",
     ] {
         assert!(counted(name), "{name} in\n{metrics}");

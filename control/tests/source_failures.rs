@@ -130,9 +130,9 @@ fn look_at(view: &SourceView, cause: &str) {
     assert!(shown.contains(&format!("{FAR}: error: ")), "{shown}");
     let text = exposition(view.clone());
     for line in [
-        format!("srv6d_source_attempts_rounds_total{{source=\"jalapeno\"}} {}", view.attempts),
-        format!("srv6d_source_successes_rounds_total{{source=\"jalapeno\"}} {}", view.successes),
-        format!("srv6d_source_failures_answers_total{{source=\"jalapeno\",cause=\"{cause}\"}} {count}"),
+        format!("srv6d_source_attempts_total{{source=\"jalapeno\"}} {}", view.attempts),
+        format!("srv6d_source_successes_total{{source=\"jalapeno\"}} {}", view.successes),
+        format!("srv6d_source_failures_total{{source=\"jalapeno\",cause=\"{cause}\"}} {count}"),
         "srv6d_source_peers{source=\"jalapeno\"} 2".to_owned(),
         format!("srv6d_source_fresh_peers{{source=\"jalapeno\"}} {}", view.peers_fresh),
         format!("srv6d_source_round_milliseconds{{source=\"jalapeno\"}} {}", view.last_duration_ms),
@@ -143,7 +143,7 @@ fn look_at(view: &SourceView, cause: &str) {
     // All other causes are there, at zero: an alarm on one of them needs no event to exist.
     let others = view.failures.keys().filter(|name| name.as_str() != cause);
     for other in others {
-        let line = format!("srv6d_source_failures_answers_total{{source=\"jalapeno\",cause=\"{other}\"}} 0");
+        let line = format!("srv6d_source_failures_total{{source=\"jalapeno\",cause=\"{other}\"}} 0");
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }
 }
