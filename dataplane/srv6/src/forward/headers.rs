@@ -1,0 +1,216 @@
+//! Extension headers: where they are, what is wrong with them, and what is to be done to the SRH.
+
+use std::net::IpAddr;
+
+use srv6d_wire::srh::{self, Routing};
+use srv6d_wire::{ipv6, protocol};
+
+use super::admit::{is_inside_a_node_v4, is_inside_a_node_v6};
+use super::{Out, SrhEdit, Walk, hop_limit, ip, tell};
+use crate::icmp::Notice;
+use crate::reason::DropReason;
+
+/// Offset of Routing Type in any routing header.
+pub(super) const ROUTING_TYPE: usize = 2;
+const PAD1: u8 = 0;
+const PADN: u8 = 1;
+
+/// A place in a chain of IPv6 headers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor {
+    pub(super) next_header: u8,
+    pub(super) at: usize,
+    /// Offset of the byte that names `next_header`.
+    pub(super) named_at: usize,
+}
+
+/// Where a walk over extension headers stops.
+pub(super) enum Stop<'f> {
+    Routing(Cursor, Routing<'f>),
+    Upper(u8, usize),
+    /// A part of what is carried, with its protocol.
+    Fragment(u8),
+}
+
+impl<'f> Walk<'_, 'f, '_> {
+    pub(super) fn segments_left(&self, cursor: Cursor, routing: Routing<'_>) -> u8 {
+        match self.progress.layer.srh {
+            SrhEdit::SegmentsLeft { at, value } if at == cursor.at => value,
+            _ => routing.segments_left(),
+        }
+    }
+
+    /// RFC 8986 section 4.1, S05 to S15.
+    pub(super) fn next_segment(&mut self, cursor: Cursor, routing: Routing<'_>, psp: bool) -> Result<(), Out> {
+        if routing.routing_type() != srh::TYPE {
+            return Err(self.bad_srh(cursor.at + ROUTING_TYPE));
+        }
+        if self.progress.layer.hop_limit <= 1 {
+            return Err(hop_limit());
+        }
+        let left = self.segments_left(cursor, routing);
+        let entries = routing.ext_len() / 2;
+        let fits = if self.tables.policy.srh_lenient {
+            left <= entries
+        } else {
+            routing.last_entry() < entries && left <= routing.last_entry() + 1
+        };
+        let segment = if fits { routing.segment(left - 1) } else { None };
+        let Some(segment) = segment else {
+            return Err(self.bad_srh(cursor.at + srh::SEGMENTS_LEFT));
+        };
+        self.spend_round()?;
+        self.progress.layer.destination = segment;
+        self.edit_srh(if psp && left == 1 {
+            removed(cursor, routing)
+        } else {
+            SrhEdit::SegmentsLeft { at: cursor.at, value: left - 1 }
+        })?;
+        self.check_next_destination()
+    }
+
+    /// One SRH of a packet is edited. RFC 8200 section 4.1 knows no second one.
+    pub(super) fn edit_srh(&mut self, edit: SrhEdit) -> Result<(), Out> {
+        match (self.progress.layer.srh, edit) {
+            (SrhEdit::None, _) => {}
+            (
+                SrhEdit::SegmentsLeft { at: known, .. } | SrhEdit::Remove { at: known, .. },
+                SrhEdit::SegmentsLeft { at, .. } | SrhEdit::Remove { at, .. },
+            ) if known == at => {}
+            _ => return Err(Out::Drop(DropReason::SrhInvalid)),
+        }
+        self.progress.layer.srh = edit;
+        Ok(())
+    }
+
+    pub(super) fn bad_srh(&self, at: usize) -> Out {
+        tell(DropReason::SrhInvalid, Notice::ParameterProblem { code: 0, pointer: self.pointer(at) })
+    }
+
+    pub(super) fn pointer(&self, at: usize) -> u32 {
+        u32::try_from(at - self.progress.layer.at).unwrap_or(u32::MAX)
+    }
+
+    /// No carrier, segment list or outer packet may lead to an address that is never forwarded to.
+    pub(super) fn check_next_destination(&self) -> Result<(), Out> {
+        let is_routable = match ip(self.progress.layer.is_v6, self.progress.layer.destination) {
+            IpAddr::V6(address) => {
+                let bits = address.to_bits();
+                !ipv6::is_multicast(bits) && !ipv6::is_link_local(bits) && !is_inside_a_node_v6(bits)
+            }
+            IpAddr::V4(address) => {
+                let is_for_many = address.is_multicast() || address.is_broadcast();
+                !is_for_many && !address.is_link_local() && !is_inside_a_node_v4(address)
+            }
+        };
+        if is_routable { Ok(()) } else { Err(Out::Drop(DropReason::NoRoute)) }
+    }
+
+    pub(super) fn first_header(&self) -> Cursor {
+        Cursor {
+            next_header: self.progress.layer.protocol,
+            at: self.progress.layer.at + ipv6::LEN,
+            named_at: self.progress.layer.at + ipv6::NEXT_HEADER,
+        }
+    }
+
+    /// Bytes of the packet from `at` on, as far as its own length and the first buffer go.
+    pub(super) fn rest(&self, at: usize) -> Result<&'f [u8], Out> {
+        let end = self.progress.layer.end.min(self.frame.len());
+        self.frame.get(at..end).ok_or(Out::Drop(DropReason::Malformed))
+    }
+
+    /// A byte of the packet.
+    pub(super) fn byte(&self, at: usize) -> Option<u8> {
+        self.rest(at).ok()?.first().copied()
+    }
+
+    /// Processes options up to the next routing or upper-layer header (RFC 8200 section 4).
+    pub(super) fn next_stop(&self, mut cursor: Cursor) -> Result<Stop<'f>, Out> {
+        loop {
+            let bytes = self.rest(cursor.at)?;
+            let len = match cursor.next_header {
+                protocol::DEST_OPTIONS => self.options(cursor.at)?,
+                protocol::HOP_BY_HOP if self.is_first(cursor) => self.options(cursor.at)?,
+                protocol::ROUTING => {
+                    let routing = Routing::parse(bytes).ok_or(Out::Drop(DropReason::Malformed))?;
+                    match self.progress.layer.srh {
+                        SrhEdit::Remove { at, len, .. } if at == cursor.at => len,
+                        _ => return Ok(Stop::Routing(cursor, routing)),
+                    }
+                }
+                protocol::FRAGMENT => {
+                    let [next, _, offset, flags, ..] =
+                        *bytes.first_chunk::<8>().ok_or(Out::Drop(DropReason::Malformed))?;
+                    if u16::from_be_bytes([offset, flags]) & 0xfff9 != 0 {
+                        return Ok(Stop::Fragment(next));
+                    }
+                    8
+                }
+                upper => return Ok(Stop::Upper(upper, cursor.at)),
+            };
+            let next_header = bytes.first().copied().ok_or(Out::Drop(DropReason::Malformed))?;
+            cursor = Cursor { next_header, at: cursor.at + len, named_at: cursor.at };
+        }
+    }
+
+    /// Options in front of a carrier that is shifted: all a shift looks at behind the fixed header.
+    pub(super) fn options_in_front(&self) -> Result<(), Out> {
+        let mut cursor = self.first_header();
+        loop {
+            let len = match (cursor.next_header, self.progress.layer.srh) {
+                (protocol::DEST_OPTIONS, _) => self.options(cursor.at)?,
+                (protocol::HOP_BY_HOP, _) if self.is_first(cursor) => self.options(cursor.at)?,
+                (protocol::ROUTING, SrhEdit::Remove { at, len, .. }) if at == cursor.at => len,
+                _ => return Ok(()),
+            };
+            let next_header = self.rest(cursor.at)?.first().copied().ok_or(Out::Drop(DropReason::Malformed))?;
+            cursor = Cursor { next_header, at: cursor.at + len, named_at: cursor.at };
+        }
+    }
+
+    /// Directly behind the IPv6 header, as received: the only place of hop-by-hop options (RFC 8200 section 4.1).
+    fn is_first(&self, cursor: Cursor) -> bool {
+        cursor.at == self.progress.layer.at + ipv6::LEN
+    }
+
+    /// Length of the options header at `at`, once every option in it allows to go on (RFC 8200 section 4.2).
+    pub(super) fn options(&self, at: usize) -> Result<usize, Out> {
+        let bytes = self.rest(at)?;
+        let len = bytes.get(1).map(|&units| 8 + usize::from(units) * 8).ok_or(Out::Drop(DropReason::Malformed))?;
+        let options = bytes.get(2..len).ok_or(Out::Drop(DropReason::Malformed))?;
+        let mut offset = 0;
+        while let Some(&kind) = options.get(offset) {
+            if kind == PAD1 {
+                offset += 1;
+                continue;
+            }
+            let data = options.get(offset + 1).copied().ok_or(Out::Drop(DropReason::Malformed))?;
+            let next = offset + 2 + usize::from(data);
+            if next > options.len() {
+                return Err(Out::Drop(DropReason::Malformed));
+            }
+            if kind != PADN {
+                self.unknown_option(kind, at + 2 + offset)?;
+            }
+            offset = next;
+        }
+        Ok(len)
+    }
+
+    fn unknown_option(&self, kind: u8, at: usize) -> Result<(), Out> {
+        let report = tell(DropReason::OptionUnknown, Notice::ParameterProblem { code: 2, pointer: self.pointer(at) });
+        match kind >> 6 {
+            0 => Ok(()),
+            1 => Err(Out::Drop(DropReason::OptionDiscard)),
+            2 => Err(report),
+            _ if ipv6::is_multicast(self.progress.layer.destination) => Err(Out::Drop(DropReason::OptionUnknown)),
+            _ => Err(report),
+        }
+    }
+}
+
+/// The SRH is taken out.
+pub(super) fn removed(cursor: Cursor, routing: Routing<'_>) -> SrhEdit {
+    SrhEdit::Remove { at: cursor.at, len: routing.len(), named_at: cursor.named_at, next_header: routing.next_header() }
+}
