@@ -1,10 +1,11 @@
 //! What changes between two desired states: `sids +3 -1 ~2`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use ipnet::IpNet;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::model::{Desired, TableId};
 
 /// Changes of one kind of entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,9 +75,17 @@ pub fn diff(before: &Desired, after: &Desired) -> Diff {
         return Diff::default();
     }
     let same_ports = before.ports.iter().map(|port| &port.name).eq(after.ports.iter().map(|port| &port.name));
-    // Writing down a hundred thousand entries to find nothing takes longer than all the rest.
-    let differing = |same: bool, entries: &dyn Fn(&Desired) -> Entries| {
-        if same && same_ports { Change::default() } else { change(before, after, entries) }
+    // Where the ports keep their numbers, only what differs is written down: writing down a hundred thousand entries
+    // takes longer than all the rest.
+    let steers = if same_ports {
+        differing(&before.steers, &after.steers, |steer| (steer.table, steer.prefix))
+    } else {
+        change(before, after, |d| d.steers.iter().map(|s| (in_table(s.prefix, s.table.0), with_names(d, s))).collect())
+    };
+    let routes = if same_ports {
+        differing(&before.routes, &after.routes, |route| (route.table, route.prefix))
+    } else {
+        change(before, after, |d| d.routes.iter().map(|r| (in_table(r.prefix, r.table.0), with_names(d, r))).collect())
     };
     let kinds = [
         ("node", change(before, after, node)),
@@ -86,18 +95,8 @@ pub fn diff(before: &Desired, after: &Desired) -> Diff {
             change(before, after, |d| d.ports.iter().enumerate().map(|p| (p.1.name.clone(), text(&p))).collect()),
         ),
         ("sids", change(before, after, |d| d.sids.iter().map(|s| (s.prefix.to_string(), with_names(d, s))).collect())),
-        (
-            "steers",
-            differing(before.steers == after.steers, &|d| {
-                d.steers.iter().map(|s| (in_table(s.prefix, s.table.0), with_names(d, s))).collect()
-            }),
-        ),
-        (
-            "routes",
-            differing(before.routes == after.routes, &|d| {
-                d.routes.iter().map(|r| (in_table(r.prefix, r.table.0), with_names(d, r))).collect()
-            }),
-        ),
+        ("steers", steers),
+        ("routes", routes),
         (
             "addresses",
             change(before, after, |d| {
@@ -123,6 +122,29 @@ fn change(before: &Desired, after: &Desired, entries: impl Fn(&Desired) -> Entri
         removed: before.keys().filter(|name| !after.contains_key(*name)).cloned().collect(),
         changed: after.iter().filter(differs).map(|(name, _)| name.clone()).collect(),
     }
+}
+
+/// The same for entries that name no port otherwise than before.
+fn differing<T: PartialEq>(before: &[T], after: &[T], key: fn(&T) -> (TableId, IpNet)) -> Change {
+    let (old, new) = (by_key(before, key), by_key(after, key));
+    let named = |keys: Vec<(TableId, IpNet)>| {
+        let mut names: Vec<String> = keys.into_iter().map(|(table, prefix)| in_table(prefix, table.0)).collect();
+        names.sort();
+        names
+    };
+    let missing = |entries: &HashMap<(TableId, IpNet), &T>, from: &HashMap<(TableId, IpNet), &T>| {
+        named(entries.keys().filter(|key| !from.contains_key(key)).copied().collect())
+    };
+    let changed = new.iter().filter(|(key, entry)| old.get(key).is_some_and(|old| old != *entry));
+    Change {
+        added: missing(&new, &old),
+        removed: missing(&old, &new),
+        changed: named(changed.map(|(key, _)| *key).collect()),
+    }
+}
+
+fn by_key<T>(entries: &[T], key: fn(&T) -> (TableId, IpNet)) -> HashMap<(TableId, IpNet), &T> {
+    entries.iter().map(|entry| (key(entry), entry)).collect()
 }
 
 fn node(desired: &Desired) -> Entries {
