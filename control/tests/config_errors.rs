@@ -355,3 +355,12 @@ fn as_many_mistakes_as_lines_are_all_named() {
     assert_eq!(errors.len(), 20_000);
     assert_eq!(errors.last().map(|error| error.line), Some(40_000));
 }
+
+#[test]
+fn peers_that_cannot_be_and_next_hops_without_a_port_are_refused() {
+    let text = "[jalapeno]\nendpoint = \"http://[2001:db8::5]:30800\"\nsource = \"hosts/host00\"\n\
+         peers = [\"hosts/host00\", \"hosts/host01\", \"hosts/host01\"]\nvia = \"fe80::9\"\n";
+    assert_refused(text, 4, &["hosts/host00 is this node itself", "fix: remove it"]);
+    assert_refused(text, 4, &["hosts/host01 is listed twice"]);
+    assert_refused(text, 5, &["fe80::9 is link-local", "fix: add `port = ...`"]);
+}

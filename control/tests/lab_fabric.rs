@@ -109,6 +109,17 @@ fn too_big_for_the_encapsulation_is_told_to_the_application() {
     balanced(&lab, &["host00", "leaf00", "spine00", "spine01", "leaf02", "host02"]);
 }
 
+/// The kernel cuts a datagram to pieces that fit behind the outer header; nothing has taught it their size before.
+#[test]
+#[ignore = "needs root"]
+fn a_datagram_that_the_kernel_fragments_arrives() {
+    let lab = Lab::up("frag", &fabric(&[]));
+    lab.must("host00", &["ping", "-n", "-c", "2", "-i", "0.2", "-w", "5", "10.200.2.2"]);
+    let report = lab.udp_of("3000", "host00", "host02", "10.200.2.2");
+    assert_eq!((&report["lost"], &report["received"] == &report["sent"]), (&0.into(), true), "{report}");
+    balanced(&lab, &["host00", "leaf00", "leaf02", "host02"]);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn kernel_can_be_the_sender() {

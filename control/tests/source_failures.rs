@@ -41,7 +41,7 @@ async fn sources(endpoint: &str, patience: &str) -> Sources {
 async fn until(sources: &mut Sources, what: &str, so: impl Fn(&SourceView) -> bool) -> SourceView {
     let found = timeout(PATIENCE, async {
         loop {
-            let view = views(&sources.status(), &[]).remove(0);
+            let view = views(&sources.status(), &[], None).remove(0);
             if so(&view) {
                 return view;
             }

@@ -268,6 +268,9 @@ pub struct SourceView {
     pub endpoint: String,
     /// `fresh`, `failing` (the last good paths stay), `waiting` (no answer yet), `refused` (it could not be started).
     pub state: String,
+    /// Generation that a rollback holds in force, whatever it says now.
+    #[serde(default)]
+    pub held: Option<u64>,
     /// Peers it is asked about.
     pub peers_total: usize,
     /// Peers whose paths are what it says now.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::check::{environment, read};
+use super::check::environment;
 use super::output::{self, Failure};
 use crate::api::client::{self, AskError};
 use crate::api::{Request, Response};
@@ -21,9 +21,7 @@ use srv6d_srv6::model::Desired;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Asks the controllers, plans, and compares with the daemon that runs, or with nothing.
-pub fn dry_run(file: &Path, socket: &Path) -> Result<(), Failure> {
-    let text = read(file)?;
-    let filename = file.display().to_string();
+pub fn dry_run(filename: String, text: String, socket: &Path) -> Result<(), Failure> {
     let config = config::parse(&text, &filename).map_err(|errors| Failure::invalid(errors.to_string()))?;
     let (offers, said) = offers(&config)?;
     output::print(&said)?;

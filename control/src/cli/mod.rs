@@ -249,10 +249,15 @@ pub fn main() -> ExitCode {
 
 fn run(config: PathBuf, dry_run: bool, plugin: bool, socket: Option<PathBuf>) -> Result<(), Failure> {
     let asked = socket_or_default(socket.clone());
-    let config = if plugin { plugin::configuration(&asked)? } else { config };
     if dry_run {
-        return dry_run::dry_run(&config, &asked);
+        let (filename, text) = if plugin {
+            ("environment".to_owned(), plugin::configuration()?)
+        } else {
+            (config.display().to_string(), check::read(&config)?)
+        };
+        return dry_run::dry_run(filename, text, &asked);
     }
+    let config = if plugin { plugin::write(&asked)? } else { config };
     daemon::run(&config, socket).map_err(Failure::from)
 }
 

@@ -14,7 +14,18 @@ use super::output::Failure;
 use crate::daemon;
 
 /// Writes the configuration beside the socket and names it, so that it can be read, changed and reloaded.
-pub fn configuration(socket: &Path) -> Result<PathBuf, Failure> {
+pub fn write(socket: &Path) -> Result<PathBuf, Failure> {
+    let text = configuration()?;
+    let directory = socket.parent().unwrap_or(Path::new("/run/srv6d"));
+    let file = directory.join("plugin.toml");
+    let written = fs::create_dir_all(directory).and_then(|()| fs::write(&file, text));
+    written.map_err(|why| Failure::failed(format!("error: cannot write {}: {why}", file.display())))?;
+    eprintln!("configuration: {}", file.display());
+    Ok(file)
+}
+
+/// The configuration that the environment stands for.
+pub fn configuration() -> Result<String, Failure> {
     let all: BTreeMap<String, String> = std::env::vars().collect();
     let read = variables::read(&all).map_err(|why| Failure::invalid(format!("error: {why}")))?;
     for note in &read.notes {
@@ -39,12 +50,7 @@ pub fn configuration(socket: &Path) -> Result<PathBuf, Failure> {
         let what = format!("error: no route leads to the block {}", read.block);
         return Err(Failure::failed(format!("{what}\nfix: set BACKEND_GATEWAY to the leaf's address")));
     };
-    let directory = socket.parent().unwrap_or(Path::new("/run/srv6d"));
-    let file = directory.join("plugin.toml");
-    let written = fs::create_dir_all(directory).and_then(|()| fs::write(&file, text(&read, source, gateway)));
-    written.map_err(|why| Failure::failed(format!("error: cannot write {}: {why}", file.display())))?;
-    eprintln!("configuration: {}", file.display());
-    Ok(file)
+    Ok(text(&read, source, gateway))
 }
 
 /// The same as the plugin would program, with the carrier rebuilt and really reduced.

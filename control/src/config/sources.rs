@@ -1,5 +1,6 @@
 //! `[kernel]`, `[jalapeno]` and `[syd]`: the kernel's routes and path controllers, as they are written.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -202,6 +203,12 @@ impl Value for Endpoint {
 /// Id of a vertex in Jalapeno's graph: `collection/key`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Vertex(pub String);
+
+impl fmt::Display for Vertex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl Value for Vertex {
     fn expected() -> String {

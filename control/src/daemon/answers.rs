@@ -22,7 +22,11 @@ impl Node {
             Request::Sync => Response::Syncing,
             Request::Reload { dry_run: false } => self.reload(mirror).await,
             Request::Reload { dry_run: true } => match self.read(mirror).await {
-                Ok((_, plan)) => Response::Diff(self.diff_to(&plan)),
+                Ok((inputs, plan)) => {
+                    let mut diff = self.diff_to(&plan);
+                    diff.warnings.extend(self.asked_after(&inputs));
+                    Response::Diff(diff)
+                }
                 Err(refusal) => Response::Refused(refusal),
             },
             Request::Rollback { generation, dry_run } => {
@@ -62,7 +66,9 @@ impl Node {
 
     async fn try_reload(&mut self, mirror: &mut Mirror) -> Result<Response, Refusal> {
         let (inputs, plan) = self.read(mirror).await?;
-        let reloaded = self.put_in_force(inputs, plan, Cause::Reload, mirror).await?;
+        let asked_after = self.asked_after(&inputs);
+        let mut reloaded = self.put_in_force(inputs, plan, Cause::Reload, mirror).await?;
+        reloaded.warnings.extend(asked_after);
         self.held = None;
         Ok(Response::Reloaded(reloaded))
     }
@@ -109,6 +115,16 @@ impl Node {
         let offers = Arc::new(still);
         let plan = plan::plan_with(&config, &self.environment, &offers)?;
         Ok((Inputs { config, offers }, plan))
+    }
+
+    /// Sources whose table differs: what they say to it is not known yet.
+    fn asked_after(&self, inputs: &Inputs) -> Vec<String> {
+        let (old, new) = (&self.inputs.config, &inputs.config);
+        let changed = [("[jalapeno]", old.jalapeno != new.jalapeno), ("[syd]", old.syd != new.syd)];
+        let say = |table: &str| {
+            format!("{table} changed: it is asked after the reload; `srv6d run --dry-run --config FILE` asks now")
+        };
+        changed.iter().filter(|(_, changed)| *changed).map(|(table, _)| say(table)).collect()
     }
 
     /// A plan's own, and what a running daemon cannot change.
@@ -174,7 +190,7 @@ impl Node {
     }
 
     fn sources(&self) -> Vec<SourceView> {
-        source::view::views(&self.statuses, &self.plan.offered)
+        source::view::views(&self.statuses, &self.plan.offered, self.held)
     }
 
     fn view<'a>(&'a self, counters: &'a srv6d_dataplane::Counters) -> View<'a> {

@@ -1,6 +1,6 @@
 //! The running node: what is planned, what is in force, and the steps from one to the other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use srv6d_dataplane::{Dataplane, DataplaneError, Settings};
-use srv6d_srv6::model::{PortId, TableId};
+use srv6d_srv6::model::{Path as CarrierPath, PortId, Role, TableId};
 use srv6d_srv6::tables::AdjacencyState;
 use srv6d_xsk::{Mode, XskError, offload};
 use tracing::{debug, error, info, warn};
@@ -275,7 +275,7 @@ impl Node {
 
     /// Kernel routes that lead local applications' traffic here: the main table's steered prefixes.
     async fn steer(&mut self, mirror: &Mirror) {
-        let wanted = if self.plan.host.steer_local { steered(&self.plan) } else { BTreeSet::new() };
+        let wanted = if self.plan.host.steer_local { steered(&self.plan) } else { BTreeMap::new() };
         let veth = (self.veth.name.as_str(), self.veth.ifindex);
         let synced = self.steering.sync(mirror.handle(), veth, &wanted, &self.environment.routes).await;
         let trouble = synced.err().map(|why| why.to_string());
@@ -420,8 +420,18 @@ async fn remove(veth: &HostVeth, mirror: &Mirror) {
     }
 }
 
-fn steered(plan: &Plan) -> BTreeSet<IpNet> {
-    plan.desired.steers.iter().filter(|steer| steer.table == TableId::MAIN).map(|steer| steer.prefix).collect()
+/// Steered prefixes of the main table, and the largest packet that fits into each of their paths.
+fn steered(plan: &Plan) -> BTreeMap<IpNet, u32> {
+    let desired = &plan.desired;
+    let fabric = || desired.ports.iter().filter(|port| port.role != Role::Kernel).map(|port| port.mtu);
+    let of_path = |path: &CarrierPath| {
+        let hops = path.via.iter().filter_map(|hop| desired.ports.get(usize::from(hop.port.0)));
+        let port = hops.map(|port| port.mtu).min().or_else(|| fabric().min()).unwrap_or(LARGEST_MTU);
+        let learned = desired.path_mtus.get(&path.segments).copied().unwrap_or(u32::MAX);
+        port.min(learned).saturating_sub(path.overhead())
+    };
+    let main = desired.steers.iter().filter(|steer| steer.table == TableId::MAIN);
+    main.map(|steer| (steer.prefix, steer.paths.iter().map(of_path).min().unwrap_or(LARGEST_MTU))).collect()
 }
 
 /// The kernel drops what is larger than the MTU of the veth it comes through.

@@ -150,7 +150,8 @@ fn queues(interface: &Interface, plans: &Plans) -> Finding {
         } else {
             format!("ethtool -L {ifname} combined {workers}")
         };
-        return Finding::warn(ifname, "queues", format!("{found}: some workers idle on this port"), fix);
+        let fix = format!("{fix}, or list {queues} [workers] cores");
+        return Finding::fail(ifname, "queues", format!("{found}: srv6d refuses the port"), fix);
     }
     Finding::ok(ifname, "queues", found)
 }
@@ -260,12 +261,18 @@ mod tests {
     }
 
     #[test]
+    fn too_few_queues_are_what_run_refuses() {
+        let mut facts = healthy();
+        facts.2.cores = vec![2, 3];
+        assert_eq!(not_ok(&facts), [("queues", Verdict::Fail)]);
+    }
+
+    #[test]
     fn each_trouble_is_named() {
         type Break = fn(&mut (Interface, Placement, Plans));
-        let cases: [(Break, &[&str]); 7] = [
+        let cases: [(Break, &[&str]); 6] = [
             (|(i, ..)| i.mtu = 16_000, &["MTU"]),
             (|(i, ..)| i.queues = 4, &["queues"]),
-            (|(_, _, p)| p.cores = vec![2, 3], &["queues"]),
             (|(i, ..)| i.driver = "veth".into(), &["checksums"]),
             (
                 |(i, ..)| {

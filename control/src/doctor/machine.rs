@@ -87,15 +87,16 @@ fn xdp_sockets(machine: &Machine) -> Finding {
 }
 
 fn capabilities(machine: &Machine) -> Vec<Finding> {
+    let needed = machine.capabilities.iter().map(|capability| capability.name).collect::<Vec<_>>().join(",");
     let judge = |capability: &srv6d_xsk::probe::Capability| {
         if capability.held {
             return Finding::ok(MACHINE, capability.name, "held");
         }
         let fix = format!(
-            "run as root, or give it: `AmbientCapabilities={0}` in the unit, `setcap {1}+ep` on the binary, \
-             `--cap-add {2}` for a container",
+            "run as root, or give it: `AmbientCapabilities={0}` in the unit, `setcap {1}+ep` on the binary (all that it \
+             needs at once: setcap replaces what was there), `--cap-add {2}` for a container",
             capability.name,
-            capability.name.to_lowercase(),
+            needed.to_lowercase(),
             capability.name.trim_start_matches("CAP_"),
         );
         Finding::fail(MACHINE, capability.name, format!("missing: it is needed to {}", capability.what_for), fix)

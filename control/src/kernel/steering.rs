@@ -5,6 +5,7 @@
 //! ip rule:  32500: not from all iif srv6d0 lookup 8986
 //! ip route show table 8986:
 //!   2001:db8:2::/64 dev srv6d0          steered
+//!   10.2.0.0/16 dev srv6d0 mtu 1460     the same; what the kernel cuts to pieces must fit behind the outer header
 //!   throw 2001:db8:2:0:1::/80           more specific in main, and not steered: main decides
 //! ```
 //!
@@ -12,13 +13,13 @@
 //! route that its author means, even while its traffic is steered. When srv6d is killed its routes go with the veth, and
 //! the rule finds an empty table.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use futures_util::stream::TryStreamExt;
 use ipnet::IpNet;
 use rtnetlink::packet_route::AddressFamily;
-use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType};
 use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 use srv6d_srv6::model::TableId;
@@ -36,8 +37,8 @@ const PRIORITY: u32 = 32500;
 /// What srv6d's table says of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
-    /// Into the veth.
-    Steered,
+    /// Into the veth. IPv4 packets that may be fragmented are fragmented by the kernel, to this size.
+    Steered { mtu: Option<u32> },
     /// Look on in `main`.
     Throw,
 }
@@ -59,7 +60,7 @@ impl Steering {
         &mut self,
         handle: &Handle,
         veth: (&str, u32),
-        steered: &BTreeSet<IpNet>,
+        steered: &BTreeMap<IpNet, u32>,
         main: &[KernelRoute],
     ) -> Result<(), KernelError> {
         let wanted = wanted(steered, main);
@@ -90,7 +91,7 @@ impl Steering {
     /// # Errors
     /// The kernel refuses.
     pub async fn clear(&mut self, handle: &Handle, veth: (&str, u32)) -> Result<(), KernelError> {
-        let cleared = self.sync(handle, veth, &BTreeSet::new(), &[]).await;
+        let cleared = self.sync(handle, veth, &BTreeMap::new(), &[]).await;
         self.has_rule = false;
         cleared.and(remove_leftovers(handle).await)
     }
@@ -150,14 +151,17 @@ fn is_own(rule: &RuleMessage) -> bool {
 }
 
 /// Steered prefixes, and below each what `main` knows better.
-fn wanted(steered: &BTreeSet<IpNet>, main: &[KernelRoute]) -> BTreeMap<IpNet, Entry> {
-    let mut wanted: BTreeMap<IpNet, Entry> = steered.iter().map(|prefix| (*prefix, Entry::Steered)).collect();
+fn wanted(steered: &BTreeMap<IpNet, u32>, main: &[KernelRoute]) -> BTreeMap<IpNet, Entry> {
+    // An IPv6 sender is told by srv6d itself, and fragments on its own.
+    let entry = |prefix: &IpNet, mtu: u32| Entry::Steered { mtu: prefix.addr().is_ipv4().then_some(mtu) };
+    let mut wanted: BTreeMap<IpNet, Entry> =
+        steered.iter().map(|(prefix, mtu)| (*prefix, entry(prefix, *mtu))).collect();
     if steered.is_empty() {
         return wanted;
     }
-    for route in main.iter().filter(|route| route.table == TableId::MAIN && !steered.contains(&route.prefix)) {
+    for route in main.iter().filter(|route| route.table == TableId::MAIN && !steered.contains_key(&route.prefix)) {
         let covered = (0..route.prefix.prefix_len()).any(|length| {
-            IpNet::new(route.prefix.addr(), length).is_ok_and(|shorter| steered.contains(&shorter.trunc()))
+            IpNet::new(route.prefix.addr(), length).is_ok_and(|shorter| steered.contains_key(&shorter.trunc()))
         });
         if covered {
             wanted.insert(route.prefix, Entry::Throw);
@@ -169,17 +173,21 @@ fn wanted(steered: &BTreeSet<IpNet>, main: &[KernelRoute]) -> BTreeMap<IpNet, En
 fn message(prefix: IpNet, entry: Entry, ifindex: u32) -> RouteMessage {
     let builder = RouteMessageBuilder::<IpAddr>::new().table_id(TABLE).protocol(RouteProtocol::from(ROUTE_PROTOCOL));
     let builder = match entry {
-        Entry::Steered => builder.output_interface(ifindex),
+        Entry::Steered { .. } => builder.output_interface(ifindex),
         Entry::Throw => builder.kind(RouteType::Throw),
     };
     let builder = match (prefix, entry) {
-        (IpNet::V4(_), Entry::Steered) => builder.scope(RouteScope::Link),
+        (IpNet::V4(_), Entry::Steered { .. }) => builder.scope(RouteScope::Link),
         _ => builder,
     };
-    match builder.destination_prefix(prefix.network(), prefix.prefix_len()) {
+    let mut message = match builder.destination_prefix(prefix.network(), prefix.prefix_len()) {
         Ok(builder) => builder.build(),
         Err(_) => RouteMessage::default(), // an IpNet's length always fits its family
+    };
+    if let Entry::Steered { mtu: Some(mtu) } = entry {
+        message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
     }
+    message
 }
 
 #[cfg(test)]
@@ -194,8 +202,8 @@ mod tests {
 
     #[test]
     fn main_decides_what_it_knows_better() {
-        let steered: BTreeSet<IpNet> =
-            ["10.0.0.0/8", "10.1.0.0/16"].iter().filter_map(|net| net.parse().ok()).collect();
+        let steered: BTreeMap<IpNet, u32> =
+            ["10.0.0.0/8", "10.1.0.0/16"].iter().filter_map(|net| Some((net.parse().ok()?, 1460))).collect();
         let main = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.2.0.0/16", "192.0.2.0/24"].map(route);
         let thrown: Vec<String> = wanted(&steered, &main)
             .into_iter()
@@ -203,6 +211,6 @@ mod tests {
             .map(|(prefix, _)| prefix.to_string())
             .collect();
         assert_eq!(thrown, ["10.1.2.0/24", "10.2.0.0/16"]);
-        assert!(wanted(&BTreeSet::new(), &main).is_empty());
+        assert!(wanted(&BTreeMap::new(), &main).is_empty());
     }
 }

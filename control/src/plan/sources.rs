@@ -1,7 +1,10 @@
 //! `[jalapeno]` and `[syd]`: what can be seen of their mistakes before anybody is asked.
 
+use std::fmt::Display;
+
 use super::Context;
-use crate::config::{Findings, Jalapeno, PathKind, Steering, Syd};
+use super::hops::{HopFamily, HopRule};
+use crate::config::{Findings, Jalapeno, OneHop, PathKind, Spanned, Steering, Syd};
 
 pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
     if let Some(table) = &context.config.jalapeno {
@@ -20,6 +23,7 @@ fn jalapeno(table: &Jalapeno, found: &mut Findings) {
         let fix = "list `peers = [\"hosts/host01\"]`, or name a `job` file";
         found.error(at.clone(), "[jalapeno]", "has no peers: nothing would be steered", fix);
     }
+    repeated(table.peers.iter(), &table.source, "[jalapeno] peers", found);
     let kind = table.path.as_ref().map_or(PathKind::Shortest, |kind| *kind.get_ref());
     match (kind, table.excluded_countries.first()) {
         (PathKind::Sovereignty, None) => {
@@ -47,6 +51,7 @@ fn syd(table: &Syd, found: &mut Findings) {
         let fix = "list `peers = [{ node = \"leaf-02\", prefixes = [\"2001:db8:2::/64\"] }]`";
         found.error(table.endpoint.span(), "[syd]", "has no peers: nothing would be steered", fix);
     }
+    repeated(table.peers.iter().map(|peer| &peer.get_ref().node), &table.node, "[syd] peers", found);
     for peer in &table.peers {
         if peer.get_ref().prefixes.is_empty() {
             let what = format!("{} has no prefixes: nothing is steered to it", peer.get_ref().node.get_ref());
@@ -55,9 +60,32 @@ fn syd(table: &Syd, found: &mut Findings) {
     }
 }
 
+/// A peer that is this node itself, or is listed twice.
+fn repeated<'p, T: PartialEq + Display + 'p>(
+    peers: impl Iterator<Item = &'p Spanned<T>>,
+    own: &Spanned<T>,
+    entry: &str,
+    found: &mut Findings,
+) {
+    let mut seen: Vec<&T> = Vec::new();
+    for peer in peers {
+        if peer.get_ref() == own.get_ref() {
+            found.error(peer.span(), entry, format!("{} is this node itself", peer.get_ref()), "remove it");
+        } else if seen.contains(&peer.get_ref()) {
+            found.error(peer.span(), entry, format!("{} is listed twice", peer.get_ref()), "keep one of the two");
+        }
+        seen.push(peer.get_ref());
+    }
+}
+
 fn steering(context: &Context<'_>, entry: &str, steering: &Steering, at: std::ops::Range<usize>, found: &mut Findings) {
     if let Some(port) = &steering.port {
         context.ports.named(port, &format!("{entry} port"), found);
+    }
+    if steering.via.is_some() {
+        let hop = OneHop { via: steering.via.clone(), port: steering.port.clone() };
+        let rule = HopRule { family: HopFamily::V6, on_link: false };
+        context.ports.hops((entry, at.clone()), &hop, &[], rule, found);
     }
     let ports = || context.config.ports.iter().any(|port| port.get_ref().source.is_some());
     if context.config.node.source.is_none() && !ports() {

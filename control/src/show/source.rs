@@ -26,6 +26,9 @@ fn one(view: &SourceView) -> String {
         view.successes,
         view.last_duration_ms,
     );
+    if let Some(generation) = view.held {
+        let _ = writeln!(text, "held at generation {generation} by a rollback; `srv6d reload` follows again");
+    }
     let failures: Vec<String> = view
         .failures
         .iter()

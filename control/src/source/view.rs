@@ -10,18 +10,21 @@ use super::{Outcome, OutcomeState};
 use crate::api::state::{SourcePeerRow, SourceView};
 
 /// One view per controller.
-pub fn views(statuses: &[Status], outcomes: &[Outcome]) -> Vec<SourceView> {
-    statuses.iter().map(|status| view(status, outcomes)).collect()
+pub fn views(statuses: &[Status], outcomes: &[Outcome], held: Option<u64>) -> Vec<SourceView> {
+    statuses.iter().map(|status| view(status, outcomes, held)).collect()
 }
 
-fn view(status: &Status, outcomes: &[Outcome]) -> SourceView {
+fn view(status: &Status, outcomes: &[Outcome], held: Option<u64>) -> SourceView {
     let health = &status.snapshot.health;
     let peers: Vec<SourcePeerRow> = status.snapshot.peers.keys().flat_map(|id| rows(status, id, outcomes)).collect();
+    let peers =
+        peers.into_iter().map(|row| SourcePeerRow { programmed: in_force(row.programmed, held), ..row }).collect();
     let fresh = status.snapshot.peers.values().filter(|peer| peer.state == PeerState::Fresh).count();
     SourceView {
         source: status.name.to_owned(),
         endpoint: status.endpoint.clone(),
         state: state(status).to_owned(),
+        held,
         peers_total: status.snapshot.peers.len(),
         peers_fresh: fresh,
         attempts: health.attempts,
@@ -37,6 +40,11 @@ fn view(status: &Status, outcomes: &[Outcome]) -> SourceView {
         text_mismatches: health.mismatches,
         peers,
     }
+}
+
+/// While a rollback holds, what a controller says now is not what is in force.
+fn in_force(programmed: String, held: Option<u64>) -> String {
+    if held.is_some() && programmed == "yes" { "held".to_owned() } else { programmed }
 }
 
 fn state(status: &Status) -> &'static str {

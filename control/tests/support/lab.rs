@@ -81,11 +81,16 @@ impl Lab {
 
     /// What a receiver of numbered datagrams counted.
     pub fn udp(&self, from: &str, to: &str, address: &str) -> serde_json::Value {
+        self.udp_of("1400", from, to, address)
+    }
+
+    /// The same, of datagrams of so many bytes.
+    pub fn udp_of(&self, size: &str, from: &str, to: &str, address: &str) -> serde_json::Value {
         let mut sink = self.spawn(to, &["udp-receive", &socket_address(address)]);
         let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
         let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
         let listening = next().get("listening").unwrap().as_str().unwrap().to_owned();
-        let sender = self.spawn(from, &["udp-send", &listening, "500", "0.5", "1400"]).wait_with_output().unwrap();
+        let sender = self.spawn(from, &["udp-send", &listening, "500", "0.5", size]).wait_with_output().unwrap();
         assert!(sender.status.success(), "{from} -> {address}: {}", text(&sender.stderr));
         let report = next();
         sink.wait().unwrap();

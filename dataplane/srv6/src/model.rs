@@ -359,6 +359,19 @@ pub struct Path {
     pub via: Vec<Hop>,
 }
 
+impl Path {
+    /// Bytes that encapsulation puts in front of a packet: IPv6, and an SRH where there is something to list
+    /// (RFC 8986 sections 5.1 and 5.2).
+    pub fn overhead(&self) -> u32 {
+        const IPV6: u32 = 40;
+        const SRH: u32 = 8;
+        const SEGMENT: u32 = 16;
+        let segments = u32::try_from(self.segments.addresses().len()).unwrap_or(u32::MAX);
+        let listed = if self.full_srh { segments } else { segments.saturating_sub(1) };
+        if listed == 0 { IPV6 } else { IPV6 + SRH + SEGMENT * listed }
+    }
+}
+
 /// A plain route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
