@@ -19,6 +19,9 @@ impl Node {
     pub async fn answer(&mut self, request: Request, mirror: &mut Mirror) -> Response {
         match request {
             Request::Show { topic } => self.show(topic),
+            Request::Sync if self.inputs.config.jalapeno.is_none() && self.inputs.config.syd.is_none() => {
+                Response::failed("no path controller is configured; add [jalapeno] or [syd]")
+            }
             Request::Sync => Response::Syncing,
             Request::Reload { dry_run: false } => self.reload(mirror).await,
             Request::Reload { dry_run: true } => match self.read(mirror).await {
@@ -156,6 +159,9 @@ impl Node {
             Topic::Ports => Response::Ports(view.ports()),
             Topic::Sids => Response::Sids(view.sids()),
             Topic::Routes => Response::Routes(view.routes()),
+            Topic::Unfollowed if self.inputs.config.kernel.is_none() => {
+                Response::failed("no kernel table is followed; add [kernel]")
+            }
             Topic::Unfollowed => Response::Unfollowed(self.unfollowed()),
             Topic::Paths => Response::Paths(view.paths()),
             Topic::Neighbors => Response::Neighbors(view.neighbors()),

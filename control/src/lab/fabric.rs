@@ -52,6 +52,7 @@ impl Lab {
         screen: &mut Screen,
     ) -> Result<Self, LabError> {
         // What can be refused without touching the machine comes first.
+        netns::run(netns::tool("ping").arg("-V"))?;
         for node in topology.nodes() {
             kernel::routes(&topology, node)?;
         }
