@@ -281,5 +281,7 @@ fn dry_run_of_a_start_asks_and_touches_nothing() {
     assert_eq!(json(&lab, FROM, &["show", "generation"])["generations"], rounds_before["generations"]);
     let load = lab.must(FROM, &[SRV6D, "run", "--dry-run", "--config", &config]);
     assert!(load.contains("not asked: path = \"load\" allocates with every question"), "{load}");
+    // Whoever was not asked takes nothing away.
+    assert!(!load.contains("- steers"), "{load}");
     assert_eq!(srv6d(&["run", "--dry-run", "--config", "/nonexistent"]).status.code(), Some(2));
 }

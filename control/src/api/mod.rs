@@ -82,7 +82,7 @@ pub enum Request {
         filename: String,
         /// Text of the configuration.
         text: String,
-        /// What sources offer; absent: what they offer the daemon now.
+        /// What sources offer; for those that are not among them, what they offer the daemon now.
         #[serde(default)]
         offers: Option<Vec<Offer>>,
     },

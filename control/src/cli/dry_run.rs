@@ -53,7 +53,8 @@ fn from_nothing(config: &Config, offers: &[Offer]) -> Result<(), Failure> {
     ))
 }
 
-/// What controllers offer now. Asking by load would change the loads: that is not done for a look.
+/// What controllers offer now; without those that were not asked or did not answer. Asking by load would change the
+/// loads: that is not done for a look.
 fn offers(config: &Config) -> Result<(Vec<Offer>, String), Failure> {
     let mut config = config.clone();
     let mut said = String::new();
@@ -83,7 +84,8 @@ fn offers(config: &Config) -> Result<(Vec<Offer>, String), Failure> {
             let why = error.map_or_else(String::new, |why| format!(": {why}"));
             let _ = writeln!(said, "{}: paths to {known} of {peers} peers{why}", status.name);
         }
-        sources.offers()
+        // A controller that says nothing takes nothing away.
+        sources.offers().into_iter().filter(|offer| !offer.steers.is_empty()).collect()
     });
     Ok((offers, said))
 }

@@ -36,12 +36,23 @@ impl Node {
                 self.rollback(generation, dry_run, mirror).await.unwrap_or_else(Response::Refused)
             }
             Request::Diff { filename, text, offers } => {
-                match self.plan_text(&text, &filename, offers.as_ref().unwrap_or(&self.latest)) {
+                match self.plan_text(&text, &filename, &self.with_latest(offers.unwrap_or_default())) {
                     Ok((_, plan)) => Response::Diff(self.diff_to(&plan)),
                     Err(errors) => Response::Refused(invalid(&errors)),
                 }
             }
         }
+    }
+
+    /// A source that is not among them was not asked, or did not answer: what it offers now stays.
+    fn with_latest(&self, mut offers: Vec<Offer>) -> Vec<Offer> {
+        let asked = |offers: &[Offer], source: &str| offers.iter().any(|offer| offer.source == source);
+        for offer in self.latest.iter() {
+            if !asked(&offers, &offer.source) {
+                offers.push(offer.clone());
+            }
+        }
+        offers
     }
 
     fn diff_to(&self, plan: &Plan) -> Diff {
