@@ -21,8 +21,8 @@ use super::{controller, netns, picture};
 const TCP_BYTES: u64 = 32 * 1024 * 1024;
 const TCP_MEGABITS: f64 = 32.0 * 1024.0 * 1024.0 * 8.0 / 1e6;
 /// Datagrams a second of the stream that is moved, its length, and when it is moved.
-const UDP_RATE: u32 = 2000;
-const UDP_SECONDS: f64 = 4.0;
+const UDP_RATE: u32 = 1000;
+const UDP_SECONDS: f64 = 8.0;
 const MOVE_AFTER: Duration = Duration::from_secs(2);
 /// Bytes of one datagram.
 const UDP_SIZE: usize = 200;
