@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod daemon;
+pub mod gaps;
 pub mod kernel;
 pub mod namespace;
 pub mod netns;

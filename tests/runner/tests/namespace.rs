@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use srv6d_conformance::gaps::judge;
 use srv6d_conformance::namespace::Rig;
 use srv6d_pack::Case;
 
@@ -17,10 +18,6 @@ const NOT_EXPRESSIBLE: [(&str, &str); 2] = [
     ("E26i", "a raw socket sends no less than an Ethernet header"),
     ("E37", "a virtual cable drops what is longer than its other end takes"),
 ];
-
-/// Cases that srv6d does not pass yet. One that passes must leave the list.
-const KNOWN_GAPS: [(&str, &str); 1] =
-    [("U51", "an SRH at an address that is no SID is the kernel's, which answers with another pointer")];
 
 /// Nodes of one kind, and the number of cases that still want one.
 #[derive(Default)]
@@ -60,15 +57,7 @@ fn trial(case: Case, nodes: Arc<Nodes>) -> Trial {
 }
 
 fn run(case: &Case, nodes: &Nodes) -> Result<(), Failed> {
-    let result = run_on_a_node(case, nodes);
-    match KNOWN_GAPS.iter().find(|(id, _)| *id == case.id) {
-        None => result.map_err(Failed::from),
-        Some((_, gap)) if result.is_err() => {
-            println!("{}: known gap: {gap}", case.id);
-            Ok(())
-        }
-        Some(_) => Err(Failed::from("passes now: take it from the list of known gaps")),
-    }
+    judge(case, run_on_a_node(case, nodes)).map_err(Failed::from)
 }
 
 fn run_on_a_node(case: &Case, nodes: &Nodes) -> Result<(), String> {

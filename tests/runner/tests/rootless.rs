@@ -1,25 +1,11 @@
 //! Every case of the conformance pack, through the real worker step: one test each, named by its row.
+//! Known gaps are shown as ignored, and judged with `--ignored`.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::path::Path;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-
-/// Cases that srv6d does not pass yet: shown as ignored. One that passes must leave the list, as `--ignored` checks.
-const KNOWN_GAPS: [(&str, &str); 1] =
-    [("U51", "an SRH at an address that is no SID is the kernel's, which answers with another pointer")];
-
-fn run(case: &srv6d_pack::Case) -> Result<(), Failed> {
-    let result = srv6d_conformance::run(case);
-    match KNOWN_GAPS.iter().find(|(id, _)| *id == case.id) {
-        None => result.map_err(Failed::from),
-        Some((_, gap)) if result.is_err() => {
-            println!("{}: known gap: {gap}", case.id);
-            Ok(())
-        }
-        Some(_) => Err(Failed::from("passes now: take it from the list of known gaps")),
-    }
-}
+use srv6d_conformance::gaps::{judge, known_gap};
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -27,8 +13,9 @@ fn main() {
     let pack = srv6d_pack::load(&directory).expect("the pack loads");
     let trials = pack.cases.into_iter().map(|case| {
         let name = format!("{}::{} {}", case.area, case.id, case.title);
-        let gap = KNOWN_GAPS.iter().any(|(id, _)| *id == case.id);
-        Trial::test(name, move || run(&case)).with_ignored_flag(gap)
+        let gap = known_gap(&case).is_some();
+        Trial::test(name, move || judge(&case, srv6d_conformance::run(&case)).map_err(Failed::from))
+            .with_ignored_flag(gap)
     });
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }
