@@ -66,8 +66,6 @@ impl Steering {
         let wanted = wanted(steered, main);
         let (name, ifindex) = veth;
         let mut result = if wanted.is_empty() || self.has_rule { Ok(()) } else { self.add_rules(handle, name).await };
-        let gone = |(prefix, entry): &(&IpNet, &Entry)| wanted.get(*prefix) != Some(*entry);
-        let stale: Vec<_> = self.installed.iter().filter(gone).map(|(&prefix, &entry)| (prefix, entry)).collect();
         // What is new comes first: between the two a prefix that only changes its entry has a route.
         for (&prefix, &entry) in &wanted {
             if self.installed.get(&prefix) == Some(&entry) {
@@ -78,7 +76,8 @@ impl Steering {
                 Err(why) => result = result.and(Err(netlink(format!("add the route {prefix} to table {TABLE}"))(why))),
             }
         }
-        for (prefix, entry) in stale.into_iter().filter(|(prefix, _)| !wanted.contains_key(prefix)) {
+        let stale = self.installed.iter().filter(|(prefix, _)| !wanted.contains_key(prefix));
+        for (prefix, entry) in stale.map(|(&prefix, &entry)| (prefix, entry)).collect::<Vec<_>>() {
             let deleted = handle.route().del(message(prefix, entry, ifindex)).execute().await;
             result = result.and(unless_gone(deleted, &format!("remove the route {prefix} from")));
             self.installed.remove(&prefix);

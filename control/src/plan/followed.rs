@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::IpNet;
 use srv6d_srv6::model::{
     Behavior, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, PortId, Route, RouteAction, TableId,
 };
@@ -239,8 +239,7 @@ impl Reader<'_> {
             A::EndDt4(table) => end_dt(DtFamily::V4, table),
             A::EndDt46(table) => end_dt(DtFamily::V46, table),
         };
-        let prefix = Ipv6Net::new(prefix.network(), prefix.prefix_len()).unwrap_or(prefix);
-        Ok(LocalSid { prefix, behavior, flavors: Flavors { psp: sid.psp, usp: sid.usp, usd: sid.usd } })
+        Ok(LocalSid { prefix: prefix.trunc(), behavior, flavors: Flavors { psp: sid.psp, usp: sid.usp, usd: sid.usd } })
     }
 
     fn adjacency(&self, sid: &KernelSid) -> Result<Hop, String> {
