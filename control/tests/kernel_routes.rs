@@ -324,3 +324,39 @@ fn routes_of_a_path_programmer_work_unmodified() {
     wait_for("no rule left", || (!rig.inside("router", "ip -6 rule").contains("8986")).then_some(()));
     assert!(rules.contains("main"));
 }
+
+/// What BGP unnumbered makes of IPv4: a next hop of the other family (RFC 8950), or an address of no subnet whose
+/// neighbour entry is written by hand.
+#[test]
+#[ignore = "needs root"]
+fn ipv4_goes_over_ipv6_next_hops() {
+    let rig = started();
+    rig.inside("router", "ip neigh replace 169.254.0.1 lladdr 02:00:00:00:00:99 dev eth2 nud permanent");
+    rig.inside("router", "ip route add 10.1.0.0/16 via inet6 2001:db8:b::2 dev eth2");
+    rig.inside(
+        "router",
+        "ip route add 10.2.0.0/16 nexthop via inet6 2001:db8:a::2 dev eth1 weight 2 nexthop via inet6 2001:db8:b::2 dev eth2",
+    );
+    rig.inside("router", "ip route add 10.3.0.0/16 via 169.254.0.1 dev eth2 onlink");
+    let expected = [
+        ("10.1.0.0/16", "unicast 2001:db8:b::2 eth2 1"),
+        ("10.2.0.0/16", "unicast 2001:db8:a::2 eth1 2, 2001:db8:b::2 eth2 1"),
+        ("10.3.0.0/16", "unicast 169.254.0.1 eth2 1"),
+    ];
+    for (prefix, meaning) in expected {
+        let shown = || followed(&rig).get(prefix).cloned().unwrap_or_default();
+        wait_for(prefix, || (shown() == meaning).then_some(()));
+    }
+    for host in ["a", "b"] {
+        rig.inside(host, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.wire.rp_filter=0");
+    }
+    rig.inside("a", "ip addr add 10.9.0.2/32 dev lo");
+    rig.inside("b", "ip addr add 10.1.0.2/32 dev lo");
+    rig.inside("a", "ip route add 10.0.0.0/8 via inet6 2001:db8:a::1 dev wire");
+    rig.inside("b", "ip route add 10.0.0.0/8 via inet6 2001:db8:b::1 dev wire");
+    rig.inside("router", "ip route add 10.9.0.0/16 via inet6 2001:db8:a::2 dev eth1");
+    wait_for("an IPv4 ping over IPv6 next hops", || {
+        rig.output("a", "ping -n -c 1 -W 1 -I 10.9.0.2 10.1.0.2").status.success().then_some(())
+    });
+    assert!(rig.counter("tx") > 0);
+}
