@@ -190,6 +190,7 @@ mod tests {
     #[test]
     fn routes_that_are_not_followed_are_listed_up_to_a_few() {
         let unfollowed = Unfollowed {
+            source: "kernel",
             table: srv6d_srv6::model::TableId::MAIN,
             prefix: ipnet::IpNet::default(),
             why: "it leaves by lo, which is no [[port]]".to_owned(),

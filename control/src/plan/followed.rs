@@ -1,9 +1,10 @@
-//! `[kernel]`: routes that the kernel has become SIDs, plain routes and steered prefixes. What cannot be followed stays
-//! the kernel's, and is named with the reason.
+//! Routes that somebody else decides on become SIDs, plain routes and steered prefixes: those that FRR announces over
+//! FPM, then those that the kernel has (`[kernel]`). What cannot be followed stays the kernel's, and is named with the
+//! reason.
 //!
-//! The file comes first: a prefix that it speaks of is not followed.
+//! The file comes first, and FPM before the kernel: a prefix that the one speaks of is not followed from the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -20,14 +21,18 @@ use super::node::or;
 use crate::config;
 use crate::source::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
 
-/// Name of this source among those that offer steered prefixes.
-pub const SOURCE: &str = "kernel";
+/// Who decides on routes, by the names under which they offer steered prefixes.
+pub const KERNEL: &str = "kernel";
+/// FRR, over FPM.
+pub const FPM: &str = "fpm";
 /// `local` in `/etc/iproute2/rt_tables`: its addresses are in the table of their port here.
 const LOCAL: TableId = TableId(255);
 
 /// A route that stays with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfollowed {
+    /// Who decided on it: [`KERNEL`] or [`FPM`].
+    pub source: &'static str,
     /// Table.
     pub table: TableId,
     /// Destinations.
@@ -43,47 +48,54 @@ impl Unfollowed {
     }
 }
 
-/// What became of the kernel's routes.
+/// What became of followed routes.
 #[derive(Default)]
 pub(super) struct Followed {
     pub(super) sids: Vec<LocalSid>,
     pub(super) routes: Vec<Route>,
-    /// Routes with `encap seg6`.
-    pub(super) offer: Offer,
+    /// Routes with `encap seg6`, by who decided on them.
+    pub(super) offers: Vec<Offer>,
     pub(super) unfollowed: Vec<Unfollowed>,
 }
 
-/// Reads the kernel's routes; empty without `[kernel]`.
+/// Reads the routes that FPM announces and those of the kernel; empty without either.
 pub(super) fn follow(context: &Context<'_>, fib: &mut Fib) -> Followed {
-    let mut followed =
-        Followed { offer: Offer { source: SOURCE.to_owned(), steers: Vec::new() }, ..Followed::default() };
-    let Some(kernel) = &context.config.kernel else { return followed };
-    let reader = Reader { context, ports: port_numbers(context), reduce: or(&kernel.reduce, false) };
-    for route in best_routes(kernel, &context.environment.routes) {
-        let (table, prefix) = (route.table, route.prefix);
-        let taken = match reader.meaning(route) {
-            Ok(Meaning::Steer(steer)) => followed.steer(steer, fib),
-            Ok(Meaning::Sid(sid)) => followed.sid(sid, fib),
-            Ok(Meaning::Route(action)) => followed.route(Route { table, prefix, action }, fib),
-            Err(why) => {
-                // In vain where the configuration says something else about the prefix: then that counts.
-                let _ = followed.route(Route { table, prefix, action: RouteAction::Kernel }, fib);
-                Err(why)
-            }
-        };
-        followed.unfollowed.extend(taken.err().map(|why| Unfollowed { table, prefix, why }));
+    let mut followed = Followed::default();
+    let announced = announced(context);
+    if !announced.is_empty() {
+        let reader = Reader { context, source: FPM, peer: "frr", ports: port_numbers(context), reduce: false };
+        followed.read(&reader, announced.iter().copied(), fib);
+    }
+    if let Some(kernel) = &context.config.kernel {
+        let reduce = or(&kernel.reduce, false);
+        let reader = Reader { context, source: KERNEL, peer: "ip route", ports: port_numbers(context), reduce };
+        // FRR gives its routes to the kernel, too: they are followed already.
+        let twice: HashSet<(TableId, IpNet)> = announced.iter().map(|route| (route.table, route.prefix)).collect();
+        let routes = best_routes(kernel, &context.environment.routes).into_iter();
+        followed.read(&reader, routes.filter(|route| !twice.contains(&(route.table, route.prefix))), fib);
     }
     followed
 }
 
 impl Followed {
-    /// Its paths are resolved with those of other sources, when all prefixes are known.
-    fn steer(&mut self, steer: OfferedSteer, fib: &Fib) -> Result<(), String> {
-        if let Some(owner) = fib.written((TableId(steer.table), steer.prefix)) {
-            return Err(taken(owner));
+    fn read<'r>(&mut self, reader: &Reader<'_>, routes: impl Iterator<Item = &'r KernelRoute>, fib: &mut Fib) {
+        let source = reader.source;
+        let mut steers = Vec::new();
+        for route in routes {
+            let (table, prefix) = (route.table, route.prefix);
+            let taken = match reader.meaning(route) {
+                Ok(Meaning::Steer(steer)) => unwritten(steer, fib).map(|steer| steers.push(steer)),
+                Ok(Meaning::Sid(sid)) => self.sid(sid, fib),
+                Ok(Meaning::Route(action)) => self.route(Route { table, prefix, action }, fib),
+                Err(why) => {
+                    // In vain where the configuration says something else about the prefix: then that counts.
+                    let _ = self.route(Route { table, prefix, action: RouteAction::Kernel }, fib);
+                    Err(why)
+                }
+            };
+            self.unfollowed.extend(taken.err().map(|why| Unfollowed { source, table, prefix, why }));
         }
-        self.offer.steers.push(steer);
-        Ok(())
+        self.offers.push(Offer { source: source.to_owned(), steers });
     }
 
     fn sid(&mut self, sid: LocalSid, fib: &mut Fib) -> Result<(), String> {
@@ -100,17 +112,38 @@ impl Followed {
     }
 }
 
+/// The paths of a steered prefix are resolved with those of other sources, when all prefixes are known.
+fn unwritten(steer: OfferedSteer, fib: &Fib) -> Result<OfferedSteer, String> {
+    match fib.written((TableId(steer.table), steer.prefix)) {
+        Some(owner) => Err(taken(owner)),
+        None => Ok(steer),
+    }
+}
+
 fn taken(owner: &str) -> String {
     format!("the configuration has a {owner} for this prefix")
 }
 
 /// A route with `encap seg6` that was not taken in the end.
 pub(super) fn refused(outcome: &Outcome) -> Option<Unfollowed> {
-    let why = match &outcome.state {
-        OutcomeState::Refused(why) | OutcomeState::Pending(why) if outcome.source == SOURCE => why.clone(),
-        _ => return None,
+    let source = [KERNEL, FPM].into_iter().find(|source| outcome.source == *source)?;
+    let (OutcomeState::Refused(why) | OutcomeState::Pending(why)) = &outcome.state else { return None };
+    Some(Unfollowed { source, table: outcome.table, prefix: outcome.prefix, why: why.clone() })
+}
+
+/// What FRR announces, without the node's own addresses and connected prefixes: they are known already.
+fn announced<'e>(context: &Context<'e>) -> Vec<&'e KernelRoute> {
+    let devices = context.environment.devices.iter();
+    let own: HashSet<IpAddr> = devices.flat_map(|device| &device.addresses).map(IpNet::addr).collect();
+    let connected: HashSet<(TableId, IpNet)> =
+        context.ports.connected.iter().map(|connected| (connected.table, connected.prefix)).collect();
+    let to_elsewhere = |route: &&KernelRoute| {
+        let host = route.prefix.prefix_len() == route.prefix.max_prefix_len();
+        !(is_link_local(route.prefix.addr())
+            || host && own.contains(&route.prefix.addr())
+            || connected.contains(&(route.table, route.prefix)))
     };
-    Some(Unfollowed { table: outcome.table, prefix: outcome.prefix, why })
+    context.environment.announced.iter().filter(to_elsewhere).collect()
 }
 
 /// For each prefix of a followed table the route that the kernel uses, in the order of the kernel's dump.
@@ -143,6 +176,9 @@ enum Meaning {
 
 struct Reader<'a> {
     context: &'a Context<'a>,
+    source: &'static str,
+    /// Who said it, for people.
+    peer: &'static str,
     /// By kernel index of the device.
     ports: HashMap<u32, PortId>,
     reduce: bool,
@@ -212,7 +248,7 @@ impl Reader<'_> {
             weight: *weight,
         };
         Ok(OfferedSteer {
-            peer: "ip route".to_owned(),
+            peer: self.peer.to_owned(),
             prefix: route.prefix,
             table: route.table.0,
             full_srh: !first.reduced && !self.reduce,

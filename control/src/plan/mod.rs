@@ -31,7 +31,7 @@ pub use environment::{
     KernelSidAction,
 };
 use fib::Fib;
-pub use followed::Unfollowed;
+pub use followed::{FPM, Unfollowed};
 use ports::Ports;
 
 /// Everything the daemon needs to run a configuration.
@@ -138,7 +138,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let followed = followed::follow(&context, &mut fib);
     sids.extend(followed.sids);
     routes.extend(followed.routes);
-    let offers: Vec<&Offer> = offers.iter().chain([&followed.offer]).collect();
+    let offers: Vec<&Offer> = offers.iter().chain(&followed.offers).collect();
     let entries = offered::claim(&context, &offers, &mut fib);
     let mut names = steers::Names::new();
     let mut steers = steers::steers(&context, &claimed, &blocks, &fib, &mut names, found);
