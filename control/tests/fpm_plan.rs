@@ -78,8 +78,8 @@ fn action(plan: &Plan, prefix: &str) -> Option<RouteAction> {
     action
 }
 
-fn hop(via: &str) -> Option<RouteAction> {
-    Some(RouteAction::Via(vec![Hop { port: PortId(0), via: Some(via.parse().unwrap()), weight: 1 }]))
+fn hop(via: &str) -> RouteAction {
+    RouteAction::Via(vec![Hop { port: PortId(0), via: Some(via.parse().unwrap()), weight: 1 }])
 }
 
 #[test]
@@ -90,10 +90,10 @@ fn the_file_goes_before_fpm_and_fpm_before_the_kernel() {
         vec![via("2001:db8:f::/48", kernel, 2), via("2001:db8:b::/48", kernel, 2), via("2001:db8:c::/48", kernel, 2)],
     );
     assert_eq!(action(&plan, "2001:db8:f::/48"), Some(RouteAction::Blackhole));
-    assert_eq!(action(&plan, "2001:db8:b::/48"), hop("2001:db8:1::2"));
-    assert_eq!(action(&plan, "2001:db8:c::/48"), hop("2001:db8:1::3"));
-    let [sid] = plan.desired.sids.as_slice() else { panic!("{:?}", plan.desired.sids) };
-    assert!(sid.flavors.usd, "the file's SID, not FRR's");
+    assert_eq!(action(&plan, "2001:db8:b::/48"), Some(hop("2001:db8:1::2")));
+    assert_eq!(action(&plan, "2001:db8:c::/48"), Some(hop("2001:db8:1::3")));
+    let [known] = plan.desired.sids.as_slice() else { panic!("{:?}", plan.desired.sids) };
+    assert!(known.flavors.usd, "the file's SID, not FRR's");
     let said: Vec<(&str, String)> =
         plan.unfollowed.iter().map(|route| (route.source, route.prefix.to_string())).collect();
     let expected = [("fpm", "2001:db8:f::/48"), ("fpm", "fcbb:bbbb:1::/48")];
