@@ -244,6 +244,7 @@ mod tests {
             offloads: Offloads { tx_checksum: true, tso: true, gso: true, gro: true },
             program: None,
             zero_copy: Some(true),
+            takes_redirect: None,
         };
         let placement = Placement { interrupt_cores: [0, 1].into(), operstate: Some("up".into()) };
         (interface, placement, Plans { cores: vec![2], ..Plans::default() })

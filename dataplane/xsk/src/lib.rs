@@ -46,6 +46,7 @@ pub mod probe;
 mod program;
 mod socket;
 mod sys;
+pub mod test_run;
 mod umem;
 mod wait;
 

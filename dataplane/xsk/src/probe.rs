@@ -64,6 +64,18 @@ pub struct Interface {
     pub program: Option<Attached>,
     /// The driver says it has zero-copy. None: the kernel does not tell.
     pub zero_copy: Option<bool>,
+    /// What happens to frames that an XDP program redirects into it. None: the kernel does not tell.
+    pub takes_redirect: Option<TakesRedirect>,
+}
+
+/// Whether an interface sends what an XDP program redirects into it. A frame that it does not take is gone, and no
+/// counter of the interface says so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TakesRedirect {
+    /// Frames in one buffer. A veth: when its peer has NAPI, by a native XDP program or by generic receive offload.
+    pub frames: bool,
+    /// Frames in several buffers, too.
+    pub multi_buffer: bool,
 }
 
 /// Looks at the machine.
@@ -95,8 +107,29 @@ pub fn interface(ifname: &str) -> Result<Interface, XskError> {
         offloads: offload::offloads(ifname)?,
         program: query.as_ref().and_then(program_of),
         // No flag at all: the kernel has no netdev genetlink family.
-        zero_copy: query.filter(|q| q.feature_flags != 0).map(|q| q.feature_flags & u64::from(libxdp_zero_copy()) != 0),
+        zero_copy: query.and_then(features).map(|flags| flags & ZERO_COPY != 0),
+        takes_redirect: query.and_then(features).map(redirect_of),
     })
+}
+
+/// Whether this interface sends what is redirected into it, now: a veth's peer may change that at any time.
+pub fn takes_redirect(ifindex: u32) -> Option<TakesRedirect> {
+    query(ifindex).and_then(features).map(redirect_of)
+}
+
+/// Flags of linux/netdev.h, `NETDEV_XDP_ACT_...`.
+const NDO_XMIT: u64 = 1 << 2;
+const ZERO_COPY: u64 = 1 << 3;
+const NDO_XMIT_SG: u64 = 1 << 6;
+
+/// No flag at all: the kernel has no netdev genetlink family (before Linux 6.3).
+fn features(query: libxdp_sys::bpf_xdp_query_opts) -> Option<u64> {
+    (query.feature_flags != 0).then_some(query.feature_flags)
+}
+
+fn redirect_of(flags: u64) -> TakesRedirect {
+    let frames = flags & NDO_XMIT != 0;
+    TakesRedirect { frames, multi_buffer: frames && flags & NDO_XMIT_SG != 0 }
 }
 
 /// The name of a loaded program, or why it is not known.
@@ -122,11 +155,6 @@ fn program_of(query: &libxdp_sys::bpf_xdp_query_opts) -> Option<Attached> {
     let ids = [query.prog_id, query.drv_prog_id, query.hw_prog_id, query.skb_prog_id];
     let id = ids.into_iter().find(|&id| id != 0)?;
     Some(Attached { id, generic: id == query.skb_prog_id })
-}
-
-/// `NETDEV_XDP_ACT_XSK_ZEROCOPY` of linux/netdev.h.
-fn libxdp_zero_copy() -> u32 {
-    1 << 3
 }
 
 /// Up to the last member. The four bytes of padding behind it are whatever was on the stack, and libbpf refuses options

@@ -17,7 +17,7 @@ use crate::{Mode, Socket, XskError, ethtool, probe};
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/claim.o"));
 
 /// The function in `bpf/claim.c`.
-const PROGRAM: &str = "srv6d_claim";
+pub(crate) const PROGRAM: &str = "srv6d_claim";
 
 /// Entries an LPM map may grow to. Memory is taken per entry in use.
 const MAX_CLAIMS: u32 = 1 << 20;
@@ -82,6 +82,13 @@ struct Maps {
     port: Array<MapData, PortConfig>,
     vlans: Array<MapData, u32>,
     counters: PerCpuArray<MapData, u64>,
+}
+
+impl Maps {
+    fn counts(&self) -> Result<Counts, aya::maps::MapError> {
+        let sum = |index: u32| self.counters.get(&index, 0).map(|cells| cells.iter().sum());
+        Ok(Counts { passed: sum(0)?, redirected: sum(1)? })
+    }
 }
 
 impl std::fmt::Debug for Program {
@@ -206,11 +213,7 @@ impl Program {
 
     /// Counters since the program was attached.
     pub fn counts(&self) -> Result<Counts, XskError> {
-        let sum = |index: u32| {
-            let cells = self.maps.counters.get(&index, 0);
-            cells.map(|cells| cells.iter().sum()).map_err(|why| self.map_error("read the counters".to_owned(), &why))
-        };
-        Ok(Counts { passed: sum(0)?, redirected: sum(1)? })
+        self.maps.counts().map_err(|why| self.map_error("read the counters".to_owned(), &why))
     }
 
     fn write_port(&mut self) -> Result<(), XskError> {
@@ -269,6 +272,14 @@ fn load(ifname: &str, queues: u32) -> Result<(Ebpf, Maps), XskError> {
     let program = program.ok_or_else(|| missing_program(ifname))?;
     program.load().map_err(|why| failed(chain(&why), os_code(&why)))?;
     Ok((ebpf, maps))
+}
+
+/// The program and its counters, on no port.
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+pub(crate) fn load_unattached(ifname: &str) -> Result<(Ebpf, impl Fn() -> Counts), XskError> {
+    let (ebpf, maps) = load(ifname, 1)?;
+    Ok((ebpf, move || maps.counts().unwrap()))
 }
 
 fn take_maps(ebpf: &mut Ebpf) -> Option<Maps> {

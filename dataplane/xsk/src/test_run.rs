@@ -1,0 +1,102 @@
+//! `BPF_PROG_TEST_RUN`: an XDP program on frames that come from no wire.
+//!
+//! ```text
+//! once   frame ─► program ─► verdict, and the frame as it is then. Nothing is sent anywhere
+//! live   frame ─► n copies on real pages ─► program ─► what it says is done: passed, sent, redirected
+//! ```
+//!
+//! Live frames are the fastest generator a machine has without hardware for it: they are built in the kernel and go
+//! where the program redirects them, past any socket. Pages come back and are run again *as they were written*, so a
+//! program that changes headers has to write them anew for each frame. A veth takes what is redirected into it only
+//! when its peer has NAPI (a native XDP program, or generic receive offload): see [`probe::Interface::takes_redirect`].
+//!
+//! [`probe::Interface::takes_redirect`]: crate::probe::Interface::takes_redirect
+
+use std::io;
+
+use aya::programs::{ProgramError, TestRun as _, TestRunAttrs, TestRunOptions, Xdp};
+
+/// Longest frame that [`once`] can give back: one page, less what the kernel keeps of it.
+const LONGEST: usize = 4096;
+
+/// Where a frame is said to have come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Number of the interface, in the caller's network namespace.
+    pub ifindex: u32,
+    /// Receive queue. It has to exist.
+    pub queue: u32,
+}
+
+impl Arrival {
+    /// `struct xdp_md`: data, `data_end`, `data_meta`, `ingress_ifindex`, `rx_queue_index`, `egress_ifindex`.
+    fn context(self, len: usize) -> Vec<u8> {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        [0, len, 0, self.ifindex, self.queue, 0].into_iter().flat_map(u32::to_ne_bytes).collect()
+    }
+}
+
+/// Runs the program on one frame. Returns its verdict (`enum xdp_action`) and the frame as the program has left it.
+///
+/// # Errors
+/// The kernel refuses: no privilege, a frame shorter than an Ethernet header or longer than a page, no such interface.
+pub fn once(program: &Xdp, frame: &[u8], arrival: Arrival) -> io::Result<(u32, Vec<u8>)> {
+    let context = arrival.context(frame.len());
+    let mut out = vec![0; LONGEST];
+    let options = TestRunOptions {
+        data_in: Some(frame),
+        data_out: Some(&mut out),
+        ctx_in: Some(&context),
+        ..TestRunOptions::new()
+    };
+    let result = program.test_run(options).map_err(system)?;
+    out.truncate(result.data_size_out as usize);
+    Ok((result.return_value, out))
+}
+
+/// Runs the program on `repeat` copies of a frame, `batch` at a time (1 to 256; 64 is as good as more), and does with
+/// each what the program says. Returns once all have gone, or at the first signal: then with
+/// [`io::ErrorKind::Interrupted`], which is how a run of unknown length ends. One call costs some ten milliseconds
+/// before its first frame.
+///
+/// # Errors
+/// The kernel refuses (Linux 5.18 is the first that can), or a signal has come.
+pub fn live(program: &Xdp, frame: &[u8], arrival: Arrival, repeat: u32, batch: u32) -> io::Result<()> {
+    let context = arrival.context(frame.len());
+    let options = TestRunOptions {
+        data_in: Some(frame),
+        ctx_in: Some(&context),
+        repeat,
+        attrs: TestRunAttrs::new().xdp_live_frames(batch),
+        ..TestRunOptions::new()
+    };
+    program.test_run(options).map(|_| ()).map_err(system)
+}
+
+fn system(why: ProgramError) -> io::Error {
+    crate::os_error(&why).unwrap_or_else(|| io::Error::other(why))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_program_sees_frames_that_no_wire_has_brought() {
+        const PASS: u32 = 2;
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let (ebpf, counted) = crate::program::load_unattached("lo").unwrap();
+        let program: &Xdp = ebpf.program(crate::program::PROGRAM).unwrap().try_into().unwrap();
+        let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
+        let frame: Vec<u8> = (0..60).collect();
+        assert_eq!(once(program, &frame, arrival).unwrap(), (PASS, frame.clone()));
+        live(program, &frame, arrival, 1000, 64).unwrap();
+        assert_eq!(counted().passed, 1001);
+        let nowhere = Arrival { ifindex: 1 << 20, queue: 0 };
+        assert!(once(program, &frame, nowhere).is_err(), "there is no such interface");
+    }
+}
