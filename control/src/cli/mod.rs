@@ -8,6 +8,7 @@ mod output;
 mod path_server;
 mod place;
 mod plugin;
+mod sonic;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -188,6 +189,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// This node as a SONiC switch, out of the files of one
+    Sonic(sonic::SonicArguments),
     /// A whole SRv6 fabric on this machine: namespaces, links, a srv6d in every node
     #[command(after_help = "Examples:\n  \
         srv6d lab demo\n  \
@@ -227,6 +230,7 @@ pub fn main() -> ExitCode {
         Command::Sync { json } => ask::ask(&socket_or_default(socket), &Request::Sync, json),
         Command::PathServer(arguments) => path_server::path_server(&arguments),
         Command::Place(arguments) => place::place(&arguments),
+        Command::Sonic(arguments) => sonic::sonic(&arguments),
         Command::Check { file, diff, json } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
         Command::Reload { dry_run, json } => ask::ask(&socket_or_default(socket), &Request::Reload { dry_run }, json),
         Command::Rollback { generation, dry_run, json } => {

@@ -1,0 +1,173 @@
+//! `INTERFACE`, `LOOPBACK_INTERFACE`, `VLAN*`, `NEIGH`: where addresses are.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::row::{Db, Row};
+use crate::finding::{Findings, Tally};
+use crate::lanes;
+use crate::model::{Loopback, Neighbor, Port, Switch, Vlan, VlanMember};
+use crate::value;
+
+/// What a row with an interface's name says, and what a row with an address behind it adds.
+#[derive(Default)]
+struct Layer3 {
+    name: String,
+    vrf: Option<String>,
+    addresses: Vec<IpNet>,
+    link_local_only: bool,
+    admin_up: Option<bool>,
+    mac: Option<srv6d_srv6::model::Mac>,
+}
+
+/// Reads every table of addresses into the switch.
+pub(super) fn read(db: &Db, switch: &mut Switch, found: &mut Findings) {
+    let (misplaced, ports): (Vec<_>, Vec<_>) =
+        layer3(db, "INTERFACE", found).into_iter().partition(|row| row.name.starts_with("Loopback"));
+    for row in ports {
+        route_port(switch, row, found);
+    }
+    for row in &misplaced {
+        let place = format!("config_db.json: INTERFACE|{}", row.name);
+        found.tolerated(place, "belongs into LOOPBACK_INTERFACE: taken as if it stood there");
+    }
+    for row in layer3(db, "LOOPBACK_INTERFACE", found).into_iter().chain(misplaced) {
+        add_loopback(&mut switch.loopbacks, row);
+    }
+    switch.vlans = vlans(db, &switch.ports, found);
+    for row in layer3(db, "VLAN_INTERFACE", found) {
+        match switch.vlans.iter_mut().find(|vlan| vlan.name == row.name) {
+            Some(vlan) => {
+                vlan.routed = true;
+                (vlan.vrf, vlan.addresses) = (row.vrf, row.addresses);
+            }
+            None => found.ignored(format!("config_db.json: VLAN_INTERFACE|{}", row.name), "is not in VLAN: left out"),
+        }
+    }
+    switch.neighbors = neighbors(db, found);
+}
+
+/// Rows of one table, those with an address under the name they belong to.
+fn layer3(db: &Db, table: &'static str, found: &mut Findings) -> Vec<Layer3> {
+    let rows = db.rows(table, found);
+    let mut interfaces: Vec<Layer3> = Vec::new();
+    for row in &rows {
+        let parts = row.parts();
+        let Some(name) = parts.first().filter(|_| parts.len() < 3) else {
+            found.ignored(row.place(""), "is neither a name nor a name and an address: left out");
+            continue;
+        };
+        if !interfaces.iter().any(|known| known.name == *name) {
+            interfaces.push(Layer3 { name: (*name).to_owned(), ..Layer3::default() });
+        }
+        let Some(interface) = interfaces.iter_mut().find(|known| known.name == *name) else { continue };
+        let Some(address) = parts.get(1) else {
+            own_fields(interface, row, found);
+            continue;
+        };
+        if !rows.iter().any(|other| other.parts() == [*name]) {
+            found.tolerated(row.place(""), format!("stands without {table}|{name}: taken as if that stood there"));
+        }
+        let new = written_address(row, address, found).filter(|new| !interface.addresses.contains(new));
+        interface.addresses.extend(new);
+    }
+    interfaces
+}
+
+fn own_fields(interface: &mut Layer3, row: &Row<'_>, found: &mut Findings) {
+    interface.vrf = row.owned("vrf_name");
+    interface.link_local_only = row.truth("ipv6_use_link_local_only", found).unwrap_or(false);
+    interface.admin_up = row.truth("admin_status", found);
+    interface.mac = row.parsed("mac_addr", "the MAC address of one station", value::mac, found);
+}
+
+fn written_address(row: &Row<'_>, text: &str, found: &mut Findings) -> Option<IpNet> {
+    let address = value::interface_address(text).filter(|_| text.contains('/'));
+    if address.is_none() {
+        found.ignored(row.place(""), format!("{text:?} is no address with a length: left out"));
+    } else if value::is_long_form(text) {
+        found.tally(row.table(), Tally::LongForm);
+    }
+    if let Some(vrf) = row.text("vrf_name") {
+        let what = format!("{vrf:?} says nothing here: the VRF of an interface stands in the row without an address");
+        found.tolerated(row.place("vrf_name"), what);
+    }
+    address
+}
+
+fn route_port(switch: &mut Switch, row: Layer3, found: &mut Findings) {
+    let place = format!("config_db.json: INTERFACE|{}", row.name);
+    match switch.ports.iter_mut().find(|port| port.name == row.name) {
+        Some(port) => {
+            port.routed = true;
+            (port.vrf, port.addresses) = (row.vrf, row.addresses);
+            (port.link_local_only, port.mac) = (row.link_local_only, row.mac);
+        }
+        None if lanes::number_behind("Ethernet", &row.name).is_some() => {
+            found.note(place, "is no port of this switch: left out");
+        }
+        None => found.ignored(place, "is neither a port nor a loopback: left out"),
+    }
+}
+
+fn add_loopback(loopbacks: &mut Vec<Loopback>, row: Layer3) {
+    let admin_up = row.admin_up.unwrap_or(true);
+    match loopbacks.iter_mut().find(|loopback| loopback.name == row.name) {
+        Some(loopback) => {
+            let new: Vec<IpNet> = row.addresses.into_iter().filter(|new| !loopback.addresses.contains(new)).collect();
+            loopback.addresses.extend(new);
+        }
+        None => loopbacks.push(Loopback { name: row.name, admin_up, vrf: row.vrf, addresses: row.addresses }),
+    }
+}
+
+fn vlans(db: &Db, ports: &[Port], found: &mut Findings) -> Vec<Vlan> {
+    let mut vlans = Vec::new();
+    for row in &db.rows("VLAN", found) {
+        let named = lanes::number_behind("Vlan", &row.key);
+        let id = row.number("vlanid", 1, 4094, found).or(named).and_then(|id| u16::try_from(id).ok());
+        match id.filter(|id| (1..=4094).contains(id) && named == Some(u32::from(*id))) {
+            Some(id) => {
+                let name = row.key.clone();
+                vlans.push(Vlan { name, id, members: Vec::new(), vrf: None, routed: false, addresses: Vec::new() });
+            }
+            None => found.ignored(row.place(""), "is no VLAN with a number from 1 to 4094 in its name: left out"),
+        }
+    }
+    for row in &db.rows("VLAN_MEMBER", found) {
+        let key = row.parts();
+        let [vlan, port] = key.as_slice() else {
+            found.ignored(row.place(""), "is not Vlan and port: left out");
+            continue;
+        };
+        let known = ports.iter().any(|known| known.name == *port);
+        match vlans.iter_mut().find(|known| known.name == *vlan).filter(|_| known) {
+            Some(known) => {
+                let tagged = row.text("tagging_mode") == Some("tagged");
+                known.members.push(VlanMember { port: (*port).to_owned(), tagged });
+            }
+            None => found.ignored(row.place(""), "names a VLAN or a port that is not there: left out"),
+        }
+    }
+    vlans
+}
+
+fn neighbors(db: &Db, found: &mut Findings) -> Vec<Neighbor> {
+    let mut neighbors = Vec::new();
+    for row in &db.rows("NEIGH", found) {
+        let parts = row.parts();
+        let written = match parts.as_slice() {
+            [interface, address] => value::address(address).map(|address: IpAddr| (*interface, address)),
+            _ => None,
+        };
+        let mac = row.parsed("neigh", "the MAC address of one station", value::mac, found);
+        match (written, mac) {
+            (Some((interface, address)), Some(mac)) => {
+                neighbors.push(Neighbor { interface: interface.to_owned(), address, mac });
+            }
+            _ => found.ignored(row.place(""), "is not a port and an address with the MAC address `neigh`: left out"),
+        }
+    }
+    neighbors
+}

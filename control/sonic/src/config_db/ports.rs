@@ -1,0 +1,128 @@
+//! `PORT`, and which of its ports exist.
+
+use super::row::{Db, Row};
+use crate::finding::{Findings, Tally};
+use crate::lanes;
+use crate::model::Port;
+use crate::value;
+
+/// Largest layer-3 packet of a port whose row does not say.
+const MTU: u32 = 9100;
+
+/// Every port, in natural order. `present`: names of the interfaces that exist, ports or wires; `None`: unknown.
+pub(super) fn ports(db: &Db, present: Option<&[String]>, found: &mut Findings) -> Vec<Port> {
+    let mut ports = if db.has("PORT") {
+        let rows = db.rows("PORT", found);
+        let step = step(&rows);
+        rows.iter().filter_map(|row| port(row, step, found)).collect()
+    } else {
+        without_rows(db, present, found)
+    };
+    ports.sort_by_key(|port| value::natural(&port.name));
+    if let Some(present) = present {
+        mark_present(&mut ports, present, found);
+    }
+    ports
+}
+
+/// The numbers of two neighbouring ports differ by their lanes. Where rows disagree: by four.
+fn step(rows: &[Row<'_>]) -> u32 {
+    let lanes = |row: &Row<'_>| row.text("lanes").map_or(0, |lanes| lanes.split(',').count());
+    let number = |row: &Row<'_>| lanes::number_behind("Ethernet", &row.key).unwrap_or(1);
+    let first = rows.first().map_or(0, lanes);
+    let step = u32::try_from(first).unwrap_or(0);
+    let fits = step != 0 && rows.iter().all(|row| lanes(row) == first && number(row).is_multiple_of(step));
+    if fits { step } else { lanes::LANES }
+}
+
+fn port(row: &Row<'_>, step: u32, found: &mut Findings) -> Option<Port> {
+    if lanes::number_behind("Ethernet", &row.key).is_none() {
+        found.ignored(row.place(""), "is no name of a port (Ethernet0, Ethernet4, ...): left out");
+        return None;
+    }
+    let admin_up = row.truth("admin_status", found);
+    if admin_up.is_none() {
+        found.tally(row.table(), Tally::NoAdminStatus);
+    }
+    let mut lanes: Vec<u32> = Vec::new();
+    if let Some(written) = row.text("lanes") {
+        lanes.extend(written.split(',').filter_map(|lane| lane.trim().parse::<u32>().ok()));
+    } else {
+        found.tolerated(row.place("lanes"), "is not written: those of the default SKU");
+        lanes = lanes::lanes_of_port(&row.key);
+    }
+    let speed = row.number("speed", 1, 1_600_000, found);
+    if row.text("speed").is_none() {
+        found.tolerated(row.place("speed"), format!("is not written: {} Mb/s", lanes::SPEED));
+    }
+    Some(Port {
+        lanes,
+        speed: speed.unwrap_or(lanes::SPEED),
+        alias: row.owned("alias"),
+        index: row.number("index", 0, u32::MAX, found),
+        mtu: row.number("mtu", 68, 9216, found).unwrap_or(MTU),
+        admin_up: admin_up.unwrap_or(false),
+        fec: row.owned("fec"),
+        autoneg: row.truth("autoneg", found),
+        description: row.owned("description"),
+        ..unwritten(&row.key, lanes::wire(&row.key, step))
+    })
+}
+
+/// The table is missing: the file was made to be merged into a running database that has it. Ports are the wires
+/// that exist, or, when nothing is known about wires, those with an address.
+fn without_rows(db: &Db, present: Option<&[String]>, found: &mut Findings) -> Vec<Port> {
+    let names: Vec<String> = match present {
+        Some(present) => present.iter().filter_map(|name| port_name(name)).collect(),
+        None => db.rows("INTERFACE", found).iter().filter_map(|row| port_name(row.parts().first()?)).collect(),
+    };
+    let mut ports: Vec<Port> = Vec::new();
+    for name in names {
+        if !ports.iter().any(|port| port.name == name) {
+            let wire = lanes::wire_of_port(&name);
+            let lanes = lanes::lanes_of_port(&name);
+            ports.push(Port { lanes, admin_up: true, ..unwritten(&name, wire) });
+        }
+    }
+    found.note("config_db.json: PORT", "is not written: the ports are the interfaces ethN, administratively up");
+    ports
+}
+
+/// A port by one of its two names.
+fn port_name(name: &str) -> Option<String> {
+    lanes::port_of_wire(name).or_else(|| lanes::number_behind("Ethernet", name).map(|_| name.to_owned()))
+}
+
+fn unwritten(name: &str, wire: Option<String>) -> Port {
+    let number = lanes::number_behind("Ethernet", name);
+    Port {
+        name: name.to_owned(),
+        wire,
+        present: true,
+        lanes: Vec::new(),
+        speed: lanes::SPEED,
+        alias: number.map(|number| format!("fortyGigE0/{number}")),
+        index: number.map(|number| number / lanes::LANES),
+        mtu: MTU,
+        admin_up: false,
+        fec: None,
+        autoneg: None,
+        description: None,
+        mac: None,
+        routed: false,
+        link_local_only: false,
+        vrf: None,
+        addresses: Vec::new(),
+    }
+}
+
+fn mark_present(ports: &mut [Port], present: &[String], found: &mut Findings) {
+    for port in ports.iter_mut() {
+        port.present = present.iter().any(|name| *name == port.name || port.wire.as_ref() == Some(name));
+    }
+    let absent = ports.iter().filter(|port| !port.present).count();
+    if absent > 0 {
+        let what = format!("{absent} of {} ports have no interface here: they stay down until it appears", ports.len());
+        found.note("config_db.json: PORT", what);
+    }
+}

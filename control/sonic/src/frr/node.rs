@@ -1,0 +1,182 @@
+//! Nodes of FRR's command line, and which lines each of them knows.
+
+use super::keyword::one_of;
+use super::{Line, Written, route, srv6};
+use crate::finding::Findings;
+use crate::model;
+
+/// Where a line is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    /// The top.
+    Config,
+    /// `vrf NAME`; `None`: the default one by another name.
+    Vrf(Option<String>),
+    /// `segment-routing`.
+    SegmentRouting,
+    /// `srv6` below it.
+    Srv6,
+    /// `locators`.
+    Locators,
+    /// `locator NAME`.
+    Locator(String),
+    /// `static-sids`.
+    StaticSids,
+    /// `encapsulation`.
+    Encapsulation,
+    /// `router bgp ...` and the like.
+    Router,
+    /// `segment-routing srv6` in one of those.
+    RouterSrv6,
+    /// A node none of whose lines are read: `interface`, `route-map`, `formats`, ...
+    Other,
+}
+
+/// What a node says about a line.
+enum Known {
+    No,
+    /// Done.
+    Line,
+    /// It opens a node.
+    Opens(Node),
+}
+
+/// Reads a line in the innermost node that knows it, and stays there.
+pub(super) fn take(nodes: &mut Vec<Node>, line: &Line<'_>, written: &mut Written, found: &mut Findings) {
+    if leave(nodes, line) {
+        return;
+    }
+    for depth in (0..nodes.len()).rev() {
+        let Some(node) = nodes.get(depth).cloned() else { continue };
+        match read(&node, line, written, found) {
+            Known::No => {}
+            Known::Line => return nodes.truncate(depth + 1),
+            Known::Opens(inner) => {
+                nodes.truncate(depth + 1);
+                return nodes.push(inner);
+            }
+        }
+    }
+    // A line that no node here knows is one of the top's. In a VRF that decides whose the next routes are.
+    if matches!(nodes.last(), Some(Node::Vrf(_))) {
+        nodes.truncate(1);
+    }
+}
+
+/// `exit` and its like. At the top there is nothing to leave.
+fn leave(nodes: &mut Vec<Node>, line: &Line<'_>) -> bool {
+    let depth = match line.words.as_slice() {
+        ["exit" | "quit" | "exit-address-family"] => nodes.len().saturating_sub(1),
+        ["exit-vrf"] => nodes.iter().position(|node| matches!(node, Node::Vrf(_))).unwrap_or(nodes.len()),
+        ["end"] => 1,
+        _ => return false,
+    };
+    nodes.truncate(depth.max(1));
+    true
+}
+
+fn read(node: &Node, line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known {
+    match node {
+        Node::Config => config(line, written, found),
+        Node::Vrf(name) => vrf(name.as_deref(), line, written, found),
+        Node::SegmentRouting => match one_of(line.first(), &["srv6", "traffic-eng"]) {
+            Some("srv6") => Known::Opens(Node::Srv6),
+            Some(_) => Known::Opens(Node::Other),
+            None => Known::No,
+        },
+        Node::Srv6 => match one_of(line.first(), &["encapsulation", "formats", "locators", "static-sids"]) {
+            Some("encapsulation") => Known::Opens(Node::Encapsulation),
+            Some("locators") => Known::Opens(Node::Locators),
+            Some("static-sids") => Known::Opens(Node::StaticSids),
+            Some(_) => Known::Opens(Node::Other),
+            None => Known::No,
+        },
+        Node::Locators => match (one_of(line.first(), &["locator"]), line.words.get(1)) {
+            (Some(_), Some(name)) => {
+                srv6::locator(name, line, written);
+                Known::Opens(Node::Locator((*name).to_owned()))
+            }
+            _ => Known::No,
+        },
+        Node::Locator(name) => done(srv6::locator_line(name, line, written, found)),
+        Node::StaticSids => done(srv6::sid_line(line, written, found)),
+        Node::Encapsulation => done(srv6::source_line(line, written, found)),
+        Node::Router => router(line, found),
+        Node::RouterSrv6 => done(matches!(line.first(), "locator" | "encap-behavior")),
+        Node::Other => Known::No,
+    }
+}
+
+const fn done(known: bool) -> Known {
+    if known { Known::Line } else { Known::No }
+}
+
+fn config(line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known {
+    match line.words.as_slice() {
+        ["hostname", name] => {
+            written.hostname = Some((*name).to_owned()).filter(|_| !line.no);
+            Known::Line
+        }
+        ["ip" | "ipv6", "route", ..] => {
+            route::read(None, line, written, found);
+            Known::Line
+        }
+        ["vrf", name] if line.no => done(!name.is_empty()),
+        ["vrf", name] => {
+            let name = Some((*name).to_owned()).filter(|name| !model::is_default_vrf(name));
+            Known::Opens(Node::Vrf(name))
+        }
+        ["router", ..] if !line.no => Known::Opens(Node::Router),
+        ["interface" | "route-map" | "line" | "bfd" | "pbr-map" | "mpls", ..] if !line.no => Known::Opens(Node::Other),
+        // Two letters could still be `service`.
+        [word] if word.len() > 2 && one_of(word, &["segment-routing"]).is_some() => {
+            if line.no {
+                written.locators.clear();
+                written.sids.clear();
+                written.encapsulation_source = None;
+                return Known::Line;
+            }
+            Known::Opens(Node::SegmentRouting)
+        }
+        _ => Known::No,
+    }
+}
+
+/// What else FRR knows in a VRF, so that it does not lead out of it.
+const VRF_WORDS: [&str; 11] =
+    ["nht", "protocol", "router-id", "import-table", "mroute", "multicast", "pim", "igmp", "mld", "msdp", "ssmpingd"];
+
+fn vrf(name: Option<&str>, line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known {
+    match line.words.as_slice() {
+        ["ip" | "ipv6", "route", ..] => {
+            route::read(name, line, written, found);
+            Known::Line
+        }
+        ["ip" | "ipv6", word, ..] => done(VRF_WORDS.contains(word)),
+        ["vni" | "netns" | "router-id", ..] => Known::Line,
+        _ => Known::No,
+    }
+}
+
+/// Words of the top that a router does not have.
+const TOP_WORDS: [&str; 10] =
+    ["router", "interface", "route-map", "line", "bfd", "vrf", "segment-routing", "ip", "ipv6", "hostname"];
+
+/// A router's own lines are FRR's. Those that make SIDs are worth a word: they exist only while it runs.
+fn router(line: &Line<'_>, found: &mut Findings) -> Known {
+    match line.words.as_slice() {
+        ["segment-routing", "srv6"] if !line.no => Known::Opens(Node::RouterSrv6),
+        // What a family knows is read as what the router around it knows.
+        ["address-family", ..] => Known::Opens(Node::Router),
+        ["sid", .., "auto"] | ["sid", "export" | "vpn", ..] if !line.no => {
+            found.note(
+                line.place(),
+                "BGP makes this SID once it runs: it comes from the kernel or by FPM, not from here",
+            );
+            Known::Line
+        }
+        // Everything else in here is the router's.
+        [word, ..] if TOP_WORDS.contains(word) => Known::No,
+        _ => Known::Line,
+    }
+}

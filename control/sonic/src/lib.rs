@@ -1,0 +1,68 @@
+//! A SONiC switch out of its two files: `config_db.json`, and the `frr.conf` in which most labs keep locators, SIDs
+//! and static routes.
+//!
+//! Real files break SONiC's own models, so reading is tolerant: what is meant is taken, and everything that SONiC
+//! would refuse or pass over is listed once as a [`Finding`]. Read strictly, the same findings are errors.
+//!
+//! ```
+//! let config_db = r#"{
+//!     "INTERFACE": {"Ethernet0": {}, "Ethernet0|2001:db8:a::1/64": {}},
+//!     "SRV6_MY_LOCATORS": {"MAIN": {"prefix": "fcbb:bbbb:1::"}},
+//!     "SRV6_MY_SIDS": {"MAIN|fcbb:bbbb:1::/48": {"action": "uN", "decap_dscp_mode": "pipe"}}
+//! }"#;
+//! let reading = srv6d_sonic::read(Some(config_db), None, None, false).unwrap();
+//! assert_eq!(reading.switch.ports[0].wire.as_deref(), Some("eth1"));
+//! assert_eq!(reading.switch.sids[0].action.word(), "uN");
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod config_db;
+mod finding;
+mod frr;
+mod lanes;
+mod merge;
+mod model;
+mod routes;
+mod srv6;
+mod value;
+
+pub use finding::{Finding, Severity};
+pub use lanes::{lanes_of_port, port_of_wire, wire_of_port};
+pub use model::{
+    Action, Device, DscpMode, Encap, Locator, Loopback, MAIN_TABLE, Neighbor, Origin, Port, RouteHop, RoutingMode, Sid,
+    SidCounters, StaticRoute, Switch, Target, Vlan, VlanMember, Vrf, is_default_vrf,
+};
+
+use finding::Findings;
+
+/// A switch, and what is noteworthy about its files.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Reading {
+    /// The switch.
+    pub switch: Switch,
+    /// Each said once; none of them is an error.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads a switch from the texts of `config_db.json` and `frr.conf`, either of which may be missing.
+///
+/// `present`: names of the interfaces that exist, ports (`Ethernet0`) or wires (`eth1`); `None`: unknown, and then all
+/// ports that are written count as existing. `strict`: what SONiC's YANG models and its daemons refuse is an error.
+///
+/// # Errors
+/// All findings, when one of them is an error: a text that cannot be read, two files that contradict each other, and,
+/// when strict, everything that was [tolerated](Severity::Tolerated) or [ignored](Severity::Ignored).
+pub fn read(
+    config_db: Option<&str>,
+    frr: Option<&str>,
+    present: Option<&[String]>,
+    strict: bool,
+) -> Result<Reading, Vec<Finding>> {
+    let mut found = Findings::default();
+    let db = config_db.map(|text| config_db::read(text, present, &mut found)).unwrap_or_default();
+    let frr = frr.map(|text| frr::read(text, &mut found)).unwrap_or_default();
+    let switch = merge::merge(db, frr, &mut found);
+    let findings = found.finish(strict)?;
+    Ok(Reading { switch, findings })
+}

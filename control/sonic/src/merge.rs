@@ -1,0 +1,89 @@
+//! Both files as one switch.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::config_db::{self, next_table};
+use crate::finding::Findings;
+use crate::model::{Switch, Target, Vrf, is_default_vrf};
+use crate::srv6::WrittenLocator;
+use crate::{frr, routes, srv6};
+
+pub(crate) fn merge(db: config_db::Written, frr: frr::Written, found: &mut Findings) -> Switch {
+    let mut switch = db.switch;
+    if switch.device.hostname.is_none() {
+        switch.device.hostname = frr.hostname;
+    }
+    switch.encapsulation_source = source(&switch, db.encapsulation_source, frr.encapsulation_source, found);
+    let locators: Vec<WrittenLocator> = db.locators.into_iter().chain(frr.locators).collect();
+    check_locator_vrfs(&locators, &switch.vrfs, found);
+    switch.locators = srv6::locators(locators, found);
+    let sids = db.sids.into_iter().chain(frr.sids).collect();
+    switch.sids = srv6::sids(sids, &switch.locators, found);
+    let legs = db.legs.into_iter().chain(frr.legs).collect();
+    switch.routes = routes::group(legs, found);
+    name_vrfs(&mut switch, found);
+    switch
+}
+
+/// What frr.conf says goes first: it is what FRR encapsulates with.
+fn source(
+    switch: &Switch,
+    db: Option<(Ipv6Addr, String)>,
+    frr: Option<(Ipv6Addr, String)>,
+    found: &mut Findings,
+) -> Option<Ipv6Addr> {
+    if let (Some((written, place)), Some((used, there))) = (&db, &frr)
+        && written != used
+    {
+        found.tolerated(
+            place,
+            format!("{written} here and {used} in {there} as source of encapsulations: {used} is used"),
+        );
+    }
+    let loopback = || {
+        let loopback = switch.loopbacks.iter().find(|loopback| loopback.name == "Loopback0")?;
+        loopback.addresses.iter().find_map(|address| match address.addr() {
+            IpAddr::V6(address) => Some(address),
+            IpAddr::V4(_) => None,
+        })
+    };
+    frr.or(db).map(|(source, _)| source).or_else(loopback)
+}
+
+fn check_locator_vrfs(locators: &[WrittenLocator], vrfs: &[Vrf], found: &mut Findings) {
+    for written in locators {
+        if let Some(name) = written.vrf.as_ref().filter(|name| !is_default_vrf(name))
+            && !vrfs.iter().any(|vrf| vrf.name == *name)
+        {
+            found.tolerated(format!("{} vrf", written.place), format!("{name} is no VRF; nothing asks for it"));
+        }
+    }
+}
+
+/// VRFs that are named but not written: SONiC waits for them, here they exist at once.
+fn name_vrfs(switch: &mut Switch, found: &mut Findings) {
+    let Switch { ports, loopbacks, vlans, sids, routes, vrfs, .. } = switch;
+    let of_interfaces = (ports.iter().map(|port| (&port.vrf, &port.name)))
+        .chain(loopbacks.iter().map(|loopback| (&loopback.vrf, &loopback.name)))
+        .chain(vlans.iter().map(|vlan| (&vlan.vrf, &vlan.name)))
+        .filter_map(|(vrf, name)| Some((vrf.as_ref()?, format!("interface {name}"))));
+    let of_sids = sids.iter().filter_map(|sid| Some((sid.vrf.as_ref()?, format!("SID {}", sid.prefix))));
+    let of_routes = routes.iter().filter_map(|route| Some((route.vrf.as_ref()?, format!("route {}", route.prefix))));
+    let hops = routes.iter().filter_map(|route| match &route.target {
+        Target::Hops(hops) => {
+            Some(hops.iter().filter_map(|hop| Some((hop.vrf.as_ref()?, format!("route {}", route.prefix)))))
+        }
+        _ => None,
+    });
+    for (name, user) in of_interfaces.chain(of_sids).chain(of_routes).chain(hops.flatten()) {
+        if is_default_vrf(name) || vrfs.iter().any(|vrf| vrf.name == *name) {
+            continue;
+        }
+        let table = next_table(vrfs);
+        found.tolerated(
+            "config_db.json: VRF",
+            format!("{name} is missing, and {user} is in it: taken, as table {table}"),
+        );
+        vrfs.push(Vrf { name: name.clone(), table, in_config_db: false });
+    }
+}

@@ -1,0 +1,154 @@
+//! Locators and SIDs of both files: one of each, checked against each other.
+
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+use crate::finding::Findings;
+use crate::model::{self, Action, DscpMode, Locator, Origin, Sid};
+
+/// A locator with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct WrittenLocator {
+    pub(crate) locator: Locator,
+    /// `vrf`, which nothing reads, but which must exist.
+    pub(crate) vrf: Option<String>,
+    pub(crate) place: String,
+}
+
+/// A SID with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct WrittenSid {
+    pub(crate) prefix: Ipv6Net,
+    pub(crate) written: String,
+    pub(crate) locator: String,
+    pub(crate) action: Action,
+    pub(crate) decap_dscp_mode: Option<DscpMode>,
+    pub(crate) vrf: Option<String>,
+    pub(crate) interface: Option<String>,
+    pub(crate) adjacency: Option<Ipv6Addr>,
+    pub(crate) origin: Origin,
+    pub(crate) place: String,
+}
+
+/// One locator per name, in the order they are written.
+pub(crate) fn locators(written: Vec<WrittenLocator>, found: &mut Findings) -> Vec<Locator> {
+    let mut kept: Vec<WrittenLocator> = Vec::new();
+    for new in written {
+        let Some(old) = kept.iter_mut().find(|old| old.locator.name == new.locator.name) else {
+            kept.push(new);
+            continue;
+        };
+        let (here, there) = (&old.locator, &new.locator);
+        if (here.prefix, here.block_len, here.node_len) != (there.prefix, there.block_len, there.node_len) {
+            let what = format!(
+                "locator {} is {} with a block of {} bits here, and {} with one of {} in {}: make them the same",
+                here.name, here.prefix, here.block_len, there.prefix, there.block_len, new.place
+            );
+            found.error(&old.place, what);
+        } else if here.origin != there.origin {
+            old.locator.origin = Origin::Both;
+        }
+    }
+    kept.into_iter().map(|written| written.locator).collect()
+}
+
+/// One SID per prefix, in the order they are written; those that SONiC's daemons would not program are left out.
+pub(crate) fn sids(written: Vec<WrittenSid>, locators: &[Locator], found: &mut Findings) -> Vec<Sid> {
+    let mut kept: Vec<WrittenSid> = Vec::new();
+    for new in written {
+        if !fits(&new, locators, found) {
+            continue;
+        }
+        match kept.iter_mut().find(|old| old.prefix == new.prefix) {
+            None => kept.push(new),
+            Some(old) => join(old, new, found),
+        }
+    }
+    let sids = kept.into_iter().map(|written| {
+        let block_len = locators.iter().find(|locator| locator.name == written.locator).map_or(32, |l| l.block_len);
+        Sid {
+            prefix: written.prefix,
+            written: written.written,
+            locator: written.locator,
+            block_len,
+            action: written.action,
+            decap_dscp_mode: written.decap_dscp_mode,
+            vrf: written.vrf,
+            interface: written.interface,
+            adjacency: written.adjacency,
+            origin: written.origin,
+        }
+    });
+    sids.collect()
+}
+
+/// Where a SID may lie, as bgpcfgd checks it: always in its locator's block, a uN in the locator itself.
+fn fits(sid: &WrittenSid, locators: &[Locator], found: &mut Findings) -> bool {
+    let Some(locator) = locators.iter().find(|locator| locator.name == sid.locator) else {
+        let what = format!("waits for the locator {}, which is nowhere: left out", sid.locator);
+        found.ignored(&sid.place, what);
+        return false;
+    };
+    let block = locator.block();
+    if !block.contains(&sid.prefix) || sid.prefix.prefix_len() <= block.prefix_len() {
+        let what = format!("{} lies outside of {block}, the block of locator {}: left out", sid.prefix, locator.name);
+        found.ignored(&sid.place, what);
+        return false;
+    }
+    if sid.action == Action::Un && !locator.prefix.contains(&sid.prefix) {
+        let what = format!("a uN lies in its locator {}, and {} does not: left out", locator.prefix, sid.prefix);
+        found.ignored(&sid.place, what);
+        return false;
+    }
+    let behind = sid.prefix.prefix_len() - block.prefix_len();
+    if !block.prefix_len().is_multiple_of(8) || !behind.is_multiple_of(8) {
+        let what =
+            format!("a shift by whole bytes is all there is, and {} asks for {behind} bits: left out", sid.prefix);
+        found.ignored(&sid.place, what);
+        return false;
+    }
+    true
+}
+
+/// The same SID twice. What one of the two leaves open, the other says; anything else is a contradiction.
+fn join(old: &mut WrittenSid, new: WrittenSid, found: &mut Findings) {
+    let default = |vrf: &Option<String>| vrf.as_deref().filter(|vrf| !model::is_default_vrf(vrf)).map(str::to_owned);
+    let differ = |one: &str, other: &str| one != other;
+    let contradiction = if old.action != new.action {
+        Some(("action", old.action.word().to_owned(), new.action.word().to_owned()))
+    } else if default(&old.vrf) != default(&new.vrf) {
+        let shown = |vrf: &Option<String>| default(vrf).unwrap_or_else(|| "default".to_owned());
+        Some(("VRF", shown(&old.vrf), shown(&new.vrf)))
+    } else if let (Some(one), Some(other)) = (&old.interface, &new.interface)
+        && differ(one, other)
+    {
+        Some(("port", one.clone(), other.clone()))
+    } else if let (Some(one), Some(other)) = (old.adjacency, new.adjacency)
+        && one != other
+    {
+        Some(("neighbour", one.to_string(), other.to_string()))
+    } else if let (Some(one), Some(other)) = (old.decap_dscp_mode, new.decap_dscp_mode)
+        && one != other
+    {
+        Some(("decap_dscp_mode", one.word().to_owned(), other.word().to_owned()))
+    } else {
+        None
+    };
+    if let Some((what, here, there)) = contradiction {
+        let what = format!("{}: {what} {here} here, {there} in {}: make them the same", old.prefix, new.place);
+        found.error(&old.place, what);
+        return;
+    }
+    if old.locator != new.locator {
+        let what = format!("{} stands under locator {} too: {} counts", old.prefix, new.locator, old.locator);
+        found.note(&new.place, what);
+    }
+    if old.origin != new.origin {
+        old.origin = Origin::Both;
+    }
+    old.decap_dscp_mode = old.decap_dscp_mode.or(new.decap_dscp_mode);
+    old.vrf = old.vrf.take().or(new.vrf);
+    old.interface = old.interface.take().or(new.interface);
+    old.adjacency = old.adjacency.or(new.adjacency);
+}

@@ -1,0 +1,89 @@
+//! `srv6d sonic check`: what the files of a switch say.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use serde::Serialize;
+use srv6d_sonic::{Finding, Reading, Switch};
+
+use crate::cli::check::read;
+use crate::cli::output::{self, Failure};
+
+/// The files of a switch.
+#[derive(Debug, Args)]
+#[group(id = "files", required = true, multiple = true)]
+pub struct Files {
+    /// CONFIG_DB as a file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "files")]
+    config_db: Option<PathBuf>,
+    /// FRR's configuration: locators, static-sids and static routes
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "files")]
+    frr: Option<PathBuf>,
+}
+
+/// How to judge and to print.
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    #[command(flatten)]
+    files: Files,
+    /// Refuse what SONiC's YANG models or its daemons refuse
+    #[arg(long)]
+    strict: bool,
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// `--json`.
+#[derive(Serialize)]
+struct Report {
+    valid: bool,
+    findings: Vec<Finding>,
+    switch: Option<Switch>,
+}
+
+/// Lists every finding once.
+pub fn check(arguments: &CheckArguments) -> Result<(), Failure> {
+    let reading = arguments.files.switch(arguments.strict)?;
+    if arguments.json {
+        return report(reading);
+    }
+    let Reading { switch, findings } = reading.map_err(|findings| Failure::invalid(lines(&findings)))?;
+    output::print(&format!("{}{}\n", lines(&findings), summary(&switch)))
+}
+
+impl Files {
+    /// Reads the switch. Interfaces of this machine say nothing about a file: all ports count as existing.
+    fn switch(&self, strict: bool) -> Result<Result<Reading, Vec<Finding>>, Failure> {
+        let text = |file: &Option<PathBuf>| file.as_deref().map(|file: &Path| read(file)).transpose();
+        let (config_db, frr) = (text(&self.config_db)?, text(&self.frr)?);
+        Ok(srv6d_sonic::read(config_db.as_deref(), frr.as_deref(), None, strict))
+    }
+}
+
+fn lines(findings: &[Finding]) -> String {
+    findings.iter().flat_map(|finding| [finding.to_string(), "\n".to_owned()]).collect()
+}
+
+fn report(reading: Result<Reading, Vec<Finding>>) -> Result<(), Failure> {
+    match reading {
+        Ok(Reading { switch, findings }) => output::print_json(&Report { valid: true, findings, switch: Some(switch) }),
+        Err(findings) => {
+            output::print_json(&Report { valid: false, findings, switch: None })?;
+            Err(Failure::invalid(""))
+        }
+    }
+}
+
+fn summary(switch: &Switch) -> String {
+    let routed = switch.ports.iter().filter(|port| port.routed).count();
+    format!(
+        "{}: {} ports ({routed} routed), {} VRFs, {} locators, {} SIDs, {} static routes",
+        switch.device.hostname.as_deref().unwrap_or("sonic"),
+        switch.ports.len(),
+        switch.vrfs.len(),
+        switch.locators.len(),
+        switch.sids.len(),
+        switch.routes.len()
+    )
+}

@@ -1,0 +1,32 @@
+//! `srv6d sonic`: this node as a SONiC switch.
+
+mod check;
+
+use clap::{Args, Subcommand};
+
+use super::output::Failure;
+
+/// `srv6d sonic`
+#[derive(Debug, Args)]
+pub struct SonicArguments {
+    #[command(subcommand)]
+    command: SonicCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SonicCommand {
+    /// Read the files of a switch and list everything that is noteworthy about them
+    #[command(after_help = "Examples:\n  \
+        srv6d sonic check --config-db config_db.json --frr frr.conf\n  \
+        srv6d sonic check --config-db config_db.json --strict\n\n\
+        Exit status 2 when a file cannot be read or the two contradict each other; with --strict also when SONiC's\n\
+        models or daemons would refuse something.")]
+    Check(check::CheckArguments),
+}
+
+/// Does what the arguments say.
+pub fn sonic(arguments: &SonicArguments) -> Result<(), Failure> {
+    match &arguments.command {
+        SonicCommand::Check(arguments) => check::check(arguments),
+    }
+}
