@@ -155,7 +155,11 @@ impl Node {
         self.io.recycled.drain(..).map(|frame| frame.bytes()).collect()
     }
 
-    fn new(desired: &Desired) -> Result<Self, String> {
+    /// A node with these tables.
+    ///
+    /// # Errors
+    /// The state makes no tables.
+    pub fn new(desired: &Desired) -> Result<Self, String> {
         let counters = Arc::new(WorkerCounters::default());
         let mut slots = Slots::default();
         let tables = Tables::build(desired, &mut slots).map_err(|why| why.to_string())?;

@@ -1,0 +1,175 @@
+//! The packets of `trex-profiles/`, made by TRex's own client library, through the real worker step: each becomes what
+//! `trex-profiles/tests/expect.py` says, or is counted as what it is.
+//!
+//! Without Python 3.10 or 3.11, or without the client from PyPI, all of it is ignored, with the reason.
+#![allow(clippy::unwrap_used, clippy::panic)] // a failed test may panic
+
+#[path = "trex/client.rs"]
+mod client;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde::Deserialize;
+use srv6d::plan::{Device, Environment};
+use srv6d_conformance::{Node, desired};
+use srv6d_srv6::model::{Desired, Mac};
+
+use client::Client;
+
+/// One stream of one profile.
+#[derive(Deserialize)]
+struct Stream {
+    name: String,
+    /// Routes of `dut/many` that its packets need.
+    prefixes: u32,
+    direction: u8,
+    port: String,
+    frames: Vec<Expectation>,
+}
+
+#[derive(Deserialize)]
+struct Expectation {
+    #[serde(rename = "in")]
+    input: String,
+    /// Where it leaves; none: it does not.
+    port: Option<String>,
+    frame: Option<String>,
+    /// The outer flow label is the node's own choice.
+    #[serde(default)]
+    hash: bool,
+    /// What a packet that does not leave is counted as.
+    counter: Option<String>,
+    /// It is answered as long as the ration lasts.
+    #[serde(default)]
+    answered: bool,
+}
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let trials = match client::Client::find() {
+        // The root part of the tests asks for what is ignored, and this is no part of it.
+        _ if arguments.ignored => Vec::new(),
+        Err(client::Unavailable(why)) => {
+            println!("SKIPPED: the TRex profiles are not checked: {why}");
+            vec![Trial::test("profiles", || Ok(())).with_ignored_flag(true)]
+        }
+        Ok(client) => trials(&client),
+    };
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// The driver's own tests, and one trial for each stream of each profile.
+fn trials(client: &Client) -> Vec<Trial> {
+    let programs = ["test_configurations.py", "test_search.py", "test_ndr.py"];
+    let mut trials: Vec<Trial> = programs.map(|program| program_trial(client, program)).into();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trex-packets-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    match client.export(&folder) {
+        Ok(files) => trials.extend(files.iter().flat_map(|file| streams_of(file))),
+        Err(report) => trials.push(Trial::test("validate.py", move || Err(Failed::from(report)))),
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    trials
+}
+
+fn program_trial(client: &Client, program: &'static str) -> Trial {
+    let client = client.clone();
+    Trial::test(program, move || Ok(client.run(program, &[])?))
+}
+
+fn streams_of(file: &Path) -> Vec<Trial> {
+    let streams: Vec<Stream> = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    streams.into_iter().map(|stream| Trial::test(stream.name.clone(), move || Ok(run(&stream)?))).collect()
+}
+
+fn run(stream: &Stream) -> Result<(), String> {
+    let mut node = Node::new(&device_under_test(stream)?)?;
+    let mut expected = BTreeMap::from([("rx".to_owned(), stream.frames.len() as u64)]);
+    for expectation in &stream.frames {
+        node.receive(&stream.port, &bytes(&expectation.input))?;
+        let sent = node.run(0);
+        match (&expectation.port, &expectation.counter) {
+            (Some(port), None) => {
+                leaves(expectation, port, &sent)?;
+                *expected.entry("tx".to_owned()).or_default() += 1;
+            }
+            (None, Some(counter)) => {
+                if sent.iter().any(|(port, _)| *port != stream.port) {
+                    return Err(format!("a packet that is {counter} left at the far port"));
+                }
+                let answered = expectation.answered && !sent.is_empty();
+                let counter = format!("{}.{counter}", if answered { "reply" } else { "drop" });
+                *expected.entry(counter).or_default() += 1;
+            }
+            _ => return Err("an expectation names a port or a counter".to_owned()),
+        }
+    }
+    let mut counters = node.counters()?;
+    counters.retain(|name, value| *value > 0 && !name.starts_with("sid.") && !name.starts_with("path."));
+    if counters == expected { Ok(()) } else { Err(format!("counted {counters:?} instead of {expected:?}")) }
+}
+
+fn leaves(expectation: &Expectation, port: &str, sent: &[(String, Vec<u8>)]) -> Result<(), String> {
+    let [(left, frame)] = sent else { return Err(format!("{} packets left instead of one", sent.len())) };
+    if left != port {
+        return Err(format!("it left at {left} instead of {port}"));
+    }
+    let mut frame = frame.clone();
+    let mut expected = bytes(expectation.frame.as_deref().unwrap_or_default());
+    // Addresses of the far end are those of the configuration, which is looked at by the conformance pack.
+    for frame in [&mut frame, &mut expected] {
+        frame.drain(..12);
+    }
+    if expectation.hash {
+        let label = without_label(&mut frame);
+        without_label(&mut expected);
+        if label == 0 {
+            return Err("the outer flow label is zero".to_owned());
+        }
+    }
+    if frame == expected {
+        return Ok(());
+    }
+    Err(format!("from the Ethernet type on it is\n{}\ninstead of\n{}", hex(&frame), hex(&expected)))
+}
+
+/// Takes the flow label out of the IPv6 header behind the Ethernet type.
+fn without_label(frame: &mut [u8]) -> u32 {
+    let Some([high, middle, low]) = frame.get_mut(3..6) else { return 0 };
+    let label = u32::from_be_bytes([0, *high & 0x0f, *middle, *low]);
+    (*high, *middle, *low) = (*high & 0xf0, 0, 0);
+    label
+}
+
+fn device_under_test(stream: &Stream) -> Result<Desired, String> {
+    let text = if stream.prefixes > 0 {
+        client::many(stream.prefixes, stream.direction == 1)
+    } else {
+        std::fs::read_to_string(client::profiles().join("dut/srv6d.toml")).unwrap()
+    };
+    let device = |(ifindex, name): (u32, &str)| Device {
+        name: name.to_owned(),
+        ifindex,
+        mac: Mac([2, 0, 0, 0, 0xdd, u8::from(name == "eth2")]),
+        mtu: 9500,
+        up: true,
+        addresses: Vec::new(),
+    };
+    let environment =
+        Environment { devices: [(2, "eth1"), (3, "eth2")].map(device).to_vec(), ..Environment::default() };
+    desired(&text, &environment)
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    hex.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap_or_default();
+        text
+    })
+}

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Searches the highest rate without loss (NDR) and with a small one (PDR) of what is between two ports of a TRex server.
+
+    ndr.py --profile srv6_usid_transit.py --tunable usids=6 --sizes 128,512,1518 --max 400kpps
+
+Runs beside the server (its RPC has no authentication: keep it in the namespace of TRex). Only software ports are
+thought of: what the rings of TRex lose themselves makes a trial void, and a generator that cannot send what it was
+asked to is never taken for the device.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+from ndr_search import Counters, Trial, confirm, search
+
+DRAIN_SECONDS = 2
+# The client waits this long behind the last packet before it says that sending has ended.
+RX_DELAY_SECONDS = 0.1
+FLUSH_PPS, FLUSH_SECONDS = 1500, 1
+PREFLIGHT_PPS, PREFLIGHT_SECONDS = 10, 1
+SHARES = (10, 50, 90)
+FCS, PREAMBLE_AND_GAP = 4, 20
+RFC2544 = '64,128,256,512,1024,1280,1518'
+
+
+class Refused(Exception):
+    """Something that the user has to change."""
+
+
+class Bench:
+    """Two ports of a TRex server, and the streams on them."""
+
+    def __init__(self, client, senders, profile, tunables, load_profile):
+        self.client = client
+        self.senders = senders
+        self.receivers = [port ^ 1 for port in senders]
+        self.profile = profile
+        self.tunables = tunables
+        self.load_profile = load_profile
+        self.clock = time
+        self.latency_pps = int(tunables.get('lat_pps', 0))
+
+    def load(self, size):
+        """Puts the streams of a frame size on the ports. Returns the size that became of it, and the streams' own."""
+        try:
+            return self._load(size), size
+        except ValueError as why:
+            least = re.search(r'this packet needs (\d+)', str(why))
+            if not least:
+                raise Refused('%s: %s' % (self.profile, why))
+            return self._load(int(least.group(1))), int(least.group(1))
+
+    def _load(self, size):
+        self.client.reset(ports=sorted(set(self.senders + self.receivers)))
+        frames = []
+        for port in self.senders:
+            tunables = dict(self.tunables, **({'fsize': size} if size else {}))
+            flat = [part for key, value in tunables.items() for part in ('--' + key.replace('_', '-'), str(value))]
+            streams = self.load_profile(os.path.join(HERE, self.profile), port, flat)
+            self.client.add_streams(streams, ports=[port])
+            frames += [len(stream.get_pkt()) + FCS for stream in streams]
+        return frames
+
+    def preflight(self):
+        """A few packets, slowly: wrong MTUs, routes and neighbours show here, and not as a rate of zero."""
+        self.client.clear_stats()
+        self._send(self._at_least(PREFLIGHT_PPS), PREFLIGHT_SECONDS)
+        self.clock.sleep(DRAIN_SECONDS)
+        self._send(self._at_least(FLUSH_PPS), FLUSH_SECONDS)
+        self.clock.sleep(DRAIN_SECONDS)
+        stats = self.client.get_stats()
+        sent = self._total(stats, self.senders, 'opackets')
+        arrived = self._total(stats, self.receivers, 'ipackets')
+        if sent == 0:
+            raise Refused('nothing was sent: are the links of TRex up?')
+        if arrived < sent:
+            raise Refused('%d of %d packets arrived at a trickle: look at MTU, routes and neighbours of the device '
+                          '(`srv6d show counters`)' % (arrived, sent))
+
+    def trial(self, rate, seconds):
+        """One rate. What is still in the receiving ring when sending ends is flushed out by a few packets more."""
+        self.client.clear_stats()
+        before = self.clock.monotonic()
+        self._send(rate, seconds)
+        wall = self.clock.monotonic() - before - RX_DELAY_SECONDS
+        self.clock.sleep(DRAIN_SECONDS)
+        sent = self.client.get_stats()
+        latency = self.latency(sent)
+        self._send(self._at_least(FLUSH_PPS), FLUSH_SECONDS)
+        self.clock.sleep(DRAIN_SECONDS)
+        all_ = self.client.get_stats()
+        return Trial(rate, Counters(
+            tx=self._total(all_, self.senders, 'opackets'), rx=self._total(all_, self.receivers, 'ipackets'),
+            rx_errors=self._total(all_, self.receivers, 'ierrors'), tx_errors=self._total(all_, self.senders, 'oerrors'),
+            sent=self._total(sent, self.senders, 'opackets'), seconds=wall), latency)
+
+    def latency(self, stats):
+        """Microseconds of every latency group, and what its sequence numbers say."""
+        groups = {}
+        for group, found in stats.get('latency', {}).items():
+            if isinstance(group, int) and 'latency' in found:
+                times, errors = found['latency'], found.get('err_cntrs', {})
+                groups[group] = {
+                    'min': times.get('total_min'), 'average': times.get('average'), 'max': times.get('total_max'),
+                    'jitter': times.get('jitter'), 'hdrh': times.get('hdrh') or None,
+                    'lost': errors.get('dropped'), 'out_of_order': errors.get('out_of_order'), 'duplicated': errors.get('dup')}
+        return groups or None
+
+    def _send(self, rate, seconds):
+        per_port = rate / len(self.senders)
+        self.client.start(ports=self.senders, mult='%dpps' % per_port, duration=seconds, force=True)
+        self.client.wait_on_traffic(
+            ports=self.senders, timeout=6 * seconds + 10, rx_delay_ms=int(RX_DELAY_SECONDS * 1000))
+
+    def _at_least(self, rate):
+        # The latency streams keep their rate, and a total below theirs is refused.
+        return max(rate, 2 * self.latency_pps) * len(self.senders)
+
+    @staticmethod
+    def _total(stats, ports, counter):
+        return sum(stats[port][counter] for port in ports)
+
+
+def measure(bench, size, options, say):
+    """Everything about one frame size, as JSON."""
+    frames, used = bench.load(size)
+    say('frame %s' % used + ('' if used == size else ' (%s is below the smallest frame of this shape)' % size))
+    bench.preflight()
+
+    def trial(rate):
+        one = bench.trial(rate, options.trial)
+        say('  %9.0f pps: %-17s lost %d of %d' % (
+            rate, one.verdict(0.0), one.counters.tx - one.counters.rx, one.counters.tx))
+        return one
+
+    def final(rate):
+        return bench.trial(rate, options.final)
+
+    ndr = confirm(search(trial, options.min, options.max, 0.0), final, 0.0)
+    pdr = search(trial, options.min, options.max, options.pdr / 100, known=ndr.trials)
+    pdr = confirm(pdr, final, options.pdr / 100)
+    say('  NDR %s, PDR %g %% %s' % (ndr.text(), options.pdr, pdr.text()))
+    result = {'frame': used, 'asked_frame': size, 'frames': sorted(set(frames)),
+              'ndr': as_json(ndr, 0.0, frames), 'pdr': dict(as_json(pdr, options.pdr / 100, frames), percent=options.pdr)}
+    if bench.latency_pps and ndr.rate > 0:
+        result['latency'] = [{'percent_of_ndr': share, **latency_at(bench, ndr.rate * share / 100, options)} for share in SHARES]
+    return result
+
+
+def latency_at(bench, rate, options):
+    one = bench.trial(max(rate, bench._at_least(1)), options.trial)
+    return {'rate': one.requested, 'verdict': one.verdict(0.0), 'groups_us': one.latency}
+
+
+def as_json(found, allowed, frames):
+    average = sum(frames) / len(frames)
+    return {
+        'pps': found.rate, 'text': found.text(), 'limited_by': found.above, 'confirmed': found.confirmed, 'void_trials': found.voids,
+        'l2_bps': found.rate * average * 8, 'l1_bps': found.rate * (average + PREAMBLE_AND_GAP) * 8,
+        'trials': [{'requested': one.requested, 'offered': one.offered, 'loss': one.loss, 'verdict': one.verdict(allowed),
+                    **vars_of(one.counters)} for one in found.trials]}
+
+
+def vars_of(counters):
+    return {name: getattr(counters, name) for name in ('tx', 'rx', 'rx_errors', 'tx_errors')}
+
+
+def stamp(client, options):
+    """What the figures were made with. No host names."""
+    system = client.get_server_system_info() or {}
+    version = client.get_server_version() or {}
+    return {
+        'date': datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds'),
+        'trex': version.get('version'), 'trex_mode': version.get('mode'), 'trex_cores': system.get('dp_core_count'),
+        'trex_core_type': system.get('core_type'), 'kernel': platform.release(), 'machine': platform.machine(),
+        'host_cores': os.cpu_count(), 'load_average': os.getloadavg()[0], 'configuration': options.config,
+        'profile': options.profile, 'tunables': options.tunable, 'senders': options.senders,
+        'trial_seconds': options.trial, 'final_seconds': options.final, 'generator_ceiling_pps': options.ceiling}
+
+
+def table(report):
+    """The report as Markdown."""
+    lines = ['| frame | NDR | PDR | L2 Mbit/s at NDR | void trials |', '|---|---|---|---|---|']
+    for run in report['runs']:
+        for one in run['sizes']:
+            lines.append('| %s | %s | %s | %.1f | %d |' % (
+                one['frame'], one['ndr']['text'], one['pdr']['text'], one['ndr']['l2_bps'] / 1e6,
+                one['ndr']['void_trials'] + one['pdr']['void_trials']))
+    return '\n'.join(lines)
+
+
+def rate(text):
+    """'250kpps' -> 250000.0"""
+    found = re.fullmatch(r'([0-9.]+)([kKmM]?)(pps)?', text)
+    if not found:
+        raise argparse.ArgumentTypeError('write a rate as 250kpps, not %s' % text)
+    return float(found.group(1)) * {'': 1, 'k': 1e3, 'm': 1e6}[found.group(2).lower()]
+
+
+def tunable(text):
+    if '=' not in text:
+        raise argparse.ArgumentTypeError('write a tunable as NAME=VALUE, not %s' % text)
+    return text.split('=', 1)
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--server', default='127.0.0.1', help='TRex server (%(default)s)')
+    parser.add_argument('--rpc-port', type=int, default=4501, help='its RPC (%(default)s)')
+    parser.add_argument('--publisher-port', type=int, default=4500, help='its publisher (%(default)s)')
+    parser.add_argument('--ports', default='0', help='sending ports, the neighbours receive (%(default)s)')
+    parser.add_argument('--bidir', action='store_true', help='both ports of each pair send')
+    parser.add_argument('--profile', default='srv6_usid_transit.py', help='a profile beside this file (%(default)s)')
+    parser.add_argument('--tunable', type=tunable, action='append', default=[], metavar='NAME=VALUE', help='of the profile')
+    parser.add_argument('--sizes', default=RFC2544, help='frames with FCS, or "profile" for the profile\'s own (%(default)s)')
+    parser.add_argument('--min', type=rate, default=1e3, help='lowest rate (1kpps)')
+    parser.add_argument('--max', type=rate, default=1e6, help='highest rate (1000kpps)')
+    parser.add_argument('--pdr', type=float, default=0.5, help='loss of PDR in percent (%(default)s)')
+    parser.add_argument('--trial', type=int, default=10, help='seconds of a trial (%(default)s)')
+    parser.add_argument('--final', type=int, default=60, help='seconds of the trial that confirms (%(default)s; RFC 2544: 60)')
+    parser.add_argument('--repeat', type=int, default=1, help='the whole search so many times (%(default)s)')
+    parser.add_argument('--ceiling', type=rate, help='what this generator reaches with its ports looped, for the report')
+    parser.add_argument('--config', default='trex_cfg_veth.yaml', help='its configuration, for the report (%(default)s)')
+    parser.add_argument('--json', metavar='FILE', help='write the whole report')
+    options = parser.parse_args(arguments)
+    ports = [int(port) for port in options.ports.split(',')]
+    options.senders = sorted({port for one in ports for port in ((one, one ^ 1) if options.bidir else (one,))})
+    if len({port // 2 for port in options.senders}) < len(options.senders) and not options.bidir:
+        parser.error('--ports %s: both ports of a pair send only with --bidir' % options.ports)
+    options.sizes = [None] if options.sizes == 'profile' else [int(size) for size in options.sizes.split(',')]
+    if not 0 < options.min <= options.max:
+        parser.error('--min %g --max %g: 0 < min <= max' % (options.min, options.max))
+    return options
+
+
+def connect(options):
+    try:
+        import lbr_trex_client  # noqa: F401 puts the client's folders on the path
+    except ImportError:
+        pass  # beside a TRex release, trex_stl_lib is on the path already
+    try:
+        from trex.stl.api import STLClient, STLError, STLProfile
+    except ImportError as why:
+        raise Refused('TRex\'s client library is missing (%s): pip install lbr-trex-client==3.4.0, Python 3.10 or 3.11' % why)
+    client = STLClient(server=options.server, sync_port=options.rpc_port, async_port=options.publisher_port, verbose_level='error')
+
+    def load_profile(path, port, tunables):
+        try:
+            profile = STLProfile.load_py(path, direction=port % 2, port_id=port, tunables=tunables)
+        except STLError as why:
+            raise ValueError(str(why))
+        if profile is None:
+            raise Refused('%s refused %s' % (os.path.basename(path), ' '.join(tunables)))
+        return profile.get_streams()
+    try:
+        client.connect()
+    except STLError as why:
+        raise Refused('no TRex server at %s:%d: %s' % (options.server, options.rpc_port, why))
+    return client, load_profile, STLError
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    try:
+        client, load_profile, error = connect(options)
+    except Refused as why:
+        sys.exit('error: %s' % why)
+    try:
+        client.acquire(ports=sorted({port for one in options.senders for port in (one, one ^ 1)}), force=True)
+        bench = Bench(client, options.senders, options.profile, dict(options.tunable), load_profile)
+        report = {'kind': 'trex-ndr', 'stamp': stamp(client, options), 'runs': []}
+        for number in range(options.repeat):
+            say = lambda text: print(text, file=sys.stderr, flush=True)
+            say('search %d of %d' % (number + 1, options.repeat))
+            report['runs'].append({'sizes': [measure(bench, size, options, say) for size in options.sizes]})
+    except (Refused, error) as why:
+        sys.exit('error: %s' % why)
+    except KeyboardInterrupt:
+        client.stop()
+        sys.exit(130)
+    finally:
+        client.disconnect()
+    print(table(report))
+    if options.json:
+        with open(options.json, 'w') as file:
+            json.dump(report, file, indent=2)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,22 @@
+"""All-to-all: every rank sends to every other one, on each of its queue pairs.
+
+The frame size follows from --mtu, --op and --encap, the number of flows from --ranks and --qps. The invariant CRC is
+four zero bytes (see srv6_roce.py).
+"""
+
+import srv6_packets as srv6
+import srv6_roce as roce
+
+
+def pairs(ranks):
+    return [(source, destination) for source in range(ranks) for destination in range(ranks) if source != destination]
+
+
+class STLS1(object):
+    def get_streams(self, direction=0, port_id=0, tunables=(), **kwargs):
+        args = srv6.tunables(roce.parser_of(__file__), tunables, direction, port_id)
+        return roce.streams(args, pairs, 'a2a')
+
+
+def register():
+    return STLS1()

@@ -1,0 +1,257 @@
+"""Stands in for a TRex server: its RPC and publisher over ZMQ, as far as the client needs them for ndr.py, in front of
+a generator and a device with known properties. No packet is sent.
+
+What it answers follows what TRex's own client library asks and reads, not a capture of a real server. Its clock is its
+own: a trial of a minute takes no time.
+"""
+
+import itertools
+import json
+import threading
+import zlib
+
+MAGIC = 0xABE85CEA  # in front of a compressed message
+PORTS = (0, 1)
+PROFILE_FINISHED_TX = 14
+CLIENTS_RX_DELAY = 0.1
+SLOW = 10_000
+
+
+class Clock:
+    """Time of the bench, in place of the `time` module."""
+
+    def __init__(self):
+        self.now = self.idle_since = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.idle_since = self.now
+
+    def send(self, seconds):
+        """Ports that are started one after another send side by side, until somebody waits."""
+        self.now = max(self.now, self.idle_since + seconds)
+
+
+class Device:
+    """Forwards `capacity` packets a second, and loses a share beside."""
+
+    def __init__(self, capacity=1e9, lose=0.0, largest=1 << 20):
+        self.capacity, self.lose, self.largest = capacity, lose, largest
+
+    def forward(self, count, rate, size):
+        if size > self.largest:
+            return 0
+        return int(count * min(1.0, self.capacity / rate) * (1 - self.lose))
+
+
+class Server:
+    """`ceiling`: packets a second that the generator can send. `stuck`: frames of a fast stream that stay in the
+    receiving ring until more come. `ring`: arrivals a second that the ring can take."""
+
+    def __init__(self, device, ceiling=1e9, ring=1e9, stuck=0):
+        self.device, self.ceiling, self.ring, self.stuck_most = device, ceiling, ring, stuck
+        self.clock = Clock()
+        self.started = []
+        self.events, self.sequence = [], itertools.count(1)
+        self.counters = {port: dict.fromkeys(('opackets', 'ipackets', 'obytes', 'ibytes', 'ierrors', 'oerrors'), 0)
+                         for port in PORTS}
+        self.streams = {port: {} for port in PORTS}
+        self.stuck = {port: 0 for port in PORTS}
+        self.methods = []
+
+    def __enter__(self):
+        import zmq
+        self.context = zmq.Context()
+        self.rpc, self.publisher = self.context.socket(zmq.REP), self.context.socket(zmq.PUB)
+        self.rpc_port = self.rpc.bind_to_random_port('tcp://127.0.0.1')
+        self.publisher_port = self.publisher.bind_to_random_port('tcp://127.0.0.1')
+        self.rpc.setsockopt(zmq.RCVTIMEO, 20)
+        self.nothing_yet = zmq.Again
+        self.running = True
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.running = False
+        self.thread.join()
+        self.rpc.close(0)
+        self.publisher.close(0)
+        self.context.term()
+
+    def serve(self):
+        while self.running:
+            try:
+                message = self.rpc.recv()
+            except self.nothing_yet:
+                self.publisher.send(b'{}')
+                continue
+            text, compressed = plain(message)
+            asked = json.loads(text)
+            answer = [self.answer(one) for one in asked] if isinstance(asked, list) else self.answer(asked)
+            text = json.dumps(answer).encode()
+            self.rpc.send(packed(text) if compressed else text)
+            self.publisher.send(b'{}')
+
+    def answer(self, asked):
+        method, params = asked['method'], asked['params']
+        self.methods.append(method)
+        reply = {'jsonrpc': '2.0', 'id': asked['id']}
+        handler = getattr(self, method, None)
+        if handler is None:
+            return dict(reply, error={'code': -32601, 'message': 'Method not found: ' + method})
+        try:
+            return dict(reply, result=handler(params))
+        except ValueError as why:
+            return dict(reply, error={'code': -32000, 'message': 'Server refused', 'specific_err': str(why)})
+
+    # What the client asks when it connects.
+
+    def api_sync_v2(self, params):
+        return {'api_h': 'stand-in'}
+
+    def get_version(self, params):
+        return {'version': 'stand-in', 'build_date': '', 'build_time': '', 'built_by': '', 'mode': 'STL'}
+
+    def get_system_info(self, params):
+        port = {'driver': 'net_af_packet', 'description': 'stand-in', 'numa': 0, 'pci_addr': '', 'hw_mac': '02:00:00:00:aa:00',
+                'is_fc_supported': False, 'is_led_supported': False, 'is_link_supported': True, 'is_virtual': True,
+                'supp_speeds': [], 'is_prom_supported': True, 'rx': {'counters': 127, 'caps': ['flow_stats', 'latency']}}
+        return {'core_type': 'stand-in', 'dp_core_count': 1, 'dp_core_count_per_port': 1, 'hostname': '', 'uptime': '',
+                'port_count': len(PORTS), 'ports': [dict(port, index=index) for index in PORTS]}
+
+    def get_supported_cmds(self, params):
+        return [name for name in dir(self) if not name.startswith('_')] + ['get_profile_list']
+
+    def get_port_xstats_names(self, params):
+        return {'xstats_names': []}
+
+    def get_port_xstats_values(self, params):
+        return {'xstats_values': []}
+
+    def get_port_status(self, params):
+        port = params['port_id']
+        state = 'STREAMS' if self.streams[port] else 'IDLE'
+        return {'state': state, 'state_profile': {'_': state}, 'owner': '', 'max_stream_id': 0, 'service': False,
+                'service_filtered': False,
+                'attr': {'speed': 10, 'link': {'up': True}, 'promiscuous': {'enabled': False},
+                         'multicast': {'enabled': False}, 'fc': {'mode': 0}, 'vxlan_fs': [],
+                         'layer_cfg': {'ether': {'state': 'configured', 'src': '02:00:00:00:aa:00', 'dst': '02:00:00:00:dd:00'},
+                                       'ipv4': {'state': 'none'}, 'ipv6': {'enabled': False}}},
+                'rx_info': {'queue': {'is_active': False}, 'stack': 'legacy'}}
+
+    def publish_now(self, params):
+        self.event('trex-barrier', params['key'], {})
+
+    def get_async_events(self, params):
+        events, self.events = self.events, []
+        return {'data': events}
+
+    def ping(self, params):
+        return {}
+
+    # Ports and streams.
+
+    def acquire(self, params):
+        return 'handler'
+
+    def get_tpg_status(self, params):
+        return {'enabled': False}
+
+    def capture(self, params):
+        return []
+
+    def release(self, params):
+        return {}
+
+    def get_all_streams(self, params):
+        return {'profiles': {}}
+
+    def remove_all_streams(self, params):
+        self.streams[params['port_id']] = {}
+        return {}
+
+    def remove_rx_filters(self, params):
+        return {}
+
+    def stop_traffic(self, params):
+        return {}
+
+    def set_port_attr(self, params):
+        return {}
+
+    def set_rx_feature(self, params):
+        return {}
+
+    def service(self, params):
+        return {}
+
+    def add_stream(self, params):
+        self.streams[params['port_id']][params['stream_id']] = params['stream']
+        return {}
+
+    # Sending.
+
+    def start_traffic(self, params):
+        port, seconds = params['port_id'], params['duration']
+        streams = list(self.streams[port].values())
+        if not streams:
+            raise ValueError('no streams on port %d' % port)
+        rate = float(params['mul']['value'])
+        least = sum(one['mode']['rate']['value'] for one in streams if one['flow_stats'].get('rule_type') == 'latency')
+        if rate < least:
+            raise ValueError('the latency streams enforce a minimum rate of %d' % least)
+        self.started.append((port, rate, seconds))
+        self.send(port, rate, seconds, len(streams[0]['packet']['binary']) * 3 // 4)
+        self.event('trex-event', PROFILE_FINISHED_TX, {'port_id': port, 'profile_id': params.get('profile_id', '_')})
+        return {'multiplier': 1.0, 'ts': 0.0}
+
+    def send(self, port, rate, seconds, size):
+        count, real = int(rate * seconds), min(rate, self.ceiling)
+        arrived = self.device.forward(count, real, size) + self.stuck[port ^ 1]
+        overflow = min(arrived, max(0, int((real - self.ring) * seconds)))
+        self.stuck[port ^ 1] = min(self.stuck_most, arrived - overflow) if rate > SLOW else 0
+        self.counters[port]['opackets'] += count
+        self.counters[port ^ 1]['ierrors'] += overflow
+        self.counters[port ^ 1]['ipackets'] += arrived - overflow - self.stuck[port ^ 1]
+        self.clock.send(count / real + CLIENTS_RX_DELAY)
+
+    def event(self, name, kind, data):
+        self.events.append({'name': name, 'type': kind, 'data': data, 'seq': next(self.sequence)})
+
+    # Statistics.
+
+    def get_port_stats(self, params):
+        rates = dict.fromkeys(('m_total_tx_bps', 'm_total_tx_pps', 'm_total_rx_bps', 'm_total_rx_pps', 'm_cpu_util'), 0.0)
+        return dict(rates, **self.counters[params['port_id']])
+
+    def get_global_stats(self, params):
+        return dict.fromkeys(('m_cpu_util', 'm_rx_cpu_util', 'm_tx_bps', 'm_tx_pps', 'm_rx_bps', 'm_rx_pps', 'm_rx_drop_bps',
+                              'm_bw_per_core', 'm_total_queue_full', 'm_tx_cps', 'm_tx_expected_bps'), 0)
+
+    def groups(self):
+        return [one['flow_stats']['stream_id'] for streams in self.streams.values() for one in streams.values()
+                if one['flow_stats']['enabled']]
+
+    def get_active_pgids(self, params):
+        return {'ids': {'latency': self.groups(), 'flow_stats': []}}
+
+    def get_pgid_stats(self, params):
+        group = {'er': {'drp': 0, 'ooo': 0, 'dup': 0, 'sth': 0, 'stl': 0},
+                 'lat': {'average': 21.5, 'jit': 3, 'total_max': 90, 'total_min': 12, 'last_max': 80,
+                         'histogram': {'10': 5, '20': 90, '90': 1}}}
+        return {'ver_id': {}, 'flow_stats': {'g': {'rx_err': {}, 'tx_err': {}}},
+                'latency': dict({'g': {'old_flow': 0, 'bad_hdr': 0}}, **{str(one): group for one in self.groups()})}
+
+
+def plain(message):
+    if int.from_bytes(message[:4], 'big') == MAGIC:
+        return zlib.decompress(message[8:]), True
+    return message, False
+
+
+def packed(message):
+    return MAGIC.to_bytes(4, 'big') + len(message).to_bytes(4, 'big') + zlib.compress(message)

@@ -1,0 +1,127 @@
+"""ndr.py from end to end: TRex's own client library talks to a stand-in for the server."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+
+import lbr_trex_client  # noqa: F401 puts the client's folders on the path
+import trex.stl.api  # noqa: F401 and those of its libraries
+
+import ndr
+import server as stand_in
+from server import Device, Server
+
+# The client really waits that long after each trial.
+ndr.RX_DELAY_SECONDS = stand_in.CLIENTS_RX_DELAY = 0.001
+
+
+def run(server, *arguments):
+    """(exit status or message, standard output, report)"""
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as out, \
+            contextlib.redirect_stderr(io.StringIO()):
+        report = os.path.join(folder, 'report.json')
+        real, ndr.time = ndr.time, server.clock
+        try:
+            ndr.main(['--rpc-port', str(server.rpc_port), '--publisher-port', str(server.publisher_port), '--json', report,
+                      '--min', '1kpps', '--max', '400kpps', '--final', '20', *arguments])
+            status = 0
+        except SystemExit as end:
+            status = end.code
+        finally:
+            ndr.time = real
+        found = json.load(open(report)) if os.path.exists(report) else None
+        return status, out.getvalue(), found
+
+
+class Ndr(unittest.TestCase):
+    def test_the_devices_capacity_is_found(self):
+        with Server(Device(capacity=150_000), stuck=700) as server:
+            status, text, report = run(server, '--sizes', '256,512')
+        self.assertEqual(status, 0)
+        sizes = report['runs'][0]['sizes']
+        self.assertEqual([one['frame'] for one in sizes], [256, 512])
+        for one in sizes:
+            self.assertEqual((one['ndr']['limited_by'], one['ndr']['confirmed']), ('device', True))
+            self.assertTrue(144_000 < one['ndr']['pps'] <= 150_000, one['ndr']['pps'])
+        self.assertIn('| 256 |', text)
+        self.assertEqual(report['stamp']['trex'], 'stand-in')
+
+    def test_a_generator_at_its_limit_is_called_that(self):
+        with Server(Device(), ceiling=100_000) as server:
+            _, text, report = run(server, '--sizes', '256')
+        found = report['runs'][0]['sizes'][0]['ndr']
+        self.assertEqual(found['limited_by'], 'generator')
+        self.assertIn('generator-limited', text)
+
+    def test_what_the_rings_lose_is_void(self):
+        with Server(Device(), ring=50_000) as server:
+            _, _, report = run(server, '--sizes', '256')
+        found = report['runs'][0]['sizes'][0]['ndr']
+        self.assertEqual(found['limited_by'], 'void')
+        self.assertGreater(found['void_trials'], 0)
+
+    def test_one_in_a_thousand_lost_is_found(self):
+        with Server(Device(lose=0.001)) as server:
+            status, _, _ = run(server, '--sizes', '256')
+            self.assertIn('arrived at a trickle', str(status)) if status else None
+        with Server(Device(lose=0.001, capacity=1e9)) as server:
+            server.device.forward = lambda count, rate, size: count if rate < 2000 else int(count * 0.999)
+            _, _, report = run(server, '--sizes', '256')
+        one = report['runs'][0]['sizes'][0]
+        self.assertLess(one['ndr']['pps'], 2001)
+        self.assertEqual(one['pdr']['limited_by'], 'maximum')
+
+    def test_sizes_below_the_smallest_frame_become_it(self):
+        with Server(Device(capacity=150_000)) as server:
+            _, _, report = run(server, '--sizes', '64')
+        one = report['runs'][0]['sizes'][0]
+        self.assertEqual((one['asked_frame'], one['frame']), (64, 106))
+
+    def test_latency_is_read_at_three_shares_of_the_rate(self):
+        with Server(Device(capacity=150_000)) as server:
+            _, _, report = run(server, '--sizes', '256', '--tunable', 'lat_pps=1000')
+        shares = report['runs'][0]['sizes'][0]['latency']
+        self.assertEqual([one['percent_of_ndr'] for one in shares], [10, 50, 90])
+        self.assertEqual(shares[0]['groups_us']['1']['average'], 21.5)
+
+    def test_a_frame_that_never_arrives_is_found_at_a_trickle(self):
+        with Server(Device(largest=400)) as server:
+            status, _, _ = run(server, '--sizes', '512')
+        self.assertIn('look at MTU', str(status))
+
+    def test_both_directions_are_summed(self):
+        with Server(Device(capacity=80_000)) as server:
+            _, _, report = run(server, '--sizes', '256', '--bidir')
+        found = report['runs'][0]['sizes'][0]['ndr']
+        self.assertTrue(150_000 < found['pps'] <= 160_000, found['pps'])
+
+    def test_every_profile_can_be_sent(self):
+        profiles = [name for name in os.listdir(os.path.dirname(HERE)) if name.startswith('srv6_') and name.endswith('.py')]
+        for profile in set(profiles) - {'srv6_packets.py', 'srv6_roce.py', 'srv6_negative.py'}:
+            with Server(Device(capacity=150_000)) as server:
+                status, _, report = run(server, '--profile', profile, '--sizes', 'profile')
+            self.assertEqual((profile, status), (profile, 0))
+            self.assertEqual(report['runs'][0]['sizes'][0]['ndr']['limited_by'], 'device')
+
+    def test_mistakes_are_named(self):
+        with Server(Device()) as server:
+            self.assertEqual(run(server, '--max', '0')[0], 2)
+            self.assertEqual(run(server, '--max', 'fast')[0], 2)
+            self.assertIn('refused', str(run(server, '--tunable', 'speed=3', '--sizes', '256')[0]))
+            self.assertIn('no_such.py', str(run(server, '--profile', 'no_such.py')[0]))
+
+    def test_a_server_that_is_not_there(self):
+        with Server(Device()) as server:
+            pass
+        self.assertIn('no TRex server at', str(run(server, '--sizes', '256')[0]))
+
+
+if __name__ == '__main__':
+    unittest.main()
