@@ -1,0 +1,64 @@
+//! "This route is in the forwarding plane": the route again, with a flag, for zebra with
+//! `--asic-offload=notify_on_offload`.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::{Emitable, NLM_F_REQUEST};
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteScope, RouteType,
+};
+
+use crate::event::{RouteKey, Vrf};
+use crate::frame::HEADER as FRAME_HEADER;
+
+/// Bytes of a netlink message header.
+const MESSAGE_HEADER: usize = 16;
+/// `RTM_NEWROUTE`.
+const NEW_ROUTE: u16 = 24;
+/// `RTM_F_OFFLOAD`; the library's name for this word's bits is that of a next hop's flag, another one.
+const OFFLOAD: u32 = 0x4000;
+/// A table number that the header has room for.
+const SMALL_TABLE: u32 = 256;
+
+/// The frame that says so. Prefix, table and protocol are what zebra finds the route by.
+pub fn offloaded(key: &RouteKey, protocol: u8) -> Vec<u8> {
+    let table = match key.vrf {
+        Vrf::Default => 0,
+        Vrf::Number(number) => number,
+    };
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: if key.prefix.addr().is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 },
+        destination_prefix_length: key.prefix.prefix_len(),
+        table: u8::try_from(table).unwrap_or(0),
+        protocol: protocol.into(),
+        scope: RouteScope::Universe,
+        kind: RouteType::Unicast,
+        flags: RouteFlags::from_bits_retain(OFFLOAD),
+        ..RouteHeader::default()
+    };
+    message.attributes.push(RouteAttribute::Destination(match key.prefix.addr() {
+        IpAddr::V4(v4) => RouteAddress::Inet(v4),
+        IpAddr::V6(v6) => RouteAddress::Inet6(v6),
+    }));
+    if table >= SMALL_TABLE {
+        message.attributes.push(RouteAttribute::Table(table));
+    }
+    framed(&message)
+}
+
+fn framed(message: &RouteMessage) -> Vec<u8> {
+    let body = message.buffer_len();
+    let length = MESSAGE_HEADER + body;
+    let mut frame = vec![1, 1];
+    frame.extend_from_slice(&u16::try_from(FRAME_HEADER + length).unwrap_or(u16::MAX).to_be_bytes());
+    frame.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_ne_bytes());
+    frame.extend_from_slice(&NEW_ROUTE.to_ne_bytes());
+    frame.extend_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    frame.extend_from_slice(&[0; 8]); // sequence and port number
+    let mut bytes = vec![0; body];
+    message.emit(&mut bytes);
+    frame.append(&mut bytes);
+    frame
+}

@@ -1,0 +1,65 @@
+//! Values of netlink attributes, in host byte order.
+//!
+//! The library walks the attributes; their values are read here, because it refuses a whole message for one attribute
+//! that it cannot read, knows neither next-hop objects nor SONiC's messages nor the flavors of a SID, and reads a next
+//! hop's encapsulation without its type, which FRR puts first and the kernel last. A u8 of FRR's is followed by
+//! uninitialised bytes: lengths are exact here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use netlink_packet_core::NlasIterator;
+
+use crate::event::Malformed;
+
+/// Attributes and their values; flags of the type are taken off.
+pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Malformed>> {
+    let mut rest = bytes;
+    NlasIterator::new(bytes).map(move |attribute| {
+        let attribute = attribute.map_err(|why| Malformed(format!("an attribute that is cut: {why}")))?;
+        let length = usize::from(attribute.length());
+        let value = rest.get(4..length).ok_or_else(|| Malformed("an attribute that is cut".to_owned()))?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Ok((attribute.kind(), value))
+    })
+}
+
+pub fn u8(value: &[u8]) -> Result<u8, Malformed> {
+    match value {
+        [byte] => Ok(*byte),
+        _ => Err(wrong(value, "1 byte")),
+    }
+}
+
+pub fn u16(value: &[u8]) -> Result<u16, Malformed> {
+    value.try_into().map(u16::from_ne_bytes).map_err(|_| wrong(value, "2 bytes"))
+}
+
+pub fn u32(value: &[u8]) -> Result<u32, Malformed> {
+    value.try_into().map(u32::from_ne_bytes).map_err(|_| wrong(value, "4 bytes"))
+}
+
+pub fn ipv6(value: &[u8]) -> Result<Ipv6Addr, Malformed> {
+    <[u8; 16]>::try_from(value).map(Ipv6Addr::from).map_err(|_| wrong(value, "an IPv6 address"))
+}
+
+pub fn address(value: &[u8]) -> Result<IpAddr, Malformed> {
+    match <[u8; 4]>::try_from(value) {
+        Ok(v4) => Ok(IpAddr::V4(Ipv4Addr::from(v4))),
+        Err(_) => ipv6(value).map(IpAddr::V6).map_err(|_| wrong(value, "an address")),
+    }
+}
+
+/// `RTA_VIA`: a family of its own, then the address.
+pub fn via(value: &[u8]) -> Result<IpAddr, Malformed> {
+    address(value.get(2..).unwrap_or_default())
+}
+
+/// A name that ends with a NUL.
+pub fn name(value: &[u8]) -> Result<String, Malformed> {
+    let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8(text.to_vec()).map_err(|_| wrong(value, "a name"))
+}
+
+fn wrong(value: &[u8], wanted: &str) -> Malformed {
+    Malformed(format!("an attribute of {} bytes where {wanted} belong", value.len()))
+}

@@ -1,0 +1,115 @@
+//! The stream: frames, and the netlink messages in each.
+//!
+//! ```text
+//! 0      1      2             4
+//! | ver=1| type=1| length, BE  | netlink message, padded to 4 | ...      length counts these 4 bytes, too
+//! ```
+
+use netlink_packet_core::NetlinkBuffer;
+
+use crate::event::Message;
+
+/// Version of the frame header.
+const VERSION: u8 = 1;
+/// The payload is netlink; 2 would be protobuf.
+const NETLINK: u8 = 1;
+/// Bytes of the frame header.
+pub(crate) const HEADER: usize = 4;
+/// Bytes of a netlink message header.
+const MESSAGE_HEADER: usize = 16;
+
+/// The stream cannot be read any further.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Not FPM at all, or a later one.
+    #[error("a frame of version {0}: this is no FPM peer")]
+    Version(u8),
+    /// Protobuf, say.
+    #[error("a frame of type {0}: load dplane_fpm_nl or dplane_fpm_sonic, not the module `fpm` in its protobuf form")]
+    Type(u8),
+    /// Shorter than its own header.
+    #[error("a frame of {0} bytes")]
+    Length(u16),
+    /// A message in a frame ends behind it.
+    #[error("a netlink message of {length} bytes with {left} bytes of the frame left")]
+    Message {
+        /// What the message says.
+        length: u32,
+        /// What there is.
+        left: usize,
+    },
+}
+
+/// Bytes as they come, frames as they are complete.
+#[derive(Debug, Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    /// Where the first frame begins that was not handed out.
+    start: usize,
+}
+
+impl Frames {
+    /// Appends what was received.
+    pub fn push(&mut self, received: &[u8]) {
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        self.bytes.extend_from_slice(received);
+    }
+
+    /// The payload of the next complete frame.
+    ///
+    /// # Errors
+    /// The stream is out of step; nothing more can be read from it.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
+        let Some(&[version, kind, high, low]) = self.bytes.get(self.start..self.start + HEADER) else {
+            return Ok(None);
+        };
+        let length = u16::from_be_bytes([high, low]);
+        if version != VERSION {
+            return Err(FrameError::Version(version));
+        }
+        if kind != NETLINK {
+            return Err(FrameError::Type(kind));
+        }
+        if usize::from(length) < HEADER {
+            return Err(FrameError::Length(length));
+        }
+        let frame = self.start..self.start + usize::from(length);
+        let Some(bytes) = self.bytes.get(frame.clone()) else { return Ok(None) };
+        self.start = frame.end;
+        Ok(bytes.get(HEADER..))
+    }
+
+    /// Bytes of a frame that is not complete yet.
+    pub fn waiting(&self) -> usize {
+        self.bytes.len().saturating_sub(self.start)
+    }
+}
+
+/// Every netlink message of a frame's payload, before the first one that is cut.
+///
+/// # Errors
+/// Of an item: that message is cut, and the stream out of step.
+pub fn messages(mut payload: &[u8]) -> impl Iterator<Item = Result<Message<'_>, FrameError>> {
+    std::iter::from_fn(move || {
+        // Less than the unit that messages are padded to is padding.
+        let left = payload.len();
+        if left < 4 {
+            return None;
+        }
+        if left < MESSAGE_HEADER {
+            payload = &[];
+            return Some(Err(FrameError::Message { length: 0, left }));
+        }
+        let header = NetlinkBuffer::new(payload);
+        let length = header.length();
+        let end = usize::try_from(length).unwrap_or(usize::MAX);
+        let Some(body) = payload.get(MESSAGE_HEADER..end) else {
+            payload = &[];
+            return Some(Err(FrameError::Message { length, left }));
+        };
+        let kind = header.message_type();
+        payload = payload.get(end.next_multiple_of(4)..).unwrap_or_default();
+        Some(Ok(Message { kind, body }))
+    })
+}

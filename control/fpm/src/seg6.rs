@@ -1,0 +1,138 @@
+//! `RTA_ENCAP` and `NHA_ENCAP`: SRv6 as the kernel has it, and as SONiC has it.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::attributes::{self, attributes};
+use crate::event::{Encap, EncapMode, Malformed, Seg6Local};
+
+/// `LWTUNNEL_ENCAP_*` (`linux/lwtunnel.h`), and SONiC's own.
+const NO_ENCAP: u16 = 0;
+const SEG6: u16 = 5;
+const SEG6_LOCAL: u16 = 7;
+const SONIC_STEER: u16 = 101;
+
+/// `SEG6_IPTUNNEL_SRH` (`linux/seg6_iptunnel.h`).
+const SRH: u16 = 1;
+/// Bytes of `struct ipv6_sr_hdr` before its segments.
+const SRH_FIXED: usize = 8;
+
+/// `SEG6_LOCAL_*` (`linux/seg6_local.h`).
+const ACTION: u16 = 1;
+const TABLE: u16 = 3;
+const NH4: u16 = 4;
+const NH6: u16 = 5;
+const OIF: u16 = 7;
+const VRFTABLE: u16 = 9;
+const COUNTERS: u16 = 10;
+const FLAVORS: u16 = 11;
+/// Inside of the flavors.
+const OPERATION: u16 = 1;
+const BLOCK_BITS: u16 = 2;
+const NODE_FUNCTION_BITS: u16 = 3;
+
+/// SONiC's steering: the SID of the far end, and the outer source.
+const VPN_SID: u16 = 1;
+const VPN_SOURCE: u16 = 2;
+
+/// An encapsulation whose type may come before it or after it.
+#[derive(Default)]
+pub struct EncapBytes<'a> {
+    pub kind: Option<u16>,
+    pub bytes: &'a [u8],
+}
+
+/// What it turns out to be.
+pub enum Read {
+    None,
+    Encap(Encap),
+    Local(Seg6Local),
+    Other(u16),
+}
+
+impl EncapBytes<'_> {
+    /// Only SONiC has this type.
+    pub fn is_sonic(&self) -> bool {
+        self.kind == Some(SONIC_STEER)
+    }
+
+    pub fn read(&self) -> Result<Read, Malformed> {
+        Ok(match self.kind {
+            None | Some(NO_ENCAP) => Read::None,
+            Some(SEG6) => Read::Encap(seg6(self.bytes)?),
+            Some(SEG6_LOCAL) => Read::Local(seg6_local(self.bytes)?),
+            Some(SONIC_STEER) => Read::Encap(sonic(self.bytes)?),
+            Some(other) => Read::Other(other),
+        })
+    }
+}
+
+fn seg6(bytes: &[u8]) -> Result<Encap, Malformed> {
+    for attribute in attributes(bytes) {
+        if let (SRH, value) = attribute? {
+            return srh(value);
+        }
+    }
+    Err(Malformed("seg6 without segments".to_owned()))
+}
+
+/// ```text
+/// 0      4           5             6      7     8            9     10     12
+/// | mode | next hdr  | length in 8 | type | SL  | last entry | flags| tag | segments, the last one first
+/// ```
+fn srh(value: &[u8]) -> Result<Encap, Malformed> {
+    let no = || Malformed("a segment routing header that is cut".to_owned());
+    let mode = attributes::u32(value.get(..4).ok_or_else(no)?)?;
+    let header = value.get(4..).ok_or_else(no)?;
+    let count = usize::from(*header.get(4).ok_or_else(no)?) + 1;
+    let list = header.get(SRH_FIXED..SRH_FIXED + 16 * count).ok_or_else(no)?;
+    let segment = |bytes: &[u8]| <[u8; 16]>::try_from(bytes).ok().map(Ipv6Addr::from);
+    let segments = list.chunks_exact(16).rev().filter_map(segment).collect();
+    Ok(Encap { mode: EncapMode::Kernel(mode), segments, source: None })
+}
+
+fn seg6_local(bytes: &[u8]) -> Result<Seg6Local, Malformed> {
+    let mut sid = Seg6Local::default();
+    for attribute in attributes(bytes) {
+        let (kind, value) = attribute?;
+        match kind {
+            ACTION => sid.action = attributes::u32(value)?,
+            TABLE | VRFTABLE => sid.table = Some(attributes::u32(value)?),
+            NH4 | NH6 => sid.via = Some(attributes::address(value)?),
+            OIF => sid.device = Some(attributes::u32(value)?),
+            FLAVORS => flavors(value, &mut sid)?,
+            COUNTERS => {}
+            other => sid.more.push(other),
+        }
+    }
+    Ok(sid)
+}
+
+fn flavors(bytes: &[u8], sid: &mut Seg6Local) -> Result<(), Malformed> {
+    for attribute in attributes(bytes) {
+        match attribute? {
+            (OPERATION, value) => sid.flavors = attributes::u32(value)?,
+            (BLOCK_BITS, value) => sid.block = Some(attributes::u8(value)?),
+            (NODE_FUNCTION_BITS, value) => sid.node_function = Some(attributes::u8(value)?),
+            (other, _) => sid.more.push(other),
+        }
+    }
+    Ok(())
+}
+
+fn sonic(bytes: &[u8]) -> Result<Encap, Malformed> {
+    let mut encap = Encap { mode: EncapMode::Sonic, segments: Vec::new(), source: None };
+    for attribute in attributes(bytes) {
+        match attribute? {
+            (VPN_SID, value) => encap.segments.push(attributes::ipv6(value)?),
+            (VPN_SOURCE, value) => encap.source = Some(attributes::ipv6(value)?).filter(|s| !s.is_unspecified()),
+            // The PIC context and its next hop say the same in another way.
+            _ => {}
+        }
+    }
+    if encap.segments.is_empty() { Err(Malformed("an SRv6 route without a SID".to_owned())) } else { Ok(encap) }
+}
+
+/// `::` and `0.0.0.0` stand for no address.
+pub fn some(address: IpAddr) -> Option<IpAddr> {
+    Some(address).filter(|address| !address.is_unspecified())
+}
