@@ -101,7 +101,7 @@ pub fn desired(prefixes: u32, list: u16) -> Desired {
     Desired {
         ports: vec![port("p0", 0), port("p1", 1)],
         tunnel: Tunnel { source: Some(SOURCE), ..Tunnel::default() },
-        blocks: vec![Block { prefix: block, unknown: UnknownSid::Drop }],
+        blocks: vec![Block { prefix: block, unknown: Some(UnknownSid::Drop) }],
         sids: sids(),
         steers,
         routes,

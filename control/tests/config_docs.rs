@@ -59,7 +59,7 @@ fn every_word_is_explained() {
         ("node", "srh_check", &["strict", "lenient"][..]),
         ("port", "mode", &["auto", "zero-copy", "native", "generic"]),
         ("route", "type", &["unicast", "blackhole", "unreachable", "kernel"]),
-        ("block", "unknown", &["drop", "icmp", "punt"]),
+        ("block", "unknown", &["drop", "icmp", "punt", "route"]),
     ] {
         let row = section(table).lines().find(|line| line.starts_with(&format!("| `{key}`"))).unwrap();
         assert!(words.iter().all(|word| row.contains(&format!("`\"{word}\"`"))), "{row}");

@@ -252,7 +252,7 @@ fn sids_that_cannot_work() {
     assert_refused(&sid("\"uA\""), 3, &["uA needs a next hop", "via = \"fe80::2\""]);
     assert_refused(&sid("\"End.DX4\"\nvia = \"fe80::2\"\nport = \"eth1\""), 4, &["wrong family", "IPv4 next hop"]);
     assert_refused(&sid("\"uDX6\"\nvia = \"192.0.2.2\"\nport = \"eth1\""), 4, &["wrong family", "IPv6 next hop"]);
-    assert_refused(&sid("\"uA\"\nport = \"eth1\""), 4, &["which neighbour"]);
+    assert_refused(&sid("\"uA\"\nnexthops = [{ port = \"eth1\" }]"), 4, &["which neighbour"]);
     let mixed = "\"uDX6\"\nnexthops = [{ port = \"eth1\" }, { via = \"fe80::2\", port = \"eth1\" }]";
     assert_refused(&sid(mixed), 4, &["which neighbour", "add `via = ...`"]);
     assert_refused(&sid("\"uN\"\ntable = 100"), 4, &["[[sid]] table", "has no meaning for uN", "remove `table`"]);

@@ -84,7 +84,7 @@ fn node_workers_host_and_api() {
     assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Busy, 16384, 1024));
     assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d1", false));
     assert_eq!((plan.api.socket.to_str(), plan.api.metrics), (Some("/run/srv6d/leaf00.sock"), None));
-    assert_eq!(plan.desired.blocks[0].unknown, UnknownSid::Icmp);
+    assert_eq!(plan.desired.blocks[0].unknown, Some(UnknownSid::Icmp));
 }
 
 #[test]
@@ -341,4 +341,43 @@ fn a_port_that_only_moves_to_another_number_changes_nothing_else() {
     let swapped = swapped.replace("= 3", "= 2").replace(".3", ".2");
     let (before, after) = (plan_in(vlans, &bare).desired, plan_in(&swapped, &bare).desired);
     assert_eq!(plan::diff(&before, &after).to_string(), "ports ~2");
+}
+
+#[test]
+fn an_adjacency_without_address_is_the_only_neighbour_on_its_port() {
+    let text = "[[block]]\nprefix = \"fcbb::/32\"\n[[port]]\nname = \"eth1\"\n\
+                [[sid]]\nsid = \"fcbb:0:e001::/48\"\nbehavior = \"uA\"\nport = \"eth1\"\n";
+    let mut here = environment();
+    let via = |plan: &Plan| match &plan.desired.sids[0].behavior {
+        Behavior::EndX { via, .. } => via.clone(),
+        other => panic!("{other:?}"),
+    };
+    here.neighbors.clear();
+    let waiting = plan_in(text, &here);
+    assert!(waiting.desired.sids.is_empty());
+    assert!(waiting.pending[0].to_string().contains("waits for a neighbour on eth1"), "{}", waiting.pending[0]);
+
+    let neighbor = |address: &str, last| KernelNeighbor {
+        device: "eth1".to_owned(),
+        address: address.parse().unwrap(),
+        mac: Mac([2, 0, 0, 0, 9, last]),
+    };
+    // IPv4 is no next hop of a uA.
+    here.neighbors.push(neighbor("192.0.2.7", 7));
+    assert!(plan_in(text, &here).desired.sids.is_empty());
+    here.neighbors.push(neighbor("2001:db8:1::2", 1));
+    assert_eq!(via(&plan_in(text, &here)), [hop(0, "2001:db8:1::2", 1)]);
+    // The same station by two addresses: the link-local one stays when addresses are renumbered.
+    here.neighbors.push(neighbor("fe80::2", 1));
+    assert_eq!(via(&plan_in(text, &here)), [hop(0, "fe80::2", 1)]);
+    here.neighbors.push(neighbor("fe80::9", 9));
+    let several = plan_in(text, &here);
+    assert!(several.desired.sids.is_empty());
+    assert!(several.pending[0].to_string().contains("2 neighbours are on eth1"), "{}", several.pending[0]);
+}
+
+#[test]
+fn unknown_sids_of_a_block_may_follow_shorter_routes() {
+    let text = "[[block]]\nprefix = \"fcbb::/32\"\nunknown = \"route\"\n";
+    assert_eq!(plan_in(text, &environment()).desired.blocks[0].unknown, None);
 }

@@ -45,7 +45,11 @@ pub(crate) fn claims(desired: &Desired, tables: &BTreeSet<TableId>) -> Claims {
         add(route.prefix, route.action != RouteAction::Kernel);
     }
     if main {
-        desired.blocks.iter().for_each(|block| add(block.prefix.into(), block.unknown != UnknownSid::Punt));
+        for block in &desired.blocks {
+            if let Some(unknown) = block.unknown {
+                add(block.prefix.into(), unknown != UnknownSid::Punt);
+            }
+        }
         claims.outer_sources = outer_sources(desired);
     }
     claims

@@ -81,7 +81,7 @@ fn node() -> Desired {
     Desired {
         ports: vec![port(0), port(1), port(2)],
         tunnel: Tunnel { source: Some(ip(TUNNEL)), ..Tunnel::default() },
-        blocks: vec![Block { prefix: "fcbb:bbbb::/32".parse().unwrap(), unknown: UnknownSid::Drop }],
+        blocks: vec![Block { prefix: "fcbb:bbbb::/32".parse().unwrap(), unknown: Some(UnknownSid::Drop) }],
         sids: vec![
             sid("fcbb:bbbb:1::/48", Behavior::End { csid: csid(16), dscp: DscpMode::Pipe(0) }),
             sid("fcbb:bbbb:fe24::/48", end_x(16)),

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod config_db;
+mod convert;
 mod finding;
 mod frr;
 mod lanes;
@@ -27,6 +28,7 @@ mod routes;
 mod srv6;
 mod value;
 
+pub use convert::{Conversion, Usd};
 pub use finding::{Finding, Severity};
 pub use lanes::{lanes_of_port, port_of_wire, wire_of_port};
 pub use model::{
@@ -62,7 +64,10 @@ pub fn read(
     let mut found = Findings::default();
     let db = config_db.map(|text| config_db::read(text, present, &mut found)).unwrap_or_default();
     let frr = frr.map(|text| frr::read(text, &mut found)).unwrap_or_default();
-    let switch = merge::merge(db, frr, &mut found);
+    let mut switch = merge::merge(db, frr, &mut found);
+    if config_db.is_none() {
+        merge::ports_without_config_db(&mut switch, present);
+    }
     let findings = found.finish(strict)?;
     Ok(Reading { switch, findings })
 }

@@ -25,6 +25,18 @@ pub(crate) fn merge(db: config_db::Written, frr: frr::Written, found: &mut Findi
     switch
 }
 
+/// Without CONFIG_DB nothing says which ports there are: those that exist, else those that frr.conf names.
+pub(crate) fn ports_without_config_db(switch: &mut Switch, present: Option<&[String]>) {
+    let of_sids = switch.sids.iter().filter_map(|sid| sid.interface.as_deref());
+    let of_routes = switch.routes.iter().filter_map(|route| match &route.target {
+        Target::Hops(hops) => Some(hops.iter().filter_map(|hop| hop.interface.as_deref())),
+        _ => None,
+    });
+    let named: Vec<String> = of_sids.chain(of_routes.flatten()).map(str::to_owned).collect();
+    switch.ports = config_db::ports_by_name(present.unwrap_or(&named));
+    switch.ports.iter_mut().for_each(|port| port.routed = true);
+}
+
 /// What frr.conf says goes first: it is what FRR encapsulates with.
 fn source(
     switch: &Switch,

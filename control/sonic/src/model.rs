@@ -374,6 +374,12 @@ impl Switch {
         self.ports.iter().find(|port| port.name == name || port.wire.as_deref() == Some(name))
     }
 
+    /// The routed VLAN that a port is an untagged member of.
+    pub fn untagged_vlan(&self, port: &str) -> Option<&Vlan> {
+        let is_member = |vlan: &&Vlan| vlan.members.iter().any(|member| member.port == port && !member.tagged);
+        self.vlans.iter().filter(|vlan| vlan.routed).find(is_member)
+    }
+
     /// Table of a VRF: 254 for `None`, `default` and `vrfdefault`; `None` for one that nobody names.
     pub fn table(&self, vrf: Option<&str>) -> Option<u32> {
         match vrf {

@@ -198,6 +198,8 @@ words! {
         Icmp = "icmp",
         /// To the kernel.
         Punt = "punt",
+        /// Where a route that is shorter than the block leads.
+        Route = "route",
     }
 }
 

@@ -388,7 +388,7 @@ mod tests {
                 port("eth2", 2, None, false),
                 port("eth3", 3, None, false),
             ],
-            blocks: vec![Block { prefix: "fcbb::/32".parse().unwrap(), unknown: UnknownSid::Drop }],
+            blocks: vec![Block { prefix: "fcbb::/32".parse().unwrap(), unknown: Some(UnknownSid::Drop) }],
             sids: vec![
                 sid("fcbb:0:1:a::/64", ua(vec![hop(0, "2001:db8::2")], vec![])),
                 sid("fcbb:0:1:b::/64", ua(vec![hop(0, "2001:db8::9")], vec![])),

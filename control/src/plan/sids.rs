@@ -1,10 +1,14 @@
 //! `[[block]]` and `[[sid]]`.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
 use ipnet::{IpNet, Ipv6Net};
-use srv6d_srv6::model::{Behavior, Block, Csid, DscpMode, DtFamily, Flavors, LocalSid, TableId, UnknownSid};
+use srv6d_srv6::model::{Behavior, Block, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, TableId, UnknownSid};
 use toml::Spanned;
 
 use super::Context;
+use super::environment::is_link_local;
 use super::fib::{Fib, Owner};
 use super::hops::{HopFamily, HopRule, Hops};
 use super::node::or;
@@ -20,9 +24,10 @@ pub(super) fn blocks(config: &Config, found: &mut Findings) -> Vec<Block> {
             found.error(table.prefix.span(), "[[block]] prefix", what, "keep one of the two");
         }
         let unknown = match or(&table.unknown, Unknown::Drop) {
-            Unknown::Drop => UnknownSid::Drop,
-            Unknown::Icmp => UnknownSid::Icmp,
-            Unknown::Punt => UnknownSid::Punt,
+            Unknown::Drop => Some(UnknownSid::Drop),
+            Unknown::Icmp => Some(UnknownSid::Icmp),
+            Unknown::Punt => Some(UnknownSid::Punt),
+            Unknown::Route => None,
         };
         blocks.push(Block { prefix: *table.prefix.get_ref(), unknown });
     }
@@ -156,9 +161,40 @@ fn end_x(
     found: &mut Findings,
 ) -> Option<Behavior> {
     let rule = HopRule { family: HopFamily::V6, on_link: false };
-    let via = adjacency(context, written, rule, found);
-    let backup = context.ports.list("[[sid]] backup", &written.get_ref().backup, rule, found);
-    (!via.resolved.is_empty()).then_some(Behavior::EndX { csid, via: via.resolved, backup })
+    let sid = written.get_ref();
+    let via = match (&sid.hop.via, &sid.hop.port) {
+        (None, Some(port)) if sid.nexthops.is_empty() => only_neighbor(context, port, found).into_iter().collect(),
+        _ => adjacency(context, written, rule, found).resolved,
+    };
+    let backup = context.ports.list("[[sid]] backup", &sid.backup, rule, found);
+    (!via.is_empty()).then_some(Behavior::EndX { csid, via, backup })
+}
+
+/// The neighbour on a port, when no address says which one is meant: the one station there, by its link-local address
+/// if that is known. `None`: there is none yet, or more than one, which has been noted.
+fn only_neighbor(context: &Context<'_>, name: &Spanned<String>, found: &mut Findings) -> Option<Hop> {
+    let port = context.ports.named(name, "[[sid]] port", found)?;
+    let device = context.ports.written.get(usize::from(port.0)).and_then(|written| written.layer3);
+    let of_kernel = context.environment.neighbors.iter();
+    let of_kernel = of_kernel.filter(|neighbor| device.is_some_and(|device| device.name == neighbor.device));
+    let written = context.config.neighbors.iter().map(Spanned::get_ref);
+    let written = written.filter(|neighbor| neighbor.port.get_ref() == name.get_ref());
+    let stations: BTreeMap<IpAddr, Mac> = of_kernel
+        .map(|neighbor| (neighbor.address, neighbor.mac))
+        .chain(written.map(|neighbor| (*neighbor.address.get_ref(), *neighbor.mac.get_ref())))
+        .filter(|(address, _)| address.is_ipv6())
+        .collect();
+    let macs: BTreeSet<Mac> = stations.values().copied().collect();
+    if macs.len() != 1 {
+        let what = match macs.len() {
+            0 => format!("waits for a neighbour on {}", name.get_ref()),
+            several => format!("waits: {several} neighbours are on {}", name.get_ref()),
+        };
+        found.pending(name.span(), "[[sid]] port", what, "add `via = ...`: the address of the neighbour that is meant");
+        return None;
+    }
+    let link_local = stations.keys().find(|address| is_link_local(**address));
+    link_local.or_else(|| stations.keys().next()).map(|&via| Hop { port, via: Some(via), weight: 1 })
 }
 
 fn end_dx(

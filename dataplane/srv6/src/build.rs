@@ -261,7 +261,9 @@ impl<'d> Build<'d> {
     fn blocks(&mut self) {
         let desired = self.desired;
         for block in &desired.blocks {
-            self.add(TableId::MAIN, block.prefix.into(), Target::Unknown(block.unknown));
+            if let Some(unknown) = block.unknown {
+                self.add(TableId::MAIN, block.prefix.into(), Target::Unknown(unknown));
+            }
         }
     }
 
@@ -301,7 +303,8 @@ impl<'d> Build<'d> {
         let sids = desired.sids.iter().map(|sid| (TableId::MAIN, sid.prefix.into()));
         let steers = desired.steers.iter().map(|steer| (steer.table, steer.prefix));
         let routes = desired.routes.iter().map(|route| (route.table, route.prefix));
-        let blocks = desired.blocks.iter().map(|block| (TableId::MAIN, block.prefix.into()));
+        let blocks = desired.blocks.iter().filter(|block| block.unknown.is_some());
+        let blocks = blocks.map(|block| (TableId::MAIN, block.prefix.into()));
         let is_inside = |table: TableId, prefix: IpNet| {
             of.clone().any(|&(within, outer)| {
                 within == table && outer.prefix_len() < prefix.prefix_len() && outer.contains(&prefix.addr())

@@ -225,8 +225,8 @@ impl Default for Policy {
 pub struct Block {
     /// The block, e.g. `fcbb::/32`.
     pub prefix: Ipv6Net,
-    /// What becomes of an address in the block that nothing longer matches.
-    pub unknown: UnknownSid,
+    /// What becomes of an address in the block that nothing longer matches; `None`: shorter prefixes may match it.
+    pub unknown: Option<UnknownSid>,
 }
 
 /// What becomes of a SID of the block that nobody owns.

@@ -32,7 +32,7 @@ pub(crate) fn look_up(desired: &Desired, table: TableId, address: IpAddr) -> Opt
         .chain(sids.map(|sid| (sid.prefix.into(), Match::Sid(sid))))
         .chain(steers.map(|steer| (steer.prefix, Match::Steer(steer))))
         .chain(routes.map(|route| (route.prefix, Match::Route(&route.action))))
-        .chain(blocks.map(|block| (block.prefix.into(), Match::Unknown(block.unknown))));
+        .chain(blocks.filter_map(|block| Some((block.prefix.into(), Match::Unknown(block.unknown?)))));
 
     let mut best: Option<(u8, Match<'_>)> = None;
     for (prefix, found) in all.filter(|(prefix, _)| prefix.contains(&address)) {

@@ -103,7 +103,7 @@ impl Node {
         }
         Self::new(&Desired {
             ports: ports.collect(),
-            blocks: vec![Block { prefix: prefix(&[]), unknown: UnknownSid::Drop }],
+            blocks: vec![Block { prefix: prefix(&[]), unknown: Some(UnknownSid::Drop) }],
             sids: sids(fabric, node),
             routes,
             neighbors: known,

@@ -15,6 +15,7 @@ use crate::finding::Findings;
 use crate::model::{Switch, Vrf};
 use crate::routes::Leg;
 use crate::srv6::{WrittenLocator, WrittenSid};
+pub(crate) use ports::by_name as ports_by_name;
 use row::Db;
 
 /// Table of the first VRF: where SONiC itself begins.

@@ -72,19 +72,25 @@ fn port(row: &Row<'_>, step: u32, found: &mut Findings) -> Option<Port> {
 /// The table is missing: the file was made to be merged into a running database that has it. Ports are the wires
 /// that exist, or, when nothing is known about wires, those with an address.
 fn without_rows(db: &Db, present: Option<&[String]>, found: &mut Findings) -> Vec<Port> {
-    let names: Vec<String> = match present {
-        Some(present) => present.iter().filter_map(|name| port_name(name)).collect(),
-        None => db.rows("INTERFACE", found).iter().filter_map(|row| port_name(row.parts().first()?)).collect(),
-    };
+    found.note("config_db.json: PORT", "is not written: the ports are the interfaces ethN, administratively up");
+    if let Some(present) = present {
+        return by_name(present);
+    }
+    let rows = db.rows("INTERFACE", found);
+    by_name(&rows.iter().filter_map(|row| row.parts().first().map(|&name| name.to_owned())).collect::<Vec<_>>())
+}
+
+/// Ports that are only known by name, or by the name of their wire; other names are no ports.
+pub(crate) fn by_name(names: &[String]) -> Vec<Port> {
     let mut ports: Vec<Port> = Vec::new();
-    for name in names {
+    for name in names.iter().filter_map(|name| port_name(name)) {
         if !ports.iter().any(|port| port.name == name) {
             let wire = lanes::wire_of_port(&name);
             let lanes = lanes::lanes_of_port(&name);
             ports.push(Port { lanes, admin_up: true, ..unwritten(&name, wire) });
         }
     }
-    found.note("config_db.json: PORT", "is not written: the ports are the interfaces ethN, administratively up");
+    ports.sort_by_key(|port| value::natural(&port.name));
     ports
 }
 

@@ -60,7 +60,16 @@ impl Db {
         match self.tables.get(table) {
             None => Vec::new(),
             Some(Value::Object(rows)) => {
-                rows.iter().filter_map(|(key, fields)| Row::read(table, key, fields, found)).collect()
+                let mut keys = HashSet::new();
+                let rows = rows.iter().filter_map(|(key, fields)| {
+                    let row = Row::read(table, key, fields, found)?;
+                    if !keys.insert(row.key.clone()) {
+                        found.ignored(row.place(""), "stands there twice, once with blanks: the first counts");
+                        return None;
+                    }
+                    Some(row)
+                });
+                rows.collect()
             }
             Some(Value::Null) => {
                 found.tolerated(format!("config_db.json: {table}"), "is null: taken as a table without rows");

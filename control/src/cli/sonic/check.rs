@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use serde::Serialize;
-use srv6d_sonic::{Finding, Reading, Switch};
+use srv6d_sonic::{Finding, Reading, Switch, Usd};
 
 use crate::cli::check::read;
 use crate::cli::output::{self, Failure};
 
-/// The files of a switch.
+/// The files of a switch; one is enough.
 #[derive(Debug, Args)]
 #[group(id = "files", required = true, multiple = true)]
 pub struct Files {
@@ -48,20 +48,21 @@ pub fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     if arguments.json {
         return report(reading);
     }
-    let Reading { switch, findings } = reading.map_err(|findings| Failure::invalid(lines(&findings)))?;
+    let Reading { switch, mut findings } = reading.map_err(|findings| Failure::invalid(lines(&findings)))?;
+    findings.extend(switch.to_toml(Usd::default()).findings);
     output::print(&format!("{}{}\n", lines(&findings), summary(&switch)))
 }
 
 impl Files {
     /// Reads the switch. Interfaces of this machine say nothing about a file: all ports count as existing.
-    fn switch(&self, strict: bool) -> Result<Result<Reading, Vec<Finding>>, Failure> {
+    pub(super) fn switch(&self, strict: bool) -> Result<Result<Reading, Vec<Finding>>, Failure> {
         let text = |file: &Option<PathBuf>| file.as_deref().map(|file: &Path| read(file)).transpose();
         let (config_db, frr) = (text(&self.config_db)?, text(&self.frr)?);
         Ok(srv6d_sonic::read(config_db.as_deref(), frr.as_deref(), None, strict))
     }
 }
 
-fn lines(findings: &[Finding]) -> String {
+pub(super) fn lines(findings: &[Finding]) -> String {
     findings.iter().flat_map(|finding| [finding.to_string(), "\n".to_owned()]).collect()
 }
 

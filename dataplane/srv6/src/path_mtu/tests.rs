@@ -60,7 +60,7 @@ fn desired() -> Desired {
         }],
         tunnel: Tunnel { source: Some(ip(TUNNEL)), ..Tunnel::default() },
         policy: Policy::default(),
-        blocks: vec![Block { prefix: "fcbb:bbbb::/32".parse().unwrap(), unknown: UnknownSid::Drop }],
+        blocks: vec![Block { prefix: "fcbb:bbbb::/32".parse().unwrap(), unknown: Some(UnknownSid::Drop) }],
         steers: vec![
             steer("4000::/16", vec![path("carrier", &["fcbb:bbbb:2:3::"])]),
             steer("4001::/16", vec![path("list", &["fcbb:bbbb:2:3::", "fcbb:bbbb:4:5::", "fcbb:bbbb:6::"])]),

@@ -135,7 +135,7 @@ fn tables(dscp: DscpMode, ecn_compat: bool) -> (Tables, Slots) {
     let desired = Desired {
         ports: ["a", "b", "b.100", "c", "d"].iter().zip(0..).map(|(name, index)| port(index, name)).collect(),
         tunnel: Tunnel { source: Some(address(0x2001_0db8, [1])), dscp, ecn_compat, ..Tunnel::default() },
-        blocks: vec![Block { prefix: "fcbb::/32".parse().unwrap(), unknown: UnknownSid::Drop }],
+        blocks: vec![Block { prefix: "fcbb::/32".parse().unwrap(), unknown: Some(UnknownSid::Drop) }],
         sids: sids(),
         steers: steers(),
         routes: routes(),

@@ -173,7 +173,7 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn block_policy() -> impl Strategy<Value = Block> {
-    let unknown = select(vec![UnknownSid::Drop, UnknownSid::Icmp, UnknownSid::Punt]);
+    let unknown = select(vec![Some(UnknownSid::Drop), Some(UnknownSid::Icmp), Some(UnknownSid::Punt), None]);
     (block(), unknown).prop_map(|(prefix, unknown)| Block { prefix, unknown })
 }
 

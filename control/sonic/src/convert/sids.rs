@@ -1,0 +1,79 @@
+//! `[[sid]]`
+
+use std::collections::HashSet;
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+use super::hops::Hops;
+use super::text::Toml;
+use super::{Usd, is_unicast};
+use crate::finding::Findings;
+use crate::model::{Action, DscpMode, Sid, Switch};
+
+/// Writes every SID that can be; says which ones.
+pub(super) fn write(
+    switch: &Switch,
+    usd: Usd,
+    hops: &Hops<'_>,
+    toml: &mut Toml,
+    found: &mut Findings,
+) -> HashSet<Ipv6Net> {
+    let mut written = HashSet::new();
+    for sid in &switch.sids {
+        let adjacency = match adjacency(sid, hops) {
+            Ok(adjacency) => adjacency,
+            Err(why) => {
+                found.note(format!("SID {}", sid.prefix), format!("{why}: left out"));
+                continue;
+            }
+        };
+        toml.table("[[sid]]");
+        toml.text("sid", &sid.prefix.to_string());
+        toml.text("behavior", sid.action.word());
+        let flavors = flavors(sid, usd);
+        if !flavors.is_empty() {
+            toml.texts("flavors", flavors.iter().map(|&flavor| flavor.to_owned()));
+        }
+        if sid.block_len != 32 {
+            toml.number("lblen", u32::from(sid.block_len));
+        }
+        if sid.action.is_decap() {
+            switch.table_key(sid.vrf.as_deref(), toml);
+        }
+        if sid.decap_dscp_mode == Some(DscpMode::Uniform) && sid.action != Action::Ua {
+            toml.text("dscp", DscpMode::Uniform.word());
+        }
+        if let Some((port, via)) = adjacency {
+            toml.address("via", via);
+            toml.text("port", &port);
+        }
+        written.insert(sid.prefix);
+    }
+    written
+}
+
+/// What SONiC programs: a uA ends carriers by itself and takes the SRH off, a uN keeps the SRH.
+fn flavors(sid: &Sid, usd: Usd) -> &'static [&'static str] {
+    match sid.action {
+        Action::Ua => &["psp", "usd"],
+        Action::Un if usd == Usd::Always || sid.decap_dscp_mode.is_some() => &["usd"],
+        Action::Un | Action::Udt4 | Action::Udt6 | Action::Udt46 => &[],
+    }
+}
+
+/// Port and neighbour of a uA. Without a neighbour it is the one that is found on the port.
+fn adjacency(sid: &Sid, hops: &Hops<'_>) -> Result<Option<(String, Option<Ipv6Addr>)>, String> {
+    if sid.action != Action::Ua {
+        return Ok(None);
+    }
+    let interface = sid.interface.as_deref().unwrap_or_default();
+    let ports = hops.ports_of(interface);
+    let [port] = ports.as_slice() else {
+        return Err(format!("{interface} is no routed port of this switch"));
+    };
+    if let Some(via) = sid.adjacency.filter(|via| !is_unicast((*via).into())) {
+        return Err(format!("{via} is no unicast address"));
+    }
+    Ok(Some((port.clone(), sid.adjacency)))
+}

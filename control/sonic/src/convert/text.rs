@@ -1,0 +1,66 @@
+//! Lines of TOML.
+
+/// A file that grows.
+#[derive(Default)]
+pub(super) struct Toml {
+    text: String,
+}
+
+impl Toml {
+    pub(super) fn comment(&mut self, text: &str) {
+        self.line(&format!("# {text}"));
+    }
+
+    /// `[node]`, `[[sid]]`
+    pub(super) fn table(&mut self, header: &str) {
+        self.text.push('\n');
+        self.line(header);
+    }
+
+    pub(super) fn text(&mut self, key: &str, value: &str) {
+        // Names that no configuration takes are only shown: better none than a file that is refused.
+        if !value.is_empty() && !value.chars().any(char::is_control) {
+            self.line(&format!("{key} = {}", quoted(value)));
+        }
+    }
+
+    /// An address, if there is one.
+    pub(super) fn address(&mut self, key: &str, address: Option<impl ToString>) {
+        if let Some(address) = address {
+            self.text(key, &address.to_string());
+        }
+    }
+
+    pub(super) fn number(&mut self, key: &str, value: u32) {
+        self.line(&format!("{key} = {value}"));
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&mut self, key: &str, values: impl IntoIterator<Item = String>) {
+        let values: Vec<String> = values.into_iter().map(|value| quoted(&value)).collect();
+        self.line(&format!("{key} = [{}]", values.join(", ")));
+    }
+
+    /// A list of inline tables, one per line.
+    pub(super) fn tables(&mut self, key: &str, values: &[String]) {
+        self.line(&format!("{key} = ["));
+        for value in values {
+            self.line(&format!("  {{ {value} }},"));
+        }
+        self.line("]");
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// A basic string of TOML.
+pub(super) fn quoted(value: &str) -> String {
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
