@@ -33,6 +33,7 @@ struct SocketCounters {
     tx_packets: AtomicU64,
     tx_bytes: AtomicU64,
     tx_dropped: AtomicU64,
+    rx_refused: AtomicU64,
 }
 
 /// One writer: no locked instruction is needed.
@@ -86,6 +87,13 @@ impl WorkerCounters {
         count(&self.drops, reason);
     }
 
+    /// A packet that came by this socket is dropped.
+    pub(crate) fn refused(&self, socket: usize) {
+        if let Some(counters) = self.sockets.get(socket) {
+            add(&counters.rx_refused, 1);
+        }
+    }
+
     /// A packet found the ring of its way out full.
     pub(crate) fn not_sent(&self, socket: Option<usize>) {
         if let Some(counters) = socket.and_then(|socket| self.sockets.get(socket)) {
@@ -127,6 +135,7 @@ impl WorkerCounters {
             device.tx_packets += counters.tx_packets.load(Relaxed);
             device.tx_bytes += counters.tx_bytes.load(Relaxed);
             device.tx_dropped += counters.tx_dropped.load(Relaxed);
+            device.rx_refused += counters.rx_refused.load(Relaxed);
         }
     }
 }
@@ -199,6 +208,8 @@ pub struct DeviceCounters {
     pub tx_dropped: u64,
     /// Of what the device received for srv6d: lost because a ring was full.
     pub rx_dropped: u64,
+    /// Of the packets taken from the device: dropped, for a reason of their own.
+    pub rx_refused: u64,
     /// Packets that the XDP program left to the kernel.
     pub to_kernel: u64,
 }

@@ -178,7 +178,10 @@ impl<I: Io> Step<I> {
     ) {
         for (frame, verdict) in packets {
             match verdict {
-                Verdict::Drop(reason) => self.drop_frame(io, frame, reason),
+                Verdict::Drop(reason) => {
+                    self.counters.refused(came.socket);
+                    self.drop_frame(io, frame, reason);
+                }
                 Verdict::Hold(port, neighbor) => self.hold(io, (port, neighbor), came, frame),
                 Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
                     self.send(io, round, port, frame, verdict);
@@ -212,7 +215,10 @@ impl<I: Io> Step<I> {
         (self.wanted)(port, address);
         match self.held.keep(frame, came.socket, neighbor, came.since) {
             Ok(()) => self.counters.set_held(self.held.len()),
-            Err(frame) => self.drop_frame(io, frame, DropReason::NoNeigh),
+            Err(frame) => {
+                self.counters.refused(came.socket);
+                self.drop_frame(io, frame, DropReason::NoNeigh);
+            }
         }
     }
 

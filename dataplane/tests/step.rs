@@ -294,6 +294,9 @@ fn unknown_sid_is_dropped_untouched() {
     assert_eq!(rig.send(&frame), []);
     assert_eq!(rig.totals().drop, [("unknown_sid", 1)].into());
     assert_eq!(rig.io.recycled.iter().map(Frame::bytes).collect::<Vec<_>>(), [frame]);
+    let mut came_by = DeviceCounters::default();
+    rig.counters.add_socket_to(0, &mut came_by);
+    assert_eq!((came_by.rx_packets, came_by.rx_refused), (1, 1));
 }
 
 #[test]

@@ -62,6 +62,9 @@ pub struct PortRow {
     /// Packets for the port that were dropped because its transmit ring was full.
     #[serde(default)]
     pub tx_lost: u64,
+    /// Claimed packets that were dropped, for one of the reasons of `show counters`.
+    #[serde(default)]
+    pub rx_refused: u64,
     /// Packets that were not claimed, and so went to the kernel.
     pub to_kernel: u64,
 }

@@ -74,6 +74,7 @@ impl View<'_> {
             tx_packets: counted.tx_packets,
             tx_bytes: counted.tx_bytes,
             tx_lost: counted.tx_dropped,
+            rx_refused: counted.rx_refused,
             to_kernel: counted.to_kernel,
         }
     }
