@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use srv6d::config;
-use srv6d::lab::{FABRIC, Kind, Role, Topology, plain_routes, srv6d_toml};
+use srv6d::lab::{FABRIC, FABRIC_BGP, Kind, Role, Routing, Topology, plain_routes, srv6d_toml};
 
 /// Two nodes and a link: right as it stands.
 const PAIR: &str = r#"
@@ -174,4 +174,25 @@ fn generated_configurations_are_valid() {
         assert!(!config.routes.is_empty(), "{} reaches the others", node.name);
         assert_eq!(config.node.source.map(toml::Spanned::into_inner), node.source);
     }
+}
+
+#[test]
+fn with_bgp_routers_follow_their_kernel_and_hosts_have_a_default_route() {
+    let topology = Topology::parse(FABRIC_BGP, "fabric_bgp.toml").unwrap();
+    assert_eq!(topology.routing, Routing::Bgp);
+    for node in topology.nodes() {
+        let text = srv6d_toml(&topology, node, Path::new("/run/x/srv6d.sock"));
+        let config = config::parse(&text, &node.name).unwrap_or_else(|errors| panic!("{errors}"));
+        let is_host = node.role == Role::Host;
+        assert_eq!(config.kernel.is_some(), !is_host, "{}", node.name);
+        let to: Vec<String> =
+            plain_routes(&topology, &node.name).iter().map(|route| route.prefix.to_string()).collect();
+        assert_eq!(to, if is_host { vec!["fcbb::/32", "::/0", "0.0.0.0/0"] } else { vec![] });
+        assert_eq!(config.routes.len(), to.len());
+        assert_eq!(config.steers.len(), node.steer.len());
+    }
+    // Any topology can be told to use BGP, and this one not to: then its links have no addresses.
+    Topology::parse_with(FABRIC, "fabric.toml", Some(Routing::Bgp)).unwrap();
+    let error = Topology::parse_with(FABRIC_BGP, "fabric_bgp.toml", Some(Routing::Static)).unwrap_err().to_string();
+    assert!(error.contains("leaf00 eth1 and spine00 eth1 share no IPv6 prefix"), "{error}");
 }

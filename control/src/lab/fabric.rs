@@ -2,14 +2,12 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv6Addr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use crate::api::client;
 use crate::api::state::SourceView;
@@ -17,16 +15,15 @@ use crate::api::{Request, Response, Topic};
 
 use super::controller;
 use super::error::LabError;
+use super::frr::{self, Frr};
 use super::interrupt::Interrupt;
 use super::screen::{DIM, Screen, styled};
-use super::state::{Daemon, Process, RunDirectory, State};
+use super::state::{Process, Program, RunDirectory, State};
 use super::topology::{Kind, Link, Node, Topology};
-use super::{kernel, netns, node_config};
+use super::{convergence, kernel, netns, node_config, processes};
 
 /// A srv6d that has not answered by then will not.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// SIGTERM drains; what is still there afterwards gets SIGKILL.
-const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 /// One lab, between up and down.
 #[derive(Debug)]
@@ -56,6 +53,7 @@ impl Lab {
         for node in topology.nodes() {
             kernel::routes(&topology, node)?;
         }
+        let frr = if topology.routers().next().is_some() { Some(Frr::find()?) } else { None };
         let run = RunDirectory::create(&topology.name)?;
         let taken =
             topology.nodes().try_for_each(|node| netns::refuse_existing(&netns::name(&topology.name, &node.name)));
@@ -66,9 +64,13 @@ impl Lab {
         }
         let lab = Self { topology, run, keep: false };
         lab.run.write_topology(&lab.topology, text)?;
+        lab.run.write_state(&State { routing: Some(lab.topology.routing), daemons: Vec::new() })?;
         lab.make_network(interrupt, screen)?;
         lab.start_controller(interrupt, screen)?;
         lab.start_daemons(interrupt, screen)?;
+        if let Some(frr) = &frr {
+            lab.start_routing(frr, interrupt, screen)?;
+        }
         lab.check_links(interrupt, screen)?;
         Ok(lab)
     }
@@ -162,14 +164,11 @@ impl Lab {
         let graph = format!("{:#}", controller::graph(&self.topology));
         self.run.write(&format!("{}/topology.json", controller::NODE), &graph)?;
         let listen = format!("[::]:{}", controller::API);
-        let mut child = self.spawn(controller::NODE, |command| {
+        let mut child = self.spawn(controller::NODE, &own_program()?, &self.run.log(controller::NODE), |command| {
             command.args(["path-server", "--listen", &listen, "--topology"]);
             command.arg(self.run.path().join(controller::NODE).join("topology.json"));
         })?;
-        let process = Process::of(child.id());
-        let process = process.ok_or_else(|| LabError::Failed("the path server ended at once".to_owned()))?;
-        let daemons = vec![Daemon { node: controller::NODE.to_owned(), process }];
-        self.run.write_state(&State { daemons })?;
+        self.record(controller::NODE, Program::Srv6d, &child)?;
         let ready = interrupt.wait_for(READY_WITHIN, || {
             if let Ok(Some(status)) = child.try_wait() {
                 let tail = self.log_tail(controller::NODE);
@@ -211,17 +210,9 @@ impl Lab {
 
     fn start_daemons(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
         let begin = Instant::now();
-        let mut state = self.run.state();
         let mut children = Vec::new();
         for node in self.topology.nodes().filter(|node| node.kind == Kind::Srv6d) {
-            let child = self.start_daemon(node)?;
-            let process = Process::of(child.id()).ok_or_else(|| {
-                LabError::Failed(format!("srv6d of {} ended at once{}", node.name, self.log_tail(&node.name)))
-            })?;
-            state.daemons.push(Daemon { node: node.name.clone(), process });
-            children.push((node, child));
-            // Written after each start: whatever happens now, `lab down` finds what runs.
-            self.run.write_state(&state)?;
+            children.push((node, self.start_daemon(node)?));
         }
         if children.is_empty() {
             return Ok(());
@@ -250,27 +241,63 @@ impl Lab {
         let config = self.run.config(&node.name);
         let text = node_config::srv6d_toml(&self.topology, node, &self.run.socket(&node.name));
         fs::write(&config, text).map_err(|error| LabError::io("write", &config, &error))?;
-        self.spawn(&node.name, |command| {
+        let child = self.spawn(&node.name, &own_program()?, &self.run.log(&node.name), |command| {
             command.args(["run", "--config"]).arg(&config);
-        })
+        })?;
+        self.record(&node.name, Program::Srv6d, &child)?;
+        Ok(child)
     }
 
-    /// Starts this program in a node, with its log there.
-    fn spawn(&self, node: &str, arguments: impl FnOnce(&mut Command)) -> Result<Child, LabError> {
-        let log_path = self.run.log(node);
-        let log = File::create(&log_path).map_err(|error| LabError::io("write", &log_path, &error))?;
-        let log_too = log.try_clone().map_err(|error| LabError::io("write", &log_path, &error))?;
-        let mut command = netns::exec(&self.netns(node), own_program()?);
+    /// Starts a node's srv6d once more, and waits until it forwards.
+    ///
+    /// # Errors
+    /// It does not start, or Ctrl-C.
+    pub fn restart_daemon(&self, node: &Node, interrupt: &Interrupt) -> Result<(), LabError> {
+        // One that was killed lets go of its sockets a little later.
+        let socket = self.run.socket(&node.name);
+        interrupt.wait_for(READY_WITHIN, || Ok(UnixStream::connect(&socket).is_err().then_some(())))?;
+        let mut child = self.start_daemon(node)?;
+        let ready = interrupt.wait_for(READY_WITHIN, || Ok(self.ready(node, &mut child)?.then_some(())))?;
+        ready.ok_or_else(|| self.never_ready(node))
+    }
+
+    /// Starts a program in a node. What it says goes to `log`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn(
+        &self,
+        node: &str,
+        program: &Path,
+        log: &Path,
+        arguments: impl FnOnce(&mut Command),
+    ) -> Result<Child, LabError> {
+        let file = File::create(log).map_err(|error| LabError::io("write", log, &error))?;
+        let file_too = file.try_clone().map_err(|error| LabError::io("write", log, &error))?;
+        let mut command = netns::exec(&self.netns(node), program);
         arguments(&mut command);
         command
-            .stdout(Stdio::from(log))
-            .stderr(Stdio::from(log_too))
+            .stdout(Stdio::from(file))
+            .stderr(Stdio::from(file_too))
             // Each has the socket of its configuration, whatever the caller's `srv6d show` is set to.
             .env_remove("SRV6D_SOCKET")
             // Ctrl-C goes to the whole process group of the terminal; these are taken down in order instead.
             .process_group(0)
             .spawn()
-            .map_err(|error| LabError::Failed(format!("cannot start srv6d of {node}: {error}")))
+            .map_err(|error| LabError::Failed(format!("cannot start {} of {node}: {error}", program.display())))
+    }
+
+    /// Notes a process after its start: whatever happens now, `lab down` finds what runs.
+    ///
+    /// # Errors
+    /// It is gone, or the state cannot be written.
+    pub fn record(&self, node: &str, program: Program, child: &Child) -> Result<(), LabError> {
+        let process = Process::of(child.id()).ok_or_else(|| {
+            LabError::Failed(format!("{} of {node} ended at once{}", program.name(), self.log_tail(node)))
+        })?;
+        let mut state = self.run.state();
+        state.put(node, program, process);
+        self.run.write_state(&state)
     }
 
     /// True once srv6d answers and waits for nothing any more.
@@ -312,7 +339,8 @@ impl Lab {
     fn check_links(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
         interrupt.check()?;
         let silent: Vec<String> = thread::scope(|scope| {
-            let probes: Vec<_> = self.topology.links().map(|link| scope.spawn(|| self.probe(link))).collect();
+            let links = self.topology.links().enumerate();
+            let probes: Vec<_> = links.map(|(number, link)| scope.spawn(move || self.probe(link, number))).collect();
             probes.into_iter().filter_map(|probe| probe.join().ok().flatten()).collect()
         });
         interrupt.check()?;
@@ -324,17 +352,29 @@ impl Lab {
     }
 
     /// `None` when the other end of the link answered.
-    fn probe(&self, link: &Link) -> Option<String> {
+    fn probe(&self, link: &Link, number: usize) -> Option<String> {
         let [a, b] = &link.ends;
         let port = self.topology.ports(&a.node).into_iter().find(|port| port.own.port == a.port)?;
-        let target = port.neighbor_v6()?.to_string();
+        let target = port.neighbor_v6().unwrap_or_else(|| kernel::link_local(number)).to_string();
         let answered = netns::enter(&self.netns(&a.node), || {
             netns::run(netns::tool("ping").args(["-n", "-q", "-c", "1", "-w", "5", "-I", &a.port, &target]))
         });
         answered.is_err().then(|| format!("{} {} - {} {}", a.node, a.port, b.node, b.port))
     }
 
-    /// Stops every srv6d, deletes the namespaces, removes the run directory. Goes on after an error.
+    /// FRR in every router, and the time until what it finds is in every node's tables.
+    fn start_routing(&self, frr: &Frr, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
+        let begin = Instant::now();
+        let routers: Vec<&Node> = self.topology.routers().collect();
+        routers.iter().try_for_each(|node| frr::prepare(self, frr, node))?;
+        frr::start(self, frr, &routers, interrupt)?;
+        screen.print("  BGP has converged on:");
+        convergence::wait(self, &self.topology, interrupt, |node| screen.print(&format!(" {node}")))?;
+        screen.line(&styled(DIM, &format!("  {:.1} s", begin.elapsed().as_secs_f32())));
+        Ok(())
+    }
+
+    /// Ends every process of the nodes, deletes the namespaces, removes the run directory. Goes on after an error.
     ///
     /// # Errors
     /// What could not be cleaned up.
@@ -344,13 +384,23 @@ impl Lab {
     }
 
     fn clear(&self) -> Result<(), LabError> {
-        let mut errors = stop(&self.run.state());
+        let mut errors: Vec<String> = self.end_processes();
         let deleted = self.each_node(|node| netns::delete(&self.netns(&node.name)));
         let controller = netns::delete(&self.netns(controller::NODE));
         errors.extend(controller.err().map(|error| error.to_string()));
         errors.extend(deleted.err().map(|error| error.to_string()));
         errors.extend(self.run.remove().err().map(|error| error.to_string()));
         if errors.is_empty() { Ok(()) } else { Err(LabError::Failed(errors.join("\n"))) }
+    }
+
+    /// What the lab started first, so that each cleans up behind itself; then what somebody else started in a node.
+    fn end_processes(&self) -> Vec<String> {
+        let started: Vec<Process> = self.run.state().daemons.iter().map(|daemon| daemon.process).collect();
+        let mut left = processes::end(&started);
+        let nodes = self.topology.nodes().map(|node| node.name.as_str()).chain([controller::NODE]);
+        let namespaces: Vec<String> = nodes.map(|node| self.netns(node)).collect();
+        left.extend(processes::end(&processes::inside(&namespaces)));
+        left.iter().map(|process| format!("process {} cannot be ended", process.pid)).collect()
     }
 }
 
@@ -370,25 +420,6 @@ impl Drop for Lab {
 /// The kernel does not say where it is.
 pub fn own_program() -> Result<PathBuf, LabError> {
     std::env::current_exe().map_err(|error| LabError::io("find the program", Path::new("/proc/self/exe"), &error))
-}
-
-/// Ends every srv6d; what could not be ended.
-fn stop(state: &State) -> Vec<String> {
-    let signal = |signal: Signal| {
-        for daemon in state.daemons.iter().filter(|daemon| daemon.process.alive()) {
-            // It may end between the question and the signal.
-            let _ = kill(Pid::from_raw(daemon.process.pid), signal);
-        }
-    };
-    for (name, patience) in [(Signal::SIGTERM, GONE_WITHIN), (Signal::SIGKILL, GONE_WITHIN)] {
-        signal(name);
-        let deadline = Instant::now() + patience;
-        while state.daemons.iter().any(|daemon| daemon.process.alive()) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-    let left = state.daemons.iter().filter(|daemon| daemon.process.alive());
-    left.map(|daemon| format!("srv6d of {} (pid {}) cannot be ended", daemon.node, daemon.process.pid)).collect()
 }
 
 /// A process that ends with this value.

@@ -1,6 +1,7 @@
 //! What a node's kernel is told: devices, addresses, settings and routes, as `ip` commands.
 
 use std::fmt::Write as _;
+use std::net::Ipv6Addr;
 
 use super::error::LabError;
 use super::routing::{self, PlainRoute};
@@ -8,6 +9,8 @@ use super::topology::{Behavior, Kind, Link, Node, Role, Sid, Steer, Topology};
 
 /// Routes of srv6d itself for steered prefixes are to win over the kernel's, which take over when it is gone.
 const METRIC: u32 = 4096;
+/// Behind the indexes that the kernel gives to devices.
+const FIRST_INDEX: usize = 1000;
 
 /// Settings that must be in place before the first device: no duplicate address detection and no router
 /// advertisements, so that an address can be used at once.
@@ -17,6 +20,8 @@ pub fn early_settings() -> Vec<(String, &'static str)> {
         settings.push((format!("ipv6/conf/{device}/disable_ipv6"), "0"));
         settings.push((format!("ipv6/conf/{device}/accept_dad"), "0"));
         settings.push((format!("ipv6/conf/{device}/accept_ra"), "0"));
+        // A link that goes down and comes up again is as it was.
+        settings.push((format!("ipv6/conf/{device}/keep_addr_on_down"), "1"));
         // Replies may come by another port than the one that leads back.
         settings.push((format!("ipv4/conf/{device}/rp_filter"), "0"));
     }
@@ -39,17 +44,29 @@ pub fn settings(topology: &Topology, node: &Node) -> Vec<(String, &'static str)>
     settings
 }
 
-/// Makes the veth pair of a link; run in the namespace of its first end. `number` makes the addresses unique.
+/// Makes the veth pair of a link; run in the namespace of its first end. `number` makes addresses and indexes unique.
+///
+/// Were the indexes of both ends the same, which begins anew in every namespace, the kernel would take a lost carrier
+/// for one of the many of a machine that boots, and tell nobody for up to a second (`linkwatch_urgent_event`).
 pub fn link(lab: &str, link: &Link, number: usize, default_mtu: u32) -> String {
     let [a, b] = &link.ends;
     let mtu = link.mtu.unwrap_or(default_mtu);
     let peer = super::netns::name(lab, &b.node);
     let (high, low) = (number / 256, number % 256);
+    let index = FIRST_INDEX + 2 * number;
     format!(
-        "link add {} address 02:00:00:{high:02x}:{low:02x}:01 mtu {mtu} type veth \
-         peer name {} address 02:00:00:{high:02x}:{low:02x}:02 mtu {mtu} netns {peer}",
-        a.port, b.port
+        "link add {} index {index} address 02:00:00:{high:02x}:{low:02x}:01 mtu {mtu} type veth \
+         peer name {} index {} address 02:00:00:{high:02x}:{low:02x}:02 mtu {mtu} netns {peer}",
+        a.port,
+        b.port,
+        index + 1
     )
+}
+
+/// Link-local address of a link's second end: its MAC address as modified EUI-64 (RFC 4291 appendix A).
+pub fn link_local(number: usize) -> Ipv6Addr {
+    let (high, low) = (u16::try_from(number / 256 % 256).unwrap_or(0), u16::try_from(number % 256).unwrap_or(0));
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0x00ff, 0xfe00 | high, low << 8 | 2)
 }
 
 /// Addresses, and every device up.
@@ -79,16 +96,18 @@ pub fn routes(topology: &Topology, node: &Node) -> Result<Vec<String>, LabError>
         commands.push(format!("sr tunsrc set {source}"));
     }
     for route in &plain {
-        if !node.steer.iter().any(|steer| steer.prefix == route.prefix.into()) {
+        if !node.steer.iter().any(|steer| steer.prefix == route.prefix) {
             commands.push(plain_route(route));
         }
     }
-    for steer in &node.steer {
-        commands.push(steer_route(node, &plain, steer)?);
+    // The routes of a router's srv6d are its kernel's: it would find its own steered prefixes there again.
+    let steers: &[Steer] = if topology.speaks_bgp(node) && node.kind == Kind::Srv6d { &[] } else { &node.steer };
+    for steer in steers {
+        commands.push(steer_route(topology, node, &plain, steer)?);
     }
     if node.kind == Kind::Linux {
-        // An unknown SID must not follow a default route out of the domain.
-        commands.push(format!("route add blackhole {} metric {METRIC}", topology.block));
+        // An unknown SID must not follow a default route out of the domain. A host's way into the block goes before.
+        commands.push(format!("route add blackhole {} metric {}", topology.block, METRIC + 1));
         let device = topology.ports(&node.name).first().map_or("lo", |port| port.own.port.as_str()).to_owned();
         commands.extend(node.sids.iter().map(|sid| local_sid(sid, &device)));
     }
@@ -106,12 +125,15 @@ pub fn key_of(steer: &Steer) -> String {
 }
 
 /// `ip route` command that encapsulates what goes to a prefix; `replace` changes one that exists.
-pub fn steer_route(node: &Node, plain: &[PlainRoute], steer: &Steer) -> Result<String, LabError> {
+pub fn steer_route(topology: &Topology, node: &Node, plain: &[PlainRoute], steer: &Steer) -> Result<String, LabError> {
     let mut text = format!("route replace {}", key_of(steer));
     for path in &steer.paths {
-        let first = path.segments.first().copied().unwrap_or(std::net::Ipv6Addr::UNSPECIFIED);
+        let first = path.segments.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
         let hop = routing::longest_match(plain, first).and_then(|route| route.hops.first());
-        let Some((_, port)) = hop else {
+        let hop = hop.map(|(_, port)| port.clone());
+        // What BGP will say is not known yet. Any port will do: the carrier is looked up once more.
+        let any = || topology.ports(&node.name).first().map(|port| port.own.port.clone());
+        let Some(port) = hop.or_else(|| any().filter(|_| topology.speaks_bgp(node))) else {
             return Err(LabError::Invalid(format!(
                 "error: [[node]] {}: path {:?}: no link leads to its first segment {first}\n\
                  fix: begin with the uSID of a node that {} can reach",

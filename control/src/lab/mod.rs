@@ -7,16 +7,20 @@
 //! ```
 
 mod controller;
+mod convergence;
 mod counters;
 mod demo;
 mod error;
 mod fabric;
+mod frr;
 mod interrupt;
 mod kernel;
 mod moves;
 mod netns;
 mod node_config;
+mod outage;
 mod picture;
+mod processes;
 mod reroute;
 mod routing;
 mod screen;
@@ -41,10 +45,13 @@ use clap::{Args, Subcommand};
 pub use error::LabError;
 pub use node_config::srv6d_toml;
 pub use routing::{PlainRoute, routes as plain_routes};
-pub use topology::{End, FABRIC, Kind, Link, Node, NodePort, Role, Sid, Steer, SteerPath, Topology};
+pub use topology::{
+    End, FABRIC, FABRIC_BGP, Kind, Link, Node, NodePort, Role, Routing, Sid, Steer, SteerPath, Topology,
+};
 
 use fabric::Lab;
 use interrupt::Interrupt;
+use outage::Failure;
 use screen::{BAD, Screen, styled};
 use state::RunDirectory;
 
@@ -65,6 +72,9 @@ enum LabCommand {
         /// Name of the lab; default: the topology's
         #[arg(long, short)]
         name: Option<String>,
+        /// Where plain routes come from: computed, or FRR's BGP; default: the topology's, which is static
+        #[arg(long)]
+        routing: Option<Routing>,
     },
     /// Show the nodes of a lab
     Status {
@@ -86,6 +96,23 @@ enum LabCommand {
         #[command(flatten)]
         lab: Which,
     },
+    /// Lose a router of a lab with `--routing bgp`, and wait until the others go round it
+    Fail {
+        #[command(flatten)]
+        lab: Which,
+        /// Leaf or spine
+        node: String,
+        /// How it is lost
+        #[arg(long, default_value = "links")]
+        how: Failure,
+    },
+    /// Bring a lost router back, and wait until it is used again
+    Repair {
+        #[command(flatten)]
+        lab: Which,
+        /// Leaf or spine
+        node: String,
+    },
     /// Show what a fabric does, in less than a minute: pings, TCP, counters, a flow that changes its path
     Demo {
         /// Topology file; default: the built-in AI fabric
@@ -94,6 +121,9 @@ enum LabCommand {
         /// Name of the lab while it is shown
         #[arg(long, short, default_value = "demo")]
         name: String,
+        /// Where plain routes come from; with `bgp` a spine is lost, and returns
+        #[arg(long)]
+        routing: Option<Routing>,
     },
     /// Measure what changing a path costs under traffic: srv6d, and the kernel's routes
     Moves {
@@ -105,7 +135,11 @@ enum LabCommand {
         json: bool,
     },
     /// Print the built-in topology, to begin a file of your own with
-    Topology,
+    Topology {
+        /// The one that is built for this routing
+        #[arg(long, default_value = "static")]
+        routing: Routing,
+    },
     /// Senders and receivers of the demonstration
     #[command(hide = true, subcommand)]
     Traffic(Traffic),
@@ -128,7 +162,7 @@ enum Traffic {
     /// Count a stream of datagrams
     UdpReceive { listen: SocketAddr },
     /// Send a stream of numbered datagrams
-    UdpSend { to: SocketAddr, rate: u32, seconds: f64, size: usize },
+    UdpSend(traffic::UdpStream),
 }
 
 /// Runs `srv6d lab ...`; the exit status.
@@ -145,7 +179,7 @@ pub fn run(arguments: LabArguments) -> ExitCode {
 fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
     let mut screen = Screen::new();
     match command {
-        LabCommand::Up { topology, name } => up(topology.as_deref(), name, &mut screen),
+        LabCommand::Up { topology, name, routing } => up(topology.as_deref(), name, routing, &mut screen),
         LabCommand::Status { lab } => {
             need_root("lab status")?;
             let all_up = status::print(&Lab::open(&lab.running()?)?, &mut screen);
@@ -162,9 +196,17 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
             screen.line(&format!("the lab {name} is down: its processes, namespaces and files are gone"));
             Ok(ExitCode::SUCCESS)
         }
-        LabCommand::Demo { topology, name } => {
+        LabCommand::Fail { lab, node, how } => {
+            need_root("lab fail")?;
+            fail(&Lab::open(&lab.running()?)?, &node, how, &mut screen)
+        }
+        LabCommand::Repair { lab, node } => {
+            need_root("lab repair")?;
+            repair(&Lab::open(&lab.running()?)?, &node, &mut screen)
+        }
+        LabCommand::Demo { topology, name, routing } => {
             need_root("lab demo")?;
-            let (topology, text) = read(topology.as_deref(), Some(name))?;
+            let (topology, text) = read(topology.as_deref(), Some(name), routing)?;
             demo::run(topology, &text, &mut screen)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -173,17 +215,22 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
             moves::run(times, json, &mut screen)?;
             Ok(ExitCode::SUCCESS)
         }
-        LabCommand::Topology => {
-            screen.print(FABRIC);
+        LabCommand::Topology { routing } => {
+            screen.print(built_in(routing));
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Traffic(traffic) => generate(&traffic),
     }
 }
 
-fn up(file: Option<&Path>, name: Option<String>, screen: &mut Screen) -> Result<ExitCode, LabError> {
+fn up(
+    file: Option<&Path>,
+    name: Option<String>,
+    routing: Option<Routing>,
+    screen: &mut Screen,
+) -> Result<ExitCode, LabError> {
     need_root("lab up")?;
-    let (topology, text) = read(file, name)?;
+    let (topology, text) = read(file, name, routing)?;
     let name = topology.name.clone();
     let interrupt = Interrupt::watch()?;
     let begin = Instant::now();
@@ -196,9 +243,38 @@ fn up(file: Option<&Path>, name: Option<String>, screen: &mut Screen) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(file: Option<&Path>, name: Option<String>) -> Result<(Topology, String), LabError> {
+fn fail(lab: &Lab, name: &str, how: Failure, screen: &mut Screen) -> Result<ExitCode, LabError> {
+    let node = outage::router(lab, name)?;
+    let (interrupt, begin) = (Interrupt::watch()?, Instant::now());
+    outage::fail(lab, node, how)?;
+    if how == Failure::Frr {
+        screen.line(&format!("{name}: {}", how.says()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let took = outage::wait_without(lab, node, begin, &interrupt)?;
+    screen.line(&format!("{name}: {}; the others go round it after {:.2} s", how.says(), took.as_secs_f32()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn repair(lab: &Lab, name: &str, screen: &mut Screen) -> Result<ExitCode, LabError> {
+    let node = outage::router(lab, name)?;
+    let (interrupt, begin) = (Interrupt::watch()?, Instant::now());
+    outage::repair(lab, node, &interrupt)?;
+    convergence::wait(lab, &lab.topology, &interrupt, |_| ())?;
+    screen.line(&format!("{name} is back, and used again after {:.2} s", begin.elapsed().as_secs_f32()));
+    Ok(ExitCode::SUCCESS)
+}
+
+const fn built_in(routing: Routing) -> &'static str {
+    match routing {
+        Routing::Static => FABRIC,
+        Routing::Bgp => FABRIC_BGP,
+    }
+}
+
+fn read(file: Option<&Path>, name: Option<String>, routing: Option<Routing>) -> Result<(Topology, String), LabError> {
     let (text, shown) = match file {
-        None => (FABRIC.to_owned(), "built-in topology".to_owned()),
+        None => (built_in(routing.unwrap_or_default()).to_owned(), "built-in topology".to_owned()),
         Some(path) => {
             let text = fs::read_to_string(path).map_err(|error| {
                 LabError::Invalid(format!(
@@ -209,7 +285,7 @@ fn read(file: Option<&Path>, name: Option<String>) -> Result<(Topology, String),
             (text, path.display().to_string())
         }
     };
-    let mut topology = Topology::parse(&text, &shown)?;
+    let mut topology = Topology::parse_with(&text, &shown, routing)?;
     if let Some(name) = name {
         if !topology_check::is_name(&name) {
             return Err(LabError::Invalid(format!(
@@ -253,7 +329,7 @@ fn exec(lab: &Lab, node: &str, command: &[OsString]) -> LabError {
         return LabError::Invalid("no command\nfix: write it after `--`".to_owned());
     };
     let mut process = netns::exec(&lab.netns(node), program);
-    process.env("PATH", with_own_directory(&std::env::var("PATH").unwrap_or_default()));
+    process.env("PATH", search_path(lab, node, &std::env::var("PATH").unwrap_or_default()));
     process.args(arguments).stdin(std::process::Stdio::inherit());
     // So that `srv6d show ...` in a node asks the srv6d of the node.
     process.env("SRV6D_SOCKET", lab.run.socket(node));
@@ -261,10 +337,11 @@ fn exec(lab: &Lab, node: &str, command: &[OsString]) -> LabError {
     LabError::Failed(format!("cannot run ip netns exec: {error}"))
 }
 
-/// So that `lab exec NODE -- srv6d ...` is this srv6d, installed or not.
-fn with_own_directory(path: &str) -> String {
+/// So that `lab exec NODE -- srv6d ...` is this srv6d, installed or not, and `vtysh` asks the node's own FRR.
+fn search_path(lab: &Lab, node: &str, path: &str) -> String {
     let own = fabric::own_program().ok().and_then(|program| Some(program.parent()?.display().to_string()));
-    format!("{}:{path}:/usr/sbin:/sbin", own.unwrap_or_default())
+    let programs = frr::programs(lab, node);
+    format!("{}:{}:{path}:/usr/sbin:/sbin", programs.display(), own.unwrap_or_default())
 }
 
 fn need_root(what: &str) -> Result<(), LabError> {
@@ -278,11 +355,11 @@ fn need_root(what: &str) -> Result<(), LabError> {
 }
 
 fn generate(traffic: &Traffic) -> Result<ExitCode, LabError> {
-    let done = match *traffic {
-        Traffic::TcpReceive { listen } => traffic::tcp_receive(listen),
-        Traffic::TcpSend { to, bytes, seed } => traffic::tcp_send(to, bytes, seed),
-        Traffic::UdpReceive { listen } => traffic::udp_receive(listen),
-        Traffic::UdpSend { to, rate, seconds, size } => traffic::udp_send(to, rate, seconds, size),
+    let done = match traffic {
+        Traffic::TcpReceive { listen } => traffic::tcp_receive(*listen),
+        Traffic::TcpSend { to, bytes, seed } => traffic::tcp_send(*to, *bytes, *seed),
+        Traffic::UdpReceive { listen } => traffic::udp_receive(*listen),
+        Traffic::UdpSend(stream) => traffic::udp_send(stream),
     };
     done.map(|()| ExitCode::SUCCESS).map_err(|error| {
         // What a timeout of a socket is called by the kernel says nothing to people.

@@ -17,6 +17,9 @@ pub fn srv6d_toml(topology: &Topology, node: &Node, socket: &Path) -> String {
     } else {
         steers(&mut text, node);
     }
+    if topology.speaks_bgp(node) {
+        text.push_str("# Plain routes: what FRR tells the kernel.\n[kernel]\n");
+    }
     routes(&mut text, topology, node);
     text
 }
@@ -84,7 +87,7 @@ fn steers(text: &mut String, node: &Node) {
 fn routes(text: &mut String, topology: &Topology, node: &Node) {
     for route in routing::routes(topology, &node.name) {
         // A prefix can be steered or routed, not both: the path says where its packets go.
-        if node.steer.iter().any(|steer| steer.prefix == route.prefix.into()) {
+        if node.steer.iter().any(|steer| steer.prefix == route.prefix) {
             continue;
         }
         let _ = writeln!(text, "[[route]]        # {} links away\nprefix = \"{}\"", route.distance, route.prefix);

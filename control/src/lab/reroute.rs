@@ -82,7 +82,10 @@ impl Reroute {
     fn route_commands(&self, lab: &Lab, node: &Node) -> Result<Vec<String>, LabError> {
         let changed = self.applied(node);
         let plain = routing::routes(&lab.topology, &node.name);
-        let command = self.steer(&changed).map(|steer| kernel::steer_route(&changed, &plain, steer)).transpose()?;
+        let command = self
+            .steer(&changed)
+            .map(|steer| kernel::steer_route(&lab.topology, &changed, &plain, steer))
+            .transpose()?;
         Ok(command.into_iter().collect())
     }
 

@@ -3,42 +3,42 @@
 //! What a routing protocol would announce is computed: each node's uN locators and loopback addresses, and the IPv6
 //! prefixes of hosts' links. Addresses of fabric links and all of IPv4 stay where they are: IPv4 crosses the fabric
 //! inside SRv6 only.
+//!
+//! With `routing = "bgp"` only hosts get routes from here, default ones. What BGP is to find is computed then, and
+//! waited for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::topology::{Behavior, Role, Topology};
+use super::topology::{Behavior, Node, NodePort, Role, Routing, Topology};
 
 /// One route of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainRoute {
     /// Destinations.
-    pub prefix: Ipv6Net,
+    pub prefix: IpNet,
     /// Neighbour and port of each equally short way.
-    pub hops: Vec<(Ipv6Addr, String)>,
+    pub hops: Vec<(IpAddr, String)>,
     /// Links to cross.
     pub distance: u32,
 }
 
-/// Routes of one node, by prefix.
+/// Routes that are written into one node, by prefix.
 pub fn routes(topology: &Topology, node: &str) -> Vec<PlainRoute> {
+    match (topology.routing, topology.node(node)) {
+        (Routing::Static, _) => computed(topology, node),
+        (Routing::Bgp, Some(node)) if node.role == Role::Host => default_routes(topology, node),
+        (Routing::Bgp, _) => Vec::new(),
+    }
+}
+
+fn computed(topology: &Topology, node: &str) -> Vec<PlainRoute> {
     let mut routes = Vec::new();
-    for (prefix, owners) in announced(topology) {
-        if owners.contains(node) {
-            continue;
-        }
-        let distances = distances(topology, &owners);
-        let Some(&distance) = distances.get(node) else { continue };
-        let hops: Vec<(Ipv6Addr, String)> = topology
-            .ports(node)
-            .iter()
-            .filter(|port| distances.get(port.peer.node.as_str()) == Some(&(distance - 1)))
-            // A host that is not the destination itself was never passed on the way there.
-            .filter(|port| owners.contains(port.peer.node.as_str()) || forwards(topology, &port.peer.node))
-            .filter_map(|port| Some((port.neighbor_v6()?, port.own.port.clone())))
-            .collect();
+    for (prefix, distance, ports) in shortest(topology, node) {
+        let neighbors = ports.iter().filter_map(|port| Some((port.neighbor_v6()?.into(), port.own.port.clone())));
+        let hops: Vec<(IpAddr, String)> = neighbors.collect();
         if !hops.is_empty() {
             routes.push(PlainRoute { prefix, hops, distance });
         }
@@ -46,13 +46,60 @@ pub fn routes(topology: &Topology, node: &str) -> Vec<PlainRoute> {
     routes
 }
 
-/// Every announced prefix and the nodes that have it.
-fn announced(topology: &Topology) -> BTreeMap<Ipv6Net, BTreeSet<&str>> {
-    let mut prefixes: BTreeMap<Ipv6Net, BTreeSet<&str>> = BTreeMap::new();
-    for node in topology.nodes() {
-        let locators = node.sids.iter().filter(|sid| sid.behavior == Behavior::Un).map(|sid| sid.prefix);
-        let loopbacks = node.addresses.iter().filter_map(v6);
-        for prefix in locators.chain(loopbacks) {
+/// A host with several leaves uses all of them. A carrier follows no default route out of its domain, so the block has
+/// one of its own.
+fn default_routes(topology: &Topology, host: &Node) -> Vec<PlainRoute> {
+    let ports = topology.ports(&host.name);
+    let hops = |neighbor: fn(&NodePort<'_>) -> Option<IpAddr>| -> Vec<(IpAddr, String)> {
+        ports.iter().filter_map(|port| Some((neighbor(port)?, port.own.port.clone()))).collect()
+    };
+    let over_v6 = hops(|port| port.neighbor_v6().map(IpAddr::V6));
+    let all = [
+        (IpNet::V6(topology.block), over_v6.clone()),
+        (IpNet::V6(Ipv6Net::default()), over_v6),
+        (IpNet::V4(Ipv4Net::default()), hops(|port| port.neighbor_v4().map(IpAddr::V4))),
+    ];
+    let routes = all.into_iter().filter(|(_, hops)| !hops.is_empty());
+    routes.map(|(prefix, hops)| PlainRoute { prefix, hops, distance: 1 }).collect()
+}
+
+/// What BGP is to bring to a router: each prefix, and the ports of all shortest ways.
+pub fn learned(topology: &Topology, router: &str) -> Vec<(IpNet, BTreeSet<String>)> {
+    let names = |ports: Vec<NodePort<'_>>| ports.iter().map(|port| port.own.port.clone()).collect();
+    shortest(topology, router).into_iter().map(|(prefix, _, ports)| (prefix, names(ports))).collect()
+}
+
+/// For every announced prefix that is not the node's own: links to cross, and the ports to leave by.
+fn shortest<'t>(topology: &'t Topology, node: &str) -> Vec<(IpNet, u32, Vec<NodePort<'t>>)> {
+    let mut found = Vec::new();
+    for (prefix, owners) in announced(topology) {
+        if owners.contains(node) {
+            continue;
+        }
+        let distances = distances(topology, &owners);
+        let Some(&distance) = distances.get(node) else { continue };
+        let ports: Vec<NodePort<'_>> = topology
+            .ports(node)
+            .into_iter()
+            .filter(|port| distances.get(port.peer.node.as_str()) == Some(&(distance - 1)))
+            // A host that is not the destination itself was never passed on the way there.
+            .filter(|port| owners.contains(port.peer.node.as_str()) || forwards(topology, &port.peer.node))
+            .collect();
+        if !ports.is_empty() {
+            found.push((prefix, distance, ports));
+        }
+    }
+    found
+}
+
+/// Every announced prefix and the nodes that have it. Hosts speak no BGP: what is theirs alone is not announced then.
+fn announced(topology: &Topology) -> BTreeMap<IpNet, BTreeSet<&str>> {
+    let mut prefixes: BTreeMap<IpNet, BTreeSet<&str>> = BTreeMap::new();
+    let by_bgp = topology.routing == Routing::Bgp;
+    let carried = |net: &IpNet| by_bgp || net.addr().is_ipv6();
+    for node in topology.nodes().filter(|node| !by_bgp || node.role != Role::Host) {
+        let loopbacks = node.addresses.iter().filter(|net| carried(net)).map(IpNet::trunc);
+        for prefix in locators(node).map(IpNet::V6).chain(loopbacks) {
             prefixes.entry(prefix).or_default().insert(&node.name);
         }
     }
@@ -62,7 +109,7 @@ fn announced(topology: &Topology) -> BTreeMap<Ipv6Net, BTreeSet<&str>> {
             continue;
         }
         for end in &link.ends {
-            for prefix in end.addresses.iter().filter_map(v6) {
+            for prefix in end.addresses.iter().filter(|net| carried(net)).map(IpNet::trunc) {
                 prefixes.entry(prefix).or_default().insert(&end.node);
             }
         }
@@ -70,11 +117,9 @@ fn announced(topology: &Topology) -> BTreeMap<Ipv6Net, BTreeSet<&str>> {
     prefixes
 }
 
-fn v6(net: &IpNet) -> Option<Ipv6Net> {
-    match net {
-        IpNet::V6(net) => Some(net.trunc()),
-        IpNet::V4(_) => None,
-    }
+/// Prefixes of a node's uNs.
+pub fn locators(node: &Node) -> impl Iterator<Item = Ipv6Net> {
+    node.sids.iter().filter(|sid| sid.behavior == Behavior::Un).map(|sid| sid.prefix)
 }
 
 fn forwards(topology: &Topology, node: &str) -> bool {
@@ -103,5 +148,8 @@ fn distances<'a>(topology: &'a Topology, owners: &BTreeSet<&'a str>) -> HashMap<
 
 /// The route that an address takes: the longest prefix that contains it.
 pub fn longest_match(routes: &[PlainRoute], address: Ipv6Addr) -> Option<&PlainRoute> {
-    routes.iter().filter(|route| route.prefix.contains(&address)).max_by_key(|route| route.prefix.prefix_len())
+    routes
+        .iter()
+        .filter(|route| route.prefix.contains(&IpAddr::V6(address)))
+        .max_by_key(|route| route.prefix.prefix_len())
 }

@@ -5,6 +5,7 @@
 //!   topology.toml        the file it was made from
 //!   state.json           node processes
 //!   leaf00/srv6d.toml    configuration     leaf00/srv6d.sock   management socket     leaf00/srv6d.log
+//!   leaf00/frr/          with routing = "bgp": zebra and bgpd, their configurations, sockets and logs
 //! ```
 
 use std::fs;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::controller;
 use super::error::LabError;
-use super::topology::Topology;
+use super::topology::{Routing, Topology};
 
 /// Run directories of labs, the preferred place first.
 const PLACES: [&str; 2] = ["/run/srv6d-lab", "/tmp/srv6d-lab"];
@@ -53,21 +54,71 @@ fn stat(pid: i32) -> Option<(char, u64)> {
     Some((state, started))
 }
 
-/// A lab's processes, as kept in `state.json`.
+/// What is kept in `state.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// srv6d of each node that has one.
+    /// Where plain routes come from, if the command line said something else than the topology.
+    #[serde(default)]
+    pub routing: Option<Routing>,
+    /// Processes of the nodes.
+    #[serde(default)]
     pub daemons: Vec<Daemon>,
 }
 
-/// srv6d of a node.
+/// What the lab runs in its nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Program {
+    /// srv6d itself, as a daemon or as the path server.
+    #[default]
+    Srv6d,
+    /// FRR's part that speaks with the kernel.
+    Zebra,
+    /// FRR's BGP.
+    Bgpd,
+}
+
+impl Program {
+    /// Name of the binary.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Srv6d => "srv6d",
+            Self::Zebra => "zebra",
+            Self::Bgpd => "bgpd",
+        }
+    }
+}
+
+/// A process of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daemon {
     /// Node.
     pub node: String,
+    /// What runs.
+    #[serde(default)]
+    pub program: Program,
     /// Its process.
     #[serde(flatten)]
     pub process: Process,
+}
+
+impl State {
+    /// The process of a node's program, whether it still runs or not.
+    pub fn process(&self, node: &str, program: Program) -> Option<Process> {
+        let found = self.daemons.iter().find(|daemon| daemon.node == node && daemon.program == program);
+        found.map(|daemon| daemon.process)
+    }
+
+    /// Processes of a node.
+    pub fn of_node(&self, node: &str) -> Vec<Process> {
+        self.daemons.iter().filter(|daemon| daemon.node == node).map(|daemon| daemon.process).collect()
+    }
+
+    /// Notes a process in the place of an earlier one of the same kind.
+    pub fn put(&mut self, node: &str, program: Program, process: Process) {
+        self.daemons.retain(|daemon| daemon.node != node || daemon.program != program);
+        self.daemons.push(Daemon { node: node.to_owned(), program, process });
+    }
 }
 
 /// Directory of one lab.
@@ -157,7 +208,7 @@ impl RunDirectory {
     pub fn topology(&self) -> Result<Topology, LabError> {
         let file = self.0.join("topology.toml");
         let text = fs::read_to_string(&file).map_err(|error| LabError::io("read", &file, &error))?;
-        Topology::parse(&text, &file.display().to_string())
+        Topology::parse_with(&text, &file.display().to_string(), self.state().routing)
     }
 
     /// Keeps the state.
@@ -166,7 +217,7 @@ impl RunDirectory {
         self.write("state.json", &text)
     }
 
-    /// The state; nothing before the first srv6d was started.
+    /// The state; nothing before the lab has begun to come up.
     pub fn state(&self) -> State {
         let text = fs::read_to_string(self.0.join("state.json")).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()

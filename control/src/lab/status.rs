@@ -1,12 +1,19 @@
 //! `srv6d lab status`.
 
+use std::os::unix::net::UnixStream;
+
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+
 use crate::api::{Request, Response, Topic};
 
 use super::controller;
 use super::fabric::Lab;
+use super::frr::{self, Session};
 use super::netns;
 use super::picture;
 use super::screen::{BAD, GOOD, HEADING, Screen, styled};
+use super::state::{Process, Program};
 use super::topology::{Kind, Node};
 
 /// Widths of NODE, KIND, PID and STATE.
@@ -43,11 +50,29 @@ fn print_node(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
     for sid in &node.sids {
         screen.line(&format!("{:indent$}{:6} {}", "", sid.behavior.name(), sid.prefix));
     }
-    up
+    let routes = !lab.topology.speaks_bgp(node) || print_sessions(lab, node, screen);
+    up && routes
+}
+
+/// `BGP 4200000001  eth1 spine00: Established, 9 IPv6 and 6 IPv4 prefixes`; whether all sessions are up.
+fn print_sessions(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
+    let indent = WIDTHS.iter().sum::<usize>() + 2;
+    let number = frr::as_number(&lab.topology, &node.name).unwrap_or_default();
+    let Ok(sessions) = frr::sessions(lab, &node.name) else {
+        screen.line(&format!("{:indent$}BGP {number}  {}", "", styled(BAD, "bgpd does not answer")));
+        return false;
+    };
+    for session in &sessions {
+        let state = styled(if session.is_established() { GOOD } else { BAD }, &session.state);
+        let what = format!("{state}, {} IPv6 and {} IPv4 prefixes", session.ipv6_prefixes, session.ipv4_prefixes);
+        let peer = session.peer.as_deref().unwrap_or("nobody yet");
+        screen.line(&format!("{:indent$}BGP {number}  {} {peer}: {what}", "", session.port));
+    }
+    sessions.iter().all(Session::is_established)
 }
 
 fn print_controller(lab: &Lab, screen: &mut Screen) -> bool {
-    let alive = lab.run.state().daemons.iter().any(|daemon| daemon.node == controller::NODE && daemon.process.alive());
+    let alive = lab.run.state().process(controller::NODE, Program::Srv6d).is_some_and(Process::alive);
     let state = if alive { ("up", true) } else { ("down", false) };
     let hosts = controller::links(&lab.topology).into_iter();
     let endpoints: Vec<String> = hosts.filter_map(|link| controller::endpoint(&lab.topology, link.host)).collect();
@@ -56,11 +81,19 @@ fn print_controller(lab: &Lab, screen: &mut Screen) -> bool {
 }
 
 fn print_row(lab: &Lab, name: &str, kind: &str, (state, up): (&str, bool), what: &str, screen: &mut Screen) {
-    let pid = lab.run.state().daemons.into_iter().find(|daemon| daemon.node == name);
-    let pid = pid.map_or_else(|| "-".to_owned(), |daemon| daemon.process.pid.to_string());
+    let pid = pid(lab, name).map_or_else(|| "-".to_owned(), |pid| pid.to_string());
     let [name_width, kind_width, pid_width, state_width] = WIDTHS;
     let state = styled(if up { GOOD } else { BAD }, &format!("{state:state_width$}"));
     screen.line(&format!("{name:name_width$}{kind:kind_width$}{pid:>pid_width$}  {state}{what}"));
+}
+
+/// Who answers on the node's socket, which may be a srv6d that somebody restarted by hand; else the one that the lab
+/// started.
+fn pid(lab: &Lab, node: &str) -> Option<i32> {
+    let answers = UnixStream::connect(lab.run.socket(node)).ok();
+    let peer = answers.and_then(|stream| getsockopt(&stream, PeerCredentials).ok()).map(|peer| peer.pid());
+    let started = lab.run.state().process(node, Program::Srv6d).filter(|process| process.alive());
+    peer.or_else(|| started.map(|process| process.pid))
 }
 
 fn state(lab: &Lab, node: &Node) -> (&'static str, bool) {
@@ -70,7 +103,7 @@ fn state(lab: &Lab, node: &Node) -> (&'static str, bool) {
     if node.kind == Kind::Linux {
         return ("up", true);
     }
-    let alive = lab.run.state().daemons.iter().any(|daemon| daemon.node == node.name && daemon.process.alive());
+    let alive = lab.run.state().process(&node.name, Program::Srv6d).is_some_and(Process::alive);
     match lab.ask(&node.name, &Request::Show { topic: Topic::Generation }) {
         Ok(Response::Generation(view)) if view.pending.is_empty() => ("up", true),
         Ok(Response::Generation(_)) => ("pending", false),

@@ -16,10 +16,11 @@
 //! ]
 //! ```
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use clap::ValueEnum;
 use ipnet::{IpNet, Ipv6Net};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::error::LabError;
@@ -27,6 +28,8 @@ use super::topology_check;
 
 /// The lab that `srv6d lab up` builds when no file is named.
 pub const FABRIC: &str = include_str!("fabric.toml");
+/// The same fabric with `--routing bgp`: no addresses between leaves and spines, and carriers that name no spine.
+pub const FABRIC_BGP: &str = include_str!("fabric_bgp.toml");
 
 /// A checked topology.
 #[derive(Clone, Debug, Deserialize)]
@@ -39,6 +42,9 @@ pub struct Topology {
     /// Largest layer-3 packet of every link that does not say otherwise, in bytes.
     #[serde(default = "ethernet_mtu")]
     pub mtu: u32,
+    /// Where leaves and spines have their plain routes from.
+    #[serde(default)]
+    pub routing: Routing,
     /// A path controller; without one, hosts keep the paths of their `steer`.
     #[serde(default)]
     pub controller: Option<Controller>,
@@ -48,6 +54,17 @@ pub struct Topology {
     /// Links.
     #[serde(rename = "link", default)]
     pub links: Vec<Spanned<Link>>,
+}
+
+/// Where plain routes come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Routing {
+    /// The lab computes them and writes them into every node.
+    #[default]
+    Static,
+    /// FRR's BGP in every leaf and spine, and srv6d follows their kernels; hosts have a default route.
+    Bgp,
 }
 
 /// `[controller]`: a `srv6d path-server` in a node of its own, which the hosts' srv6d asks for their paths. What a
@@ -283,8 +300,17 @@ impl Topology {
     /// # Errors
     /// TOML that does not fit the schema, or a mistake such as a link to a node that does not exist.
     pub fn parse(text: &str, filename: &str) -> Result<Self, LabError> {
-        let topology: Self = toml::from_str(text)
+        Self::parse_with(text, filename, None)
+    }
+
+    /// The same, with another `routing` than the file's.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_with(text: &str, filename: &str, routing: Option<Routing>) -> Result<Self, LabError> {
+        let mut topology: Self = toml::from_str(text)
             .map_err(|error| LabError::Invalid(format!("error: {filename}: {}", error.to_string().trim_end())))?;
+        topology.routing = routing.unwrap_or(topology.routing);
         topology_check::check(&topology, text, filename)?;
         Ok(topology)
     }
@@ -302,6 +328,21 @@ impl Topology {
     /// The node of that name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes().find(|node| node.name == name)
+    }
+
+    /// Whether a node runs a BGP router of its own.
+    pub fn speaks_bgp(&self, node: &Node) -> bool {
+        self.routing == Routing::Bgp && node.role != Role::Host
+    }
+
+    /// Nodes that run a BGP router.
+    pub fn routers(&self) -> impl Iterator<Item = &Node> {
+        self.nodes().filter(|node| self.speaks_bgp(node))
+    }
+
+    /// The link between two routers: their addresses on it are optional.
+    pub fn is_unnumbered(&self, link: &Link) -> bool {
+        link.ends.iter().all(|end| self.node(&end.node).is_some_and(|node| self.speaks_bgp(node)))
     }
 
     /// Links in the order of the file.
@@ -338,12 +379,24 @@ impl Topology {
 }
 
 impl NodePort<'_> {
-    /// Address of the other end, in a prefix that both ends share.
+    /// Address of the other end, in an IPv6 prefix that both ends share.
     pub fn neighbor_v6(&self) -> Option<Ipv6Addr> {
-        let shared = |address: &&IpNet| self.own.addresses.iter().any(|own| own.trunc() == address.trunc());
-        self.peer.addresses.iter().filter(shared).find_map(|address| match address.addr() {
+        self.neighbors().find_map(|address| match address {
             IpAddr::V6(address) => Some(address),
             IpAddr::V4(_) => None,
         })
+    }
+
+    /// The same for IPv4.
+    pub fn neighbor_v4(&self) -> Option<Ipv4Addr> {
+        self.neighbors().find_map(|address| match address {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        })
+    }
+
+    fn neighbors(&self) -> impl Iterator<Item = IpAddr> {
+        let shared = |address: &&IpNet| self.own.addresses.iter().any(|own| own.trunc() == address.trunc());
+        self.peer.addresses.iter().filter(shared).map(IpNet::addr)
     }
 }

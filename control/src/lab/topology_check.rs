@@ -163,11 +163,11 @@ fn links(topology: &Topology, mistakes: &mut Mistakes<'_>) {
                 mistakes.add(at, "[[link]]", &format!("{name} has two links"), "use each port once");
             }
         }
-        link_as_a_whole(link, at, mistakes);
+        link_as_a_whole(topology, link, at, mistakes);
     }
 }
 
-fn link_as_a_whole(link: &Link, at: usize, mistakes: &mut Mistakes<'_>) {
+fn link_as_a_whole(topology: &Topology, link: &Link, at: usize, mistakes: &mut Mistakes<'_>) {
     let [a, b] = &link.ends;
     if a.node == b.node {
         mistakes.add(at, "[[link]]", &format!("both ends are in {}", a.node), "connect two different nodes");
@@ -178,9 +178,12 @@ fn link_as_a_whole(link: &Link, at: usize, mistakes: &mut Mistakes<'_>) {
     let v6 = |end: &End| -> Vec<IpNet> {
         end.addresses.iter().filter(|net| net.addr().is_ipv6()).map(IpNet::trunc).collect()
     };
-    if !v6(a).iter().any(|prefix| v6(b).contains(prefix)) {
+    // BGP unnumbered speaks over link-local addresses.
+    let needs_none = topology.is_unnumbered(link) && a.addresses.is_empty() && b.addresses.is_empty();
+    if !needs_none && !v6(a).iter().any(|prefix| v6(b).contains(prefix)) {
         let what = format!("{} {} and {} {} share no IPv6 prefix", a.node, a.port, b.node, b.port);
-        let fix = "give both ends an address of one prefix, e.g. 2001:db8:0:1::1/64 and 2001:db8:0:1::2/64";
+        let fix = "give both ends an address of one prefix, e.g. 2001:db8:0:1::1/64 and 2001:db8:0:1::2/64; only leaves \
+                   and spines with routing = \"bgp\" need none";
         mistakes.add(at, "[[link]]", &what, fix);
     }
 }

@@ -10,6 +10,8 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use signal_hook::consts::SIGTERM;
 
 /// Nothing waits longer than this for the other side.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -69,6 +72,9 @@ pub struct UdpReport {
     pub duplicated: u64,
     /// Datagrams that came after one with a higher sequence number.
     pub reordered: u64,
+    /// From the first datagram that never came to the last one, both included, the ones between that did come too.
+    #[serde(default)]
+    pub lost_within: u64,
 }
 
 fn report<T: Serialize>(value: &T) -> io::Result<()> {
@@ -157,22 +163,47 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Sends `rate` datagrams of `size` bytes a second, evenly spaced, then says how many they were. One that the kernel
-/// refuses, because there is no route at that moment, is one that was lost.
-pub fn udp_send(to: SocketAddr, rate: u32, seconds: f64, size: usize) -> io::Result<()> {
-    let any: IpAddr = if to.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(to)?;
+/// What a UDP sender is to do.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct UdpStream {
+    to: SocketAddr,
+    /// Datagrams a second.
+    rate: u32,
+    seconds: f64,
+    /// Bytes of a datagram.
+    size: usize,
+    /// Ports that they are sent from in turn, so that a hash spreads them.
+    #[arg(default_value_t = 1)]
+    flows: u16,
+}
+
+/// Sends datagrams, evenly spaced, then says how many they were. One that the kernel refuses, because there is no route
+/// at that moment, is one that was lost. SIGTERM ends the stream before its time.
+pub fn udp_send(stream: &UdpStream) -> io::Result<()> {
+    let UdpStream { to, rate, seconds, size, flows } = *stream;
+    let enough = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTERM, Arc::clone(&enough))?;
+    let sockets: Vec<UdpSocket> = (0..flows.max(1)).map(|_| connected(to)).collect::<io::Result<_>>()?;
     let begin = Instant::now();
     let (mut sent, mut refused) = (0, 0);
-    while begin.elapsed().as_secs_f64() < seconds {
-        refused += u64::from(!accepted(&socket, &datagram(sent, 0, size))?);
+    for socket in sockets.iter().cycle() {
+        if begin.elapsed().as_secs_f64() >= seconds || enough.load(Ordering::Relaxed) {
+            break;
+        }
+        refused += u64::from(!accepted(socket, &datagram(sent, 0, size))?);
         sent += 1;
         let due = begin + Duration::from_secs(1) / rate.max(1) * u32::try_from(sent).unwrap_or(u32::MAX);
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }
-    let closing = say_goodbye(&socket, sent)?;
+    let closing = say_goodbye(&connected(to)?, sent)?;
     report(&UdpSent { sent, refused, closing })
+}
+
+fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = if to.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    Ok(socket)
 }
 
 /// Sends; false when there is no route at that moment.
@@ -253,7 +284,12 @@ impl Tally {
 
     fn finish(self, sent: u64) -> UdpReport {
         let received = self.seen.len() as u64;
-        UdpReport { sent, received, lost: sent.saturating_sub(received), ..self.report }
+        let is_lost = |sequence: &u64| !self.seen.contains(sequence);
+        let lost_within = match ((0..sent).find(is_lost), (0..sent).rfind(is_lost)) {
+            (Some(first), Some(last)) => last - first + 1,
+            _ => 0,
+        };
+        UdpReport { sent, received, lost: sent.saturating_sub(received), lost_within, ..self.report }
     }
 }
 
@@ -267,7 +303,8 @@ mod tests {
         for sequence in [0, 1, 1, 4, 3, 5] {
             tally.count(sequence);
         }
-        let expected = UdpReport { sent: 7, received: 5, lost: 2, duplicated: 1, reordered: 1 };
+        // 2 and 6 are missing.
+        let expected = UdpReport { sent: 7, received: 5, lost: 2, duplicated: 1, reordered: 1, lost_within: 5 };
         assert_eq!(tally.finish(7), expected);
     }
 

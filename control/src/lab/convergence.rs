@@ -1,0 +1,122 @@
+//! Whether BGP has brought every node what the topology calls for, as far as the tables that forward.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::api::state::{Health, RouteRow};
+use crate::api::{Request, Response, Topic};
+
+use super::error::LabError;
+use super::fabric::Lab;
+use super::interrupt::Interrupt;
+use super::topology::{Kind, Node, Topology};
+use super::{netns, routing};
+
+/// A fabric that has not converged by then will not. A busy machine is slow, and connections are tried anew every
+/// second.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// `main` in `/etc/iproute2/rt_tables`.
+const MAIN: u32 = 254;
+
+/// Ports by prefix, as they are in force in one node.
+type Ways = HashMap<IpNet, BTreeSet<String>>;
+
+/// Waits until every router has the routes that BGP is to bring in `topology`, which may be what is left of the lab's,
+/// and no others. Says each router's name when it has them.
+///
+/// # Errors
+/// Not in time, with the first route that is not as it is to be; or Ctrl-C.
+pub fn wait(lab: &Lab, topology: &Topology, interrupt: &Interrupt, mut say: impl FnMut(&str)) -> Result<(), LabError> {
+    let mut waiting: Vec<&Node> = topology.routers().collect();
+    let mut first_missing = String::new();
+    let done = interrupt.wait_for(PATIENCE, || {
+        let mut still = Vec::new();
+        for node in waiting.drain(..) {
+            match missing(lab, topology, node)? {
+                None => say(&node.name),
+                Some(what) => {
+                    first_missing = what;
+                    still.push(node);
+                }
+            }
+        }
+        waiting = still;
+        Ok(waiting.is_empty().then_some(()))
+    })?;
+    done.ok_or_else(|| {
+        LabError::Failed(format!("BGP has not converged within {} s: {first_missing}", PATIENCE.as_secs()))
+    })
+}
+
+/// A route that is not what it is to be: whatever the whole lab has a way to, there is one of these, or none.
+fn missing(lab: &Lab, topology: &Topology, node: &Node) -> Result<Option<String>, LabError> {
+    let ways = ways(lab, node)?;
+    let wanted: Ways = routing::learned(topology, &node.name).into_iter().collect();
+    let nowhere = BTreeSet::new();
+    for (prefix, _) in routing::learned(&lab.topology, &node.name) {
+        let ports = |ways: &Ways| ways.get(&prefix).unwrap_or(&nowhere).clone();
+        let (now, wanted) = (ports(&ways), ports(&wanted));
+        if now != wanted {
+            let list = |ports: &BTreeSet<String>| match ports.len() {
+                0 => "nowhere".to_owned(),
+                _ => ports.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
+            };
+            let (name, now, wanted) = (&node.name, list(&now), list(&wanted));
+            return Ok(Some(format!("on {name} {prefix} is to leave by {wanted}, and leaves by {now}")));
+        }
+    }
+    Ok(None)
+}
+
+fn ways(lab: &Lab, node: &Node) -> Result<Ways, LabError> {
+    match node.kind {
+        Kind::Srv6d => match lab.ask(&node.name, &Request::Show { topic: Topic::Routes })? {
+            Response::Routes(rows) => Ok(rows.iter().filter_map(way).collect()),
+            other => Err(LabError::Failed(format!("srv6d of {} did not show its routes: {other:?}", node.name))),
+        },
+        Kind::Linux => kernel_ways(&lab.netns(&node.name)),
+    }
+}
+
+/// Next hops count once packets can go there.
+fn way(row: &RouteRow) -> Option<(IpNet, BTreeSet<String>)> {
+    let usable = row.next_hops.iter().filter(|hop| hop.state == Health::Up).map(|hop| hop.port.clone());
+    (row.table == MAIN).then_some((row.prefix.parse().ok()?, usable.collect()))
+}
+
+/// `ip -j route`, as far as it is used.
+#[derive(Debug, Deserialize)]
+struct KernelWay {
+    dst: String,
+    #[serde(default)]
+    dev: Option<String>,
+    #[serde(default)]
+    nexthops: Vec<KernelHop>,
+}
+
+#[derive(Debug, Deserialize)]
+struct KernelHop {
+    dev: String,
+    #[serde(default)]
+    flags: Vec<String>,
+}
+
+fn kernel_ways(netns: &str) -> Result<Ways, LabError> {
+    let mut ways = BTreeMap::new();
+    for family in ["-4", "-6"] {
+        let text = netns::run(netns::tool("ip").args(["-n", netns, "-j", family, "route", "show", "proto", "bgp"]))?;
+        let rows: Vec<KernelWay> = serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text })
+            .map_err(|why| LabError::Failed(format!("`ip -j route` in {netns}: {why}")))?;
+        for row in rows {
+            let alive = row.nexthops.iter().filter(|hop| !hop.flags.iter().any(|flag| flag == "dead"));
+            let ports = alive.map(|hop| hop.dev.clone()).chain(row.dev).collect();
+            ways.insert(row.dst, ports);
+        }
+    }
+    // A prefix of full length is shown without its length.
+    let whole = |text: &str| text.parse().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from));
+    Ok(ways.into_iter().filter_map(|(to, ports)| Some((whole(&to).ok()?, ports))).collect())
+}

@@ -1,0 +1,119 @@
+//! `srv6d lab fail` and `lab repair`: a router that is lost, and that returns. BGP finds the ways round it.
+
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use nix::sys::signal::Signal;
+
+use super::error::LabError;
+use super::fabric::Lab;
+use super::frr::{self, Frr};
+use super::interrupt::Interrupt;
+use super::state::{Process, Program};
+use super::topology::{Kind, Node, Topology};
+use super::{convergence, netns, processes};
+
+/// How a router is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Failure {
+    /// Its links go down: the neighbours see it at once
+    Links,
+    /// srv6d, zebra and bgpd are killed: their kernel closes the sessions
+    Kill,
+    /// They stop without a word: the neighbours wait for the hold time
+    Freeze,
+    /// Only zebra and bgpd are killed; srv6d forwards by the routes that are left in the kernel
+    Frr,
+}
+
+impl Failure {
+    /// What it looks like.
+    pub const fn says(self) -> &'static str {
+        match self {
+            Self::Links => "links down",
+            Self::Kill => "srv6d and FRR killed",
+            Self::Freeze => "srv6d and FRR frozen",
+            Self::Frr => "FRR killed, srv6d goes on",
+        }
+    }
+}
+
+/// The router of that name.
+///
+/// # Errors
+/// There is none.
+pub fn router<'l>(lab: &'l Lab, name: &str) -> Result<&'l Node, LabError> {
+    lab.topology.routers().find(|node| node.name == name).ok_or_else(|| {
+        let names: Vec<&str> = lab.topology.routers().map(|node| node.name.as_str()).collect();
+        LabError::Invalid(if names.is_empty() {
+            "no node of this lab runs a router\nfix: bring it up with `srv6d lab up --routing bgp`".to_owned()
+        } else {
+            format!("{name:?} runs no router\nfix: use one of {}", names.join(", "))
+        })
+    })
+}
+
+/// Loses a router; returns at once.
+///
+/// # Errors
+/// The kernel refused something.
+pub fn fail(lab: &Lab, node: &Node, how: Failure) -> Result<(), LabError> {
+    let state = lab.run.state();
+    match how {
+        Failure::Links => links(lab, node, "down")?,
+        Failure::Kill => processes::send(&state.of_node(&node.name), Signal::SIGKILL),
+        Failure::Freeze => processes::send(&state.of_node(&node.name), Signal::SIGSTOP),
+        Failure::Frr => {
+            let routers = [Program::Zebra, Program::Bgpd];
+            let found: Vec<Process> =
+                routers.iter().filter_map(|program| state.process(&node.name, *program)).collect();
+            processes::send(&found, Signal::SIGKILL);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the other routers go round a lost one; how long that took since `begin`.
+///
+/// # Errors
+/// They do not, or Ctrl-C.
+pub fn wait_without(lab: &Lab, node: &Node, begin: Instant, interrupt: &Interrupt) -> Result<Duration, LabError> {
+    convergence::wait(lab, &without(&lab.topology, &node.name), interrupt, |_| ())?;
+    Ok(begin.elapsed())
+}
+
+/// Brings a router back, whatever it suffered: links, srv6d, FRR, in this order.
+///
+/// # Errors
+/// Something does not start, or Ctrl-C.
+pub fn repair(lab: &Lab, node: &Node, interrupt: &Interrupt) -> Result<(), LabError> {
+    let state = lab.run.state();
+    processes::send(&state.of_node(&node.name), Signal::SIGCONT);
+    links(lab, node, "up")?;
+    let dead = |program| !state.process(&node.name, program).is_some_and(Process::alive);
+    if node.kind == Kind::Srv6d && dead(Program::Srv6d) {
+        lab.restart_daemon(node, interrupt)?;
+    }
+    if dead(Program::Zebra) || dead(Program::Bgpd) {
+        // Half a router is none: bgpd lost its zebra, or the other way round.
+        let routers = [Program::Zebra, Program::Bgpd];
+        let left: Vec<Process> = routers.iter().filter_map(|program| state.process(&node.name, *program)).collect();
+        processes::end(&left);
+        frr::start(lab, &Frr::find()?, &[node], interrupt)?;
+    }
+    Ok(())
+}
+
+fn links(lab: &Lab, node: &Node, state: &str) -> Result<(), LabError> {
+    let ports = lab.topology.ports(&node.name);
+    let commands: Vec<String> = ports.iter().map(|port| format!("link set {} {state}", port.own.port)).collect();
+    netns::ip_batch(&lab.netns(&node.name), &commands)
+}
+
+/// What is left when a node is lost with all of its links.
+fn without(topology: &Topology, lost: &str) -> Topology {
+    let mut left = topology.clone();
+    left.nodes.retain(|node| node.get_ref().name != lost);
+    left.links.retain(|link| link.get_ref().ends.iter().all(|end| end.node != lost));
+    left
+}

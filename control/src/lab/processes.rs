@@ -1,0 +1,87 @@
+//! Processes of a lab: those that it started, and whatever else runs in its namespaces.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::netns;
+use super::state::Process;
+
+/// SIGTERM drains; what is still there afterwards gets SIGKILL.
+const GONE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Ends processes; those that cannot be ended.
+pub fn end(processes: &[Process]) -> Vec<Process> {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        send(processes, signal);
+        let deadline = Instant::now() + GONE_WITHIN;
+        while processes.iter().any(|process| process.alive()) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    processes.iter().copied().filter(|process| process.alive()).collect()
+}
+
+/// Sends a signal to those that run.
+pub fn send(processes: &[Process], signal: Signal) {
+    for process in processes.iter().filter(|process| process.alive()) {
+        // It may end between the question and the signal.
+        let _ = kill(Pid::from_raw(process.pid), signal);
+    }
+}
+
+/// What runs in any of these namespaces, like `ip netns pids`, without this process and those it was started by: `lab
+/// down` may be typed inside of a node.
+pub fn inside(namespaces: &[String]) -> Vec<Process> {
+    let identity = |file: &Path| fs::metadata(file).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let wanted: Vec<_> = namespaces.iter().filter_map(|name| identity(&netns::path(name))).collect();
+    let spared = ancestry();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let here = pids.filter(|pid| {
+        let namespace = identity(Path::new(&format!("/proc/{pid}/ns/net")));
+        namespace.is_some_and(|namespace| wanted.contains(&namespace)) && !spared.contains(pid)
+    });
+    here.filter_map(Process::of).collect()
+}
+
+/// This process, its parent, and so on.
+fn ancestry() -> Vec<u32> {
+    let mut pids = vec![std::process::id()];
+    while let Some(parent) = pids.last().and_then(|pid| parent(*pid)).filter(|pid| !pids.contains(pid)) {
+        pids.push(parent);
+    }
+    pids
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok().filter(|pid| *pid > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+
+    #[test]
+    fn this_process_and_its_parents_are_spared() {
+        let ancestry = ancestry();
+        assert_eq!(ancestry.first(), Some(&std::process::id()));
+        assert!(ancestry.contains(&std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn a_process_that_ignores_sigterm_is_ended() {
+        let mut child = std::process::Command::new("sh").args(["-c", "trap '' TERM; sleep 60 & wait"]).spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        assert_eq!(end(&[process]), []);
+        assert!(!process.alive());
+        child.wait().unwrap();
+    }
+}

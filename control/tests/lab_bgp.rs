@@ -1,0 +1,166 @@
+//! The lab with the real FRR: BGP unnumbered in every leaf and spine, its routes followed by srv6d.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use srv6d::lab::FABRIC_BGP;
+use support::lab::{Lab, SRV6D, balanced, eventually, gone, socket_address, srv6d, text};
+
+/// FRR cannot be had everywhere: `scripts/install-deps` goes on without it.
+fn frr_is_missing() -> bool {
+    let missing = ["/usr/lib/frr/zebra", "/usr/lib/frr/bgpd"].iter().find(|file| !Path::new(file).exists());
+    if let Some(file) = missing {
+        println!("SKIPPED: there is no {file}: Debian's package `frr` is not installed");
+    }
+    missing.is_some()
+}
+
+/// A stream of datagrams over many flows, until its time is over; what the receiver saw.
+fn stream(lab: &Lab, from: &str, to: &str, address: &str) -> Value {
+    let mut sink = lab.spawn(to, &["udp-receive", &socket_address(address)]);
+    let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let listening = next()["listening"].as_str().unwrap().to_owned();
+    let sender = lab.spawn(from, &["udp-send", &listening, "2000", "0.5", "300", "48"]).wait_with_output().unwrap();
+    assert!(sender.status.success(), "{from} -> {address}: {}", text(&sender.stderr));
+    let report = next();
+    sink.wait().unwrap();
+    report
+}
+
+/// Packets that left by each port of a node.
+fn sent(lab: &Lab, node: &str) -> Vec<(String, u64)> {
+    let ports: Value = serde_json::from_str(&lab.must(node, &[SRV6D, "show", "ports", "--json"])).unwrap();
+    let port = |row: &Value| (row["name"].as_str().unwrap().to_owned(), row["tx_packets"].as_u64().unwrap());
+    ports.as_array().unwrap().iter().map(port).collect()
+}
+
+fn reaches(lab: &Lab, from: &str, address: &str) {
+    lab.must(from, &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "10", address]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn routes_of_bgp_carry_carriers_and_plain_traffic() {
+    if frr_is_missing() {
+        return;
+    }
+    // One spine is a plain kernel: FRR does the same there.
+    let topology = FABRIC_BGP.replacen(
+        "name = \"spine02\"\nrole = \"spine\"\nkind = \"srv6d\"",
+        "name = \"spine02\"\nrole = \"spine\"\nkind = \"linux\"",
+        1,
+    );
+    assert_ne!(topology, FABRIC_BGP);
+    let lab = Lab::up("bgp", &topology);
+
+    let before = sent(&lab, "leaf00");
+    for address in ["fcbb:0:800:2::2", "10.200.2.2"] {
+        let report = stream(&lab, "host00", "host02", address);
+        assert_eq!((&report["lost"], &report["duplicated"]), (&0.into(), &0.into()), "{report}");
+    }
+    let to_spines = |port: &str| ["eth1", "eth2", "eth3"].contains(&port);
+    for ((port, before), (_, now)) in before.iter().zip(sent(&lab, "leaf00")).filter(|((port, _), _)| to_spines(port)) {
+        assert!(now > before + 50, "{port}: flows are spread over all spines");
+    }
+    assert!(lab.sid_packets("leaf02", "fcbb:0:1006:fe04::/64") > 900, "inside SRv6");
+    // Plain, over IPv6 next hops: both families, the leaf behind any spine, and a spine itself.
+    for address in ["2001:db8::1006", "10.255.6.1", "2001:db8::1001", "10.255.2.1"] {
+        reaches(&lab, "host00", address);
+    }
+    balanced(&lab, &["host00", "leaf00", "spine00", "leaf02", "host02"]);
+
+    let kernel = lab.must("leaf00", &["ip", "route", "show", "10.200.2.0/24"]);
+    assert!(kernel.contains("proto bgp") && kernel.matches("via inet6 fe80:").count() == 3, "{kernel}");
+    let written = lab.must("leaf00", &["sh", "-c", "ip route show proto static; ip -6 route show proto static; ip route show proto boot; ip -6 route show proto boot"]);
+    assert_eq!(written, "", "nothing is written that BGP carries");
+    let unfollowed = lab.must("leaf00", &[SRV6D, "show", "routes", "--unfollowed"]);
+    assert!(!unfollowed.contains("10.200.2.0/24"), "{unfollowed}");
+
+    let summary = lab.must("leaf00", &["vtysh", "-c", "show bgp ipv6 unicast summary"]);
+    assert!(summary.contains("10.255.4.1") && summary.contains("spine02(eth3)"), "this node's own FRR: {summary}");
+    let status = srv6d(&["lab", "status", "--name", &lab.name]);
+    assert!(status.status.success(), "{}", text(&status.stdout));
+    assert_eq!(text(&status.stdout).matches("Established").count(), 18, "{}", text(&status.stdout));
+
+    a_router_is_lost_in_every_way(&lab);
+    what_was_restarted_by_hand_is_shown_and_ended(&lab);
+}
+
+fn a_router_is_lost_in_every_way(lab: &Lab) {
+    for how in ["links", "kill", "freeze"] {
+        let fail = srv6d(&["lab", "fail", "--name", &lab.name, "spine01", "--how", how]);
+        assert!(fail.status.success(), "{how}: {}", text(&fail.stderr));
+        let report = stream(lab, "host00", "host02", "fcbb:0:800:2::2");
+        assert_eq!(report["lost"], 0, "{how}: the others carry everything: {report}");
+        let repair = srv6d(&["lab", "repair", "--name", &lab.name, "spine01"]);
+        assert!(repair.status.success(), "{how}: {}", text(&repair.stderr));
+    }
+    let before = sent(lab, "spine01");
+    let report = stream(lab, "host00", "host02", "fcbb:0:800:2::2");
+    assert_eq!(report["lost"], 0, "{report}");
+    assert_ne!(sent(lab, "spine01"), before, "it is used again");
+}
+
+fn what_was_restarted_by_hand_is_shown_and_ended(lab: &Lab) {
+    let old = lab.process_of("spine00");
+    assert!(Command::new("kill").args(["-9", &old.to_string()]).status().unwrap().success());
+    let node = Path::new("/run/srv6d-lab").join(&lab.name).join("spine00");
+    eventually("nobody answers any more", || UnixStream::connect(node.join("srv6d.sock")).is_err());
+    let config = node.join("srv6d.toml").display().to_string();
+    let mut by_hand = Command::new(SRV6D)
+        .args(["lab", "exec", "--name", &lab.name, "spine00", "--", SRV6D, "run", "--config", &config])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let shown = || text(&srv6d(&["lab", "status", "--name", &lab.name]).stdout);
+    let row = format!("spine00     srv6d{:>10}  up", by_hand.id());
+    eventually("the new process is shown", || shown().contains(&row));
+
+    let pids = lab.processes();
+    assert_eq!(pids.len(), 8 + 2 * 6, "srv6d of all but one node, and two of FRR in six");
+    let down = srv6d(&["lab", "down", "--name", &lab.name]);
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    assert!(by_hand.try_wait().unwrap().is_some(), "a process that the lab did not start is ended too");
+    assert!(pids.iter().all(|pid| gone(*pid)));
+    assert!(lab.namespaces().is_empty() && !Path::new("/run/srv6d-lab").join(&lab.name).exists());
+}
+
+/// Whoever kills the lab's own process can still take it down.
+#[test]
+#[ignore = "needs root"]
+fn a_lab_whose_process_was_killed_can_be_taken_down() {
+    if frr_is_missing() {
+        return;
+    }
+    let lab = Lab { name: format!("t{}-bgpkill", std::process::id()) };
+    let mut up = Command::new(SRV6D)
+        .args(["lab", "up", "--routing", "bgp", "--name", &lab.name])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The line is not finished while BGP converges, so it is not looked for by lines.
+    let mut seen = String::new();
+    let mut out = BufReader::new(up.stdout.take().unwrap());
+    while !seen.contains("converged on:") {
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut out, &mut byte).unwrap();
+        seen.push(byte[0].into());
+    }
+    up.kill().unwrap();
+    up.wait().unwrap();
+    let pids = lab.processes();
+    assert_eq!(pids.len(), 9 + 2 * 6);
+    let down = srv6d(&["lab", "down", "--name", &lab.name]);
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    assert!(pids.iter().all(|pid| gone(*pid)));
+    assert!(lab.namespaces().is_empty());
+}
