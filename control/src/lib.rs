@@ -12,4 +12,5 @@ pub mod lab;
 pub mod metrics;
 pub mod plan;
 pub mod show;
+pub mod sonic;
 pub mod source;

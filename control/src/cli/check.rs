@@ -11,6 +11,7 @@ use crate::api::Request;
 use crate::config::{self, Diagnostic};
 use crate::daemon;
 use crate::plan::{self, Environment, Plan};
+use crate::sonic;
 
 /// `--json`.
 #[derive(Serialize)]
@@ -28,7 +29,9 @@ pub fn check(file: &Path, daemon: Option<PathBuf>, json: bool) -> Result<(), Fai
     if let Some(socket) = daemon {
         return ask(&socket, &Request::Diff { filename, text, offers: None }, json);
     }
-    let planned = config::parse(&text, &filename).and_then(|config| plan::plan(&config, &environment()));
+    let interfaces = sonic::interfaces_of_a_switch();
+    let planned = sonic::configuration(&text, &filename, interfaces.as_deref())
+        .and_then(|config| plan::plan(&config, &environment()));
     if json {
         return report(planned);
     }

@@ -9,6 +9,7 @@ use crate::api::{DEFAULT_SOCKET, Request, Response, Topic};
 use crate::config::{self, Checksum, Config, Polling, PortMode};
 use crate::doctor::{Plans, Verdict, examine, render, worst};
 use crate::plan::{self, Plan, PortDevice};
+use crate::sonic;
 
 /// A UMEM chunk.
 const CHUNK_BYTES: u64 = 4096;
@@ -34,7 +35,8 @@ pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path
 fn planned(file: &Path) -> Result<(Config, Plan), Failure> {
     let filename = file.display().to_string();
     let invalid = |errors: config::Errors| Failure::invalid(errors.to_string());
-    let config = config::parse(&read(file)?, &filename).map_err(invalid)?;
+    let config =
+        sonic::configuration(&read(file)?, &filename, sonic::interfaces_of_a_switch().as_deref()).map_err(invalid)?;
     let plan = plan::plan(&config, &environment()).map_err(invalid)?;
     Ok((config, plan))
 }

@@ -13,6 +13,7 @@ use crate::api::{Request, Response};
 use crate::config::{self, Config, PathKind};
 use crate::plan;
 use crate::show;
+use crate::sonic;
 use crate::source::Offer;
 use crate::source::running::Sources;
 use srv6d_srv6::model::Desired;
@@ -22,7 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Asks the controllers, plans, and compares with the daemon that runs, or with nothing.
 pub fn dry_run(filename: String, text: String, socket: &Path) -> Result<(), Failure> {
-    let config = config::parse(&text, &filename).map_err(|errors| Failure::invalid(errors.to_string()))?;
+    let interfaces = sonic::interfaces_of_a_switch();
+    let config = sonic::configuration(&text, &filename, interfaces.as_deref());
+    let config = config.map_err(|errors| Failure::invalid(errors.to_string()))?;
     let (offers, said) = offers(&config)?;
     output::print(&said)?;
     match client::ask(socket, &Request::Diff { filename, text, offers: Some(offers.clone()) }) {

@@ -230,7 +230,7 @@ pub fn main() -> ExitCode {
         Command::Sync { json } => ask::ask(&socket_or_default(socket), &Request::Sync, json),
         Command::PathServer(arguments) => path_server::path_server(&arguments),
         Command::Place(arguments) => place::place(&arguments),
-        Command::Sonic(arguments) => sonic::sonic(&arguments),
+        Command::Sonic(arguments) => sonic::sonic(&arguments, socket),
         Command::Check { file, diff, json } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
         Command::Reload { dry_run, json } => ask::ask(&socket_or_default(socket), &Request::Reload { dry_run }, json),
         Command::Rollback { generation, dry_run, json } => {

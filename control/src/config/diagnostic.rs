@@ -6,36 +6,73 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-/// Text of a configuration file, kept so that later findings can still point into it.
+/// Text of a configuration, kept so that later findings can still point into it: a file, and behind it what other
+/// files come to.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    name: Arc<str>,
     text: Arc<str>,
+    parts: Arc<[Part]>,
     /// Byte offset of every line: a file of a hundred thousand routes may have as many findings.
     starts: Arc<[usize]>,
 }
 
+/// One named text of a configuration.
+#[derive(Clone, Debug)]
+struct Part {
+    name: String,
+    start: usize,
+    end: usize,
+}
+
 impl Source {
     pub(super) fn new(name: &str, text: &str) -> Self {
+        Self::of_parts(text.to_owned(), vec![Part { name: name.to_owned(), start: 0, end: text.len() }])
+    }
+
+    /// This text and another one behind it; where that begins is where the spans of what is read from it must begin.
+    pub(super) fn followed_by(&self, name: &str, text: &str) -> (Self, usize) {
+        let mut all = self.text.to_string();
+        if !all.is_empty() && !all.ends_with('\n') {
+            all.push('\n');
+        }
+        let start = all.len();
+        all.push_str(text);
+        let mut parts = self.parts.to_vec();
+        parts.push(Part { name: name.to_owned(), start, end: all.len() });
+        (Self::of_parts(all, parts), start)
+    }
+
+    fn of_parts(text: String, parts: Vec<Part>) -> Self {
         let behind_newlines = text.match_indices('\n').map(|(newline, _)| newline + 1);
         let starts = std::iter::once(0).chain(behind_newlines).collect();
-        Self { name: name.into(), text: text.into(), starts }
+        Self { text: text.into(), parts: parts.into(), starts }
     }
 
     /// File name as given to [`parse`](super::parse).
     pub fn name(&self) -> &str {
-        &self.name
+        self.parts.first().map_or("", |part| &part.name)
     }
 
-    /// Line and column (both from 1, columns in characters) of a byte offset, and the text of the line.
-    fn position(&self, offset: usize) -> (usize, usize, &str) {
+    fn part(&self, offset: usize) -> Option<&Part> {
+        self.parts.iter().rev().find(|part| part.start <= offset)
+    }
+
+    fn number_of_line(&self, offset: usize) -> usize {
+        self.starts.partition_point(|&start| start <= offset).max(1)
+    }
+
+    /// Name of the text, line and column in it (both from 1, columns in characters) of a byte offset, and the line.
+    fn position(&self, offset: usize) -> (&str, usize, usize, &str) {
+        let (name, begin, end) =
+            self.part(offset).map_or(("", 0, 0), |part| (part.name.as_str(), part.start, part.end));
         // What ends too early is pointed at behind its last line, not in the empty one after it.
-        let offset = offset.min(self.text.trim_end().len());
-        let number = self.starts.partition_point(|&start| start <= offset).max(1);
+        let written = self.text.get(begin..end).unwrap_or_default().trim_end().len();
+        let offset = offset.min(begin + written);
+        let number = self.number_of_line(offset);
         let start = self.starts.get(number - 1).copied().unwrap_or_default();
         let line = self.text.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
         let before = line.get(..offset - start).unwrap_or(line);
-        (number, before.chars().count() + 1, line)
+        (name, number + 1 - self.number_of_line(begin), before.chars().count() + 1, line)
     }
 }
 
@@ -151,16 +188,18 @@ impl Findings {
 
     /// `line 14` of the place where something else was said before.
     pub(crate) fn line_of(&self, span: &Range<usize>) -> String {
-        format!("line {}", self.source.position(span.start).0)
+        let (name, line, ..) = self.source.position(span.start);
+        let part = if name == self.source.name() { String::new() } else { format!(" of {name}") };
+        format!("line {line}{part}")
     }
 
     fn add(&mut self, severity: Severity, span: Range<usize>, entry: &str, what: String, fix: String) {
-        let (line, column, text) = self.source.position(span.start);
+        let (name, line, column, text) = self.source.position(span.start);
         let behind = text.chars().count().saturating_sub(column - 1);
         let marked = self.source.text.get(span).unwrap_or_default().lines().next().unwrap_or_default().chars().count();
         self.found.push(Diagnostic {
             severity,
-            file: self.source.name.to_string(),
+            file: name.to_owned(),
             line,
             column,
             entry: entry.to_owned(),
@@ -173,7 +212,8 @@ impl Findings {
 
     /// The errors, if there are any; otherwise warnings and pending notes.
     pub(crate) fn finish(mut self) -> Result<(Vec<Diagnostic>, Vec<Diagnostic>), Errors> {
-        self.found.sort_by_key(|finding| (finding.line, finding.column));
+        let part = |finding: &Diagnostic| self.source.parts.iter().position(|part| part.name == finding.file);
+        self.found.sort_by_cached_key(|finding| (part(finding), finding.line, finding.column));
         self.found.dedup();
         let (errors, others): (Vec<_>, Vec<_>) =
             self.found.into_iter().partition(|finding| finding.severity == Severity::Error);

@@ -5,6 +5,7 @@
 //! [`plan`](crate::plan).
 
 mod diagnostic;
+mod merge;
 mod records;
 mod schema;
 mod sources;
@@ -20,7 +21,8 @@ pub use schema::{
     SteerPath, UaLast, Unknown, Workers,
 };
 pub use sources::{
-    Asking, Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, Sharing, Steering, Syd, SydPeer,
+    Asking, Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, RouterMac, Sharing, Sonic, Steering,
+    SwitchUsd, Syd, SydPeer,
 };
 pub use toml::Spanned;
 pub use value::{MetricsAddress, OuterDscp};
@@ -34,7 +36,22 @@ pub(crate) use value::nearest;
 /// # Errors
 /// Every mistake in the text: TOML syntax first, otherwise unknown and missing keys, and values that do not fit.
 pub fn parse(text: &str, filename: &str) -> Result<Config, Errors> {
-    let source = Source::new(filename, text);
+    read(text, Source::new(filename, text))
+}
+
+/// A configuration with what other files come to beside it: `text`, written in the same form. What `config` says of a
+/// port, a SID, a prefix goes first.
+///
+/// # Errors
+/// Every mistake in `text`.
+pub fn extend(config: &Config, name: &str, text: &str) -> Result<Config, Errors> {
+    let (source, start) = config.source.followed_by(name, text);
+    // Blanks in front of it, so that its spans begin where its text begins.
+    let more = read(&(" ".repeat(start) + text), source.clone())?;
+    Ok(Config { source, ..merge::merge(config.clone(), more) })
+}
+
+fn read(text: &str, source: Source) -> Result<Config, Errors> {
     let mut findings = Findings::new(source.clone());
     let (document, syntax) = DeTable::parse_recoverable(text);
     for error in &syntax {
@@ -73,6 +90,7 @@ pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
         keys_of::<Route>(),
         keys_of::<Neighbor>(),
         keys_of::<Kernel>(),
+        keys_of::<Sonic>(),
         keys_of::<Jalapeno>(),
         keys_of::<Syd>(),
         keys_of::<SydPeer>(),

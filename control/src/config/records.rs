@@ -23,6 +23,8 @@ impl Record for Config {
             routes: table.records("route"),
             neighbors: table.records("neighbor"),
             kernel: table.optional_record("kernel"),
+            sonic: table.optional_record("sonic"),
+            switch: None,
             jalapeno: table.optional_record("jalapeno"),
             syd: table.optional_record("syd"),
         })

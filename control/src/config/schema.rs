@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv6Net};
 use serde::{Serialize, Serializer};
@@ -11,8 +12,9 @@ use srv6d_srv6::model::{Mac, TableId};
 use toml::Spanned;
 
 use super::diagnostic::Source;
-use super::sources::{Jalapeno, Kernel, Syd};
+use super::sources::{Jalapeno, Kernel, Sonic, Syd};
 use super::value::{MetricsAddress, OuterDscp, words};
+use crate::sonic::SwitchFiles;
 
 /// A key that may be left out.
 pub type Optional<T> = Option<Spanned<T>>;
@@ -51,6 +53,11 @@ pub struct Config {
     pub neighbors: Vec<Spanned<Neighbor>>,
     /// `[kernel]`.
     pub kernel: Option<Kernel>,
+    /// `[sonic]`.
+    pub sonic: Option<Sonic>,
+    /// What the files of `[sonic]` say, once they have been read.
+    #[serde(skip)]
+    pub switch: Option<Arc<SwitchFiles>>,
     /// `[jalapeno]`.
     pub jalapeno: Option<Jalapeno>,
     /// `[syd]`.

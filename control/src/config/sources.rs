@@ -1,4 +1,5 @@
-//! `[kernel]`, `[jalapeno]` and `[syd]`: the kernel's routes and path controllers, as they are written.
+//! `[kernel]`, `[sonic]`, `[jalapeno]` and `[syd]`: the kernel's routes, a switch's files, path controllers, as they are
+//! written.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -23,6 +24,43 @@ pub struct Kernel {
     pub tables: Vec<Spanned<TableId>>,
     /// Send what a route encapsulates with `mode encap` as `encap.red`, default false.
     pub reduce: Optional<bool>,
+}
+
+/// `[sonic]`: be the SONiC switch of these files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Sonic {
+    /// CONFIG_DB as JSON.
+    pub config_db: Optional<PathBuf>,
+    /// FRR's configuration.
+    pub frr: Optional<PathBuf>,
+    /// Refuse what SONiC's own models and daemons refuse, default false.
+    pub strict: Optional<bool>,
+    /// Which uN decapsulate what ends there, default `always`.
+    pub usd: Optional<SwitchUsd>,
+    /// Make the kernel's interfaces, addresses and routes match, default true.
+    pub kernel: Optional<bool>,
+    /// Ethernet address of ports, default `port`.
+    pub mac: Optional<RouterMac>,
+}
+
+words! {
+    /// Which uN of a switch decapsulate what ends there.
+    SwitchUsd {
+        /// Every one.
+        Always = "always",
+        /// Those with a `decap_dscp_mode` in CONFIG_DB, as in SONiC.
+        Configured = "configured",
+    }
+}
+
+words! {
+    /// Which Ethernet address the ports of a switch have.
+    RouterMac {
+        /// The one that each interface has. An `INTERFACE` row's `mac_addr` goes first.
+        Port = "port",
+        /// That of `DEVICE_METADATA`, the same on every port.
+        Switch = "switch",
+    }
 }
 
 /// `[jalapeno]`: paths from Cisco's Jalapeno, or from `srv6d path-server`.
@@ -289,6 +327,21 @@ impl Record for Kernel {
 
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
         Some(Self { tables: table.list("tables"), reduce: table.optional("reduce") })
+    }
+}
+
+impl Record for Sonic {
+    const HEADER: &'static str = "[sonic]";
+
+    fn read(table: &mut Table<'_, '_>) -> Option<Self> {
+        Some(Self {
+            config_db: table.optional("config_db"),
+            frr: table.optional("frr"),
+            strict: table.optional("strict"),
+            usd: table.optional("usd"),
+            kernel: table.optional("kernel"),
+            mac: table.optional("mac"),
+        })
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::api::state::{GenerationView, SourceView, State, UnfollowedRow};
 use crate::api::{Diff, Refusal, Reloaded, Request, Response, Topic};
-use crate::config::{self, Diagnostic, Errors};
+use crate::config::{Diagnostic, Errors};
 use crate::kernel::Mirror;
 use crate::plan::{self, Plan, Unfollowed};
+use crate::sonic;
 use crate::source::{self, Offer};
 
 use super::history::Inputs;
@@ -123,7 +124,8 @@ impl Node {
     }
 
     fn plan_text(&self, text: &str, filename: &str, offers: &[Offer]) -> Result<(Inputs, Plan), Errors> {
-        let config = Arc::new(config::parse(text, filename)?);
+        let interfaces: Vec<String> = self.environment.devices.iter().map(|device| device.name.clone()).collect();
+        let config = Arc::new(sonic::configuration(text, filename, Some(&interfaces))?);
         // A source that is no longer configured has nothing more to say.
         let still: Vec<Offer> = offers.iter().filter(|offer| config.has_source(&offer.source)).cloned().collect();
         let offers = Arc::new(still);
@@ -228,6 +230,7 @@ impl Node {
         let mut warnings = headlines(&self.plan.warnings);
         warnings.extend(refused);
         warnings.extend(self.steering_trouble.clone());
+        warnings.extend(self.switch_trouble.iter().cloned());
         GenerationView {
             node: self.name.clone(),
             daemon: env!("CARGO_PKG_VERSION").to_owned(),

@@ -26,7 +26,12 @@ pub struct Inputs {
 impl Inputs {
     /// The same file as it was read once, and the same offers.
     pub fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.config, &other.config) && self.offers == other.offers
+        let same_switch = match (&self.config.switch, &other.config.switch) {
+            // Ports that came or went since then make no other file of it.
+            (Some(own), Some(other)) => own.same_file(other),
+            _ => false,
+        };
+        (Arc::ptr_eq(&self.config, &other.config) || same_switch) && self.offers == other.offers
     }
 }
 

@@ -33,10 +33,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::api::Request;
 use crate::api::server::{ListenError, Question, Server};
-use crate::config::{self, Config, Errors};
+use crate::config::{Config, Errors};
 use crate::kernel::{self, KernelError, Mirror};
 use crate::metrics::{self, Scrape};
 use crate::plan::{self, Environment};
+use crate::sonic;
 use crate::source::running::Sources;
 use fault::Fault;
 use node::Node;
@@ -134,7 +135,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
 
 fn read(path: &Path) -> Result<Config, RunError> {
     let text = fs::read_to_string(path).map_err(|why| RunError::Unreadable { path: path.to_owned(), why })?;
-    Ok(config::parse(&text, &path.display().to_string())?)
+    Ok(sonic::configuration(&text, &path.display().to_string(), Some(&sonic::interfaces()))?)
 }
 
 /// What goes on, on standard error; `RUST_LOG` says how much of it.

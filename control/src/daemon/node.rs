@@ -1,6 +1,6 @@
 //! The running node: what is planned, what is in force, and the steps from one to the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -25,6 +25,7 @@ use super::view::device_of;
 use crate::config::{Config, Polling, PortMode};
 use crate::kernel::{Guard, HostVeth, KernelError, Mirror, Steering};
 use crate::plan::{self, Diff, Environment, Plan, PortDevice};
+use crate::sonic::{self, SwitchKernel};
 use crate::source::Offer;
 use crate::source::running::Status;
 
@@ -87,6 +88,9 @@ pub struct Node {
     pub(super) last_refusal: Vec<String>,
     /// Why not every steered prefix has its kernel route.
     pub(super) steering_trouble: Option<String>,
+    /// Where the kernel could not be made to match the switch.
+    pub(super) switch_trouble: BTreeSet<String>,
+    switch: SwitchKernel,
     /// Kernel index of every attached device: one that was deleted and created again has another.
     attached: BTreeMap<String, u32>,
     veth: HostVeth,
@@ -141,6 +145,8 @@ impl Node {
             refused: BTreeMap::new(),
             last_refusal: Vec::new(),
             steering_trouble: None,
+            switch_trouble: BTreeSet::new(),
+            switch: SwitchKernel::default(),
             attached: BTreeMap::new(),
             veth,
             guard,
@@ -168,6 +174,37 @@ impl Node {
         Ok(environment)
     }
 
+    /// Makes the kernel's interfaces, addresses and routes those of the switch, if there is one.
+    async fn match_switch(&mut self, config: &Config, mirror: &Mirror) {
+        let Some(wanted) = sonic::wanted(config) else { return };
+        let trouble = match self.switch.sync(mirror.handle(), &wanted).await {
+            Ok(synced) => {
+                for (ifindex, name) in synced.renamed {
+                    if let Some(device) = self.environment.devices.iter_mut().find(|device| device.ifindex == ifindex) {
+                        info!("{}: the switch's port {name}", device.name);
+                        device.name = name;
+                    }
+                }
+                synced.trouble.into_iter().collect()
+            }
+            Err(why) => BTreeSet::from([why.to_string()]),
+        };
+        for what in trouble.difference(&self.switch_trouble) {
+            warn!("{what}");
+        }
+        self.switch_trouble = trouble;
+    }
+
+    /// What the files of a switch come to where other ports exist than before.
+    fn see_ports(&mut self) {
+        let interfaces: Vec<String> = self.environment.devices.iter().map(|device| device.name.clone()).collect();
+        match sonic::with_interfaces(&self.inputs.config, &interfaces) {
+            Some(Ok(config)) => self.inputs.config = Arc::new(config),
+            Some(Err(errors)) => error!("the switch stays as it is:\n{errors}"),
+            None => {}
+        }
+    }
+
     /// Puts a plan in force: new ports, tables, then ports that are no longer wanted, then the kernel's routes. On an
     /// error what was in force stays so.
     pub(super) async fn take(
@@ -177,6 +214,7 @@ impl Node {
         cause: Cause,
         mirror: &Mirror,
     ) -> Result<Diff, RunError> {
+        self.match_switch(&inputs.config, mirror).await;
         let added = self.attach_new(&plan, &cause)?;
         let diff = plan::diff(self.dataplane.desired(), &plan.desired);
         if !diff.is_empty() || cause == Cause::Start {
@@ -288,6 +326,7 @@ impl Node {
     /// Something changed in the kernel: plan anew, publish only if that changes the tables.
     pub async fn follow_kernel(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         self.environment = self.look(mirror).await?;
+        self.see_ports();
         self.follow(self.inputs.clone(), Cause::Kernel, mirror).await
     }
 

@@ -43,7 +43,7 @@ pub enum KernelError {
 }
 
 /// The kernel's error number, positive.
-fn errno(why: &rtnetlink::Error) -> Option<i32> {
+pub(crate) fn errno(why: &rtnetlink::Error) -> Option<i32> {
     match why {
         rtnetlink::Error::NetlinkError(message) => message.code.map(|code| -code.get()),
         _ => None,
@@ -58,12 +58,12 @@ fn fix(why: &rtnetlink::Error) -> &'static str {
     }
 }
 
-fn netlink(what: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> KernelError {
+pub(crate) fn netlink(what: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> KernelError {
     let what = what.into();
     move |why| KernelError::Netlink { what, why }
 }
 
-fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> KernelError {
+pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> KernelError {
     let what = what.into();
     move |why| KernelError::System { what, why }
 }

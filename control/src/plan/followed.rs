@@ -28,6 +28,9 @@ pub const FPM: &str = "fpm";
 /// `local` in `/etc/iproute2/rt_tables`: its addresses are in the table of their port here.
 const LOCAL: TableId = TableId(255);
 
+/// `proto kernel`: prefixes of addresses.
+const MADE_BY_KERNEL: u8 = 2;
+
 /// A route that stays with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfollowed {
@@ -72,6 +75,7 @@ pub(super) fn follow(context: &Context<'_>, fib: &mut Fib) -> Followed {
         // FRR gives its routes to the kernel, too: they are followed already.
         let twice: HashSet<(TableId, IpNet)> = announced.iter().map(|route| (route.table, route.prefix)).collect();
         let routes = best_routes(kernel, &context.environment.routes).into_iter();
+        let routes = routes.filter(|route| !is_of_another_table(context, route));
         followed.read(&reader, routes.filter(|route| !twice.contains(&(route.table, route.prefix))), fib);
     }
     followed
@@ -144,6 +148,14 @@ fn announced<'e>(context: &Context<'e>) -> Vec<&'e KernelRoute> {
             || connected.contains(&(route.table, route.prefix)))
     };
     context.environment.announced.iter().filter(to_elsewhere).collect()
+}
+
+/// The prefix of a port in a VRF, in a kernel that has no device for the VRF: there it stands in the wrong table.
+fn is_of_another_table(context: &Context<'_>, route: &KernelRoute) -> bool {
+    let connected = || context.ports.connected.iter().filter(|connected| connected.prefix == route.prefix);
+    route.protocol == MADE_BY_KERNEL
+        && connected().count() > 0
+        && connected().all(|connected| connected.table != route.table)
 }
 
 /// For each prefix of a followed table the route that the kernel uses, in the order of the kernel's dump.

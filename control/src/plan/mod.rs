@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use srv6d_srv6::model::{Desired, HostPort};
 
 use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
+use crate::sonic;
 use crate::source::{Offer, Outcome};
 
 pub use diff::{Change, Diff, diff};
@@ -123,6 +124,8 @@ pub fn plan(config: &Config, environment: &Environment) -> Result<Plan, Errors> 
 pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -> Result<Plan, Errors> {
     let mut findings = Findings::new(config.source.clone());
     let found = &mut findings;
+    sonic::report(config, found);
+    let environment = &*sonic::laid_over(config, environment);
 
     let workers = node::workers(&config.workers, environment, found);
     let tunnel = node::tunnel(&config.node, environment, found);

@@ -2,5 +2,6 @@
 
 pub mod counters;
 pub mod lab;
+pub mod leaf;
 pub mod rig;
 pub mod wire;

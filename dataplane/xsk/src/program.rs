@@ -11,7 +11,7 @@ use aya::{Ebpf, EbpfLoader, Pod};
 use xsk_rs::config::XdpFlags;
 
 use crate::claims::{self, Address, Change, Claims};
-use crate::{Mode, Socket, XskError, ethtool, probe};
+use crate::{Mode, Socket, XskError, ethtool, probe, sys};
 
 /// What `bpf/claim.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/claim.o"));
@@ -130,6 +130,7 @@ impl Program {
         };
         program.set_vlans(&settings.vlans)?;
         program.write_port()?;
+        sys::give_back_free_memory();
         Ok(program)
     }
 

@@ -22,6 +22,16 @@ pub(crate) fn quiet_libraries() {
     });
 }
 
+/// Gives free memory back to the kernel. aya reads the kernel's type information to load a program, 20 MB for a moment,
+/// and what was allocated behind it meanwhile would keep the heap that large.
+pub(crate) fn give_back_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: concerns pages without a live allocation alone; the allocator locks its arenas itself.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// An unbound socket answers ENXIO. Sockets are unbound by the deletion of
 /// their device alone.
 pub(crate) fn is_unbound(fd: RawFd) -> bool {

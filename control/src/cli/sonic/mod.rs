@@ -2,6 +2,9 @@
 
 mod check;
 mod convert;
+mod run;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
@@ -29,12 +32,26 @@ enum SonicCommand {
         srv6d check srv6d.toml\n\n\
         What is noteworthy about the files, and what is not in the result, goes to standard error.")]
     Convert(convert::ConvertArguments),
+    /// Be the switch of a container: find its files, name its ports, forward, until SIGTERM or Ctrl-C
+    #[command(after_help = "Examples:\n  \
+        srv6d sonic run                      the entry point of an image\n  \
+        srv6d sonic run --root /tmp/leaf00   a switch whose files are below that directory\n\n\
+        The first that exists is taken, of CONFIG_DB: /var/sonic/config_db.json, /etc/sonic/config_db.json,\n\
+        /usr/share/sonic/virtual_chassis/default_config.json; of FRR's configuration: /var/sonic/frr.conf,\n\
+        /etc/sonic/frr/frr.conf, /etc/sonic/frr/{zebra,staticd,bgpd}.conf, /etc/frr/frr.conf,\n\
+        /etc/frr/{zebra,staticd,bgpd,isisd}.conf. A file that appears later is taken then.")]
+    Run(run::RunArguments),
+    /// Is the switch ready: are its SIDs in the dataplane?
+    #[command(after_help = "Exit status 1 while it is not. For health checks, and for scripts that wait.")]
+    Ready(run::RootArgument),
 }
 
 /// Does what the arguments say.
-pub fn sonic(arguments: &SonicArguments) -> Result<(), Failure> {
+pub fn sonic(arguments: &SonicArguments, socket: Option<PathBuf>) -> Result<(), Failure> {
     match &arguments.command {
         SonicCommand::Check(arguments) => check::check(arguments),
         SonicCommand::Convert(arguments) => convert::convert(arguments),
+        SonicCommand::Run(arguments) => run::run(arguments, socket),
+        SonicCommand::Ready(root) => run::ready(root, socket),
     }
 }

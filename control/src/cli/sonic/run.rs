@@ -1,0 +1,63 @@
+//! `srv6d sonic run` and `srv6d sonic ready`: the process of a container, and how it is doing.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+
+use crate::cli::output::{self, Failure};
+use crate::sonic::Places;
+use crate::sonic::run::{RunOptions, readiness, run as run_switch};
+
+/// Where a switch has its files.
+#[derive(Debug, Args)]
+pub struct RootArgument {
+    /// Directory that stands for `/`: files of the switch are looked for, and made, below it
+    #[arg(long, env = "SRV6D_SONIC_ROOT", value_name = "DIR", default_value = "/", value_hint = ValueHint::DirPath)]
+    root: PathBuf,
+}
+
+impl RootArgument {
+    /// The places below it.
+    pub fn places(&self) -> Places {
+        Places::below(&self.root)
+    }
+}
+
+/// How a switch is run.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    #[command(flatten)]
+    root: RootArgument,
+    /// Interfaces to wait for before the switch is ready; containerlab says how many
+    #[arg(long, env = "CLAB_INTFS", value_name = "NUMBER", default_value_t = 0)]
+    interfaces: usize,
+    /// Seconds they are waited for
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    wait: u64,
+    /// Refuse what SONiC's YANG models or its daemons refuse
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Runs until SIGTERM or Ctrl-C.
+pub fn run(arguments: &RunArguments, socket: Option<PathBuf>) -> Result<(), Failure> {
+    let options = RunOptions {
+        places: arguments.root.places(),
+        socket,
+        interfaces: arguments.interfaces,
+        patience: Duration::from_secs(arguments.wait),
+        strict: arguments.strict,
+    };
+    run_switch(&options).map_err(Failure::from)
+}
+
+/// Says what a ready switch has, or why it is not.
+pub fn ready(root: &RootArgument, socket: Option<PathBuf>) -> Result<(), Failure> {
+    let places = root.places();
+    let socket = socket.unwrap_or_else(|| places.socket());
+    match readiness(&places, &socket) {
+        Ok(what) => output::print(&format!("ready: {what}\n")),
+        Err(why) => Err(Failure::failed(why.to_string())),
+    }
+}

@@ -1,0 +1,115 @@
+//! What a switch starts with: the running configuration, and the daemon's own.
+
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use tracing::{error, warn};
+
+use super::{Found, RunOptions, Used, write};
+use crate::daemon;
+use crate::plan;
+use crate::sonic;
+
+/// The user's own entries for the daemon, if there are any.
+const DAEMON_CONFIG: &str = "/etc/srv6d/srv6d.toml";
+
+/// Descriptors per ring of a switch with few ports, and with many: each port fills one with frames of its own.
+const RING: usize = 128;
+const RING_OF_MANY: usize = 64;
+const MANY: usize = 16;
+/// Frames, 4 KiB each, however few ports there are.
+const FEWEST_FRAMES: usize = 1024;
+/// Ports that a switch is prepared for when nobody says how many come.
+const SOME_PORTS: usize = 8;
+
+/// Writes the running configuration from the files that are there. A broken one is left out, and said: a container
+/// whose process ends is of no use to anybody, and a corrected file is taken when it appears.
+pub(super) fn prepare(options: &RunOptions) -> io::Result<Used> {
+    let places = &options.places;
+    let found = (Found::config_db(places), Found::frr(places));
+    write(&places.daemon_config(), &daemon_config(options))?;
+    let nothing = Found::default;
+    let mut tries = vec![
+        (found.0.clone(), found.1.clone()),
+        (found.0.clone(), nothing()),
+        (nothing(), found.1.clone()),
+        (nothing(), nothing()),
+    ];
+    tries.dedup();
+    let mut used = Used::default();
+    for (config_db, frr) in tries {
+        let refused = put(options, &config_db, &frr)?.err();
+        let Some(why) = refused else {
+            (used.config_db, used.frr) = (config_db, frr);
+            break;
+        };
+        error!("{why}");
+        used.refused = Some(found.clone());
+    }
+    if used.refused.is_some() {
+        warn!("the switch starts without what is refused; it is taken once it is corrected");
+    }
+    used.tell(places);
+    Ok(used)
+}
+
+/// Makes these files the running configuration; the inner error says what is wrong with them.
+pub(super) fn put(options: &RunOptions, config_db: &Found, frr: &Found) -> io::Result<Result<(), String>> {
+    let places = &options.places;
+    let texts = config_db.text().and_then(|db| Ok((db, frr.text()?)));
+    let (db, frr) = match texts {
+        Ok(texts) => texts,
+        Err(why) => return Ok(Err(why)),
+    };
+    // No file at all: a switch with the ports that are there.
+    write(&places.running_config_db(), if db.trim().is_empty() { "{}\n" } else { &db })?;
+    write(&places.running_frr(), &frr)?;
+    Ok(check(options))
+}
+
+fn check(options: &RunOptions) -> Result<(), String> {
+    let file = options.places.daemon_config();
+    let text = fs::read_to_string(&file).map_err(|why| format!("cannot read {}: {why}", file.display()))?;
+    let config = sonic::configuration(&text, &file.display().to_string(), Some(&sonic::interfaces()))
+        .map_err(|errors| errors.to_string())?;
+    let environment = daemon::environment().unwrap_or_default();
+    plan::plan(&config, &environment).map(drop).map_err(|errors| errors.to_string())
+}
+
+/// The user's own file, and behind it the tables that it does not have.
+fn daemon_config(options: &RunOptions) -> String {
+    let own = fs::read_to_string(options.places.path(DAEMON_CONFIG)).unwrap_or_default();
+    let has = |table: &str| own.parse::<toml::Table>().is_ok_and(|written| written.contains_key(table));
+    let mut text = own.clone();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str("# Written by `srv6d sonic run`, anew at every start.\n");
+    if !has("sonic") {
+        let quoted = |file: PathBuf| toml::Value::from(file.display().to_string());
+        let (config_db, frr) = (quoted(options.places.running_config_db()), quoted(options.places.running_frr()));
+        let strict = options.strict;
+        let _ = writeln!(text, "[sonic]\nconfig_db = {config_db}\nfrr = {frr}\nstrict = {strict}");
+    }
+    if !has("workers") {
+        let (frames, ring) = memory(options);
+        let _ = writeln!(text, "[workers]\npolling = \"adaptive\"\nframes = {frames}\nring = {ring}");
+    }
+    // Routes of `ip route`, and of FRR beside it.
+    if !has("kernel") {
+        text.push_str("[kernel]\n");
+    }
+    text
+}
+
+/// Frames and ring for the ports that are expected: twice as many frames as all rings hold.
+fn memory(options: &RunOptions) -> (usize, usize) {
+    let present =
+        sonic::interfaces().iter().filter(|name| name.starts_with("eth") || name.starts_with("Ethernet")).count();
+    let expected = if options.interfaces == 0 { SOME_PORTS } else { options.interfaces };
+    let ports = present.max(expected);
+    let ring = if ports > MANY { RING_OF_MANY } else { RING };
+    ((2 * ring * (ports + 2)).max(FEWEST_FRAMES), ring)
+}
