@@ -17,8 +17,8 @@ use toml::de::DeTable;
 pub use diagnostic::{Diagnostic, Errors, Severity, Source};
 pub use schema::{
     Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, InnerDscp, Neighbor, NextHop, Node, OneHop, Optional,
-    Polling, Port, PortMode, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer, SteerMode,
-    SteerPath, UaLast, Unknown, Workers,
+    Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer,
+    SteerMode, SteerPath, UaLast, Unknown, Workers,
 };
 pub use sources::{
     Asking, Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, RouterMac, Sharing, Sonic, Steering,
