@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod daemon;
 pub mod doctor;
+pub mod fpm;
 pub mod kernel;
 pub mod lab;
 pub mod metrics;

@@ -108,6 +108,7 @@ impl prometheus_client::collector::Collector for Collector {
         self.sids(encoder)?;
         self.paths(encoder)?;
         self.sources(encoder)?;
+        self.fpm(encoder)?;
         self.rest(encoder)
     }
 }
@@ -221,17 +222,6 @@ impl Collector {
             &packets(),
             ports().map(|(l, r)| (l, r.to_kernel)),
         )?;
-        counters(
-            encoder,
-            "port_offloaded",
-            "Packets received and forwarded by the XDP program, past the workers",
-            &packets(),
-            ports().map(|(l, r)| (l, r.offloaded)),
-        )?;
-        let offload = rows.iter().filter_map(|row| {
-            row.offload.as_ref().map(|offload| (vec![("port", row.name.as_str())], u64::from(offload.on)))
-        });
-        gauges(encoder, "port_offload", "1 while the XDP program forwards plain shifts, where asked to", offload)?;
         let up = rows.iter().map(|row| (vec![("port", row.name.as_str())], u64::from(row.state == Health::Up)));
         gauges(encoder, "port_up", "1 while the port can carry packets", up)
     }
@@ -252,7 +242,8 @@ impl Collector {
     }
 
     fn sources(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
-        let rows = &self.0.sources;
+        let controllers: Vec<SourceView> = self.0.sources.iter().filter(|row| row.fpm.is_none()).cloned().collect();
+        let rows = &controllers;
         if rows.is_empty() {
             return Ok(());
         }
@@ -283,6 +274,32 @@ impl Collector {
         // A controller that never answered has no age: then the metric is absent, which an alert can tell.
         let ages = rows.iter().filter_map(|row| Some((vec![("source", row.source.as_str())], row.age_seconds?)));
         gauge(encoder, "source_age_seconds", "Time since every peer was fresh", ages.collect())
+    }
+
+    fn fpm(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
+        let Some(row) = self.0.sources.iter().find(|row| row.fpm.is_some()) else { return Ok(()) };
+        let Some(fpm) = &row.fpm else { return Ok(()) };
+        for (name, help, value) in [
+            ("fpm_connected", "1 while zebra is connected", u64::from(row.state == "connected")),
+            ("fpm_routes", "Routes that FRR announces", fpm.routes as u64),
+            ("fpm_sids", "SIDs that FRR announces beside its routes", fpm.sids as u64),
+            ("fpm_stale_routes", "Routes and SIDs of an earlier connection, not announced again", fpm.stale as u64),
+            ("fpm_unfollowed_routes", "Announced routes that are not in force", fpm.unfollowed as u64),
+        ] {
+            gauges(encoder, name, help, [(vec![], value)].into_iter())?;
+        }
+        for (unit, help, value) in [
+            ("connections", "Connections of zebra", fpm.connections),
+            ("messages", "Netlink messages of zebra", fpm.messages),
+            ("malformed", "Messages that made no sense", fpm.malformed),
+            ("unknown_attributes", "Attributes that nobody knows", fpm.unknown_attributes),
+            ("swept", "Routes and SIDs that went because nobody announced them again", fpm.swept),
+            ("answers", "Routes that zebra was told to be in force", fpm.answers),
+        ] {
+            counters(encoder, "fpm", help, &Unit::Other(unit.to_owned()), [(vec![], value)].into_iter())?;
+        }
+        let ignored = fpm.ignored.iter().map(|(kind, count)| (vec![("kind", kind.as_str())], *count));
+        counters(encoder, "fpm", "Messages that are of no use here", &Unit::Other("ignored".to_owned()), ignored)
     }
 
     fn rest(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {

@@ -22,6 +22,7 @@ type = "blackhole"
 sid = "fcbb:bbbb:1::/48"
 behavior = "uN"
 flavors = ["usd"]
+[fpm]
 [kernel]
 "#;
 

@@ -1,12 +1,13 @@
-//! Compiles the XDP programs with clang into `OUT_DIR`.
+//! Compiles the XDP program with clang into `OUT_DIR/claim.o`.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    println!("cargo:rerun-if-changed=bpf");
+    println!("cargo:rerun-if-changed=bpf/claim.c");
+    println!("cargo:rerun-if-changed=bpf/bpf.h");
     println!("cargo:rerun-if-env-changed=CLANG");
-    match ["claim", "offload"].into_iter().try_for_each(compile) {
+    match compile() {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("srv6d-xsk: {message}");
@@ -15,21 +16,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn compile(name: &str) -> Result<(), String> {
+fn compile() -> Result<(), String> {
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo did not set OUT_DIR")?);
-    let (source, object) = (format!("bpf/{name}.c"), out.join(format!("{name}.o")));
+    let object = out.join("claim.o");
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let done = Command::new(&clang)
         .args(["-target", "bpf", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
         // Debian keeps <asm/types.h> in the multiarch directory.
         .arg(format!("-I/usr/include/{arch}-linux-gnu"))
-        .args(["-c", &source, "-o"])
+        .args(["-c", "bpf/claim.c", "-o"])
         .arg(&object)
         .output()
         .map_err(|why| {
             format!(
-                "cannot run `{clang}` to compile the XDP program {source}: {why}. \
+                "cannot run `{clang}` to compile the XDP program bpf/claim.c: {why}. \
                  Fix: apt-get install clang, or set CLANG to a clang that has the bpf target."
             )
         })?;
@@ -37,7 +38,7 @@ fn compile(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{clang}` could not compile {source}. If a <linux/...> or <asm/...> header is missing: \
+        "`{clang}` could not compile bpf/claim.c. If a <linux/...> or <asm/...> header is missing: \
          apt-get install linux-libc-dev. It said:\n{}",
         String::from_utf8_lossy(&done.stderr)
     ))

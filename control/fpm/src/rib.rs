@@ -202,9 +202,10 @@ impl Rib {
         self.sids.iter().map(|(prefix, entry)| (*prefix, &entry.what))
     }
 
-    /// Who made the route of a prefix.
+    /// Who made the route of a prefix; `None`: there is none, or its next hop is not known.
     pub fn protocol(&self, key: &RouteKey) -> Option<u8> {
-        self.routes.get(key).map(|entry| entry.what.route.protocol)
+        let known = &self.routes.get(key)?.what;
+        self.resolve(&known.route.target, DEPTH).map(|_| known.route.protocol)
     }
 
     fn resolved(&self, known: &Known) -> Option<Resolved> {

@@ -67,21 +67,6 @@ pub struct PortRow {
     pub rx_refused: u64,
     /// Packets that were not claimed, and so went to the kernel.
     pub to_kernel: u64,
-    /// How `offload = "xdp"` stands; absent: not asked for.
-    #[serde(default)]
-    pub offload: Option<OffloadRow>,
-    /// Of the packets received: forwarded by the XDP program, past the workers.
-    #[serde(default)]
-    pub offloaded: u64,
-}
-
-/// A port with `offload = "xdp"`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OffloadRow {
-    /// Its XDP program forwards plain shifts.
-    pub on: bool,
-    /// Why it does not, or which of them it does not; empty: there is nothing to say.
-    pub reason: String,
 }
 
 /// One next hop of a SID, route or path.
@@ -215,9 +200,6 @@ pub struct CountersView {
     pub kernel: u64,
     /// Packets waiting for a neighbour.
     pub held: u64,
-    /// Of `rx` and `tx` alike: forwarded by XDP programs, past the workers.
-    #[serde(default)]
-    pub offloaded: u64,
     /// Packets answered by srv6d itself, by kind.
     pub reply: Vec<ReasonRow>,
     /// Packets dropped, by reason.
@@ -280,14 +262,15 @@ pub struct GenerationView {
     pub refused: Vec<String>,
 }
 
-/// One path controller: `show source`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One path controller, or FPM: `show source`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceView {
-    /// `jalapeno` or `syd`.
+    /// `jalapeno`, `syd` or `fpm`.
     pub source: String,
-    /// Where its API is.
+    /// Where its API is; for `fpm`, where srv6d listens.
     pub endpoint: String,
-    /// `fresh`, `failing` (the last good paths stay), `waiting` (no answer yet), `refused` (it could not be started).
+    /// `fresh`, `failing` (the last good paths stay), `waiting` (no answer yet), `refused` (it could not be started). For
+    /// `fpm`: `connected`, `disconnected`, `waiting` (nobody ever was), `refused` (it cannot listen).
     pub state: String,
     /// Generation that a rollback holds in force, whatever it says now.
     #[serde(default)]
@@ -314,6 +297,52 @@ pub struct SourceView {
     pub text_mismatches: u64,
     /// One row per peer and prefix.
     pub peers: Vec<SourcePeerRow>,
+    /// Of `fpm` alone; everything about rounds and peers is empty there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fpm: Option<FpmView>,
+}
+
+/// What FRR announces over FPM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FpmView {
+    /// Who is connected.
+    pub peer: Option<String>,
+    /// When the connection began, or ended: seconds since 1970-01-01 UTC.
+    pub since: Option<u64>,
+    /// Seconds since then.
+    pub since_seconds: Option<u64>,
+    /// Connections so far.
+    pub connections: u64,
+    /// `frr`, `sonic`, or `unknown` while nothing was said.
+    pub dialect: String,
+    /// Routes that are announced.
+    pub routes: usize,
+    /// SIDs that SONiC's dialect announces in messages of their own.
+    pub sids: usize,
+    /// Next-hop objects that are announced.
+    pub next_hops: usize,
+    /// Routes by the number of a next hop that nobody has explained.
+    pub waiting: usize,
+    /// Routes and SIDs of an earlier connection that this one has not announced again.
+    pub stale: usize,
+    /// Routes and SIDs that went because nobody announced them again.
+    pub swept: u64,
+    /// Routes that are not in force: left to the kernel, waiting, or the file says something else.
+    pub unfollowed: usize,
+    /// Routes of a VRF that has no device.
+    pub without_vrf: usize,
+    /// Netlink messages read.
+    pub messages: u64,
+    /// Messages that made no sense.
+    pub malformed: u64,
+    /// The last one of them.
+    pub last_malformed: Option<String>,
+    /// Attributes that nobody knows.
+    pub unknown_attributes: u64,
+    /// Messages that are of no use here, by kind.
+    pub ignored: BTreeMap<String, u64>,
+    /// Routes that zebra was told to be in force.
+    pub answers: u64,
 }
 
 /// One prefix of a peer.

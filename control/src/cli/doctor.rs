@@ -5,6 +5,7 @@ use std::path::Path;
 use super::check::{environment, read};
 use super::output::{self, Failure};
 use crate::api::client;
+use crate::api::state::SourceView;
 use crate::api::{DEFAULT_SOCKET, Request, Response, Topic};
 use crate::config::{self, Checksum, Config, Polling, PortMode};
 use crate::doctor::{Plans, Verdict, examine, render, worst};
@@ -18,9 +19,12 @@ const CHUNK_BYTES: u64 = 4096;
 pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let planned = config.map(planned).transpose()?;
     let configured = planned.as_ref().map(|(_, plan)| plan.api.socket.as_path());
-    let own_programs = own_programs(socket.or(configured).unwrap_or(Path::new(DEFAULT_SOCKET)));
+    let socket = socket.or(configured).unwrap_or(Path::new(DEFAULT_SOCKET));
+    let own_programs = own_programs(socket);
     let (plans, devices) = match &planned {
-        Some((config, plan)) => (plans(config, plan, own_programs), devices(plan)),
+        Some((config, plan)) => {
+            (Plans { fpm: fpm(config, socket), ..plans(config, plan, own_programs) }, devices(plan))
+        }
         None => (Plans { umem_bytes: 8192 * CHUNK_BYTES, own_programs, ..Plans::default() }, Vec::new()),
     };
     let findings = examine(if interfaces.is_empty() { &devices } else { interfaces }, &plans);
@@ -49,8 +53,8 @@ fn plans(config: &Config, plan: &Plan, own_programs: Vec<u32>) -> Plans {
         umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES * packet_memories(plan),
         own_programs,
         filled: filled(config),
-        offloads: !plan.desired.offload.is_empty(),
         followed: config.kernel.as_ref().map(|_| plan.unfollowed.clone()),
+        fpm: None,
     }
 }
 
@@ -73,6 +77,14 @@ fn own_programs(socket: &Path) -> Vec<u32> {
         Ok(Response::Ports(rows)) => rows.into_iter().filter_map(|row| row.xdp_program).collect(),
         _ => Vec::new(),
     }
+}
+
+/// How the running daemon's FPM is doing, where it is configured; a view without it where none runs.
+fn fpm(config: &Config, socket: &Path) -> Option<SourceView> {
+    config.fpm.as_ref()?;
+    let answer = client::ask(socket, &Request::Show { topic: Topic::Source });
+    let Ok(Response::Source(views)) = answer else { return Some(SourceView::default()) };
+    Some(views.into_iter().find(|view| view.fpm.is_some()).unwrap_or_default())
 }
 
 fn filled(config: &Config) -> Vec<String> {

@@ -5,6 +5,7 @@
 //! [`plan`](crate::plan).
 
 mod diagnostic;
+mod fpm;
 mod merge;
 mod records;
 mod schema;
@@ -15,10 +16,11 @@ mod value;
 use toml::de::DeTable;
 
 pub use diagnostic::{Diagnostic, Errors, Severity, Source};
+pub use fpm::{Fpm, FpmDialect, ListenAddress};
 pub use schema::{
     Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, InnerDscp, Neighbor, NextHop, Node, OneHop, Optional,
-    Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer,
-    SteerMode, SteerPath, UaLast, Unknown, Workers,
+    Polling, Port, PortMode, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer, SteerMode,
+    SteerPath, UaLast, Unknown, Workers,
 };
 pub use sources::{
     Asking, Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, RouterMac, Sharing, Sonic, Steering,
@@ -89,6 +91,7 @@ pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
         keys_of::<NextHop>(),
         keys_of::<Route>(),
         keys_of::<Neighbor>(),
+        keys_of::<Fpm>(),
         keys_of::<Kernel>(),
         keys_of::<Sonic>(),
         keys_of::<Jalapeno>(),

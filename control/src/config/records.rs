@@ -22,6 +22,7 @@ impl Record for Config {
             steers: table.records("steer"),
             routes: table.records("route"),
             neighbors: table.records("neighbor"),
+            fpm: table.optional_record("fpm"),
             kernel: table.optional_record("kernel"),
             sonic: table.optional_record("sonic"),
             switch: None,
@@ -107,7 +108,6 @@ impl Record for Port {
         let allowed_sources = table.list("allowed_sources");
         let allowed_carriers = table.list("allowed_carriers");
         let checksum = table.optional("checksum");
-        let offload = table.optional("offload");
         Some(Self {
             name: name?,
             device,
@@ -119,7 +119,6 @@ impl Record for Port {
             allowed_sources,
             allowed_carriers,
             checksum,
-            offload,
         })
     }
 }

@@ -12,6 +12,7 @@ use srv6d_srv6::model::{Mac, TableId};
 use toml::Spanned;
 
 use super::diagnostic::Source;
+use super::fpm::Fpm;
 use super::sources::{Jalapeno, Kernel, Sonic, Syd};
 use super::value::{MetricsAddress, OuterDscp, words};
 use crate::sonic::SwitchFiles;
@@ -51,6 +52,8 @@ pub struct Config {
     /// `[[neighbor]]`.
     #[serde(rename = "neighbor")]
     pub neighbors: Vec<Spanned<Neighbor>>,
+    /// `[fpm]`.
+    pub fpm: Option<Fpm>,
     /// `[kernel]`.
     pub kernel: Option<Kernel>,
     /// `[sonic]`.
@@ -234,18 +237,6 @@ pub struct Port {
     pub allowed_carriers: Vec<Spanned<Ipv6Net>>,
     /// Default `complete`.
     pub checksum: Optional<Checksum>,
-    /// Default `off`.
-    pub offload: Optional<PortOffload>,
-}
-
-words! {
-    /// What the XDP program of a port does by itself.
-    PortOffload {
-        /// Nothing: workers forward.
-        Off = "off",
-        /// Plain shifts.
-        Xdp = "xdp",
-    }
 }
 
 words! {

@@ -303,7 +303,7 @@ impl Value for Duration {
 }
 
 #[expect(clippy::ref_option, reason = "the signature serde asks for")]
-fn optional_duration<S: Serializer>(time: &Optional<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn optional_duration<S: Serializer>(time: &Optional<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => serializer.collect_str(&humantime::format_duration(*time.get_ref())),
         None => serializer.serialize_none(),

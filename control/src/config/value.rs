@@ -34,7 +34,7 @@ pub(super) trait Value: Sized {
     }
 }
 
-fn unfit<T: Value>(shown: &str) -> Refusal {
+pub(super) fn unfit<T: Value>(shown: &str) -> Refusal {
     Refusal { what: format!("{shown} does not fit here"), fix: format!("write {}", T::expected()) }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::api::state::{GenerationView, SourceView, State, UnfollowedRow};
 use crate::api::{Diff, Refusal, Reloaded, Request, Response, Topic};
 use crate::config::{Diagnostic, Errors};
+use crate::fpm;
 use crate::kernel::Mirror;
 use crate::plan::{self, Plan, Unfollowed};
 use crate::sonic;
@@ -172,8 +173,8 @@ impl Node {
             Topic::Ports => Response::Ports(view.ports()),
             Topic::Sids => Response::Sids(view.sids()),
             Topic::Routes => Response::Routes(view.routes()),
-            Topic::Unfollowed if self.inputs.config.kernel.is_none() => {
-                Response::failed("no kernel table is followed; add [kernel]")
+            Topic::Unfollowed if self.inputs.config.kernel.is_none() && self.inputs.config.fpm.is_none() => {
+                Response::failed("no routes are followed; add [kernel] or [fpm]")
             }
             Topic::Unfollowed => Response::Unfollowed(self.unfollowed()),
             Topic::Paths => Response::Paths(view.paths()),
@@ -209,7 +210,10 @@ impl Node {
     }
 
     fn sources(&self) -> Vec<SourceView> {
-        source::view::views(&self.statuses, &self.plan.offered, self.held)
+        let mut views = source::view::views(&self.statuses, &self.plan.offered, self.held);
+        let fpm = self.fpm.as_ref();
+        views.extend(fpm.map(|status| fpm::view::view(status, &self.plan.unfollowed, self.announced.nowhere)));
+        views
     }
 
     fn view<'a>(&'a self, counters: &'a srv6d_dataplane::Counters) -> View<'a> {

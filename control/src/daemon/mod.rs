@@ -34,6 +34,7 @@ use tracing_subscriber::EnvFilter;
 use crate::api::Request;
 use crate::api::server::{ListenError, Question, Server};
 use crate::config::{Config, Errors};
+use crate::fpm::Fpm;
 use crate::kernel::{self, KernelError, Mirror};
 use crate::metrics::{self, Scrape};
 use crate::plan::{self, Environment};
@@ -44,9 +45,6 @@ use node::Node;
 
 /// How often neighbours in use are kept fresh and absent ones are asked for again.
 const TICK: Duration = Duration::from_secs(3);
-
-/// How often ports are asked whether they still send what XDP programs redirect into them: what they do not is lost.
-const REDIRECTS: Duration = Duration::from_millis(500);
 
 /// Questions that may wait for the control loop.
 const QUEUE: usize = 16;
@@ -157,10 +155,10 @@ enum Event {
     Kernel,
     Workers,
     Tick,
-    Redirects,
     Question(Question),
     Scrape(Scrape),
     Offer(&'static str),
+    Announced,
     Hangup,
     Fault,
     Stop(&'static str),
@@ -170,11 +168,11 @@ enum Event {
 struct Events {
     mirror: Mirror,
     sources: Sources,
+    fpm: Fpm,
     workers: AsyncFd<OwnedFd>,
     questions: mpsc::Receiver<Question>,
     scrapes: mpsc::Receiver<Scrape>,
     tick: Interval,
-    redirects: Interval,
     hangup: Signal,
     fault: Fault,
     terminate: Signal,
@@ -182,7 +180,7 @@ struct Events {
 }
 
 impl Events {
-    async fn next(&mut self, offloads: bool) -> Event {
+    async fn next(&mut self) -> Event {
         tokio::select! {
             _ = self.terminate.recv() => Event::Stop("SIGTERM"),
             _ = self.interrupt.recv() => Event::Stop("SIGINT"),
@@ -195,14 +193,31 @@ impl Events {
             }
             () = self.mirror.changed() => Event::Kernel,
             source = self.sources.changed() => Event::Offer(source),
+            () = self.fpm.changed() => Event::Announced,
             _ = self.hangup.recv() => Event::Hangup,
             () = self.fault.wanted() => Event::Fault,
             Some(question) = self.questions.recv() => Event::Question(question),
             Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
             _ = self.tick.tick() => Event::Tick,
-            _ = self.redirects.tick(), if offloads => Event::Redirects,
         }
     }
+}
+
+impl Events {
+    /// Sources are those of the configuration in force.
+    async fn configure(&mut self, node: &mut Node) {
+        self.sources.configure(&node.inputs.config, &node.name).await;
+        let table = node.inputs.config.fpm.clone();
+        if table.is_none() {
+            node.forget_announced();
+        }
+        self.fpm.configure(table.as_ref());
+    }
+}
+
+/// Lets the node know how its sources are doing.
+fn report(node: &mut Node, sources: &Sources, fpm: &Fpm) {
+    (node.statuses, node.fpm) = (sources.status(), fpm.status());
 }
 
 async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(), RunError> {
@@ -225,16 +240,14 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
             return Err(RunError::System { what: "listen to the workers", why });
         }
     };
-    let every = |period| {
-        let mut interval = interval(period);
-        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        interval
-    };
-    let (tick, redirects) = (every(TICK), every(REDIRECTS));
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sources = Sources::default();
     sources.configure(&node.inputs.config, &node.name).await;
+    let mut fpm = Fpm::default();
+    fpm.configure(node.inputs.config.fpm.as_ref());
     let mut events =
-        Events { mirror, sources, workers, questions, scrapes, tick, redirects, hangup, fault, terminate, interrupt };
+        Events { mirror, sources, fpm, workers, questions, scrapes, tick, hangup, fault, terminate, interrupt };
     let serving = tokio::spawn(server.serve(clients));
     if let Some(address) = planned.api.metrics {
         serve_metrics(address, collectors).await;
@@ -267,7 +280,7 @@ async fn serve_metrics(address: std::net::SocketAddr, control: mpsc::Sender<Scra
 async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
     let mut told = node.status();
     loop {
-        let event = events.next(node.dataplane.offloads()).await;
+        let event = events.next().await;
         let mirror = &mut events.mirror;
         match event {
             Event::Stop(why) => {
@@ -277,33 +290,36 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             Event::Workers => node.serve_workers(mirror).await?,
             Event::Kernel => node.follow_kernel(mirror).await?,
             Event::Tick => node.tick(mirror).await?,
-            Event::Redirects => node.dataplane.refresh_offload(),
             Event::Offer(source) => {
                 node.statuses = events.sources.status();
                 node.follow_offers(events.sources.offers(), source, mirror).await?;
             }
+            Event::Announced => node.follow_announced(events.fpm.snapshot(), mirror).await?,
             Event::Fault => node.dataplane.break_a_worker(),
             Event::Hangup => {
                 reload(node, mirror).await;
-                events.sources.configure(&node.inputs.config, &node.name).await;
+                events.configure(node).await;
             }
             Event::Question(Question { request, answer }) => {
-                node.statuses = events.sources.status();
+                report(node, &events.sources, &events.fpm);
                 let changes_inputs = matches!(request, Request::Reload { .. } | Request::Rollback { .. });
                 if request == Request::Sync {
                     events.sources.sync();
                 }
                 let response = node.answer(request, mirror).await;
                 if changes_inputs {
-                    events.sources.configure(&node.inputs.config, &node.name).await;
+                    events.configure(node).await;
                 }
                 // A client that hung up is no error.
                 let _ = answer.send(response);
             }
             Event::Scrape(scrape) => {
-                node.statuses = events.sources.status();
+                report(node, &events.sources, &events.fpm);
                 let _ = scrape.send(node.state());
             }
+        }
+        if let Some(in_force) = node.announced_in_force() {
+            events.fpm.planned(in_force);
         }
         let status = node.status();
         if status != told {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use super::history::{History, Inputs, now};
 use super::path_mtu::PathMtus;
 use super::view::device_of;
 use crate::config::{Config, Polling, PortMode};
+use crate::fpm::{self, InForce, Placed, Snapshot};
 use crate::kernel::{Guard, HostVeth, KernelError, Mirror, Steering};
 use crate::plan::{self, Diff, Environment, Plan, PortDevice};
 use crate::sonic::{self, SwitchKernel};
@@ -76,6 +77,12 @@ pub struct Node {
     pub(super) latest: Arc<Vec<Offer>>,
     /// How the sources are doing, as of the last question.
     pub(super) statuses: Vec<Status>,
+    /// What FRR announces.
+    pub(super) announced: Placed,
+    /// How FPM is doing, as of the last question.
+    pub(super) fpm: Option<(SocketAddr, fpm::Status)>,
+    /// Generation and snapshot that the FPM server was told about.
+    told: (u64, u64),
     /// The generation that was returned to: it stays until the next reload.
     pub(super) held: Option<u64>,
     pub(super) plan: Plan,
@@ -137,6 +144,9 @@ impl Node {
             inputs: Inputs { config: Arc::new(config), ..Inputs::default() },
             latest: Arc::default(),
             statuses: Vec::new(),
+            announced: Placed::default(),
+            fpm: None,
+            told: (0, 0),
             held: None,
             plan: planned.clone(),
             environment: Environment::default(),
@@ -171,6 +181,7 @@ impl Node {
         }
         environment.host = Some(self.veth.for_plan());
         environment.path_mtus = self.path_mtus.believed(Instant::now());
+        environment.announced = self.announced.routes(&environment);
         Ok(environment)
     }
 
@@ -338,6 +349,27 @@ impl Node {
         }
         let inputs = Inputs { config: self.inputs.config.clone(), offers: self.latest.clone() };
         self.follow(inputs, Cause::Offer(source.to_owned()), mirror).await
+    }
+
+    /// FRR announces something else than before; `None`: it is not listened to.
+    pub async fn follow_announced(&mut self, snapshot: Option<Arc<Snapshot>>, mirror: &Mirror) -> Result<(), RunError> {
+        self.announced.announced(snapshot.unwrap_or_default(), &self.environment);
+        self.environment.announced = self.announced.routes(&self.environment);
+        self.follow(self.inputs.clone(), Cause::Offer(plan::FPM.to_owned()), mirror).await
+    }
+
+    /// FPM is no longer configured, and may be again.
+    pub fn forget_announced(&mut self) {
+        (self.announced, self.told) = (Placed::default(), (0, 0));
+    }
+
+    /// What the FPM server has to know of the plan in force, unless it knows already.
+    pub fn announced_in_force(&mut self) -> Option<InForce> {
+        let now = (self.dataplane.generation().0, self.announced.serial());
+        if std::mem::replace(&mut self.told, now) == now {
+            return None;
+        }
+        Some(self.announced.in_force(&self.plan))
     }
 
     /// What came by itself is taken if it fits; otherwise the tables stay as they are.

@@ -3,6 +3,7 @@
 //! Facts are gathered first and judged by pure functions, so that every verdict can be tested without the machine
 //! that deserves it.
 
+mod fpm;
 mod interface;
 mod machine;
 
@@ -11,6 +12,7 @@ use std::fs;
 
 use serde::Serialize;
 
+use crate::api::state::SourceView;
 use crate::plan::Unfollowed;
 
 /// Of the routes that are not followed, so many are listed.
@@ -56,10 +58,10 @@ pub struct Plans {
     pub own_programs: Vec<u32>,
     /// Devices whose ports complete checksums themselves (`checksum = "fill"`).
     pub filled: Vec<String>,
-    /// Some port forwards in its XDP program (`offload = "xdp"`).
-    pub offloads: bool,
     /// Routes of followed kernel tables, where any is followed.
     pub followed: Option<Vec<Unfollowed>>,
+    /// Where FPM is configured, how the running daemon's is doing; without its part where none runs.
+    pub fpm: Option<SourceView>,
 }
 
 impl Finding {
@@ -82,6 +84,7 @@ pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
     let every = if interfaces.is_empty() { ethernet_interfaces() } else { interfaces.to_vec() };
     let mut findings = machine::judge(&srv6d_xsk::probe::machine(), &machine::Host::read(), plans);
     findings.extend(plans.followed.iter().flat_map(|unfollowed| routes(unfollowed)));
+    findings.extend(plans.fpm.iter().map(fpm::judge));
     if every.is_empty() {
         findings.push(Finding::warn(
             "machine",

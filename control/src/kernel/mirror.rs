@@ -11,11 +11,11 @@ use ipnet::IpNet;
 use rtnetlink::packet_core::NetlinkMessage;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
-use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use rtnetlink::packet_route::link::{InfoData, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
 use rtnetlink::{Handle, MulticastGroup, RouteMessageBuilder};
-use srv6d_srv6::model::Mac;
+use srv6d_srv6::model::{Mac, TableId};
 
 use super::{KernelError, netlink, resolve, routes, system};
 use crate::plan::{Device, Environment, KernelNeighbor, KernelRoute};
@@ -138,7 +138,8 @@ impl Mirror {
         let neighbors = neighbors.iter().filter_map(|message| self.neighbor(message)).collect();
         let routes = self.routes().await?;
         let devices = devices.into_values().collect();
-        Ok(Environment { devices, neighbors, cores: cores(), routes, ..Environment::default() })
+        let vrfs = links.iter().filter_map(|link| Some((link.header.index, vrf_table(link)?))).collect();
+        Ok(Environment { vrfs, devices, neighbors, cores: cores(), routes, ..Environment::default() })
     }
 
     async fn routes(&mut self) -> Result<Arc<Vec<KernelRoute>>, KernelError> {
@@ -246,6 +247,21 @@ fn device(link: &LinkMessage) -> Device {
         }
     }
     device
+}
+
+/// The table of a VRF device.
+fn vrf_table(link: &LinkMessage) -> Option<TableId> {
+    let infos = link.attributes.iter().filter_map(|attribute| match attribute {
+        LinkAttribute::LinkInfo(infos) => Some(infos),
+        _ => None,
+    });
+    infos.flatten().find_map(|info| match info {
+        LinkInfo::Data(InfoData::Vrf(vrf)) => vrf.iter().find_map(|part| match part {
+            InfoVrf::TableId(table) => Some(TableId(*table)),
+            _ => None,
+        }),
+        _ => None,
+    })
 }
 
 fn mac(bytes: &[u8]) -> Option<Mac> {

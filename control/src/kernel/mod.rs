@@ -10,7 +10,7 @@ mod veth;
 
 pub use guard::Guard;
 pub use mirror::Mirror;
-pub use steering::{ROUTE_PROTOCOL, Steering, remove_leftovers};
+pub use steering::{ROUTE_PROTOCOL, Steering, TABLE as STEERING_TABLE, remove_leftovers};
 pub use veth::{HostVeth, remove_stale};
 
 /// What the kernel refused.

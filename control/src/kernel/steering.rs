@@ -30,7 +30,7 @@ use crate::plan::KernelRoute;
 /// `proto` of these routes, as `ip route` shows it.
 pub const ROUTE_PROTOCOL: u8 = 200;
 /// The table: the number of the RFC that SRv6 network programming is.
-const TABLE: u32 = 8986;
+pub const TABLE: u32 = 8986;
 /// Before `main` (32766), behind `local` (0) and the rule of VRF devices (1000).
 const PRIORITY: u32 = 32500;
 

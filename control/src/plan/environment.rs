@@ -23,6 +23,8 @@ pub struct Environment {
     pub path_mtus: BTreeMap<SegmentList, u32>,
     /// Routes to somewhere else, of all tables, srv6d's own left out.
     pub routes: Arc<Vec<KernelRoute>>,
+    /// Tables of VRF devices, by the kernel index of the device.
+    pub vrfs: BTreeMap<u32, TableId>,
     /// Routes that FRR announces over FPM, one for each prefix of a table.
     pub announced: Arc<Vec<KernelRoute>>,
 }

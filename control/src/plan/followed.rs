@@ -19,12 +19,15 @@ use super::environment::{
 use super::fib::{Fib, Owner};
 use super::node::or;
 use crate::config;
+use crate::kernel::STEERING_TABLE;
 use crate::source::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
 
 /// Who decides on routes, by the names under which they offer steered prefixes.
 pub const KERNEL: &str = "kernel";
 /// FRR, over FPM.
 pub const FPM: &str = "fpm";
+/// `RTPROT_KERNEL`: zebra's word for every route of the kernel that it has not made itself.
+const KERNEL_PROTOCOL: u8 = 2;
 /// `local` in `/etc/iproute2/rt_tables`: its addresses are in the table of their port here.
 const LOCAL: TableId = TableId(255);
 
@@ -65,8 +68,9 @@ pub(super) struct Followed {
 pub(super) fn follow(context: &Context<'_>, fib: &mut Fib) -> Followed {
     let mut followed = Followed::default();
     let announced = announced(context);
-    if !announced.is_empty() {
-        let reader = Reader { context, source: FPM, peer: "frr", ports: port_numbers(context), reduce: false };
+    if let Some(fpm) = &context.config.fpm {
+        let reduce = or(&fpm.reduce, false);
+        let reader = Reader { context, source: FPM, peer: "frr", ports: port_numbers(context), reduce };
         followed.read(&reader, announced.iter().copied(), fib);
     }
     if let Some(kernel) = &context.config.kernel {
@@ -135,15 +139,23 @@ pub(super) fn refused(outcome: &Outcome) -> Option<Unfollowed> {
     Some(Unfollowed { source, table: outcome.table, prefix: outcome.prefix, why: why.clone() })
 }
 
-/// What FRR announces, without the node's own addresses and connected prefixes: they are known already.
+/// What FRR announces, without the node's own addresses and connected prefixes, which are known already; without srv6d's
+/// own routes, which zebra finds in the kernel; and without others that it finds there, if the kernel is followed: it
+/// says more of them.
 fn announced<'e>(context: &Context<'e>) -> Vec<&'e KernelRoute> {
+    if context.config.fpm.is_none() {
+        return Vec::new();
+    }
     let devices = context.environment.devices.iter();
     let own: HashSet<IpAddr> = devices.flat_map(|device| &device.addresses).map(IpNet::addr).collect();
     let connected: HashSet<(TableId, IpNet)> =
         context.ports.connected.iter().map(|connected| (connected.table, connected.prefix)).collect();
+    let read_from_the_kernel = |table| context.config.kernel.as_ref().is_some_and(|kernel| kernel.follows(table));
     let to_elsewhere = |route: &&KernelRoute| {
         let host = route.prefix.prefix_len() == route.prefix.max_prefix_len();
         !(is_link_local(route.prefix.addr())
+            || route.table == TableId(STEERING_TABLE)
+            || route.protocol == KERNEL_PROTOCOL && read_from_the_kernel(route.table)
             || host && own.contains(&route.prefix.addr())
             || connected.contains(&(route.table, route.prefix)))
     };
@@ -243,6 +255,8 @@ impl Reader<'_> {
     /// The kernel, too, sends the encapsulated packet where its own look-up says, and not where the route says.
     fn steer(&self, route: &KernelRoute, encaps: &[(u16, &KernelEncap)]) -> Result<OfferedSteer, String> {
         let (_, first) = encaps.first().ok_or("it has no next hop")?;
+        // SONiC's FRR names an address of any interface, and not the one that was configured.
+        let source = first.source.filter(|_| self.source != FPM || self.context.config.node.source.is_none());
         if encaps.iter().any(|(_, encap)| encap.reduced != first.reduced) {
             return Err("some of its next hops have mode encap, others encap.red".to_owned());
         }
@@ -264,7 +278,7 @@ impl Reader<'_> {
             prefix: route.prefix,
             table: route.table.0,
             full_srh: !first.reduced && !self.reduce,
-            source: first.source,
+            source,
             via: None,
             port: None,
             paths: encaps.iter().enumerate().map(path).collect(),

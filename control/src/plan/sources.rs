@@ -1,12 +1,15 @@
-//! `[jalapeno]` and `[syd]`: what can be seen of their mistakes before anybody is asked.
+//! `[fpm]`, `[jalapeno]` and `[syd]`: what can be seen of their mistakes before anybody is asked.
 
 use std::fmt::Display;
 
 use super::Context;
 use super::hops::{HopFamily, HopRule};
-use crate::config::{Findings, Jalapeno, OneHop, PathKind, Spanned, Steering, Syd};
+use crate::config::{Findings, Jalapeno, ListenAddress, OneHop, PathKind, Spanned, Steering, Syd};
 
 pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
+    if let Some(listen) = context.config.fpm.as_ref().and_then(|table| table.listen.as_ref()) {
+        fpm(listen, found);
+    }
     if let Some(table) = &context.config.jalapeno {
         jalapeno(table, found);
         steering(context, "[jalapeno]", &table.steering, table.endpoint.span(), found);
@@ -14,6 +17,14 @@ pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
     if let Some(table) = &context.config.syd {
         syd(table, found);
         steering(context, "[syd]", &table.steering, table.endpoint.span(), found);
+    }
+}
+
+fn fpm(listen: &Spanned<ListenAddress>, found: &mut Findings) {
+    let address = listen.get_ref().0;
+    if !address.ip().is_loopback() {
+        let what = format!("whoever reaches {address} can connect, and decides on the routes of this node");
+        found.warning(listen.span(), "[fpm] listen", what, "write \"127.0.0.1:2620\", where only this node's zebra is");
     }
 }
 

@@ -8,12 +8,15 @@ use crate::api::state::SourceView;
 
 pub fn render(views: &[SourceView]) -> String {
     if views.is_empty() {
-        return "no path controller is configured; add [jalapeno] or [syd]\n".to_owned();
+        return "no path controller is configured, and no FPM; add [jalapeno], [syd] or [fpm]\n".to_owned();
     }
     views.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
 fn one(view: &SourceView) -> String {
+    if let Some(fpm) = &view.fpm {
+        return super::fpm::render(view, fpm);
+    }
     let age = view.age_seconds.map_or_else(|| "never".to_owned(), |age| format!("{} ago", time(age)));
     let mut text = format!(
         "{} {}: {}, {} of {} peers fresh, last complete {age}\n{} rounds, {} complete, the last one took {} ms\n",
@@ -60,6 +63,6 @@ fn one(view: &SourceView) -> String {
     text
 }
 
-fn time(seconds: u64) -> String {
+pub(super) fn time(seconds: u64) -> String {
     humantime::format_duration(Duration::from_secs(seconds)).to_string()
 }

@@ -39,6 +39,7 @@ fn view(status: &Status, outcomes: &[Outcome], held: Option<u64>) -> SourceView 
         last_error: status.refused.clone().or_else(|| health.last_error.clone()),
         text_mismatches: health.mismatches,
         peers,
+        fpm: None,
     }
 }
 

@@ -21,7 +21,6 @@
 
 mod headers;
 mod look_ups;
-pub mod offload;
 mod write;
 
 use std::collections::HashMap;

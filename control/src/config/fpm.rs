@@ -1,0 +1,69 @@
+//! `[fpm]`: routes that FRR announces over TCP, as it is written.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::schema::Optional;
+use super::sources::optional_duration;
+use super::table::{Record, Table};
+use super::value::{Refusal, Value, unfit, words};
+
+/// `[fpm]`: take what FRR's zebra announces.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Fpm {
+    /// Where zebra connects to, default `127.0.0.1:2620`.
+    pub listen: Optional<ListenAddress>,
+    /// How long nothing may come that FRR announced before its restart, until the rest of it goes; default 1 min.
+    #[serde(serialize_with = "optional_duration")]
+    pub stale_time: Optional<Duration>,
+    /// Who speaks, default `auto`.
+    pub dialect: Optional<FpmDialect>,
+    /// Send what a route encapsulates with H.Encaps as H.Encaps.Red, default false.
+    pub reduce: Optional<bool>,
+}
+
+words! {
+    /// Who speaks FPM.
+    FpmDialect {
+        /// Seen from what it says.
+        Auto = "auto",
+        /// `zebra -M dplane_fpm_nl`: table numbers are the kernel's.
+        Frr = "frr",
+        /// `zebra -M dplane_fpm_sonic`: table numbers are kernel indices of VRF devices.
+        Sonic = "sonic",
+    }
+}
+
+/// Address and TCP port to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenAddress(pub SocketAddr);
+
+impl Value for ListenAddress {
+    fn expected() -> String {
+        "an address with its port, e.g. \"127.0.0.1:2620\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        text.parse().map(Self).map_err(|_| unfit::<Self>(&format!("{text:?}")))
+    }
+}
+
+impl Serialize for ListenAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl Record for Fpm {
+    const HEADER: &'static str = "[fpm]";
+
+    fn read(table: &mut Table<'_, '_>) -> Option<Self> {
+        Some(Self {
+            listen: table.optional("listen"),
+            stale_time: table.optional("stale_time"),
+            dialect: table.optional("dialect"),
+            reduce: table.optional("reduce"),
+        })
+    }
+}

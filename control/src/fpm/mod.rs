@@ -1,0 +1,194 @@
+//! `[fpm]`: FRR's zebra connects and says what it routes; what is in force is said back.
+//!
+//! ```text
+//! zebra ──TCP──► server.rs ─► Snapshot ─► placed.rs ─► Environment::announced ─► plan ─► generation
+//!   ▲              Rib                   VRFs are tables                                   │
+//!   └── offloaded ◄── answers.rs ◄── InForce: everything but these ◄───────────────────────┘
+//! ```
+
+mod answers;
+mod placed;
+mod server;
+pub mod view;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ipnet::Ipv6Net;
+use srv6d_fpm::{Announced, Dialect, Ignored, LocalSid, RouteKey};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::config::{self, FpmDialect, Optional};
+pub use placed::Placed;
+
+/// Where zebra connects to unless it is told otherwise (`fpm address`).
+pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2620);
+const DEFAULT_STALE_TIME: Duration = Duration::from_mins(1);
+
+/// `[fpm]` with its defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// How long nothing stale may be announced again until the rest goes.
+    pub stale_time: Duration,
+    /// Who speaks; `None`: seen from what it says.
+    pub dialect: Option<Dialect>,
+}
+
+impl Settings {
+    /// Of the configuration's table.
+    pub fn of(table: &config::Fpm) -> Self {
+        Self {
+            listen: or(&table.listen, config::ListenAddress(DEFAULT_LISTEN)).0,
+            stale_time: or(&table.stale_time, DEFAULT_STALE_TIME),
+            dialect: match or(&table.dialect, FpmDialect::Auto) {
+                FpmDialect::Auto => None,
+                FpmDialect::Frr => Some(Dialect::Stock),
+                FpmDialect::Sonic => Some(Dialect::Sonic),
+            },
+        }
+    }
+}
+
+#[expect(clippy::ref_option, reason = "as the fields of the schema are")]
+fn or<T: Copy>(value: &Optional<T>, default: T) -> T {
+    value.as_ref().map_or(default, |value| *value.get_ref())
+}
+
+/// Everything that is announced at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Counted up with every change.
+    pub serial: u64,
+    /// Who said it; `None`: nothing has told yet.
+    pub dialect: Option<Dialect>,
+    /// Routes, next hops found.
+    pub routes: Vec<Announced>,
+    /// SIDs in messages of their own.
+    pub sids: Vec<(Ipv6Net, LocalSid)>,
+}
+
+/// A snapshot has been planned: all of its routes are in force but these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InForce {
+    /// Of the snapshot.
+    pub serial: u64,
+    /// Not in force: left to the kernel, waiting, or the file says something else.
+    pub without: Vec<RouteKey>,
+}
+
+/// How it goes.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// Why nobody can connect.
+    pub not_listening: Option<String>,
+    /// Who is connected.
+    pub peer: Option<SocketAddr>,
+    /// Since when somebody is, or nobody is any more; `None`: nobody ever was.
+    pub since: Option<SystemTime>,
+    /// Connections so far.
+    pub connections: u64,
+    /// How the last connection ended.
+    pub last_error: Option<String>,
+    /// Seen in what is said, or configured.
+    pub dialect: Option<Dialect>,
+    /// Routes, those without known next hops included.
+    pub routes: usize,
+    /// SIDs that came in messages of their own.
+    pub sids: usize,
+    /// Next-hop objects.
+    pub next_hops: usize,
+    /// Routes whose next hop is a number that nobody has explained.
+    pub waiting: usize,
+    /// Routes and SIDs that the present connection has not announced.
+    pub stale: usize,
+    /// Routes and SIDs that went because nobody announced them again.
+    pub swept: u64,
+    /// Netlink messages read.
+    pub messages: u64,
+    /// Messages that made no sense.
+    pub malformed: u64,
+    /// What the last one of them was.
+    pub last_malformed: Option<String>,
+    /// Attributes that nobody knows.
+    pub unknown_attributes: u64,
+    /// Messages that are of no use here, by kind.
+    pub ignored: BTreeMap<Ignored, u64>,
+    /// Routes that zebra was told to be in force.
+    pub answers: u64,
+}
+
+/// The server's task, if `[fpm]` is configured.
+#[derive(Debug, Default)]
+pub struct Fpm(Option<Running>);
+
+#[derive(Debug)]
+struct Running {
+    settings: watch::Sender<Settings>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    status: watch::Receiver<Status>,
+    in_force: mpsc::UnboundedSender<InForce>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Running {
+    fn start(settings: Settings) -> Self {
+        let (settings, told) = watch::channel(settings);
+        let (publish, snapshots) = watch::channel(Arc::default());
+        let (report, status) = watch::channel(Status::default());
+        let (in_force, planned) = mpsc::unbounded_channel();
+        let task = tokio::spawn(server::run(told, publish, report, planned));
+        Self { settings, snapshots, status, in_force, task }
+    }
+}
+
+impl Fpm {
+    /// Starts, changes or ends the server so that it is the configuration's. What was announced stays through changes.
+    pub fn configure(&mut self, table: Option<&config::Fpm>) {
+        match (table.map(Settings::of), &self.0) {
+            (None, _) => self.0 = None,
+            (Some(settings), None) => self.0 = Some(Running::start(settings)),
+            (Some(settings), Some(running)) => {
+                running.settings.send_if_modified(|known| std::mem::replace(known, settings) != settings);
+            }
+        }
+    }
+
+    /// Returns when something else is announced. Can be cancelled without losing a change.
+    pub async fn changed(&mut self) {
+        if let Some(running) = &mut self.0
+            && running.snapshots.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// What is announced now; `None`: `[fpm]` is not configured.
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.0.as_ref().map(|running| running.snapshots.borrow().clone())
+    }
+
+    /// How it goes, and where it listens; `None`: `[fpm]` is not configured.
+    pub fn status(&self) -> Option<(SocketAddr, Status)> {
+        self.0.as_ref().map(|running| (running.settings.borrow().listen, running.status.borrow().clone()))
+    }
+
+    /// A snapshot was planned: the server may go on.
+    pub fn planned(&self, in_force: InForce) {
+        if let Some(running) = &self.0 {
+            // Its task ends with this struct alone.
+            let _ = running.in_force.send(in_force);
+        }
+    }
+}

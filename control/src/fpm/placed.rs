@@ -1,0 +1,242 @@
+//! What was announced, in the terms of this node: VRFs are tables, ports are devices, and routes are as the kernel's.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::{IpNet, Ipv6Net};
+use srv6d_fpm::{Action, Announced, Dialect, Encap, EncapMode, Hop, LocalSid, Resolved, RouteKey, Seg6Local, Vrf};
+use srv6d_srv6::model::TableId;
+
+use super::{InForce, Snapshot};
+use crate::plan::{
+    Environment, FPM, KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, Plan,
+};
+
+/// Bits of a SID's flavors: `1 << SEG6_LOCAL_FLV_OP_*` (`linux/seg6_local.h`).
+const PSP: u32 = 1 << 1;
+const USP: u32 = 1 << 2;
+const USD: u32 = 1 << 3;
+const NEXT_CSID: u32 = 1 << 4;
+/// What the kernel shifts by when it is not told.
+const DEFAULT_BLOCK: u8 = 32;
+const DEFAULT_NODE_FUNCTION: u8 = 16;
+
+/// `RTPROT_KERNEL`: zebra's word for every route of the kernel that it has not made itself.
+const KERNEL_PROTOCOL: u8 = 2;
+
+/// A snapshot, its routes placed into tables.
+#[derive(Clone, Debug, Default)]
+pub struct Placed {
+    snapshot: Arc<Snapshot>,
+    /// What it was placed by.
+    around: Around,
+    routes: Arc<Vec<KernelRoute>>,
+    /// Routes of VRFs that have no device.
+    pub nowhere: usize,
+}
+
+/// What of the environment decides where a route belongs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Around {
+    /// Kernel index of a VRF device, and its table.
+    vrfs: BTreeMap<u32, TableId>,
+    devices: BTreeMap<String, u32>,
+}
+
+impl Around {
+    fn of(environment: &Environment) -> Self {
+        let devices = environment.devices.iter().map(|device| (device.name.clone(), device.ifindex)).collect();
+        Self { vrfs: environment.vrfs.clone(), devices }
+    }
+
+    fn table(&self, vrf: Vrf, dialect: Option<Dialect>) -> Option<TableId> {
+        match (vrf, dialect) {
+            (Vrf::Default, _) => Some(TableId::MAIN),
+            (Vrf::Number(index), Some(Dialect::Sonic)) => self.vrfs.get(&index).copied(),
+            (Vrf::Number(table), _) => Some(TableId(table)),
+        }
+    }
+
+    fn vrf(&self, table: TableId, dialect: Option<Dialect>) -> Vrf {
+        match dialect {
+            Some(Dialect::Sonic) => {
+                let device = self.vrfs.iter().find(|(_, known)| **known == table);
+                device.map_or(Vrf::Default, |(index, _)| Vrf::Number(*index))
+            }
+            _ => Vrf::Number(table.0),
+        }
+    }
+
+    fn table_named(&self, name: &str) -> Result<TableId, String> {
+        if name == "default" {
+            return Ok(TableId::MAIN);
+        }
+        let table = self.devices.get(name).and_then(|index| self.vrfs.get(index));
+        table.copied().ok_or_else(|| format!("there is no VRF device {name}"))
+    }
+
+    fn device_named(&self, name: &str) -> Result<u32, String> {
+        self.devices.get(name).copied().ok_or_else(|| format!("there is no device {name}"))
+    }
+}
+
+impl Placed {
+    /// Something else is announced.
+    pub fn announced(&mut self, snapshot: Arc<Snapshot>, environment: &Environment) {
+        self.snapshot = snapshot;
+        self.place(Around::of(environment));
+    }
+
+    /// The routes as they are in this environment.
+    pub fn routes(&mut self, environment: &Environment) -> Arc<Vec<KernelRoute>> {
+        let around = Around::of(environment);
+        if around != self.around {
+            self.place(around);
+        }
+        self.routes.clone()
+    }
+
+    /// Number of the snapshot.
+    pub fn serial(&self) -> u64 {
+        self.snapshot.serial
+    }
+
+    fn place(&mut self, around: Around) {
+        let dialect = self.snapshot.dialect;
+        let mut routes = Vec::with_capacity(self.snapshot.routes.len() + self.snapshot.sids.len());
+        routes.extend(self.snapshot.sids.iter().map(|(prefix, sid)| local_sid(*prefix, sid, &around)));
+        let (all, sids) = (self.snapshot.routes.len(), routes.len());
+        let placed = self.snapshot.routes.iter().filter_map(|announced| {
+            let table = around.table(announced.key.vrf, dialect)?;
+            Some(route(announced, table))
+        });
+        routes.extend(placed);
+        self.nowhere = all - (routes.len() - sids);
+        // The main table may have two names, and a SID's prefix a route.
+        let mut seen = HashSet::new();
+        routes.retain(|route| seen.insert((route.table, route.prefix)));
+        (self.routes, self.around) = (Arc::new(routes), around);
+    }
+
+    /// Whether the routes came into force.
+    pub fn in_force(&self, plan: &Plan) -> InForce {
+        let dialect = self.snapshot.dialect;
+        let ours = plan.unfollowed.iter().filter(|route| route.source == FPM);
+        let key = |route: &crate::plan::Unfollowed| RouteKey {
+            vrf: self.around.vrf(route.table, dialect),
+            prefix: route.prefix,
+        };
+        let nowhere = self.snapshot.routes.iter().map(|announced| announced.key);
+        let nowhere = nowhere.filter(|key| self.nowhere > 0 && self.around.table(key.vrf, dialect).is_none());
+        InForce { serial: self.snapshot.serial, without: ours.map(key).chain(nowhere).collect() }
+    }
+}
+
+fn route(announced: &Announced, table: TableId) -> KernelRoute {
+    let prefix = announced.key.prefix;
+    let action = match &announced.what {
+        what if announced.protocol == KERNEL_PROTOCOL && is_srv6(what) => {
+            let why = "zebra found it in the kernel and may not say all of it: follow the kernel with [kernel]";
+            KernelAction::Other(why.to_owned())
+        }
+        Resolved::Hops(hops) => {
+            hops.iter().map(hop).collect::<Result<_, _>>().map_or_else(KernelAction::Other, KernelAction::Via)
+        }
+        Resolved::Sid(sid) => seg6_local(prefix, sid).map_or_else(KernelAction::Other, KernelAction::Sid),
+        Resolved::Blackhole => KernelAction::Blackhole,
+        Resolved::Unreachable => KernelAction::Unreachable,
+        Resolved::Unusable(why) => KernelAction::Other(why.clone()),
+    };
+    KernelRoute { table, prefix, metric: 0, protocol: announced.protocol, action }
+}
+
+/// zebra 8.4 leaves out the flavors of a SID that it found in the kernel, and all segments but one.
+fn is_srv6(what: &Resolved) -> bool {
+    match what {
+        Resolved::Sid(_) => true,
+        Resolved::Hops(hops) => hops.iter().any(|hop| hop.encap.is_some()),
+        _ => false,
+    }
+}
+
+fn hop(hop: &Hop) -> Result<KernelHop, String> {
+    let encap = hop.encap.as_ref().map(encap).transpose()?;
+    let device = match (hop.device, &encap) {
+        (Some(device), _) => device,
+        // The way is that of the first segment.
+        (None, Some(_)) => 0,
+        (None, None) => return Err("it names no device".to_owned()),
+    };
+    Ok(KernelHop { device, via: hop.via, weight: hop.weight, encap })
+}
+
+fn encap(encap: &Encap) -> Result<KernelEncap, String> {
+    let reduced = match encap.mode {
+        EncapMode::Kernel(1) => false,
+        EncapMode::Kernel(3) | EncapMode::Sonic => true,
+        EncapMode::Kernel(0) => return Err("seg6 mode inline".to_owned()),
+        EncapMode::Kernel(other) => return Err(format!("seg6 mode {other}, a layer-2 or unknown one")),
+    };
+    Ok(KernelEncap { reduced, segments: encap.segments.clone(), source: encap.source })
+}
+
+/// A SID as the kernel has them (`linux/seg6_local.h`).
+fn seg6_local(prefix: IpNet, sid: &Seg6Local) -> Result<KernelSid, String> {
+    let table = TableId(sid.table.unwrap_or(TableId::MAIN.0));
+    let action = match sid.action {
+        1 => KernelSidAction::End,
+        2 => KernelSidAction::EndX,
+        5 => KernelSidAction::EndDx6,
+        6 => KernelSidAction::EndDx4,
+        7 => KernelSidAction::EndDt6(table),
+        8 => KernelSidAction::EndDt4(table),
+        16 => KernelSidAction::EndDt46(table),
+        other => return Err(format!("seg6local action {other}")),
+    };
+    if let Some(kind) = sid.more.first() {
+        return Err(format!("seg6local with attribute {kind}"));
+    }
+    let unknown = sid.flavors & !(PSP | USP | USD | NEXT_CSID);
+    if unknown != 0 {
+        return Err(format!("flavors {unknown:#x}"));
+    }
+    let has = |bit| sid.flavors & bit != 0;
+    let csid = has(NEXT_CSID).then(|| lengths(prefix, action, sid));
+    Ok(KernelSid { action, via: sid.via, device: sid.device, csid, psp: has(PSP), usp: has(USP), usd: has(USD) })
+}
+
+/// FRR 10.4 says 16 for every uA. One that is reached by node and function consumes both: its prefix says so.
+fn lengths(prefix: IpNet, action: KernelSidAction, sid: &Seg6Local) -> (u8, u8) {
+    let block = sid.block.unwrap_or(DEFAULT_BLOCK);
+    let shift = sid.node_function.unwrap_or(DEFAULT_NODE_FUNCTION);
+    let matched = prefix.prefix_len().saturating_sub(block);
+    let longer = action == KernelSidAction::EndX && matched > shift && prefix.prefix_len() < prefix.max_prefix_len();
+    (block, if longer { matched } else { shift })
+}
+
+fn local_sid(prefix: Ipv6Net, sid: &LocalSid, around: &Around) -> KernelRoute {
+    let action = sonic_sid(sid, around).map_or_else(KernelAction::Other, KernelAction::Sid);
+    KernelRoute { table: TableId::MAIN, prefix: IpNet::V6(prefix), metric: 0, protocol: 0, action }
+}
+
+/// SONiC programs End, End.X and uA with PSP and USD, everything else without flavors.
+fn sonic_sid(sid: &LocalSid, around: &Around) -> Result<KernelSid, String> {
+    let table = || sid.vrf.as_deref().map_or(Ok(TableId::MAIN), |name| around.table_named(name));
+    let micro = (sid.block, sid.node_function);
+    let (action, csid, flavored) = match sid.action {
+        Some(Action::End(true)) => (KernelSidAction::End, Some(micro), false),
+        Some(Action::End(false)) => (KernelSidAction::End, None, true),
+        Some(Action::EndX(is_micro)) => (KernelSidAction::EndX, is_micro.then_some(micro), true),
+        Some(Action::EndDt4) => (KernelSidAction::EndDt4(table()?), None, false),
+        Some(Action::EndDt6) => (KernelSidAction::EndDt6(table()?), None, false),
+        Some(Action::EndDt46) => (KernelSidAction::EndDt46(table()?), None, false),
+        Some(Action::EndDx4) => (KernelSidAction::EndDx4, None, false),
+        Some(Action::EndDx6) => (KernelSidAction::EndDx6, None, false),
+        Some(Action::Other(number)) => return Err(format!("SRv6 action {number}")),
+        None => return Err("a SID without an action".to_owned()),
+    };
+    let device = sid.port.as_deref().map(|name| around.device_named(name)).transpose()?;
+    let via: Option<IpAddr> = sid.via;
+    Ok(KernelSid { action, via, device, csid, psp: flavored, usp: false, usd: flavored })
+}

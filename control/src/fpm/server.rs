@@ -1,0 +1,322 @@
+//! The listening socket, one connection, and the table of what was said on it.
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use srv6d_fpm::{Decoded, Dialect, Event, Frames, Message, Rib, decode, messages};
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, sleep_until};
+use tracing::{info, warn};
+
+use super::answers::Answers;
+use super::{InForce, Settings, Snapshot, Status};
+
+/// How long messages may come one after the other before they are acted on together.
+const SETTLE: Duration = Duration::from_millis(2);
+/// While they do not end, how long they are waited for.
+const STREAM: Duration = Duration::from_millis(20);
+/// Planning takes at most this share of the time, however fast routes change: one in so many.
+const PLAN_SHARE: u32 = 3;
+/// How long until a refused address is tried again.
+const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+/// Bytes read at a time, and how often before others have their turn.
+const READ: usize = 64 * 1024;
+const READS: usize = 16;
+
+/// Serves until its task is ended.
+pub async fn run(
+    settings: watch::Receiver<Settings>,
+    publish: watch::Sender<Arc<Snapshot>>,
+    report: watch::Sender<Status>,
+    planned: mpsc::UnboundedReceiver<InForce>,
+) {
+    let mut server = Server {
+        settings,
+        publish,
+        report,
+        planned,
+        rib: Rib::default(),
+        connection: None,
+        answers: Answers::default(),
+        status: Status::default(),
+        changes: Changes::default(),
+    };
+    loop {
+        let address = server.settings.borrow_and_update().listen;
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                info!("fpm: waiting for zebra on {address}");
+                server.refused(None);
+                server.serve(&listener).await;
+            }
+            Err(why) => {
+                server.refused(Some(format!("cannot listen on {address}: {why}")));
+                tokio::select! {
+                    () = sleep(LISTEN_AGAIN) => {}
+                    _ = server.settings.changed() => {}
+                }
+            }
+        }
+    }
+}
+
+/// zebra, connected.
+struct Connection {
+    stream: TcpStream,
+    frames: Frames,
+}
+
+/// What is said and not planned yet.
+#[derive(Default)]
+struct Changes {
+    /// The first and the last one since the last snapshot.
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// When the snapshot was published that is being planned.
+    planning: Option<Instant>,
+    /// Until then the control loop is left alone.
+    rest: Option<Instant>,
+    /// What the last plan left out.
+    in_force: InForce,
+}
+
+impl Changes {
+    fn note(&mut self, now: Instant) {
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+    }
+
+    /// When they are to be published.
+    fn due(&self) -> Option<Instant> {
+        let (first, last) = (self.first?, self.last?);
+        let due = (last + SETTLE).min(first + STREAM);
+        self.planning.is_none().then(|| self.rest.map_or(due, |rest| rest.max(due)))
+    }
+}
+
+struct Server {
+    settings: watch::Receiver<Settings>,
+    publish: watch::Sender<Arc<Snapshot>>,
+    report: watch::Sender<Status>,
+    planned: mpsc::UnboundedReceiver<InForce>,
+    rib: Rib,
+    connection: Option<Connection>,
+    answers: Answers,
+    status: Status,
+    changes: Changes,
+}
+
+impl Server {
+    fn refused(&mut self, why: Option<String>) {
+        if let Some(why) = why.as_ref().filter(|_| self.status.not_listening != why) {
+            warn!("fpm: {why}; it is tried again");
+        }
+        self.status.not_listening = why;
+        self.report();
+    }
+
+    /// Until the settings change.
+    async fn serve(&mut self, listener: &TcpListener) {
+        let settings = *self.settings.borrow();
+        loop {
+            let due = [self.changes.due(), self.rib.sweep_due(settings.stale_time)].into_iter().flatten().min();
+            tokio::select! {
+                changed = self.settings.changed() => {
+                    if changed.is_err() {
+                        return pending().await; // being ended
+                    }
+                    self.end("the configuration of [fpm] has changed");
+                    return;
+                }
+                accepted = listener.accept() => self.accept(accepted, settings.dialect).await,
+                ready = ready(self.connection.as_ref(), self.answers.pending()) => self.exchange(ready),
+                Some(in_force) = self.planned.recv() => self.in_force(in_force),
+                () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => self.act(&settings),
+            }
+            self.report();
+        }
+    }
+
+    /// A newer connection takes the place of an older one: zebra was restarted, and its end has not been seen.
+    async fn accept(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>, dialect: Option<Dialect>) {
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(why) => {
+                warn!("fpm: {why}");
+                return sleep(Duration::from_millis(100)).await;
+            }
+        };
+        self.end("another one took its place");
+        // What is late to be answered is late to be announced.
+        let _ = stream.set_nodelay(true);
+        info!("fpm: {peer} is connected");
+        self.connection = Some(Connection { stream, frames: Frames::default() });
+        self.rib.connected(Instant::now());
+        self.status.peer = Some(peer);
+        self.status.since = Some(SystemTime::now());
+        self.status.connections += 1;
+        self.status.dialect = dialect;
+    }
+
+    fn end(&mut self, why: &str) {
+        if self.connection.take().is_none() {
+            return;
+        }
+        self.rib.disconnected();
+        self.answers.forget();
+        info!("fpm: the connection has ended, {why}; {} routes stay until they are announced again", self.rib.len());
+        self.status.peer = None;
+        self.status.since = Some(SystemTime::now());
+        self.status.last_error = Some(why.to_owned());
+    }
+
+    fn exchange(&mut self, ready: io::Result<()>) {
+        let exchanged = ready.and_then(|()| self.send()).map_err(|why| why.to_string());
+        if let Err(why) = exchanged.and_then(|()| self.receive()) {
+            self.end(&why);
+        }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        while self.answers.pending() {
+            let bytes = self.answers.bytes(&self.rib);
+            match connection.stream.try_write(bytes) {
+                Ok(sent) => self.answers.sent(sent),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
+                Err(why) => return Err(why),
+            }
+        }
+        self.status.answers = self.answers.written;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(), String> {
+        let mut buffer = vec![0; READ];
+        for _ in 0..READS {
+            let Some(connection) = &mut self.connection else { return Ok(()) };
+            match connection.stream.try_read(&mut buffer) {
+                Ok(0) => return Err("zebra has closed it".to_owned()),
+                Ok(read) => connection.frames.push(buffer.get(..read).unwrap_or_default()),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(why) => return Err(why.to_string()),
+            }
+            self.frames()?;
+        }
+        Ok(())
+    }
+
+    fn frames(&mut self) -> Result<(), String> {
+        let Some(mut connection) = self.connection.take() else { return Ok(()) };
+        let read = loop {
+            match connection.frames.next_frame() {
+                Ok(None) => break Ok(()),
+                Ok(Some(payload)) => {
+                    if let Some(why) = messages(payload).find_map(|message| message.map(|m| self.message(m)).err()) {
+                        break Err(why);
+                    }
+                }
+                Err(why) => break Err(why),
+            }
+        };
+        self.connection = Some(connection);
+        read.map_err(|why| {
+            warn!("fpm: {why}");
+            why.to_string()
+        })
+    }
+
+    fn message(&mut self, message: Message<'_>) {
+        self.status.messages += 1;
+        match decode(message) {
+            Ok(decoded) => self.said(decoded),
+            Err(why) => {
+                if self.status.malformed == 0 {
+                    warn!("fpm: a message of type {} makes no sense: {why}", message.kind);
+                }
+                self.status.malformed += 1;
+                self.status.last_malformed = Some(format!("type {}: {why}", message.kind));
+            }
+        }
+    }
+
+    fn said(&mut self, Decoded { event, dialect, unknown_attributes }: Decoded) {
+        let now = Instant::now();
+        self.status.unknown_attributes += u64::from(unknown_attributes);
+        if self.settings.borrow().dialect.is_none() && self.status.dialect != Some(Dialect::Sonic) {
+            self.status.dialect = dialect.or(self.status.dialect);
+        }
+        match &event {
+            Event::Ignored(kind) => {
+                *self.status.ignored.entry(*kind).or_default() += 1;
+                return;
+            }
+            Event::Route(key, _) => self.answers.announced(*key, self.publish.borrow().serial + 1),
+            Event::RouteGone(key) => self.answers.withdrawn(key),
+            _ => {}
+        }
+        self.changes.note(now);
+        self.rib.apply(event, now);
+    }
+
+    /// What is due: the sweep, then the snapshot.
+    fn act(&mut self, settings: &Settings) {
+        let now = Instant::now();
+        if self.rib.sweep_due(settings.stale_time).is_some_and(|due| due <= now) {
+            let swept = self.rib.sweep();
+            info!("fpm: {swept} routes go: nobody announced them again");
+            self.status.swept += swept as u64;
+            self.changes.note(now);
+        }
+        if self.changes.due().is_some_and(|due| due <= now) {
+            self.publish(now);
+        }
+    }
+
+    fn publish(&mut self, now: Instant) {
+        (self.changes.first, self.changes.last) = (None, None);
+        self.status.waiting = self.rib.waiting();
+        let known = self.publish.borrow().clone();
+        let snapshot = Snapshot {
+            serial: known.serial,
+            dialect: self.status.dialect,
+            routes: self.rib.routes().collect(),
+            sids: self.rib.sids().map(|(prefix, sid)| (prefix, sid.clone())).collect(),
+        };
+        if snapshot == *known {
+            // Everything was said before: it is in force as far as it was.
+            let in_force = InForce { serial: known.serial + 1, ..self.changes.in_force.clone() };
+            return self.answers.planned(&in_force, &self.rib);
+        }
+        self.changes.planning = Some(now);
+        self.publish.send_replace(Arc::new(Snapshot { serial: known.serial + 1, ..snapshot }));
+    }
+
+    fn in_force(&mut self, in_force: InForce) {
+        if let Some(begin) = self.changes.planning.take_if(|_| in_force.serial == self.publish.borrow().serial) {
+            self.changes.rest = Some(Instant::now() + begin.elapsed() * (PLAN_SHARE - 1));
+        }
+        self.answers.planned(&in_force, &self.rib);
+        self.changes.in_force = in_force;
+    }
+
+    fn report(&mut self) {
+        self.status.routes = self.rib.len() - self.rib.sids().count();
+        self.status.sids = self.rib.sids().count();
+        self.status.next_hops = self.rib.next_hops();
+        self.status.stale = self.rib.stale();
+        self.report.send_replace(self.status.clone());
+    }
+}
+
+/// Something came, or there is room for what is to be sent.
+async fn ready(connection: Option<&Connection>, to_send: bool) -> io::Result<()> {
+    let Some(connection) = connection else { return pending().await };
+    let interest = if to_send { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+    connection.stream.ready(interest).await.map(drop)
+}

@@ -1,0 +1,58 @@
+//! `show source`, for FPM.
+
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use srv6d_fpm::Dialect;
+
+use super::Status;
+use crate::api::state::{FpmView, SourceView};
+use crate::plan::{FPM, Unfollowed};
+
+/// How it goes; `nowhere`: routes of VRFs without a device.
+pub fn view((listen, status): &(SocketAddr, Status), unfollowed: &[Unfollowed], nowhere: usize) -> SourceView {
+    let state = match (&status.not_listening, status.peer, status.since) {
+        (Some(_), ..) => "refused",
+        (None, Some(_), _) => "connected",
+        (None, None, Some(_)) => "disconnected",
+        (None, None, None) => "waiting",
+    };
+    let fpm = FpmView {
+        peer: status.peer.map(|peer| peer.to_string()),
+        since: status.since.and_then(|since| since.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs()),
+        since_seconds: status.since.and_then(|since| SystemTime::now().duration_since(since).ok()).map(|s| s.as_secs()),
+        connections: status.connections,
+        dialect: match status.dialect {
+            Some(Dialect::Sonic) => "sonic",
+            Some(Dialect::Stock) => "frr",
+            None if status.messages > 0 => "frr",
+            None => "unknown",
+        }
+        .to_owned(),
+        routes: status.routes,
+        sids: status.sids,
+        next_hops: status.next_hops,
+        waiting: status.waiting,
+        stale: status.stale,
+        swept: status.swept,
+        unfollowed: unfollowed.iter().filter(|route| route.source == FPM).count(),
+        without_vrf: nowhere,
+        messages: status.messages,
+        malformed: status.malformed,
+        last_malformed: status.last_malformed.clone(),
+        unknown_attributes: status.unknown_attributes,
+        ignored: status.ignored.iter().map(|(kind, count)| (kind.to_string(), *count)).collect(),
+        answers: status.answers,
+    };
+    SourceView {
+        source: FPM.to_owned(),
+        endpoint: listen.to_string(),
+        state: state.to_owned(),
+        last_error: status
+            .not_listening
+            .clone()
+            .or_else(|| status.last_error.clone().filter(|_| status.peer.is_none())),
+        fpm: Some(fpm),
+        ..SourceView::default()
+    }
+}
