@@ -222,6 +222,17 @@ impl Collector {
             &packets(),
             ports().map(|(l, r)| (l, r.to_kernel)),
         )?;
+        counters(
+            encoder,
+            "port_offloaded",
+            "Packets received and forwarded by the XDP program, past the workers",
+            &packets(),
+            ports().map(|(l, r)| (l, r.offloaded)),
+        )?;
+        let offload = rows.iter().filter_map(|row| {
+            row.offload.as_ref().map(|offload| (vec![("port", row.name.as_str())], u64::from(offload.on)))
+        });
+        gauges(encoder, "port_offload", "1 while the XDP program forwards plain shifts, where asked to", offload)?;
         let up = rows.iter().map(|row| (vec![("port", row.name.as_str())], u64::from(row.state == Health::Up)));
         gauges(encoder, "port_up", "1 while the port can carry packets", up)
     }

@@ -181,6 +181,8 @@ pub struct Totals {
     pub drop: BTreeMap<&'static str, u64>,
     /// Waiting for a next hop now.
     pub held: u64,
+    /// Of those received and forwarded: by the XDP program, past the workers.
+    pub offloaded: u64,
 }
 
 impl Totals {
@@ -212,6 +214,8 @@ pub struct DeviceCounters {
     pub rx_refused: u64,
     /// Packets that the XDP program left to the kernel.
     pub to_kernel: u64,
+    /// Of those received: forwarded by the XDP program, past the workers.
+    pub offloaded: u64,
 }
 
 /// Packets and bytes (Ethernet frames without FCS) of one tagged port.

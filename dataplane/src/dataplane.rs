@@ -15,6 +15,7 @@ use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Desired, PortId, TableId};
 use srv6d_srv6::tally::{Count, Tally};
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots, Tables};
+use srv6d_xsk::xdp_offload::PacketCount;
 use srv6d_xsk::{Program, Rings, Umem, UmemHandle, UmemRings, Waker, XskError};
 
 use crate::claims::{Claims, claims};
@@ -26,6 +27,9 @@ use crate::step::Step;
 use crate::worker::{self, Command, PacketMemory, Sockets};
 
 mod attach;
+mod offload;
+
+pub use offload::{PortOffload, forwarding};
 
 /// Next hops that may be asked for, and smaller paths that may be told of, and not yet be taken by control.
 const WANTED: usize = 1024;
@@ -109,6 +113,8 @@ pub struct AttachedPort {
     pub queues: u32,
     /// Packets longer than one chunk can be received and sent.
     pub multi_buffer: bool,
+    /// Plain shifts in the XDP program. `None`: not asked for.
+    pub offload: Option<PortOffload>,
 }
 
 struct Worker {
@@ -167,6 +173,7 @@ pub struct Dataplane {
     past: BTreeMap<String, Past>,
     /// The device whose sockets were the first on the packet memory of zero-copy ports. The memory goes with it.
     zero_copy_first: Option<String>,
+    in_front: offload::InFront,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
     used: BTreeMap<usize, u64>,
@@ -198,6 +205,7 @@ impl Dataplane {
             devices: BTreeMap::new(),
             past: BTreeMap::new(),
             zero_copy_first: None,
+            in_front: offload::InFront::default(),
             wanted,
             smaller_paths,
             used: BTreeMap::new(),
@@ -273,6 +281,7 @@ impl Dataplane {
         for device in devices {
             self.claim(&device)?;
         }
+        self.sync_offload();
         Ok(Generation(self.generation))
     }
 
@@ -374,7 +383,11 @@ impl Dataplane {
             worker.counters.add_to(&mut counters.total);
         }
         for (name, &number) in &self.numbers {
-            counters.devices.push(self.device_counters(name, number));
+            let device = self.device_counters(name, number);
+            counters.total.rx += device.offloaded;
+            counters.total.tx += device.offloaded;
+            counters.total.offloaded += device.offloaded;
+            counters.devices.push(device);
         }
         let tallies = self.all_tallies();
         let sum = |slot: usize, pick: fn(&Tally) -> &[Count]| {
@@ -385,7 +398,7 @@ impl Dataplane {
                 .fold((0, 0), |(packets, bytes), (p, b)| (packets + p, bytes + b))
         };
         for (sid, slot) in self.slots.sids.iter() {
-            let (packets, bytes) = sum(slot, |tally| &tally.sids);
+            let (packets, bytes) = with(sum(slot, |tally| &tally.sids), self.in_front.sid(slot));
             counters.sids.push(SidCounters { sid: sid.to_string(), packets, bytes });
         }
         for (path, slot) in self.slots.paths.iter() {
@@ -398,7 +411,7 @@ impl Dataplane {
             counters.vlans.push(VlanCounters { port: port.clone(), rx_packets, rx_bytes, tx_packets, tx_bytes });
         }
         for ((port, address), slot) in self.slots.adjacencies.iter() {
-            let (packets, bytes) = sum(slot, |tally| &tally.adjacencies);
+            let (packets, bytes) = with(sum(slot, |tally| &tally.adjacencies), self.in_front.hop(slot));
             counters.next_hops.push(NextHopCounters {
                 port: port.clone(),
                 address: address.to_string(),
@@ -426,6 +439,12 @@ impl Dataplane {
         }
         counters.to_kernel = passed;
         counters.rx_dropped = redirected.saturating_sub(counters.rx_packets);
+        let (received, sent) = (self.in_front.received(number), self.in_front.sent(number));
+        counters.offloaded = received.packets;
+        counters.rx_packets += received.packets;
+        counters.rx_bytes += received.bytes;
+        counters.tx_packets += sent.packets;
+        counters.tx_bytes += sent.bytes;
         counters
     }
 
@@ -450,8 +469,9 @@ impl Dataplane {
                 continue;
             };
             let Some(slot) = self.slots.adjacencies.find(&(name, address)) else { continue };
-            let packets =
+            let by_workers: u64 =
                 tallies.iter().filter_map(|tally| tally.adjacencies.get(slot)).map(|count| count.read().0).sum();
+            let packets = by_workers + self.in_front.hop(slot).packets;
             if self.used.insert(slot, packets) != Some(packets) && packets > 0 {
                 used.push((port, address));
             }
@@ -498,6 +518,10 @@ impl Drop for Dataplane {
     fn drop(&mut self) {
         self.end_workers();
     }
+}
+
+fn with((packets, bytes): (u64, u64), offloaded: PacketCount) -> (u64, u64) {
+    (packets + offloaded.packets, bytes + offloaded.bytes)
 }
 
 /// Name of the network device: that of its untagged port, or the parent part of `device.vid`.

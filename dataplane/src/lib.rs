@@ -22,6 +22,6 @@ mod worker;
 pub use counters::{
     Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, VlanCounters, WorkerCounters,
 };
-pub use dataplane::{AttachedPort, Dataplane, DataplaneError, Generation, Polling, Settings};
+pub use dataplane::{AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, forwarding};
 pub use snapshot::Snapshot;
 pub use step::{BURST, Step};

@@ -67,6 +67,21 @@ pub struct PortRow {
     pub rx_refused: u64,
     /// Packets that were not claimed, and so went to the kernel.
     pub to_kernel: u64,
+    /// How `offload = "xdp"` stands; absent: not asked for.
+    #[serde(default)]
+    pub offload: Option<OffloadRow>,
+    /// Of the packets received: forwarded by the XDP program, past the workers.
+    #[serde(default)]
+    pub offloaded: u64,
+}
+
+/// A port with `offload = "xdp"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffloadRow {
+    /// Its XDP program forwards plain shifts.
+    pub on: bool,
+    /// Why it does not, or which of them it does not; empty: there is nothing to say.
+    pub reason: String,
 }
 
 /// One next hop of a SID, route or path.
@@ -200,6 +215,9 @@ pub struct CountersView {
     pub kernel: u64,
     /// Packets waiting for a neighbour.
     pub held: u64,
+    /// Of `rx` and `tx` alike: forwarded by XDP programs, past the workers.
+    #[serde(default)]
+    pub offloaded: u64,
     /// Packets answered by srv6d itself, by kind.
     pub reply: Vec<ReasonRow>,
     /// Packets dropped, by reason.

@@ -53,6 +53,7 @@ fn plans(config: &Config, plan: &Plan, own_programs: Vec<u32>) -> Plans {
         umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES * packet_memories(plan),
         own_programs,
         filled: filled(config),
+        offloads: !plan.desired.offload.is_empty(),
         followed: config.kernel.as_ref().map(|_| plan.unfollowed.clone()),
         fpm: None,
     }

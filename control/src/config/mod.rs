@@ -19,8 +19,8 @@ pub use diagnostic::{Diagnostic, Errors, Severity, Source};
 pub use fpm::{Fpm, FpmDialect, ListenAddress};
 pub use schema::{
     Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, InnerDscp, Neighbor, NextHop, Node, OneHop, Optional,
-    Polling, Port, PortMode, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer, SteerMode,
-    SteerPath, UaLast, Unknown, Workers,
+    Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer,
+    SteerMode, SteerPath, UaLast, Unknown, Workers,
 };
 pub use sources::{
     Asking, Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, RouterMac, Sharing, Sonic, Steering,

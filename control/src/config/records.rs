@@ -108,6 +108,7 @@ impl Record for Port {
         let allowed_sources = table.list("allowed_sources");
         let allowed_carriers = table.list("allowed_carriers");
         let checksum = table.optional("checksum");
+        let offload = table.optional("offload");
         Some(Self {
             name: name?,
             device,
@@ -119,6 +120,7 @@ impl Record for Port {
             allowed_sources,
             allowed_carriers,
             checksum,
+            offload,
         })
     }
 }

@@ -237,6 +237,18 @@ pub struct Port {
     pub allowed_carriers: Vec<Spanned<Ipv6Net>>,
     /// Default `complete`.
     pub checksum: Optional<Checksum>,
+    /// Default `off`.
+    pub offload: Optional<PortOffload>,
+}
+
+words! {
+    /// What the XDP program of a port does by itself.
+    PortOffload {
+        /// Nothing: workers forward.
+        Off = "off",
+        /// Plain shifts.
+        Xdp = "xdp",
+    }
 }
 
 words! {

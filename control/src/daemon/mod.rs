@@ -46,6 +46,9 @@ use node::Node;
 /// How often neighbours in use are kept fresh and absent ones are asked for again.
 const TICK: Duration = Duration::from_secs(3);
 
+/// How often ports are asked whether they still send what XDP programs redirect into them: what they do not is lost.
+const REDIRECTS: Duration = Duration::from_millis(500);
+
 /// Questions that may wait for the control loop.
 const QUEUE: usize = 16;
 
@@ -155,6 +158,7 @@ enum Event {
     Kernel,
     Workers,
     Tick,
+    Redirects,
     Question(Question),
     Scrape(Scrape),
     Offer(&'static str),
@@ -173,6 +177,7 @@ struct Events {
     questions: mpsc::Receiver<Question>,
     scrapes: mpsc::Receiver<Scrape>,
     tick: Interval,
+    redirects: Interval,
     hangup: Signal,
     fault: Fault,
     terminate: Signal,
@@ -180,7 +185,7 @@ struct Events {
 }
 
 impl Events {
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self, offloads: bool) -> Event {
         tokio::select! {
             _ = self.terminate.recv() => Event::Stop("SIGTERM"),
             _ = self.interrupt.recv() => Event::Stop("SIGINT"),
@@ -199,6 +204,7 @@ impl Events {
             Some(question) = self.questions.recv() => Event::Question(question),
             Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
             _ = self.tick.tick() => Event::Tick,
+            _ = self.redirects.tick(), if offloads => Event::Redirects,
         }
     }
 }
@@ -240,14 +246,30 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
             return Err(RunError::System { what: "listen to the workers", why });
         }
     };
-    let mut tick = interval(TICK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let every = |period| {
+        let mut interval = interval(period);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        interval
+    };
+    let (tick, redirects) = (every(TICK), every(REDIRECTS));
     let mut sources = Sources::default();
     sources.configure(&node.inputs.config, &node.name).await;
     let mut fpm = Fpm::default();
     fpm.configure(node.inputs.config.fpm.as_ref());
-    let mut events =
-        Events { mirror, sources, fpm, workers, questions, scrapes, tick, hangup, fault, terminate, interrupt };
+    let mut events = Events {
+        mirror,
+        sources,
+        fpm,
+        workers,
+        questions,
+        scrapes,
+        tick,
+        redirects,
+        hangup,
+        fault,
+        terminate,
+        interrupt,
+    };
     let serving = tokio::spawn(server.serve(clients));
     if let Some(address) = planned.api.metrics {
         serve_metrics(address, collectors).await;
@@ -280,7 +302,7 @@ async fn serve_metrics(address: std::net::SocketAddr, control: mpsc::Sender<Scra
 async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
     let mut told = node.status();
     loop {
-        let event = events.next().await;
+        let event = events.next(node.dataplane.offloads()).await;
         let mirror = &mut events.mirror;
         match event {
             Event::Stop(why) => {
@@ -290,6 +312,7 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             Event::Workers => node.serve_workers(mirror).await?,
             Event::Kernel => node.follow_kernel(mirror).await?,
             Event::Tick => node.tick(mirror).await?,
+            Event::Redirects => node.dataplane.refresh_offload(),
             Event::Offer(source) => {
                 node.statuses = events.sources.status();
                 node.follow_offers(events.sources.offers(), source, mirror).await?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use srv6d_dataplane::{AttachedPort, Counters, DeviceCounters, VlanCounters};
+use srv6d_dataplane::{AttachedPort, Counters, DeviceCounters, PortOffload, VlanCounters};
 use srv6d_srv6::carrier::Carrier;
 use srv6d_srv6::model::{
     Behavior, Desired, DtFamily, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction, Steer,
@@ -11,7 +11,9 @@ use srv6d_srv6::model::{
 use srv6d_srv6::reason::DropReason;
 use srv6d_srv6::tables::AdjacencyState;
 
-use crate::api::state::{CountersView, Health, HopRow, NeighborRow, PathRow, PortRow, ReasonRow, RouteRow, SidRow};
+use crate::api::state::{
+    CountersView, Health, HopRow, NeighborRow, OffloadRow, PathRow, PortRow, ReasonRow, RouteRow, SidRow,
+};
 
 /// Everything rows are made of, at one moment.
 pub struct View<'a> {
@@ -27,6 +29,10 @@ pub struct View<'a> {
     pub refused: &'a BTreeMap<String, String>,
     /// Next hops of the tables in force.
     pub next_hops: BTreeMap<(PortId, IpAddr), AdjacencyState>,
+}
+
+fn offload(PortOffload { on, reason }: PortOffload) -> OffloadRow {
+    OffloadRow { on, reason }
 }
 
 /// Name of the device below a port: that of its untagged port, or the parent part of `device.vid`.
@@ -76,6 +82,11 @@ impl View<'_> {
             tx_lost: counted.tx_dropped,
             rx_refused: counted.rx_refused,
             to_kernel: counted.to_kernel,
+            offload: attached
+                .filter(|_| port.device == index)
+                .and_then(|attached| attached.offload.clone())
+                .map(offload),
+            offloaded: counted.offloaded,
         }
     }
 
@@ -229,6 +240,7 @@ impl View<'_> {
             tx: total.tx,
             kernel: total.kernel,
             held: total.held,
+            offloaded: total.offloaded,
             accounted: total.tx + total.kernel + total.held + sum(&total.reply) + sum(&total.drop),
             balanced: total.balanced(),
             reply: reasons(&total.reply),
@@ -416,6 +428,7 @@ mod tests {
             reason: "as asked".to_owned(),
             queues: 1,
             multi_buffer: true,
+            offload: None,
         };
         let (eth1, eth2) = (attached("eth1"), attached("eth2"));
         let mut counters = Counters::default();

@@ -79,6 +79,7 @@ pub fn judge(interface: &Interface, placement: &Placement, plans: &Plans) -> Vec
     findings.push(mtu(interface));
     findings.push(queues(interface, plans));
     findings.extend(checksums(interface, plans));
+    findings.extend(redirects(interface, plans));
     findings.push(segmentation(interface));
     findings.extend(shared_cores(interface, placement, plans));
     findings.extend(state(interface, placement));
@@ -176,6 +177,37 @@ fn checksums(interface: &Interface, plans: &Plans) -> Option<Finding> {
     })
 }
 
+/// What the XDP program of another port sends through this one.
+fn redirects(interface: &Interface, plans: &Plans) -> Option<Finding> {
+    let Interface { ifname, driver, takes_redirect, .. } = interface;
+    let check = "offload";
+    let fix = || {
+        if driver == "veth" {
+            return "give the other end of the veth NAPI: `ethtool -K PEER gro on` where it is, or an XDP program of its own"
+                .to_owned();
+        }
+        "nothing has to be done: the worker forwards it; a driver with ndo_xdp_xmit can do more".to_owned()
+    };
+    plans.offloads.then(|| match takes_redirect {
+        Some(takes) if takes.multi_buffer => {
+            Finding::ok(ifname, check, "it sends what the XDP programs of other ports redirect")
+        }
+        Some(takes) if takes.frames => Finding::ok(
+            ifname,
+            check,
+            "it sends what XDP programs redirect; frames in several buffers go by the worker",
+        ),
+        Some(_) => {
+            let found = "it sends nothing that XDP programs redirect: what leaves here goes by the worker";
+            Finding::warn(ifname, check, found, fix())
+        }
+        None => {
+            let found = "the kernel does not tell whether it sends what XDP programs redirect: the worker forwards it";
+            Finding::warn(ifname, check, found, "use Linux 6.3 or newer for offload = \"xdp\"")
+        }
+    })
+}
+
 /// Super-frames reach a socket only in generic mode: native XDP on a veth turns TSO off itself.
 fn segmentation(interface: &Interface) -> Finding {
     let Interface { ifname, driver, offloads, .. } = interface;
@@ -230,7 +262,7 @@ fn state(interface: &Interface, placement: &Placement) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use srv6d_xsk::offload::Offloads;
-    use srv6d_xsk::probe::Attached;
+    use srv6d_xsk::probe::{Attached, TakesRedirect};
 
     use super::super::Verdict;
     use super::*;
@@ -314,6 +346,23 @@ mod tests {
         facts.0.driver = "veth".into();
         facts.2.filled = vec!["eth1".into()];
         assert_eq!(not_ok(&facts), []);
+    }
+
+    #[test]
+    fn offload_needs_ports_that_send_what_is_redirected() {
+        let mut facts = healthy();
+        facts.2.offloads = true;
+        let everything = TakesRedirect { frames: true, multi_buffer: true };
+        for (takes, warned) in [
+            (None, true),
+            (Some(TakesRedirect::default()), true),
+            (Some(TakesRedirect { multi_buffer: false, ..everything }), false),
+            (Some(everything), false),
+        ] {
+            facts.0.takes_redirect = takes;
+            let expected: &[_] = if warned { &[("offload", Verdict::Warn)] } else { &[] };
+            assert_eq!(not_ok(&facts), expected, "{takes:?}");
+        }
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct Plans {
     pub own_programs: Vec<u32>,
     /// Devices whose ports complete checksums themselves (`checksum = "fill"`).
     pub filled: Vec<String>,
+    /// Some port forwards in its XDP program (`offload = "xdp"`).
+    pub offloads: bool,
     /// Routes of followed kernel tables, where any is followed.
     pub followed: Option<Vec<Unfollowed>>,
     /// Where FPM is configured, how the running daemon's is doing; without its part where none runs.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, TableId};
+use srv6d_srv6::model::{Desired, Port, PortId, TableId};
 
 /// Changes of one kind of entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub fn diff(before: &Desired, after: &Desired) -> Diff {
         ("blocks", change(before, after, |d| d.blocks.iter().map(|b| (b.prefix.to_string(), text(b))).collect())),
         (
             "ports",
-            change(before, after, |d| d.ports.iter().enumerate().map(|p| (p.1.name.clone(), text(&p))).collect()),
+            change(before, after, |d| (0..).zip(&d.ports).map(|p| (p.1.name.clone(), port_text(d, p))).collect()),
         ),
         ("sids", change(before, after, |d| d.sids.iter().map(|s| (s.prefix.to_string(), with_names(d, s))).collect())),
         ("steers", steers),
@@ -168,6 +168,10 @@ fn segments(path: &SegmentList) -> String {
 
 fn port_name(desired: &Desired, index: usize) -> &str {
     desired.ports.get(index).map_or("?", |port| port.name.as_str())
+}
+
+fn port_text(desired: &Desired, (index, port): (u16, &Port)) -> String {
+    format!("{index} {port:?} {}", desired.offload.contains(&PortId(index)))
 }
 
 fn in_table(prefix: impl fmt::Display, table: u32) -> String {

@@ -160,6 +160,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         host: (context.ports.host.zip(environment.host.as_ref()))
             .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
         local_addresses: context.ports.local_addresses(environment),
+        offload: ports::offload(config),
         ports: context.ports.models,
         tunnel,
         policy: node::policy(&config.node),

@@ -1,6 +1,6 @@
 //! `[[port]]` and `[[neighbor]]`: devices of the environment become logical ports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
@@ -9,7 +9,7 @@ use srv6d_srv6::model::{self, Mac, PortId, Role, TableId};
 use super::environment::{Device, Environment, is_link_local};
 use super::node::{or, outer_source};
 use super::{Context, PortDevice, not_unicast};
-use crate::config::{self, Checksum, Config, Findings, PortMode, PortRole, Spanned};
+use crate::config::{self, Checksum, Config, Findings, PortMode, PortOffload, PortRole, Spanned};
 
 /// Layer-3 MTU of a port whose device is not there: nothing leaves through it, the number is only shown.
 const ABSENT_MTU: u32 = 1500;
@@ -290,6 +290,13 @@ fn global_v4(addresses: &[IpNet]) -> Option<Ipv4Addr> {
         IpAddr::V4(v4) => Some(v4),
         IpAddr::V6(_) => None,
     })
+}
+
+/// Ports whose XDP program is to forward by itself.
+pub(super) fn offload(config: &Config) -> BTreeSet<PortId> {
+    let ports = config.ports.iter().enumerate();
+    let asked = ports.filter(|(_, port)| or(&port.get_ref().offload, PortOffload::Off) == PortOffload::Xdp);
+    asked.filter_map(|(index, _)| port_id(index)).collect()
 }
 
 /// What the kernel resolved, then the static entries, which go first where both know an address.

@@ -16,6 +16,7 @@ pub fn render(view: &CountersView) -> String {
     total("reply", sum(&view.reply), "answered by srv6d itself");
     total("drop", sum(&view.drop), "dropped, for the reasons below");
     total("held", view.held, "waiting for a neighbour");
+    total("offloaded", view.offloaded, "of rx and tx: forwarded by XDP programs, past the workers");
     let mut text = totals.finish("");
     text.push_str(&balance(view));
     text.push('\n');

@@ -53,6 +53,8 @@ fn ports(rows: &[PortRow]) -> String {
         ">TX",
         ">TX LOST",
         ">TO KERNEL",
+        "OFFLOAD",
+        ">OFFLOADED",
     ]);
     for row in rows {
         table.row([
@@ -70,12 +72,25 @@ fn ports(rows: &[PortRow]) -> String {
             row.tx_packets.to_string(),
             row.tx_lost.to_string(),
             row.to_kernel.to_string(),
+            offload(row).to_owned(),
+            row.offloaded.to_string(),
         ]);
     }
     let mut text = table.finish("no ports are configured");
     let reasons = rows.iter().filter(|row| !row.reason.is_empty());
     text.extend(reasons.map(|row| format!("{}: {}\n", row.name, row.reason)));
+    let offloads = rows.iter().filter_map(|row| Some((row, row.offload.as_ref()?)));
+    let offloads = offloads.filter(|(_, offload)| !offload.reason.is_empty());
+    text.extend(offloads.map(|(row, offload)| format!("{}: offload: {}\n", row.name, offload.reason)));
     text
+}
+
+fn offload(row: &PortRow) -> &'static str {
+    match row.offload.as_ref().map(|offload| offload.on) {
+        None => "-",
+        Some(true) => "xdp",
+        Some(false) => "no",
+    }
 }
 
 fn sids(rows: &[SidRow]) -> String {

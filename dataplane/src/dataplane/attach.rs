@@ -96,11 +96,13 @@ impl Dataplane {
             reason: chosen.reason(),
             queues: queues.min(u32::try_from(workers).unwrap_or(u32::MAX)),
             multi_buffer: chosen.multi_buffer,
+            offload: None,
         };
         let attached = Device { program, memory: chosen.memory, claim_all, port: port.clone(), vlans: Vec::new() };
         self.devices.insert(device.to_owned(), attached);
         self.publish_snapshot(None)?;
         self.claim(device)?;
+        self.sync_offload();
         Ok(port)
     }
 
@@ -206,7 +208,9 @@ impl Dataplane {
             if let Some(device) = self.devices.remove(name) {
                 self.remember_counts(name, &device.program);
             }
-            if let Some(&number) = self.numbers.get(name) {
+            let number = self.numbers.get(name).copied();
+            self.in_front.forget(name, number);
+            if let Some(number) = number {
                 self.close(number);
             }
         }
@@ -216,6 +220,7 @@ impl Dataplane {
         if let Err(why) = self.publish_snapshot(None) {
             tracing::error!("{device}: {why}");
         }
+        self.sync_offload();
         gone
     }
 

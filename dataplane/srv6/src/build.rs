@@ -1,6 +1,6 @@
 //! Desired state to tables.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
@@ -10,6 +10,7 @@ use crate::carrier::SegmentList;
 use crate::lpm::{Key, Lpm, Value};
 use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, TableId};
 use crate::straight::Straight;
+use crate::straight::offload::Offload;
 use crate::tables::{
     Action, Adjacency, AdjacencyState, CrossConnect, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables, Target, Vrf,
     VrfIndex,
@@ -62,9 +63,11 @@ impl Tables {
         build.routes()?;
         build.blocks();
         build.neighbors()?;
+        let carriers_meet = build.in_blocks_of_shifts();
         build.prefix_tables();
         build.paths()?;
         build.tables.straight = Straight::build(&build.tables);
+        build.tables.offload = Offload::of(&build.tables, &carriers_meet, &desired.offload);
         Ok(build.tables)
     }
 }
@@ -312,6 +315,27 @@ impl<'d> Build<'d> {
         };
         let all = local.chain(sids).chain(steers).chain(routes).chain(blocks);
         all.filter(|&(table, prefix)| is_inside(table, prefix)).collect()
+    }
+
+    /// All of the main table that a packet to a SID that shifts can be looked up to, before and after: a shift changes
+    /// nothing in front of the uSIDs. Nothing where nobody asks for it.
+    fn in_blocks_of_shifts(&self) -> Entries {
+        let desired = self.desired;
+        if desired.offload.is_empty() {
+            return Entries::new();
+        }
+        let shifts = |sid: &&LocalSid| {
+            matches!(sid.behavior, Behavior::End { csid: Some(_), .. } | Behavior::EndX { csid: Some(_), .. })
+        };
+        let block = |bits: u128| bits >> 96;
+        let blocks: BTreeSet<u128> =
+            desired.sids.iter().filter(shifts).map(|sid| block(sid.prefix.network().to_bits())).collect();
+        let meets = |key: &Key| {
+            let mask = block(Key::new(u128::MAX, key.len.min(32)).bits);
+            blocks.iter().any(|&of_sid| (of_sid ^ block(key.bits)) & mask == 0)
+        };
+        let main = self.entries.get(usize::from(MAIN)).map(|(v6, _)| v6.as_slice()).unwrap_or_default();
+        main.iter().filter(|(key, _)| meets(key)).copied().collect()
     }
 
     fn prefix_tables(&mut self) {

@@ -22,6 +22,6 @@ pub use forward::{Verdict, forward, walk};
 pub use icmp::Limiter;
 pub use path_mtu::{PathMtu, learned};
 pub use reason::DropReason;
-pub use straight::{Found, LookUps, forward as forward_straight};
+pub use straight::{Found, LookUps, forward as forward_straight, offload};
 pub use tables::{AdjacencyState, Tables};
 pub use tally::{Slots, Tally};

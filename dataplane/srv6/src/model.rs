@@ -2,7 +2,7 @@
 //!
 //! Everything here is resolved (port numbers, table ids, MAC addresses) and free of configuration text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -90,6 +90,8 @@ pub struct Desired {
     /// Largest outer packet along these segments, where a router on the way has said one (RFC 8201). Egress MTUs hold
     /// too.
     pub path_mtus: BTreeMap<SegmentList, u32>,
+    /// Ports whose plain shifts may be forwarded in front of the workers ([`Offload`](crate::offload::Offload)).
+    pub offload: BTreeSet<PortId>,
 }
 
 /// srv6d's own veth. One end is a port of srv6d (role [`Role::Kernel`]), the other a device of the kernel.

@@ -21,6 +21,7 @@
 
 mod headers;
 mod look_ups;
+pub mod offload;
 mod write;
 
 use std::collections::HashMap;

@@ -11,6 +11,7 @@ use crate::flow::FlowHash;
 use crate::lpm::{Lpm, Value};
 use crate::model::{Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, Tunnel, UnknownSid};
 use crate::straight::Straight;
+use crate::straight::offload::Offload;
 
 /// Longest outer header: IPv6, and an SRH that lists every segment.
 pub const MAX_OUTER: usize = 40 + 8 + 16 * MAX_SEGMENTS;
@@ -32,6 +33,7 @@ pub struct Tables {
     /// Resolved neighbours on the links that cross-connects lead onto, with their groups.
     pub(crate) cross_connected: HashMap<(PortId, IpAddr), u32>,
     pub(crate) straight: Straight,
+    pub(crate) offload: Offload,
 }
 
 /// Index of a VRF inside one generation.
@@ -258,6 +260,11 @@ impl Tables {
     #[inline]
     pub(crate) fn in_block(&self, address: u128) -> bool {
         self.blocks.iter().any(|block| block.contains(&Ipv6Addr::from(address)))
+    }
+
+    /// What may be forwarded in front of the workers.
+    pub fn offload(&self) -> &Offload {
+        &self.offload
     }
 
     /// Next hops in use by any route, SID or path, and how they stand.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The few names of the BPF C dialect that claim.c needs, so that building it
+ * The few names of the BPF C dialect that the programs here need, so that building it
  * asks for clang and the kernel's own uapi headers and for nothing else.
  * Helper numbers are kernel ABI: see enum bpf_func_id in <linux/bpf.h>.
  */
@@ -20,9 +20,21 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) =
 	(void *)BPF_FUNC_map_lookup_elem;
 static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) =
 	(void *)BPF_FUNC_redirect_map;
+static long (*const bpf_tail_call)(void *ctx, void *programs, __u32 index) =
+	(void *)BPF_FUNC_tail_call;
+/* All buffers of a frame together. */
+static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) =
+	(void *)BPF_FUNC_xdp_get_buff_len;
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define htons(x) __builtin_bswap16(x)
+#define be32_to_cpu(x) __builtin_bswap32(x)
+#define be64_to_cpu(x) __builtin_bswap64(x)
 #else
 #define htons(x) (x)
+#define be32_to_cpu(x) (x)
+#define be64_to_cpu(x) (x)
 #endif
+/* Both ways the same. */
+#define ntohs(x) htons(x)
+#define cpu_to_be64(x) be64_to_cpu(x)

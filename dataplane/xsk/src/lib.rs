@@ -49,6 +49,7 @@ mod sys;
 pub mod test_run;
 mod umem;
 mod wait;
+pub mod xdp_offload;
 
 pub use error::XskError;
 pub use frame::{CHUNK, Frame, MAX_CHUNKS, MAX_PUSH, ROOM, SPLIT_AT};

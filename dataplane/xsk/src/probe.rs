@@ -112,9 +112,10 @@ pub fn interface(ifname: &str) -> Result<Interface, XskError> {
     })
 }
 
-/// Whether this interface sends what is redirected into it, now: a veth's peer may change that at any time.
-pub fn takes_redirect(ifindex: u32) -> Option<TakesRedirect> {
-    query(ifindex).and_then(features).map(redirect_of)
+/// Whether this interface sends what is redirected into it, now: a veth's peer may change that at any time. None: there
+/// is no such interface, or the kernel does not tell.
+pub fn takes_redirect(ifname: &str) -> Option<TakesRedirect> {
+    query(crate::ifindex(ifname).ok()?).and_then(features).map(redirect_of)
 }
 
 /// Flags of linux/netdev.h, `NETDEV_XDP_ACT_...`.

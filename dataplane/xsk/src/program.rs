@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray, XskMap};
-use aya::programs::Xdp;
+use aya::programs::{ProgramFd, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use xsk_rs::config::XdpFlags;
 
@@ -61,7 +61,7 @@ unsafe impl Pod for PortConfig {}
 /// off the port: all traffic is the kernel's again.
 pub struct Program {
     // Declared before the maps: detached before they are closed.
-    _link: Link,
+    link: Link,
     ifname: String,
     chosen: (Mode, String),
     port: PortConfig,
@@ -71,7 +71,7 @@ pub struct Program {
     vlans: Vec<u16>,
     maps: Maps,
     // Holds the program itself.
-    _ebpf: Ebpf,
+    ebpf: Ebpf,
 }
 
 struct Maps {
@@ -117,7 +117,7 @@ impl Program {
         let (mut ebpf, maps) = load(ifname, ethtool::queues(ifname)?)?;
         let (link, chosen) = attach(&mut ebpf, ifname, ifindex, mode)?;
         let mut program = Self {
-            _link: link,
+            link,
             ifname: ifname.to_owned(),
             chosen,
             port,
@@ -126,7 +126,7 @@ impl Program {
             outer_sources: BTreeSet::new(),
             vlans: Vec::new(),
             maps,
-            _ebpf: ebpf,
+            ebpf,
         };
         program.set_vlans(&settings.vlans)?;
         program.write_port()?;
@@ -210,6 +210,24 @@ impl Program {
     pub fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), XskError> {
         self.port.mac = mac;
         self.write_port()
+    }
+
+    /// Puts another program on the port in place of this one, which the other is to call; `None`: this one again. There
+    /// is no moment without either.
+    pub(crate) fn set_front(&mut self, front: Option<BorrowedFd<'_>>) -> Result<(), XskError> {
+        let program = self.fd()?.as_fd();
+        self.link.update(front.unwrap_or(program)).map_err(|why| XskError::Program {
+            ifname: self.ifname.clone(),
+            what: "exchange",
+            fix: program_fix(why.raw_os_error()),
+            why: why.to_string(),
+        })
+    }
+
+    /// The program itself, for another one to call.
+    pub(crate) fn fd(&self) -> Result<&ProgramFd, XskError> {
+        let program: Option<&Xdp> = self.ebpf.program(PROGRAM).and_then(|program| program.try_into().ok());
+        program.and_then(|program| program.fd().ok()).ok_or_else(|| missing_program(&self.ifname))
     }
 
     /// Counters since the program was attached.
@@ -298,6 +316,14 @@ fn take_maps(ebpf: &mut Ebpf) -> Option<Maps> {
 /// The bpf_link that holds the program on the port.
 struct Link(OwnedFd);
 
+impl Link {
+    fn update(&self, program: BorrowedFd<'_>) -> std::io::Result<()> {
+        // SAFETY: takes two numbers, descriptors that live; no options.
+        let code = unsafe { libxdp_sys::bpf_link_update(self.0.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) };
+        if code == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(-code)) }
+    }
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
         // Closing the descriptor detaches only when it was the last: a child
@@ -366,11 +392,11 @@ fn foreign(ifname: &str, id: u32) -> XskError {
     XskError::ForeignProgram { ifname: ifname.to_owned(), id, name: probe::program_name(id) }
 }
 
-fn os_code(why: &(dyn std::error::Error + 'static)) -> Option<i32> {
+pub(crate) fn os_code(why: &(dyn std::error::Error + 'static)) -> Option<i32> {
     crate::os_error(why).and_then(|os| os.raw_os_error())
 }
 
-fn program_fix(code: Option<i32>) -> &'static str {
+pub(crate) fn program_fix(code: Option<i32>) -> &'static str {
     match code {
         Some(libc::EPERM | libc::EACCES) => {
             "give the process CAP_BPF and CAP_NET_ADMIN (systemd: AmbientCapabilities=)"
@@ -386,7 +412,7 @@ fn program_fix(code: Option<i32>) -> &'static str {
 }
 
 /// An error with all its causes, in one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(why) = cause {

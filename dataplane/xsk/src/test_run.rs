@@ -16,8 +16,8 @@ use std::io;
 
 use aya::programs::{ProgramError, TestRun as _, TestRunAttrs, TestRunOptions, Xdp};
 
-/// Longest frame that [`once`] can give back: one page, less what the kernel keeps of it.
-const LONGEST: usize = 4096;
+/// What a program may put in front of a frame: the kernel leaves it so much room.
+const HEADROOM: usize = 256;
 
 /// Where a frame is said to have come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +39,10 @@ impl Arrival {
 /// Runs the program on one frame. Returns its verdict (`enum xdp_action`) and the frame as the program has left it.
 ///
 /// # Errors
-/// The kernel refuses: no privilege, a frame shorter than an Ethernet header or longer than a page, no such interface.
+/// The kernel refuses: no privilege, a frame shorter than an Ethernet header, no such interface.
 pub fn once(program: &Xdp, frame: &[u8], arrival: Arrival) -> io::Result<(u32, Vec<u8>)> {
     let context = arrival.context(frame.len());
-    let mut out = vec![0; LONGEST];
+    let mut out = vec![0; frame.len() + HEADROOM];
     let options = TestRunOptions {
         data_in: Some(frame),
         data_out: Some(&mut out),

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod daemon;
+pub mod front;
 pub mod gaps;
 pub mod kernel;
 pub mod namespace;
@@ -20,29 +21,40 @@ use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
 use srv6d_pack::{Case, Event, Setup};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, Mac};
+use srv6d_srv6::model::{Desired, Mac, PortId};
 use srv6d_srv6::{PathMtu, Slots, Tables, Tally};
+
+use front::Front;
 
 /// Runs a case. `Err` says what is different from what the pack states.
 ///
 /// # Errors
 /// The difference, readable.
 pub fn run(case: &Case) -> Result<(), String> {
+    run_behind(case, None).map(|_| ())
+}
+
+/// The same with the XDP program of `offload = "xdp"` in front of the step, on every port. Returns how many frames it
+/// has forwarded.
+///
+/// # Errors
+/// The difference, readable.
+pub fn run_behind(case: &Case, front: Option<Front>) -> Result<u64, String> {
     let mut environment = environment(&case.setup);
     let planned = desired(&case.setup.config, &environment);
     let desired_now = match (&case.refused, planned) {
         (None, planned) => planned?,
-        (Some(text), Err(why)) if why.to_lowercase().contains(&text.to_lowercase()) => return Ok(()),
+        (Some(text), Err(why)) if why.to_lowercase().contains(&text.to_lowercase()) => return Ok(0),
         (Some(text), Err(why)) => return Err(format!("refused, but without the words {text:?}:\n{why}")),
         (Some(text), Ok(desired)) => {
             let built = Tables::build(&desired, &mut Slots::default());
             return match built {
-                Err(why) if why.to_string().contains(text) => Ok(()),
+                Err(why) if why.to_string().contains(text) => Ok(0),
                 _ => Err(format!("accepted, and should have been refused with {text:?}")),
             };
         }
     };
-    let mut node = Node::new(&desired_now)?;
+    let mut node = Node::behind(&desired_now, front)?;
     let mut published = environment.clone();
     let mut all = Vec::new();
     for (number, step) in (1..).zip(&case.steps) {
@@ -61,7 +73,8 @@ pub fn run(case: &Case) -> Result<(), String> {
     }
     case.check_properties(&all).map_err(|diff| diff.to_string())?;
     let counters = node.counters()?;
-    case.check_counters(&counters).map_err(|diff| diff.to_string())
+    case.check_counters(&counters).map_err(|diff| diff.to_string())?;
+    Ok(node.front.as_ref().map_or(0, Front::forwarded))
 }
 
 /// What the configuration of a case plans there.
@@ -126,6 +139,16 @@ pub fn apply(environment: &mut Environment, event: &Event) {
     }
 }
 
+/// The tables; for a program in front of the step, all ports ask for it.
+fn build(desired: &Desired, slots: &mut Slots, front: Option<&mut Front>) -> Result<Tables, String> {
+    let Some(front) = front else { return Tables::build(desired, slots).map_err(|why| why.to_string()) };
+    let ports = (0..).zip(&desired.ports).map(|(index, _)| PortId(index));
+    let desired = Desired { offload: ports.collect(), ..desired.clone() };
+    let tables = Tables::build(&desired, slots).map_err(|why| why.to_string())?;
+    front.publish(&tables)?;
+    Ok(tables)
+}
+
 /// A node with its ports in memory.
 pub struct Node {
     io: Memory,
@@ -136,6 +159,9 @@ pub struct Node {
     snapshot: Snapshot,
     slots: Slots,
     names: Vec<String>,
+    front: Option<Front>,
+    /// What the program in front has forwarded since the last round.
+    passed_by: Vec<(String, Vec<u8>)>,
 }
 
 impl Node {
@@ -160,9 +186,13 @@ impl Node {
     /// # Errors
     /// The state makes no tables.
     pub fn new(desired: &Desired) -> Result<Self, String> {
+        Self::behind(desired, None)
+    }
+
+    fn behind(desired: &Desired, mut front: Option<Front>) -> Result<Self, String> {
         let counters = Arc::new(WorkerCounters::default());
         let mut slots = Slots::default();
-        let tables = Tables::build(desired, &mut slots).map_err(|why| why.to_string())?;
+        let tables = build(desired, &mut slots, front.as_mut())?;
         let tally = Arc::new(Tally::new(&slots));
         let names = desired.ports.iter().map(|port| match port.vlan {
             Some(vid) => port.name.trim_end_matches(&format!(".{vid}")).to_owned(),
@@ -179,11 +209,13 @@ impl Node {
             snapshot: Snapshot::direct(tables, tally, desired.ports.len()),
             slots,
             names: names.collect(),
+            front,
+            passed_by: Vec::new(),
         })
     }
 
     fn publish(&mut self, desired: &Desired) -> Result<(), String> {
-        self.snapshot.tables = Tables::build(desired, &mut self.slots).map_err(|why| why.to_string())?;
+        self.snapshot.tables = build(desired, &mut self.slots, self.front.as_mut())?;
         self.snapshot.generation += 1;
         self.desired = desired.clone();
         Ok(())
@@ -200,6 +232,13 @@ impl Node {
     /// There is no such port.
     pub fn receive(&mut self, port: &str, frame: &[u8]) -> Result<(), String> {
         let socket = self.names.iter().position(|name| name == port);
+        let device = socket.and_then(|socket| u16::try_from(socket).ok());
+        if let (Some(front), Some(device)) = (&mut self.front, device)
+            && let Some((to, bytes)) = front.forward(device, frame)?
+        {
+            self.passed_by.push((self.names.get(usize::from(to)).cloned().unwrap_or_default(), bytes));
+            return Ok(());
+        }
         let socket = socket.and_then(|socket| self.io.port(socket)).ok_or_else(|| format!("no port {port}"))?;
         socket.rx.push_back(Frame::new(frame));
         Ok(())
@@ -209,9 +248,9 @@ impl Node {
     pub fn run(&mut self, now: u64) -> Vec<(String, Vec<u8>)> {
         while self.step.round(&mut self.io, &self.snapshot, now) > 0 {}
         let sent = self.io.take_sent();
-        sent.into_iter()
-            .map(|(socket, frame)| (self.names.get(socket).cloned().unwrap_or_default(), frame.bytes()))
-            .collect()
+        let name = |socket: usize| self.names.get(socket).cloned().unwrap_or_default();
+        let sent = sent.into_iter().map(|(socket, frame)| (name(socket), frame.bytes()));
+        self.passed_by.drain(..).chain(sent).collect()
     }
 
     /// Counters in the pack's words. Every packet is accounted for.
@@ -221,6 +260,9 @@ impl Node {
     pub fn counters(&self) -> Result<BTreeMap<String, u64>, String> {
         let mut totals = Totals::default();
         self.counters.add_to(&mut totals);
+        let passed_by = self.front.as_ref().map_or(0, Front::forwarded);
+        totals.rx += passed_by;
+        totals.tx += passed_by;
         if !totals.balanced() {
             return Err(format!("not balanced: {totals:?}"));
         }
@@ -233,7 +275,8 @@ impl Node {
             let packets =
                 |counts: &[srv6d_srv6::tally::Count], slot: usize| counts.get(slot).map_or(0, |count| count.read().0);
             for (sid, slot) in self.slots.sids.iter() {
-                counters.insert(format!("sid.{sid}"), packets(&tally.sids, slot));
+                let passed_by = self.front.as_ref().map_or(0, |front| front.sid(slot).packets);
+                counters.insert(format!("sid.{sid}"), packets(&tally.sids, slot) + passed_by);
             }
             for (path, slot) in self.slots.paths.iter() {
                 counters.insert(format!("path.{path}"), packets(&tally.paths, slot));

@@ -70,24 +70,7 @@ impl Netns {
     /// # Errors
     /// `ip` could not be run.
     pub fn ip(&self, commands: &[String]) -> Result<Result<(), String>, String> {
-        let mut command = Command::new("ip");
-        command.args(["-n", &self.name, "-batch", "-"]);
-        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = pipes.spawn().map_err(|why| format!("ip: {why}"))?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // `ip` stops reading at the first refused command: what counts then is its complaint, not the broken pipe.
-            let _ = stdin.write_all((commands.join("\n") + "\n").as_bytes());
-        }
-        let output = child.wait_with_output().map_err(|why| format!("ip: {why}"))?;
-        if output.status.success() {
-            return Ok(Ok(()));
-        }
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        // "Command failed -:3"
-        let line = complaint.rsplit("-:").next().and_then(|tail| tail.trim().parse::<usize>().ok()).unwrap_or(1);
-        let refused = commands.get(line.saturating_sub(1)).map_or("", String::as_str);
-        let reasons: Vec<&str> = complaint.lines().filter(|line| !line.starts_with("Command failed")).collect();
-        Ok(Err(format!("ip {refused}: {}", reasons.join(" "))))
+        batch(Command::new("ip").args(["-n", &self.name]), commands)
     }
 
     /// The same for commands that must not be refused.
@@ -97,6 +80,34 @@ impl Netns {
     pub fn must(&self, commands: &[String]) -> Result<(), String> {
         self.ip(commands)?
     }
+}
+
+/// Gives `ip` several commands for the namespace that this thread is in. None of them may be refused.
+///
+/// # Errors
+/// One was.
+pub fn ip_here(commands: &[String]) -> Result<(), String> {
+    batch(&mut Command::new("ip"), commands)?
+}
+
+fn batch(ip: &mut Command, commands: &[String]) -> Result<Result<(), String>, String> {
+    let command = ip.args(["-batch", "-"]);
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = pipes.spawn().map_err(|why| format!("ip: {why}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // `ip` stops reading at the first refused command: what counts then is its complaint, not the broken pipe.
+        let _ = stdin.write_all((commands.join("\n") + "\n").as_bytes());
+    }
+    let output = child.wait_with_output().map_err(|why| format!("ip: {why}"))?;
+    if output.status.success() {
+        return Ok(Ok(()));
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    // "Command failed -:3"
+    let line = complaint.rsplit("-:").next().and_then(|tail| tail.trim().parse::<usize>().ok()).unwrap_or(1);
+    let refused = commands.get(line.saturating_sub(1)).map_or("", String::as_str);
+    let reasons: Vec<&str> = complaint.lines().filter(|line| !line.starts_with("Command failed")).collect();
+    Ok(Err(format!("ip {refused}: {}", reasons.join(" "))))
 }
 
 impl Drop for Netns {

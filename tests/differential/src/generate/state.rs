@@ -1,6 +1,6 @@
 //! States as `control` could plan them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -65,6 +65,7 @@ pub fn state() -> impl Strategy<Value = State> {
             local_addresses,
             neighbors,
             path_mtus,
+            offload: BTreeSet::new(),
         };
         make_unique(&mut desired);
         State(desired)

@@ -1,0 +1,474 @@
+//! Plain uSID shifts in the XDP program itself (`bpf/offload.c`), for ports whose sockets copy every packet.
+//!
+//! ```text
+//!   port ─► offload.c ─┬─ a plain shift: written, counted ──────────► another port, by devmap
+//!                      └─ anything else: tail call ─► claim.c ─► socket or kernel, as ever
+//! ```
+//!
+//! One program, with one set of maps, serves all ports. It takes the place of a port's own program on the port's
+//! bpf_link, so there is no moment without a program, and what it is not made for it hands to that one.
+//!
+//! # Generations
+//!
+//! The tables are there twice. [`XdpOffload::publish`] writes the set that is not in force, and then one number that
+//! says which one is: a packet sees the old tables or the new ones as a whole. Before a set is written again, every
+//! program that may have begun a packet with it has ended: the kernel says when.
+
+mod grace;
+mod maps;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use aya::maps::MapError;
+use aya::maps::lpm_trie::Key;
+use aya::programs::Xdp;
+use aya::{Ebpf, EbpfLoader};
+
+use crate::XskError;
+use crate::program::{Program, chain, os_code, program_fix};
+use grace::Grace;
+pub use maps::{GROUP_MEMBERS, GROUPS, HOPS, PORTS, SIDS};
+use maps::{GroupRow, HopRow, Maps, PortRow, WayKey, WayRow};
+
+/// What `bpf/offload.c` was compiled to.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
+
+/// The function in `bpf/offload.c`.
+const PROGRAM: &str = "srv6d_offload";
+
+/// Stands where other errors have the name of a port.
+const ALL_PORTS: &str = "offload";
+
+/// Prefixes of one generation. Memory is taken per entry in use.
+pub const WAYS: usize = 1 << 17;
+
+/// What the program does with packets: one generation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Forwarding {
+    /// By the port's number: the ports whose packets it may forward.
+    pub ports: BTreeMap<u16, InPort>,
+    /// By network (host bits zero) and prefix length. The longest decides; where nothing matches the worker decides.
+    pub ways: BTreeMap<(u128, u8), Way>,
+    /// By number.
+    pub hops: BTreeMap<u32, Hop>,
+}
+
+/// A port that packets come in through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InPort {
+    /// The address that frames have to be sent to.
+    pub mac: [u8; 6],
+    /// Bytes of the longest frame.
+    pub longest: u16,
+}
+
+/// What a prefix leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// Whatever is not one of the others.
+    Worker,
+    /// NEXT-CSID behind a 32-bit block.
+    Shift {
+        /// Bits consumed by one shift: 16 or 32.
+        by: u8,
+        /// Number of the SID's counter.
+        sid: u32,
+        /// uA: the next hops. uN: the new destination is looked up.
+        via: Option<Group>,
+    },
+    /// Next hops.
+    Route(Group),
+}
+
+/// Next hops by number, each as often as its share of the flows. A flow's hash picks one.
+pub type Group = Arc<[u32]>;
+
+/// A next hop that is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop {
+    /// Destination and source.
+    pub addresses: [u8; 12],
+    /// Longest IPv6 packet.
+    pub mtu: u32,
+    /// Number of the port.
+    pub port: u16,
+    /// The port takes frames in several buffers.
+    pub multi_buffer: bool,
+}
+
+/// Packets and bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PacketCount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes: of frames at ports, of IPv6 packets at SIDs and next hops.
+    pub bytes: u64,
+}
+
+/// The program and its tables.
+pub struct XdpOffload {
+    maps: Maps,
+    sets: [Written; 2],
+    in_force: usize,
+    groups: BTreeMap<Group, u32>,
+    free_groups: Vec<u32>,
+    grace: Grace,
+    ifindexes: BTreeMap<u16, u32>,
+    // Holds the program itself.
+    ebpf: Ebpf,
+}
+
+/// What stands in one set of the maps.
+#[derive(Debug, Default)]
+struct Written {
+    ports: BTreeMap<u16, PortRow>,
+    ways: BTreeMap<(u128, u8), WayRow>,
+    hops: BTreeMap<u32, HopRow>,
+}
+
+impl std::fmt::Debug for XdpOffload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "XdpOffload {{ ports: {:?} }}", self.ifindexes)
+    }
+}
+
+impl XdpOffload {
+    /// Loads the program, with empty tables, and puts it on no port.
+    ///
+    /// # Errors
+    /// The kernel's verifier refuses it, or memory or privileges are missing.
+    pub fn load() -> Result<Self, XskError> {
+        let failed = |why: String, code: Option<i32>| XskError::Program {
+            ifname: ALL_PORTS.to_owned(),
+            what: "load",
+            why,
+            fix: program_fix(code),
+        };
+        crate::sys::quiet_libraries();
+        let entries = u32::try_from(2 * (WAYS + 1)).unwrap_or(u32::MAX);
+        let mut ebpf = EbpfLoader::new()
+            .map_max_entries("ways", entries)
+            .load(OBJECT)
+            .map_err(|why| failed(chain(&why), os_code(&why)))?;
+        let missing = || failed("the object is not as expected".to_owned(), None);
+        let maps = Maps::take(&mut ebpf).ok_or_else(missing)?;
+        let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|program| program.try_into().ok());
+        program.ok_or_else(missing)?.load().map_err(|why| failed(chain(&why), os_code(&why)))?;
+        let grace = Grace::new().map_err(|why| failed(why.to_string(), why.raw_os_error()))?;
+        let mut offload = Self {
+            maps,
+            sets: [Written::default(), Written::default()],
+            in_force: 0,
+            groups: BTreeMap::new(),
+            free_groups: Vec::new(),
+            grace,
+            ifindexes: BTreeMap::new(),
+            ebpf,
+        };
+        offload.write_roots().map_err(|why| map_error("make the tables", &why))?;
+        Ok(offload)
+    }
+
+    /// The program, for [`test_run`](crate::test_run).
+    pub fn program(&self) -> Option<&Xdp> {
+        self.ebpf.program(PROGRAM).and_then(|program| program.try_into().ok())
+    }
+
+    /// Gives an interface a number: packets can be sent there. One that had it before loses it.
+    ///
+    /// # Errors
+    /// There is no such interface, or the number is too high.
+    pub fn add_port(&mut self, port: u16, ifname: &str) -> Result<(), XskError> {
+        let ifindex = crate::ifindex(ifname)?;
+        self.remove_port(port);
+        let done = self.maps.targets.set(port.into(), ifindex, None, 0);
+        done.map_err(|why| self.port_error(ifname, &why))?;
+        let done = self.maps.port_of.insert(ifindex, u32::from(port), 0);
+        done.map_err(|why| self.port_error(ifname, &why))?;
+        self.ifindexes.insert(port, ifindex);
+        Ok(())
+    }
+
+    /// Nothing that comes in there is forwarded any more. The tables in force must not lead there, and the program not be on
+    /// it.
+    pub fn remove_port(&mut self, port: u16) {
+        let Some(ifindex) = self.ifindexes.remove(&port) else { return };
+        // What is not there any more, by the deletion of the interface, need not be taken away.
+        let _ = self.maps.port_of.remove(&ifindex);
+        let _ = self.maps.claim.clear_index(&port.into());
+    }
+
+    /// Puts the program on a port, in front of the port's own.
+    ///
+    /// # Errors
+    /// The kernel refuses; then the port's own program is alone there, as before.
+    pub fn put_on(&mut self, port: u16, program: &mut Program) -> Result<(), XskError> {
+        let set = self.maps.claim.set(port.into(), program.fd()?, 0);
+        set.map_err(|why| map_error("give the program the port's own", &why))?;
+        let front = self.program().and_then(|front| front.fd().ok());
+        program.set_front(front.map(AsFd::as_fd))
+    }
+
+    /// Takes the program off a port; the port's own remains.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn take_off(&mut self, program: &mut Program) -> Result<(), XskError> {
+        program.set_front(None)
+    }
+
+    /// Puts these tables in force, as a whole. Only differences are written.
+    ///
+    /// # Errors
+    /// They do not fit, or the kernel refuses. Then the old ones are still in force: take the program off all ports.
+    pub fn publish(&mut self, forwarding: &Forwarding) -> Result<(), XskError> {
+        if forwarding.ways.len() > WAYS {
+            let why = format!("{} prefixes, and {WAYS} fit", forwarding.ways.len());
+            return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
+        }
+        let waited = self.grace.end();
+        waited.map_err(|why| XskError::Map {
+            ifname: ALL_PORTS.to_owned(),
+            what: "wait for programs to end".to_owned(),
+            why: why.to_string(),
+        })?;
+        let next = 1 - self.in_force;
+        self.write(next, forwarding).map_err(|why| map_error("write the tables", &why))?;
+        let switched = self.maps.current.set(0, u32::from(next == 1), 0);
+        switched.map_err(|why| map_error("switch to the tables", &why))?;
+        self.in_force = next;
+        let begun = self.grace.begin();
+        begun.map_err(|why| XskError::Map {
+            ifname: ALL_PORTS.to_owned(),
+            what: "wait for programs to end".to_owned(),
+            why: why.to_string(),
+        })
+    }
+
+    /// What was forwarded at a SID.
+    pub fn sid(&self, number: u32) -> PacketCount {
+        sum(&self.maps.sid_counts, number)
+    }
+
+    /// What was sent to a next hop.
+    pub fn hop(&self, number: u32) -> PacketCount {
+        sum(&self.maps.hop_counts, number)
+    }
+
+    /// What came in through a port and was forwarded.
+    pub fn received(&self, port: u16) -> PacketCount {
+        sum(&self.maps.rx_counts, port.into())
+    }
+
+    /// What was sent through a port.
+    pub fn sent(&self, port: u16) -> PacketCount {
+        sum(&self.maps.tx_counts, port.into())
+    }
+
+    /// A prefix of each set that stays: what the two have above them then never changes.
+    fn write_roots(&mut self) -> Result<(), MapError> {
+        (0..2).try_for_each(|set| self.maps.ways.insert(&way_key(set, 0, 0), WayRow::default(), 0))
+    }
+
+    fn write(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
+        self.free_groups();
+        self.write_ports(set, wanted)?;
+        self.write_hops(set, wanted)?;
+        self.write_ways(set, wanted)
+    }
+
+    /// Groups that the set in force does not use may be another from now on.
+    fn free_groups(&mut self) {
+        let Some(in_force) = self.sets.get(self.in_force) else { return };
+        let has_group = |row: &&WayRow| matches!(row.kind, maps::SHIFT_VIA | maps::ROUTE);
+        let used: BTreeSet<u32> = in_force.ways.values().filter(has_group).map(|row| row.group).collect();
+        self.groups.retain(|_, number| used.contains(number));
+        self.free_groups = (0..GROUPS).rev().filter(|number| !used.contains(number)).collect();
+    }
+
+    fn write_ports(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
+        let rows = wanted.ports.iter().filter(|&(&port, _)| u32::from(port) < PORTS);
+        let rows = rows.map(|(&port, row)| (port, PortRow { mac: row.mac, longest: row.longest })).collect();
+        let (map, offset) = (&mut self.maps.ports, index(set) * PORTS);
+        let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
+        write_rows(&mut now.ports, rows, |&port, row| map.set(offset + u32::from(port), row, 0))
+    }
+
+    fn write_hops(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
+        let row = |hop: &Hop| HopRow {
+            addresses: hop.addresses,
+            mtu: hop.mtu,
+            port: hop.port,
+            multi_buffer: hop.multi_buffer.into(),
+        };
+        let rows = wanted.hops.iter().filter(|&(&number, _)| number < HOPS);
+        let rows = rows.map(|(&number, hop)| (number, row(hop))).collect();
+        let (map, offset) = (&mut self.maps.hops, index(set) * HOPS);
+        let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
+        write_rows(&mut now.hops, rows, |&number, row| map.set(offset + number, row, 0))
+    }
+
+    fn write_ways(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
+        let mut rows = BTreeMap::new();
+        for (&prefix, way) in &wanted.ways {
+            rows.insert(prefix, self.way_row(way)?);
+        }
+        let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
+        let map = &mut self.maps.ways;
+        let gone: Vec<(u128, u8)> = now.ways.keys().filter(|prefix| !rows.contains_key(prefix)).copied().collect();
+        for (address, len) in gone {
+            if len == 0 {
+                map.insert(&way_key(set, 0, 0), WayRow::default(), 0)?;
+            } else {
+                map.remove(&way_key(set, address, len))?;
+            }
+            now.ways.remove(&(address, len));
+        }
+        for ((address, len), row) in rows {
+            if now.ways.get(&(address, len)) != Some(&row) {
+                map.insert(&way_key(set, address, len), row, 0)?;
+                now.ways.insert((address, len), row);
+            }
+        }
+        Ok(())
+    }
+
+    fn way_row(&mut self, way: &Way) -> Result<WayRow, MapError> {
+        let row = match way {
+            Way::Worker => None,
+            &Way::Shift { sid, .. } if sid >= SIDS => None,
+            &Way::Shift { by, sid, via: None } => Some(WayRow { kind: maps::SHIFT, by, sid, ..WayRow::default() }),
+            Way::Shift { by, sid, via: Some(via) } => {
+                let group = self.group(via)?;
+                group.map(|group| WayRow { kind: maps::SHIFT_VIA, by: *by, sid: *sid, group, ..WayRow::default() })
+            }
+            Way::Route(via) => {
+                let group = self.group(via)?;
+                group.map(|group| WayRow { kind: maps::ROUTE, group, ..WayRow::default() })
+            }
+        };
+        Ok(row.unwrap_or(WayRow { kind: maps::TO_WORKER, ..WayRow::default() }))
+    }
+
+    /// The number of these next hops. `None`: they do not fit, and their packets are the worker's.
+    fn group(&mut self, group: &Group) -> Result<Option<u32>, MapError> {
+        if let Some(&number) = self.groups.get(group) {
+            return Ok(Some(number));
+        }
+        let fits = (1..=GROUP_MEMBERS).contains(&group.len()) && group.iter().all(|&hop| hop < HOPS);
+        let Some(number) = fits.then(|| self.free_groups.pop()).flatten() else { return Ok(None) };
+        let mut row = GroupRow { members: u32::try_from(group.len()).unwrap_or(0), hops: [0; GROUP_MEMBERS] };
+        row.hops.iter_mut().zip(group.iter()).for_each(|(slot, hop)| *slot = *hop);
+        self.maps.groups.set(number, row, 0)?;
+        self.groups.insert(Arc::clone(group), number);
+        Ok(Some(number))
+    }
+
+    fn port_error(&self, ifname: &str, why: &(dyn std::error::Error + 'static)) -> XskError {
+        let what = format!("make it one of the {} ports of the offload", self.ifindexes.len() + 1);
+        XskError::Map { ifname: ifname.to_owned(), what, why: chain(why) }
+    }
+}
+
+/// Makes `now` like `wanted`. A row that is gone is overwritten with nothing.
+fn write_rows<K: Copy + Ord, R: Copy + Default + PartialEq>(
+    now: &mut BTreeMap<K, R>,
+    wanted: BTreeMap<K, R>,
+    mut set: impl FnMut(&K, R) -> Result<(), MapError>,
+) -> Result<(), MapError> {
+    let gone: Vec<K> = now.keys().filter(|key| !wanted.contains_key(key)).copied().collect();
+    for key in gone {
+        set(&key, R::default())?;
+        now.remove(&key);
+    }
+    for (key, row) in wanted {
+        if now.get(&key) != Some(&row) {
+            set(&key, row)?;
+            now.insert(key, row);
+        }
+    }
+    Ok(())
+}
+
+fn index(set: usize) -> u32 {
+    u32::from(set == 1)
+}
+
+fn way_key(set: usize, address: u128, len: u8) -> Key<WayKey> {
+    Key::new(32 + u32::from(len), WayKey { set: index(set), address: address.to_be_bytes() })
+}
+
+fn sum(counts: &aya::maps::PerCpuArray<aya::maps::MapData, maps::CountRow>, number: u32) -> PacketCount {
+    let Ok(cells) = counts.get(&number, 0) else { return PacketCount::default() };
+    let add = |sum: PacketCount, cell: &maps::CountRow| PacketCount {
+        packets: sum.packets + cell.packets,
+        bytes: sum.bytes + cell.bytes,
+    };
+    cells.iter().fold(PacketCount::default(), add)
+}
+
+fn map_error(what: &str, why: &MapError) -> XskError {
+    XskError::Map { ifname: ALL_PORTS.to_owned(), what: what.to_owned(), why: chain(why) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+    use crate::test_run::{Arrival, once};
+
+    const PASS: u32 = 2;
+    const REDIRECT: u32 = 4;
+
+    /// `fcbb::/32`, the node's uN 1, and a route to node 2.
+    fn forwarding(mac: u8) -> Forwarding {
+        let prefix = |usid: u128| (0xfcbb << 112 | usid << 80, 48);
+        let via: Group = Arc::from([7]);
+        Forwarding {
+            ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514 })].into(),
+            ways: [(prefix(1), Way::Shift { by: 16, sid: 5, via: None }), (prefix(2), Way::Route(via))].into(),
+            hops: [(7, Hop { addresses: [mac; 12], mtu: 1500, port: 3, multi_buffer: false })].into(),
+        }
+    }
+
+    /// To `fcbb:0:1:2::`.
+    fn frame() -> Vec<u8> {
+        let ethernet = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]].concat();
+        let ip = [0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 59, 64];
+        let destination = [0xfc, 0xbb, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
+        [ethernet, ip.to_vec(), [0x20; 16].to_vec(), destination.to_vec(), vec![0; 20]].concat()
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn each_generation_is_in_force_as_a_whole_and_a_removed_one_forwards_nothing() {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let mut offload = XdpOffload::load().unwrap();
+        offload.add_port(3, "lo").unwrap();
+        let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
+        let run = |offload: &XdpOffload| once(offload.program().unwrap(), &frame(), arrival).unwrap();
+        assert_eq!(run(&offload), (PASS, frame()), "nothing is published yet");
+        for mac in 1..6 {
+            offload.publish(&forwarding(mac)).unwrap();
+            let (verdict, out) = run(&offload);
+            assert_eq!((verdict, out.get(..12).unwrap()), (REDIRECT, [mac; 12].as_slice()));
+            let destination = [0xfc, 0xbb, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            assert_eq!((out.get(21), out.get(38..54)), (Some(&63), Some(destination.as_slice())));
+        }
+        let count = |bytes: u64| PacketCount { packets: 5, bytes: 5 * bytes };
+        assert_eq!([offload.sid(5), offload.hop(7)], [count(60); 2]);
+        assert_eq!([offload.received(3), offload.sent(3)], [count(74); 2]);
+        let mut gone = forwarding(9);
+        gone.ways.remove(&(0xfcbb << 112 | 1 << 80, 48));
+        offload.publish(&gone).unwrap();
+        assert_eq!(run(&offload), (PASS, frame()), "the SID is gone");
+        offload.publish(&forwarding(9)).unwrap();
+        assert_eq!(run(&offload).0, REDIRECT);
+        offload.publish(&Forwarding::default()).unwrap();
+        assert_eq!(run(&offload), (PASS, frame()));
+    }
+}

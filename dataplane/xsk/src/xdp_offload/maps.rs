@@ -1,0 +1,120 @@
+//! The structs of `bpf/offload.c`, and its maps.
+
+use aya::maps::{Array, DevMap, HashMap, LpmTrie, MapData, PerCpuArray, ProgramArray};
+use aya::{Ebpf, Pod};
+
+/// Ports there can be.
+pub const PORTS: u32 = 256;
+/// Counters of SIDs there can be.
+pub const SIDS: u32 = 4096;
+/// Next hops there can be.
+pub const HOPS: u32 = 4096;
+/// Groups of next hops there can be.
+pub const GROUPS: u32 = 4096;
+/// Buckets of one group.
+pub const GROUP_MEMBERS: usize = 63;
+
+pub(super) const TO_WORKER: u8 = 0;
+pub(super) const SHIFT: u8 = 1;
+pub(super) const SHIFT_VIA: u8 = 2;
+pub(super) const ROUTE: u8 = 3;
+
+/// `struct port`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PortRow {
+    pub(super) mac: [u8; 6],
+    pub(super) longest: u16,
+}
+
+/// `struct way`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct WayRow {
+    pub(super) kind: u8,
+    pub(super) by: u8,
+    pub(super) zero: u16,
+    pub(super) sid: u32,
+    pub(super) group: u32,
+}
+
+/// `struct way_key` behind its length.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WayKey {
+    pub(super) set: u32,
+    pub(super) address: [u8; 16],
+}
+
+/// `struct group`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupRow {
+    pub(super) members: u32,
+    pub(super) hops: [u32; GROUP_MEMBERS],
+}
+
+/// `struct hop`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct HopRow {
+    pub(super) addresses: [u8; 12],
+    pub(super) mtu: u32,
+    pub(super) port: u16,
+    pub(super) multi_buffer: u16,
+}
+
+/// `struct count`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CountRow {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+// SAFETY: integers without padding, any bit pattern is a value.
+unsafe impl Pod for PortRow {}
+// SAFETY: as for PortRow.
+unsafe impl Pod for WayRow {}
+// SAFETY: as for PortRow.
+unsafe impl Pod for WayKey {}
+// SAFETY: as for PortRow.
+unsafe impl Pod for GroupRow {}
+// SAFETY: as for PortRow.
+unsafe impl Pod for HopRow {}
+// SAFETY: as for PortRow.
+unsafe impl Pod for CountRow {}
+
+pub(super) struct Maps {
+    pub(super) current: Array<MapData, u32>,
+    pub(super) port_of: HashMap<MapData, u32, u32>,
+    pub(super) claim: ProgramArray<MapData>,
+    pub(super) ports: Array<MapData, PortRow>,
+    pub(super) ways: LpmTrie<MapData, WayKey, WayRow>,
+    pub(super) groups: Array<MapData, GroupRow>,
+    pub(super) hops: Array<MapData, HopRow>,
+    pub(super) targets: DevMap<MapData>,
+    pub(super) sid_counts: PerCpuArray<MapData, CountRow>,
+    pub(super) hop_counts: PerCpuArray<MapData, CountRow>,
+    pub(super) rx_counts: PerCpuArray<MapData, CountRow>,
+    pub(super) tx_counts: PerCpuArray<MapData, CountRow>,
+}
+
+impl Maps {
+    pub(super) fn take(ebpf: &mut Ebpf) -> Option<Self> {
+        Some(Self {
+            current: ebpf.take_map("current")?.try_into().ok()?,
+            port_of: ebpf.take_map("port_of")?.try_into().ok()?,
+            claim: ebpf.take_map("claim")?.try_into().ok()?,
+            ports: ebpf.take_map("ports")?.try_into().ok()?,
+            ways: ebpf.take_map("ways")?.try_into().ok()?,
+            groups: ebpf.take_map("groups")?.try_into().ok()?,
+            hops: ebpf.take_map("hops")?.try_into().ok()?,
+            targets: ebpf.take_map("targets")?.try_into().ok()?,
+            sid_counts: ebpf.take_map("sid_counts")?.try_into().ok()?,
+            hop_counts: ebpf.take_map("hop_counts")?.try_into().ok()?,
+            rx_counts: ebpf.take_map("rx_counts")?.try_into().ok()?,
+            tx_counts: ebpf.take_map("tx_counts")?.try_into().ok()?,
+        })
+    }
+}
