@@ -4,7 +4,7 @@
 ROOT   := $(if $(filter 0,$(shell id -u)),env,sudo -E)
 RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)" CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)"
 
-.PHONY: help deps build demo test test-rootless test-root test-zero-copy bench lint doc
+.PHONY: help deps build demo test test-rootless test-root test-zero-copy bench bench-net lint doc
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -31,6 +31,10 @@ test-zero-copy: build ## zero-copy ports on an emulated NIC: downloads QEMU and 
 
 bench: deps ## ns per packet, beside a floor
 	cargo bench --locked --package srv6d-bench
+
+bench-net: deps ## packets per second in network namespaces, beside the kernel, the AF_XDP floor and the veth ceiling
+	cargo build --release --locked --package srv6d --package srv6d-bench-net
+	$(ROOT) target/release/bench-net $(ARGS)
 
 lint: deps ## formatting, clippy, documentation, licences
 	cargo fmt --all --check

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Traffic of the bench, made and counted in the kernel: one core sends faster than any DUT forwards.
+ *
+ *   generate  run with live frames: every run of the program is one frame on its way into a veth
+ *   count     on the last veth: counts, looks at one frame, samples latency, drops
+ *   cross     a DUT: MAC addresses and hop limit rewritten, redirected; what a veth can carry at all
+ *   lossy     the same, but every n-th frame is dropped
+ */
+#include "bpf.h"
+
+#define HEADER 120
+#define SHAPES 12
+#define SAMPLES (1 << 17)
+#define NANOSECONDS_LATE 100000
+#define STAMP_MAGIC 0x7372763664626e63ULL
+
+/* Mirrored by src/generator.rs, a u64 each. */
+struct plan {
+	__u64 ifindex;	   /* where frames go */
+	__u64 gap_q8;	   /* ns between two frames, times 256; 0: as fast as possible */
+	__u64 limit;	   /* frames of one core; then nothing is sent any more */
+	__u64 shapes;	   /* frames take turns in these */
+	__u64 flows;	   /* a power of two: that many UDP source ports */
+	__u64 udp_offset;  /* of the UDP header in the frame */
+	__u64 stamped;	   /* != 0: magic and time in the last 16 bytes */
+	__u64 full_length; /* of the frame as the kernel hands it to the program */
+};
+
+/* Mirrored by src/generator.rs: 128 bytes. */
+struct shape {
+	__u64 length;
+	__u64 header[HEADER / 8];
+};
+
+struct sender {
+	__u64 next_q8;
+	__u64 sent;
+	__u64 bytes;
+	__u64 late; /* slots given up because the program did not run in time */
+};
+
+struct receiver {
+	__u64 frames;
+	__u64 bytes;
+};
+
+/* Mirrored by src/sink.rs: what the sink saw first. */
+struct seen {
+	__u64 length;
+	__u64 header[HEADER / 8];
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct plan);
+	MAP_NUMBER(max_entries, 1);
+} plans SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct shape);
+	MAP_NUMBER(max_entries, SHAPES);
+} shapes SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct sender);
+	MAP_NUMBER(max_entries, 1);
+} senders SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct receiver);
+	MAP_NUMBER(max_entries, 1);
+} receivers SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct seen);
+	MAP_NUMBER(max_entries, 1);
+} first_frame SEC(".maps");
+
+/* Every n-th stamped frame is a sample; 0: none. [0]: n, [1]: frames seen, [2]: samples taken. */
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, __u64);
+	MAP_NUMBER(max_entries, 3);
+} sampling SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, __u64);
+	MAP_NUMBER(max_entries, SAMPLES);
+} samples SEC(".maps");
+
+/* What cross and lossy write: destination and source address of the frame as it leaves. */
+struct crossing {
+	__u8 macs[12];
+	__u32 drop_every;
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct crossing);
+	MAP_NUMBER(max_entries, 1);
+} crossings SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_DEVMAP);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, __u32);
+	MAP_NUMBER(max_entries, 1);
+} way_out SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, __u64);
+	MAP_NUMBER(max_entries, 1);
+} crossed SEC(".maps");
+
+/* False: the next frame is not due. A sender that was held up gives the slots up: caught up with, they would be a burst. */
+static ALWAYS_INLINE int due(struct sender *sender, __u64 gap_q8)
+{
+	__u64 now_q8 = bpf_ktime_get_ns() << 8;
+	__u64 next_q8 = sender->next_q8;
+
+	if (now_q8 < next_q8)
+		return 0;
+	if (now_q8 - next_q8 > (__u64)NANOSECONDS_LATE << 8) {
+		if (next_q8)
+			sender->late += (now_q8 - next_q8) / gap_q8;
+		next_q8 = now_q8;
+	}
+	sender->next_q8 = next_q8 + gap_q8;
+	return 1;
+}
+
+/* Pages come back from the DUT as it left them: the header is written anew for every frame. */
+static ALWAYS_INLINE void write_header(void *data, const void *end, const struct shape *shape)
+{
+	__u64 *word = data;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < HEADER / 8; i++) {
+		if ((const void *)(word + i + 1) > end)
+			return;
+		word[i] = shape->header[i];
+	}
+}
+
+/* The UDP source port is the flow. What follows the UDP header is the port's complement, so the checksum stays right. */
+static ALWAYS_INLINE void write_flow(void *data, const void *end, const struct plan *plan, __u64 number)
+{
+	__u16 flow = htons(0x8000 | (number & (plan->flows - 1) & 0x7fff));
+	__u8 *udp = data + (plan->udp_offset & 0x7f);
+
+	if ((const void *)(udp + 10) > end)
+		return;
+	*(__u16 *)udp = flow;
+	*(__u16 *)(udp + 8) = ~flow;
+}
+
+static ALWAYS_INLINE void write_stamp(void *data, const void *end, __u64 length)
+{
+	__u64 *stamp = data + ((length - 16) & 0x7ff);
+
+	if ((const void *)(stamp + 2) > end)
+		return;
+	stamp[0] = STAMP_MAGIC;
+	stamp[1] = bpf_ktime_get_ns();
+}
+
+/* A frame that is not sent is dropped: its page goes back to where it came from, and the program runs again. */
+SEC("xdp")
+int generate(struct xdp_md *ctx)
+{
+	__u32 zero = 0, which;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
+	struct sender *sender = bpf_map_lookup_elem(&senders, &zero);
+	struct shape *shape;
+
+	if (!plan || !sender || sender->sent >= plan->limit || !plan->shapes)
+		return XDP_DROP;
+	if (plan->gap_q8 && !due(sender, plan->gap_q8))
+		return XDP_DROP;
+	which = sender->sent % plan->shapes;
+	shape = bpf_map_lookup_elem(&shapes, &which);
+	if (!shape)
+		return XDP_DROP;
+	if (shape->length < plan->full_length &&
+	    bpf_xdp_adjust_tail(ctx, (int)shape->length - (int)plan->full_length))
+		return XDP_DROP;
+	write_header((void *)(long)ctx->data, (void *)(long)ctx->data_end, shape);
+	write_flow((void *)(long)ctx->data, (void *)(long)ctx->data_end, plan, sender->sent);
+	if (plan->stamped)
+		write_stamp((void *)(long)ctx->data, (void *)(long)ctx->data_end, shape->length);
+	sender->sent += 1;
+	sender->bytes += shape->length;
+	return bpf_redirect(plan->ifindex, 0);
+}
+
+static ALWAYS_INLINE void look_once(struct xdp_md *ctx, __u64 length)
+{
+	__u32 zero = 0;
+	struct seen *seen = bpf_map_lookup_elem(&first_frame, &zero);
+
+	if (!seen || seen->length)
+		return;
+	seen->length = length;
+	/* Frames shorter than that are not looked at: the kernel refuses to read behind their end. */
+	if (bpf_xdp_load_bytes(ctx, 0, seen->header, HEADER))
+		bpf_xdp_load_bytes(ctx, 0, seen->header, 60);
+}
+
+static ALWAYS_INLINE void sample(struct xdp_md *ctx, __u64 length)
+{
+	__u32 zero = 0, one = 1, two = 2, at;
+	__u64 *every = bpf_map_lookup_elem(&sampling, &zero);
+	__u64 *frames = bpf_map_lookup_elem(&sampling, &one);
+	__u64 *taken = bpf_map_lookup_elem(&sampling, &two);
+	__u64 stamp[2], *slot;
+
+	if (!every || !frames || !taken || !*every)
+		return;
+	if (__sync_fetch_and_add(frames, 1) % *every)
+		return;
+	if (length < 16 || bpf_xdp_load_bytes(ctx, length - 16, stamp, sizeof(stamp)) || stamp[0] != STAMP_MAGIC)
+		return;
+	at = __sync_fetch_and_add(taken, 1);
+	slot = bpf_map_lookup_elem(&samples, &at);
+	if (slot)
+		*slot = bpf_ktime_get_ns() - stamp[1];
+}
+
+SEC("xdp.frags")
+int count(struct xdp_md *ctx)
+{
+	__u64 length = bpf_xdp_get_buff_len(ctx);
+	__u8 *data = (void *)(long)ctx->data;
+	__u32 zero = 0;
+	struct receiver *receiver = bpf_map_lookup_elem(&receivers, &zero);
+
+	/* The DUT's own multicast, as MLD, is not test traffic. */
+	if ((const void *)(data + 1) > (const void *)(long)ctx->data_end || (data[0] & 1))
+		return XDP_DROP;
+	if (receiver) {
+		receiver->frames += 1;
+		receiver->bytes += length;
+	}
+	look_once(ctx, length);
+	sample(ctx, length);
+	return XDP_DROP;
+}
+
+static ALWAYS_INLINE int forwarded(struct xdp_md *ctx, const struct crossing *crossing)
+{
+	__u8 *data = (void *)(long)ctx->data;
+
+	if ((const void *)(data + 54) > (const void *)(long)ctx->data_end)
+		return XDP_DROP;
+	__builtin_memcpy(data, crossing->macs, 12);
+	data[21] -= 1; /* IPv6 hop limit */
+	return bpf_redirect_map(&way_out, 0, XDP_DROP);
+}
+
+SEC("xdp.frags")
+int cross(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct crossing *crossing = bpf_map_lookup_elem(&crossings, &zero);
+
+	return crossing ? forwarded(ctx, crossing) : XDP_DROP;
+}
+
+SEC("xdp.frags")
+int lossy(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct crossing *crossing = bpf_map_lookup_elem(&crossings, &zero);
+	__u64 *frames = bpf_map_lookup_elem(&crossed, &zero);
+
+	if (!crossing || !frames)
+		return XDP_DROP;
+	*frames += 1;
+	if (crossing->drop_every && *frames % crossing->drop_every == 0)
+		return XDP_DROP;
+	return forwarded(ctx, crossing);
+}
+
+char licence_text[] SEC("license") = "Apache-2.0 OR MIT";

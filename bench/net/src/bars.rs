@@ -1,0 +1,126 @@
+//! What the project promises, as ratios within one run, and whether the run kept it.
+
+use crate::layout::Placement;
+use crate::results::{Figure, Results};
+use crate::statistics::Spread;
+
+/// One promise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Promise {
+    /// Where the work runs.
+    pub placement: Placement,
+    /// Whose figure.
+    pub dut: &'static str,
+    /// Beside whose.
+    pub beside: &'static str,
+    /// Which figure.
+    pub figure: Figure,
+    /// At least so many times as large.
+    pub at_least: f64,
+}
+
+/// Sizes at which promises are kept.
+pub const SIZES: [&str; 2] = ["64", "1500"];
+
+const fn promise(
+    placement: Placement,
+    dut: &'static str,
+    beside: &'static str,
+    figure: Figure,
+    at_least: f64,
+) -> Promise {
+    Promise { placement, dut, beside, figure, at_least }
+}
+
+/// All promises.
+pub const ALL: [Promise; 12] = [
+    promise(Placement::SinkOnOwnCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 2.8),
+    promise(Placement::SinkOnOwnCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 2.3),
+    promise(Placement::SinkOnDutCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 1.6),
+    promise(Placement::SinkOnDutCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 1.1),
+    promise(Placement::OneCore, "srv6d-encap.red", "linux-encap.red", Figure::PerCpuSecond, 1.4),
+    promise(Placement::OneCore, "srv6d-uN", "linux-uN", Figure::PerCpuSecond, 1.1),
+    promise(Placement::SinkOnOwnCore, "srv6d-encap.red", "af_xdp-floor", Figure::PerSecond, 0.9),
+    promise(Placement::SinkOnOwnCore, "srv6d-uN", "af_xdp-floor", Figure::PerSecond, 0.9),
+    promise(Placement::SinkOnDutCore, "srv6d-encap.red", "af_xdp-floor", Figure::PerSecond, 0.9),
+    promise(Placement::SinkOnDutCore, "srv6d-uN", "af_xdp-floor", Figure::PerSecond, 0.9),
+    promise(Placement::OneCore, "srv6d-encap.red", "af_xdp-floor", Figure::PerSecond, 0.9),
+    promise(Placement::OneCore, "srv6d-uN", "af_xdp-floor", Figure::PerSecond, 0.9),
+];
+
+/// A promise at one size, in one run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kept {
+    /// The promise.
+    pub promise: Promise,
+    /// The size.
+    pub size: &'static str,
+    /// What was measured. None: nothing, or not both in one round.
+    pub ratio: Option<Spread>,
+}
+
+impl Kept {
+    /// By the median. None: not measured.
+    pub fn is_met(&self) -> Option<bool> {
+        self.ratio.map(|ratio| ratio.median >= self.promise.at_least)
+    }
+
+    /// `met`, `missed`, `not measured`.
+    pub fn word(&self) -> &'static str {
+        match self.is_met() {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "not measured",
+        }
+    }
+}
+
+/// Every promise at every size.
+pub fn judged(results: &Results) -> Vec<Kept> {
+    let at = |promise: Promise, size: &'static str| {
+        let mine = results.flood(promise.placement, promise.dut, size);
+        let theirs = results.flood(promise.placement, promise.beside, size);
+        let ratio = mine.zip(theirs).and_then(|(mine, theirs)| mine.ratio(theirs, promise.figure));
+        Kept { promise, size, ratio }
+    };
+    ALL.into_iter().flat_map(|promise| SIZES.map(|size| at(promise, size))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+    use super::*;
+    use crate::dut;
+    use crate::results::tests::row;
+
+    #[test]
+    fn the_median_decides_and_what_was_not_measured_is_not_met() {
+        let place = Placement::SinkOnDutCore;
+        let floods = vec![
+            row(place, "srv6d-encap.red", "64", &[1.5, 1.7, 1.9]),
+            row(place, "linux-encap.red", "64", &[1.0, 1.0, 1.0]),
+            row(place, "srv6d-uN", "64", &[1.0, 1.0, 1.2]),
+            row(place, "linux-uN", "64", &[1.0, 1.0, 1.0]),
+        ];
+        let judged = judged(&Results { floods, ..Results::default() });
+        let word = |dut: &str, beside: &str, size: &str| {
+            let is_it = |kept: &&Kept| {
+                let promise = kept.promise;
+                (promise.placement, promise.dut, promise.beside, kept.size) == (place, dut, beside, size)
+            };
+            judged.iter().find(is_it).unwrap().word()
+        };
+        assert_eq!(word("srv6d-encap.red", "linux-encap.red", "64"), "met");
+        assert_eq!(word("srv6d-uN", "linux-uN", "64"), "missed");
+        assert_eq!(word("srv6d-uN", "linux-uN", "1500"), "not measured");
+        assert_eq!(word("srv6d-uN", "af_xdp-floor", "64"), "not measured");
+    }
+
+    #[test]
+    fn promises_are_about_duts_that_exist() {
+        for promise in ALL {
+            assert!(dut::named(promise.dut).is_some() && dut::named(promise.beside).is_some(), "{promise:?}");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The whole bench: every row, interleaved round by round.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::BenchError;
+use crate::dut::Dut;
+use crate::frames::Size;
+use crate::generator::Load;
+use crate::latency::Latency;
+use crate::layout::{Layout, Placement};
+use crate::results::{Figure, LatencyRow, Results, Row, SearchRow, Trial};
+use crate::search::{self, Range};
+use crate::testbed::Mtu;
+use crate::trial::{Rig, Timing};
+use crate::verdict::{Counted, Verdict};
+
+/// Making namespaces, starting the DUT, the frames before the first trial, and taking it all down.
+const VISIT: Duration = Duration::from_millis(1600);
+/// Emptying rings and reading counters, beside the time of the traffic.
+const AROUND_TRIAL: Duration = Duration::from_millis(250);
+/// Lowest rate of a search.
+const SLOWEST: f64 = 20_000.0;
+/// Parts of the NDR at which latency is measured, in percent.
+const LOADS: [u32; 3] = [10, 50, 90];
+/// Latency frames are at least so long: they carry the time.
+const LATENCY_SIZE: Size = Size::Bytes(128);
+/// Latency samples of one load, about.
+const SAMPLES: f64 = 100_000.0;
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The srv6d to measure.
+    pub srv6d: PathBuf,
+    /// Cores to use.
+    pub cores: Vec<usize>,
+    /// Where the work runs, one after the other.
+    pub placements: Vec<Placement>,
+    /// Who forwards.
+    pub duts: Vec<Dut>,
+    /// Sizes of the floods.
+    pub sizes: Vec<Size>,
+    /// How often everything is measured.
+    pub rounds: usize,
+    /// One trial.
+    pub timing: Timing,
+    /// A trial that is worth nothing, or was disturbed, is repeated so often.
+    pub repeats: u32,
+    /// Sizes at which NDR and PDR are searched, with one worker; empty: no search, no latency.
+    pub searched: Vec<Size>,
+    /// Numbers of workers of the floods over several queues; empty: none.
+    pub workers: Vec<usize>,
+    /// Threads that carry packets go before all others of the machine.
+    pub first: bool,
+}
+
+/// A run in progress.
+pub struct Campaign<'p> {
+    plan: &'p Plan,
+    started: Instant,
+    /// Says how it goes.
+    progress: &'p dyn Fn(&str),
+    results: Results,
+    left: Duration,
+}
+
+impl Plan {
+    /// About how long it takes.
+    pub fn estimate(&self) -> Duration {
+        let (placements, duts) = (self.placements.len() as u32, self.duts.len() as u32);
+        let trial = self.trial_length();
+        let flood = (VISIT + trial * self.sizes.len() as u32) * placements * duts * self.rounds as u32;
+        let workers = (VISIT + trial * 2) * self.workers.len() as u32 * duts * self.rounds as u32;
+        flood + workers + self.search_length() * duts
+    }
+
+    fn trial_length(&self) -> Duration {
+        self.timing.before + self.timing.measured + AROUND_TRIAL
+    }
+
+    /// Searches and latencies of one DUT: some ten trials each for NDR and PDR, the last twice as long.
+    fn search_length(&self) -> Duration {
+        if self.searched.is_empty() {
+            return Duration::ZERO;
+        }
+        let latencies = VISIT + self.trial_length() * LOADS.len() as u32;
+        (VISIT + self.trial_length() * 22) * self.searched.len() as u32 + latencies * 2
+    }
+}
+
+impl<'p> Campaign<'p> {
+    /// Does everything that the plan says and this machine can do.
+    pub fn run(plan: &'p Plan, results: Results, progress: &'p dyn Fn(&str)) -> Result<Results, BenchError> {
+        let mut campaign = Self { plan, started: Instant::now(), progress, results, left: plan.estimate() };
+        campaign.floods()?;
+        campaign.several_workers()?;
+        campaign.searches()?;
+        let took = campaign.started.elapsed().as_secs();
+        campaign.results.stamp.add("took", format!("{took} s"));
+        Ok(campaign.results)
+    }
+
+    fn floods(&mut self) -> Result<(), BenchError> {
+        let mut layouts = Vec::new();
+        for &placement in &self.plan.placements {
+            match Layout::of(placement, &self.plan.cores) {
+                Ok(layout) => layouts.push((placement, layout)),
+                Err(why) => self.leave_out(why.0),
+            }
+        }
+        for round in 0..self.plan.rounds {
+            for (placement, layout) in &layouts {
+                for dut in &self.plan.duts {
+                    self.visit(round, *placement, layout, dut, &self.plan.sizes, false)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn several_workers(&mut self) -> Result<(), BenchError> {
+        for round in 0..self.plan.rounds {
+            for &workers in &self.plan.workers {
+                match Layout::queues(workers, &self.plan.cores) {
+                    Ok(layout) => {
+                        for dut in &self.plan.duts {
+                            self.visit(round, Placement::Inline, &layout, dut, &[Size::Bytes(64)], true)?;
+                        }
+                    }
+                    Err(why) if round == 0 => self.leave_out(why.0),
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One DUT in one placement: all sizes of one round.
+    fn visit(
+        &mut self,
+        round: usize,
+        placement: Placement,
+        layout: &Layout,
+        dut: &Dut,
+        sizes: &[Size],
+        several: bool,
+    ) -> Result<(), BenchError> {
+        for mtu in [Mtu::Standard, Mtu::Jumbo] {
+            let sizes: Vec<Size> = sizes.iter().copied().filter(|&size| Mtu::of(size) == mtu).collect();
+            if sizes.is_empty() {
+                continue;
+            }
+            let started = Instant::now();
+            let mut rig = self.rig(dut, layout, mtu)?;
+            let mut said = Vec::new();
+            for size in sizes {
+                let load = Load::of(dut.work, size, false);
+                let trial = self.trial(&mut rig, &load, round)?;
+                said.push(shown(size, &trial));
+                self.keep(placement, layout.workers.len(), dut, size, &load, trial, several);
+            }
+            drop(rig);
+            self.left = self.left.saturating_sub(started.elapsed());
+            let place = if several { format!("{} workers", layout.workers.len()) } else { placement.name().to_owned() };
+            self.say(&format!("round {} {place:20} {:16} {}", round + 1, dut.name, said.join("  ")));
+        }
+        Ok(())
+    }
+
+    fn rig(&self, dut: &Dut, layout: &Layout, mtu: Mtu) -> Result<Rig, BenchError> {
+        let mut rig = Rig::new(dut, layout, mtu, &self.plan.srv6d)?;
+        if self.plan.first {
+            rig.put_first()?;
+        }
+        Ok(rig)
+    }
+
+    /// Repeated until it measured the DUT undisturbed; else the best of the attempts.
+    fn trial(&self, rig: &mut Rig, load: &Load, round: usize) -> Result<Trial, BenchError> {
+        let mut best: Option<Trial> = None;
+        for attempts in 1..=self.plan.repeats + 1 {
+            let counted = rig.trial(load, self.plan.timing)?;
+            let verdict = counted.verdict();
+            let is_fine = matches!(verdict, Verdict::Measured { .. }) && !counted.is_disturbed();
+            let trial = Trial { round, attempts, counted, verdict };
+            // The generator's own limit does not go away by trying again.
+            if is_fine || (verdict == Verdict::GeneratorLimited && !trial.counted.is_disturbed()) {
+                return Ok(trial);
+            }
+            if best.as_ref().is_none_or(|best| worth(&trial) > worth(best)) {
+                best = Some(trial);
+            }
+        }
+        best.ok_or_else(|| BenchError("no trial was made".to_owned()))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the coordinates of a figure")]
+    fn keep(
+        &mut self,
+        placement: Placement,
+        workers: usize,
+        dut: &Dut,
+        size: Size,
+        load: &Load,
+        trial: Trial,
+        several: bool,
+    ) {
+        let rows = if several { &mut self.results.workers } else { &mut self.results.floods };
+        let size = size.to_string();
+        let known = rows.iter_mut().find(|row| {
+            (row.placement, row.workers, row.dut.as_str(), &row.size) == (placement, workers, dut.name, &size)
+        });
+        if let Some(row) = known {
+            row.trials.push(trial);
+            return;
+        }
+        let bytes: usize = load.frames.iter().map(Vec::len).sum();
+        let frame = bytes as f64 / load.frames.len().max(1) as f64;
+        rows.push(Row { placement, workers, dut: dut.name.to_owned(), size, frame, trials: vec![trial] });
+    }
+
+    /// NDR and PDR of every DUT in the placement whose rates the kernel and srv6d share fairly: veth's default with
+    /// receive threads, or what the machine has cores for.
+    fn searches(&mut self) -> Result<(), BenchError> {
+        let wanted = [Placement::SinkOnDutCore, Placement::OneCore];
+        let layouts = wanted.map(|placement| (placement, Layout::of(placement, &self.plan.cores)));
+        let Some((placement, Ok(layout))) = layouts.into_iter().find(|(_, layout)| layout.is_ok()) else {
+            if !self.plan.searched.is_empty() {
+                self.leave_out("NDR, PDR and latency need 2 cores".to_owned());
+            }
+            return Ok(());
+        };
+        for &size in &self.plan.searched {
+            for dut in &self.plan.duts {
+                let ndr = self.search(placement, &layout, dut, size)?;
+                if let (Some(ndr), true) = (ndr, Some(&size) == self.plan.searched.first()) {
+                    self.latencies(placement, &layout, dut, ndr)?;
+                    let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
+                    self.latencies(Placement::Inline, &inline, dut, ndr)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The NDR.
+    fn search(
+        &mut self,
+        placement: Placement,
+        layout: &Layout,
+        dut: &Dut,
+        size: Size,
+    ) -> Result<Option<f64>, BenchError> {
+        let started = Instant::now();
+        let mut rig = self.rig(dut, layout, Mtu::of(size))?;
+        let flooded = rig.trial(&Load::of(dut.work, size, false), self.plan.timing)?;
+        let mut ndr = None;
+        for accepted_loss in [search::PDR, search::NDR] {
+            let high = ndr.map_or(flooded.forwarded * 1.1, |pdr| pdr * 1.02);
+            let range = Range { low: SLOWEST, high: high.max(SLOWEST), gap: 0.02 };
+            let found = search::search(accepted_loss, range, |rate, is_last| {
+                let load = Load::of(dut.work, size, false).at(Some(rate));
+                rig.trial(&load, if is_last { self.plan.timing.twice() } else { self.plan.timing })
+            })?;
+            ndr = found.rate;
+            let (dut, size) = (dut.name.to_owned(), size.to_string());
+            self.results.searches.push(SearchRow { placement, dut, size, accepted_loss, found });
+        }
+        drop(rig);
+        self.left = self.left.saturating_sub(started.elapsed());
+        let said = ndr.map_or_else(|| "none".to_owned(), |rate| format!("{:.3} Mpps", rate / 1e6));
+        self.say(&format!("NDR {:16} {size} bytes: {said}", dut.name));
+        Ok(ndr)
+    }
+
+    fn latencies(&mut self, placement: Placement, layout: &Layout, dut: &Dut, ndr: f64) -> Result<(), BenchError> {
+        let started = Instant::now();
+        let mut rig = self.rig(dut, layout, Mtu::Standard)?;
+        let mut said = Vec::new();
+        for percent in LOADS {
+            let rate = ndr * f64::from(percent) / 100.0;
+            let load = Load::of(dut.work, LATENCY_SIZE, true).at(Some(rate));
+            let every = (rate * self.plan.timing.measured.as_secs_f64() / SAMPLES).ceil().max(1.0);
+            let (counted, samples): (Counted, _) = rig.timed(&load, self.plan.timing, every as u64)?;
+            let latency = Latency::of(&samples)?;
+            said.push(latency.map_or_else(|| "none".to_owned(), |latency| format!("{:.1}", latency.p50)));
+            self.results.latencies.push(LatencyRow {
+                placement,
+                dut: dut.name.to_owned(),
+                size: LATENCY_SIZE.to_string(),
+                load: percent,
+                rate,
+                latency,
+                loss: counted.loss(),
+            });
+        }
+        drop(rig);
+        self.left = self.left.saturating_sub(started.elapsed());
+        self.say(&format!("latency {:16} {}: p50 {} us", dut.name, placement.name(), said.join(", ")));
+        Ok(())
+    }
+
+    fn leave_out(&mut self, why: String) {
+        self.say(&format!("left out: {why}"));
+        self.results.left_out.push(why);
+    }
+
+    fn say(&self, what: &str) {
+        let (passed, left) = (self.started.elapsed().as_secs(), self.left.as_secs());
+        (self.progress)(&format!("[{passed:4} s, about {left:4} s to go] {what}"));
+    }
+}
+
+/// Of two trials the one that measured the DUT, then the one that waited less.
+fn worth(trial: &Trial) -> (bool, f64) {
+    (matches!(trial.verdict, Verdict::Measured { .. }), -trial.counted.waited - trial.counted.stolen)
+}
+
+fn shown(size: Size, trial: &Trial) -> String {
+    let note = trial.verdict.why_none().map_or_else(String::new, |why| format!(" ({why})"));
+    let mark = if trial.counted.is_disturbed() { "~" } else { "" };
+    format!("{size}: {mark}{:.3}{note}", Figure::PerSecond.of(&trial.counted) / 1e6)
+}

@@ -1,0 +1,131 @@
+//! What the cores and the threads did: `/proc/stat` and `schedstat`.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::BenchError;
+
+/// `/proc` counts in hundredths of a second on every architecture Linux runs on (`USER_HZ`).
+const TICK: f64 = 0.01;
+
+/// State of cores and threads at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Snapshot {
+    /// Busy and stolen seconds of each core since boot.
+    cores: BTreeMap<usize, Core>,
+    /// What each thread did since it began.
+    threads: BTreeMap<i32, Thread>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Core {
+    busy: f64,
+    stolen: f64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Thread {
+    /// Nanoseconds that it could have run and something else ran.
+    waited: u64,
+}
+
+/// What happened between two snapshots.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Use {
+    /// Seconds that each core was busy.
+    pub busy: BTreeMap<usize, f64>,
+    /// Seconds that a hypervisor took from all cores.
+    pub stolen: f64,
+    /// Longest time that one of the threads waited for its core, in seconds.
+    pub longest_wait: f64,
+}
+
+impl Snapshot {
+    /// Now.
+    pub fn take(threads: &[i32]) -> Result<Self, BenchError> {
+        let stat = fs::read_to_string("/proc/stat").map_err(|why| BenchError::of("read /proc/stat", why))?;
+        let of = |&thread: &i32| {
+            // A thread that has ended did not wait.
+            let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap_or_default();
+            (thread, schedstat(&text))
+        };
+        Ok(Self { cores: cores(&stat), threads: threads.iter().map(of).collect() })
+    }
+
+    /// From `before` until now.
+    pub fn since(&self, before: &Self) -> Use {
+        let core = |core: &usize| before.cores.get(core).copied().unwrap_or_default();
+        let waits = self.threads.iter().map(|(thread, now)| {
+            let before = before.threads.get(thread).copied().unwrap_or_default();
+            now.waited.saturating_sub(before.waited)
+        });
+        Use {
+            busy: self.cores.iter().map(|(number, now)| (*number, now.busy - core(number).busy)).collect(),
+            stolen: self.cores.iter().map(|(number, now)| now.stolen - core(number).stolen).sum(),
+            longest_wait: waits.max().unwrap_or(0) as f64 / 1e9,
+        }
+    }
+}
+
+impl Use {
+    /// Seconds that these cores were busy together.
+    pub fn of(&self, cores: &[usize]) -> f64 {
+        cores.iter().filter_map(|core| self.busy.get(core)).sum()
+    }
+}
+
+/// `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`
+fn cores(stat: &str) -> BTreeMap<usize, Core> {
+    let line = |line: &str| {
+        let (name, numbers) = line.split_once(' ')?;
+        let number = name.strip_prefix("cpu")?.parse().ok()?;
+        let ticks: Vec<f64> = numbers.split_whitespace().filter_map(|ticks| ticks.parse().ok()).collect();
+        let &[user, nice, system, _idle, _iowait, irq, softirq, stolen, ..] = ticks.as_slice() else { return None };
+        Some((number, Core { busy: (user + nice + system + irq + softirq) * TICK, stolen: stolen * TICK }))
+    };
+    stat.lines().filter_map(line).collect()
+}
+
+/// `ran waited slices`
+fn schedstat(text: &str) -> Thread {
+    let waited = text.split_whitespace().nth(1).and_then(|number| number.parse().ok());
+    Thread { waited: waited.unwrap_or(0) }
+}
+
+/// Threads of a process whose names begin so.
+pub fn threads_of(process: u32, prefix: &str) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let is_one = |path: std::path::PathBuf| fs::read_to_string(path).is_ok_and(|name| name.starts_with(prefix));
+    let named = tasks.filter(|task| is_one(task.path().join("comm")));
+    named.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "cpu  10 0 10 10 0 0 0 0 0 0\n\
+                        cpu0 100 10 200 5000 7 3 50 4 0 0\n\
+                        cpu3 1 0 0 900 0 0 0 0 0 0\n\
+                        intr 12 0 0\n";
+
+    #[test]
+    fn idle_waiting_and_stolen_time_is_not_busy() {
+        let cores = cores(STAT);
+        assert_eq!(cores.keys().copied().collect::<Vec<_>>(), [0, 3]);
+        let first = cores.get(&0).copied().unwrap_or_default();
+        assert!((first.busy - 3.63).abs() < 1e-9 && (first.stolen - 0.04).abs() < 1e-9, "{first:?}");
+    }
+
+    #[test]
+    fn a_use_is_the_difference() {
+        let at = |busy, waited| Snapshot {
+            cores: BTreeMap::from([(0, Core { busy, stolen: 0.0 }), (1, Core { busy: 2.0 * busy, stolen: 0.5 })]),
+            threads: BTreeMap::from([(7, Thread { waited }), (8, Thread { waited: 0 })]),
+        };
+        let used = at(3.0, 5_000_000).since(&at(1.0, 1_000_000));
+        assert!((used.of(&[0]) - 2.0).abs() < 1e-9 && (used.of(&[0, 1]) - 6.0).abs() < 1e-9);
+        assert!((used.longest_wait - 0.004).abs() < 1e-9 && used.stolen.abs() < 1e-9);
+        assert_eq!(schedstat("12 34 5\n"), Thread { waited: 34 });
+    }
+}

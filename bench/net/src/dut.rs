@@ -1,0 +1,265 @@
+//! Devices under test: who forwards between the two ports, and how it is set up.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use aya::Ebpf;
+use aya::maps::xdp::DevMap;
+use aya::maps::{Array, MapData};
+
+use crate::floor::{FRAMES, Floor, RING};
+use crate::frames::{OUT_MAC, SINK_MAC, Work};
+use crate::objects::{self, failed};
+use crate::testbed::{Testbed, ifindex, mac};
+use crate::{BenchError, cpu};
+
+/// Who forwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forwarder {
+    /// The kernel's own IPv6 and SRv6.
+    Linux,
+    /// srv6d over AF_XDP.
+    Srv6d,
+    /// AF_XDP sockets as srv6d's and no work between them.
+    AfXdpFloor,
+    /// An XDP program that redirects in the kernel. It may drop one frame in so many on purpose.
+    Xdp {
+        /// Every so manieth frame is dropped; 0: none.
+        drop_every: u32,
+    },
+}
+
+/// One row of the bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dut {
+    /// The name in reports and on the command line.
+    pub name: &'static str,
+    /// Who forwards.
+    pub forwarder: Forwarder,
+    /// What it does to each packet.
+    pub work: Work,
+}
+
+const fn dut(name: &'static str, forwarder: Forwarder, work: Work) -> Dut {
+    Dut { name, forwarder, work }
+}
+
+/// All rows, in the order of reports.
+pub const ALL: [Dut; 10] = [
+    dut("linux-forward", Forwarder::Linux, Work::Forward),
+    dut("linux-encap.red", Forwarder::Linux, Work::Encapsulate),
+    dut("linux-uN", Forwarder::Linux, Work::Shift),
+    dut("linux-End.DT6", Forwarder::Linux, Work::Decapsulate),
+    dut("srv6d-forward", Forwarder::Srv6d, Work::Forward),
+    dut("srv6d-encap.red", Forwarder::Srv6d, Work::Encapsulate),
+    dut("srv6d-uN", Forwarder::Srv6d, Work::Shift),
+    dut("srv6d-uDT6", Forwarder::Srv6d, Work::Decapsulate),
+    dut("af_xdp-floor", Forwarder::AfXdpFloor, Work::Cross),
+    dut("xdp-redirect", Forwarder::Xdp { drop_every: 0 }, Work::Cross),
+];
+
+/// A DUT that loses one packet in a thousand, for tests of the bench itself.
+pub const LOSSY: Dut = dut("lossy", Forwarder::Xdp { drop_every: 1000 }, Work::Cross);
+
+/// A row by its name.
+pub fn named(name: &str) -> Option<Dut> {
+    ALL.into_iter().find(|dut| dut.name.eq_ignore_ascii_case(name))
+}
+
+/// A DUT that forwards until this is dropped.
+pub enum Running {
+    /// The kernel needs nobody.
+    Kernel,
+    /// srv6d's process and its files.
+    Daemon(Daemon),
+    /// Threads of this process.
+    Threads(Box<Floor>),
+    /// A program on the port.
+    Program(Box<Ebpf>),
+}
+
+impl Running {
+    /// Threads that forward, as far as they are threads.
+    pub fn threads(&self) -> Vec<i32> {
+        match self {
+            Self::Kernel | Self::Program(_) => Vec::new(),
+            Self::Daemon(daemon) => cpu::threads_of(daemon.child.id(), "srv6d-worker"),
+            Self::Threads(floor) => floor.thread_numbers.clone(),
+        }
+    }
+}
+
+impl Dut {
+    /// Sets it up between the two ports of a testbed.
+    pub fn start(&self, bed: &Testbed, srv6d: &Path, workers: &[usize]) -> Result<Running, BenchError> {
+        let (ingress, egress) = (bed.devices.ingress.as_str(), bed.devices.egress.as_str());
+        match self.forwarder {
+            Forwarder::Linux => {
+                bed.dut_space.shell(&self.kernel_settings(ingress, egress))?;
+                Ok(Running::Kernel)
+            }
+            Forwarder::Srv6d => {
+                Daemon::start(bed, srv6d, &self.configuration(ingress, egress, workers)).map(Running::Daemon)
+            }
+            Forwarder::AfXdpFloor => {
+                Floor::start(&bed.dut_space, ingress, egress, workers).map(|floor| Running::Threads(Box::new(floor)))
+            }
+            Forwarder::Xdp { drop_every } => bed
+                .dut_space
+                .inside(|| redirect(ingress, egress, drop_every))
+                .map(|program| Running::Program(Box::new(program))),
+        }
+    }
+
+    /// The kernel as a router: forwarding, a neighbour that need not be asked for, and the route or SID.
+    fn kernel_settings(&self, ingress: &str, egress: &str) -> String {
+        let next = "via 2001:db8:2::2";
+        let route = match self.work {
+            Work::Cross | Work::Forward => String::new(),
+            Work::Encapsulate => format!(
+                "ip sr tunsrc set 2001:db8:1::1\n\
+                 ip -6 route replace 2001:db8:b::/64 encap seg6 mode encap.red segs fcbb:0:2:fe06:: dev {egress}"
+            ),
+            Work::Shift => format!(
+                "ip -6 route add fcbb:0:1::/48 encap seg6local action End flavors next-csid lblen 32 nflen 16 \
+                 dev {egress}"
+            ),
+            Work::Decapsulate => {
+                format!("ip -6 route add fcbb:0:1:fe06::/64 encap seg6local action End.DT6 table 254 dev {egress}")
+            }
+        };
+        // Generic receive offload is what gives a veth NAPI without a program on it.
+        format!(
+            "sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.all.seg6_enabled=1 \
+             net.ipv6.conf.{ingress}.seg6_enabled=1\n\
+             ethtool -K {ingress} gro on\n\
+             ip addr add 2001:db8:1::1/64 dev {ingress} nodad\n\
+             ip addr add 2001:db8:2::1/64 dev {egress} nodad\n\
+             ip -6 neigh replace 2001:db8:2::2 lladdr {} dev {egress} nud permanent\n\
+             ip -6 route add fcbb::/32 {next} dev {egress}\n\
+             ip -6 route add 2001:db8:b::/64 {next} dev {egress}\n\
+             {route}\n",
+            mac(SINK_MAC)
+        )
+    }
+
+    fn configuration(&self, ingress: &str, egress: &str, workers: &[usize]) -> String {
+        let work = match self.work {
+            Work::Cross | Work::Forward => String::new(),
+            Work::Encapsulate => format!(
+                "[[steer]]\nprefix = \"2001:db8:b::/64\"\nsegments = [\"fcbb:0:2:fe06::\"]\n\
+                 via = \"2001:db8:2::2\"\nport = \"{egress}\"\n"
+            ),
+            Work::Shift => "[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"uN\"\n".to_owned(),
+            Work::Decapsulate => "[[sid]]\nsid = \"fcbb:0:1:fe06::/64\"\nbehavior = \"uDT6\"\n".to_owned(),
+        };
+        // A prefix is either steered or routed.
+        let inner = match self.work {
+            Work::Encapsulate => String::new(),
+            _ => route("2001:db8:b::/64", egress),
+        };
+        format!(
+            "[node]\nname = \"bench\"\nsource = \"2001:db8:1::1\"\n\
+             [workers]\ncores = {workers:?}\npolling = \"busy\"\nframes = {FRAMES}\nring = {RING}\n\
+             [host]\nsteer_local = false\n\
+             [api]\nmetrics = \"off\"\n\
+             [[block]]\nprefix = \"fcbb::/32\"\n\
+             [[port]]\nname = \"{ingress}\"\n[[port]]\nname = \"{egress}\"\n\
+             [[neighbor]]\naddress = \"2001:db8:2::2\"\nport = \"{egress}\"\nmac = \"{}\"\n\
+             {}{inner}{work}",
+            mac(SINK_MAC),
+            route("fcbb::/32", egress)
+        )
+    }
+}
+
+fn route(prefix: &str, port: &str) -> String {
+    format!("[[route]]\nprefix = \"{prefix}\"\nvia = \"2001:db8:2::2\"\nport = \"{port}\"\n")
+}
+
+/// The program `lossy` is `cross` with a count: the ceiling goes without.
+fn redirect(ingress: &str, egress: &str, drop_every: u32) -> Result<Ebpf, BenchError> {
+    let mut ebpf = objects::load(1)?;
+    let mut crossing = [0; 16];
+    let parts = SINK_MAC.into_iter().chain(OUT_MAC).chain(drop_every.to_ne_bytes());
+    crossing.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+    let mut crossings: Array<MapData, [u8; 16]> = objects::map(&mut ebpf, "crossings")?;
+    crossings.set(0, crossing, 0).map_err(|why| failed("write the addresses", &why))?;
+    let mut way_out: DevMap<MapData> = objects::map(&mut ebpf, "way_out")?;
+    way_out.set(0, ifindex(egress)?, None, 0).map_err(|why| failed("write the way out", &why))?;
+    objects::attach(&mut ebpf, if drop_every == 0 { "cross" } else { "lossy" }, ingress)?;
+    Ok(ebpf)
+}
+
+/// A real srv6d with a real configuration.
+pub struct Daemon {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Daemon {
+    fn start(bed: &Testbed, srv6d: &Path, configuration: &str) -> Result<Self, BenchError> {
+        let directory = std::env::temp_dir().join(bed.dut_space.name());
+        fs::create_dir_all(&directory).map_err(|why| BenchError::of(directory.display(), why))?;
+        let (file, socket) = (directory.join("srv6d.toml"), directory.join("srv6d.sock"));
+        let log = directory.join("log");
+        fs::write(&file, configuration).map_err(|why| BenchError::of(file.display(), why))?;
+        let output = fs::File::create(&log).map_err(|why| BenchError::of(log.display(), why))?;
+        let mut command = bed.dut_space.command(srv6d);
+        command.args(["run", "--config"]).arg(&file).env("SRV6D_SOCKET", &socket);
+        command.stdout(Stdio::null()).stderr(output);
+        let child = command.spawn().map_err(|why| BenchError::of(srv6d.display(), why))?;
+        let mut daemon = Self { child, directory };
+        daemon.wait_until_ready(srv6d, &socket, &log)?;
+        Ok(daemon)
+    }
+
+    /// Until both ports forward.
+    fn wait_until_ready(&mut self, srv6d: &Path, socket: &Path, log: &Path) -> Result<(), BenchError> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let asked = Command::new(srv6d).arg("--socket").arg(socket).args(["show", "ports", "--json"]).output();
+            let ports = asked.map_err(|why| BenchError::of(srv6d.display(), why))?;
+            let ports: Vec<serde_json::Value> = serde_json::from_slice(&ports.stdout).unwrap_or_default();
+            if ports.len() >= 2 {
+                return Ok(());
+            }
+            let ended = self.child.try_wait().map_err(|why| BenchError::of(srv6d.display(), why))?;
+            if ended.is_some() || Instant::now() > deadline {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                return Err(BenchError(format!("{} did not start: {said}", srv6d.display())));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Asked to end, it takes its own devices away.
+        let process = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        let _ = nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found_without_case() {
+        for dut in ALL {
+            assert_eq!(named(&dut.name.to_uppercase()), Some(dut));
+        }
+        assert_eq!(named("lossy"), None, "for tests alone");
+    }
+}

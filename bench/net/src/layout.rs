@@ -1,0 +1,179 @@
+//! Which core does what.
+
+use serde::{Deserialize, Serialize};
+
+use crate::BenchError;
+
+/// Where the receiving sides of the two veth pairs run. It changes every figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// The sink's receive work runs on the core of the DUT that sends: what a veth does by itself.
+    SinkOnDutCore,
+    /// The sink receives on a core of its own (threaded NAPI).
+    SinkOnOwnCore,
+    /// Everything of the DUT, from the receive work of its first port to the sink's, is on one core (deferred NAPI).
+    OneCore,
+    /// The DUT's receive work runs on the generator's core: a veth without any setting. For latency.
+    Inline,
+}
+
+impl Placement {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SinkOnDutCore => "sink on DUT's core",
+            Self::SinkOnOwnCore => "sink on own core",
+            Self::OneCore => "all on one core",
+            Self::Inline => "inline",
+        }
+    }
+
+    /// What it means, for a report.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::SinkOnDutCore => {
+                "the DUT's first port receives on a core of its own (threaded NAPI), the worker of an AF_XDP DUT has \
+                 another, and the sink's receive work runs on whichever of them sends: veth's default"
+            }
+            Self::SinkOnOwnCore => "the same, and the sink receives on a core of its own (threaded NAPI)",
+            Self::OneCore => {
+                "receive work of the DUT's first port (deferred NAPI), DUT, and the sink's receive work share one core"
+            }
+            Self::Inline => "receive work runs on the sender's core, step by step: veth without any setting",
+        }
+    }
+}
+
+/// Who receives for a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receive {
+    /// Whoever sends.
+    OnSender,
+    /// A kernel thread on this core.
+    Thread(usize),
+    /// This core, by timer.
+    Deferred(usize),
+}
+
+/// A placement on the cores of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// Cores that generate.
+    pub generators: Vec<usize>,
+    /// The DUT's first port.
+    pub ingress: Receive,
+    /// Cores of the DUT's workers.
+    pub workers: Vec<usize>,
+    /// The sink.
+    pub sink: Receive,
+}
+
+impl Layout {
+    /// A placement for one worker, or why these cores are too few for it.
+    pub fn of(placement: Placement, cores: &[usize]) -> Result<Self, BenchError> {
+        let core = |index: usize| {
+            cores.get(index).copied().ok_or_else(|| {
+                let (name, needed, have) = (placement.name(), placement.cores(), cores.len());
+                BenchError(format!("placement `{name}` needs {needed} cores and there are {have}"))
+            })
+        };
+        core(placement.cores() - 1)?;
+        let generators = vec![core(0)?];
+        Ok(match placement {
+            Placement::SinkOnDutCore => Self {
+                generators,
+                ingress: Receive::Thread(core(1)?),
+                workers: vec![core(2)?],
+                sink: Receive::OnSender,
+            },
+            Placement::SinkOnOwnCore => Self {
+                generators,
+                ingress: Receive::Thread(core(1)?),
+                workers: vec![core(2)?],
+                sink: Receive::Thread(core(3)?),
+            },
+            Placement::OneCore => Self {
+                generators,
+                ingress: Receive::Deferred(core(1)?),
+                workers: vec![core(1)?],
+                sink: Receive::OnSender,
+            },
+            Placement::Inline => {
+                Self { generators, ingress: Receive::OnSender, workers: vec![core(1)?], sink: Receive::OnSender }
+            }
+        })
+    }
+
+    /// `workers` queues: so many generator cores, which also receive for the DUT, and so many workers.
+    pub fn queues(workers: usize, cores: &[usize]) -> Result<Self, BenchError> {
+        let (generators, rest) = cores.split_at_checked(workers).unwrap_or((cores, &[]));
+        let Some(workers) = rest.get(..workers).filter(|workers| !workers.is_empty()) else {
+            let have = cores.len();
+            return Err(BenchError(format!("{workers} workers need {} cores and there are {have}", 2 * workers)));
+        };
+        Ok(Self {
+            generators: generators.to_vec(),
+            ingress: Receive::OnSender,
+            workers: workers.to_vec(),
+            sink: Receive::OnSender,
+        })
+    }
+
+    /// Cores on which the DUT or the sink work, each once.
+    pub fn measured(&self) -> Vec<usize> {
+        let receivers = [self.ingress, self.sink].into_iter().filter_map(|receive| match receive {
+            Receive::OnSender => None,
+            Receive::Thread(core) | Receive::Deferred(core) => Some(core),
+        });
+        let inline = matches!(self.ingress, Receive::OnSender).then_some(&self.generators).into_iter().flatten();
+        let mut cores: Vec<usize> = receivers.chain(self.workers.iter().copied()).chain(inline.copied()).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        cores
+    }
+}
+
+impl Placement {
+    /// Cores it takes with one worker.
+    pub fn cores(self) -> usize {
+        match self {
+            Self::SinkOnDutCore => 3,
+            Self::SinkOnOwnCore => 4,
+            Self::OneCore | Self::Inline => 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+    use super::*;
+
+    #[test]
+    fn two_cores_are_enough_for_one_core_and_for_no_more() {
+        let layout = Layout::of(Placement::OneCore, &[4, 5]).unwrap();
+        assert_eq!((layout.generators, layout.workers), (vec![4], vec![5]));
+        let why = Layout::of(Placement::SinkOnDutCore, &[4, 5]).unwrap_err();
+        assert_eq!(why.0, "placement `sink on DUT's core` needs 3 cores and there are 2");
+        assert!(Layout::of(Placement::SinkOnOwnCore, &[0, 1, 2]).is_err());
+    }
+
+    #[test]
+    fn every_core_that_carries_packets_behind_the_generator_is_measured_once() {
+        let own = Layout::of(Placement::SinkOnOwnCore, &[0, 1, 2, 3]).unwrap();
+        assert_eq!(own.measured(), [1, 2, 3]);
+        let one = Layout::of(Placement::OneCore, &[0, 1, 2, 3]).unwrap();
+        assert_eq!(one.measured(), [1]);
+        // Here the generator's core receives for the DUT.
+        let inline = Layout::of(Placement::Inline, &[0, 1]).unwrap();
+        assert_eq!(inline.measured(), [0, 1]);
+    }
+
+    #[test]
+    fn workers_take_as_many_generators() {
+        assert_eq!(Layout::queues(2, &[0, 1, 2, 3]).unwrap().workers, [2, 3]);
+        assert_eq!(Layout::queues(2, &[0, 1, 2]).unwrap_err().0, "2 workers need 4 cores and there are 3");
+    }
+}

@@ -1,0 +1,55 @@
+//! What a figure is worth nothing without.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::affinity;
+use crate::floor::{FRAMES, RING};
+use crate::netns::{run, tool};
+
+/// Machine, kernel, versions. No names of hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp(pub Vec<(String, String)>);
+
+impl Stamp {
+    /// Of this machine and this program, now.
+    pub fn take(srv6d: &Path, command: &str) -> Self {
+        let said = |program: &str, arguments: &[&str]| {
+            let said = run(tool(program).args(arguments)).unwrap_or_default();
+            said.lines().next().unwrap_or("unknown").trim().to_owned()
+        };
+        let facts = [
+            ("command", command.to_owned()),
+            ("machine", machine()),
+            ("kernel", said("uname", &["-sr"])),
+            ("srv6d", said(&srv6d.to_string_lossy(), &["--version"])),
+            ("bench-net", env!("CARGO_PKG_VERSION").to_owned()),
+            ("iproute2", said("ip", &["-V"])),
+            ("AF_XDP", format!("native XDP, copy mode; rings of {RING}, {FRAMES} buffers per worker, busy polling")),
+            ("generator", "live frames of a BPF program; 1024 flows (UDP source ports)".to_owned()),
+            ("sink", "native XDP program that counts and drops, the same for all rows".to_owned()),
+            ("frame sizes", "of what enters the DUT, without the Ethernet checksum".to_owned()),
+        ];
+        Self(facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    /// Adds a fact.
+    pub fn add(&mut self, name: &str, value: String) {
+        self.0.push((name.to_owned(), value));
+    }
+}
+
+fn machine() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let mut values = info.lines().filter_map(|line| line.split_once(':'));
+        values.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
+    };
+    let model = field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let flags = field("flags").unwrap_or_default();
+    let is_virtual = flags.split_whitespace().any(|flag| flag == "hypervisor");
+    let kind = if is_virtual { "virtual machine" } else { "machine" };
+    format!("{kind} with {} cores, {model}", affinity::available().len())
+}

@@ -1,0 +1,251 @@
+//! `bench-net`: measures forwarding in network namespaces, srv6d beside the kernel, the AF_XDP floor and the ceiling of
+//! a veth. Needs root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use srv6d_bench_net::campaign::{Campaign, Plan};
+use srv6d_bench_net::document::Document;
+use srv6d_bench_net::dut::{self, Dut};
+use srv6d_bench_net::frames::Size;
+use srv6d_bench_net::layout::Placement;
+use srv6d_bench_net::machine::Stamp;
+use srv6d_bench_net::results::Results;
+use srv6d_bench_net::trial::Timing;
+use srv6d_bench_net::{BenchError, affinity, report};
+
+/// Exit status of a command line that cannot be, as clap's own.
+const USAGE: u8 = 2;
+
+#[derive(Debug, Parser)]
+#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
+#[command(version, about = "Forwarding measured in network namespaces: generator -> device under test -> sink")]
+struct Arguments {
+    /// Fewer sizes, rounds and searches, shorter trials: some minutes
+    #[arg(long, conflicts_with = "smoke")]
+    quick: bool,
+
+    /// Everything once and as short as possible, to see that it works: the figures mean nothing
+    #[arg(long)]
+    smoke: bool,
+
+    /// Rows to measure; all when left out
+    #[arg(long = "dut", value_name = "NAME", value_parser = dut_named)]
+    duts: Vec<Dut>,
+
+    /// Placements to measure; those with their own bars when left out
+    #[arg(long = "placement", value_enum, value_name = "NAME")]
+    placements: Vec<Placement>,
+
+    /// Frame sizes: 64 to 9000, or imix
+    #[arg(long = "size", value_name = "BYTES")]
+    sizes: Vec<Size>,
+
+    /// How often everything is measured
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: Option<u16>,
+
+    /// Measured part of a trial, in milliseconds
+    #[arg(long, value_parser = clap::value_parser!(u16).range(20..=60_000))]
+    trial_ms: Option<u16>,
+
+    /// No NDR, PDR and latency
+    #[arg(long)]
+    no_search: bool,
+
+    /// No rows with several workers
+    #[arg(long)]
+    no_workers: bool,
+
+    /// The threads that carry packets go before everything else on this machine (nice -20)
+    #[arg(long)]
+    first: bool,
+
+    /// The srv6d to measure [default: beside this program]
+    #[arg(long, value_name = "FILE")]
+    srv6d: Option<PathBuf>,
+
+    /// Where results.json, report.md, report.html and report.json go
+    #[arg(long, value_name = "DIRECTORY", default_value = "target/bench-net")]
+    out: PathBuf,
+
+    #[command(subcommand)]
+    command: Option<Word>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Word {
+    /// Names the rows
+    List,
+    /// Writes the Markdown and HTML of a report that is JSON, beside it
+    Render {
+        /// The report, as report.json
+        file: PathBuf,
+    },
+    /// Writes the report of results again, beside them
+    Report {
+        /// The results, as results.json
+        file: PathBuf,
+    },
+}
+
+fn dut_named(name: &str) -> Result<Dut, String> {
+    dut::named(name).ok_or_else(|| {
+        let known: Vec<&str> = dut::ALL.iter().map(|dut| dut.name).collect();
+        format!("no such row; there are: {}", known.join(", "))
+    })
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.command {
+        None => measure(&arguments),
+        Some(Word::List) => {
+            for dut in dut::ALL {
+                println!("{}", dut.name);
+            }
+            Ok(())
+        }
+        Some(Word::Render { file }) => read(file).and_then(|document| write_document(&document, &beside(file))),
+        Some(Word::Report { file }) => {
+            read(file).and_then(|results: Results| write_document(&report::document(&results), &beside(file)))
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(why)) => {
+            eprintln!("error: {why}");
+            ExitCode::from(USAGE)
+        }
+        Err(Failure::Run(why)) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why it ends.
+enum Failure {
+    Usage(String),
+    Run(BenchError),
+}
+
+impl From<BenchError> for Failure {
+    fn from(why: BenchError) -> Self {
+        Self::Run(why)
+    }
+}
+
+fn measure(arguments: &Arguments) -> Result<(), Failure> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::Usage("bench-net makes network namespaces: run it as root (sudo)".to_owned()));
+    }
+    let plan = plan(arguments)?;
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim());
+    let say = |line: &str| eprintln!("{line}");
+    let minutes = plan.estimate().as_secs().div_ceil(60);
+    say(&format!("{} rows, about {minutes} min", plan.duts.len()));
+    let results = Campaign::run(&plan, Results { stamp, ..Results::default() }, &say)?;
+    write_json(&arguments.out, "results.json", &results)?;
+    write_document(&report::document(&results), &arguments.out)?;
+    for row in report::promises(&results).table.into_iter().flat_map(|table| table.rows) {
+        println!("{}", row.join("  "));
+    }
+    Ok(())
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
+    let (quick, smoke) = (arguments.quick, arguments.smoke);
+    let choose = |full: u16, short: u16, shortest: u16| {
+        if smoke {
+            shortest
+        } else if quick {
+            short
+        } else {
+            full
+        }
+    };
+    let bytes = |sizes: &[usize]| sizes.iter().copied().map(Size::Bytes).collect::<Vec<_>>();
+    let sizes = match (smoke, quick) {
+        (true, _) => bytes(&[64]),
+        (_, true) => bytes(&[64, 1500]),
+        _ => {
+            let mut all = bytes(&[64, 128, 256, 512, 1024, 1280, 1500]);
+            all.push(Size::Imix);
+            all
+        }
+    };
+    let given = |given: &[Size], sizes: Vec<Size>| if given.is_empty() { sizes } else { given.to_vec() };
+    let measured = arguments.trial_ms.unwrap_or_else(|| choose(1000, 500, 60));
+    let cores = affinity::available();
+    let most_workers = cores.len() / 2;
+    Ok(Plan {
+        srv6d: srv6d(arguments)?,
+        placements: match arguments.placements.as_slice() {
+            [] if smoke => vec![Placement::OneCore],
+            [] => vec![Placement::SinkOnDutCore, Placement::SinkOnOwnCore, Placement::OneCore],
+            placements => placements.to_vec(),
+        },
+        duts: if arguments.duts.is_empty() { dut::ALL.to_vec() } else { arguments.duts.clone() },
+        sizes: given(&arguments.sizes, sizes),
+        rounds: usize::from(arguments.rounds.unwrap_or_else(|| choose(5, 3, 1))),
+        timing: Timing {
+            before: Duration::from_millis(choose(250, 150, 20).into()),
+            measured: Duration::from_millis(measured.into()),
+        },
+        repeats: choose(2, 1, 0).into(),
+        searched: match () {
+            () if arguments.no_search || smoke => Vec::new(),
+            () if quick => bytes(&[64]),
+            () => bytes(&[64, 1500]),
+        },
+        workers: if arguments.no_workers || smoke { Vec::new() } else { (1..=most_workers.max(2)).collect() },
+        first: arguments.first,
+        cores,
+    })
+}
+
+/// The srv6d beside this program, unless another was named.
+fn srv6d(arguments: &Arguments) -> Result<PathBuf, Failure> {
+    let beside = || Some(std::env::current_exe().ok()?.parent()?.join("srv6d"));
+    let file = arguments.srv6d.clone().or_else(beside).unwrap_or_else(|| PathBuf::from("srv6d"));
+    if file.is_file() {
+        return Ok(file);
+    }
+    let shown = file.display();
+    Err(Failure::Usage(format!(
+        "{shown} is not there. Fix: cargo build --release --package srv6d, or name it: --srv6d"
+    )))
+}
+
+fn beside(file: &Path) -> PathBuf {
+    file.parent().map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+fn read<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, Failure> {
+    let text = fs::read_to_string(file).map_err(|why| Failure::Usage(format!("{}: {why}", file.display())))?;
+    serde_json::from_str(&text).map_err(|why| Failure::Usage(format!("{}: {why}", file.display())))
+}
+
+fn write_document(document: &Document, directory: &Path) -> Result<(), Failure> {
+    write_json(directory, "report.json", document)?;
+    write(&directory.join("report.md"), &document.markdown())?;
+    let html = directory.join("report.html");
+    write(&html, &document.html())?;
+    println!("report: {}", html.display());
+    Ok(())
+}
+
+fn write_json(directory: &Path, name: &str, value: &impl serde::Serialize) -> Result<(), Failure> {
+    fs::create_dir_all(directory).map_err(|why| BenchError::of(directory.display(), why))?;
+    let text = serde_json::to_string_pretty(value).map_err(|why| BenchError::of(name, why))?;
+    write(&directory.join(name), &text)
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text).map_err(|why| BenchError::of(file.display(), why).into())
+}

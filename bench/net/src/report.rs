@@ -1,0 +1,353 @@
+//! Results as a report: what was promised, the rates in ratios and as they are, searches, latencies.
+
+use crate::bars::{self, Kept};
+use crate::document::{Bar, Chart, Document, Group, Section, Table};
+use crate::dut;
+use crate::layout::Placement;
+use crate::results::{Figure, LatencyRow, Results, Row, SearchRow};
+use crate::search::{Limit, NDR};
+use crate::statistics::Spread;
+
+/// What each row of SRv6 work is shown beside.
+const BESIDE: [(&str, &str); 8] = [
+    ("srv6d-forward", "linux-forward"),
+    ("srv6d-encap.red", "linux-encap.red"),
+    ("srv6d-uN", "linux-uN"),
+    ("srv6d-uDT6", "linux-End.DT6"),
+    ("srv6d-forward", "af_xdp-floor"),
+    ("srv6d-encap.red", "af_xdp-floor"),
+    ("srv6d-uN", "af_xdp-floor"),
+    ("srv6d-uDT6", "af_xdp-floor"),
+];
+
+/// The whole report.
+pub fn document(results: &Results) -> Document {
+    let (trials, without, disturbed) = results.trial_counts();
+    let mut stamp = results.stamp.clone();
+    stamp.add(
+        "trials",
+        format!("{trials}, of which {without} have no figure of the DUT's and {disturbed} were disturbed by others"),
+    );
+    let mut sections = vec![promises(results)];
+    for placement in placements(&results.floods) {
+        sections.push(ratios(results, placement));
+        sections.push(rates(results, placement, Figure::PerSecond));
+        sections.push(rates(results, placement, Figure::PerCpuSecond));
+    }
+    sections.extend([workers(results), searches(results), latencies(results), left_out(results)].into_iter().flatten());
+    Document { title: "Forwarding, measured in network namespaces".to_owned(), stamp: stamp.0, sections }
+}
+
+/// What was promised, a line each; for the terminal too.
+pub fn promises(results: &Results) -> Section {
+    let row = |kept: Kept| {
+        let promise = kept.promise;
+        let figure = match promise.figure {
+            Figure::PerSecond => "packets per second",
+            Figure::PerCpuSecond => "packets per CPU second",
+        };
+        vec![
+            format!("{} / {}", promise.dut, promise.beside),
+            promise.placement.name().to_owned(),
+            kept.size.to_owned(),
+            figure.to_owned(),
+            format!("{:.1}", promise.at_least),
+            kept.ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.shown(1.0, 2)),
+            kept.word().to_owned(),
+        ]
+    };
+    Section {
+        heading: "Promises".to_owned(),
+        text: vec![
+            "Ratios are taken within a round and the median of the rounds decides; in brackets the smallest and the \
+             largest."
+                .to_owned(),
+        ],
+        table: Some(Table {
+            columns: words(&["rows", "placement", "size", "figure", "at least", "measured", ""]),
+            rows: bars::judged(results).into_iter().map(row).collect(),
+        }),
+        charts: Vec::new(),
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn placements(rows: &[Row]) -> Vec<Placement> {
+    let mut found: Vec<Placement> = rows.iter().map(|row| row.placement).collect();
+    found.dedup();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Sizes in the order they were measured.
+fn sizes(rows: &[&Row]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for row in rows {
+        if !found.contains(&row.size) {
+            found.push(row.size.clone());
+        }
+    }
+    found
+}
+
+fn in_placement(results: &Results, placement: Placement) -> Vec<&Row> {
+    results.floods.iter().filter(|row| row.placement == placement).collect()
+}
+
+fn ratios(results: &Results, placement: Placement) -> Section {
+    let rows = in_placement(results, placement);
+    let sizes = sizes(&rows);
+    let mut table = Table { columns: words(&["packets per second"]), rows: Vec::new() };
+    table.columns.extend(sizes.iter().cloned());
+    let mut groups = Vec::new();
+    for (dut, beside) in BESIDE {
+        let at = |size: &String| -> Option<Spread> {
+            let (mine, theirs) = (results.flood(placement, dut, size)?, results.flood(placement, beside, size)?);
+            mine.ratio(theirs, Figure::PerSecond)
+        };
+        let found: Vec<Option<Spread>> = sizes.iter().map(at).collect();
+        if found.iter().all(Option::is_none) {
+            continue;
+        }
+        let name = format!("{dut} / {beside}");
+        let cells = found.iter().map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.shown(1.0, 2)));
+        table.rows.push(std::iter::once(name.clone()).chain(cells).collect());
+        let bars = sizes.iter().zip(&found).filter_map(|(size, ratio)| Some(bar(&format!("{size} bytes"), (*ratio)?)));
+        groups.push(Group { label: name.replace(" / ", ":"), bars: bars.collect() });
+    }
+    Section {
+        heading: format!("Ratios, {}", placement.name()),
+        text: vec![format!("Placement: {}.", placement.meaning())],
+        table: Some(table),
+        charts: vec![Chart { title: format!("Ratios, {}", placement.name()), unit: "times".to_owned(), groups }],
+    }
+}
+
+fn bar(series: &str, spread: Spread) -> Bar {
+    Bar { series: series.to_owned(), value: spread.median, low: spread.low, high: spread.high }
+}
+
+fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
+    let rows = in_placement(results, placement);
+    let sizes = sizes(&rows);
+    let mut table = Table { columns: words(&["Mpps"]), rows: Vec::new() };
+    table.columns.extend(sizes.iter().cloned());
+    let mut groups: Vec<Group> = sizes.iter().map(|size| Group { label: size.clone(), bars: Vec::new() }).collect();
+    for dut in dut::ALL {
+        let of_dut = |size: &String| rows.iter().copied().find(|row| row.dut == dut.name && &row.size == size);
+        let found: Vec<Option<&Row>> = sizes.iter().map(of_dut).collect();
+        if found.iter().all(Option::is_none) {
+            continue;
+        }
+        let cells = found.iter().map(|row| row.map_or_else(|| "-".to_owned(), |row| cell(row, figure)));
+        table.rows.push(std::iter::once(dut.name.to_owned()).chain(cells).collect());
+        for (group, row) in groups.iter_mut().zip(&found) {
+            if let Some(spread) = row.and_then(|row| row.figure(figure)) {
+                let Spread { median, low, high, count } = spread;
+                let scaled = Spread { median: median / 1e6, low: low / 1e6, high: high / 1e6, count };
+                group.bars.push(bar(dut.name, scaled));
+            }
+        }
+    }
+    let (heading, unit) = match figure {
+        Figure::PerSecond => ("Packets per second", "Mpps"),
+        Figure::PerCpuSecond => ("Packets per CPU second", "million per CPU second"),
+    };
+    let heading = format!("{heading}, {}", placement.name());
+    Section {
+        text: vec![explained(figure, &rows)],
+        table: Some(table),
+        charts: vec![Chart { title: heading.clone(), unit: unit.to_owned(), groups }],
+        heading,
+    }
+}
+
+fn explained(figure: Figure, rows: &[&Row]) -> String {
+    let longer = rows.iter().filter(|row| row.size.parse::<f64>().is_ok_and(|size| size < row.frame));
+    let mut longer: Vec<String> =
+        longer.map(|row| format!("{} at {} sends {:.0} bytes", row.dut, row.size, row.frame)).collect();
+    longer.dedup();
+    let longer = match longer.as_slice() {
+        [] => String::new(),
+        _ => format!(" Headers longer than the size: {}.", longer.join(", ")),
+    };
+    match figure {
+        Figure::PerSecond => format!(
+            "Flood; counted at the sink. Millions, median [lowest-highest] of the rounds. `>=`: generator or sink was \
+             the limit.{longer}"
+        ),
+        Figure::PerCpuSecond => "The same packets divided by the busy time of every core that carried them behind the \
+                                 generator's: receive work, worker, sink. A worker that polls is always busy."
+            .to_owned(),
+    }
+}
+
+fn cell(row: &Row, figure: Figure) -> String {
+    if let Some(spread) = row.figure(figure) {
+        return spread.shown(1e-6, 2);
+    }
+    match (figure, row.at_least()) {
+        (Figure::PerSecond, Some(spread)) => format!(">= {:.2} ({})", spread.median / 1e6, row.why_none()),
+        _ => "-".to_owned(),
+    }
+}
+
+fn workers(results: &Results) -> Option<Section> {
+    if results.workers.is_empty() {
+        return None;
+    }
+    let mut counts: Vec<usize> = results.workers.iter().map(|row| row.workers).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let mut table = Table { columns: words(&["Mpps, 64 bytes"]), rows: Vec::new() };
+    table.columns.extend(counts.iter().map(|count| format!("{count} queues")));
+    for dut in dut::ALL {
+        let of = |count: &usize| results.workers.iter().find(|row| row.dut == dut.name && row.workers == *count);
+        let found: Vec<Option<&Row>> = counts.iter().map(of).collect();
+        if found.iter().any(Option::is_some) {
+            let cells = found.iter().map(|row| row.map_or_else(|| "-".to_owned(), |row| cell(row, Figure::PerSecond)));
+            table.rows.push(std::iter::once(dut.name.to_owned()).chain(cells).collect());
+        }
+    }
+    Some(Section {
+        heading: "Several workers".to_owned(),
+        text: vec![
+            "As many generator cores as queues, and a worker per queue. Here the generator's cores also receive for \
+             the DUT, and the kernel does all its work there: its rows share their cores with the generator."
+                .to_owned(),
+        ],
+        table: Some(table),
+        charts: Vec::new(),
+    })
+}
+
+fn searches(results: &Results) -> Option<Section> {
+    let first = results.searches.first()?;
+    let row = |row: &SearchRow| {
+        let rate = row.found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3}", rate / 1e6));
+        let beyond = match row.found.limit {
+            Limit::Loss => "loss",
+            Limit::Generator => "the generator's limit: a lower bound",
+            Limit::Void => "void trials: a lower bound",
+            Limit::Range => "end of the range: a lower bound",
+        };
+        vec![
+            row.dut.clone(),
+            row.size.clone(),
+            if row.accepted_loss <= NDR {
+                "NDR, none lost".to_owned()
+            } else {
+                format!("PDR, {:.1} % lost", 100.0 * row.accepted_loss)
+            },
+            rate,
+            beyond.to_owned(),
+            format!("{} ({} void)", row.found.trials, row.found.void),
+        ]
+    };
+    Some(Section {
+        heading: format!("Rates without loss, {}", first.placement.name()),
+        text: vec![
+            "Bisected to within 2 %, then confirmed by a trial twice as long; the rate is what the generator really \
+             offered, a lower bound. A ring of a veth holds 256 frames: a core that is taken away for half a \
+             millisecond costs the NDR."
+                .to_owned(),
+        ],
+        table: Some(Table {
+            columns: words(&["DUT", "size", "accepted", "Mpps", "beyond it", "trials"]),
+            rows: results.searches.iter().map(row).collect(),
+        }),
+        charts: Vec::new(),
+    })
+}
+
+fn latencies(results: &Results) -> Option<Section> {
+    let first = results.latencies.first()?;
+    let row = |row: &LatencyRow| {
+        let time = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}"));
+        let latency = row.latency;
+        vec![
+            row.dut.clone(),
+            row.placement.name().to_owned(),
+            format!("{} % of NDR, {:.0} kpps", row.load, row.rate / 1e3),
+            time(latency.map(|latency| latency.p50)),
+            time(latency.map(|latency| latency.p99)),
+            time(latency.map(|latency| latency.p999)),
+            time(latency.map(|latency| latency.max)),
+            format!("{:.3} %", 100.0 * row.loss),
+        ]
+    };
+    Some(Section {
+        heading: "Latency".to_owned(),
+        text: vec![format!(
+            "From generator to sink, microseconds, frames of {} bytes. Inline, every step runs on the sender's core at \
+             once; with receive threads a halted core has to be woken first. On a virtual machine what is beyond p99.9 \
+             is the machine.",
+            first.size
+        )],
+        table: Some(Table {
+            columns: words(&["DUT", "placement", "load", "p50", "p99", "p99.9", "max", "lost"]),
+            rows: results.latencies.iter().map(row).collect(),
+        }),
+        charts: Vec::new(),
+    })
+}
+
+fn left_out(results: &Results) -> Option<Section> {
+    if results.left_out.is_empty() {
+        return None;
+    }
+    let heading = "Left out on this machine".to_owned();
+    Some(Section { heading, text: results.left_out.clone(), ..Section::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+    use super::*;
+    use crate::results::tests::row;
+
+    fn results() -> Results {
+        let place = Placement::SinkOnDutCore;
+        Results {
+            floods: vec![
+                row(place, "srv6d-uN", "64", &[0.8e6, 0.9e6, 1.0e6]),
+                row(place, "linux-uN", "64", &[0.6e6, 0.6e6, 0.5e6]),
+                row(place, "xdp-redirect", "64", &[-5e6, -5e6, -5e6]),
+            ],
+            left_out: vec!["placement `sink on own core` needs 4 cores and there are 3".to_owned()],
+            ..Results::default()
+        }
+    }
+
+    #[test]
+    fn ratios_come_before_rates_and_limits_are_named() {
+        let markdown = document(&results()).markdown();
+        assert!(markdown.contains("| srv6d-uN / linux-uN | 1.50 [1.33-2.00] |"), "{markdown}");
+        assert!(markdown.contains("| srv6d-uN | 0.90 [0.80-1.00] |"), "{markdown}");
+        assert!(markdown.contains("| xdp-redirect | >= 5.00 (the generator was the limit) |"), "{markdown}");
+        assert!(markdown.contains("needs 4 cores and there are 3"), "{markdown}");
+    }
+
+    #[test]
+    fn promises_are_printed_with_met_and_missed() {
+        let table = promises(&results()).table.unwrap();
+        let lines: Vec<String> = table.rows.iter().map(|row| row.join(" ")).collect();
+        let uns = "srv6d-uN / linux-uN sink on DUT's core 64 packets per second 1.1 1.50 [1.33-2.00] met";
+        assert!(lines.iter().any(|line| line == uns), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_search_that_ended_at_the_generator_says_so() {
+        let found = crate::search::Found { rate: Some(5e6), limit: Limit::Generator, trials: 9, void: 1 };
+        let (dut, size) = ("xdp-redirect".to_owned(), "64".to_owned());
+        let row = SearchRow { placement: Placement::OneCore, dut, size, accepted_loss: NDR, found };
+        let section = searches(&Results { searches: vec![row], ..Results::default() }).unwrap();
+        let line = section.table.unwrap().rows.remove(0).join(" ");
+        assert_eq!(line, "xdp-redirect 64 NDR, none lost 5.000 the generator's limit: a lower bound 9 (1 void)");
+    }
+}

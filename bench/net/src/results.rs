@@ -1,0 +1,203 @@
+//! What a run of the bench found, trial by trial.
+
+use serde::{Deserialize, Serialize};
+
+use crate::latency::Latency;
+use crate::layout::Placement;
+use crate::machine::Stamp;
+use crate::search::Found;
+use crate::statistics::Spread;
+use crate::verdict::{Counted, Verdict};
+
+/// All of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Machine, kernel, versions, command.
+    pub stamp: Stamp,
+    /// Floods: as much as the generator sends.
+    pub floods: Vec<Row>,
+    /// Highest rates with no or little loss.
+    pub searches: Vec<SearchRow>,
+    /// Latencies at parts of the NDR.
+    pub latencies: Vec<LatencyRow>,
+    /// Floods with several workers.
+    pub workers: Vec<Row>,
+    /// What could not be done on this machine, and why.
+    pub left_out: Vec<String>,
+}
+
+/// One DUT at one size in one placement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Where the work runs.
+    pub placement: Placement,
+    /// Workers (and queues, and generator cores).
+    pub workers: usize,
+    /// Who forwards.
+    pub dut: String,
+    /// The size asked for, in bytes, or IMIX.
+    pub size: String,
+    /// Length of the frames sent, on average.
+    pub frame: f64,
+    /// One trial per round.
+    pub trials: Vec<Trial>,
+}
+
+/// One trial of a row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Rounds are counted from 0.
+    pub round: usize,
+    /// How often it was tried until it was worth something.
+    pub attempts: u32,
+    /// What was counted.
+    pub counted: Counted,
+    /// What it is worth.
+    pub verdict: Verdict,
+}
+
+/// One search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchRow {
+    /// Where the work runs.
+    pub placement: Placement,
+    /// Who forwards.
+    pub dut: String,
+    /// The size asked for.
+    pub size: String,
+    /// Share of packets that may be lost.
+    pub accepted_loss: f64,
+    /// What was found.
+    pub found: Found,
+}
+
+/// Latency at one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LatencyRow {
+    /// Where the work runs.
+    pub placement: Placement,
+    /// Who forwards.
+    pub dut: String,
+    /// The size asked for.
+    pub size: String,
+    /// Part of the NDR, in percent.
+    pub load: u32,
+    /// That rate, in packets per second.
+    pub rate: f64,
+    /// None: nothing arrived that could be timed.
+    pub latency: Option<Latency>,
+    /// Share of packets lost meanwhile.
+    pub loss: f64,
+}
+
+/// Which figure of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// Packets per second.
+    PerSecond,
+    /// Packets per CPU second of all cores that DUT and sink work on.
+    PerCpuSecond,
+}
+
+impl Figure {
+    /// Of one trial.
+    pub fn of(self, counted: &Counted) -> f64 {
+        match self {
+            Self::PerSecond => counted.forwarded,
+            Self::PerCpuSecond => counted.per_cpu_second,
+        }
+    }
+}
+
+impl Row {
+    /// Over the trials that measured the DUT. None: none did.
+    pub fn figure(&self, figure: Figure) -> Option<Spread> {
+        Spread::of(self.measured().map(|trial| figure.of(&trial.counted)))
+    }
+
+    /// Over all trials: what was forwarded at least, whoever was the limit.
+    pub fn at_least(&self) -> Option<Spread> {
+        Spread::of(self.trials.iter().map(|trial| trial.counted.forwarded))
+    }
+
+    /// This row's figure divided by another's, round by round. None: no round has both.
+    pub fn ratio(&self, other: &Self, figure: Figure) -> Option<Spread> {
+        let pairs = self.measured().filter_map(|mine| {
+            let theirs = other.measured().find(|trial| trial.round == mine.round)?;
+            Some((figure.of(&mine.counted), figure.of(&theirs.counted)))
+        });
+        Spread::of(pairs.filter(|&(_, theirs)| theirs > 0.0).map(|(mine, theirs)| mine / theirs))
+    }
+
+    /// Why there is no figure, of the last trial that has none.
+    pub fn why_none(&self) -> &'static str {
+        self.trials.iter().rev().find_map(|trial| trial.verdict.why_none()).unwrap_or("not tried")
+    }
+
+    fn measured(&self) -> impl Iterator<Item = &Trial> {
+        self.trials.iter().filter(|trial| matches!(trial.verdict, Verdict::Measured { .. }))
+    }
+}
+
+impl Verdict {
+    /// Why the trial has no figure of the DUT's.
+    pub fn why_none(self) -> Option<&'static str> {
+        match self {
+            Self::Measured { .. } => None,
+            Self::GeneratorLimited => Some("the generator was the limit"),
+            Self::Void { why } => Some(why.text()),
+        }
+    }
+}
+
+impl Results {
+    /// A row of the floods.
+    pub fn flood(&self, placement: Placement, dut: &str, size: &str) -> Option<&Row> {
+        self.floods.iter().find(|row| row.placement == placement && row.dut == dut && row.size == size)
+    }
+
+    /// Trials, those without a figure, and those that others disturbed.
+    pub fn trial_counts(&self) -> (usize, usize, usize) {
+        let trials = || self.floods.iter().chain(&self.workers).flat_map(|row| &row.trials);
+        let without = trials().filter(|trial| trial.verdict.why_none().is_some()).count();
+        (trials().count(), without, trials().filter(|trial| trial.counted.is_disturbed()).count())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a failure is the test's failure")]
+
+    use super::*;
+
+    /// A row whose trials forwarded so many packets per second, in rounds one after the other. Negative: the generator
+    /// was the limit.
+    pub(crate) fn row(placement: Placement, dut: &str, size: &str, rates: &[f64]) -> Row {
+        let trial = |(round, &rate): (usize, &f64)| {
+            let counted = Counted { forwarded: rate.abs(), per_cpu_second: rate.abs() / 2.0, ..Counted::default() };
+            let verdict = if rate < 0.0 { Verdict::GeneratorLimited } else { Verdict::Measured { loss: 0.5 } };
+            Trial { round, attempts: 1, counted, verdict }
+        };
+        let trials = rates.iter().enumerate().map(trial).collect();
+        Row { placement, workers: 1, dut: dut.to_owned(), size: size.to_owned(), frame: 64.0, trials }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let place = Placement::OneCore;
+        let fast = row(place, "a", "64", &[2.0, 8.0, -9.0, 6.0]);
+        let slow = row(place, "b", "64", &[1.0, 2.0, 1.0, -1.0]);
+        // Rounds 2 and 3 lack one of the two.
+        let ratio = fast.ratio(&slow, Figure::PerSecond).unwrap();
+        assert_eq!((ratio.low, ratio.high, ratio.count), (2.0, 4.0, 2));
+    }
+
+    #[test]
+    fn a_limited_trial_is_a_lower_bound_and_no_figure() {
+        let limited = row(Placement::OneCore, "a", "64", &[-5.0]);
+        assert_eq!(limited.figure(Figure::PerSecond), None);
+        assert_eq!(limited.at_least().unwrap().median, 5.0);
+        assert_eq!(limited.why_none(), "the generator was the limit");
+    }
+}

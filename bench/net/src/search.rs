@@ -1,0 +1,238 @@
+//! The highest rate at which a DUT loses no more than a share: NDR (nothing) and PDR (one in two hundred).
+
+use serde::{Deserialize, Serialize};
+
+use crate::verdict::{Counted, Verdict};
+
+/// Share that the NDR may lose.
+pub const NDR: f64 = 0.0;
+/// Share that the PDR may lose.
+pub const PDR: f64 = 0.005;
+
+/// A trial that said nothing is repeated so often.
+const REPEATS: u32 = 2;
+/// A rate that was not confirmed goes down by this.
+const STEP_BACK: f64 = 0.9;
+
+/// Where to search, and how closely.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Range {
+    /// Lowest rate worth a trial, in packets per second.
+    pub low: f64,
+    /// Highest.
+    pub high: f64,
+    /// The search ends when the two bounds differ by no more than this share.
+    pub gap: f64,
+}
+
+/// Why the rate is not higher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// The DUT lost too much beyond.
+    Loss,
+    /// The generator could not send more.
+    Generator,
+    /// No trial beyond was worth anything: the sink was the limit, or more came than was sent.
+    Void,
+    /// It was the highest rate of the range.
+    Range,
+}
+
+/// What a search ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// The rate, as it was offered and passed. A lower bound. None: not even the lowest passed.
+    pub rate: Option<f64>,
+    /// Why it is not higher.
+    pub limit: Limit,
+    /// Trials made.
+    pub trials: u32,
+    /// Of these, void.
+    pub void: u32,
+}
+
+/// A rate tried.
+enum Tried {
+    /// With the rate that was really offered.
+    Passed(f64),
+    Failed(Limit),
+}
+
+/// State of one search.
+struct Search<F> {
+    accepted_loss: f64,
+    trial: F,
+    trials: u32,
+    void: u32,
+}
+
+/// Bisects. `trial` is given a rate and whether it is the last, longer one that confirms what was found.
+pub fn search<E>(
+    accepted_loss: f64,
+    range: Range,
+    trial: impl FnMut(f64, bool) -> Result<Counted, E>,
+) -> Result<Found, E> {
+    let mut search = Search { accepted_loss, trial, trials: 0, void: 0 };
+    // Both are rates asked for: a generator may offer a little less, and the search has to end all the same.
+    let (mut passed, mut high, mut limit) = (None, range.high, Limit::Range);
+    match search.at(range.high, false)? {
+        Tried::Passed(_) => passed = Some(range.high),
+        Tried::Failed(why) => limit = why,
+    }
+    while limit != Limit::Range && high - passed.unwrap_or(range.low) > range.gap * high {
+        let rate = f64::midpoint(passed.unwrap_or(range.low), high);
+        match search.at(rate, false)? {
+            Tried::Passed(_) => passed = Some(rate),
+            Tried::Failed(why) => (high, limit) = (rate, why),
+        }
+    }
+    let rate = search.confirmed(passed, range.low, &mut limit)?;
+    Ok(Found { rate, limit, trials: search.trials, void: search.void })
+}
+
+impl<E, F: FnMut(f64, bool) -> Result<Counted, E>> Search<F> {
+    fn at(&mut self, rate: f64, is_last: bool) -> Result<Tried, E> {
+        let mut repeats = 0;
+        loop {
+            let counted = (self.trial)(rate, is_last)?;
+            self.trials += 1;
+            let again = match counted.verdict() {
+                Verdict::Measured { loss } if loss <= self.accepted_loss => return Ok(Tried::Passed(counted.offered)),
+                Verdict::Measured { .. } if counted.is_disturbed() => Limit::Loss,
+                Verdict::Measured { .. } => return Ok(Tried::Failed(Limit::Loss)),
+                Verdict::GeneratorLimited => return Ok(Tried::Failed(Limit::Generator)),
+                Verdict::Void { .. } => {
+                    self.void += 1;
+                    Limit::Void
+                }
+            };
+            if repeats == REPEATS {
+                return Ok(Tried::Failed(again));
+            }
+            repeats += 1;
+        }
+    }
+
+    /// Tries a found rate once more, and goes down from it until one holds.
+    fn confirmed(&mut self, found: Option<f64>, lowest: f64, limit: &mut Limit) -> Result<Option<f64>, E> {
+        let Some(mut rate) = found else { return Ok(None) };
+        loop {
+            match self.at(rate, true)? {
+                Tried::Passed(offered) => return Ok(Some(offered)),
+                Tried::Failed(why) => *limit = why,
+            }
+            rate *= STEP_BACK;
+            if rate < lowest {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+    use super::*;
+
+    /// A DUT and a generator with known capacities.
+    #[derive(Clone, Copy)]
+    struct Fake {
+        dut: f64,
+        generator: f64,
+        /// Frames it loses at any rate, one in so many; 0: none.
+        loses_one_in: u64,
+        /// Above this rate the sink is the limit.
+        sink: f64,
+    }
+
+    const FAKE: Fake = Fake { dut: 700e3, generator: 5e6, loses_one_in: 0, sink: 9e9 };
+    const RANGE: Range = Range { low: 10e3, high: 2e6, gap: 0.02 };
+
+    impl Fake {
+        fn trial(self, rate: f64) -> Counted {
+            let offered = rate.min(self.generator);
+            let sent = offered as u64;
+            let mut received = (offered.min(self.dut)) as u64;
+            received -= sent.checked_div(self.loses_one_in).unwrap_or(0);
+            let lost_at_sink = if rate > self.sink { received / 2 } else { 0 };
+            Counted { requested: Some(rate), offered, sent, received, lost_at_sink, ..Counted::default() }
+        }
+
+        fn found(self, accepted_loss: f64, range: Range) -> Found {
+            search(accepted_loss, range, |rate, _| Ok::<_, ()>(self.trial(rate))).unwrap()
+        }
+    }
+
+    #[test]
+    fn the_capacity_is_found_from_below_and_within_the_gap() {
+        let found = FAKE.found(NDR, RANGE);
+        let rate = found.rate.unwrap();
+        assert!(rate <= 700e3 && rate > 700e3 * 0.97, "{found:?}");
+        assert_eq!((found.limit, found.void), (Limit::Loss, 0));
+    }
+
+    #[test]
+    fn pdr_is_above_ndr_by_what_may_be_lost() {
+        let range = Range { gap: 0.001, ..RANGE };
+        let (ndr, pdr) = (FAKE.found(NDR, range).rate.unwrap(), FAKE.found(PDR, range).rate.unwrap());
+        assert!(pdr > ndr * 1.003 && pdr < ndr * 1.007, "{ndr} {pdr}");
+    }
+
+    #[test]
+    fn one_in_a_thousand_has_no_ndr_but_a_pdr() {
+        let lossy = Fake { loses_one_in: 1000, ..FAKE };
+        assert_eq!(lossy.found(NDR, RANGE).rate, None);
+        assert!(lossy.found(PDR, RANGE).rate.unwrap() > 650e3);
+    }
+
+    #[test]
+    fn a_generator_at_its_end_is_named_and_not_the_dut() {
+        let found = Fake { dut: 9e6, generator: 1e6, ..FAKE }.found(NDR, RANGE);
+        assert_eq!(found.limit, Limit::Generator);
+        assert!(found.rate.unwrap() > 0.95e6 && found.rate.unwrap() <= 1e6, "{found:?}");
+    }
+
+    #[test]
+    fn a_dut_faster_than_the_range_ends_at_once() {
+        let found = Fake { dut: 9e6, ..FAKE }.found(NDR, RANGE);
+        assert_eq!((found.rate, found.limit, found.trials), (Some(2e6), Limit::Range, 2));
+    }
+
+    #[test]
+    fn void_trials_are_repeated_counted_and_no_loss() {
+        let found = Fake { dut: 9e6, sink: 600e3, ..FAKE }.found(NDR, RANGE);
+        assert_eq!(found.limit, Limit::Void);
+        assert!(found.void >= 3 && found.rate.unwrap() <= 600e3, "{found:?}");
+    }
+
+    #[test]
+    fn a_rate_that_does_not_hold_goes_down() {
+        let trial = |rate: f64, is_last: bool| {
+            let dut = if is_last { 500e3 } else { 700e3 };
+            Ok::<_, ()>(Fake { dut, ..FAKE }.trial(rate))
+        };
+        let found = search(NDR, RANGE, trial).unwrap();
+        assert!(found.rate.unwrap() <= 500e3, "{found:?}");
+    }
+
+    #[test]
+    fn a_disturbed_loss_gets_another_chance() {
+        let mut calls = 0;
+        let trial = |rate: f64, _| {
+            calls += 1;
+            let mut counted = FAKE.trial(rate.min(500e3));
+            counted.requested = None;
+            counted.offered = rate;
+            // Every third trial somebody else is there.
+            if calls % 3 == 1 {
+                counted.received -= 1000;
+                counted.waited = 0.5;
+            }
+            Ok::<_, ()>(counted)
+        };
+        let found = search(NDR, Range { high: 500e3, ..RANGE }, trial).unwrap();
+        assert_eq!(found.rate, Some(500e3));
+    }
+}

@@ -1,0 +1,58 @@
+//! Median and spread.
+
+use serde::{Deserialize, Serialize};
+
+/// Several values of the same thing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Half are smaller.
+    pub median: f64,
+    /// The smallest.
+    pub low: f64,
+    /// The largest.
+    pub high: f64,
+    /// How many.
+    pub count: usize,
+}
+
+impl Spread {
+    /// None: there are no values.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (low, high) = (*values.first()?, *values.last()?);
+        let upper = *values.get(values.len() / 2)?;
+        let lower = *values.get((values.len() - 1) / 2)?;
+        Some(Self { median: f64::midpoint(lower, upper), low, high, count: values.len() })
+    }
+
+    /// Both ends and the median, times `factor`, with so many digits: `1.68 [1.07-1.76]`.
+    pub fn shown(&self, factor: f64, digits: usize) -> String {
+        let [median, low, high] = [self.median, self.low, self.high].map(|value| value * factor);
+        if self.count == 1 {
+            return format!("{median:.digits$}");
+        }
+        format!("{median:.digits$} [{low:.digits$}-{high:.digits$}]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a failure is the test's failure")]
+
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        let spread = Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!((spread.median, spread.low, spread.high, spread.count), (2.5, 1.0, 4.0, 4));
+        assert_eq!(Spread::of([3.0, 9.0, 1.0]).unwrap().median, 3.0);
+        assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn a_spread_is_shown_with_its_ends() {
+        assert_eq!(Spread::of([1.0e6, 2.0e6]).unwrap().shown(1e-6, 2), "1.50 [1.00-2.00]");
+        assert_eq!(Spread::of([1.0]).unwrap().shown(1.0, 1), "1.0");
+    }
+}

@@ -1,0 +1,160 @@
+//! Bars with their spread, as SVG.
+
+use std::fmt::Write as _;
+
+use crate::document::{Bar, Chart, escaped};
+
+const WIDTH: f64 = 960.0;
+const PLOT: f64 = 260.0;
+/// Left of the plot: labels of the axis.
+const LEFT: f64 = 56.0;
+/// Above the plot: title.
+const TOP: f64 = 34.0;
+/// Below the plot: labels of the groups.
+const GROUP_LABELS: f64 = 26.0;
+const LEGEND_LINE: f64 = 20.0;
+const LEGEND_COLUMNS: usize = 4;
+/// Told apart by colour-blind people, too (Okabe and Ito).
+const COLOURS: [&str; 10] =
+    ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#999999", "#f0e442", "#000000", "#8c564b"];
+
+/// Draws a chart.
+pub fn bars(chart: &Chart) -> String {
+    let series = series(chart);
+    let highest = chart.groups.iter().flat_map(|group| &group.bars).map(|bar| bar.high.max(bar.value));
+    let top = ceiling(highest.fold(0.0, f64::max));
+    let legend = series.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE;
+    let height = TOP + PLOT + GROUP_LABELS + legend + 8.0;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\" font-family=\"system-ui,sans-serif\" font-size=\"12\" role=\"img\">\n\
+         <title>{0}</title>\n<text x=\"{LEFT}\" y=\"18\" font-size=\"15\">{0} ({1})</text>\n",
+        escaped(&chart.title),
+        escaped(&chart.unit)
+    );
+    axis(&mut out, top);
+    let group_width = (WIDTH - LEFT) / chart.groups.len().max(1) as f64;
+    for (at, group) in chart.groups.iter().enumerate() {
+        let left = LEFT + at as f64 * group_width;
+        let width = group_width * 0.86 / group.bars.len().max(1) as f64;
+        for (bar_at, bar) in group.bars.iter().enumerate() {
+            let x = left + group_width * 0.07 + bar_at as f64 * width;
+            let colour = series.iter().position(|&name| name == bar.series).unwrap_or(0);
+            draw(&mut out, bar, x, width, top, COLOURS.get(colour % COLOURS.len()).unwrap_or(&"#000000"));
+        }
+        let middle = left + group_width / 2.0;
+        let y = TOP + PLOT + 17.0;
+        let _ =
+            writeln!(out, "<text x=\"{middle:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", escaped(&group.label));
+    }
+    key(&mut out, &series);
+    out.push_str("</svg>");
+    out
+}
+
+/// Names of the series, in the order they first come.
+fn series(chart: &Chart) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for bar in chart.groups.iter().flat_map(|group| &group.bars) {
+        if !names.contains(&bar.series.as_str()) {
+            names.push(&bar.series);
+        }
+    }
+    names
+}
+
+/// The next round number: 1, 2 or 5 times a power of ten.
+fn ceiling(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 1.0;
+    }
+    let power = 10_f64.powf(value.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= value).unwrap_or(value)
+}
+
+fn height_of(value: f64, top: f64) -> f64 {
+    TOP + PLOT * (1.0 - (value / top).clamp(0.0, 1.0))
+}
+
+fn axis(out: &mut String, top: f64) {
+    for part in 0..=5 {
+        let value = top * f64::from(part) / 5.0;
+        let y = height_of(value, top);
+        let digits = if top < 1.0 { 2 } else { usize::from(top < 20.0) };
+        let _ = writeln!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#d0d7de\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{value:.digits$}</text>",
+            LEFT - 6.0,
+            y + 4.0
+        );
+    }
+}
+
+fn draw(out: &mut String, bar: &Bar, x: f64, width: f64, top: f64, colour: &str) {
+    let y = height_of(bar.value, top);
+    let middle = x + width / 2.0;
+    let _ = writeln!(
+        out,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\">\
+         <title>{}: {:.3} [{:.3}-{:.3}]</title></rect>",
+        width * 0.9,
+        TOP + PLOT - y,
+        escaped(&bar.series),
+        bar.value,
+        bar.low,
+        bar.high
+    );
+    if bar.high > bar.low {
+        let (low, high) = (height_of(bar.low, top), height_of(bar.high, top));
+        let _ = writeln!(
+            out,
+            "<line x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{low:.1}\" y2=\"{high:.1}\" stroke=\"#1b1f24\"/>"
+        );
+    }
+}
+
+fn key(out: &mut String, series: &[&str]) {
+    let column = (WIDTH - LEFT) / LEGEND_COLUMNS as f64;
+    for (at, name) in series.iter().enumerate() {
+        let x = LEFT + (at % LEGEND_COLUMNS) as f64 * column;
+        let y = TOP + PLOT + GROUP_LABELS + (at / LEGEND_COLUMNS) as f64 * LEGEND_LINE;
+        let colour = COLOURS.get(at % COLOURS.len()).unwrap_or(&"#000000");
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            x + 18.0,
+            y + 10.5,
+            escaped(name)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Group;
+
+    #[test]
+    fn an_axis_ends_at_a_round_number() {
+        for (value, expected) in [(0.83, 1.0), (1.2, 2.0), (4.6, 5.0), (7.0, 10.0), (0.0, 1.0)] {
+            assert!((ceiling(value) - expected).abs() < 1e-9, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_bar_is_as_high_as_its_value_and_the_same_series_has_the_same_colour() {
+        let bar = |series: &str, value| Bar { series: series.to_owned(), value, low: value, high: value };
+        let group = |bars| Group { label: "g".to_owned(), bars };
+        let chart = Chart {
+            title: "t".to_owned(),
+            unit: "u".to_owned(),
+            groups: vec![group(vec![bar("a", 5.0), bar("b", 2.5)]), group(vec![bar("b", 1.0)])],
+        };
+        let svg = bars(&chart);
+        assert!(svg.contains(&format!("height=\"{PLOT:.1}\" fill=\"{}\"", COLOURS[0])), "{svg}");
+        assert!(svg.contains(&format!("height=\"{:.1}\" fill=\"{}\"", PLOT / 2.0, COLOURS[1])), "{svg}");
+        assert!(svg.contains(&format!("height=\"{:.1}\" fill=\"{}\"", PLOT / 5.0, COLOURS[1])), "{svg}");
+    }
+}

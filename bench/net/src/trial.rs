@@ -1,0 +1,223 @@
+//! One DUT between generator and sink, and trials with it.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::cpu::{Snapshot, Use};
+use crate::dut::{Dut, Running};
+use crate::frames::{Size, Work};
+use crate::generator::{Load, Sender, Sent};
+use crate::layout::{Layout, Receive};
+use crate::sink::Received;
+use crate::testbed::{Mtu, Testbed};
+use crate::verdict::Counted;
+use crate::{BenchError, affinity};
+
+/// Frames that have to arrive, as they should, before anything is measured.
+const PREFLIGHT: u64 = 10;
+/// How slowly they are sent.
+const PREFLIGHT_RATE: f64 = 2000.0;
+/// Nothing is forwarded after this time, whatever happened.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Rings are empty when nothing came for so long.
+const QUIET: Duration = Duration::from_millis(60);
+
+/// A DUT that runs, with generator and sink.
+pub struct Rig {
+    /// Declared first: ends before its devices go.
+    running: Running,
+    /// The way of the traffic.
+    pub bed: Testbed,
+    layout: Layout,
+    work: Work,
+    /// Receiving kernel threads.
+    receivers: Vec<i32>,
+}
+
+/// How long a trial is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Traffic before the measured part.
+    pub before: Duration,
+    /// The measured part.
+    pub measured: Duration,
+}
+
+impl Timing {
+    /// The same for twice as long.
+    #[must_use]
+    pub fn twice(self) -> Self {
+        Self { measured: self.measured * 2, ..self }
+    }
+}
+
+/// Counters at one moment.
+struct Moment {
+    at: Instant,
+    sent: Sent,
+    received: Received,
+    cpu: Snapshot,
+}
+
+impl Rig {
+    /// Makes namespaces, starts the DUT, places the work on cores, and sees ten frames through.
+    pub fn new(dut: &Dut, layout: &Layout, mtu: Mtu, srv6d: &Path) -> Result<Self, BenchError> {
+        let mut bed = Testbed::new(layout.workers.len(), mtu)?;
+        let running = dut.start(&bed, srv6d, &layout.workers)?;
+        let receivers = bed.place(layout)?;
+        let mut rig = Self { running, bed, layout: layout.clone(), work: dut.work, receivers };
+        rig.settle_deferred()?;
+        rig.preflight().map_err(|why| BenchError::of(dut.name, why))?;
+        Ok(rig)
+    }
+
+    /// The threads that carry packets go before all others of the machine.
+    pub fn put_first(&mut self) -> Result<(), BenchError> {
+        self.bed.generator.nice = -20;
+        let threads = self.receivers.iter().copied().chain(self.running.threads());
+        threads.into_iter().try_for_each(|thread| affinity::renice(thread, -20))
+    }
+
+    /// Deferred NAPI stays on the core that polled first: one frame sent from there.
+    fn settle_deferred(&mut self) -> Result<(), BenchError> {
+        let Receive::Deferred(core) = self.layout.ingress else { return Ok(()) };
+        let first = Load { limit: Some(1), ..Load::of(self.work, Size::Bytes(64), false) };
+        self.send_all(&[core], &first, 1)
+    }
+
+    /// Frames arrive, all of them, with the length and the destination that the DUT's work gives them.
+    fn preflight(&mut self) -> Result<(), BenchError> {
+        let load =
+            Load { limit: Some(PREFLIGHT), rate: Some(PREFLIGHT_RATE), ..Load::of(self.work, Size::Bytes(256), false) };
+        let first: Vec<usize> = self.layout.generators.iter().copied().take(1).collect();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let before = self.drained()?.frames;
+            self.bed.sink.first_frame()?;
+            self.send_all(&first, &load, PREFLIGHT)?;
+            let arrived = self.drained()?.frames - before;
+            if arrived == PREFLIGHT {
+                return self.check_first_frame();
+            }
+            // A daemon that has just started may not know its neighbour yet.
+            if Instant::now() > deadline {
+                return Err(BenchError(format!("of {PREFLIGHT} frames only {arrived} came through")));
+            }
+        }
+    }
+
+    fn check_first_frame(&mut self) -> Result<(), BenchError> {
+        let expected = (256_isize + self.work.growth(), self.work.comes_out_for());
+        match self.bed.sink.first_frame()? {
+            Some(seen) if (seen.bytes.cast_signed(), seen.destination) == expected => Ok(()),
+            seen => Err(BenchError(format!(
+                "what comes out is not what should: {seen:?}, expected {} bytes for {}",
+                expected.0, expected.1
+            ))),
+        }
+    }
+
+    /// Sends until the load's limit is reached.
+    fn send_all(&mut self, cores: &[usize], load: &Load, limit: u64) -> Result<(), BenchError> {
+        let Testbed { generator, generator_space, .. } = &mut self.bed;
+        generator.while_sending(generator_space, cores, load, |sender| {
+            let deadline = Instant::now() + PATIENCE;
+            while sender.sent()?.frames < limit {
+                if Instant::now() > deadline {
+                    return Err(BenchError("the generator does not send".to_owned()));
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })
+    }
+
+    /// What the sink has received once nothing more comes.
+    fn drained(&self) -> Result<Received, BenchError> {
+        let mut last = (self.bed.sink.received()?, Instant::now());
+        let deadline = Instant::now() + PATIENCE;
+        while last.1.elapsed() < QUIET && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+            let now = self.bed.sink.received()?;
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+        }
+        Ok(last.0)
+    }
+
+    /// Sends so many frames, however long that takes, and counts what arrives.
+    pub fn exactly(&mut self, load: &Load, frames: u64) -> Result<Counted, BenchError> {
+        let before = self.drained()?;
+        let load = Load { limit: Some(frames), ..load.clone() };
+        self.send_all(&self.layout.generators.clone(), &load, frames)?;
+        let received = self.drained()?.frames - before.frames;
+        let sent = self.bed.generator.sent()?.frames;
+        Ok(Counted { requested: load.rate, sent, received, ..Counted::default() })
+    }
+
+    /// One trial.
+    pub fn trial(&mut self, load: &Load, timing: Timing) -> Result<Counted, BenchError> {
+        let (before, lost_before) = (self.drained()?, self.bed.lost_at_sink()?);
+        let cores = self.layout.generators.clone();
+        let watched = self.watched();
+        let Testbed { generator, generator_space, sink, .. } = &mut self.bed;
+        let (from, to) = generator.while_sending(generator_space, &cores, load, |sender| {
+            let threads = [watched.as_slice(), &sender.threads].concat();
+            let moment = || Moment::take(sender, sink, &threads);
+            thread::sleep(timing.before);
+            let from = moment()?;
+            thread::sleep(timing.measured);
+            Ok((from, moment()?))
+        })?;
+        let sent = self.bed.generator.sent()?;
+        let received = self.drained()?.frames - before.frames;
+        let lost_at_sink = self.bed.lost_at_sink()? - lost_before;
+        let totals = Counted { requested: load.rate, sent: sent.frames, received, lost_at_sink, ..Counted::default() };
+        Ok(self.counted(&from, &to, totals))
+    }
+
+    /// One trial in which every so manieth frame is timed. The load is a stamped one.
+    pub fn timed(&mut self, load: &Load, timing: Timing, every: u64) -> Result<(Counted, Vec<Duration>), BenchError> {
+        self.bed.sink.sample(every)?;
+        let counted = self.trial(load, timing)?;
+        let samples = self.bed.sink.samples()?;
+        self.bed.sink.sample(0)?;
+        Ok((counted, samples))
+    }
+
+    /// Threads that have their cores to themselves, so that waiting means that somebody else was there.
+    fn watched(&self) -> Vec<i32> {
+        let alone = !matches!(self.layout.ingress, Receive::Deferred(_));
+        let workers = if alone { self.running.threads() } else { Vec::new() };
+        self.receivers.iter().copied().chain(workers).collect()
+    }
+
+    fn counted(&self, from: &Moment, to: &Moment, totals: Counted) -> Counted {
+        let seconds = to.at.duration_since(from.at).as_secs_f64();
+        let used: Use = to.cpu.since(&from.cpu);
+        let measured = self.layout.measured();
+        let generators: Vec<usize> =
+            self.layout.generators.iter().copied().filter(|core| !measured.contains(core)).collect();
+        let forwarded = to.received.frames - from.received.frames;
+        let cpu = used.of(&measured);
+        Counted {
+            offered: (to.sent.frames - from.sent.frames) as f64 / seconds,
+            forwarded: forwarded as f64 / seconds,
+            seconds,
+            waited: used.longest_wait / seconds,
+            stolen: used.stolen / seconds,
+            cpu: cpu / seconds,
+            cpu_generator: used.of(&generators) / seconds,
+            per_cpu_second: if cpu > 0.0 { forwarded as f64 / cpu } else { 0.0 },
+            ..totals
+        }
+    }
+}
+
+impl Moment {
+    fn take(sender: &Sender<'_>, sink: &crate::sink::Sink, threads: &[i32]) -> Result<Self, BenchError> {
+        Ok(Self { at: Instant::now(), sent: sender.sent()?, received: sink.received()?, cpu: Snapshot::take(threads)? })
+    }
+}

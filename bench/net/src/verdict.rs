@@ -1,0 +1,166 @@
+//! What a trial is worth: pure functions over what was counted.
+
+use serde::{Deserialize, Serialize};
+
+/// A generator that sent less than this share of what it was asked for was the limit.
+const GENERATOR_KEEPS_UP: f64 = 0.97;
+/// A DUT that forwards more than this share of a flood was not flooded.
+const FLOODED: f64 = 0.98;
+/// A sink that lost more than this share of what reached it was the limit.
+const SINK_KEEPS_UP: f64 = 0.001;
+/// A measured thread that waited for its core for more than this share of the time was disturbed.
+const QUIET: f64 = 0.02;
+
+/// What was counted in one trial.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Packets per second asked for; none: a flood.
+    pub requested: Option<f64>,
+    /// Packets per second that left the generator.
+    pub offered: f64,
+    /// Packets per second that reached the sink.
+    pub forwarded: f64,
+    /// Frames sent, from first to last.
+    pub sent: u64,
+    /// Frames that reached the sink, rings emptied.
+    pub received: u64,
+    /// Frames that found the sink's ring full.
+    pub lost_at_sink: u64,
+    /// Length of the measured part, in seconds.
+    pub seconds: f64,
+    /// Share of that time that a generator or NAPI thread, or a worker with a core of its own, waited for its core.
+    pub waited: f64,
+    /// Share of that time that a hypervisor gave to somebody else.
+    pub stolen: f64,
+    /// CPU seconds, per second, of all cores that DUT and sink work on.
+    pub cpu: f64,
+    /// The same of the generator's cores, where they are not among those.
+    pub cpu_generator: f64,
+    /// Frames that DUT and sink carried per CPU second of theirs.
+    pub per_cpu_second: f64,
+}
+
+/// What it is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "verdict")]
+pub enum Verdict {
+    /// The DUT was measured, and lost this share of the packets.
+    Measured {
+        /// Share lost, of what was sent.
+        loss: f64,
+    },
+    /// The generator was the limit: what was forwarded is a lower bound.
+    GeneratorLimited,
+    /// No figure of the DUT's.
+    Void {
+        /// Why.
+        why: Why,
+    },
+}
+
+/// Why a trial says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// More arrived than was sent.
+    MoreThanSent,
+    /// The sink's ring was full: the sink was the limit.
+    SinkLimited,
+}
+
+impl Why {
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::MoreThanSent => "more arrived than was sent",
+            Self::SinkLimited => "the sink was the limit",
+        }
+    }
+}
+
+impl Counted {
+    /// Share of what was sent that did not arrive.
+    pub fn loss(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { self.sent.saturating_sub(self.received) as f64 / self.sent as f64 }
+    }
+
+    /// Judges the trial. Void goes first: what was not measured is neither loss nor rate.
+    pub fn verdict(&self) -> Verdict {
+        let reached_sink = self.received + self.lost_at_sink;
+        if self.received > self.sent {
+            return Verdict::Void { why: Why::MoreThanSent };
+        }
+        if self.lost_at_sink as f64 > SINK_KEEPS_UP * reached_sink as f64 {
+            return Verdict::Void { why: Why::SinkLimited };
+        }
+        let limited = match self.requested {
+            Some(requested) => self.offered < GENERATOR_KEEPS_UP * requested,
+            None => self.forwarded > FLOODED * self.offered,
+        };
+        if limited {
+            return Verdict::GeneratorLimited;
+        }
+        Verdict::Measured { loss: self.loss() }
+    }
+
+    /// Somebody else used the cores: worth repeating.
+    pub fn is_disturbed(&self) -> bool {
+        self.waited > QUIET || self.stolen > QUIET
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trial at a rate in which everything went well.
+    fn good() -> Counted {
+        Counted {
+            requested: Some(1e6),
+            offered: 1e6,
+            forwarded: 1e6,
+            sent: 1_000_000,
+            received: 1_000_000,
+            seconds: 1.0,
+            ..Counted::default()
+        }
+    }
+
+    #[test]
+    fn nothing_lost_is_measured_as_that() {
+        assert_eq!(good().verdict(), Verdict::Measured { loss: 0.0 });
+        assert_eq!(Counted { received: 999_000, ..good() }.verdict(), Verdict::Measured { loss: 0.001 });
+    }
+
+    #[test]
+    fn a_generator_that_sent_too_little_is_called_the_limit() {
+        assert_eq!(Counted { offered: 0.96e6, ..good() }.verdict(), Verdict::GeneratorLimited);
+        // Loss or not: it says nothing about the rate that was asked for.
+        assert_eq!(Counted { offered: 0.5e6, received: 10, ..good() }.verdict(), Verdict::GeneratorLimited);
+    }
+
+    #[test]
+    fn a_flood_that_all_arrives_was_none() {
+        let flood = Counted { requested: None, offered: 9e6, forwarded: 1e6, received: 110_000, ..good() };
+        assert_eq!(flood.verdict(), Verdict::Measured { loss: 0.89 });
+        assert_eq!(Counted { forwarded: 8.9e6, ..flood }.verdict(), Verdict::GeneratorLimited);
+    }
+
+    #[test]
+    fn void_is_never_loss() {
+        let void = |counted: Counted| match counted.verdict() {
+            Verdict::Void { why } => Some(why),
+            _ => None,
+        };
+        assert_eq!(void(Counted { received: 1_000_001, ..good() }), Some(Why::MoreThanSent));
+        assert_eq!(void(Counted { received: 900_000, lost_at_sink: 100_000, ..good() }), Some(Why::SinkLimited));
+        // One frame in a million at the sink does not make it the limit.
+        assert_eq!(void(Counted { received: 999_999, lost_at_sink: 1, ..good() }), None);
+    }
+
+    #[test]
+    fn who_waits_for_a_core_of_its_own_is_disturbed() {
+        assert!(!good().is_disturbed() && !Counted { waited: 0.01, ..good() }.is_disturbed());
+        assert!(Counted { waited: 0.05, ..good() }.is_disturbed() && Counted { stolen: 0.05, ..good() }.is_disturbed());
+    }
+}

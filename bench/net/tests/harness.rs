@@ -1,0 +1,90 @@
+//! The bench itself is right: what it sends, what it counts, what it calls a DUT and a generator.
+//!
+//! Everything runs on one core at a time here (the receiving sides of the veth pairs run where the generator does), so
+//! that no ring overflows on a loaded machine, and counts are exact.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use srv6d_bench_net::affinity;
+use srv6d_bench_net::dut::{self, Dut};
+use srv6d_bench_net::frames::{Size, Work};
+use srv6d_bench_net::generator::Load;
+use srv6d_bench_net::layout::{Layout, Placement};
+use srv6d_bench_net::testbed::Mtu;
+use srv6d_bench_net::trial::{Rig, Timing};
+use srv6d_bench_net::verdict::Verdict;
+
+const SHORT: Timing = Timing { before: Duration::from_millis(50), measured: Duration::from_millis(450) };
+
+/// None: the machine has too few cores, and the reason was printed.
+fn rig(dut: &Dut) -> Option<Rig> {
+    match Layout::of(Placement::Inline, &affinity::available()) {
+        Ok(layout) => Some(Rig::new(dut, &layout, Mtu::Standard, Path::new("not needed")).unwrap()),
+        Err(why) => {
+            println!("SKIPPED: {why}");
+            None
+        }
+    }
+}
+
+fn crossing(name: &str) -> Dut {
+    dut::named(name).unwrap()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_generator_sends_what_it_is_asked_for_and_never_faster() {
+    let Some(mut rig) = rig(&crossing("xdp-redirect")) else { return };
+    let load = Load::of(Work::Cross, Size::Bytes(128), false).at(Some(20_000.0));
+    let counted = rig.exactly(&load, 2_000).unwrap();
+    assert_eq!((counted.sent, counted.received), (2_000, 2_000));
+    let endless = rig.trial(&load, SHORT).unwrap();
+    // Half a second of twenty thousand per second; how much less depends on who else runs, more is impossible.
+    assert!(endless.offered <= 20_400.0 && endless.sent > 100, "{endless:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_sink_counts_every_frame_and_every_byte() {
+    let Some(mut rig) = rig(&crossing("xdp-redirect")) else { return };
+    let load = Load::of(Work::Cross, Size::Imix, false).at(Some(100_000.0));
+    let before = rig.bed.sink.received().unwrap();
+    let counted = rig.exactly(&load, 12_000).unwrap();
+    let after = rig.bed.sink.received().unwrap();
+    assert_eq!((counted.sent, counted.received), (12_000, 12_000));
+    assert_eq!(after.frames - before.frames, 12_000);
+    assert_eq!(after.bytes - before.bytes, 1_000 * (7 * 64 + 4 * 570 + 1500));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_dut_that_drops_one_in_a_thousand_is_found() {
+    let Some(mut rig) = rig(&dut::LOSSY) else { return };
+    let load = Load::of(Work::Cross, Size::Bytes(64), false).at(Some(100_000.0));
+    let counted = rig.exactly(&load, 20_000).unwrap();
+    assert_eq!((counted.sent, counted.sent - counted.received), (20_000, 20));
+    assert!((counted.loss() - 0.001).abs() < 1e-9, "{counted:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_generator_asked_for_too_much_is_called_the_limit() {
+    let Some(mut rig) = rig(&crossing("xdp-redirect")) else { return };
+    let load = Load::of(Work::Cross, Size::Bytes(64), false).at(Some(500e6));
+    let counted = rig.trial(&load, SHORT).unwrap();
+    assert_eq!(counted.verdict(), Verdict::GeneratorLimited, "{counted:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_kernel_shifts_encapsulates_and_decapsulates_as_it_is_asked_to() {
+    for name in ["linux-forward", "linux-encap.red", "linux-uN", "linux-End.DT6"] {
+        // Length and destination of what comes out are checked before anything is measured.
+        let Some(mut rig) = rig(&crossing(name)) else { return };
+        let load = Load::of(crossing(name).work, Size::Bytes(200), false).at(Some(20_000.0));
+        let counted = rig.exactly(&load, 1_000).unwrap();
+        assert_eq!((counted.sent, counted.received), (1_000, 1_000), "{name}");
+    }
+}
