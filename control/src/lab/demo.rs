@@ -64,15 +64,40 @@ pub fn run(topology: Topology, text: &str, screen: &mut Screen) -> Result<(), La
 }
 
 /// First and last host, and the path between them.
-struct Pair {
-    from: String,
-    to: String,
-    target: IpAddr,
+pub struct Pair {
+    /// Who sends.
+    pub from: String,
+    /// Who receives ...
+    pub to: String,
+    /// ... at this address.
+    pub target: IpAddr,
+}
+
+/// The two hosts that talk.
+///
+/// # Errors
+/// There are no two that steer.
+pub fn hosts(topology: &Topology) -> Result<(Node, Node), LabError> {
+    let hosts: Vec<&Node> = topology.tier(Role::Host).filter(|host| !host.steer.is_empty()).collect();
+    match hosts.as_slice() {
+        [first, .., last] => Ok(((*first).clone(), (*last).clone())),
+        _ => {
+            Err(LabError::Invalid("the topology has no two hosts that steer\nfix: see `srv6d lab topology`".to_owned()))
+        }
+    }
+}
+
+/// Addresses of `to` that `from` steers to.
+pub fn pairs(topology: &Topology, from: &Node, to: &Node) -> Vec<Pair> {
+    let ports = topology.ports(&to.name);
+    let addresses = ports.iter().flat_map(|port| &port.own.addresses).map(IpNet::addr);
+    let steered = addresses.filter(|address| from.steer.iter().any(|steer| steer.prefix.contains(address)));
+    steered.map(|target| Pair { from: from.name.clone(), to: to.name.clone(), target }).collect()
 }
 
 impl Demo<'_> {
     fn show(&mut self) -> Result<(), LabError> {
-        let (first, last) = self.hosts()?;
+        let (first, last) = hosts(&self.lab.topology)?;
         let topology = picture::draw(&self.lab.topology, &[]);
         self.screen.line("");
         self.screen.print(&topology);
@@ -82,28 +107,9 @@ impl Demo<'_> {
         self.moved_flow(&first, &last)
     }
 
-    /// The two hosts that talk.
-    fn hosts(&self) -> Result<(Node, Node), LabError> {
-        let hosts: Vec<&Node> = self.lab.topology.tier(Role::Host).filter(|host| !host.steer.is_empty()).collect();
-        match hosts.as_slice() {
-            [first, .., last] => Ok(((*first).clone(), (*last).clone())),
-            _ => Err(LabError::Invalid(
-                "the topology has no two hosts that steer\nfix: see `srv6d lab topology`".to_owned(),
-            )),
-        }
-    }
-
-    /// Addresses of `to` that `from` steers to.
-    fn pairs(&self, from: &Node, to: &Node) -> Vec<Pair> {
-        let ports = self.lab.topology.ports(&to.name);
-        let addresses = ports.iter().flat_map(|port| &port.own.addresses).map(IpNet::addr);
-        let steered = addresses.filter(|address| from.steer.iter().any(|steer| steer.prefix.contains(address)));
-        steered.map(|target| Pair { from: from.name.clone(), to: to.name.clone(), target }).collect()
-    }
-
     fn pings(&mut self, first: &Node, last: &Node) -> Result<(), LabError> {
         self.screen.heading(&format!("2. Ping: {} to {}", first.name, last.name));
-        for pair in self.pairs(first, last) {
+        for pair in pairs(&self.lab.topology, first, last) {
             let before = self.spines()?;
             let target = pair.target.to_string();
             let text = netns::enter(&self.lab.netns(&pair.from), || {
@@ -129,7 +135,7 @@ impl Demo<'_> {
     fn transfers(&mut self, first: &Node, last: &Node) -> Result<(), LabError> {
         let mebibytes = TCP_BYTES / 1024 / 1024;
         self.screen.heading(&format!("3. TCP: {mebibytes} MiB each way, SHA-256 on both sides"));
-        let pairs = self.pairs(first, last).into_iter().chain(self.pairs(last, first));
+        let pairs = pairs(&self.lab.topology, first, last).into_iter().chain(pairs(&self.lab.topology, last, first));
         let mut spines = BTreeMap::new();
         for (seed, pair) in (1..).zip(pairs.collect::<Vec<_>>()) {
             let before = self.spines()?;
@@ -258,7 +264,7 @@ impl Demo<'_> {
 
     fn moved_flow(&mut self, first: &Node, last: &Node) -> Result<(), LabError> {
         self.screen.heading("5. A flow changes its spine while it runs");
-        let pairs = self.pairs(first, last);
+        let pairs = pairs(&self.lab.topology, first, last);
         let pair = pairs
             .iter()
             .find(|pair| pair.target.is_ipv6())

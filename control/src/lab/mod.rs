@@ -6,6 +6,7 @@
 //! fabric: namespaces and links up ──► srv6d of every node ready ──► links checked        ... and all of it down again
 //! ```
 
+mod bgp_demo;
 mod controller;
 mod convergence;
 mod counters;
@@ -207,7 +208,10 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         LabCommand::Demo { topology, name, routing } => {
             need_root("lab demo")?;
             let (topology, text) = read(topology.as_deref(), Some(name), routing)?;
-            demo::run(topology, &text, &mut screen)?;
+            match topology.routing {
+                Routing::Static => demo::run(topology, &text, &mut screen)?,
+                Routing::Bgp => bgp_demo::run(topology, &text, &mut screen)?,
+            }
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Moves { times, json } => {

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::process::{ChildStdout, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 
 use super::error::LabError;
@@ -61,6 +63,14 @@ impl Tool {
             Some(status) if status.success() => self.next_line(),
             Some(status) => Err(LabError::Failed(format!("{} failed ({status})", self.name))),
             None => Err(LabError::Failed(format!("{} did not end within {} s", self.name, PATIENCE.as_secs()))),
+        }
+    }
+
+    /// Tells it to come to an end.
+    pub fn stop(&self) {
+        if let Ok(pid) = i32::try_from(self.process.0.id()) {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
     }
 

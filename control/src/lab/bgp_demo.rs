@@ -1,0 +1,244 @@
+//! `srv6d lab demo --routing bgp`: a spine is lost while traffic crosses the fabric, BGP goes round it, it returns.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use crate::show::table::Table;
+
+use super::demo::{Pair, hosts, pairs};
+use super::error::LabError;
+use super::fabric::Lab;
+use super::interrupt::Interrupt;
+use super::outage::{self, Failure};
+use super::screen::{GOOD, Screen, styled};
+use super::tool::{PATIENCE, Tool};
+use super::topology::{Node, Role, Topology};
+use super::traffic::{UdpReport, UdpSent};
+use super::{convergence, netns};
+
+/// Datagrams a second of each stream, their bytes, and the ports that they come from: enough that every spine has some.
+const RATE: u32 = 1000;
+const SIZE: usize = 200;
+const FLOWS: u16 = 48;
+/// Longest life of a stream that nobody ends.
+const SECONDS: u32 = 60;
+/// How long a stream runs before and after what happens to it.
+const AROUND: Duration = Duration::from_millis(400);
+/// What happens to the spine.
+const FAILURES: [Failure; 3] = [Failure::Links, Failure::Kill, Failure::Freeze];
+
+struct Demo<'a> {
+    lab: Lab,
+    interrupt: Interrupt,
+    screen: &'a mut Screen,
+}
+
+/// Brings the lab up, shows it, and takes it down, whatever happens.
+///
+/// # Errors
+/// Something that was to be shown did not happen, or Ctrl-C.
+pub fn run(topology: Topology, text: &str, screen: &mut Screen) -> Result<(), LabError> {
+    let interrupt = Interrupt::watch()?;
+    let begin = Instant::now();
+    screen.heading("1. A fabric that finds its routes: FRR's BGP in every leaf and spine, srv6d follows their kernels");
+    let lab = Lab::bring_up(topology, text, &interrupt, screen)?;
+    let mut demo = Demo { lab, interrupt, screen };
+    let shown = demo.show();
+    let Demo { lab, screen, .. } = demo;
+    let down = lab.take_down();
+    shown?;
+    down?;
+    screen.line(&format!("\nAll of it is gone again, after {:.0} s.", begin.elapsed().as_secs_f32()));
+    screen.line(
+        "To lose routers yourself: `srv6d lab up --routing bgp`, `srv6d lab fail spine01`, `srv6d lab repair spine01`.",
+    );
+    Ok(())
+}
+
+/// One stream: what it is called, and between whom.
+struct Stream {
+    name: String,
+    pair: Pair,
+}
+
+/// A stream on its way.
+struct Running {
+    sender: Tool,
+    receiver: Tool,
+}
+
+/// What a stream met.
+struct Met {
+    sent: u64,
+    lost: u64,
+    /// From the first lost datagram to the last one.
+    within: Duration,
+}
+
+impl Demo<'_> {
+    fn show(&mut self) -> Result<(), LabError> {
+        let streams = self.streams()?;
+        self.one_route(&streams)?;
+        self.screen.heading("2. Ping: inside SRv6, and plainly");
+        for Stream { name, pair } in &streams {
+            self.ping(name, pair)?;
+        }
+        let spine = self.spine()?;
+        self.screen.heading(&format!("3. {} is lost, and returns, {RATE} datagrams a second on each way", spine.name));
+        self.losses(&spine, &streams)
+    }
+
+    /// Between hosts by the carriers that name both leaves, and plainly to the far leaf.
+    fn streams(&self) -> Result<Vec<Stream>, LabError> {
+        let topology = &self.lab.topology;
+        let (first, last) = hosts(topology)?;
+        let family = |target: IpAddr| if target.is_ipv6() { "IPv6" } else { "IPv4" };
+        let inside = pairs(topology, &first, &last).into_iter();
+        let mut streams: Vec<Stream> =
+            inside.map(|pair| Stream { name: format!("{} IN SRV6", family(pair.target)), pair }).collect();
+        let ports = topology.ports(&last.name);
+        let leaf = ports.first().and_then(|port| topology.node(&port.peer.node));
+        let loopbacks = leaf.into_iter().flat_map(|leaf| leaf.addresses.iter().map(move |net| (leaf, net.addr())));
+        // What lies in the block needs a carrier that the leaf lets in.
+        let plain = loopbacks.filter(|(_, address)| !is_in_block(topology, *address));
+        streams.extend(plain.map(|(leaf, target)| Stream {
+            name: format!("{} PLAIN", family(target)),
+            pair: Pair { from: first.name.clone(), to: leaf.name.clone(), target },
+        }));
+        Ok(streams)
+    }
+
+    /// A route as FRR gave it to the kernel, and as srv6d has it.
+    fn one_route(&mut self, streams: &[Stream]) -> Result<(), LabError> {
+        let plain = streams.iter().rfind(|stream| stream.pair.target.is_ipv4());
+        let Some(Stream { pair, .. }) = plain else { return Ok(()) };
+        let ports = self.lab.topology.ports(&pair.from);
+        let Some(leaf) = ports.first().map(|port| port.peer.node.as_str()) else { return Ok(()) };
+        let target = pair.target.to_string();
+        let netns = self.lab.netns(leaf);
+        let route = netns::run(netns::tool("ip").args(["-n", &netns, "route", "show", &target]))?;
+        self.screen.line(&format!("  {leaf}'s kernel, IPv4 over IPv6 next hops (RFC 8950):"));
+        for line in route.lines() {
+            self.screen.line(&format!("    {}", line.trim_end()));
+        }
+        Ok(())
+    }
+
+    fn ping(&mut self, name: &str, pair: &Pair) -> Result<(), LabError> {
+        let target = pair.target.to_string();
+        let text = netns::enter(&self.lab.netns(&pair.from), || {
+            netns::run(netns::tool("ping").args(["-n", "-c", "3", "-i", "0.2", "-w", "10", &target]))
+        });
+        self.interrupt.check()?;
+        let text = text?;
+        let summary = text.lines().find(|line| line.contains("packets transmitted")).unwrap_or_default();
+        let answered = summary.split(", ").nth(1).unwrap_or_default();
+        self.screen.line(&format!("  {name:14} {} -> {} {target:18} {answered}", pair.from, pair.to));
+        if text.contains("3 received") { Ok(()) } else { Err(LabError::Failed(format!("pings to {target} were lost"))) }
+    }
+
+    /// One of several, so that there is a way round it.
+    fn spine(&self) -> Result<Node, LabError> {
+        let spines: Vec<&Node> = self.lab.topology.tier(Role::Spine).collect();
+        match spines.as_slice() {
+            [_, second, ..] => Ok((*second).clone()),
+            _ => Err(LabError::Invalid(
+                "one spine cannot be gone round\nfix: see `srv6d lab topology --routing bgp`".to_owned(),
+            )),
+        }
+    }
+
+    fn losses(&mut self, spine: &Node, streams: &[Stream]) -> Result<(), LabError> {
+        let names = streams.iter().map(|stream| format!(">{}", stream.name));
+        let headings: Vec<String> = ["WHAT HAPPENS", ">SETTLED", ">SENT"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(names)
+            .chain([">OUT".to_owned()])
+            .collect();
+        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+        let mut table = Table::new(&headings);
+        for how in FAILURES {
+            let lost = self.measured(streams, |demo, begin| {
+                outage::fail(&demo.lab, spine, how)?;
+                outage::wait_without(&demo.lab, spine, begin, &demo.interrupt)
+            })?;
+            self.screen.line(&format!(
+                "  {}: {}; the others go round it after {:.2} s",
+                spine.name,
+                how.says(),
+                lost.0.as_secs_f32()
+            ));
+            table.row(row(how.says(), &lost));
+            let back = self.measured(streams, |demo, begin| {
+                outage::repair(&demo.lab, spine, &demo.interrupt)?;
+                convergence::wait(&demo.lab, &demo.lab.topology, &demo.interrupt, |_| ())?;
+                Ok(begin.elapsed())
+            })?;
+            self.screen.line(&format!(
+                "  {} returns; it is used again after {:.2} s",
+                spine.name,
+                back.0.as_secs_f32()
+            ));
+            table.row(row("  returns", &back));
+        }
+        self.screen.line("");
+        self.screen.print(&table.finish("nothing was measured"));
+        self.screen.line(&styled(
+            GOOD,
+            "\n  Every stream goes on over the spines that are left, and over all of them afterwards.",
+        ));
+        self.screen.line("  SETTLED: every router's tables are as BGP wants them. Below each stream: datagrams lost.");
+        self.screen.line("  OUT: from the first lost datagram to the last one, of the stream that suffered longest.");
+        Ok(())
+    }
+
+    /// What every stream met while something happened, and how long that took.
+    fn measured(
+        &self,
+        streams: &[Stream],
+        event: impl FnOnce(&Self, Instant) -> Result<Duration, LabError>,
+    ) -> Result<(Duration, Vec<Met>), LabError> {
+        let mut running: Vec<Running> =
+            streams.iter().map(|stream| self.start(&stream.pair)).collect::<Result<_, _>>()?;
+        self.rest()?;
+        let took = event(self, Instant::now())?;
+        self.rest()?;
+        running.iter().for_each(|stream| stream.sender.stop());
+        let met = running.iter_mut().map(|stream| self.finish(stream)).collect::<Result<_, _>>()?;
+        Ok((took, met))
+    }
+
+    fn start(&self, pair: &Pair) -> Result<Running, LabError> {
+        let any_port = SocketAddr::new(pair.target, 0);
+        let (receiver, listening) = Tool::receiver(&self.lab, &pair.to, "udp-receive", any_port)?;
+        let numbers = [RATE.to_string(), SECONDS.to_string(), SIZE.to_string(), FLOWS.to_string()];
+        let to = listening.to_string();
+        let arguments: Vec<&str> = ["udp-send", &to].into_iter().chain(numbers.iter().map(String::as_str)).collect();
+        Ok(Running { sender: Tool::start(&self.lab, &pair.from, &arguments)?, receiver })
+    }
+
+    fn rest(&self) -> Result<(), LabError> {
+        let begin = Instant::now();
+        self.interrupt.wait_for(PATIENCE, || Ok((begin.elapsed() >= AROUND).then_some(()))).map(drop)
+    }
+
+    fn finish(&self, stream: &mut Running) -> Result<Met, LabError> {
+        let UdpSent { sent, .. } = stream.sender.finish(&self.interrupt)?;
+        let UdpReport { lost, lost_within, .. } = stream.receiver.finish(&self.interrupt)?;
+        let within = Duration::from_secs(1) / RATE * u32::try_from(lost_within).unwrap_or(u32::MAX);
+        Ok(Met { sent, lost, within })
+    }
+}
+
+fn row(what: &str, (took, met): &(Duration, Vec<Met>)) -> Vec<String> {
+    let sent: u64 = met.iter().map(|met| met.sent).sum();
+    let out = met.iter().map(|met| met.within).max().unwrap_or_default();
+    let ends = [what.to_owned(), format!("{:.2} s", took.as_secs_f32()), sent.to_string()];
+    let lost = met.iter().map(|met| met.lost.to_string());
+    ends.into_iter().chain(lost).chain([format!("{:.0} ms", out.as_secs_f32() * 1000.0)]).collect()
+}
+
+fn is_in_block(topology: &Topology, address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if topology.block.contains(&v6))
+}
