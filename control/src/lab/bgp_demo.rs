@@ -9,12 +9,12 @@ use super::demo::{Pair, hosts, pairs};
 use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
+use super::netns;
 use super::outage::{self, Failure};
 use super::screen::{GOOD, Screen, styled};
 use super::tool::{PATIENCE, Tool};
 use super::topology::{Node, Role, Topology};
 use super::traffic::{UdpReport, UdpSent};
-use super::{convergence, netns};
 
 /// Datagrams a second of each stream, their bytes, and the ports that they come from: enough that every spine has some.
 const RATE: u32 = 1000;
@@ -172,7 +172,6 @@ impl Demo<'_> {
             table.row(row(how.says(), &lost));
             let back = self.measured(streams, |demo, begin| {
                 outage::repair(&demo.lab, spine, &demo.interrupt)?;
-                convergence::wait(&demo.lab, &demo.lab.topology, &demo.interrupt, |_| ())?;
                 Ok(begin.elapsed())
             })?;
             self.screen.line(&format!(
@@ -204,7 +203,9 @@ impl Demo<'_> {
         self.rest()?;
         let took = event(self, Instant::now())?;
         self.rest()?;
-        running.iter().for_each(|stream| stream.sender.stop());
+        for stream in &running {
+            stream.sender.stop();
+        }
         let met = running.iter_mut().map(|stream| self.finish(stream)).collect::<Result<_, _>>()?;
         Ok((took, met))
     }

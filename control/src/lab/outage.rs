@@ -7,11 +7,14 @@ use nix::sys::signal::Signal;
 
 use super::error::LabError;
 use super::fabric::Lab;
-use super::frr::{self, Frr};
+use super::frr::{self, Frr, Session};
 use super::interrupt::Interrupt;
 use super::state::{Process, Program};
 use super::topology::{Kind, Node, Topology};
 use super::{convergence, netns, processes};
+
+/// Sessions that are not up by then will not be.
+const SESSIONS_WITHIN: Duration = Duration::from_secs(30);
 
 /// How a router is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -82,7 +85,7 @@ pub fn wait_without(lab: &Lab, node: &Node, begin: Instant, interrupt: &Interrup
     Ok(begin.elapsed())
 }
 
-/// Brings a router back, whatever it suffered: links, srv6d, FRR, in this order.
+/// Brings a router back, whatever it suffered: links, srv6d, FRR, in this order. Waits until the fabric uses it again.
 ///
 /// # Errors
 /// Something does not start, or Ctrl-C.
@@ -101,7 +104,14 @@ pub fn repair(lab: &Lab, node: &Node, interrupt: &Interrupt) -> Result<(), LabEr
         processes::end(&left);
         frr::start(lab, &Frr::find()?, &[node], interrupt)?;
     }
-    Ok(())
+    // Routes alone prove nothing: those of before the failure may still be there.
+    let established = || {
+        let sessions = frr::sessions(lab, &node.name).unwrap_or_default();
+        !sessions.is_empty() && sessions.iter().all(Session::is_established)
+    };
+    let done = interrupt.wait_for(SESSIONS_WITHIN, || Ok(established().then_some(())))?;
+    done.ok_or_else(|| LabError::Failed(format!("BGP sessions of {} are not up again: see `lab status`", node.name)))?;
+    convergence::wait(lab, &lab.topology, interrupt, |_| ())
 }
 
 fn links(lab: &Lab, node: &Node, state: &str) -> Result<(), LabError> {

@@ -19,6 +19,8 @@ const GONE_WITHIN: Duration = Duration::from_secs(5);
 pub fn end(processes: &[Process]) -> Vec<Process> {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         send(processes, signal);
+        // One that was stopped would not notice.
+        send(processes, Signal::SIGCONT);
         let deadline = Instant::now() + GONE_WITHIN;
         while processes.iter().any(|process| process.alive()) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(10));

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use crate::lab::routing;
-use crate::lab::topology::{Kind, Node, Role, Topology};
+use crate::lab::topology::{Kind, Node, NodePort, Role, Topology};
 
 /// Each router is an autonomous system of its own, numbered in the order of the file (RFC 6996: private use). So the
 /// number of systems on a path is the number of links, and the shortest ways are those that are computed otherwise.
@@ -20,9 +20,15 @@ pub fn as_number(topology: &Topology, node: &str) -> Option<u32> {
 // Writing into a String cannot fail, hence the `let _`.
 
 /// Text of `zebra.conf`; `directory` is where it logs.
-pub fn zebra_conf(node: &Node, directory: &Path) -> String {
+pub fn zebra_conf(topology: &Topology, node: &Node, directory: &Path) -> String {
     let mut text = head(node, directory, "zebra");
     text.push_str(NEXT_HOP_GROUPS);
+    for port in sessions(topology, node) {
+        // A neighbour is known by its router advertisement (RFC 4861). The ten seconds that are usual between two of
+        // them are what a bgpd that was restarted would wait for.
+        let port = &port.own.port;
+        let _ = writeln!(text, "interface {port}\n no ipv6 nd suppress-ra\n ipv6 nd ra-interval 1\nexit");
+    }
     if node.kind == Kind::Srv6d {
         // What crosses the node, srv6d forwards.
         text.push_str("no ip forwarding\nno ipv6 forwarding\n");
@@ -42,11 +48,12 @@ pub fn bgpd_conf(topology: &Topology, node: &Node, directory: &Path) -> String {
     let number = as_number(topology, &node.name).unwrap_or(FIRST_AS);
     let _ = writeln!(text, "router bgp {number}\n bgp router-id {}", router_id(topology, node));
     text.push_str(SESSIONS);
-    for port in topology.ports(&node.name) {
-        if topology.node(&port.peer.node).is_some_and(|peer| topology.speaks_bgp(peer)) {
-            let _ = writeln!(text, " neighbor {} interface peer-group FABRIC", port.own.port);
-            let _ = writeln!(text, " neighbor {} description {} {}", port.own.port, port.peer.node, port.peer.port);
-        }
+    if node.role == Role::Leaf {
+        text.push_str(RESTARTS);
+    }
+    for port in sessions(topology, node) {
+        let _ = writeln!(text, " neighbor {} interface peer-group FABRIC", port.own.port);
+        let _ = writeln!(text, " neighbor {} description {} {}", port.own.port, port.peer.node, port.peer.port);
     }
     for family in ["ipv4", "ipv6"] {
         let _ = writeln!(text, " address-family {family} unicast\n  redistribute connected route-map ANNOUNCED");
@@ -75,6 +82,22 @@ const SESSIONS: &str = "\
  neighbor FABRIC advertisement-interval 0
  neighbor FABRIC capability extended-nexthop
 ";
+
+/// A leaf is the only way to its hosts: while its FRR restarts, its neighbours keep its routes, and its own stay in the
+/// kernel (RFC 4724). A spine is one of several, so that the loss of its session is better believed.
+const RESTARTS: &str = "\
+ bgp graceful-restart
+ bgp graceful-restart preserve-fw-state
+ bgp graceful-restart restart-time 15
+ bgp graceful-restart stalepath-time 30
+ bgp graceful-restart select-defer-time 5
+";
+
+/// Ports with another router behind them.
+fn sessions<'t>(topology: &'t Topology, node: &Node) -> impl Iterator<Item = NodePort<'t>> {
+    let speaks = |name: &str| topology.node(name).is_some_and(|peer| topology.speaks_bgp(peer));
+    topology.ports(&node.name).into_iter().filter(move |port| speaks(&port.peer.node))
+}
 
 fn head(node: &Node, directory: &Path, daemon: &str) -> String {
     let log = directory.join(format!("{daemon}.log"));

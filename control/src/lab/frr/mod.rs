@@ -32,6 +32,8 @@ const PLACES: [&str; 3] = ["/usr/lib/frr", "/usr/libexec/frr", "/usr/local/sbin"
 const SHELLS: [&str; 3] = ["/usr/bin/vtysh", "/usr/local/bin/vtysh", "/usr/sbin/vtysh"];
 /// The user that FRR's daemons become.
 const USER: &str = "frr";
+/// How long a zebra that starts keeps routes that it finds and that nobody announces, in seconds.
+const KEPT_SECONDS: &str = "15";
 /// zebra opens its socket at once, or never.
 const ZEBRA_WITHIN: Duration = Duration::from_secs(10);
 
@@ -88,7 +90,7 @@ pub fn prepare(lab: &Lab, frr: &Frr, node: &Node) -> Result<(), LabError> {
     let (own, bin) = (directory(lab, &node.name), programs(lab, &node.name));
     let shell = format!("#!/bin/sh\nexec {} {} \"$@\"\n", frr.vtysh.display(), shell_options(&own).join(" "));
     let files = [
-        (own.join("zebra.conf"), zebra_conf(node, &own), 0o640),
+        (own.join("zebra.conf"), zebra_conf(&lab.topology, node, &own), 0o640),
         (own.join("bgpd.conf"), bgpd_conf(&lab.topology, node, &own), 0o640),
         // vtysh complains about a missing one.
         (own.join("vtysh.conf"), "no service integrated-vtysh-config\n".to_owned(), 0o640),
@@ -153,6 +155,8 @@ fn launch(lab: &Lab, frr: &Frr, node: &Node, program: Program) -> Result<(), Lab
             // Otherwise an IPv6 route is deleted and added again: packets fall into the gap, and now and then the
             // deletion misses, and the kernel keeps both.
             command.arg("--v6-rr-semantics");
+            // Routes of an earlier zebra stay in the kernel until BGP has had time to say them anew.
+            command.args(["--retain", "--graceful_restart", KEPT_SECONDS]);
         }
     })?;
     lab.record(&node.name, program, &child)
