@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::config_db::{self, next_table};
 use crate::finding::Findings;
 use crate::model::{Switch, Target, Vrf, is_default_vrf};
-use crate::srv6::WrittenLocator;
+use crate::srv6::{WrittenLocator, WrittenSid};
 use crate::{frr, routes, srv6};
 
 pub(crate) fn merge(db: config_db::Written, frr: frr::Written, found: &mut Findings) -> Switch {
@@ -17,6 +17,7 @@ pub(crate) fn merge(db: config_db::Written, frr: frr::Written, found: &mut Findi
     let locators: Vec<WrittenLocator> = db.locators.into_iter().chain(frr.locators).collect();
     check_locator_vrfs(&locators, &switch.vrfs, found);
     switch.locators = srv6::locators(locators, found);
+    check_interfaces(&db.sids, &switch, found);
     let sids = db.sids.into_iter().chain(frr.sids).collect();
     switch.sids = srv6::sids(sids, &switch.locators, found);
     let legs = db.legs.into_iter().chain(frr.legs).collect();
@@ -60,6 +61,15 @@ fn source(
         })
     };
     frr.or(db).map(|(source, _)| source).or_else(loopback)
+}
+
+/// CONFIG_DB wants the port of a uA in its own table; frr.conf may name any interface.
+fn check_interfaces(sids: &[WrittenSid], switch: &Switch, found: &mut Findings) {
+    for sid in sids {
+        if let Some(name) = sid.interface.as_ref().filter(|name| !switch.ports.iter().any(|port| port.name == **name)) {
+            found.tolerated(format!("{} interface", sid.place), format!("{name} is no port of this switch"));
+        }
+    }
 }
 
 fn check_locator_vrfs(locators: &[WrittenLocator], vrfs: &[Vrf], found: &mut Findings) {

@@ -18,6 +18,7 @@ use srv6d_wire::srh::Routing;
 use srv6d_wire::{Packet, eth, ipv4, ipv6};
 
 use crate::compare::compare;
+use crate::sonic;
 
 /// A target, and the inputs it starts from.
 pub struct Target {
@@ -30,10 +31,11 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 3] = [
+pub const TARGETS: [Target; 4] = [
     Target { name: "parser", run: parser, seeds: frames },
     Target { name: "forward", run: forward, seeds: frames_of_states },
     Target { name: "configuration", run: configuration, seeds: configurations },
+    Target { name: "sonic", run: sonic::sonic, seeds: sonic::seeds },
 ];
 
 /// Headers: what the packet path reads is what another parser reads, as far as both accept the bytes.

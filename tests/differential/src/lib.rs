@@ -15,6 +15,7 @@ pub mod describe;
 pub mod fast;
 pub mod fuzz;
 pub mod generate;
+pub mod sonic;
 
 /// How random tests run here: the same inputs every time, so that a build is red or green for what is in it.
 /// `PROPTEST_CASES=100000` looks at that many others, different ones each time.

@@ -142,4 +142,10 @@ proptest! {
         static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
         fuzz::configuration(&changed(&TARGETS[2], &SEEDS, pick, &changes));
     }
+
+    #[test]
+    fn sonic(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..4)) {
+        static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+        srv6d_differential::sonic::sonic(&changed(&TARGETS[3], &SEEDS, pick, &changes));
+    }
 }

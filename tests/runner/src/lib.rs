@@ -8,6 +8,7 @@ pub mod gaps;
 pub mod kernel;
 pub mod namespace;
 pub mod netns;
+pub mod sonic;
 pub mod tagged;
 pub mod wires;
 

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::row::{Db, Row};
 use crate::finding::{Findings, Tally};
 use crate::lanes;
-use crate::model::{Loopback, Neighbor, Port, Switch, Vlan, VlanMember};
+use crate::model::{Loopback, Neighbor, Port, Switch, Vlan, VlanMember, is_default_vrf};
 use crate::value;
 
 /// What a row with an interface's name says, and what a row with an address behind it adds.
@@ -76,7 +76,7 @@ fn layer3(db: &Db, table: &'static str, found: &mut Findings) -> Vec<Layer3> {
 }
 
 fn own_fields(interface: &mut Layer3, row: &Row<'_>, found: &mut Findings) {
-    interface.vrf = row.owned("vrf_name");
+    interface.vrf = row.owned("vrf_name").filter(|vrf| !is_default_vrf(vrf));
     interface.link_local_only = row.truth("ipv6_use_link_local_only", found).unwrap_or(false);
     interface.admin_up = row.truth("admin_status", found);
     interface.mac = row.parsed("mac_addr", "the MAC address of one station", value::mac, found);

@@ -132,16 +132,9 @@ impl<'a> Hops<'a> {
         }
     }
 
-    /// Something of the switch leads to an address of the default VRF, and is longer than `length`.
-    pub(super) fn leads_to(&self, address: IpAddr, length: u8) -> bool {
-        let subnets = self.subnets.iter().filter(|subnet| subnet.vrf.is_none()).map(|subnet| subnet.prefix);
-        let is_plain = |route: &&StaticRoute| match &route.target {
-            Target::Hops(hops) => hops.iter().all(|hop| hop.encap.is_none()),
-            Target::Blackhole | Target::Reject => true,
-        };
-        let routes = self.switch.routes.iter().filter(|route| route.vrf.is_none()).filter(is_plain);
-        subnets
-            .chain(routes.map(|route| route.prefix))
-            .any(|prefix| prefix.prefix_len() > length && prefix.contains(&address))
+    /// Length of the longest subnet of the default VRF around an address.
+    pub(super) fn subnet_length(&self, address: IpAddr) -> Option<u8> {
+        let around = self.subnets.iter().filter(|subnet| subnet.vrf.is_none() && subnet.prefix.contains(&address));
+        around.map(|subnet| subnet.prefix.prefix_len()).max()
     }
 }

@@ -10,36 +10,106 @@ use super::hops::{Hop, Hops};
 use super::is_global_unicast;
 use super::text::{Toml, quoted};
 use crate::finding::Findings;
-use crate::model::{Encap, RouteHop, StaticRoute, Switch, Target};
+use crate::model::{Encap, Locator, RouteHop, StaticRoute, Switch, Target};
 
+/// Plain routes first: where they lead decides whether a prefix may be steered.
 pub(super) fn write(switch: &Switch, sids: &HashSet<Ipv6Net>, hops: &Hops<'_>, toml: &mut Toml, found: &mut Findings) {
+    let mut underlay = Underlay { hops, routes: Vec::new(), steered: Vec::new() };
+    let mut steered = Vec::new();
     for route in &switch.routes {
-        let place = match &route.vrf {
-            Some(vrf) => format!("route {} vrf {vrf}", route.prefix),
-            None => format!("route {}", route.prefix),
-        };
-        let mut note = |what: String| found.note(&place, what);
+        let mut note = |what: String| found.note(place(route), what);
         if route.vrf.is_none() && matches!(route.prefix, IpNet::V6(prefix) if sids.contains(&prefix)) {
             note("is a SID of this switch: the SID counts".to_owned());
             continue;
         }
-        match &route.target {
-            Target::Blackhole => drop_route(switch, route, "blackhole", toml),
-            Target::Reject => drop_route(switch, route, "unreachable", toml),
+        let vias = match &route.target {
+            Target::Blackhole | Target::Reject => {
+                let kind = if route.target == Target::Reject { "unreachable" } else { "blackhole" };
+                drop_route(switch, route, kind, toml);
+                Some(Vec::new())
+            }
             Target::Hops(legs) => {
                 let (encaps, plain): (Vec<&RouteHop>, Vec<&RouteHop>) =
                     legs.iter().partition(|leg| leg.encap.is_some());
-                if encaps.is_empty() {
-                    plain_route(switch, route, &plain, hops, toml, &mut note);
-                } else {
+                if !encaps.is_empty() {
                     if !plain.is_empty() {
                         note("next hops with and without segments: those without are left out".to_owned());
                     }
-                    let steer = Steering { switch, route, sids, hops };
-                    steer.write(&encaps, toml, &mut note);
+                    underlay.add_steered(route);
+                    steered.push((route, encaps));
+                    continue;
                 }
+                plain_route(switch, route, &plain, hops, toml, &mut note)
+            }
+        };
+        underlay.add(route, vias);
+    }
+    for (route, encaps) in steered {
+        let steering = Steering { switch, route, sids, hops, underlay: &underlay };
+        steering.write(&encaps, toml, &mut |what| found.note(place(route), what));
+    }
+}
+
+fn place(route: &StaticRoute) -> String {
+    match &route.vrf {
+        Some(vrf) => format!("route {} vrf {vrf}", route.prefix),
+        None => format!("route {}", route.prefix),
+    }
+}
+
+/// What the default VRF knows without encapsulation, and what is encapsulated in it.
+struct Underlay<'a> {
+    hops: &'a Hops<'a>,
+    /// Written routes with the addresses of their next hops.
+    routes: Vec<(Ipv6Net, Vec<IpAddr>)>,
+    steered: Vec<Ipv6Net>,
+}
+
+impl Underlay<'_> {
+    /// `vias`: `None` for a route that has not been written.
+    fn add(&mut self, route: &StaticRoute, vias: Option<Vec<IpAddr>>) {
+        if let (IpNet::V6(prefix), None, Some(vias)) = (route.prefix, &route.vrf, vias) {
+            self.routes.push((prefix, vias));
+        }
+    }
+
+    fn add_steered(&mut self, route: &StaticRoute) {
+        if let (IpNet::V6(prefix), None) = (route.prefix, &route.vrf) {
+            self.steered.push(prefix);
+        }
+    }
+
+    /// The longest route around an address.
+    fn route(&self, address: Ipv6Addr) -> Option<&(Ipv6Net, Vec<IpAddr>)> {
+        self.routes.iter().filter(|(prefix, _)| prefix.contains(&address)).max_by_key(|(prefix, _)| prefix.prefix_len())
+    }
+
+    /// The longest steered prefix around an address, if nothing of `length` bits or more leads elsewhere.
+    fn steered(&self, address: Ipv6Addr, length: Option<u8>) -> Option<Ipv6Net> {
+        let around = self.steered.iter().filter(|prefix| prefix.contains(&address));
+        let longest = around.max_by_key(|prefix| prefix.prefix_len()).copied();
+        longest.filter(|prefix| length.is_none_or(|length| length < prefix.prefix_len()))
+    }
+
+    /// A path to `first` must not lead into an encapsulation, neither at once nor at its next hop.
+    fn check(&self, first: Ipv6Addr) -> Result<(), String> {
+        let route = self.route(first);
+        if let Some(prefix) = self.steered(first, route.map(|(prefix, _)| prefix.prefix_len())) {
+            return Err(format!(
+                "the steered prefix {prefix} covers the first segment {first}, and nothing longer leads there"
+            ));
+        }
+        for via in route.into_iter().flat_map(|(_, vias)| vias) {
+            let IpAddr::V6(via) = *via else { continue };
+            let length =
+                self.route(via).map(|(prefix, _)| prefix.prefix_len()).max(self.hops.subnet_length(via.into()));
+            if let Some(prefix) = self.steered(via, length).filter(|_| !via.is_unicast_link_local()) {
+                return Err(format!(
+                    "the steered prefix {prefix} covers {via}, the next hop to the first segment {first}"
+                ));
             }
         }
+        Ok(())
     }
 }
 
@@ -54,6 +124,7 @@ fn drop_route(switch: &Switch, route: &StaticRoute, kind: &str, toml: &mut Toml)
     toml.text("type", kind);
 }
 
+/// The addresses of its next hops, if it could be written.
 fn plain_route(
     switch: &Switch,
     route: &StaticRoute,
@@ -61,7 +132,7 @@ fn plain_route(
     hops: &Hops<'_>,
     toml: &mut Toml,
     note: &mut impl FnMut(String),
-) {
+) -> Option<Vec<IpAddr>> {
     let mut resolved: Vec<Hop> = Vec::new();
     for leg in legs {
         match hops.resolve(route, leg) {
@@ -82,7 +153,7 @@ fn plain_route(
         }
     }
     match resolved.as_slice() {
-        [] => {}
+        [] => return None,
         [one] => {
             header(switch, route, "[[route]]", toml);
             toml.address("via", one.via);
@@ -97,6 +168,7 @@ fn plain_route(
             toml.tables("nexthops", &several.iter().map(item).collect::<Vec<_>>());
         }
     }
+    Some(resolved.iter().filter_map(|hop| hop.via).collect())
 }
 
 /// One route with segments.
@@ -105,6 +177,7 @@ struct Steering<'a> {
     route: &'a StaticRoute,
     sids: &'a HashSet<Ipv6Net>,
     hops: &'a Hops<'a>,
+    underlay: &'a Underlay<'a>,
 }
 
 impl Steering<'_> {
@@ -154,22 +227,12 @@ impl Steering<'_> {
         if !source.is_some_and(|source| is_global_unicast(source.into())) {
             return Err("there is no source address to encapsulate with (source-address, or Loopback0)".to_owned());
         }
-        let blocks: Vec<Ipv6Net> = self.switch.locators.iter().map(super::super::model::Locator::block).collect();
+        let blocks: Vec<Ipv6Net> = self.switch.locators.iter().map(Locator::block).collect();
         let list = SegmentList::new(encap.segments.clone(), &blocks).map_err(|why| why.to_string())?;
         let first = list.first();
         if let Some(sid) = self.sids.iter().find(|sid| sid.contains(&first)) {
             return Err(format!("{first} begins with {sid}, a SID of this switch: packets would come back at once"));
         }
-        self.check_circle(first)
-    }
-
-    /// A prefix that covers its own first segment is encapsulated again and again.
-    fn check_circle(&self, first: Ipv6Addr) -> Result<(), String> {
-        let IpNet::V6(prefix) = self.route.prefix else { return Ok(()) };
-        let covers = self.route.vrf.is_none() && prefix.contains(&first);
-        if covers && !self.hops.leads_to(IpAddr::V6(first), prefix.prefix_len()) {
-            return Err(format!("covers its own first segment {first}, and nothing longer leads there"));
-        }
-        Ok(())
+        self.underlay.check(first)
     }
 }
