@@ -224,6 +224,9 @@ enum Command {
 
 /// Parses the arguments and does what they say.
 pub fn main() -> ExitCode {
+    if let Some(done) = sonic::by_name(std::env::args_os()) {
+        return done.map_or_else(Failure::report, |()| ExitCode::SUCCESS);
+    }
     let Cli { socket, command } = Cli::parse();
     let done = match command {
         Command::Run { config, dry_run, plugin_environment } => run(config, dry_run, plugin_environment, socket),

@@ -12,6 +12,8 @@ use crate::daemon::RunError;
 const FAILED: u8 = 1;
 /// Wrong usage, or an invalid configuration.
 const INVALID: u8 = 2;
+/// It is not running (the Linux Standard Base's status of a service).
+const STOPPED: u8 = 3;
 
 /// Why a command did not do what it was told, as it is printed on standard error.
 #[derive(Debug)]
@@ -34,6 +36,16 @@ impl Failure {
     /// Everything is said already: exit status 1 and no more words.
     pub fn silent() -> Self {
         Self::failed("")
+    }
+
+    /// Everything is said and done already: exit status 0.
+    pub fn done() -> Self {
+        Self { message: String::new(), status: 0 }
+    }
+
+    /// What is asked about does not run: exit status 3, as init scripts have it.
+    pub fn stopped() -> Self {
+        Self { message: String::new(), status: STOPPED }
     }
 
     /// Prints it, and says the exit status.

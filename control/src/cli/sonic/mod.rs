@@ -3,12 +3,14 @@
 mod check;
 mod convert;
 mod run;
+mod words;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use super::output::Failure;
+use words::Word;
 
 /// `srv6d sonic`
 #[derive(Debug, Args)]
@@ -44,6 +46,14 @@ enum SonicCommand {
     /// Is the switch ready: are its SIDs in the dataplane?
     #[command(after_help = "Exit status 1 while it is not. For health checks, and for scripts that wait.")]
     Ready(run::RootArgument),
+    /// Make links to this program under the names that SONiC's scripts call: show, config, vtysh, ...
+    #[command(after_help = "Examples:\n  \
+        srv6d sonic install-words /usr/local/bin")]
+    InstallWords(words::InstallArguments),
+    /// A word of the operator's: show, config, sonic-clear, counterpoll, crm, portstat, srv6stat, sonic-cfggen,
+    /// sonic-db-cli, supervisorctl, supervisord, vtysh
+    #[command(external_subcommand)]
+    Word(Vec<String>),
 }
 
 /// Does what the arguments say.
@@ -53,5 +63,34 @@ pub fn sonic(arguments: &SonicArguments, socket: Option<PathBuf>) -> Result<(), 
         SonicCommand::Convert(arguments) => convert::convert(arguments),
         SonicCommand::Run(arguments) => run::run(arguments, socket),
         SonicCommand::Ready(root) => run::ready(root, socket),
+        SonicCommand::InstallWords(arguments) => words::install(arguments),
+        SonicCommand::Word(arguments) => word(arguments, socket),
     }
+}
+
+/// `srv6d sonic WORD ...`
+fn word(arguments: &[String], socket: Option<PathBuf>) -> Result<(), Failure> {
+    let (name, rest) = arguments.split_first().ok_or_else(|| Failure::invalid("error: no word"))?;
+    let Some(word) = Word::named(name) else {
+        let known: Vec<&str> = Word::ALL.iter().map(|(name, _)| *name).collect();
+        return Err(Failure::invalid(format!(
+            "error: {name:?} is none of check, convert, run, ready, install-words, {}",
+            known.join(", ")
+        )));
+    };
+    words::run(word, rest, &root(), socket)
+}
+
+/// This program called by the name of a word, through a link. `None`: by its own name.
+pub fn by_name(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Option<Result<(), Failure>> {
+    let called = PathBuf::from(arguments.next()?);
+    let word = Word::named(called.file_name()?.to_str()?)?;
+    let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let socket = std::env::var_os("SRV6D_SOCKET").map(PathBuf::from);
+    Some(words::run(word, &arguments, &root(), socket))
+}
+
+/// Directory that stands for `/`.
+fn root() -> PathBuf {
+    std::env::var_os("SRV6D_SONIC_ROOT").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }

@@ -1,6 +1,6 @@
 //! `srv6d sonic run` and `srv6d sonic ready`: the process of a container, and how it is doing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
@@ -8,6 +8,9 @@ use clap::{Args, ValueHint};
 use crate::cli::output::{self, Failure};
 use crate::sonic::Places;
 use crate::sonic::run::{RunOptions, readiness, run as run_switch};
+
+/// Seconds that interfaces are waited for.
+const PATIENCE: u64 = 60;
 
 /// Where a switch has its files.
 #[derive(Debug, Args)]
@@ -33,7 +36,7 @@ pub struct RunArguments {
     #[arg(long, env = "CLAB_INTFS", value_name = "NUMBER", default_value_t = 0)]
     interfaces: usize,
     /// Seconds they are waited for
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE)]
     wait: u64,
     /// Refuse what SONiC's YANG models or its daemons refuse
     #[arg(long)]
@@ -60,4 +63,17 @@ pub fn ready(root: &RootArgument, socket: Option<PathBuf>) -> Result<(), Failure
         Ok(what) => output::print(&format!("ready: {what}\n")),
         Err(why) => Err(Failure::failed(why.to_string())),
     }
+}
+
+/// `supervisord`: the same, told by the environment alone.
+pub fn run_below(root: &Path, socket: Option<PathBuf>) -> Result<(), Failure> {
+    let interfaces = std::env::var("CLAB_INTFS").ok().and_then(|number| number.trim().parse().ok());
+    let options = RunOptions {
+        places: Places::below(root),
+        socket,
+        interfaces: interfaces.unwrap_or_default(),
+        patience: Duration::from_secs(PATIENCE),
+        strict: false,
+    };
+    run_switch(&options).map_err(Failure::from)
 }

@@ -77,6 +77,15 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     ended
 }
 
+/// The texts of the two files as they are stored now: what a switch would start with. `None`: there is none.
+///
+/// # Errors
+/// One that is there cannot be read.
+pub fn stored_files(places: &Places) -> Result<(Option<String>, Option<String>), String> {
+    let text = |found: Found| if found.is_empty() { Ok(None) } else { found.text().map(Some) };
+    Ok((text(Found::config_db(places))?, text(Found::frr(places))?))
+}
+
 /// Removes a file that may be gone already.
 fn remove(file: &Path) -> io::Result<()> {
     match fs::remove_file(file) {

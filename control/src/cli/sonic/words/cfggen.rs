@@ -1,0 +1,81 @@
+//! `sonic-cfggen`: what lab scripts load and ask with it.
+
+use std::fs;
+
+use srv6d_sonic_cli::cfggen::{json, value};
+use srv6d_sonic_cli::config_db::ConfigDb;
+
+use super::node::Node;
+use super::tree::wrong;
+use crate::cli::output::{self, Failure};
+
+const COMMAND: &str = "sonic-cfggen";
+
+/// Options that are known.
+#[derive(Default)]
+struct Options<'a> {
+    files: Vec<&'a str>,
+    from_db: bool,
+    write_to_db: bool,
+    print_data: bool,
+    variable: Option<&'a str>,
+    json: Option<&'a str>,
+}
+
+/// `-j FILE --write-to-db`, `-d --var-json TABLE`, `-d -v PATH`, `-d --print-data`; `-j FILE` instead of `-d` asks a file.
+pub fn cfggen(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    let options = options(arguments)?;
+    let mut data = ConfigDb::default();
+    if options.from_db {
+        let running = node.running()?;
+        data = running.config_db;
+        // Ports that no row names are ports all the same: scripts learn their names here.
+        data.write_ports(&running.switch);
+    }
+    for file in &options.files {
+        data.merge(read(file)?);
+    }
+    if options.write_to_db {
+        node.change(|running| {
+            running.config_db.merge(data.clone());
+            Ok(())
+        })?;
+    }
+    if let Some(name) = options.json {
+        return output::print(&format!("{}\n", json(data.value().get(name))));
+    }
+    if let Some(path) = options.variable {
+        return output::print(&format!("{}\n", value(&data.value(), path)));
+    }
+    if options.print_data { output::print(&data.to_text()) } else { Ok(()) }
+}
+
+fn options(arguments: &[String]) -> Result<Options<'_>, Failure> {
+    let mut options = Options::default();
+    let mut arguments = arguments.iter().map(String::as_str);
+    while let Some(argument) = arguments.next() {
+        let mut next = || arguments.next().ok_or_else(|| wrong(COMMAND, &format!("{argument} needs an argument")));
+        match argument {
+            "-j" | "--json" => options.files.push(next()?),
+            "-v" | "--var" => options.variable = Some(next()?),
+            "--var-json" => options.json = Some(next()?),
+            "-d" | "--from-db" => options.from_db = true,
+            "-w" | "--write-to-db" => options.write_to_db = true,
+            "--print-data" => options.print_data = true,
+            "-h" | "--help" => {
+                output::print(
+                    "Usage: sonic-cfggen [-d] [-j FILE]... [--write-to-db] [--print-data] [--var-json TABLE] [-v PATH]\n",
+                )?;
+                return Err(Failure::done());
+            }
+            other => return Err(wrong(COMMAND, &format!("{other} is not known here"))),
+        }
+    }
+    Ok(options)
+}
+
+/// A document out of a file.
+pub fn read(file: &str) -> Result<ConfigDb, Failure> {
+    let text = fs::read_to_string(file).map_err(|why| Failure::failed(format!("Error: cannot read {file}: {why}")))?;
+    ConfigDb::parse(&text).map_err(|why| Failure::invalid(format!("Error: {file}: {why}")))
+}

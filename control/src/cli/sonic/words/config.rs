@@ -1,0 +1,145 @@
+//! `config`: changes of the running configuration, and what is loaded into it and saved of it.
+
+use std::path::PathBuf;
+
+use srv6d_sonic_cli::config_db::{
+    AddressChange, ConfigDb, Refused, add_vrf, bind_vrf, change_address, delete_vrf, set_admin, set_hostname,
+    unbind_vrf,
+};
+
+use super::cfggen;
+use super::node::{Node, Running, write};
+use super::tree::{argument, choose, nothing_more, wrong};
+use crate::cli::output::{self, Failure};
+use crate::sonic::run::stored_files;
+
+/// Where SONiC keeps CONFIG_DB.
+const CONFIG_DB: &str = "/etc/sonic/config_db.json";
+
+/// `config ...`
+pub fn config(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    const WORDS: [&str; 6] = ["hostname", "interface", "load", "reload", "save", "vrf"];
+    let (word, rest) = choose("config", arguments, &WORDS)?;
+    match word {
+        "hostname" => {
+            let (name, rest) = argument("config hostname", "new_hostname", rest)?;
+            nothing_more("config hostname", rest)?;
+            change(node, "config hostname", |running| set_hostname(&mut running.config_db, name))
+        }
+        "interface" => interface(node, rest),
+        "load" => load(node, &files(rest)),
+        "reload" => reload_files(node, files(rest).first().copied()),
+        "save" => save(node, &files(rest)),
+        _ => vrf(node, rest),
+    }
+}
+
+fn change(node: &Node, path: &str, edit: impl FnOnce(&mut Running) -> Result<(), Refused>) -> Result<(), Failure> {
+    node.change(|running| edit(running).map_err(|why| wrong(path, &why.to_string())))
+}
+
+/// `config interface startup|shutdown NAME`, `... ip add|remove NAME ADDRESS`, `... vrf bind|unbind NAME [VRF]`
+fn interface(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    let path = "config interface";
+    let (word, rest) = choose(path, arguments, &["ip", "shutdown", "startup", "vrf"])?;
+    match word {
+        "ip" => address(node, rest),
+        "vrf" => binding(node, rest),
+        _ => {
+            let (name, rest) = argument(path, "interface_name", rest)?;
+            nothing_more(path, rest)?;
+            change(node, path, |running| set_admin(&mut running.config_db, &running.switch, name, word == "startup"))
+        }
+    }
+}
+
+fn address(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    let path = "config interface ip";
+    let (word, rest) = choose(path, arguments, &["add", "remove"])?;
+    let (name, rest) = argument(path, "interface_name", rest)?;
+    let (address, rest) = argument(path, "ip_addr", rest)?;
+    nothing_more(path, rest)?;
+    let what = if word == "add" { AddressChange::Add } else { AddressChange::Remove };
+    change(node, path, |running| change_address(&mut running.config_db, &running.switch, name, address, what))
+}
+
+fn binding(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    let path = "config interface vrf";
+    let (word, rest) = choose(path, arguments, &["bind", "unbind"])?;
+    let (name, rest) = argument(path, "interface_name", rest)?;
+    if word == "unbind" {
+        // SONiC takes the name of the VRF, and does not need it.
+        nothing_more(path, rest.get(1..).unwrap_or_default())?;
+        return change(node, path, |running| unbind_vrf(&mut running.config_db, &running.switch, name));
+    }
+    let (vrf, rest) = argument(path, "vrf_name", rest)?;
+    nothing_more(path, rest)?;
+    change(node, path, |running| bind_vrf(&mut running.config_db, &running.switch, name, vrf))
+}
+
+fn vrf(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    let path = "config vrf";
+    let (word, rest) = choose(path, arguments, &["add", "del"])?;
+    let (name, rest) = argument(path, "vrf_name", rest)?;
+    nothing_more(path, rest)?;
+    change(node, path, |running| {
+        if word == "add" { add_vrf(&mut running.config_db, name) } else { delete_vrf(&mut running.config_db, name) }
+    })
+}
+
+/// What is no option. `-y`, `-f` and their like answer questions that are not asked here.
+fn files(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).filter(|argument| !argument.starts_with('-')).collect()
+}
+
+/// `config load [FILE] -y`: laid over what is there, row by row.
+fn load(node: &Node, files: &[&str]) -> Result<(), Failure> {
+    let file = files.first().map_or_else(|| node.places.path(CONFIG_DB), PathBuf::from);
+    let loaded = cfggen::read(&file.display().to_string())?;
+    node.change(|running| {
+        running.config_db.merge(loaded);
+        Ok(())
+    })
+}
+
+/// `config reload [FILE] -y -f`: the file in the place of what is there. What both say goes on undisturbed.
+pub fn reload_files(node: &Node, file: Option<&str>) -> Result<(), Failure> {
+    let (config_db, frr) = stored_files(&node.places).map_err(|why| Failure::failed(format!("Error: {why}")))?;
+    let config_db = match file {
+        Some(file) => Some(cfggen::read(file)?),
+        None => config_db
+            .map(|text| ConfigDb::parse(&text))
+            .transpose()
+            .map_err(|why| Failure::invalid(format!("Error: the stored CONFIG_DB: {why}")))?,
+    };
+    node.change(|running| {
+        if let Some(config_db) = config_db {
+            running.config_db = config_db;
+        }
+        if let Some(frr) = frr.filter(|_| file.is_none()) {
+            running.frr = frr;
+        }
+        Ok(())
+    })
+}
+
+/// `config save -y [FILE]`
+fn save(node: &Node, files: &[&str]) -> Result<(), Failure> {
+    let running = node.running()?;
+    let file = files.first().map_or_else(|| node.places.path(CONFIG_DB), PathBuf::from);
+    write(&file, &running.config_db.to_text())?;
+    if files.is_empty() && !running.frr.is_empty() {
+        save_frr(node, &running.frr)?;
+    }
+    output::print(&format!("Running command: sonic-cfggen -d --print-data > {}\n", node.places.shown(&file)))
+}
+
+/// `write memory`: FRR's file, where SONiC's images look for it.
+pub fn save_frr(node: &Node, frr: &str) -> Result<String, Failure> {
+    const CHOICES: [&str; 2] = ["/etc/sonic/frr", "/etc/frr"];
+    let choices = CHOICES.map(|directory| node.places.path(directory));
+    let directory = choices.iter().find(|directory| directory.is_dir()).unwrap_or(&choices[0]);
+    let file = directory.join("frr.conf");
+    write(&file, frr)?;
+    Ok(node.places.shown(&file))
+}

@@ -1,0 +1,36 @@
+//! FRR beside srv6d: where it runs, what concerns it is its own.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::node::Node;
+use crate::cli::output::Failure;
+
+/// Where Debian and SONiC have vtysh. Another one of that name is a link to this program.
+const VTYSH: [&str; 2] = ["/usr/bin/vtysh", "/usr/lib/frr/vtysh"];
+/// zebra's own socket: it is there while zebra runs.
+const ZEBRA: [&str; 2] = ["/run/frr/zebra.vty", "/var/run/frr/zebra.vty"];
+
+/// The real vtysh, while zebra runs.
+pub fn vtysh(node: &Node) -> Option<PathBuf> {
+    if !ZEBRA.iter().any(|socket| node.places.path(socket).exists()) {
+        return None;
+    }
+    let own = std::env::current_exe().and_then(std::fs::canonicalize).ok();
+    let real = |path: PathBuf| std::fs::canonicalize(path).ok().filter(|path| Some(path) != own.as_ref());
+    VTYSH.iter().find_map(|path| real(node.places.path(path)))
+}
+
+/// Becomes the real vtysh; comes back only if that fails.
+pub fn become_vtysh(vtysh: &PathBuf, arguments: &[String]) -> Failure {
+    let why = Command::new(vtysh).args(arguments).exec();
+    Failure::failed(format!("Error: cannot run {}: {why}", vtysh.display()))
+}
+
+/// What FRR says to one command.
+pub fn ask(vtysh: &PathBuf, command: &str) -> Result<String, Failure> {
+    let output = Command::new(vtysh).args(["-c", command]).output();
+    let output = output.map_err(|why| Failure::failed(format!("Error: cannot run {}: {why}", vtysh.display())))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,46 @@
+//! `srv6d sonic install-words DIR`: links to this binary under the names that scripts call.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+
+use super::Word;
+use crate::cli::output::{self, Failure};
+
+/// Where the links go.
+#[derive(Debug, Args)]
+pub struct InstallArguments {
+    /// Directory that is searched for commands
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    directory: PathBuf,
+    /// What the links point to [default: this program]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    target: Option<PathBuf>,
+}
+
+/// Makes a link for each word. A file of that name that is no link stays, and is an error: it is somebody's.
+pub fn install(arguments: &InstallArguments) -> Result<(), Failure> {
+    let directory = &arguments.directory;
+    let failed = |what: &Path, why: io::Error| Failure::failed(format!("error: {}: {why}", what.display()));
+    fs::create_dir_all(directory).map_err(|why| failed(directory, why))?;
+    let target = match &arguments.target {
+        Some(target) => target.clone(),
+        None => std::env::current_exe().map_err(|why| failed(Path::new("this program"), why))?,
+    };
+    for (name, _) in Word::ALL {
+        let link = directory.join(name);
+        match fs::symlink_metadata(&link) {
+            Ok(metadata) if metadata.is_symlink() => fs::remove_file(&link).map_err(|why| failed(&link, why))?,
+            Ok(_) => {
+                let what = format!("error: {} exists and is no link: choose another directory", link.display());
+                return Err(Failure::failed(what));
+            }
+            Err(_) => {}
+        }
+        symlink(&target, &link).map_err(|why| failed(&link, why))?;
+    }
+    output::print(&format!("{} links to {} in {}\n", Word::ALL.len(), target.display(), directory.display()))
+}

@@ -1,0 +1,226 @@
+//! The switch that a word is about: its two files, its daemon.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use srv6d_sonic::{Severity, Switch};
+use srv6d_sonic_cli::config_db::ConfigDb;
+
+use crate::api::client::{self, AskError};
+use crate::api::state::{GenerationView, PathRow, PortRow, RouteRow, SidRow};
+use crate::api::{Request, Response, Topic};
+use crate::cli::output::Failure;
+use crate::config;
+use crate::sonic::{self, Places};
+
+/// Scripts configure a container that has just begun: its daemon is waited for this long.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A switch on this machine.
+pub struct Node {
+    pub places: Places,
+    /// As it was named; `None`: where the switch has it.
+    socket: Option<PathBuf>,
+}
+
+/// Where the running configuration is.
+struct Files {
+    config_db: PathBuf,
+    frr: PathBuf,
+}
+
+/// What a word changes in the running configuration.
+pub struct Running {
+    pub config_db: ConfigDb,
+    pub frr: String,
+    /// What both say before the change.
+    pub switch: Switch,
+}
+
+fn failed(what: &str, file: &Path, why: &io::Error) -> Failure {
+    Failure::failed(format!("Error: cannot {what} {}: {why}", file.display()))
+}
+
+impl Node {
+    pub fn below(root: &Path, socket: Option<PathBuf>) -> Self {
+        Self { places: Places::below(root), socket }
+    }
+
+    pub fn asked_socket(&self) -> Option<PathBuf> {
+        self.socket.clone()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(|| self.places.socket())
+    }
+
+    /// The files of `srv6d sonic run`, else those that the daemon's own configuration names.
+    fn files(&self) -> Result<Files, Failure> {
+        let own = Files { config_db: self.places.running_config_db(), frr: self.places.running_frr() };
+        if own.config_db.exists() {
+            return Ok(own);
+        }
+        let named = self.generation().ok().and_then(|daemon| {
+            let file = PathBuf::from(daemon.config);
+            let config = config::parse(&fs::read_to_string(&file).ok()?, &daemon.node).ok()?;
+            let sonic = config.sonic?;
+            let directory = file.parent().unwrap_or(Path::new(""));
+            let path = |name: &Option<toml::Spanned<PathBuf>>| name.as_ref().map(|name| directory.join(name.get_ref()));
+            Some(Files { config_db: path(&sonic.config_db)?, frr: path(&sonic.frr).unwrap_or(own.frr) })
+        });
+        named.ok_or_else(|| {
+            let missing = self.places.running_config_db();
+            Failure::failed(format!(
+                "Error: no switch runs here: there is no {}\nstart it with `srv6d sonic run`",
+                missing.display()
+            ))
+        })
+    }
+
+    /// The running configuration.
+    pub fn running(&self) -> Result<Running, Failure> {
+        read(&self.files()?)
+    }
+
+    /// What the running configuration comes to.
+    pub fn switch(&self) -> Result<Switch, Failure> {
+        Ok(self.running()?.switch)
+    }
+
+    /// Changes the running configuration, and lets the daemon take it. What the daemon refuses is undone.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Running) -> Result<T, Failure>) -> Result<T, Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        let files = loop {
+            match self.files() {
+                Err(_) if Instant::now() < deadline => sleep(PAUSE),
+                found => break found?,
+            }
+        };
+        let _turn = lock(&files)?;
+        let mut running = read(&files)?;
+        let before = (running.config_db.clone(), running.frr.clone());
+        let done = change(&mut running)?;
+        if before == (running.config_db.clone(), running.frr.clone()) {
+            return Ok(done);
+        }
+        let texts = [&files.config_db, &files.frr].map(|file| (file, fs::read_to_string(file).unwrap_or_default()));
+        let put = |config_db: &str, frr: &str| write(&files.config_db, config_db).and_then(|()| write(&files.frr, frr));
+        let taken = put(&running.config_db.to_text(), &running.frr).and_then(|()| self.reload(deadline));
+        if taken.is_err() {
+            for (file, text) in texts {
+                write(file, &text)?;
+            }
+        }
+        taken.map(|()| done)
+    }
+
+    fn reload(&self, deadline: Instant) -> Result<(), Failure> {
+        loop {
+            match client::ask(&self.socket(), &Request::Reload { dry_run: false }) {
+                Err(AskError::NotRunning { .. }) if Instant::now() < deadline => sleep(PAUSE),
+                Err(why) => return Err(why.into()),
+                Ok(Response::Refused(refusal)) => {
+                    let why = refusal.errors.join("\n");
+                    return Err(Failure::invalid(format!("Error: nothing was changed: the switch refuses it\n{why}")));
+                }
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn ask(&self, topic: Topic) -> Result<Response, Failure> {
+        match client::ask(&self.socket(), &Request::Show { topic })? {
+            Response::Refused(refusal) => Err(Failure::failed(format!("Error: {}", refusal.errors.join("\n")))),
+            answer => Ok(answer),
+        }
+    }
+
+    pub fn sids(&self) -> Result<Vec<SidRow>, Failure> {
+        match self.ask(Topic::Sids)? {
+            Response::Sids(rows) => Ok(rows),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub fn ports(&self) -> Result<Vec<PortRow>, Failure> {
+        match self.ask(Topic::Ports)? {
+            Response::Ports(rows) => Ok(rows),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub fn routes(&self) -> Result<Vec<RouteRow>, Failure> {
+        match self.ask(Topic::Routes)? {
+            Response::Routes(rows) => Ok(rows),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub fn paths(&self) -> Result<Vec<PathRow>, Failure> {
+        match self.ask(Topic::Paths)? {
+            Response::Paths(rows) => Ok(rows),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub fn generation(&self) -> Result<GenerationView, Failure> {
+        match self.ask(Topic::Generation)? {
+            Response::Generation(view) => Ok(*view),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+fn unexpected() -> Failure {
+    Failure::failed("Error: the daemon answered something else than it was asked")
+}
+
+fn read(files: &Files) -> Result<Running, Failure> {
+    let text = fs::read_to_string(&files.config_db).map_err(|why| failed("read", &files.config_db, &why))?;
+    let frr = match fs::read_to_string(&files.frr) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|why| failed("read", &files.frr, &why))?,
+    };
+    let wrong = |why: String| Failure::failed(format!("Error: {}: {why}", files.config_db.display()));
+    let config_db = ConfigDb::parse(&text).map_err(|why| wrong(why.to_string()))?;
+    let switch = switch(&text, &frr).map_err(wrong)?;
+    Ok(Running { config_db, frr, switch })
+}
+
+/// What two texts come to on this machine.
+pub fn switch(config_db: &str, frr: &str) -> Result<Switch, String> {
+    let interfaces = sonic::interfaces();
+    srv6d_sonic::read(Some(config_db), Some(frr), Some(&interfaces), false)
+        .map(|reading| reading.switch)
+        .map_err(|findings| findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+}
+
+/// Two words that change something take turns.
+fn lock(files: &Files) -> Result<File, Failure> {
+    let path = files.config_db.with_extension("lock");
+    let file = File::create(&path).map_err(|why| failed("write", &path, &why))?;
+    file.lock().map_err(|why| failed("lock", &path, &why))?;
+    Ok(file)
+}
+
+/// Writes a file whole or not at all: somebody may be reading it.
+pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    let beside = file.with_added_extension("new");
+    let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
+    let written = directory.and_then(|()| fs::write(&beside, text)).and_then(|()| fs::rename(&beside, file));
+    written.map_err(|why| failed("write", file, &why))
+}
+
+/// Lines of an frr.conf that mean something and cannot be read, in order.
+pub fn unread_lines(frr: &str) -> Vec<String> {
+    let findings = match srv6d_sonic::read(None, Some(frr), None, false) {
+        Ok(reading) => reading.findings,
+        Err(findings) => findings,
+    };
+    let bad = |finding: &&srv6d_sonic::Finding| matches!(finding.severity, Severity::Ignored | Severity::Error);
+    findings.iter().filter(bad).map(ToString::to_string).collect()
+}

@@ -1,0 +1,86 @@
+//! `show` and `sonic-clear`.
+
+use srv6d_sonic_cli::config_db::indented;
+use srv6d_sonic_cli::{tables, vtysh as text};
+
+use super::node::Node;
+use super::tree::{choose, nothing_more};
+use super::{portstat, routes, show_interfaces, srv6stat, version};
+use crate::api::state::Health;
+use crate::cli::output::{self, Failure};
+
+/// `show ...`
+pub fn show(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    const TOPICS: [&str; 7] = ["interfaces", "ip", "ipv6", "runningconfiguration", "srv6", "version", "vrf"];
+    let (word, rest) = choose("show", arguments, &TOPICS)?;
+    match word {
+        "interfaces" => show_interfaces::interfaces(node, rest),
+        "ip" => ip(node, rest, false),
+        "ipv6" => ip(node, rest, true),
+        "runningconfiguration" => running(node, rest),
+        "srv6" => srv6(node, rest),
+        "version" => version::version(node, rest),
+        _ => {
+            nothing_more("show vrf", rest.get(1..).unwrap_or_default())?;
+            output::print(&tables::vrfs(&node.switch()?, rest.first().map(String::as_str)))
+        }
+    }
+}
+
+/// `sonic-clear counters|srv6counters`
+pub fn clear(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    let (word, rest) = choose("sonic-clear", arguments, &["counters", "srv6counters"])?;
+    nothing_more("sonic-clear", rest)?;
+    if word == "counters" { portstat::clear(node) } else { srv6stat::clear(node) }
+}
+
+fn ip(node: &Node, arguments: &[String], ipv6: bool) -> Result<(), Failure> {
+    let path = if ipv6 { "show ipv6" } else { "show ip" };
+    let (word, rest) = choose(path, arguments, &["bgp", "interfaces", "route"])?;
+    match word {
+        "interfaces" => {
+            nothing_more(path, rest)?;
+            show_interfaces::addresses(node, ipv6)
+        }
+        "route" => routes::show(node, ipv6, rest),
+        _ => Err(Failure::failed("bgpd is not running")),
+    }
+}
+
+/// `show runningconfiguration all|bgp`
+fn running(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    let path = "show runningconfiguration";
+    let (word, rest) = choose(path, arguments, &["all", "bgp", "interfaces", "ports"])?;
+    let running = node.running()?;
+    nothing_more(path, rest)?;
+    let table = |name: &str| running.config_db.table(name).cloned().unwrap_or_default();
+    let text = match word {
+        "all" => running.config_db.to_text(),
+        "bgp" => text::running_config(&running.frr),
+        "interfaces" => indented(&table("INTERFACE").into()) + "\n",
+        _ => indented(&running.config_db.ports(&running.switch)) + "\n",
+    };
+    output::print(&text)
+}
+
+fn srv6(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    let (word, rest) = choose("show srv6", arguments, &["locators", "static-sids", "stats"])?;
+    nothing_more(&format!("show srv6 {word}"), rest.get(1..).unwrap_or_default())?;
+    let asked = rest.first().map(String::as_str);
+    match word {
+        "locators" => output::print(&tables::locators(&node.switch()?, asked)),
+        "static-sids" => static_sids(node, asked),
+        _ => srv6stat::stats(node, asked),
+    }
+}
+
+/// A SID is offloaded while the dataplane has it and can serve it: a uA waits for its neighbour.
+fn static_sids(node: &Node, asked: Option<&str>) -> Result<(), Failure> {
+    let switch = node.switch()?;
+    let rows = node.sids()?;
+    let offloaded = |sid: &srv6d_sonic::Sid| {
+        let prefix = sid.prefix.trunc().to_string();
+        rows.iter().any(|row| row.sid == prefix && row.state == Health::Up)
+    };
+    output::print(&tables::static_sids(&switch, asked, offloaded))
+}

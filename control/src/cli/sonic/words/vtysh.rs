@@ -1,0 +1,139 @@
+//! `vtysh`: the real one where FRR runs; else static routes, the segment-routing tree, and what can be shown of them.
+
+use std::fs;
+use std::io::{self, BufRead};
+
+use srv6d_sonic_cli::vtysh::{Command, Lines, append, command, locators, running_config};
+
+use super::node::{self, Node};
+use super::{config, frr, routes};
+use crate::cli::output::{self, Failure};
+
+/// What is asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    commands: Vec<String>,
+    file: Option<String>,
+}
+
+/// `vtysh [-c COMMAND]... [-f FILE]`; without either, lines from standard input.
+pub fn vtysh(node: &Node, arguments: &[String]) -> Result<(), Failure> {
+    if let Some(real) = frr::vtysh(node) {
+        return Err(frr::become_vtysh(&real, arguments));
+    }
+    let options = options(arguments)?;
+    if let Some(file) = options.file {
+        let text = fs::read_to_string(&file)
+            .map_err(|why| Failure::failed(format!("Can't open configuration file {file} due to '{why}'.")))?;
+        return from_file(node, &text);
+    }
+    if options.commands.is_empty() {
+        let lines: Result<Vec<String>, io::Error> = io::stdin().lock().lines().collect();
+        let lines = lines.map_err(|why| Failure::failed(format!("Error: cannot read standard input: {why}")))?;
+        return each(node, &lines);
+    }
+    each(node, &options.commands)
+}
+
+fn options(arguments: &[String]) -> Result<Options, Failure> {
+    let mut options = Options::default();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let mut next = || {
+            let missing = || Failure::failed(format!("vtysh: option requires an argument -- '{argument}'"));
+            arguments.next().cloned().ok_or_else(missing)
+        };
+        match argument.as_str() {
+            "-c" | "--command" => options.commands.extend(next()?.lines().map(str::to_owned)),
+            "-f" | "--inputfile" => options.file = Some(next()?),
+            // The daemon, the directory and the name of vtysh's own files mean nothing here.
+            "-d" | "--daemon" | "-N" | "--pathspace" | "--vty_socket" | "--config_dir" => drop(next()?),
+            "-b" | "--boot" | "-E" | "--echo" | "-n" | "--noerror" | "-m" | "--markfile" | "-u" => {}
+            other => return Err(Failure::failed(format!("vtysh: {other} is not known here; known: -c, -f"))),
+        }
+    }
+    Ok(options)
+}
+
+/// A file: everything that can be taken is, and the rest is said.
+fn from_file(node: &Node, text: &str) -> Result<(), Failure> {
+    let lines = Lines::read(text.lines());
+    for refusal in &lines.refused {
+        output::print(&format!("{refusal}\n"))?;
+    }
+    node.change(|running| {
+        running.frr = append(&running.frr, &lines.taken);
+        Ok(())
+    })
+}
+
+/// Command by command; what follows `configure terminal` is taken as a whole.
+fn each(node: &Node, commands: &[String]) -> Result<(), Failure> {
+    let mut commands = commands.iter();
+    let mut refused = false;
+    while let Some(line) = commands.next() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        match command(line) {
+            Ok(Command::Configure) => {
+                let lines: Vec<&str> =
+                    commands.by_ref().map(String::as_str).take_while(|line| line.trim() != "end").collect();
+                refused |= configure(node, &lines)?;
+            }
+            Ok(asked) => show(node, &asked)?,
+            Err(why) => {
+                output::print(&format!("{why}\n"))?;
+                refused = true;
+            }
+        }
+    }
+    if refused { Err(Failure::silent()) } else { Ok(()) }
+}
+
+/// Whether a line was refused. Lines that mean nothing are not kept.
+fn configure(node: &Node, lines: &[&str]) -> Result<bool, Failure> {
+    let shown: (Vec<&str>, Vec<&str>) = lines.iter().partition(|line| line.trim_start().starts_with("do "));
+    for line in shown.0 {
+        show(node, &command(line).map_err(|why| Failure::failed(why.to_string()))?)?;
+    }
+    let mut read = Lines::read(shown.1);
+    read.taken.retain(|line| !matches!(line.trim(), "exit" | "quit" | "end") || lines.len() > 1);
+    let mut said: Vec<String> = read.refused.iter().map(ToString::to_string).collect();
+    node.change(|running| {
+        let frr = append(&running.frr, &read.taken);
+        let unread = |frr: &str| node::unread_lines(frr).len();
+        let (before, after) = (unread(&running.frr), node::unread_lines(&frr));
+        if after.len() > before {
+            said.extend(after.into_iter().skip(before).map(|why| format!("% {why}")));
+        } else {
+            running.frr = frr;
+        }
+        Ok(())
+    })?;
+    for line in &said {
+        output::print(&format!("{line}\n"))?;
+    }
+    Ok(!said.is_empty())
+}
+
+fn show(node: &Node, asked: &Command) -> Result<(), Failure> {
+    match asked {
+        Command::Version => {
+            let daemon = node.generation()?;
+            let text = format!(
+                "srv6d {} ({}): static routes and segment routing of FRR's configuration; no FRR runs here.\n",
+                daemon.daemon, daemon.node
+            );
+            output::print(&text)
+        }
+        Command::RunningConfig => output::print(&running_config(&node.running()?.frr)),
+        Command::Locators => output::print(&locators(&node.switch()?)),
+        Command::Routes { ipv6, rest } => output::print(&routes::as_frr(node, *ipv6, rest)?),
+        Command::Write => {
+            let file = config::save_frr(node, &node.running()?.frr)?;
+            output::print(&format!("Configuration saved to {file}\n[OK]\n"))
+        }
+        Command::Configure | Command::Nothing => Ok(()),
+    }
+}
