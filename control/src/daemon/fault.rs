@@ -15,6 +15,14 @@ pub fn is_apart(device: &str) -> bool {
     std::env::var(APART).is_ok_and(|devices| devices.split_whitespace().any(|name| name == device))
 }
 
+/// Set: the kernel is taken to have refused the program of `offload = "xdp"`.
+const NO_OFFLOAD: &str = "SRV6D_TEST_NO_OFFLOAD";
+
+/// The kernel is to have refused it.
+pub fn refuses_offload() -> bool {
+    std::env::var_os(NO_OFFLOAD).is_some()
+}
+
 /// SIGUSR2: a worker panics.
 pub struct Fault(Option<Signal>);
 

@@ -135,6 +135,9 @@ impl Node {
         // Before any descriptor exists that a child could hold on to.
         let guard = Some(Guard::spawn(&veth.name, veth.ifindex)?);
         let mut dataplane = Dataplane::start(settings(planned))?;
+        if fault::refuses_offload() {
+            dataplane.refuse_offload();
+        }
         dataplane.attach_own_veth(&veth.peer)?;
         let host_name = || nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
         let mut node = Self {

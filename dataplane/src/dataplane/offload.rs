@@ -97,6 +97,11 @@ impl Dataplane {
         }
     }
 
+    /// From here on as on a kernel that refuses the program, so that what follows from that can be tested.
+    pub fn refuse_offload(&mut self) {
+        self.in_front.program = Program::Refused("refused by a test".to_owned());
+    }
+
     /// The program is on a port.
     pub fn offloads(&self) -> bool {
         !self.in_front.on.is_empty()

@@ -17,6 +17,7 @@ pub(crate) const STSO: u32 = 0x1f;
 pub(crate) const GGSO: u32 = 0x23;
 pub(crate) const SGSO: u32 = 0x24;
 pub(crate) const GGRO: u32 = 0x2b;
+pub(crate) const SGRO: u32 = 0x2c;
 
 /// `struct ethtool_value`.
 #[repr(C)]

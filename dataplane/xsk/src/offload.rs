@@ -36,6 +36,11 @@ pub fn set_segmentation_off(ifname: &str) -> Result<(), XskError> {
     ethtool::set_feature(ifname, ethtool::SGSO, false, "-K gso off")
 }
 
+/// `ethtool -K IFNAME gro on` or `off`. On a veth, on: it has NAPI, and takes what XDP programs redirect into its peer.
+pub fn set_receive_offload(ifname: &str, on: bool) -> Result<(), XskError> {
+    ethtool::set_feature(ifname, ethtool::SGRO, on, "-K gro")
+}
+
 /// Whether the kernel leaves checksums to this device.
 pub fn tx_checksum_on(ifname: &str) -> Result<bool, XskError> {
     ethtool::feature(ifname, ethtool::GTXCSUM, "-k tx")

@@ -183,6 +183,8 @@ pub struct Tally {
     pub counters: BTreeMap<String, u64>,
     /// Frames that the XDP programs did not claim: the kernel's, without having been srv6d's.
     pub unclaimed: u64,
+    /// Frames that XDP programs forwarded.
+    pub offloaded: u64,
     /// Every packet is accounted for: not so while one is on its way.
     pub is_balanced: bool,
 }
@@ -195,7 +197,7 @@ impl Tally {
         counters.extend(view.reply.iter().map(|row| (format!("reply.{}", row.reason), row.packets)));
         counters.extend(view.drop.iter().map(|row| (format!("drop.{}", row.reason), row.packets)));
         let unclaimed = view.ports.iter().map(|port| port.to_kernel).sum();
-        Self { counters, unclaimed, is_balanced: view.balanced }
+        Self { counters, unclaimed, offloaded: view.offloaded, is_balanced: view.balanced }
     }
 
     /// What has been counted since.
@@ -207,6 +209,7 @@ impl Tally {
         Self {
             counters: self.counters.iter().map(grown).collect(),
             unclaimed: self.unclaimed.saturating_sub(before.unclaimed),
+            offloaded: self.offloaded.saturating_sub(before.offloaded),
             is_balanced: self.is_balanced,
         }
     }

@@ -12,6 +12,13 @@ use srv6d_xsk::xdp_offload::{PacketCount, XdpOffload};
 
 use crate::netns;
 
+/// Cases of the conformance pack with frames that the program forwards.
+pub const OFFLOADED: [&str; 39] = [
+    "A01", "A02", "A02b", "A06b", "A06c", "A07a", "A07b", "A07c", "A10", "A11", "A12", "I02", "O02", "O05", "U01",
+    "U02", "U03b", "U05a", "U08", "U09", "U10", "U11", "U15a", "U15b", "U37", "U38b", "U40", "U41a", "U41b", "U41c",
+    "U41d", "U42", "U43b", "U50d", "U55a", "X01b", "X04b", "X07a", "X08",
+];
+
 /// Ports there can be: more than any state of the tests has.
 const PORTS: u16 = 8;
 /// `XDP_PASS`, for want of a worker to call, and `XDP_REDIRECT`.

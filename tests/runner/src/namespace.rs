@@ -13,6 +13,7 @@ use std::path::Path;
 use srv6d_pack::{Case, Event, Step};
 
 use crate::daemon::{Daemon, Tally, wait_for};
+use crate::front;
 use crate::netns::Netns;
 use crate::wires::{self, Wires};
 
@@ -46,6 +47,7 @@ const LEFT_TO_KERNEL: [&str; 7] = [
 /// A node with a running srv6d, and the far ends of its cables.
 #[derive(Debug)]
 pub struct Rig {
+    offload: bool,
     // Before the namespaces: it is to take its ports down itself.
     daemon: Daemon,
     node: Netns,
@@ -53,18 +55,22 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// The devices, addresses and neighbours of a case, and a srv6d without a configuration.
+    /// The devices, addresses and neighbours of a case, and a srv6d without a configuration. With `offload` its XDP
+    /// programs will forward what they can.
     ///
     /// # Errors
     /// Something of it could not be made.
-    pub fn new(case: &Case, program: &Path) -> Result<Self, String> {
+    pub fn new(case: &Case, program: &Path, offload: bool) -> Result<Self, String> {
         let (node, outside) = (Netns::new("node")?, Netns::new("outside")?);
         node.sysctl(&SETTINGS)?;
         wires::connect(case, &node, &outside)?;
+        if offload {
+            outside.enter(|| wires::devices(case).try_for_each(|port| wires::take_redirected(&port.name)))?;
+        }
         let down = wires::devices(case).filter(|port| !port.up).map(|port| format!("link set {} down", port.name));
         node.must(&down.collect::<Vec<_>>())?;
         let daemon = Daemon::start(program, &node)?;
-        Ok(Self { daemon, node, outside })
+        Ok(Self { offload, daemon, node, outside })
     }
 
     /// Runs a case; what comes out and every counter has to be as the case says.
@@ -72,7 +78,7 @@ impl Rig {
     /// # Errors
     /// The difference, readable.
     pub fn run(&self, case: &Case) -> Result<(), String> {
-        let run = || match (self.daemon.reload(&config(case))?, &case.refused) {
+        let run = || match (self.daemon.reload(&config(case, self.offload))?, &case.refused) {
             (Err(why), Some(text)) if why.to_lowercase().contains(&text.to_lowercase()) => Ok(()),
             (Err(why), _) => Err(format!("refused: {why}")),
             (Ok(()), Some(text)) => Err(format!("accepted, and should have been refused with {text:?}")),
@@ -83,8 +89,9 @@ impl Rig {
 }
 
 /// The configuration of a case, with the neighbours that the kernel cannot hold because it lacks their device.
-fn config(case: &Case) -> String {
-    let mut text = case.setup.config.clone();
+fn config(case: &Case, offload: bool) -> String {
+    let port = if offload { "[[port]]\noffload = \"xdp\"" } else { "[[port]]" };
+    let mut text = case.setup.config.replace("[[port]]", port);
     for neighbor in &case.setup.neighbors {
         let is_vlan = case.setup.port(&neighbor.port).is_some_and(|port| port.vlan.is_some());
         if let (true, Some(mac)) = (is_vlan, neighbor.mac) {
@@ -194,6 +201,11 @@ impl<'r> Visit<'r> {
         let mut found = self.tally()?;
         if !found.is_balanced {
             return Err(format!("rx is not the sum of tx, reply, kernel, drop and held: {:?}", found.counters));
+        }
+        match (self.rig.offload && front::OFFLOADED.contains(&self.case.id.as_str()), found.offloaded) {
+            (true, 0) => return Err("no XDP program has forwarded anything of it".to_owned()),
+            (false, 1..) => return Err(format!("XDP programs have forwarded {} frames of it", found.offloaded)),
+            _ => {}
         }
         let mut unclaimed = found.unclaimed;
         *found.counters.entry("rx".to_owned()).or_default() += unclaimed;

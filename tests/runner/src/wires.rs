@@ -39,6 +39,14 @@ pub fn connect(case: &Case, node: &Netns, outside: &Netns) -> Result<(), String>
     node.must(&near)
 }
 
+/// Makes the far end of a cable take what an XDP program redirects into the near one.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn take_redirected(device: &str) -> Result<(), String> {
+    srv6d_xsk::offload::set_receive_offload(device, true).map_err(|why| why.to_string())
+}
+
 /// Ports that are devices of their own: not VLANs of others, not srv6d's own veth.
 pub fn devices(case: &Case) -> impl Iterator<Item = &Port> {
     case.setup.ports.iter().filter(|port| !port.kernel && port.vlan.is_none())

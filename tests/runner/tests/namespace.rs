@@ -1,5 +1,5 @@
 //! The conformance pack through a real `srv6d run`: AF_XDP on virtual cables in network namespaces, frames and counters
-//! as the pack says.
+//! as the pack says. Rows about what XDP programs forward a second time with `offload = "xdp"`.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::collections::BTreeMap;
@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use srv6d_conformance::front::OFFLOADED;
 use srv6d_conformance::gaps::judge;
 use srv6d_conformance::namespace::Rig;
 use srv6d_pack::Case;
@@ -40,30 +41,44 @@ fn main() {
             println!("not run: {id}: {why}");
             continue;
         }
-        nodes.entry(surroundings(&case)).or_default().wanted += 1;
-        asked.push(case);
+        for offload in [false, true].into_iter().filter(|&offload| !offload || is_about_shifts(&case)) {
+            nodes.entry(surroundings(&case, offload)).or_default().wanted += 1;
+            asked.push((case.clone(), offload));
+        }
     }
     let nodes = Arc::new(Nodes::new(nodes));
-    let trials = asked.into_iter().map(|case| trial(case, Arc::clone(&nodes)));
+    let trials = asked.into_iter().map(|(case, offload)| trial(case, offload, Arc::clone(&nodes)));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // Nodes that no case has asked for again; `exit` drops nothing.
     drop(nodes);
     conclusion.exit();
 }
 
-fn trial(case: Case, nodes: Arc<Nodes>) -> Trial {
-    let name = format!("namespace::{} {}", case.id, case.title);
-    Trial::test(name, move || run(&case, &nodes)).with_ignored_flag(true)
+/// Rows that stand beside those, and of which XDP programs forward nothing: hop limits, own SIDs again, SRHs, next hops
+/// that are not resolved or down, packets that do not fit, options. (All others run with the program alone.)
+const BESIDE: [&str; 18] = [
+    "U04", "U06", "U07", "U12a", "U16a", "U20", "U31", "U33a", "U35b", "U36", "U38a", "U38c", "U43", "U49", "U54a",
+    "U57a", "A05a", "A09a",
+];
+
+/// Rows that run once more with `offload = "xdp"` on every port.
+fn is_about_shifts(case: &Case) -> bool {
+    [OFFLOADED.as_slice(), &BESIDE].iter().any(|ids| ids.contains(&case.id.as_str()))
 }
 
-fn run(case: &Case, nodes: &Nodes) -> Result<(), Failed> {
-    judge(case, run_on_a_node(case, nodes)).map_err(Failed::from)
+fn trial(case: Case, offload: bool, nodes: Arc<Nodes>) -> Trial {
+    let name = format!("namespace{}::{} {}", if offload { " with offload" } else { "" }, case.id, case.title);
+    Trial::test(name, move || run(&case, offload, &nodes)).with_ignored_flag(true)
 }
 
-fn run_on_a_node(case: &Case, nodes: &Nodes) -> Result<(), String> {
-    let kind = surroundings(case);
+fn run(case: &Case, offload: bool, nodes: &Nodes) -> Result<(), Failed> {
+    judge(case, run_on_a_node(case, offload, nodes)).map_err(Failed::from)
+}
+
+fn run_on_a_node(case: &Case, offload: bool, nodes: &Nodes) -> Result<(), String> {
+    let kind = surroundings(case, offload);
     let waiting = with_kind(nodes, &kind, |kind| kind.idle.pop());
-    let rig = waiting.map_or_else(|| Rig::new(case, Path::new(SRV6D)), Ok);
+    let rig = waiting.map_or_else(|| Rig::new(case, Path::new(SRV6D), offload), Ok);
     let result = rig.and_then(|rig| rig.run(case).map(|()| rig));
     // What has failed, or has been taught something step by step (neighbours, links, what a path carries), is not what
     // the next case wants.
@@ -85,7 +100,7 @@ fn with_kind<T>(nodes: &Nodes, kind: &str, what: impl FnOnce(&mut Kind) -> T) ->
 }
 
 /// What a reload does not change.
-fn surroundings(case: &Case) -> String {
+fn surroundings(case: &Case, offload: bool) -> String {
     let setup = &case.setup;
-    format!("{:?} {:?} {:?}", setup.ports, setup.addresses, setup.neighbors)
+    format!("{offload} {:?} {:?} {:?}", setup.ports, setup.addresses, setup.neighbors)
 }

@@ -1,6 +1,6 @@
 //! Every case of the conformance pack with the XDP program of `offload = "xdp"` in front of the worker step: the same
-//! frames come out, and the same is counted. Which cases the program forwards frames of is said here: a program that
-//! leaves all to the worker would pass everything else.
+//! frames come out, and the same is counted. Which cases the program forwards frames of is written down
+//! (`front::OFFLOADED`): a program that leaves all to the worker would pass everything else.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::cell::OnceCell;
@@ -8,16 +8,9 @@ use std::path::Path;
 use std::rc::Rc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use srv6d_conformance::front::{Front, Interfaces};
+use srv6d_conformance::front::{Front, Interfaces, OFFLOADED};
 use srv6d_conformance::gaps::judge;
 use srv6d_pack::Case;
-
-/// Cases with frames that the program forwards.
-const OFFLOADED: [&str; 39] = [
-    "A01", "A02", "A02b", "A06b", "A06c", "A07a", "A07b", "A07c", "A10", "A11", "A12", "I02", "O02", "O05", "U01",
-    "U02", "U03b", "U05a", "U08", "U09", "U10", "U11", "U15a", "U15b", "U37", "U38b", "U40", "U41a", "U41b", "U41c",
-    "U41d", "U42", "U43b", "U50d", "U55a", "X01b", "X04b", "X07a", "X08",
-];
 
 fn main() {
     let arguments = Arguments::from_args();

@@ -1,0 +1,238 @@
+//! `offload = "xdp"`: plain shifts pass the workers, are counted all the same, and follow every change at once.
+//!
+//! ```text
+//! a ── encapsulates to fcbb:0:1:2:: ──► eth1  router, uN 1: shifts, past its workers  eth2 ──► b, SID 2: decapsulates
+//! ```
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+
+use support::rig::{CONFIG, Rig, report, text, wait_for};
+
+/// The SID of the router, without which nothing is offloaded.
+const SID: &str = "[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"uN\"\n";
+
+fn config() -> String {
+    let config = CONFIG.replace("[[port]]\n", "[[port]]\noffload = \"xdp\"\n");
+    format!(
+        "{config}{SID}[[block]]\nprefix = \"fcbb::/32\"\n\
+         [[route]]\nprefix = \"fcbb:0:2::/48\"\nvia = \"2001:db8:b::2\"\nport = \"eth2\"\n"
+    )
+}
+
+/// Hosts and router, before srv6d runs there.
+fn rig() -> Rig {
+    let rig = Rig::new(1);
+    rig.inside(
+        "a",
+        "ip -6 route add 2001:db8:b::2 encap seg6 mode encap.red segs fcbb:0:1:2:: via 2001:db8:a::1 dev wire",
+    );
+    rig.inside("b", "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.wire.seg6_enabled=1");
+    rig.inside("b", "ip -6 route add fcbb:0:2::/48 encap seg6local action End.DT6 table local dev wire");
+    napi(&rig, "b", "on");
+    napi(&rig, "a", "on");
+    rig
+}
+
+/// Whether a host takes what the router's XDP programs redirect to it.
+fn napi(rig: &Rig, host: &str, on: &str) {
+    rig.inside(host, &format!("ethtool -K wire gro {on}"));
+}
+
+/// A port of `show ports`.
+fn port(rig: &Rig, name: &str) -> serde_json::Value {
+    let ports = rig.show("ports");
+    ports.as_array().unwrap().iter().find(|row| row.get("name").unwrap() == name).unwrap().clone()
+}
+
+/// Whether the XDP program of a port forwards, and why not (all).
+fn offload(rig: &Rig, name: &str) -> (bool, String) {
+    let port = port(rig, name);
+    let field = |name: &str| port.pointer(&format!("/offload/{name}")).unwrap().clone();
+    (field("on").as_bool().unwrap(), field("reason").as_str().unwrap().to_owned())
+}
+
+/// Datagrams from `a` to `b`: how many were sent, and how many were lost, duplicated or out of order.
+fn send(rig: &Rig) -> (u64, u64) {
+    let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7080");
+    let sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7080 2000 1 200");
+    assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
+    judge(&report(&receiver.wait_with_output().unwrap().stdout))
+}
+
+fn judge(report: &serde_json::Value) -> (u64, u64) {
+    let number = |name: &str| report.get(name).and_then(serde_json::Value::as_u64).unwrap();
+    (number("sent"), number("lost") + number("duplicated") + number("reordered"))
+}
+
+/// Packets that XDP programs forward of a few echo requests of `a`, and whether all were answered.
+fn offloaded_of_a_few(rig: &Rig) -> (u64, bool) {
+    let before = rig.counter("offloaded");
+    let said = text(&rig.output("a", "ping -6 -q -c 20 -i 0.01 -W 2 2001:db8:b::2").stdout);
+    (rig.counter("offloaded") - before, said.contains(" 0% packet loss"))
+}
+
+fn neighbor_is_known(rig: &Rig) {
+    rig.inside("router", "ping -6 -c 1 -W 5 2001:db8:b::2");
+    wait_for("next hop of the program", || (offloaded_of_a_few(rig).0 > 0).then_some(()));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn shifts_pass_the_workers_and_every_counter_knows_of_them() {
+    let mut rig = rig();
+    rig.ready(&config());
+    neighbor_is_known(&rig);
+    let packets = |rig: &Rig| {
+        let sids = rig.show("sids");
+        let sid =
+            sids.as_array().unwrap().iter().find(|row| row.get("sid").unwrap() == "fcbb:0:1::/48").unwrap().clone();
+        sid.get("packets").and_then(serde_json::Value::as_u64).unwrap()
+    };
+    let counted = |rig: &Rig| {
+        let port = |name: &str, counter: &str| rig.port_counter(name, counter);
+        [
+            packets(rig),
+            rig.counter("offloaded"),
+            port("eth1", "offloaded"),
+            port("eth1", "rx_packets"),
+            port("eth2", "tx_packets"),
+        ]
+    };
+    let before = counted(&rig);
+    let (sent, wrong) = send(&rig);
+    assert_eq!(wrong, 0);
+    let grown: Vec<u64> = before.iter().zip(counted(&rig)).map(|(before, now)| now - before).collect();
+    assert!(grown.iter().all(|&packets| packets >= sent), "{sent} sent, and {grown:?} counted");
+    rig.check_balance();
+    assert_eq!(offload(&rig, "eth1"), (true, String::new()));
+    let shown = text(&rig.ask("node", "show counters").stdout);
+    assert!(shown.lines().any(|line| line.starts_with("offloaded ") && line.contains("past the workers")), "{shown}");
+    // What is no shift goes by the worker as ever.
+    let workers = rig.counter("rx") - rig.counter("offloaded");
+    rig.inside("b", "ping -6 -c 3 -i 0.1 -W 2 2001:db8:a::2");
+    assert!(rig.counter("rx") - rig.counter("offloaded") >= workers + 3);
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn reloads_under_traffic_lose_nothing() {
+    let mut rig = rig();
+    rig.ready(&config());
+    neighbor_is_known(&rig);
+    let before = rig.counter("offloaded");
+    let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7081");
+    let mut sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7081 4000 3 200");
+    let mut reloads = 0;
+    while sender.try_wait().unwrap().is_none() {
+        // Other SIDs and routes in the same tables, and a next hop that comes and goes.
+        let more = format!(
+            "[[sid]]\nsid = \"fcbb:0:{0:x}::/48\"\nbehavior = \"uA\"\nvia = \"2001:db8:a::2\"\n\
+             [[route]]\nprefix = \"fcbb:0:{0:x}:1::/64\"\nvia = \"2001:db8:b::2\"\n",
+            0x100 + reloads
+        );
+        fs::write(rig.file("node.toml"), config() + if reloads % 3 == 0 { "" } else { &more }).unwrap();
+        let taken = rig.ask("node", "reload");
+        assert!(taken.status.success(), "{}", text(&taken.stderr));
+        reloads += 1;
+    }
+    assert!(reloads > 5, "{reloads} reloads are no test");
+    let (sent, wrong) = judge(&report(&receiver.wait_with_output().unwrap().stdout));
+    assert!(sent > 1000);
+    assert_eq!(wrong, 0, "{reloads} reloads");
+    assert!(rig.counter("offloaded") - before >= sent, "all of it was the program's");
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn nothing_stale_is_forwarded() {
+    let mut rig = rig();
+    rig.ready(&config());
+    neighbor_is_known(&rig);
+
+    // Another MAC address behind the next hop: what still went to the old one would not arrive.
+    rig.inside("b", "ip link set wire address 02:00:00:00:0b:0b");
+    rig.inside("router", "ip -6 neigh replace 2001:db8:b::2 lladdr 02:00:00:00:0b:0b dev eth2 nud permanent");
+    let moved =
+        || port(&rig, "eth1").get("name").is_some() && rig.show("neighbors").to_string().contains("02:00:00:00:0b:0b");
+    wait_for("new address of the neighbour", || moved().then_some(()));
+    let (offloaded, all_arrived) = offloaded_of_a_few(&rig);
+    assert!(offloaded > 0 && all_arrived, "{offloaded}");
+
+    // The SID goes: from the reload on it is unknown.
+    fs::write(rig.file("node.toml"), config().replace(SID, "")).unwrap();
+    assert!(rig.ask("node", "reload").status.success());
+    let unknown = rig.drops("unknown_sid");
+    assert_eq!(offloaded_of_a_few(&rig), (0, false));
+    assert!(rig.drops("unknown_sid") > unknown);
+    fs::write(rig.file("node.toml"), config()).unwrap();
+    assert!(rig.ask("node", "reload").status.success());
+    assert!(offloaded_of_a_few(&rig).0 > 0);
+
+    // The way out goes down.
+    rig.inside("router", "ip link set eth2 down");
+    wait_for("port that is down", || (port(&rig, "eth2").get("state").unwrap() == "down").then_some(()));
+    let down = rig.drops("adj_down") + rig.drops("no_route");
+    assert_eq!(offloaded_of_a_few(&rig), (0, false));
+    assert!(rig.drops("adj_down") + rig.drops("no_route") > down, "{}", rig.show("counters"));
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_a_port_would_lose_goes_by_the_worker_and_comes_back() {
+    let mut rig = rig();
+    rig.ready(&config());
+    neighbor_is_known(&rig);
+    napi(&rig, "b", "off");
+    wait_for("reason", || {
+        offload(&rig, "eth1").1.contains("what leaves through eth2 goes through the worker").then_some(())
+    });
+    assert_eq!(offloaded_of_a_few(&rig), (0, true));
+    let doctor = format!("{} doctor --config {}", support::rig::SRV6D, rig.file("node.toml").display());
+    let said = text(&rig.output("router", &doctor).stdout);
+    assert!(said.contains("eth2") && said.contains("sends nothing that XDP programs redirect"), "{said}");
+    napi(&rig, "b", "on");
+    wait_for("end of the reason", || offload(&rig, "eth1").1.is_empty().then_some(()));
+    let (offloaded, all_arrived) = offloaded_of_a_few(&rig);
+    assert!(offloaded > 0 && all_arrived);
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_killed_srv6d_gives_its_ports_back_and_one_switched_off_forwards_on() {
+    let mut rig = rig();
+    let daemon = rig.ready(&config());
+    neighbor_is_known(&rig);
+    let program = port(&rig, "eth1").get("xdp_program").unwrap().clone();
+    // Switched off and on again without a moment without a program.
+    fs::write(rig.file("node.toml"), config().replace("offload = \"xdp\"", "offload = \"off\"")).unwrap();
+    assert!(rig.ask("node", "reload").status.success());
+    assert_eq!(offloaded_of_a_few(&rig), (0, true));
+    assert_ne!(port(&rig, "eth1").get("xdp_program").unwrap(), &program);
+    assert!(port(&rig, "eth1").get("offload").unwrap().is_null());
+    fs::write(rig.file("node.toml"), config()).unwrap();
+    assert!(rig.ask("node", "reload").status.success());
+    assert!(offloaded_of_a_few(&rig).0 > 0);
+    assert_eq!(port(&rig, "eth1").get("xdp_program").unwrap(), &program);
+    assert_eq!(rig.stop(daemon, "KILL"), None);
+    assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2"), "at once");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_kernel_that_refuses_the_program_has_the_workers_forward() {
+    let mut rig = rig();
+    let mut command = rig.daemon("node", &config());
+    command.env("SRV6D_TEST_NO_OFFLOAD", "1");
+    rig.spawn(command);
+    rig.wait_until_ready();
+    rig.inside("router", "ping -6 -c 1 -W 5 2001:db8:b::2");
+    wait_for("answers", || (offloaded_of_a_few(&rig) == (0, true)).then_some(()));
+    assert_eq!(offload(&rig, "eth1"), (false, "refused by a test".to_owned()));
+}
