@@ -28,7 +28,7 @@ use srv6d_xsk::xdp_offload::PacketCount;
 fn what_the_program_forwards_the_packet_path_would_have_sent() {
     let interfaces = Rc::new(Interfaces::of_this_thread().unwrap());
     let forwarded = Cell::new(0);
-    let mut runner = TestRunner::new(random_tests(300));
+    let mut runner = TestRunner::new(random_tests(200));
     // One program for all states: each of them replaces the one before, as generations do.
     let front = RefCell::new(Front::load(interfaces).unwrap());
     let aimed = prop::option::weighted(0.8, (any::<Index>(), any::<u128>()));
@@ -57,7 +57,7 @@ fn what_the_program_forwards_the_packet_path_would_have_sent() {
         Ok(())
     });
     result.unwrap_or_else(|why| panic!("{why}"));
-    assert!(forwarded.get() > 1000, "only {} of all frames were forwarded: nothing is proven", forwarded.get());
+    assert!(forwarded.get() > 500, "only {} of all frames were forwarded: nothing is proven", forwarded.get());
 }
 
 /// The same with the program asked for on every port, and less of what it leaves to the worker whatever the frame: half of
