@@ -38,7 +38,7 @@ fn environment(announced: Vec<KernelRoute>, kernel: Vec<KernelRoute>) -> Environ
     Environment {
         devices: vec![device(1, "lo", &["fcbb:bbbb:1::1/128"]), device(2, "eth1", &["2001:db8:1::1/64"])],
         announced: Arc::new(announced),
-        routes: Arc::new(kernel),
+        routes: Arc::new(kernel.into_iter().collect()),
         ..Environment::default()
     }
 }

@@ -108,7 +108,7 @@ fn meaning(route: &Value) -> String {
         return format!("seg6 {}", hops.iter().map(encap).collect::<Vec<_>>().join(" "));
     }
     let hop = |hop: &Value| {
-        let via = hop["gateway"].as_str().unwrap_or("-");
+        let via = hop["gateway"].as_str().or(hop["via"]["host"].as_str()).unwrap_or("-");
         format!("{via} {} {}", text(&hop["dev"]), hop["weight"].as_u64().unwrap_or(1))
     };
     let mut hops: Vec<String> = hops.iter().map(hop).collect();
@@ -167,7 +167,8 @@ fn a_random_walk_of_route_changes_ends_where_the_kernel_does() {
 
 /// One `ip` command over few prefixes, so that they meet; now and then what routes depend on.
 fn change(random: &mut fastrand::Rng) -> String {
-    match random.u8(0..16) {
+    match random.u8(0..20) {
+        16 | 17 => return next_hop_object(random),
         0 => return "ip link set eth2 down".to_owned(),
         1 | 2 => return "ip link set eth2 up".to_owned(),
         3 => return "ip addr del 10.2.0.1/24 dev eth2".to_owned(),
@@ -207,9 +208,218 @@ fn change(random: &mut fastrand::Rng) -> String {
         1 => return format!("ip {family} route {verb} unreachable {prefix} {metric}"),
         2 => format!("nexthop {} weight {} nexthop {}", hop(random), random.u8(1..5), hop(random)),
         3 => format!("{} {}", encap(random), hop(random)),
+        4 => format!("nhid {}", [1, 2, 9][random.usize(0..3)]),
         _ => hop(random),
     };
     format!("ip {family} route {verb} {prefix} {metric} {body}")
+}
+
+/// 1 and 2 are next hops, 9 is a group of them.
+fn next_hop_object(random: &mut fastrand::Rng) -> String {
+    let last = random.u8(2..6);
+    match random.u8(0..6) {
+        0 => "ip nexthop del id 9".to_owned(),
+        1 => format!("ip nexthop del id {}", random.u8(1..3)),
+        2 => format!("ip nexthop replace id 9 group 1,{}/2", random.u8(1..4)),
+        3 => format!("ip nexthop replace id 2 via 2001:db8:b::{last} dev eth2"),
+        _ => format!("ip nexthop replace id 1 via 2001:db8:a::{last} dev eth1"),
+    }
+}
+
+/// Routes that name an object and nothing else; the object changes, without a word about the routes.
+#[test]
+#[ignore = "needs root"]
+fn next_hop_objects_are_followed_without_their_attributes() {
+    let rig = Rig::new(1);
+    rig.inside("router", "sysctl -qw net.ipv4.nexthop_compat_mode=0");
+    let mut rig = rig;
+    rig.start("node", &config());
+    wait_for("daemon", || rig.ask("node", "show ports").status.success().then_some(()));
+    let ip = |words: &str| rig.inside("router", &format!("ip {words}"));
+    let becomes = |prefix: &str, meaning: &str| {
+        let mut seen = String::new();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while std::time::Instant::now() < end {
+            seen = followed(&rig).get(prefix).cloned().unwrap_or_default();
+            if seen == meaning {
+                return;
+            }
+        }
+        assert_eq!(seen, meaning, "{prefix}");
+    };
+    ip("nexthop add id 1 via 2001:db8:a::2 dev eth1");
+    ip("nexthop add id 2 via 2001:db8:b::2 dev eth2");
+    ip("nexthop add id 3 encap seg6 mode encap.red segs 2001:db8:b::9 via 2001:db8:b::2 dev eth2");
+    ip("nexthop add id 4 blackhole");
+    ip("nexthop add id 9 group 1,3/2");
+    ip("-6 route add fcbb:0:1::/48 nhid 1");
+    ip("-6 route add fcbb:0:2::/48 nhid 9");
+    ip("-6 route add fcbb:0:3::/48 nhid 3");
+    ip("route add 10.78.0.0/16 nhid 4");
+    ip("route add 10.77.0.0/16 nhid 9");
+    becomes("fcbb:0:1::/48", "unicast 2001:db8:a::2 eth1 1");
+    becomes("fcbb:0:2::/48", "unicast 2001:db8:a::2 eth1 3, 2001:db8:b::2 eth2 1");
+    becomes("fcbb:0:3::/48", "seg6 [encap.red 2001:db8:b::9 1]");
+    becomes("10.78.0.0/16", "blackhole");
+    becomes("10.77.0.0/16", "unicast 2001:db8:a::2 eth1 3, 2001:db8:b::2 eth2 1");
+    ip("nexthop replace id 1 via 2001:db8:a::5 dev eth1");
+    becomes("fcbb:0:1::/48", "unicast 2001:db8:a::5 eth1 1");
+    becomes("10.77.0.0/16", "unicast 2001:db8:a::5 eth1 3, 2001:db8:b::2 eth2 1");
+    // With the object its routes are gone, those of IPv4 without a word.
+    ip("nexthop del id 9");
+    becomes("10.77.0.0/16", "");
+    becomes("fcbb:0:2::/48", "");
+    ip("nexthop replace id 3 via 2001:db8:b::7 dev eth2");
+    becomes("fcbb:0:3::/48", "unicast 2001:db8:b::7 eth2 1");
+}
+
+/// Addresses inside and outside of what the rules' tables know.
+const PROBES: [&str; 6] = ["172.16.1.1", "172.16.2.1", "172.17.1.1", "fcbb:0:1::1", "fcbb:0:2::1", "fcbb:1::1"];
+
+/// What the kernel does with a packet that comes in by a port: `via dev`, or `none`.
+fn kernel_decides(rig: &Rig, port: &str, address: &str) -> String {
+    let from = match (address.contains(':'), port) {
+        (true, "eth1") => "2001:db8:a::9",
+        (true, _) => "2001:db8:b::9",
+        (false, "eth1") => "10.1.0.9",
+        (false, _) => "10.2.0.9",
+    };
+    let output = rig.output("router", &format!("ip -j route get {address} from {from} iif {port}"));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    rows.first().filter(|row| row["type"].is_null() && row["dev"] != "lo").map_or_else(
+        || "none".to_owned(),
+        |row| format!("{} {}", row["gateway"].as_str().unwrap_or("-"), text(&row["dev"])),
+    )
+}
+
+/// The same of srv6d's tables: the longest match in the table of the port; `kernel`: left to it.
+fn srv6d_decides(routes: &[Value], table: u64, address: &str) -> String {
+    let address: std::net::IpAddr = address.parse().unwrap();
+    let prefix = |route: &Value| text(&route["prefix"]).parse::<ipnet::IpNet>().unwrap();
+    let covering = routes.iter().filter(|route| route["table"] == table && prefix(route).contains(&address));
+    let Some(best) = covering.max_by_key(|route| prefix(route).prefix_len()) else {
+        // Nothing is claimed: the kernel sees the packet, unless it has no route either.
+        return "kernel".to_owned();
+    };
+    match text(&best["type"]) {
+        "kernel" => "kernel".to_owned(),
+        "blackhole" | "unreachable" => "none".to_owned(),
+        _ => {
+            let hop = &best["next_hops"][0];
+            format!("{} {}", hop["via"].as_str().unwrap_or("-"), text(&hop["port"]))
+        }
+    }
+}
+
+fn change_of_rules(random: &mut fastrand::Rng) -> String {
+    let v6 = random.bool();
+    let (family, net) = if v6 { ("-6", "fcbb:0") } else { ("-4", "172.16") };
+    let number = random.u8(1..3);
+    let within = if v6 { format!("{net}:{number}::/48") } else { format!("{net}.{number}.0/24") };
+    if random.bool() {
+        let table = [100, 101, 254][random.usize(0..3)];
+        let prefix = match random.u8(0..3) {
+            0 if v6 => "fcbb::/16".to_owned(),
+            0 => "172.16.0.0/12".to_owned(),
+            _ => within,
+        };
+        let hop = match (v6, random.u8(0..4)) {
+            (_, 0) => return format!("ip {family} route replace blackhole {prefix} table {table}"),
+            (_, 1) => return format!("ip {family} route del {prefix} table {table}"),
+            (true, _) => format!("via 2001:db8:a::{} dev eth1", random.u8(2..9)),
+            (false, _) => format!("via 10.1.0.{} dev eth1", random.u8(2..9)),
+        };
+        return format!("ip {family} route replace {prefix} {hop} table {table}");
+    }
+    let verb = if random.u8(0..3) == 0 { "del" } else { "add" };
+    let table = random.u8(100..102);
+    let rule = match random.u8(0..8) {
+        0 => format!("iif eth2 lookup {table}"),
+        1 => format!("to {within} lookup {table}"),
+        2 => format!("fwmark 7 lookup {table}"),
+        3 => format!("from 10.77.0.0/16 lookup {table}")
+            .replace("10.77.0.0/16", if v6 { "fd77::/16" } else { "10.77.0.0/16" }),
+        4 => format!("to {within} unreachable"),
+        5 => format!("iif lo lookup {table}"),
+        _ => format!("lookup {table}"),
+    };
+    let both = if rule.starts_with("iif eth2") && random.bool() {
+        format!("; ip -4 rule {verb} prio 90 {rule}; ip -6 rule {verb} prio 90 {rule}")
+    } else {
+        String::new()
+    };
+    format!("sh -c 'ip {family} rule {verb} prio {} {rule}{both}'", random.u16(100..104))
+}
+
+/// srv6d decides as the kernel does, or leaves the packet to it.
+#[test]
+#[ignore = "needs root"]
+fn rules_choose_as_they_do_in_the_kernel() {
+    let rig = started();
+    rig.inside("router", "sysctl -qw net.ipv4.conf.all.forwarding=1 net.ipv6.conf.all.forwarding=1");
+    rig.inside(
+        "router",
+        "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth1.rp_filter=0 net.ipv4.conf.eth2.rp_filter=0",
+    );
+    rig.inside("router", "ip addr add 10.1.0.1/24 dev eth1");
+    rig.inside("router", "ip addr add 10.2.0.1/24 dev eth2");
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut history = format!("SEED={seed}\n");
+    let mut decided = 0;
+    for _ in 0..40 {
+        let command = change_of_rules(&mut random);
+        let done = rig.output("router", &command).status.success();
+        writeln!(history, "{} {command}", if done { "+" } else { "-" }).unwrap();
+        let mut differing = Vec::new();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while std::time::Instant::now() < end {
+            let (ports, routes) = (show(&rig, "ports"), show(&rig, "routes"));
+            let table = |name: &str| ports.iter().find(|port| port["name"] == name).unwrap()["table"].as_u64().unwrap();
+            differing.clear();
+            for (port, address) in
+                ["eth1", "eth2"].iter().flat_map(|port| PROBES.iter().map(move |address| (port, address)))
+            {
+                let (kernel, srv6d) =
+                    (kernel_decides(&rig, port, address), srv6d_decides(&routes, table(port), address));
+                if kernel != srv6d && srv6d != "kernel" {
+                    differing.push(format!("{address} from {port}: kernel {kernel}, srv6d {srv6d}"));
+                }
+                decided += usize::from(srv6d != "kernel");
+            }
+            if differing.is_empty() {
+                break;
+            }
+        }
+        assert!(differing.is_empty(), "{differing:#?} after {history}");
+    }
+    println!("{decided} decisions");
+    assert!(decided > 20, "hardly anything was followed");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn rules_that_choose_by_more_than_a_destination_are_named() {
+    let rig = started();
+    let follows = |prefix: &str| followed(&rig).get(prefix).cloned().unwrap_or_default();
+    rig.inside("router", "ip -6 route add fcbb:0:1::/48 via 2001:db8:b::2");
+    rig.inside("router", "ip -6 route add fcbb:0:1::/48 via 2001:db8:b::7 table 100");
+    wait_for("the route", || (follows("fcbb:0:1::/48") == "unicast 2001:db8:b::2 eth2 1").then_some(()));
+    rig.inside("router", "ip -6 rule add prio 100 to fcbb::/16 lookup 100");
+    wait_for("the rule", || (follows("fcbb:0:1::/48") == "unicast 2001:db8:b::7 eth2 1").then_some(()));
+    rig.inside("router", "ip -6 rule add prio 90 from fd00::/8 lookup 100");
+    let rows = wait_for("the row", || Some(show(&rig, "routes --unfollowed")).filter(|rows| !rows.is_empty()));
+    assert!(text(&rows[0]["why"]).contains("90: from fd00::/8 lookup 100"), "{rows:?}");
+    assert_eq!(follows("fcbb:0:1::/48"), "kernel");
+    rig.inside("router", "ip -6 rule del prio 90");
+    rig.inside("router", "ip -6 rule add prio 90 iif eth1 lookup 100");
+    let table = |rig: &Rig| show(rig, "ports").iter().find(|port| port["name"] == "eth1").unwrap()["table"].clone();
+    wait_for("the port in its table", || (table(&rig) == 100).then_some(()));
+    let rows = wait_for("the row", || Some(show(&rig, "routes --unfollowed")).filter(|rows| !rows.is_empty()));
+    assert!(text(&rows[0]["why"]).contains("is for IPv6 alone"), "{rows:?}");
+    rig.inside("router", "ip -6 rule del prio 90");
+    wait_for("the port in main", || (table(&rig) == 254).then_some(()));
 }
 
 #[test]

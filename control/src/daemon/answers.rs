@@ -76,8 +76,15 @@ impl Node {
     async fn read(&mut self, mirror: &mut Mirror) -> Result<(Inputs, Plan), Refusal> {
         let filename = self.path.display().to_string();
         let text = fs::read_to_string(&self.path).map_err(|why| failed(format!("cannot read {filename}: {why}")))?;
-        self.environment = self.look(mirror).await.map_err(|why| failed(why.to_string()))?;
+        self.look_for_all(mirror).await?;
         self.plan_text(&text, &filename, &self.latest).map_err(|errors| invalid(&errors))
+    }
+
+    /// What another configuration may need is more than what this one does.
+    async fn look_for_all(&mut self, mirror: &mut Mirror) -> Result<(), Refusal> {
+        mirror.look_again();
+        mirror.follow_routes(true).map_err(|why| failed(why.to_string()))?;
+        self.look(mirror).await.map(drop).map_err(|why| failed(why.to_string()))
     }
 
     async fn try_reload(&mut self, mirror: &mut Mirror) -> Result<Response, Refusal> {
@@ -102,7 +109,7 @@ impl Node {
         let inputs = self.history.inputs_of(target).cloned().ok_or_else(|| {
             failed(format!("generation {target} is not remembered; `srv6d show generation` lists those that are"))
         })?;
-        self.environment = self.look(mirror).await.map_err(|why| failed(why.to_string()))?;
+        self.look_for_all(mirror).await?;
         let plan = plan::plan_with(&inputs.config, &self.environment, &inputs.offers).map_err(|e| invalid(&e))?;
         if dry_run {
             return Ok(Response::Diff(self.diff_to(&plan)));

@@ -121,7 +121,11 @@ pub fn cleanup(interface: &str) -> Result<bool, RunError> {
 /// # Errors
 /// No netlink.
 pub fn environment() -> Result<Environment, RunError> {
-    runtime()?.block_on(async { Ok(Mirror::start()?.environment().await?) })
+    runtime()?.block_on(async {
+        let mut mirror = Mirror::start()?;
+        mirror.follow_routes(true)?;
+        Ok(mirror.environment().await?)
+    })
 }
 
 /// The gateway of the kernel's route to an address, if it has one.
@@ -232,6 +236,7 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
     let interrupt = handler(SignalKind::interrupt())?;
     let fault = Fault::armed_by_environment().map_err(|why| RunError::System { what: "handle signals", why })?;
     let mut mirror = Mirror::start()?;
+    mirror.follow_routes(true)?;
     let planned = plan::plan(&config, &mirror.environment().await?)?;
     // Before anything is touched: a second daemon must not disturb the first.
     let server = Server::listen(socket.as_deref().unwrap_or(&planned.api.socket))?;

@@ -24,7 +24,7 @@ use super::path_mtu::PathMtus;
 use super::view::device_of;
 use crate::config::{Config, Polling, PortMode};
 use crate::fpm::{self, InForce, Placed, Snapshot};
-use crate::kernel::{Guard, HostVeth, KernelError, Mirror, Steering};
+use crate::kernel::{Guard, HostVeth, KernelError, Mirror, Seen, Steering};
 use crate::plan::{self, Diff, Environment, Plan, PortDevice};
 use crate::sonic::{self, SwitchKernel};
 use crate::source::Offer;
@@ -167,7 +167,8 @@ impl Node {
             asked: BTreeMap::new(),
             path_mtus: PathMtus::default(),
         };
-        node.environment = node.look(mirror).await?;
+        mirror.look_again();
+        node.look(mirror).await?;
         let plan = plan::plan(&node.inputs.config, &node.environment)?;
         for finding in headlines(&plan.warnings).into_iter().chain(headlines(&plan.pending)) {
             warn!("{finding}");
@@ -176,16 +177,25 @@ impl Node {
         Ok(node)
     }
 
-    /// What the kernel shows, with the own veth in it, and what routers have said.
-    pub(super) async fn look(&mut self, mirror: &mut Mirror) -> Result<Environment, RunError> {
-        let mut environment = mirror.environment().await?;
-        if environment.device(&self.veth.name).is_none() {
+    /// What the kernel shows now, with the own veth in it, and what routers have said.
+    pub(super) async fn look(&mut self, mirror: &mut Mirror) -> Result<Seen, RunError> {
+        let mut seen = mirror.look(&mut self.environment).await?;
+        if self.environment.device(&self.veth.name).is_none() {
             return Err(RunError::OwnVethGone(self.veth.name.clone()));
         }
-        environment.host = Some(self.veth.for_plan());
-        environment.path_mtus = self.path_mtus.believed(Instant::now());
-        environment.announced = self.announced.routes(&environment);
-        Ok(environment)
+        self.environment.host = Some(self.veth.for_plan());
+        let path_mtus = self.path_mtus.believed(Instant::now());
+        seen.devices |= path_mtus != self.environment.path_mtus;
+        self.environment.path_mtus = path_mtus;
+        self.environment.announced = self.announced.routes(&self.environment);
+        Ok(seen)
+    }
+
+    /// Somebody needs the kernel's routes: `[kernel]`, or steered prefixes that must leave what `main` knows better alone.
+    fn needs_routes(&self) -> bool {
+        let config = &self.inputs.config;
+        let steers = !config.steers.is_empty() || !self.latest.is_empty() || !self.inputs.offers.is_empty();
+        config.kernel.is_some() || self.plan.host.steer_local && (steers || config.fpm.is_some())
     }
 
     /// Makes the kernel's interfaces, addresses and routes those of the switch, if there is one.
@@ -339,14 +349,27 @@ impl Node {
 
     /// Something changed in the kernel: plan anew, publish only if that changes the tables.
     pub async fn follow_kernel(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
-        self.environment = self.look(mirror).await?;
+        mirror.follow_routes(self.needs_routes())?;
+        let seen = self.look(mirror).await?;
+        if seen.is_nothing() && self.refused.is_empty() && self.switch_trouble.is_empty() {
+            return Ok(());
+        }
         self.see_ports();
         self.follow(self.inputs.clone(), Cause::Kernel, mirror).await
     }
 
     /// A source offers something else than before. While a rollback holds, that is only remembered.
-    pub async fn follow_offers(&mut self, offers: Vec<Offer>, source: &str, mirror: &Mirror) -> Result<(), RunError> {
+    pub async fn follow_offers(
+        &mut self,
+        offers: Vec<Offer>,
+        source: &str,
+        mirror: &mut Mirror,
+    ) -> Result<(), RunError> {
         self.latest = Arc::new(offers);
+        if self.needs_routes() {
+            mirror.follow_routes(true)?;
+            self.look(mirror).await?;
+        }
         if self.held.is_some() || self.inputs.offers == self.latest {
             return Ok(());
         }
@@ -391,6 +414,7 @@ impl Node {
     /// Every few seconds: a fresh look, neighbours in use, the guard.
     pub async fn tick(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         self.follow_kernel(mirror).await?;
+        self.ask_for_unresolved(mirror).await;
         for (port, address) in self.dataplane.used_neighbors() {
             self.ask(port, address, mirror).await;
         }
@@ -416,7 +440,7 @@ impl Node {
         for (segments, mtu) in smaller {
             self.path_mtus.learn(segments, mtu, Instant::now());
         }
-        self.environment = self.look(mirror).await?;
+        self.look(mirror).await?;
         self.follow(self.inputs.clone(), Cause::PathMtu, mirror).await
     }
 

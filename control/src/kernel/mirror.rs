@@ -1,54 +1,113 @@
-//! A picture of the kernel that is never stale for long: events only say that something changed, a dump says what it is
-//! now. So a lost event costs nothing but the time to the next one.
+//! A picture of the kernel that is never stale for long.
+//!
+//! Of links, addresses and neighbours an event only says that something changed, and a dump says what it is now: they are
+//! few. Routes may be many: they are dumped once, and kept as events change them. Whenever an event was lost, or does not
+//! say enough, they are dumped again ([`srv6d_kernel_routes`] knows which).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt, TryStreamExt};
 use ipnet::IpNet;
-use rtnetlink::packet_core::NetlinkMessage;
+use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{InfoData, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
 use rtnetlink::{Handle, MulticastGroup, RouteMessageBuilder};
+use srv6d_kernel_routes::{Effect, Message, RouteKey, Routes};
 use srv6d_srv6::model::{Mac, TableId};
+use tracing::warn;
 
-use super::{KernelError, netlink, resolve, routes, system};
-use crate::plan::{Device, Environment, KernelNeighbor, KernelRoute};
+use super::route_socket::RouteSocket;
+use super::{KernelError, netlink, resolve, system};
+use crate::plan::{Device, Environment, KernelNeighbor};
 
 /// How long events may come one after the other before they are acted on together.
 const SETTLE: Duration = Duration::from_millis(2);
-/// A dump even without an event: if one was lost, this is how long it can matter.
+/// How long they are waited for at most, while they never end: so long, or so many times what it took to act on them.
+const STREAM: Duration = Duration::from_millis(20);
+const WORK_SHARE: u32 = 3;
+/// A look at devices and neighbours even without an event: if one was lost, this is how long it can matter.
 const REFRESH: Duration = Duration::from_secs(10);
-
+/// The same for routes, or this many times what it takes.
+const ROUTE_REFRESH: Duration = Duration::from_mins(1);
+const ROUTE_REFRESH_SHARE: u32 = 100;
 /// A dump of the routes takes at most this share of the time, however fast they change: one in so many.
 const ROUTE_DUMP_SHARE: u32 = 3;
+/// Events that may wait to be taken into account; with more, a dump is quicker.
+const EVENTS: usize = 200_000;
 
 type Events = futures_util::stream::BoxStream<'static, NetlinkMessage<RouteNetlinkMessage>>;
 
-/// Devices, addresses and neighbours of the network namespace it was started in.
+/// Devices, addresses, neighbours and routes of the network namespace it was started in.
 pub struct Mirror {
     handle: Handle,
     events: Events,
     names: BTreeMap<u32, String>,
+    /// Devices that are up, as far as events have said.
+    up: BTreeSet<u32>,
     /// An event was read and not yet reported: `changed` may be dropped at any await.
     dirty: bool,
-    routes: Routes,
+    /// Devices, addresses or neighbours may have changed since they were read.
+    is_stale: bool,
+    /// When the first event came that has not been reported.
+    since: Option<Instant>,
+    reported: Instant,
+    read: Instant,
+    routes: Option<FollowedRoutes>,
 }
 
-/// The routes as of the last dump, which is dear: they are read anew only when something says that they changed.
-struct Routes {
-    known: Arc<Vec<KernelRoute>>,
-    changed: bool,
+/// What changed between two looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Devices, addresses or neighbours.
+    pub devices: bool,
+    /// Routes of these prefixes.
+    pub routes: BTreeSet<RouteKey>,
+    /// Rules, or so much that nobody counted.
+    pub all_routes: bool,
+}
+
+impl Seen {
+    /// Everything is as it was.
+    pub fn is_nothing(&self) -> bool {
+        !self.devices && !self.all_routes && self.routes.is_empty()
+    }
+}
+
+/// The routes as of the last dump and the events since.
+struct FollowedRoutes {
+    known: Arc<Routes>,
+    events: RouteSocket,
+    requests: RouteSocket,
+    waiting: Vec<Message>,
+    /// Nobody knows what they are now.
+    is_lost: bool,
     dumped: Instant,
     took: Duration,
+    dumps: u64,
 }
 
-impl Routes {
+impl FollowedRoutes {
+    fn open() -> Result<Self, KernelError> {
+        let refused = |why| system("open a netlink socket for routes")(why);
+        let (events, requests) = (RouteSocket::events().map_err(refused)?, RouteSocket::requests().map_err(refused)?);
+        let (dumped, took) = (Instant::now(), Duration::ZERO);
+        Ok(Self { known: Arc::default(), events, requests, waiting: Vec::new(), is_lost: true, dumped, took, dumps: 0 })
+    }
+
+    fn take_events(&mut self) {
+        self.is_lost |= !self.events.take(&mut self.waiting);
+        if self.is_lost || self.waiting.len() > EVENTS {
+            self.is_lost = true;
+            self.waiting.clear();
+        }
+    }
+
     /// The moment from which on the next dump may begin.
     fn next_dump(&self) -> Instant {
         self.dumped + self.took * (ROUTE_DUMP_SHARE - 1)
@@ -56,7 +115,49 @@ impl Routes {
 
     /// A dump even without an event.
     fn is_old(&self) -> bool {
-        self.dumped.elapsed() > REFRESH.max(self.took * 100)
+        self.dumped.elapsed() > ROUTE_REFRESH.max(self.took * ROUTE_REFRESH_SHARE)
+    }
+
+    /// Takes events into account, and dumps where they do not suffice. `seen` gets what changed.
+    async fn look(&mut self, seen: &mut Seen) -> Result<(), KernelError> {
+        self.take_events();
+        let known = Arc::make_mut(&mut self.known);
+        for message in self.waiting.drain(..) {
+            self.is_lost |= !self.is_lost && known.apply(message, &mut seen.routes) == Effect::DumpAgain;
+        }
+        if self.is_lost && Instant::now() >= self.next_dump() {
+            self.is_lost = false;
+            self.dump(seen).await?;
+        } else if self.is_old() {
+            self.check(seen).await?;
+        }
+        Ok(())
+    }
+
+    async fn dump(&mut self, seen: &mut Seen) -> Result<(), KernelError> {
+        let begin = Instant::now();
+        let found = self.requests.dump().await.map_err(system("list the routes"))?;
+        match self.known.differences(&found) {
+            Some(keys) => seen.routes.extend(keys),
+            None => seen.all_routes = true,
+        }
+        self.known = Arc::new(found);
+        (self.dumped, self.took) = (Instant::now(), begin.elapsed());
+        self.dumps += 1;
+        Ok(())
+    }
+
+    /// What was kept by events must be what a dump says.
+    async fn check(&mut self, seen: &mut Seen) -> Result<(), KernelError> {
+        let mut differing = Seen::default();
+        self.dump(&mut differing).await?;
+        self.take_events();
+        if !differing.is_nothing() && self.waiting.is_empty() {
+            warn!("{} routes had changed without an event: {:?}", differing.routes.len(), differing.routes.first());
+        }
+        seen.all_routes |= differing.all_routes;
+        seen.routes.extend(differing.routes);
+        Ok(())
     }
 }
 
@@ -66,23 +167,27 @@ impl Mirror {
     /// # Errors
     /// No netlink.
     pub fn start() -> Result<Self, KernelError> {
-        let groups = [
-            MulticastGroup::Link,
-            MulticastGroup::Ipv4Ifaddr,
-            MulticastGroup::Ipv6Ifaddr,
-            MulticastGroup::Neigh,
-            MulticastGroup::Ipv4Route,
-            MulticastGroup::Ipv6Route,
-        ];
+        let groups =
+            [MulticastGroup::Link, MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Neigh];
         let (connection, _, events) =
             rtnetlink::new_multicast_connection(&groups).map_err(system("listen to the kernel over netlink"))?;
         tokio::spawn(connection);
         let (connection, handle, _) = rtnetlink::new_connection().map_err(system("open a netlink socket"))?;
         tokio::spawn(connection);
-        let (dumped, took) = (Instant::now(), Duration::ZERO);
-        let routes = Routes { known: Arc::default(), changed: true, dumped, took };
         let events = events.map(|(message, _)| message).boxed();
-        Ok(Self { handle, events, names: BTreeMap::new(), dirty: false, routes })
+        let now = Instant::now();
+        Ok(Self {
+            handle,
+            events,
+            names: BTreeMap::new(),
+            up: BTreeSet::new(),
+            dirty: false,
+            is_stale: true,
+            since: None,
+            reported: now,
+            read: now,
+            routes: None,
+        })
     }
 
     /// For requests beside the dumps.
@@ -90,30 +195,84 @@ impl Mirror {
         &self.handle
     }
 
-    /// Returns when something may have changed. Can be cancelled without losing a change.
-    pub async fn changed(&mut self) {
-        while let Ok(Some(message)) = tokio::time::timeout(self.rest(), self.events.next()).await {
-            self.note(&message);
+    /// Whether routes are followed from now on. Nobody is woken by those that nobody needs.
+    ///
+    /// # Errors
+    /// No netlink.
+    pub fn follow_routes(&mut self, wanted: bool) -> Result<(), KernelError> {
+        if wanted != self.routes.is_some() {
+            self.routes = if wanted { Some(FollowedRoutes::open()?) } else { None };
         }
-        self.dirty = false;
+        Ok(())
     }
 
-    /// How long the next event is waited for. Routes that change in a stream are read now and then, not all the time.
+    /// How often all routes were read, since they are followed.
+    pub fn route_dumps(&self) -> u64 {
+        self.routes.as_ref().map_or(0, |routes| routes.dumps)
+    }
+
+    /// Returns when something may have changed. Can be cancelled without losing a change.
+    pub async fn changed(&mut self) {
+        loop {
+            let rest = self.rest();
+            let routes = async {
+                match &self.routes {
+                    Some(routes) => routes.events.readable().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(rest) => break,
+                Some(message) = self.events.next() => self.note(&message),
+                () = routes => self.note_routes(),
+            }
+        }
+        self.dirty = false;
+        self.since = None;
+        self.reported = Instant::now();
+    }
+
+    /// How long the next event is waited for. Events that come in a stream are acted on now and then, not one by one.
     fn rest(&self) -> Duration {
-        match (self.dirty, self.routes.changed) {
-            (true, _) => SETTLE,
-            (false, true) => SETTLE.max(self.routes.next_dump().saturating_duration_since(Instant::now())),
-            (false, false) => REFRESH,
+        let lost = self.routes.as_ref().filter(|routes| routes.is_lost);
+        let waiting = self.routes.as_ref().is_some_and(|routes| !routes.waiting.is_empty());
+        if self.dirty || waiting {
+            let longest = STREAM.max(self.read.duration_since(self.reported) * WORK_SHARE);
+            let end = self.since.map_or(SETTLE, |since| (since + longest).saturating_duration_since(Instant::now()));
+            return SETTLE.min(end);
+        }
+        match lost {
+            Some(routes) => SETTLE.max(routes.next_dump().saturating_duration_since(Instant::now())),
+            None => REFRESH,
+        }
+    }
+
+    fn note_routes(&mut self) {
+        if let Some(routes) = &mut self.routes {
+            routes.take_events();
+            if !routes.waiting.is_empty() {
+                self.since.get_or_insert_with(Instant::now);
+            }
         }
     }
 
     fn note(&mut self, message: &NetlinkMessage<RouteNetlinkMessage>) {
-        match about(message) {
-            About::Nothing => {}
-            About::Route => self.routes.changed = true,
-            About::Neighbour => self.dirty = true,
-            // IPv4 routes go with their link or address without an event of their own.
-            About::Anything => (self.dirty, self.routes.changed) = (true, true),
+        let about = match link_state(message) {
+            Some((device, true)) if !self.up.insert(device) => About::Devices,
+            Some((device, false)) => {
+                self.up.remove(&device);
+                About::RoutesToo
+            }
+            _ => about(message),
+        };
+        if about == About::Nothing {
+            return;
+        }
+        (self.dirty, self.is_stale) = (true, true);
+        self.since.get_or_insert_with(Instant::now);
+        if let (About::RoutesToo, Some(routes)) = (about, &mut self.routes) {
+            routes.is_lost = true;
         }
     }
 
@@ -122,6 +281,44 @@ impl Mirror {
     /// # Errors
     /// The kernel refuses a dump.
     pub async fn environment(&mut self) -> Result<Environment, KernelError> {
+        let mut environment = Environment::default();
+        self.look_again();
+        self.look(&mut environment).await?;
+        Ok(environment)
+    }
+
+    /// The next look does not rely on events: they may not have been read yet.
+    pub fn look_again(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Brings what was read before up to date.
+    ///
+    /// # Errors
+    /// The kernel refuses a dump.
+    pub async fn look(&mut self, environment: &mut Environment) -> Result<Seen, KernelError> {
+        let mut seen = Seen::default();
+        if self.is_stale || self.read.elapsed() > REFRESH {
+            self.is_stale = false;
+            let Environment { devices, neighbors, vrfs, cores, .. } = self.devices().await?;
+            seen.devices = devices != environment.devices
+                || neighbors != environment.neighbors
+                || (vrfs != environment.vrfs || cores != environment.cores);
+            (environment.devices, environment.neighbors) = (devices, neighbors);
+            (environment.vrfs, environment.cores) = (vrfs, cores);
+        }
+        // Only one hand holds the routes while they are changed: otherwise all of them would be copied.
+        environment.routes = Arc::default();
+        if let Some(routes) = &mut self.routes {
+            routes.look(&mut seen).await?;
+            environment.routes = Arc::clone(&routes.known);
+        }
+        self.read = Instant::now();
+        Ok(seen)
+    }
+
+    /// An environment without routes.
+    async fn devices(&mut self) -> Result<Environment, KernelError> {
         let links: Vec<LinkMessage> =
             self.handle.link().get().execute().try_collect().await.map_err(netlink("list the interfaces"))?;
         let addresses: Vec<AddressMessage> =
@@ -136,30 +333,14 @@ impl Mirror {
         }
         self.names = devices.iter().map(|(&index, device)| (index, device.name.clone())).collect();
         let neighbors = neighbors.iter().filter_map(|message| self.neighbor(message)).collect();
-        let routes = self.routes().await?;
-        let devices = devices.into_values().collect();
         let vrfs = links.iter().filter_map(|link| Some((link.header.index, vrf_table(link)?))).collect();
-        Ok(Environment { vrfs, devices, neighbors, cores: cores(), routes, ..Environment::default() })
-    }
-
-    async fn routes(&mut self) -> Result<Arc<Vec<KernelRoute>>, KernelError> {
-        if !self.routes.changed && !self.routes.is_old() || Instant::now() < self.routes.next_dump() {
-            return Ok(self.routes.known.clone());
-        }
-        let begin = Instant::now();
-        self.routes.changed = false;
-        let mut found = Vec::with_capacity(self.routes.known.len());
-        for asked in [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()] {
-            let mut dump = std::pin::pin!(self.handle.route().get(asked).execute());
-            while let Some(message) = dump.try_next().await.map_err(netlink("list the routes"))? {
-                found.extend(routes::decode(&message));
-            }
-        }
-        if *self.routes.known != found {
-            self.routes.known = Arc::new(found);
-        }
-        (self.routes.dumped, self.routes.took) = (Instant::now(), begin.elapsed());
-        Ok(self.routes.known.clone())
+        Ok(Environment {
+            devices: devices.into_values().collect(),
+            neighbors,
+            vrfs,
+            cores: cores(),
+            ..Environment::default()
+        })
     }
 
     /// The gateway of the route to an address; `None`: no route, or on-link.
@@ -207,26 +388,35 @@ impl Mirror {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
     Nothing,
-    Neighbour,
-    Route,
-    Anything,
+    Devices,
+    /// Routes and their legs may have gone, or come, with a device or an address without an event of their own; or an
+    /// event was lost.
+    RoutesToo,
 }
 
 /// Neighbour entries change state all the time; only those that can be used, or no more, matter.
 fn about(message: &NetlinkMessage<RouteNetlinkMessage>) -> About {
-    use rtnetlink::packet_core::NetlinkPayload::InnerMessage;
     match &message.payload {
-        InnerMessage(RouteNetlinkMessage::NewNeighbour(entry)) => match entry.header.state {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNeighbour(entry)) => match entry.header.state {
             NeighbourState::Incomplete => About::Nothing,
-            _ => About::Neighbour,
+            _ => About::Devices,
         },
-        InnerMessage(RouteNetlinkMessage::DelNeighbour(_)) => About::Neighbour,
-        InnerMessage(RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route)) => {
-            if routes::decode(route).is_some() { About::Route } else { About::Nothing }
-        }
-        // Overrun among them: an event was lost, and nobody knows which.
-        _ => About::Anything,
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelNeighbour(_)) => About::Devices,
+        // Overrun among them: nobody knows which event was lost.
+        _ => About::RoutesToo,
     }
+}
+
+fn link_state(message: &NetlinkMessage<RouteNetlinkMessage>) -> Option<(u32, bool)> {
+    match &message.payload {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => Some((link.header.index, is_up(link))),
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => Some((link.header.index, false)),
+        _ => None,
+    }
+}
+
+fn is_up(link: &LinkMessage) -> bool {
+    link.header.flags.contains(LinkFlags::Up | LinkFlags::LowerUp)
 }
 
 fn device(link: &LinkMessage) -> Device {
@@ -235,7 +425,7 @@ fn device(link: &LinkMessage) -> Device {
         ifindex: link.header.index,
         mac: Mac::default(),
         mtu: 0,
-        up: link.header.flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+        up: is_up(link),
         addresses: Vec::new(),
     };
     for attribute in &link.attributes {

@@ -4,12 +4,12 @@
 pub mod guard;
 mod mirror;
 mod resolve;
-mod routes;
+mod route_socket;
 mod steering;
 mod veth;
 
 pub use guard::Guard;
-pub use mirror::Mirror;
+pub use mirror::{Mirror, Seen};
 pub use steering::{ROUTE_PROTOCOL, Steering, TABLE as STEERING_TABLE, remove_leftovers};
 pub use veth::{HostVeth, remove_stale};
 

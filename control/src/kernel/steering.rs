@@ -22,10 +22,10 @@ use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType};
 use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
+use srv6d_kernel_routes::{self as kernel_routes, KernelRule, RouteKey, Routes};
 use srv6d_srv6::model::TableId;
 
 use super::{KernelError, errno, netlink};
-use crate::plan::KernelRoute;
 
 /// `proto` of these routes, as `ip route` shows it.
 pub const ROUTE_PROTOCOL: u8 = 200;
@@ -61,7 +61,7 @@ impl Steering {
         handle: &Handle,
         veth: (&str, u32),
         steered: &BTreeMap<IpNet, u32>,
-        main: &[KernelRoute],
+        main: &Routes,
     ) -> Result<(), KernelError> {
         let wanted = wanted(steered, main);
         let (name, ifindex) = veth;
@@ -90,7 +90,7 @@ impl Steering {
     /// # Errors
     /// The kernel refuses.
     pub async fn clear(&mut self, handle: &Handle, veth: (&str, u32)) -> Result<(), KernelError> {
-        let cleared = self.sync(handle, veth, &BTreeMap::new(), &[]).await;
+        let cleared = self.sync(handle, veth, &BTreeMap::new(), &Routes::default()).await;
         self.has_rule = false;
         cleared.and(remove_leftovers(handle).await)
     }
@@ -144,13 +144,18 @@ fn unless_gone(result: Result<(), rtnetlink::Error>, what: &str) -> Result<(), K
     }
 }
 
+/// The same of a rule as it was read.
+pub(super) fn is_own_rule(rule: &KernelRule) -> bool {
+    rule.priority == PRIORITY && rule.action == kernel_routes::RuleAction::Lookup(TableId(TABLE))
+}
+
 fn is_own(rule: &RuleMessage) -> bool {
     let has = |wanted: RuleAttribute| rule.attributes.contains(&wanted);
     has(RuleAttribute::Table(TABLE)) && has(RuleAttribute::Priority(PRIORITY))
 }
 
 /// Steered prefixes, and below each what `main` knows better.
-fn wanted(steered: &BTreeMap<IpNet, u32>, main: &[KernelRoute]) -> BTreeMap<IpNet, Entry> {
+fn wanted(steered: &BTreeMap<IpNet, u32>, main: &Routes) -> BTreeMap<IpNet, Entry> {
     // An IPv6 sender is told by srv6d itself, and fragments on its own.
     let entry = |prefix: &IpNet, mtu: u32| Entry::Steered { mtu: prefix.addr().is_ipv4().then_some(mtu) };
     let mut wanted: BTreeMap<IpNet, Entry> =
@@ -158,13 +163,10 @@ fn wanted(steered: &BTreeMap<IpNet, u32>, main: &[KernelRoute]) -> BTreeMap<IpNe
     if steered.is_empty() {
         return wanted;
     }
-    for route in main.iter().filter(|route| route.table == TableId::MAIN && !steered.contains_key(&route.prefix)) {
-        let covered = (0..route.prefix.prefix_len()).any(|length| {
-            IpNet::new(route.prefix.addr(), length).is_ok_and(|shorter| steered.contains_key(&shorter.trunc()))
-        });
-        if covered {
-            wanted.insert(route.prefix, Entry::Throw);
-        }
+    for prefix in steered.keys() {
+        let inside = main.inside(RouteKey { table: TableId::MAIN, prefix: *prefix });
+        let known_better = inside.filter(|key| !steered.contains_key(&key.prefix));
+        wanted.extend(known_better.map(|key| (key.prefix, Entry::Throw)));
     }
     wanted
 }
@@ -187,29 +189,4 @@ fn message(prefix: IpNet, entry: Entry, ifindex: u32) -> RouteMessage {
         message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
     }
     message
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::KernelAction;
-
-    fn route(prefix: &str) -> KernelRoute {
-        let prefix = prefix.parse().unwrap_or_default();
-        KernelRoute { table: TableId::MAIN, prefix, metric: 0, protocol: 2, action: KernelAction::Blackhole }
-    }
-
-    #[test]
-    fn main_decides_what_it_knows_better() {
-        let steered: BTreeMap<IpNet, u32> =
-            ["10.0.0.0/8", "10.1.0.0/16"].iter().filter_map(|net| Some((net.parse().ok()?, 1460))).collect();
-        let main = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.2.0.0/16", "192.0.2.0/24"].map(route);
-        let thrown: Vec<String> = wanted(&steered, &main)
-            .into_iter()
-            .filter(|(_, entry)| *entry == Entry::Throw)
-            .map(|(prefix, _)| prefix.to_string())
-            .collect();
-        assert_eq!(thrown, ["10.1.2.0/24", "10.2.0.0/16"]);
-        assert!(wanted(&BTreeMap::new(), &main).is_empty());
-    }
 }

@@ -1,10 +1,11 @@
 //! What the kernel and the network show: the part of a plan that is not written in the configuration.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use srv6d_kernel_routes::{KernelRoute, Routes};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Mac, TableId};
 
@@ -21,104 +22,12 @@ pub struct Environment {
     pub cores: Vec<usize>,
     /// Largest outer packet along these segments, where a router on the way has said one.
     pub path_mtus: BTreeMap<SegmentList, u32>,
-    /// Routes to somewhere else, of all tables, srv6d's own left out.
-    pub routes: Arc<Vec<KernelRoute>>,
+    /// Routes and rules, srv6d's own left out; empty where nobody needs them.
+    pub routes: Arc<Routes>,
     /// Tables of VRF devices, by the kernel index of the device.
     pub vrfs: BTreeMap<u32, TableId>,
     /// Routes that FRR announces over FPM, one for each prefix of a table.
     pub announced: Arc<Vec<KernelRoute>>,
-}
-
-/// One route of the kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelRoute {
-    /// Table.
-    pub table: TableId,
-    /// Destinations.
-    pub prefix: IpNet,
-    /// Among routes of one prefix, the smallest one counts.
-    pub metric: u32,
-    /// Who made it: `proto` of `ip route`.
-    pub protocol: u8,
-    /// What it does.
-    pub action: KernelAction,
-}
-
-/// What a route of the kernel does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KernelAction {
-    /// Sends, plainly or encapsulated, over one of these.
-    Via(Vec<KernelHop>),
-    /// `encap seg6local`: a SID of this node.
-    Sid(KernelSid),
-    /// Drops.
-    Blackhole,
-    /// Drops with Destination Unreachable.
-    Unreachable,
-    /// Something srv6d does not do.
-    Other(String),
-}
-
-/// One next hop of a route of the kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelHop {
-    /// Kernel index of the device.
-    pub device: u32,
-    /// Neighbour; `None`: on-link.
-    pub via: Option<IpAddr>,
-    /// Share of the flows; 0: its link is down.
-    pub weight: u16,
-    /// `encap seg6`.
-    pub encap: Option<KernelEncap>,
-}
-
-/// `encap seg6 mode encap|encap.red`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelEncap {
-    /// `encap.red`.
-    pub reduced: bool,
-    /// In the order they are visited.
-    pub segments: Vec<Ipv6Addr>,
-    /// `tunsrc` of the route itself.
-    pub source: Option<Ipv6Addr>,
-}
-
-/// `encap seg6local`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelSid {
-    /// Behaviour.
-    pub action: KernelSidAction,
-    /// `nh6`, `nh4`.
-    pub via: Option<IpAddr>,
-    /// `oif`.
-    pub device: Option<u32>,
-    /// `next-csid`: block and node function lengths in bits.
-    pub csid: Option<(u8, u8)>,
-    /// Flavors.
-    pub psp: bool,
-    /// Flavors.
-    pub usp: bool,
-    /// Flavors.
-    pub usd: bool,
-}
-
-/// `action` of `encap seg6local`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelSidAction {
-    /// End.
-    End,
-    /// End.X.
-    EndX,
-    /// End.DX6.
-    EndDx6,
-    /// End.DX4.
-    EndDx4,
-    /// End.DT6.
-    EndDt6(TableId),
-    /// End.DT4.
-    EndDt4(TableId),
-    /// End.DT46.
-    EndDt46(TableId),
 }
 
 /// One network device.

@@ -8,17 +8,16 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use srv6d_kernel_routes::{KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, RouteKey};
 use srv6d_srv6::model::{
     Behavior, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, PortId, Route, RouteAction, TableId,
 };
 
 use super::Context;
-use super::environment::{
-    KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, is_link_local,
-};
+use super::environment::is_link_local;
 use super::fib::{Fib, Owner};
 use super::node::or;
-use crate::config;
+use super::rules::{Chosen, LOCAL};
 use crate::kernel::STEERING_TABLE;
 use crate::source::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
 
@@ -28,8 +27,6 @@ pub const KERNEL: &str = "kernel";
 pub const FPM: &str = "fpm";
 /// `RTPROT_KERNEL`: zebra's word for every route of the kernel that it has not made itself.
 const KERNEL_PROTOCOL: u8 = 2;
-/// `local` in `/etc/iproute2/rt_tables`: its addresses are in the table of their port here.
-const LOCAL: TableId = TableId(255);
 
 /// `proto kernel`: prefixes of addresses.
 const MADE_BY_KERNEL: u8 = 2;
@@ -69,35 +66,38 @@ pub(super) fn follow(context: &Context<'_>, fib: &mut Fib) -> Followed {
     let mut followed = Followed::default();
     let announced = announced(context);
     if let Some(fpm) = &context.config.fpm {
-        let reduce = or(&fpm.reduce, false);
-        let reader = Reader { context, source: FPM, peer: "frr", ports: port_numbers(context), reduce };
-        followed.read(&reader, announced.iter().copied(), fib);
+        let reader = Reader::new(context, FPM, "frr", or(&fpm.reduce, false));
+        followed.read(&reader, announced.iter().copied().map(Chosen::from), fib);
     }
     if let Some(kernel) = &context.config.kernel {
-        let reduce = or(&kernel.reduce, false);
-        let reader = Reader { context, source: KERNEL, peer: "ip route", ports: port_numbers(context), reduce };
+        let reader = Reader::new(context, KERNEL, "ip route", or(&kernel.reduce, false));
         // FRR gives its routes to the kernel, too: they are followed already.
         let twice: HashSet<(TableId, IpNet)> = announced.iter().map(|route| (route.table, route.prefix)).collect();
-        let routes = best_routes(kernel, &context.environment.routes).into_iter();
+        let routes = context.rules.choose(&context.environment.routes, |table| context.follows(table));
         let routes = routes.filter(|route| !is_of_another_table(context, route));
         followed.read(&reader, routes.filter(|route| !twice.contains(&(route.table, route.prefix))), fib);
+        followed.unfollowed.extend(context.rules.unfollowed.iter().cloned());
     }
     followed
 }
 
 impl Followed {
-    fn read<'r>(&mut self, reader: &Reader<'_>, routes: impl Iterator<Item = &'r KernelRoute>, fib: &mut Fib) {
+    fn read<'r>(&mut self, reader: &Reader<'_>, routes: impl Iterator<Item = Chosen<'r>>, fib: &mut Fib) {
         let source = reader.source;
         let mut steers = Vec::new();
-        for route in routes {
-            let (table, prefix) = (route.table, route.prefix);
-            let taken = match reader.meaning(route) {
+        for Chosen { table, prefix, action, .. } in routes {
+            // In vain where the configuration says something else about the prefix: then that counts.
+            let leave = || Route { table, prefix, action: RouteAction::Kernel };
+            let Some(action) = action else {
+                let _ = self.route(leave(), fib);
+                continue;
+            };
+            let taken = match reader.meaning(RouteKey { table, prefix }, action) {
                 Ok(Meaning::Steer(steer)) => unwritten(steer, fib).map(|steer| steers.push(steer)),
                 Ok(Meaning::Sid(sid)) => self.sid(sid, fib),
                 Ok(Meaning::Route(action)) => self.route(Route { table, prefix, action }, fib),
                 Err(why) => {
-                    // In vain where the configuration says something else about the prefix: then that counts.
-                    let _ = self.route(Route { table, prefix, action: RouteAction::Kernel }, fib);
+                    let _ = self.route(leave(), fib);
                     Err(why)
                 }
             };
@@ -163,27 +163,10 @@ fn announced<'e>(context: &Context<'e>) -> Vec<&'e KernelRoute> {
 }
 
 /// The prefix of a port in a VRF, in a kernel that has no device for the VRF: there it stands in the wrong table.
-fn is_of_another_table(context: &Context<'_>, route: &KernelRoute) -> bool {
+fn is_of_another_table(context: &Context<'_>, route: &Chosen<'_>) -> bool {
     let connected = || context.ports.connected.iter().filter(|connected| connected.prefix == route.prefix);
-    route.protocol == MADE_BY_KERNEL
-        && connected().count() > 0
-        && connected().all(|connected| connected.table != route.table)
-}
-
-/// For each prefix of a followed table the route that the kernel uses, in the order of the kernel's dump.
-fn best_routes<'r>(kernel: &config::Kernel, routes: &'r [KernelRoute]) -> Vec<&'r KernelRoute> {
-    let mut place: HashMap<(TableId, IpNet), usize> = HashMap::new();
-    let mut best: Vec<&KernelRoute> = Vec::new();
-    let routes = routes.iter().filter(|route| kernel.follows(route.table) && !is_link_local(route.prefix.addr()));
-    for route in routes {
-        let at = *place.entry((route.table, route.prefix)).or_insert(best.len());
-        match best.get_mut(at) {
-            Some(other) if route.metric < other.metric => *other = route,
-            Some(_) => {}
-            None => best.push(route),
-        }
-    }
-    best
+    let is_elsewhere = |table| table != route.table && !context.rules.lead_to(table);
+    route.protocol == MADE_BY_KERNEL && connected().count() > 0 && connected().all(|own| is_elsewhere(own.table))
 }
 
 fn port_numbers(context: &Context<'_>) -> HashMap<u32, PortId> {
@@ -205,24 +188,33 @@ struct Reader<'a> {
     peer: &'static str,
     /// By kernel index of the device.
     ports: HashMap<u32, PortId>,
+    /// Devices whose link is down.
+    down: HashSet<u32>,
     reduce: bool,
 }
 
-impl Reader<'_> {
-    fn meaning(&self, route: &KernelRoute) -> Result<Meaning, String> {
-        match &route.action {
+impl<'a> Reader<'a> {
+    fn new(context: &'a Context<'a>, source: &'static str, peer: &'static str, reduce: bool) -> Self {
+        let down =
+            context.environment.devices.iter().filter(|device| !device.up).map(|device| device.ifindex).collect();
+        Self { context, source, peer, ports: port_numbers(context), down, reduce }
+    }
+
+    fn meaning(&self, key: RouteKey, action: &KernelAction) -> Result<Meaning, String> {
+        match action {
             KernelAction::Blackhole => Ok(Meaning::Route(RouteAction::Blackhole)),
             KernelAction::Unreachable => Ok(Meaning::Route(RouteAction::Unreachable)),
             KernelAction::Other(why) => Err(why.clone()),
-            KernelAction::Sid(sid) => self.sid(route.prefix, sid).map(Meaning::Sid),
-            KernelAction::Via(hops) => self.via(route, hops),
+            KernelAction::Sid(sid) => self.sid(key.prefix, sid).map(Meaning::Sid),
+            KernelAction::Via(hops) => self.via(key, hops),
         }
     }
 
-    fn via(&self, route: &KernelRoute, hops: &[KernelHop]) -> Result<Meaning, String> {
+    fn via(&self, key: RouteKey, hops: &[KernelHop]) -> Result<Meaning, String> {
         let encapsulated = hops.iter().filter(|hop| hop.encap.is_some()).count();
+        let is_alive = |hop: &&KernelHop| hop.weight > 0 && !self.down.contains(&hop.device);
+        let alive = hops.iter().filter(|hop| hops.len() == 1 || is_alive(hop));
         if encapsulated == 0 {
-            let alive = hops.iter().filter(|hop| hop.weight > 0);
             let resolved: Vec<Hop> = alive.map(|hop| self.hop(hop)).collect::<Result<_, _>>()?;
             return match resolved.as_slice() {
                 [] => Err("all of its links are down".to_owned()),
@@ -235,8 +227,8 @@ impl Reader<'_> {
         if encapsulated < hops.len() {
             return Err("some of its next hops encapsulate, others do not".to_owned());
         }
-        let encaps = hops.iter().filter_map(|hop| Some((hop.weight.max(1), hop.encap.as_ref()?)));
-        self.steer(route, &encaps.collect::<Vec<_>>()).map(Meaning::Steer)
+        let encaps = alive.filter_map(|hop| Some((hop.weight, hop.encap.as_ref()?)));
+        self.steer(key, &encaps.collect::<Vec<_>>()).map(Meaning::Steer)
     }
 
     fn hop(&self, hop: &KernelHop) -> Result<Hop, String> {
@@ -253,8 +245,8 @@ impl Reader<'_> {
     }
 
     /// The kernel, too, sends the encapsulated packet where its own look-up says, and not where the route says.
-    fn steer(&self, route: &KernelRoute, encaps: &[(u16, &KernelEncap)]) -> Result<OfferedSteer, String> {
-        let (_, first) = encaps.first().ok_or("it has no next hop")?;
+    fn steer(&self, key: RouteKey, encaps: &[(u16, &KernelEncap)]) -> Result<OfferedSteer, String> {
+        let (_, first) = encaps.first().ok_or("all of its links are down")?;
         // SONiC's FRR names an address of any interface, and not the one that was configured.
         let source = first.source.filter(|_| self.source != FPM || self.context.config.node.source.is_none());
         if encaps.iter().any(|(_, encap)| encap.reduced != first.reduced) {
@@ -263,20 +255,20 @@ impl Reader<'_> {
         if encaps.iter().any(|(_, encap)| encap.source != first.source) {
             return Err("its next hops have different sources".to_owned());
         }
-        let table = if route.table == TableId::MAIN { String::new() } else { format!("@{}", route.table.0) };
+        let table = if key.table == TableId::MAIN { String::new() } else { format!("@{}", key.table.0) };
         let path = |(number, (weight, encap)): (usize, &(u16, &KernelEncap))| OfferedPath {
             name: if encaps.len() == 1 {
-                format!("{}{table}", route.prefix)
+                format!("{}{table}", key.prefix)
             } else {
-                format!("{}{table}#{}", route.prefix, number + 1)
+                format!("{}{table}#{}", key.prefix, number + 1)
             },
             segments: encap.segments.clone(),
             weight: *weight,
         };
         Ok(OfferedSteer {
             peer: self.peer.to_owned(),
-            prefix: route.prefix,
-            table: route.table.0,
+            prefix: key.prefix,
+            table: key.table.0,
             full_srh: !first.reduced && !self.reduce,
             source,
             via: None,

@@ -13,6 +13,7 @@ mod node;
 mod offered;
 mod ports;
 mod routes;
+mod rules;
 mod sids;
 mod sources;
 mod steers;
@@ -20,20 +21,21 @@ mod steers;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use srv6d_srv6::model::{Desired, HostPort};
+use srv6d_srv6::model::{Desired, HostPort, TableId};
 
 use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
 use crate::sonic;
 use crate::source::{Offer, Outcome};
 
 pub use diff::{Change, Diff, diff};
-pub use environment::{
-    Device, Environment, HostVeth, KernelAction, KernelEncap, KernelHop, KernelNeighbor, KernelRoute, KernelSid,
-    KernelSidAction,
-};
+pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 use fib::Fib;
 pub use followed::{FPM, Unfollowed};
 use ports::Ports;
+use rules::Rules;
+pub use srv6d_kernel_routes::{
+    KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, RouteKey,
+};
 
 /// Everything the daemon needs to run a configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,7 +108,15 @@ pub struct Api {
 struct Context<'a> {
     config: &'a Config,
     environment: &'a Environment,
+    rules: Rules,
     ports: Ports<'a>,
+}
+
+impl Context<'_> {
+    /// The kernel's routes of this table count.
+    fn follows(&self, table: TableId) -> bool {
+        self.config.kernel.as_ref().is_some_and(|kernel| kernel.follows(table) || self.rules.lead_to(table))
+    }
 }
 
 /// Resolves a configuration against what the kernel shows.
@@ -129,8 +139,9 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
 
     let workers = node::workers(&config.workers, environment, found);
     let tunnel = node::tunnel(&config.node, environment, found);
-    let ports = Ports::resolve(config, environment, found);
-    let context = Context { config, environment, ports };
+    let rules = ports::rules(config, environment);
+    let ports = Ports::resolve(config, environment, &rules, found);
+    let context = Context { config, environment, rules, ports };
     let mut fib = Fib::default();
 
     let blocks = sids::blocks(config, found);
@@ -159,7 +170,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let desired = Desired {
         host: (context.ports.host.zip(environment.host.as_ref()))
             .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
-        local_addresses: context.ports.local_addresses(environment),
+        local_addresses: context.ports.local_addresses(environment, &context.rules),
         offload: ports::offload(config),
         ports: context.ports.models,
         tunnel,

@@ -8,6 +8,7 @@ use srv6d_srv6::model::{self, Mac, PortId, Role, TableId};
 
 use super::environment::{Device, Environment, is_link_local};
 use super::node::{or, outer_source};
+use super::rules::Rules;
 use super::{Context, PortDevice, not_unicast};
 use crate::config::{self, Checksum, Config, Findings, PortMode, PortOffload, PortRole, Spanned};
 
@@ -47,7 +48,12 @@ pub(super) struct Connected {
 }
 
 impl<'a> Ports<'a> {
-    pub(super) fn resolve(config: &'a Config, environment: &'a Environment, found: &mut Findings) -> Self {
+    pub(super) fn resolve(
+        config: &'a Config,
+        environment: &'a Environment,
+        rules: &Rules,
+        found: &mut Findings,
+    ) -> Self {
         check_duplicates(&config.ports, found);
         let written: Vec<WrittenPort<'a>> =
             config.ports.iter().map(|port| written_port(port.get_ref(), environment)).collect();
@@ -57,7 +63,7 @@ impl<'a> Ports<'a> {
                 found.error(port.span(), "[[port]]", "more than 65535 ports", "use fewer ports");
                 break;
             };
-            let model = ports.model(id, port, environment, found);
+            let model = ports.model(id, port, (environment, rules), found);
             ports.add_connected(id, model.table);
             ports.models.push(model);
         }
@@ -69,7 +75,7 @@ impl<'a> Ports<'a> {
         &self,
         id: PortId,
         port: &Spanned<config::Port>,
-        environment: &Environment,
+        (environment, rules): (&Environment, &Rules),
         found: &mut Findings,
     ) -> model::Port {
         let table = port.get_ref();
@@ -81,6 +87,7 @@ impl<'a> Ports<'a> {
             let what = format!("waits for network device {name}");
             found.pending(table.name.span(), "[[port]] device", what, "");
         }
+        let chosen = layer3.and_then(|device| rules.port_tables.get(&device.name)).copied();
         let role = role(table, found);
         let addresses = layer3.map(|device| device.addresses.as_slice()).unwrap_or_default();
         model::Port {
@@ -93,7 +100,7 @@ impl<'a> Ports<'a> {
             mac: layer3.or(device).map(|device| device.mac).unwrap_or_default(),
             mtu: [device, layer3].into_iter().flatten().map(|device| device.mtu).min().unwrap_or(ABSENT_MTU),
             up: device.is_some_and(|device| device.up) && layer3.is_none_or(|device| device.up),
-            table: or(&table.table, TableId::MAIN),
+            table: or(&table.table, chosen.unwrap_or(TableId::MAIN)),
             role,
             source: outer_source(table.source.as_ref(), "[[port]] source", environment, found),
             icmp_source_v6: global_v6(addresses).or_else(|| global_v6(node_addresses(environment))),
@@ -182,18 +189,28 @@ impl<'a> Ports<'a> {
     }
 
     /// Global addresses of the node: those of a port in its table, all others in main.
-    pub(super) fn local_addresses(&self, environment: &Environment) -> Vec<(TableId, IpAddr)> {
+    pub(super) fn local_addresses(&self, environment: &Environment, rules: &Rules) -> Vec<(TableId, IpAddr)> {
         let mut addresses: Vec<(TableId, IpAddr)> = Vec::new();
         for device in &environment.devices {
             let owner = self.written.iter().position(|port| port.layer3.is_some_and(|own| own.name == device.name));
             let table = owner.and_then(|index| self.models.get(index)).map_or(TableId::MAIN, |port| port.table);
             let shown = device.addresses.iter().map(IpNet::addr);
-            addresses.extend(shown.filter(|&ip| !is_link_local(ip) && !ip.is_loopback()).map(|ip| (table, ip)));
+            let global = shown.filter(|&ip| !is_link_local(ip) && !ip.is_loopback());
+            // A rule is asked after the table `local`, which has the addresses of all.
+            let tables = || rules.port_tables.values().chain([&table]).copied();
+            addresses.extend(global.flat_map(|ip| tables().map(move |table| (table, ip))));
         }
         addresses.sort_unstable();
         addresses.dedup();
         addresses
     }
+}
+
+/// Rules, for ports whose table is not written.
+pub(super) fn rules(config: &Config, environment: &Environment) -> Rules {
+    let free = config.ports.iter().map(Spanned::get_ref).filter(|port| port.table.is_none());
+    let devices = free.filter_map(|port| Some(written_port(port, environment).layer3?.name.as_str()));
+    Rules::read(config.kernel.as_ref(), &environment.routes, devices)
 }
 
 pub(super) fn port_id(index: usize) -> Option<PortId> {

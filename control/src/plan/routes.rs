@@ -55,8 +55,7 @@ fn action(context: &Context<'_>, written: &Spanned<config::Route>, found: &mut F
 /// its routes are followed, they are among them.
 pub(super) fn connected(context: &Context<'_>, fib: &mut Fib) -> Vec<Route> {
     let mut routes = Vec::new();
-    let followed = |table| context.config.kernel.as_ref().is_some_and(|kernel| kernel.follows(table));
-    for connected in context.ports.connected.iter().filter(|connected| !followed(connected.table)) {
+    for connected in context.ports.connected.iter().filter(|connected| !context.follows(connected.table)) {
         let hops = vec![Hop { port: connected.port, via: None, weight: 1 }];
         if fib.claim_connected((connected.table, connected.prefix), hops.clone()) {
             let (table, prefix) = (connected.table, connected.prefix);

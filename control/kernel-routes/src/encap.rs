@@ -1,0 +1,199 @@
+//! `encap` of routes and next hops: seg6 and seg6local, the others by name.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use srv6d_srv6::model::TableId;
+
+use crate::attribute::{Attributes, address, byte_at, u32_at};
+use crate::model::{KernelEncap, KernelSid, KernelSidAction};
+
+/// `LWTUNNEL_ENCAP_*` (`linux/lwtunnel.h`), by number.
+const TYPES: [&str; 11] = ["none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm"];
+const SEG6: u16 = 5;
+const SEG6_LOCAL: u16 = 7;
+
+/// `SEG6_IPTUNNEL_*` and `SEG6_IPTUN_MODE_*` (`linux/seg6_iptunnel.h`).
+const SRH: u16 = 1;
+const SOURCE: u16 = 2;
+const MODE_INLINE: u32 = 0;
+const MODE_ENCAP: u32 = 1;
+const MODE_ENCAP_RED: u32 = 3;
+/// `SR6_FLAG1_HMAC` (`linux/seg6.h`).
+const HMAC: u8 = 1 << 3;
+
+/// `SEG6_LOCAL_*` (`linux/seg6_local.h`).
+const ACTION: u16 = 1;
+const TABLE: u16 = 3;
+const NH4: u16 = 4;
+const NH6: u16 = 5;
+const OIF: u16 = 7;
+const VRFTABLE: u16 = 9;
+const COUNTERS: u16 = 10;
+const FLAVORS: u16 = 11;
+/// What `ip route` calls attributes that srv6d cannot follow.
+const UNFOLLOWED: [(u16, &str); 3] = [(2, "srh"), (6, "iif"), (8, "endpoint (bpf)")];
+/// `SEG6_LOCAL_ACTION_*`, by number.
+const ACTIONS: [&str; 17] = [
+    "unspecified",
+    "End",
+    "End.X",
+    "End.T",
+    "End.DX2",
+    "End.DX6",
+    "End.DX4",
+    "End.DT6",
+    "End.DT4",
+    "End.B6",
+    "End.B6.Encaps",
+    "End.BM",
+    "End.S",
+    "End.AS",
+    "End.AM",
+    "End.BPF",
+    "End.DT46",
+];
+/// Inside of `FLAVORS`: `SEG6_LOCAL_FLV_OPERATION`, `_LCBLOCK_BITS`, `_LCNODE_FN_BITS`.
+const FLAVOR_OPERATION: u16 = 1;
+const FLAVOR_BLOCK_BITS: u16 = 2;
+const FLAVOR_NODE_FUNCTION_BITS: u16 = 3;
+/// Bits of the operation: `1 << SEG6_LOCAL_FLV_OP_*`.
+const PSP: u32 = 1 << 1;
+const USP: u32 = 1 << 2;
+const USD: u32 = 1 << 3;
+const NEXT_CSID: u32 = 1 << 4;
+/// What the kernel shifts by when a route does not say.
+const DEFAULT_BLOCK_BITS: u8 = 32;
+const DEFAULT_NODE_FUNCTION_BITS: u8 = 16;
+
+/// What a route or next hop does to a packet before it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Encap {
+    Seg6(KernelEncap),
+    Seg6Local(KernelSid),
+}
+
+/// `None`: nothing. An error says what srv6d cannot do.
+pub(crate) fn encap(kind: u16, value: &[u8]) -> Result<Option<Encap>, String> {
+    match kind {
+        0 => Ok(None),
+        SEG6 => seg6(value).map(|encap| Some(Encap::Seg6(encap))),
+        SEG6_LOCAL => seg6_local(value).map(|sid| Some(Encap::Seg6Local(sid))),
+        other => match TYPES.get(usize::from(other)) {
+            Some(name) => Err(format!("its encapsulation is {name}")),
+            None => Err(format!("its encapsulation is of type {other}")),
+        },
+    }
+}
+
+fn seg6(value: &[u8]) -> Result<KernelEncap, String> {
+    let mut source = None;
+    let mut found = None;
+    for (kind, value) in Attributes(value) {
+        match (kind, address(value)) {
+            (SRH, _) => found = Some(srh(value)?),
+            (SOURCE, Some(IpAddr::V6(address))) => source = Some(address),
+            _ => {}
+        }
+    }
+    let (reduced, segments) = found.ok_or("it has no segments")?;
+    Ok(KernelEncap { reduced, segments, source })
+}
+
+/// ```text
+///  0      4                                                    12
+/// ┌──────┬─────┬─────┬──────┬──────┬────────────┬───────┬─────┬───────────────────────────
+/// │ mode │ next│ len │ type │ left │ last entry │ flags │ tag │ segments, the last one first
+/// └──────┴─────┴─────┴──────┴──────┴────────────┴───────┴─────┴───────────────────────────
+/// ```
+fn srh(value: &[u8]) -> Result<(bool, Vec<Ipv6Addr>), String> {
+    let unreadable = || "its SRH cannot be read".to_owned();
+    let reduced = match u32_at(value, 0).ok_or_else(unreadable)? {
+        MODE_ENCAP => false,
+        MODE_ENCAP_RED => true,
+        MODE_INLINE => return Err("seg6 mode inline".to_owned()),
+        other => return Err(format!("seg6 mode {other}, a layer-2 or unknown one")),
+    };
+    let (last, flags) = byte_at(value, 8).zip(byte_at(value, 9)).ok_or_else(unreadable)?;
+    if flags & HMAC != 0 {
+        return Err("its SRH has an HMAC".to_owned());
+    }
+    let listed = value.get(12..12 + 16 * (usize::from(last) + 1)).ok_or_else(unreadable)?;
+    let (segments, _) = listed.as_chunks::<16>();
+    Ok((reduced, segments.iter().rev().map(|bytes| Ipv6Addr::from(*bytes)).collect()))
+}
+
+fn seg6_local(value: &[u8]) -> Result<KernelSid, String> {
+    let mut read = ReadSid::default();
+    Attributes(value).try_for_each(|(kind, value)| read.take(kind, value))?;
+    read.finish()
+}
+
+#[derive(Default)]
+struct ReadSid {
+    action: Option<u32>,
+    table: Option<u32>,
+    via: Option<IpAddr>,
+    device: Option<u32>,
+    operation: u32,
+    block_bits: Option<u8>,
+    node_function_bits: Option<u8>,
+}
+
+impl ReadSid {
+    fn take(&mut self, kind: u16, value: &[u8]) -> Result<(), String> {
+        match kind {
+            ACTION => self.action = u32_at(value, 0),
+            TABLE | VRFTABLE => self.table = u32_at(value, 0),
+            NH4 | NH6 => self.via = address(value),
+            OIF => self.device = u32_at(value, 0),
+            COUNTERS => {}
+            FLAVORS => return Attributes(value).try_for_each(|(kind, value)| self.flavor(kind, value)),
+            other => {
+                let name = UNFOLLOWED.iter().find(|(kind, _)| *kind == other);
+                let unknown = || format!("attribute {other}");
+                return Err(format!("seg6local with {}", name.map_or_else(unknown, |(_, name)| (*name).to_owned())));
+            }
+        }
+        Ok(())
+    }
+
+    fn flavor(&mut self, kind: u16, value: &[u8]) -> Result<(), String> {
+        match kind {
+            FLAVOR_OPERATION => self.operation = u32_at(value, 0).unwrap_or_default(),
+            FLAVOR_BLOCK_BITS => self.block_bits = byte_at(value, 0),
+            FLAVOR_NODE_FUNCTION_BITS => self.node_function_bits = byte_at(value, 0),
+            other => return Err(format!("an unknown flavor attribute {other}")),
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<KernelSid, String> {
+        let table = TableId(self.table.unwrap_or(TableId::MAIN.0));
+        let number = self.action.ok_or("seg6local without an action")?;
+        let action = match number {
+            1 => KernelSidAction::End,
+            2 => KernelSidAction::EndX,
+            5 => KernelSidAction::EndDx6,
+            6 => KernelSidAction::EndDx4,
+            7 => KernelSidAction::EndDt6(table),
+            8 => KernelSidAction::EndDt4(table),
+            16 => KernelSidAction::EndDt46(table),
+            other => {
+                let name = usize::try_from(other).ok().and_then(|other| ACTIONS.get(other));
+                return Err(
+                    name.map_or_else(|| format!("seg6local action {other}"), |name| format!("seg6local action {name}"))
+                );
+            }
+        };
+        let known = PSP | USP | USD | NEXT_CSID;
+        if self.operation & !known != 0 {
+            return Err(format!("flavors {:#x}", self.operation & !known));
+        }
+        let csid = (self.operation & NEXT_CSID != 0).then(|| {
+            let block = self.block_bits.unwrap_or(DEFAULT_BLOCK_BITS);
+            (block, self.node_function_bits.unwrap_or(DEFAULT_NODE_FUNCTION_BITS))
+        });
+        let has = |bit| self.operation & bit != 0;
+        Ok(KernelSid { action, via: self.via, device: self.device, csid, psp: has(PSP), usp: has(USP), usd: has(USD) })
+    }
+}

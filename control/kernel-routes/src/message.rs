@@ -1,0 +1,97 @@
+//! Messages of rtnetlink in a datagram, and the requests for dumps.
+//!
+//! ```text
+//!  0        4      6       8          12     16
+//! ┌────────┬──────┬───────┬──────────┬──────┬────────────────────┬─────┐
+//! │ length │ type │ flags │ sequence │ port │ head, attributes   │ pad │ next message ...
+//! └────────┴──────┴───────┴──────────┴──────┴────────────────────┴─────┘
+//! ```
+
+use crate::Message;
+use crate::attribute::{INET, INET6, u16_at, u32_at};
+use crate::next_hop;
+use crate::route;
+use crate::rule;
+
+const HEAD: usize = 16;
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+const NEW_ROUTE: u16 = 24;
+const DEL_ROUTE: u16 = 25;
+const GET_ROUTE: u16 = 26;
+const NEW_RULE: u16 = 32;
+const DEL_RULE: u16 = 33;
+const GET_RULE: u16 = 34;
+const NEW_NEXT_HOP: u16 = 104;
+const DEL_NEXT_HOP: u16 = 105;
+const GET_NEXT_HOP: u16 = 106;
+
+/// `NLM_F_DUMP_INTR`: what is dumped changed meanwhile.
+const DUMP_INTERRUPTED: u16 = 0x10;
+const REQUEST: u16 = 0x1;
+const DUMP: u16 = 0x300;
+
+/// Groups to subscribe to, as `nl_groups`: `RTNLGRP_IPV4_ROUTE`, `_IPV4_RULE`, `_IPV6_ROUTE`, `_IPV6_RULE`, `_NEXTHOP`.
+pub const MULTICAST_GROUPS: u32 = 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18 | 1 << 31;
+
+/// The messages of one datagram that are about routes; others are passed over.
+pub struct Messages<'a> {
+    rest: &'a [u8],
+    /// One of them said that the dump is not of one moment.
+    pub interrupted: bool,
+}
+
+impl<'a> Messages<'a> {
+    /// Reads a datagram.
+    pub const fn new(datagram: &'a [u8]) -> Self {
+        Self { rest: datagram, interrupted: false }
+    }
+}
+
+impl Iterator for Messages<'_> {
+    type Item = Message;
+
+    fn next(&mut self) -> Option<Message> {
+        loop {
+            let length = usize::try_from(u32_at(self.rest, 0)?).ok()?;
+            let (kind, flags) = (u16_at(self.rest, 4)?, u16_at(self.rest, 6)?);
+            let body = self.rest.get(HEAD..length)?;
+            self.rest = self.rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            self.interrupted |= flags & DUMP_INTERRUPTED != 0;
+            let message = match kind {
+                NEW_ROUTE | DEL_ROUTE => route::read(body, kind == NEW_ROUTE, flags).map(Message::Route),
+                NEW_NEXT_HOP | DEL_NEXT_HOP => next_hop::read(body, kind == NEW_NEXT_HOP).map(Message::NextHop),
+                NEW_RULE | DEL_RULE => rule::read(body).map(Message::Rule),
+                DONE => Some(Message::Done),
+                ERROR => u32_at(body, 0).map(|error| Message::Refused(error.cast_signed().saturating_neg())),
+                _ => None,
+            };
+            if message.is_some() {
+                return message;
+            }
+        }
+    }
+}
+
+/// What the kernel is asked for, in this order: routes refer to next-hop objects. One request at a time.
+pub fn dump_requests() -> [Vec<u8>; 5] {
+    [
+        dump_request(GET_NEXT_HOP, 0, 8),
+        dump_request(GET_RULE, INET, 12),
+        dump_request(GET_RULE, INET6, 12),
+        dump_request(GET_ROUTE, INET, 12),
+        dump_request(GET_ROUTE, INET6, 12),
+    ]
+}
+
+/// Family is the first byte of every head.
+fn dump_request(kind: u16, family: u8, head: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD + head);
+    bytes.extend(u32::try_from(HEAD + head).unwrap_or_default().to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend((REQUEST | DUMP).to_ne_bytes());
+    bytes.extend([0; 8]);
+    bytes.push(family);
+    bytes.resize(HEAD + head, 0);
+    bytes
+}

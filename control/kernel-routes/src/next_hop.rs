@@ -1,0 +1,138 @@
+//! Next-hop objects: `ip nexthop`. A route may name one instead of spelling its next hops out.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crate::attribute::{Attributes, address, byte_at, u16_at, u32_at};
+use crate::encap::{self, Encap};
+use crate::model::{KernelAction, KernelHop};
+
+/// `NHA_*` (`linux/nexthop.h`).
+const ID: u16 = 1;
+const GROUP: u16 = 2;
+const BLACKHOLE: u16 = 4;
+const OIF: u16 = 5;
+const GATEWAY: u16 = 6;
+const ENCAP_TYPE: u16 = 7;
+const ENCAP: u16 = 8;
+const FDB: u16 = 11;
+/// `struct nhmsg`.
+const HEAD: usize = 8;
+/// `struct nexthop_grp`: number, weight less one (its upper byte since Linux 6.12), reserved.
+const MEMBER: usize = 8;
+
+/// A next-hop object that is there from now on, or no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHopMessage {
+    pub(crate) id: u32,
+    /// `None`: deleted.
+    pub(crate) is: Option<NextHop>,
+}
+
+/// What an object stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NextHop {
+    Blackhole,
+    /// Objects with their weights.
+    Group(Vec<(u32, u16)>),
+    Single {
+        device: u32,
+        via: Option<IpAddr>,
+        encap: Result<Option<Encap>, String>,
+    },
+    Unfollowed(String),
+}
+
+pub(crate) fn read(body: &[u8], is_new: bool) -> Option<NextHopMessage> {
+    let attributes = Attributes(body.get(HEAD..)?);
+    let find = |wanted| attributes.clone().find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let number = |wanted| find(wanted).and_then(|value| u32_at(value, 0));
+    let id = number(ID)?;
+    if !is_new {
+        return Some(NextHopMessage { id, is: None });
+    }
+    let is = if find(BLACKHOLE).is_some() {
+        NextHop::Blackhole
+    } else if find(FDB).is_some() {
+        NextHop::Unfollowed("its next-hop object is for a bridge".to_owned())
+    } else if let Some(group) = find(GROUP) {
+        NextHop::Group(group.chunks_exact(MEMBER).filter_map(member).collect())
+    } else if let Some(device) = number(OIF) {
+        let kind = find(ENCAP_TYPE).and_then(|value| u16_at(value, 0)).unwrap_or_default();
+        let encap = encap::encap(kind, find(ENCAP).unwrap_or_default());
+        NextHop::Single { device, via: find(GATEWAY).and_then(address), encap }
+    } else {
+        NextHop::Unfollowed("its next-hop object names no device".to_owned())
+    };
+    Some(NextHopMessage { id, is: Some(is) })
+}
+
+fn member(bytes: &[u8]) -> Option<(u32, u16)> {
+    let weight = u16::from_le_bytes([byte_at(bytes, 4)?, byte_at(bytes, 5)?]);
+    Some((u32_at(bytes, 0)?, weight.saturating_add(1)))
+}
+
+/// All next-hop objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NextHops(HashMap<u32, NextHop>);
+
+impl NextHops {
+    /// The objects that mean something else now: this one, and groups it is in. Empty: nothing changed.
+    pub(crate) fn apply(&mut self, message: NextHopMessage) -> Vec<u32> {
+        let NextHopMessage { id, is } = message;
+        if self.0.get(&id) == is.as_ref() {
+            return Vec::new();
+        }
+        match is {
+            Some(is) => drop(self.0.insert(id, is)),
+            None => drop(self.0.remove(&id)),
+        }
+        let has_it = |next_hop: &NextHop| matches!(next_hop, NextHop::Group(members) if members.iter().any(|(member, _)| *member == id));
+        let groups = self.0.iter().filter(|(_, next_hop)| has_it(next_hop)).map(|(&group, _)| group);
+        std::iter::once(id).chain(groups).collect()
+    }
+
+    /// What a route over this object does. `None`: there is no such object.
+    pub fn action(&self, id: u32) -> Option<KernelAction> {
+        Some(match self.0.get(&id)? {
+            NextHop::Blackhole => KernelAction::Blackhole,
+            NextHop::Unfollowed(why) => KernelAction::Other(why.clone()),
+            NextHop::Single { device, via, encap } => single(*device, *via, encap.clone(), 1),
+            NextHop::Group(members) => match members.as_slice() {
+                // A blackhole may be the only member.
+                [(only, _)] if !matches!(self.0.get(only), Some(NextHop::Group(_))) => self.action(*only)?,
+                members => members
+                    .iter()
+                    .map(|&(member, weight)| self.leg(member, weight))
+                    .collect::<Result<_, _>>()
+                    .map_or_else(KernelAction::Other, KernelAction::Via),
+            },
+        })
+    }
+
+    fn leg(&self, member: u32, weight: u16) -> Result<KernelHop, String> {
+        let Some(NextHop::Single { device, via, encap }) = self.0.get(&member) else {
+            return Err(format!("next-hop object {member} is no leg of a group"));
+        };
+        match single(*device, *via, encap.clone(), weight) {
+            KernelAction::Via(hops) => hops.into_iter().next().ok_or_else(String::new),
+            KernelAction::Other(why) => Err(why),
+            _ => Err(format!("next-hop object {member} in a group is a SID")),
+        }
+    }
+}
+
+/// One next hop with what it does to packets, as an action.
+pub(crate) fn single(
+    device: u32,
+    via: Option<IpAddr>,
+    encap: Result<Option<Encap>, String>,
+    weight: u16,
+) -> KernelAction {
+    match encap {
+        Ok(None) => KernelAction::Via(vec![KernelHop { device, via, weight, encap: None }]),
+        Ok(Some(Encap::Seg6(encap))) => KernelAction::Via(vec![KernelHop { device, via, weight, encap: Some(encap) }]),
+        Ok(Some(Encap::Seg6Local(sid))) => KernelAction::Sid(sid),
+        Err(why) => KernelAction::Other(why),
+    }
+}
