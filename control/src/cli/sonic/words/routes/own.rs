@@ -191,7 +191,7 @@ impl Look {
                 && ![ROUTE_PROTOCOL, PROTO_KERNEL].contains(&route.protocol)
                 && !known.contains(&route.prefix)
         };
-        self.kernel.routes.iter().filter(wanted).map(|route| self.of_kernel(route)).collect()
+        self.kernel.routes.used().filter(wanted).map(|route| self.of_kernel(route)).collect()
     }
 
     fn of_kernel(&self, route: &KernelRoute) -> Route {
