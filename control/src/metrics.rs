@@ -377,6 +377,34 @@ mod tests {
     }
 
     #[test]
+    fn fpm_has_metrics_of_its_own() {
+        let fpm = crate::api::state::FpmView {
+            routes: 10,
+            stale: 3,
+            connections: 2,
+            ignored: [("neighbours".to_owned(), 4)].into(),
+            ..Default::default()
+        };
+        let view = SourceView {
+            source: "fpm".to_owned(),
+            state: "connected".to_owned(),
+            fpm: Some(fpm),
+            ..SourceView::default()
+        };
+        let text = exposition(State { sources: vec![view], ..state() }).unwrap();
+        for line in [
+            "srv6d_fpm_connected 1",
+            "srv6d_fpm_routes 10",
+            "srv6d_fpm_stale_routes 3",
+            "srv6d_fpm_connections_total 2",
+            "srv6d_fpm_ignored_total{kind=\"neighbours\"} 4",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+        assert!(!text.contains("srv6d_source_"), "it is no path controller");
+    }
+
+    #[test]
     fn one_sample_for_each_label_set() {
         let text = exposition(state()).unwrap();
         let mut names: Vec<&str> =

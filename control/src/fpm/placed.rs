@@ -240,3 +240,141 @@ fn sonic_sid(sid: &LocalSid, around: &Around) -> Result<KernelSid, String> {
     let via: Option<IpAddr> = sid.via;
     Ok(KernelSid { action, via, device, csid, psp: flavored, usp: false, usd: flavored })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+    use crate::plan::Device;
+    use srv6d_srv6::model::Mac;
+
+    fn environment() -> Environment {
+        let device = |name: &str, ifindex| Device {
+            name: name.to_owned(),
+            ifindex,
+            mac: Mac::default(),
+            mtu: 1500,
+            up: true,
+            addresses: Vec::new(),
+        };
+        Environment {
+            devices: vec![device("eth2", 3), device("Vrf1", 17)],
+            vrfs: BTreeMap::from([(17, TableId(1001))]),
+            ..Environment::default()
+        }
+    }
+
+    fn placed(dialect: Dialect, routes: Vec<Announced>, sids: Vec<(Ipv6Net, LocalSid)>) -> Placed {
+        let mut placed = Placed::default();
+        placed.announced(Arc::new(Snapshot { serial: 1, dialect: Some(dialect), routes, sids }), &environment());
+        placed
+    }
+
+    fn announced(vrf: Vrf, prefix: &str, what: Resolved) -> Announced {
+        Announced { key: RouteKey { vrf, prefix: prefix.parse().unwrap() }, protocol: 196, what }
+    }
+
+    fn of_sid(prefix: &str, sid: Seg6Local) -> KernelAction {
+        let placed = placed(Dialect::Stock, vec![announced(Vrf::Number(254), prefix, Resolved::Sid(sid))], Vec::new());
+        placed.routes.first().unwrap().action.clone()
+    }
+
+    #[test]
+    fn a_number_is_a_table_to_stock_frr_and_a_device_to_sonic() {
+        let of = |number| announced(Vrf::Number(number), "2001:db8::/32", Resolved::Blackhole);
+        let tables = |dialect, routes| {
+            let placed = placed(dialect, routes, Vec::new());
+            (placed.routes.iter().map(|route| route.table.0).collect::<Vec<_>>(), placed.nowhere)
+        };
+        assert_eq!(tables(Dialect::Stock, vec![of(17), of(254)]), (vec![17, 254], 0));
+        assert_eq!(tables(Dialect::Sonic, vec![of(17), of(18)]), (vec![1001], 1));
+        let default = announced(Vrf::Default, "2001:db8::/32", Resolved::Blackhole);
+        assert_eq!(tables(Dialect::Sonic, vec![default]), (vec![254], 0));
+    }
+
+    #[test]
+    fn a_vrf_device_that_appears_brings_its_routes() {
+        let of = announced(Vrf::Number(18), "2001:db8::/32", Resolved::Blackhole);
+        let mut placed = placed(Dialect::Sonic, vec![of], Vec::new());
+        assert_eq!(placed.routes(&environment()).len(), 0);
+        let mut environment = environment();
+        environment.vrfs.insert(18, TableId(1002));
+        assert_eq!(placed.routes(&environment).first().unwrap().table, TableId(1002));
+        assert_eq!(placed.nowhere, 0);
+    }
+
+    #[test]
+    fn sonics_sids_have_the_flavors_that_sonic_gives_them() {
+        let of = |sid: LocalSid| {
+            let placed = placed(Dialect::Sonic, Vec::new(), vec![("fcbb:bbbb:1::/48".parse().unwrap(), sid)]);
+            placed.routes.first().unwrap().action.clone()
+        };
+        let micro = |action| LocalSid { action: Some(action), block: 32, node_function: 16, ..LocalSid::default() };
+        let KernelAction::Sid(un) = of(micro(Action::End(true))) else { unreachable!() };
+        assert_eq!((un.action, un.csid, un.psp, un.usd), (KernelSidAction::End, Some((32, 16)), false, false));
+        let ua = LocalSid { port: Some("eth2".to_owned()), ..micro(Action::EndX(true)) };
+        let KernelAction::Sid(ua) = of(ua) else { unreachable!() };
+        assert_eq!((ua.device, ua.csid, ua.psp, ua.usd), (Some(3), Some((32, 16)), true, true));
+        let in_vrf = |name: &str| LocalSid { vrf: Some(name.to_owned()), ..micro(Action::EndDt46) };
+        let KernelAction::Sid(dt) = of(in_vrf("Vrf1")) else { unreachable!() };
+        assert_eq!((dt.action, dt.csid), (KernelSidAction::EndDt46(TableId(1001)), None));
+        assert_eq!(of(in_vrf("Vrf2")), KernelAction::Other("there is no VRF device Vrf2".to_owned()));
+        assert_eq!(of(micro(Action::Other(10))), KernelAction::Other("SRv6 action 10".to_owned()));
+    }
+
+    #[test]
+    fn a_ua_reached_by_node_and_function_consumes_both() {
+        let ua = Seg6Local {
+            action: 2,
+            flavors: NEXT_CSID,
+            block: Some(32),
+            node_function: Some(16),
+            ..Seg6Local::default()
+        };
+        let csid = |prefix: &str, sid: &Seg6Local| match of_sid(prefix, sid.clone()) {
+            KernelAction::Sid(sid) => sid.csid,
+            _ => None,
+        };
+        assert_eq!(csid("fcbb:bbbb:1:fe24::/64", &ua), Some((32, 32)), "as FRR 10.4 sends it");
+        assert_eq!(csid("fcbb:bbbb:fe24::/48", &ua), Some((32, 16)));
+        let right = Seg6Local { node_function: Some(32), ..ua };
+        assert_eq!(csid("fcbb:bbbb:1:fe24::/64", &right), Some((32, 32)));
+        let un = Seg6Local { action: 1, flavors: NEXT_CSID, ..Seg6Local::default() };
+        assert_eq!(csid("fcbb:bbbb:1::/128", &un), Some((32, 16)), "what the kernel takes when it is not told");
+    }
+
+    #[test]
+    fn what_nobody_can_do_is_named() {
+        let other = |sid| match of_sid("fcbb:bbbb:1::/48", sid) {
+            KernelAction::Other(why) => why,
+            _ => String::new(),
+        };
+        assert_eq!(other(Seg6Local { action: 9, ..Seg6Local::default() }), "seg6local action 9");
+        assert_eq!(other(Seg6Local { action: 1, more: vec![8], ..Seg6Local::default() }), "seg6local with attribute 8");
+        assert_eq!(other(Seg6Local { action: 1, flavors: 0x40, ..Seg6Local::default() }), "flavors 0x40");
+    }
+
+    #[test]
+    fn srv6_that_zebra_found_in_the_kernel_is_left_there() {
+        let found = |what| {
+            let mut route = announced(Vrf::Number(254), "2001:db8::/32", what);
+            route.protocol = KERNEL_PROTOCOL;
+            placed(Dialect::Stock, vec![route], Vec::new()).routes.first().unwrap().action.clone()
+        };
+        assert!(matches!(
+            found(Resolved::Sid(Seg6Local { action: 1, ..Seg6Local::default() })),
+            KernelAction::Other(_)
+        ));
+        assert_eq!(found(Resolved::Blackhole), KernelAction::Blackhole);
+    }
+
+    #[test]
+    fn a_sid_goes_before_a_route_of_its_prefix() {
+        let sid = LocalSid { action: Some(Action::End(true)), block: 32, node_function: 16, ..LocalSid::default() };
+        let route = announced(Vrf::Default, "fcbb:bbbb:1::/48", Resolved::Blackhole);
+        let placed = placed(Dialect::Sonic, vec![route], vec![("fcbb:bbbb:1::/48".parse().unwrap(), sid)]);
+        assert_eq!(placed.routes.len(), 1);
+        assert!(matches!(placed.routes.first().unwrap().action, KernelAction::Sid(_)));
+        assert_eq!(placed.nowhere, 0);
+    }
+}

@@ -46,3 +46,51 @@ pub fn render(view: &SourceView, fpm: &FpmView) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn everything_that_deserves_a_look_is_said() {
+        let fpm = FpmView {
+            peer: Some("127.0.0.1:35054".to_owned()),
+            since_seconds: Some(65),
+            connections: 2,
+            dialect: "sonic".to_owned(),
+            routes: 10,
+            sids: 3,
+            next_hops: 4,
+            waiting: 1,
+            stale: 5,
+            swept: 6,
+            unfollowed: 7,
+            without_vrf: 8,
+            messages: 99,
+            malformed: 1,
+            last_malformed: Some("type 24: a next hop that is cut".to_owned()),
+            unknown_attributes: 2,
+            ignored: BTreeMap::from([("neighbours".to_owned(), 3)]),
+            answers: 9,
+            since: None,
+        };
+        let view = SourceView {
+            endpoint: "127.0.0.1:2620".to_owned(),
+            state: "connected".to_owned(),
+            fpm: Some(fpm.clone()),
+            ..SourceView::default()
+        };
+        let expected = "\
+fpm 127.0.0.1:2620: connected to 127.0.0.1:35054 for 1m 5s, dialect sonic, connection 2
+10 routes, 3 SIDs, 4 next-hop objects; 5 stale, 6 swept
+99 messages, 1 malformed, 2 unknown attributes; 9 routes said to be in force
+not used: neighbours 3
+1 wait for a next hop that nobody has explained
+8 are of a VRF that has no device here
+7 are not in force: see `srv6d show routes --unfollowed`
+last malformed message: type 24: a next hop that is cut
+";
+        assert_eq!(render(&view, &fpm), expected);
+    }
+}
