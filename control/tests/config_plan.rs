@@ -80,6 +80,7 @@ fn node_workers_host_and_api() {
     let policy = &plan.desired.policy;
     assert_eq!((policy.icmp_per_second, policy.domain_sources.len()), (50, 2));
     assert!(policy.icmp_unreachable && policy.srh_lenient && policy.ua_last_forward && policy.dt_argument_accept);
+    assert!(policy.vrf_sids);
     assert_eq!(plan.workers.cores, [Some(0), Some(1)]);
     assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Busy, 16384, 1024));
     assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d1", false));

@@ -35,7 +35,7 @@ pub(crate) fn claims(desired: &Desired, tables: &BTreeSet<TableId>) -> Claims {
             add(IpNet::from(address), false);
         }
     }
-    if main {
+    if main || desired.policy.vrf_sids {
         desired.sids.iter().for_each(|sid| add(sid.prefix.into(), true));
     }
     for steer in desired.steers.iter().filter(|steer| tables.contains(&steer.table)) {

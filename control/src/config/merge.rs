@@ -53,6 +53,7 @@ fn node(first: Node, second: Node) -> Node {
         srh_check: first.srh_check.or(second.srh_check),
         ua_last: first.ua_last.or(second.ua_last),
         dt_argument: first.dt_argument.or(second.dt_argument),
+        vrf_sids: first.vrf_sids.or(second.vrf_sids),
         domain_sources: if first.domain_sources.is_empty() { second.domain_sources } else { first.domain_sources },
     }
 }

@@ -49,6 +49,7 @@ impl Record for Node {
             srh_check: table.optional("srh_check"),
             ua_last: table.optional("ua_last"),
             dt_argument: table.optional("dt_argument"),
+            vrf_sids: table.optional("vrf_sids"),
             domain_sources: table.list("domain_sources"),
         })
     }

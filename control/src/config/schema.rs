@@ -105,6 +105,8 @@ pub struct Node {
     pub ua_last: Optional<UaLast>,
     /// Default `strict`.
     pub dt_argument: Optional<DtArgument>,
+    /// Ports of other tables reach the SIDs, too, default false.
+    pub vrf_sids: Optional<bool>,
     /// Sources a packet to one of our SIDs may have; empty: all.
     pub domain_sources: Vec<Spanned<Ipv6Net>>,
 }

@@ -70,6 +70,7 @@ pub(super) fn policy(node: &config::Node) -> Policy {
         icmp_unreachable: or(&node.icmp_unreachable, defaults.icmp_unreachable),
         srh_lenient: or(&node.srh_check, SrhCheck::Strict) == SrhCheck::Lenient,
         ua_last_forward: or(&node.ua_last, UaLast::Reject) == UaLast::Forward,
+        vrf_sids: or(&node.vrf_sids, false),
         dt_argument_accept: or(&node.dt_argument, DtArgument::Strict) == DtArgument::Accept,
         domain_sources: node.domain_sources.iter().map(|prefix| *prefix.get_ref()).collect(),
     }

@@ -72,6 +72,12 @@ impl Tables {
     }
 }
 
+/// Tables that SIDs are looked up in: main, and those of ports where the policy says so.
+pub(crate) fn sid_tables(desired: &Desired) -> BTreeSet<TableId> {
+    let of_ports = desired.ports.iter().map(|port| port.table).filter(|_| desired.policy.vrf_sids);
+    of_ports.chain([TableId::MAIN]).collect()
+}
+
 type Entries = Vec<(Key, Value)>;
 
 struct Build<'d> {
@@ -171,6 +177,7 @@ impl<'d> Build<'d> {
 
     fn sids(&mut self) -> Result<(), BuildError> {
         let desired = self.desired;
+        let tables = sid_tables(desired);
         for sid in &desired.sids {
             let action = self.action(sid)?;
             let index = u32::try_from(self.tables.sids.len()).unwrap_or(u32::MAX);
@@ -182,7 +189,9 @@ impl<'d> Build<'d> {
                 is_local_address: desired.local_addresses.contains(&local),
                 len: sid.prefix.prefix_len(),
             });
-            self.add(TableId::MAIN, sid.prefix.into(), Target::Sid(index));
+            for &table in &tables {
+                self.add(table, sid.prefix.into(), Target::Sid(index));
+            }
         }
         Ok(())
     }
@@ -303,7 +312,8 @@ impl<'d> Build<'d> {
     fn entries_inside<'a>(&self, of: &(impl Iterator<Item = &'a (TableId, IpNet)> + Clone)) -> Vec<(TableId, IpNet)> {
         let desired = self.desired;
         let local = desired.local_addresses.iter().map(|&(table, address)| (table, IpNet::from(address)));
-        let sids = desired.sids.iter().map(|sid| (TableId::MAIN, sid.prefix.into()));
+        let sids = sid_tables(desired).into_iter();
+        let sids = sids.flat_map(|table| desired.sids.iter().map(move |sid| (table, sid.prefix.into())));
         let steers = desired.steers.iter().map(|steer| (steer.table, steer.prefix));
         let routes = desired.routes.iter().map(|route| (route.table, route.prefix));
         let blocks = desired.blocks.iter().filter(|block| block.unknown.is_some());

@@ -205,6 +205,8 @@ pub struct Policy {
     pub ua_last_forward: bool,
     /// Decapsulate although bits are left behind the function (`dt_argument = "accept"`).
     pub dt_argument_accept: bool,
+    /// Ports of other tables than main reach the SIDs, too (`vrf_sids = true`). They lead into main.
+    pub vrf_sids: bool,
     /// Sources a packet to one of our SIDs may have (RFC 8754 section 5.1); empty: all.
     pub domain_sources: Vec<Ipv6Net>,
 }
@@ -217,6 +219,7 @@ impl Default for Policy {
             srh_lenient: false,
             ua_last_forward: false,
             dt_argument_accept: false,
+            vrf_sids: false,
             domain_sources: Vec::new(),
         }
     }

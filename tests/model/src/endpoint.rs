@@ -50,6 +50,7 @@ impl Travel<'_> {
             return Err(End::Drop(DropReason::Rounds));
         }
         let removed = self.removed;
+        self.table = TableId::MAIN;
         let end = match &sid.behavior {
             Behavior::End { csid, .. } => self.end(sid, packet, *csid, &Next::LookUp(self.table)),
             Behavior::EndX { csid, via, backup } => {

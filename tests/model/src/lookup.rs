@@ -22,7 +22,8 @@ pub(crate) fn look_up(desired: &Desired, table: TableId, address: IpAddr) -> Opt
     let main = table == TableId::MAIN;
     let local =
         desired.local_addresses.iter().filter(|(in_table, own)| *in_table == table && !is_sid(desired, table, *own));
-    let sids = desired.sids.iter().filter(|_| main);
+    let of_port = || desired.policy.vrf_sids && desired.ports.iter().any(|port| port.table == table);
+    let sids = desired.sids.iter().filter(|_| main || of_port());
     let steers = desired.steers.iter().filter(|steer| steer.table == table);
     let routes = desired.routes.iter().filter(|route| route.table == table);
     let blocks = desired.blocks.iter().filter(|_| main);

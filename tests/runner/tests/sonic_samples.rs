@@ -159,6 +159,9 @@ fn a_leaf_of_a_plane_shifts_pins_spreads_and_decapsulates_in_its_vrf() {
     rig.expect("Ethernet36", &lines(&pinned), "Ethernet20", "ip6 1000::1 > fd20:0:201:: hl 63");
     let to_host = carrier("fd20:0:b009:7::");
     rig.expect("Ethernet0", &lines(&to_host), "Ethernet36", "ip6 1000::1 > fd20:0:7:: hl 63");
+    // The tenant's own port is in another VRF, and reaches the SIDs all the same.
+    let from_tenant = carrier("fd20:0:a003:201:b00e:d100::");
+    rig.expect("Ethernet32", &lines(&from_tenant), "Ethernet12", "ip6 1000::1 > fd20:0:201:b00e:d100:: hl 63");
     // Decapsulated in the tenant's table: the subnet there, and nothing else.
     let elsewhere = around("fd20:0:d100::", "ip6 2000::1 > 2001:db8:c1::9 hl 64");
     rig.drops("Ethernet0", &lines(&elsewhere), "no_route");

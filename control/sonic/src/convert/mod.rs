@@ -69,6 +69,10 @@ impl Switch {
             }
             (None, None) => {}
         }
+        // A tenant's host sends its carriers to the leaf through the port of its own VRF.
+        if self.ports.iter().any(|port| port.vrf.is_some()) || self.vlans.iter().any(|vlan| vlan.vrf.is_some()) {
+            toml.switch("vrf_sids", true);
+        }
     }
 
     /// What encapsulations can be sent from.

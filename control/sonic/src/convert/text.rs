@@ -35,6 +35,10 @@ impl Toml {
         self.line(&format!("{key} = {value}"));
     }
 
+    pub(super) fn switch(&mut self, key: &str, on: bool) {
+        self.line(&format!("{key} = {on}"));
+    }
+
     /// A list of texts.
     pub(super) fn texts(&mut self, key: &str, values: impl IntoIterator<Item = String>) {
         let values: Vec<String> = values.into_iter().map(|value| quoted(&value)).collect();

@@ -15,6 +15,8 @@ impl<'t> Walk<'t, '_, '_> {
     pub(super) fn endpoint(&mut self, index: u32) -> Result<Option<Egress<'t>>, Out> {
         let sid = self.tables.sids.get(index as usize).ok_or(Out::Drop(DropReason::UnknownSid))?;
         self.accept_source()?;
+        // Whatever table has led here, SIDs are those of main.
+        self.progress.layer.vrf = MAIN;
         *self.progress.hits.get_mut(self.progress.hit_count).ok_or(Out::Drop(DropReason::Rounds))? = sid.slot;
         self.progress.hit_count += 1;
         if let Action::End { csid: Some(csid), .. } | Action::EndX { csid: Some(csid), .. } = sid.action

@@ -160,14 +160,15 @@ fn policy() -> impl Strategy<Value = Policy> {
     let domain = option::weighted(0.1, vec(source_prefix(), 1..3));
     let unreachable = prop::bool::weighted(0.3);
     let rate = prop_oneof![9 => Just(100u32), 1 => Just(0)];
-    (rate, unreachable, any::<[bool; 3]>(), domain).prop_map(|(icmp_per_second, icmp_unreachable, flags, domain)| {
-        let [srh_lenient, ua_last_forward, dt_argument_accept] = flags;
+    (rate, unreachable, any::<[bool; 4]>(), domain).prop_map(|(icmp_per_second, icmp_unreachable, flags, domain)| {
+        let [srh_lenient, ua_last_forward, dt_argument_accept, vrf_sids] = flags;
         Policy {
             icmp_per_second,
             icmp_unreachable,
             srh_lenient,
             ua_last_forward,
             dt_argument_accept,
+            vrf_sids,
             domain_sources: domain.unwrap_or_default(),
         }
     })
