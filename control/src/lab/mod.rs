@@ -24,6 +24,7 @@ mod picture;
 mod processes;
 mod reroute;
 mod routing;
+mod scale;
 mod screen;
 mod state;
 mod status;
@@ -135,6 +136,18 @@ enum LabCommand {
         #[arg(long)]
         json: bool,
     },
+    /// What many switches cost here: memory and idle CPU of each, and the time to bring them up
+    Scale {
+        /// Leaves and spines
+        #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
+        switches: u32,
+        /// Seconds to watch them without traffic
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+        idle: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the built-in topology, to begin a file of your own with
     Topology {
         /// The one that is built for this routing
@@ -217,6 +230,11 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         LabCommand::Moves { times, json } => {
             need_root("lab moves")?;
             moves::run(times, json, &mut screen)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Scale { switches, idle, json } => {
+            need_root("lab scale")?;
+            scale::run(scale::Size { switches, idle }, json, &mut screen)?;
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Topology { routing } => {

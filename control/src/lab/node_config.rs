@@ -33,7 +33,7 @@ fn head(text: &mut String, topology: &Topology, node: &Node, socket: &Path) {
     }
     let _ = writeln!(text, "domain_sources = [\"{}\"]\n", topology.block);
     // Many nodes share few cores: workers sleep when there is nothing to do. Rings of a lab port need not be long.
-    let _ = writeln!(text, "[workers]\npolling = \"adaptive\"\nframes = 8192\nring = 1024\n");
+    let _ = writeln!(text, "[workers]\npolling = \"adaptive\"\nframes = 4096\nring = 1024\n");
     let _ = writeln!(text, "[api]\nsocket = {:?}\n", socket.display().to_string());
     let _ = writeln!(text, "[[block]]\nprefix = \"{}\"\n", topology.block);
 }

@@ -1,0 +1,22 @@
+//! Many switches on one machine: all of them forward, and none of them works while there is nothing to do.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+#[ignore = "needs root"]
+fn switches_that_have_nothing_to_do_do_nothing() {
+    let arguments = ["lab", "scale", "--switches", "6", "--idle", "3", "--json"];
+    let output = Command::new(env!("CARGO_BIN_EXE_srv6d")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let nodes = report["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 6, "{report:#}");
+    for node in nodes {
+        assert!(node["memory_mib"].as_f64().unwrap() > 1.0, "{node:#}");
+        // One that polls takes all of a core, or what it is left of it.
+        assert!(node["idle_cpu_percent"].as_f64().unwrap() < 20.0, "{node:#}");
+    }
+}
