@@ -14,6 +14,7 @@ mod sysctl;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use rtnetlink::packet_route::link::InfoKind;
@@ -27,6 +28,10 @@ use links::Link;
 
 /// Where the kernel keeps its SIDs: by this name labs and FRR know it.
 const SID_DEVICE: &str = "sr0";
+
+/// An interface keeps its first name this long: whoever made it goes on to set it up by that name, as containerlab does,
+/// and between the two names there is a moment without either.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// What has been made of a switch so far.
 #[derive(Debug, Default)]
@@ -69,6 +74,15 @@ impl Pass<'_> {
 
     fn named(&self, name: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.name == name)
+    }
+
+    /// Wires without the name of their port, and that name.
+    fn unnamed(&self) -> impl Iterator<Item = (&Link, &str)> {
+        let ports = self.wanted.ports.iter().filter(|port| self.named(&port.name).is_none());
+        ports.filter_map(|port| {
+            let wire = port.wire.as_deref().filter(|wire| *wire != MANAGEMENT)?;
+            Some((self.named(wire)?, port.name.as_str()))
+        })
     }
 
     fn index(&self, name: &str) -> Option<u32> {
@@ -115,18 +129,21 @@ impl SwitchKernel {
 
     /// Wires that are there get the name of their port.
     async fn name_ports(&mut self, pass: &mut Pass<'_>) -> Result<(), KernelError> {
-        for port in &pass.wanted.ports {
-            let Some(wire) = port.wire.as_deref().filter(|wire| *wire != MANAGEMENT) else { continue };
-            if pass.named(&port.name).is_some() {
-                continue;
-            }
-            let Some(link) = pass.named(wire).cloned() else { continue };
-            let result = links::rename(pass.handle, &link, &port.name).await;
+        let waiting: Vec<u32> = pass.unnamed().map(|(link, _)| link.index).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(SETTLED).await;
+        pass.look_again().await?;
+        let settled = pass.unnamed().filter(|(link, _)| waiting.contains(&link.index));
+        let settled: Vec<(Link, String)> = settled.map(|(link, name)| (link.clone(), name.to_owned())).collect();
+        for (link, name) in settled {
+            let result = links::rename(pass.handle, &link, &name).await;
             if pass.note(result).is_some() {
-                pass.renamed.push((link.index, port.name.clone()));
+                pass.renamed.push((link.index, name));
             }
         }
-        if pass.renamed.is_empty() { Ok(()) } else { pass.look_again().await }
+        pass.look_again().await
     }
 
     async fn vrfs(&mut self, pass: &mut Pass<'_>) -> Result<(), KernelError> {
