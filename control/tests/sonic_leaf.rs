@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 
-use support::lab::text;
+use support::lab::{SRV6D, text};
 use support::leaf::{CONFIG_DB, FRR, Leaf};
 use support::rig::wait_for;
 
@@ -185,4 +185,69 @@ fn a_switch_with_a_broken_file_runs_and_takes_the_corrected_one() {
     leaf.write("/etc/sonic/config_db.json", CONFIG_DB);
     leaf.wait_until_ready();
     check_forwarding(&leaf);
+}
+
+/// A capture on the leaf's fabric port while a runs echo requests through it; what tcpdump printed.
+fn captured(leaf: &Leaf, command: &str) -> String {
+    let socket = leaf.root.join("run/srv6d/srv6d.sock");
+    let full = command.replace("SRV6D", &format!("{SRV6D} --socket {}", socket.display()));
+    let child = std::process::Command::new("ip")
+        .args(["netns", "exec", &leaf.ns("leaf"), "timeout", "20", "sh", "-c", &full])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    // What is sent before the capture has begun is not in it: until it has seen enough there is more.
+    let running =
+        || std::path::Path::new(&format!("/proc/{pid}/stat")).exists() && !support::lab::gone(pid.cast_signed());
+    wait_for("end of the capture", || {
+        // The leaf's kernel is asked for its address again.
+        leaf.output("a", "ip -6 neigh flush dev wire");
+        leaf.output("a", "ping -6 -c 3 -i 0.1 -W 1 3fff:b::1");
+        (!running()).then_some(())
+    });
+    let output = child.wait_with_output().unwrap();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn transit_packets_are_seen_by_who_looks() {
+    if !support::rig::run("tcpdump --version").status.success() {
+        eprintln!("SKIPPED: tcpdump is not installed");
+        return;
+    }
+    let leaf = Leaf::running();
+    leaf.steer_a("fcbb:bbbb:1:2:d6::");
+    leaf.wait_for_ping("a", "3fff:b::1");
+    // Received as a carrier of two uSIDs, sent as one of one; and both names are the port.
+    for (port, direction, carrier) in [("Ethernet0", "in", "fcbb:bbbb:1:2:d6::"), ("eth2", "out", "fcbb:bbbb:2:d6::")] {
+        let seen = captured(
+            &leaf,
+            &format!("SRV6D capture {port} --direction {direction} | tcpdump -c 3 -n -r - 'ip6 dst {carrier}'"),
+        );
+        assert_eq!(seen.matches(&format!("> {carrier}:")).count(), 3, "{port}: {seen}");
+    }
+    // The kernel's part alone does not have them; the word of the operator shows both.
+    let seen = captured(&leaf, "SRV6D sonic tcpdump -ni Ethernet0 -c 4 'ip6 dst fcbb:bbbb:1:2:d6::'");
+    assert_eq!(seen.matches("> fcbb:bbbb:1:2:d6::").count(), 4, "{seen}");
+    let seen = captured(&leaf, "SRV6D sonic tcpdump -ni Ethernet0 -c 1 'icmp6 and ip6[40] == 136'");
+    assert!(seen.contains("neighbor advertisement"), "what is the kernel's: {seen}");
+    // A script ends it with a signal, and reads the file then.
+    let file = leaf.root.join("transit.pcap");
+    let seen =
+        captured(&leaf, &format!("timeout 3 SRV6D sonic tcpdump -i Ethernet0 -w {0}; tcpdump -nr {0}", file.display()));
+    assert!(seen.contains("> fcbb:bbbb:1:2:d6::"), "{seen}");
+    let refused = leaf.srv6d("capture Ethernet99");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("Ethernet99 is no port: capture one of Ethernet0"),
+        "{}",
+        text(&refused.stderr)
+    );
+    wait_for("end of all captures", || {
+        let log = leaf.log();
+        (log.matches("packets are being captured").count() == log.matches("end of the capture").count()).then_some(())
+    });
 }

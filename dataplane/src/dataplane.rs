@@ -18,6 +18,7 @@ use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots, Tables};
 use srv6d_xsk::xdp_offload::PacketCount;
 use srv6d_xsk::{Program, Rings, Umem, UmemHandle, UmemRings, Waker, XskError};
 
+use crate::capture::{Capture, Taps};
 use crate::claims::{Claims, claims};
 use crate::counters::{
     Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, VlanCounters, WorkerCounters,
@@ -179,6 +180,7 @@ pub struct Dataplane {
     used: BTreeMap<usize, u64>,
     event: Arc<EventFd>,
     failed: Arc<AtomicBool>,
+    taps: Arc<Taps>,
 }
 
 impl Dataplane {
@@ -211,6 +213,7 @@ impl Dataplane {
             used: BTreeMap::new(),
             event: Arc::new(event),
             failed: Arc::new(AtomicBool::new(false)),
+            taps: Arc::default(),
             settings,
         };
         for worker in 0..dataplane.settings.cores.len() {
@@ -242,7 +245,7 @@ impl Dataplane {
                 let _ = event.write(1); // EAGAIN: control is awake already
             }
         });
-        let step = step.on_smaller_path(move |path| {
+        let step = step.tapped(Arc::clone(&self.taps)).on_smaller_path(move |path| {
             if smaller_path.try_send(path).is_ok() {
                 let _ = bell.write(1); // EAGAIN: control is awake already
             }
@@ -269,6 +272,11 @@ impl Dataplane {
     /// Attached devices.
     pub fn attached(&self) -> impl Iterator<Item = &AttachedPort> {
         self.devices.values().map(|device| &device.port)
+    }
+
+    /// Copies of what workers receive and send on a device, from now on; `None`: it has never been attached.
+    pub fn capture(&self, device: &str) -> Option<Capture> {
+        self.numbers.get(device).map(|&number| self.taps.open(number))
     }
 
     /// Compiles `desired` and puts it in force: every packet sees all of it or none. Counters of SIDs and paths go on.

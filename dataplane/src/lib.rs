@@ -9,6 +9,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod capture;
 mod claims;
 mod counters;
 mod dataplane;

@@ -7,6 +7,7 @@ use srv6d_srv6::model::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{DropReason, Limiter, LookUps, PathMtu, Tally, Verdict, forward_straight, learned, walk};
 
+use crate::capture::{self, Sink, Taps};
 use crate::counters::WorkerCounters;
 use crate::held::Held;
 use crate::io::Io;
@@ -27,6 +28,7 @@ pub struct Step<I: Io> {
     generation: u64,
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
+    taps: Arc<Taps>,
 }
 
 /// What all packets of a round share.
@@ -34,6 +36,8 @@ struct Round<'s> {
     snapshot: &'s Snapshot,
     tally: &'s Tally,
     now: u64,
+    /// Those who look at packets; almost always nobody.
+    taps: Option<Arc<Vec<Sink>>>,
 }
 
 /// Where a packet came in, and when.
@@ -61,7 +65,15 @@ impl<I: Io> Step<I> {
             generation: 0,
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
+            taps: Arc::default(),
         }
+    }
+
+    /// Where copies of packets are left for whoever looks.
+    #[must_use]
+    pub fn tapped(mut self, taps: Arc<Taps>) -> Self {
+        self.taps = taps;
+        self
     }
 
     /// `smaller_path` is called for every path that a Packet Too Big shows to carry less than the tables say.
@@ -79,7 +91,7 @@ impl<I: Io> Step<I> {
     /// One round over all sockets at `now` (nanoseconds of a clock that never goes back). Returns the packets received.
     pub fn round(&mut self, io: &mut I, snapshot: &Snapshot, now: u64) -> usize {
         let Some(tally) = snapshot.tallies.get(self.worker) else { return 0 };
-        let round = Round { snapshot, tally, now };
+        let round = Round { snapshot, tally, now, taps: self.taps.looking() };
         if snapshot.generation != self.generation {
             self.generation = snapshot.generation;
             self.retry_held(io, &round);
@@ -105,6 +117,11 @@ impl<I: Io> Step<I> {
         let received = burst.len();
         if received > 0 {
             self.count_received(io, round, socket, &mut burst);
+            if let Some(taps) = &round.taps {
+                for frame in &mut burst {
+                    copy(io, taps, socket, false, frame);
+                }
+            }
             let mut verdicts = std::mem::take(&mut self.verdicts);
             self.forward(io, round, socket, &mut burst, &mut verdicts);
             let came = Arrival { socket, since: round.now };
@@ -195,6 +212,9 @@ impl<I: Io> Step<I> {
         let way_out = round.snapshot.socket_of.get(usize::from(port)).copied().flatten();
         let bytes = io.packet_len(&frame);
         let vlan = way_out.and_then(|socket| vlan_slot(io, round.snapshot, socket, &mut frame));
+        if let (Some(taps), Some(socket)) = (&round.taps, way_out) {
+            copy(io, taps, socket, true, &mut frame);
+        }
         match send(io, way_out, frame) {
             Ok(socket) => {
                 self.counters.sent(verdict, socket, bytes);
@@ -234,6 +254,12 @@ impl<I: Io> Step<I> {
         }
         self.counters.set_held(0);
     }
+}
+
+#[cold]
+fn copy<I: Io>(io: &I, taps: &[Sink], socket: usize, sent: bool, frame: &mut I::Frame) {
+    let length = io.packet_len(frame);
+    capture::copy(taps, socket, sent, io.packet(frame).bytes(), length);
 }
 
 /// The long way, which every packet can take.

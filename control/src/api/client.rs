@@ -49,6 +49,22 @@ pub enum AskError {
 /// Nobody listens on `socket`, the user may not open it, or what came back is not an answer.
 pub fn ask(socket: &Path, request: &Request) -> Result<Response, AskError> {
     let broken = |source| AskError::Broken { socket: socket.to_owned(), source };
+    let mut stream = begin(socket, request)?;
+    stream.shutdown(Shutdown::Write).map_err(broken)?;
+    let mut line = String::new();
+    stream.read_to_string(&mut line).map_err(broken)?;
+    if line.is_empty() {
+        return Err(broken(io::ErrorKind::UnexpectedEof.into()));
+    }
+    Ok(decode(&line)?)
+}
+
+/// Asks, and returns the connection on which the answer comes.
+///
+/// # Errors
+/// As [`ask`].
+pub fn begin(socket: &Path, request: &Request) -> Result<UnixStream, AskError> {
+    let broken = |source| AskError::Broken { socket: socket.to_owned(), source };
     let mut stream = UnixStream::connect(socket).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             AskError::NotRunning { socket: socket.to_owned() }
@@ -59,11 +75,5 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Response, AskError> {
     stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
     stream.write_all(encode(request)?.as_bytes()).map_err(broken)?;
-    stream.shutdown(Shutdown::Write).map_err(broken)?;
-    let mut line = String::new();
-    stream.read_to_string(&mut line).map_err(broken)?;
-    if line.is_empty() {
-        return Err(broken(io::ErrorKind::UnexpectedEof.into()));
-    }
-    Ok(decode(&line)?)
+    Ok(stream)
 }

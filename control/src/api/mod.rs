@@ -51,6 +51,16 @@ pub enum Topic {
     Unfollowed,
 }
 
+/// Which packets of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Received.
+    In,
+    /// Sent.
+    Out,
+}
+
 /// One question to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase")]
@@ -76,6 +86,14 @@ pub enum Request {
     },
     /// Let path controllers be asked now.
     Sync,
+    /// Copies of what srv6d takes and sends on a port. The answer is followed by a pcap stream that ends with the client.
+    Capture {
+        /// Name of the port.
+        port: String,
+        /// Only one of the two directions.
+        #[serde(default)]
+        direction: Option<Direction>,
+    },
     /// What a configuration would change, without taking it.
     Diff {
         /// Name for error messages.
@@ -112,6 +130,11 @@ pub enum Response {
     Source(Vec<SourceView>),
     /// Controllers were told to ask now.
     Syncing,
+    /// A pcap stream follows.
+    Capturing {
+        /// Network device of the port.
+        device: String,
+    },
     /// `reload` took the file.
     Reloaded(Reloaded),
     /// `check --diff`.

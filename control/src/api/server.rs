@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
+use srv6d_dataplane::capture::Capture;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::{MAX_REQUEST_BYTES, Request, Response, decode, encode};
+use crate::capture;
 
 static UMASK: Mutex<()> = Mutex::new(());
 
@@ -29,7 +31,22 @@ pub struct Question {
     /// What is asked.
     pub request: Request,
     /// Where the answer goes; a client that hung up is no error.
-    pub answer: oneshot::Sender<Response>,
+    pub answer: oneshot::Sender<Answer>,
+}
+
+/// What comes back of a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// One line.
+    Said(Response),
+    /// Packets of this device, for as long as the client listens.
+    Capture(Capture, String),
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Self::Said(response)
+    }
 }
 
 /// The socket cannot be opened.
@@ -142,22 +159,36 @@ async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>) -> io::Re
     let mut line = String::new();
     let mut reader = BufReader::new(read.take(MAX_REQUEST_BYTES));
     timeout(PATIENCE, reader.read_line(&mut line)).await??;
-    let response = match decode::<Request>(&line) {
-        Ok(request) => forward(request, &control).await,
-        Err(error) => Response::failed(error.to_string()),
+    let mut direction = None;
+    let answer = match decode::<Request>(&line) {
+        Ok(request) => {
+            if let Request::Capture { direction: wanted, .. } = &request {
+                direction = *wanted;
+            }
+            forward(request, &control).await
+        }
+        Err(error) => Response::failed(error.to_string()).into(),
+    };
+    let (response, capture) = match answer {
+        Answer::Said(response) => (response, None),
+        Answer::Capture(capture, device) => (Response::Capturing { device: device.clone() }, Some((capture, device))),
     };
     let text = encode(&response).map_err(io::Error::other)?;
     timeout(PATIENCE, write.write_all(text.as_bytes())).await??;
+    if let Some((capture, device)) = capture {
+        let stream = reader.into_inner().into_inner().reunite(write).map_err(io::Error::other)?;
+        capture::send_in_background(stream.into_std()?, capture, direction, device);
+    }
     Ok(())
 }
 
 /// Through the control loop and back.
-async fn forward(request: Request, control: &mpsc::Sender<Question>) -> Response {
+async fn forward(request: Request, control: &mpsc::Sender<Question>) -> Answer {
     let (answer, answered) = oneshot::channel();
     let sent = control.send(Question { request, answer }).await.is_ok();
     match answered.await {
-        Ok(response) if sent => response,
-        _ => Response::failed("srv6d is stopping"),
+        Ok(answer) if sent => answer,
+        _ => Response::failed("srv6d is stopping").into(),
     }
 }
 
@@ -198,7 +229,7 @@ mod tests {
                 } else {
                     Response::failed("only reload here")
                 };
-                drop(answer.send(response));
+                drop(answer.send(response.into()));
             }
         });
         sender

@@ -1,6 +1,7 @@
 //! The command line: one binary for the daemon and for everything one asks of it.
 
 mod ask;
+mod capture;
 mod check;
 mod doctor;
 mod dry_run;
@@ -173,6 +174,16 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Packets that srv6d takes and sends on a port, as pcap
+    #[command(after_help = "Examples:\n  \
+        srv6d capture Ethernet0 | tcpdump -n -r -\n  \
+        srv6d capture eth1 --direction out --write /tmp/eth1.pcap\n  \
+        srv6d capture Ethernet0 --kernel | tcpdump -n -r - 'ip6 proto 41'\n\n\
+        What AF_XDP takes never reaches the kernel's own taps: `tcpdump -i PORT` shows what is left to the kernel, this\n\
+        shows the rest, and --kernel both. Packets are those of workers: what an XDP program forwards by itself\n\
+        (offload = \"xdp\") is seen nowhere. Of a packet longer than a buffer the first 3.5 kB are shown.\n\
+        A capture slows its port down; what it cannot keep up with is left out.")]
+    Capture(capture::CaptureArguments),
     /// What stops or slows AF_XDP on this machine, each with its fix
     #[command(after_help = "Examples:\n  \
         srv6d doctor\n  \
@@ -240,6 +251,7 @@ pub fn main() -> ExitCode {
             ask::ask(&socket_or_default(socket), &Request::Rollback { generation, dry_run }, json)
         }
         Command::Show { topic, unfollowed, json } => show(topic, unfollowed, &socket_or_default(socket), json),
+        Command::Capture(arguments) => capture::capture(&arguments, &socket_or_default(socket)),
         Command::Doctor { interfaces, config, json } => {
             doctor::doctor(&interfaces, config.as_deref(), socket.as_deref(), json)
         }

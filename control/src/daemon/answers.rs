@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
+use crate::api::server::Answer;
 use crate::api::state::{GenerationView, SourceView, State, UnfollowedRow};
 use crate::api::{Diff, Refusal, Reloaded, Request, Response, Topic};
 use crate::config::{Diagnostic, Errors};
@@ -14,7 +15,7 @@ use crate::source::{self, Offer};
 
 use super::history::Inputs;
 use super::node::{Cause, Node};
-use super::view::View;
+use super::view::{View, device_of};
 
 impl Node {
     /// Carries out one request.
@@ -25,6 +26,8 @@ impl Node {
                 Response::failed("no path controller is configured; add [jalapeno] or [syd]")
             }
             Request::Sync => Response::Syncing,
+            // Answered with more than a line, where questions come in.
+            Request::Capture { .. } => Response::failed("a capture is no question for here"),
             Request::Reload { dry_run: false } => self.reload(mirror).await,
             Request::Reload { dry_run: true } => match self.read(mirror).await {
                 Ok((inputs, plan)) => {
@@ -43,6 +46,22 @@ impl Node {
                     Err(errors) => Response::Refused(invalid(&errors)),
                 }
             }
+        }
+    }
+
+    /// Copies of a port's packets, by its name, that of its device, or that of the switch's wire.
+    pub fn capture(&self, name: &str) -> Answer {
+        let desired = self.dataplane.desired();
+        let other = srv6d_sonic::port_of_wire(name).unwrap_or_default();
+        let port = desired.ports.iter().find(|port| port.name == name || port.name == other);
+        let Some(port) = port else {
+            let names: Vec<&str> = desired.ports.iter().map(|port| port.name.as_str()).collect();
+            return Response::failed(format!("{name} is no port: capture one of {}", names.join(", "))).into();
+        };
+        let device = device_of(desired, port).to_owned();
+        match self.dataplane.capture(&device) {
+            Some(capture) => Answer::Capture(capture, device),
+            None => Response::failed(format!("{name} has never been attached: its device {device} is missing")).into(),
         }
     }
 

@@ -328,6 +328,9 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
                 reload(node, mirror).await;
                 events.configure(node).await;
             }
+            Event::Question(Question { request: Request::Capture { port, .. }, answer }) => {
+                let _ = answer.send(node.capture(&port)); // a client that hung up is no error
+            }
             Event::Question(Question { request, answer }) => {
                 report(node, &events.sources, &events.fpm);
                 let changes_inputs = matches!(request, Request::Reload { .. } | Request::Rollback { .. });
@@ -339,7 +342,7 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
                     events.configure(node).await;
                 }
                 // A client that hung up is no error.
-                let _ = answer.send(response);
+                let _ = answer.send(response.into());
             }
             Event::Scrape(scrape) => {
                 report(node, &events.sources, &events.fpm);

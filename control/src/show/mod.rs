@@ -22,6 +22,7 @@ pub fn render(response: &Response) -> String {
         Response::Counters(view) => counters::render(view),
         Response::Generation(view) => generation::render(view),
         Response::Source(views) => source::render(views),
+        Response::Capturing { device } => format!("packets of {device} follow\n"),
         Response::Syncing => "controllers are being asked; see `srv6d show source`\n".to_owned(),
         Response::Reloaded(reloaded) => generation::reloaded(reloaded),
         Response::Diff(diff) => generation::diff(diff),

@@ -3,6 +3,7 @@
 mod check;
 mod convert;
 mod run;
+mod tcpdump;
 mod words;
 
 use std::path::PathBuf;
@@ -51,7 +52,7 @@ enum SonicCommand {
         srv6d sonic install-words /usr/local/bin")]
     InstallWords(words::InstallArguments),
     /// A word of the operator's: show, config, sonic-clear, counterpoll, crm, portstat, srv6stat, sonic-cfggen,
-    /// sonic-db-cli, supervisorctl, supervisord, vtysh
+    /// sonic-db-cli, supervisorctl, supervisord, vtysh, tcpdump
     #[command(external_subcommand)]
     Word(Vec<String>),
 }

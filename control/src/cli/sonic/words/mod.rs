@@ -25,6 +25,7 @@ use std::path::PathBuf;
 pub use install::{InstallArguments, install};
 
 use crate::cli::output::Failure;
+use crate::cli::sonic::tcpdump;
 use node::Node;
 
 /// A program of SONiC or FRR that this binary stands for.
@@ -54,11 +55,13 @@ pub enum Word {
     Supervisord,
     /// `vtysh`
     Vtysh,
+    /// `tcpdump`
+    Tcpdump,
 }
 
 impl Word {
     /// Every one with its name.
-    pub const ALL: [(&'static str, Self); 12] = [
+    pub const ALL: [(&'static str, Self); 13] = [
         ("show", Self::Show),
         ("config", Self::Config),
         ("sonic-clear", Self::SonicClear),
@@ -71,6 +74,7 @@ impl Word {
         ("supervisorctl", Self::Supervisorctl),
         ("supervisord", Self::Supervisord),
         ("vtysh", Self::Vtysh),
+        ("tcpdump", Self::Tcpdump),
     ];
 
     /// The one of that name.
@@ -95,5 +99,6 @@ pub fn run(word: Word, arguments: &[String], root: &std::path::Path, socket: Opt
         Word::Supervisorctl => supervisor::supervisorctl(&node, arguments),
         Word::Supervisord => supervisor::supervisord(root, node.asked_socket()),
         Word::Vtysh => vtysh::vtysh(&node, arguments),
+        Word::Tcpdump => tcpdump::tcpdump(arguments, &node.socket()),
     }
 }

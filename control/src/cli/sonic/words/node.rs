@@ -54,7 +54,7 @@ impl Node {
         self.socket.clone()
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(|| self.places.socket())
     }
 

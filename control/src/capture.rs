@@ -1,0 +1,119 @@
+//! Packets as a pcap stream: what `srv6d capture` writes, and what the daemon sends it.
+
+use std::io::{self, BufWriter, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+use pcap_file::{DataLink, PcapError, TsResolution};
+use srv6d_dataplane::capture::Capture;
+use tracing::info;
+
+use crate::api::Direction;
+
+/// Longest packet that is written whole: what tcpdump takes, too.
+const SNAPLEN: u32 = 262_144;
+/// How long written packets may wait for more.
+const REST: Duration = Duration::from_millis(50);
+
+/// A pcap stream that can be flushed.
+#[derive(Debug)]
+pub struct PcapStream<W: Write> {
+    writer: PcapWriter<Shared<W>>,
+    buffer: Shared<W>,
+}
+
+/// The stream's end, which the writer of the format keeps to itself.
+#[derive(Debug)]
+struct Shared<W: Write>(Arc<Mutex<BufWriter<W>>>);
+
+impl<W: Write> Write for Shared<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
+
+impl<W: Write> PcapStream<W> {
+    /// Writes the header: Ethernet, nanoseconds.
+    ///
+    /// # Errors
+    /// The stream takes nothing.
+    pub fn new(to: W) -> io::Result<Self> {
+        let shared = Arc::new(Mutex::new(BufWriter::new(to)));
+        let header = PcapHeader {
+            snaplen: SNAPLEN,
+            datalink: DataLink::ETHERNET,
+            ts_resolution: TsResolution::NanoSecond,
+            ..PcapHeader::default()
+        };
+        let writer = PcapWriter::with_header(Shared(Arc::clone(&shared)), header).map_err(as_io)?;
+        let mut stream = Self { writer, buffer: Shared(shared) };
+        stream.flush()?;
+        Ok(stream)
+    }
+
+    /// Writes one packet: `bytes` of its `length`.
+    ///
+    /// # Errors
+    /// The stream takes no more.
+    pub fn packet(&mut self, time: Duration, bytes: &[u8], length: usize) -> io::Result<()> {
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        self.writer.write_packet(&PcapPacket::new(time, length, bytes)).map(drop).map_err(as_io)
+    }
+
+    /// Lets everything go out.
+    ///
+    /// # Errors
+    /// The stream takes no more.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.buffer.flush()
+    }
+}
+
+fn as_io(why: PcapError) -> io::Error {
+    match why {
+        PcapError::IoError(why) => why,
+        other => io::Error::other(other),
+    }
+}
+
+/// Sends copies of a port's packets to a client until that hangs up.
+pub fn send_in_background(stream: UnixStream, capture: Capture, direction: Option<Direction>, port: String) {
+    let sending = std::thread::Builder::new().name("srv6d-capture".to_owned()).spawn(move || {
+        info!("{port}: packets are being captured");
+        let sent = send(&stream, &capture, direction);
+        let why = sent.err().map_or_else(String::new, |why| format!(" ({why})"));
+        info!("{port}: end of the capture{why}, {} packets did not fit into its queue", capture.lost());
+    });
+    if let Err(why) = sending {
+        info!("no capture: {why}");
+    }
+}
+
+fn send(stream: &UnixStream, capture: &Capture, direction: Option<Direction>) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    let mut pcap = PcapStream::new(stream)?;
+    while is_open(stream)? {
+        let mut next = capture.next(REST);
+        while let Some(packet) = next {
+            if direction.is_none_or(|direction| (direction == Direction::Out) == packet.sent) {
+                pcap.packet(packet.time, &packet.bytes, packet.length)?;
+            }
+            next = capture.next(Duration::ZERO);
+        }
+        pcap.flush()?;
+    }
+    Ok(())
+}
+
+/// A client says nothing more after its request: if there is something to read, it is the end.
+fn is_open(stream: &UnixStream) -> io::Result<bool> {
+    use std::os::fd::AsFd;
+    let mut fds = [nix::poll::PollFd::new(stream.as_fd(), nix::poll::PollFlags::POLLIN)];
+    Ok(nix::poll::poll(&mut fds, nix::poll::PollTimeout::ZERO)? == 0)
+}
