@@ -187,6 +187,22 @@ fn a_switch_with_a_broken_file_runs_and_takes_the_corrected_one() {
     check_forwarding(&leaf);
 }
 
+#[test]
+#[ignore = "needs root"]
+fn a_restart_that_has_lost_its_interfaces_goes_on_without() {
+    let mut leaf = Leaf::running();
+    check_forwarding(&leaf);
+    leaf.end("KILL");
+    for node in ["a", "b", "h"] {
+        leaf.inside(node, "ip link del wire");
+    }
+    leaf.start_and_wait(3, 1);
+    leaf.wait_until_ready();
+    assert!(leaf.log().contains("0 of 3 interfaces (CLAB_INTFS) have appeared within 1 s"), "{}", leaf.log());
+    leaf.bring_links();
+    check_forwarding(&leaf);
+}
+
 /// A capture on the leaf's fabric port while a runs echo requests through it; what tcpdump printed.
 fn captured(leaf: &Leaf, command: &str) -> String {
     let socket = leaf.root.join("run/srv6d/srv6d.sock");

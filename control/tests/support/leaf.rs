@@ -118,9 +118,24 @@ impl Leaf {
 
     /// Starts the process of the container.
     pub fn start(&mut self, interfaces: usize) {
+        self.start_and_wait(interfaces, 15);
+    }
+
+    /// The same, with so many seconds for the interfaces to appear.
+    pub fn start_and_wait(&mut self, interfaces: usize, seconds: u32) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.root.join("log")).unwrap();
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.ns("leaf"), SRV6D, "sonic", "run", "--wait", "15", "--root"]);
+        command.args([
+            "netns",
+            "exec",
+            &self.ns("leaf"),
+            SRV6D,
+            "sonic",
+            "run",
+            "--wait",
+            &seconds.to_string(),
+            "--root",
+        ]);
         command.arg(&self.root).env("CLAB_INTFS", interfaces.to_string()).env_remove("SRV6D_SOCKET");
         self.process = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
     }
