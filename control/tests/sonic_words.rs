@@ -5,10 +5,10 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use support::lab::{SRV6D, text};
-use support::leaf::{CONFIG_DB, Leaf};
+use support::leaf::{CONFIG_DB, FRR, Leaf};
 use support::rig::wait_for;
 
 /// What a command printed, and its exit status.
@@ -25,7 +25,10 @@ struct Switch {
 
 impl Switch {
     fn new() -> Self {
-        let leaf = Leaf::running();
+        Self::of(Leaf::running())
+    }
+
+    fn of(leaf: Leaf) -> Self {
         let links = leaf.root.join("bin");
         let made = Command::new(SRV6D).args(["sonic", "install-words"]).arg(&links).output().unwrap();
         assert!(made.status.success(), "{}", text(&made.stderr));
@@ -308,6 +311,49 @@ fn check_rows(switch: &Switch) {
     assert_eq!(switch.ask("sonic-db-cli CONFIG_DB HGET 'PORT|Ethernet0' nothing"), "\n");
 }
 
+/// Ended when this goes.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_node_begins_with_supervisord_and_gets_its_files_by_its_words() {
+    let switch = Switch::of(Leaf::new());
+    let leaf = &switch.leaf;
+    leaf.bring_links();
+    let log = fs::File::create(leaf.root.join("log")).unwrap();
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &leaf.ns("leaf")]).arg(leaf.root.join("bin/supervisord")).arg("-n");
+    command.env("SRV6D_SONIC_ROOT", &leaf.root).env("CLAB_INTFS", "3").env_remove("SRV6D_SOCKET");
+    let _running = Running(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+    // No file names a port yet; the first words wait for the daemon.
+    leaf.write("/tmp/db.json", &CONFIG_DB.replace("\"PORT\"", "\"PORTS\""));
+    switch.tell("sonic-cfggen -j tmp/db.json --write-to-db");
+    let ports: serde_json::Value = serde_json::from_str(&switch.ask("sonic-cfggen -d --var-json PORT")).unwrap();
+    let names: Vec<&String> = ports.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["Ethernet0", "Ethernet4", "Ethernet8"]);
+    // A file that appears is taken without what was typed being lost, and loading it once more changes nothing.
+    leaf.write("/etc/frr/frr.conf", FRR);
+    wait_for("file that appeared", || leaf.log().contains("FRR's configuration: /etc/frr/frr.conf").then_some(()));
+    switch.tell("vtysh -f etc/frr/frr.conf");
+    assert_eq!(switch.ask("vtysh -c 'show running-config'").matches("static-sids").count(), 1);
+    leaf.wait_for_ping("a", "2001:db8:c::2");
+    switch.tell("config interface shutdown Ethernet8");
+    wait_for("port that is down", || (leaf.port_state("Ethernet8").as_deref() == Some("down")).then_some(()));
+    assert_eq!(cells(&switch.ask("show interfaces status"), "Ethernet0")[7..9], ["up", "up"]);
+    switch.ask("config save -y");
+    assert!(fs::read_to_string(leaf.root.join("etc/sonic/config_db.json")).unwrap().contains("Vrf-green"));
+    // What is stored is older than what is typed next.
+    switch.tell("config interface startup Ethernet8");
+    leaf.wait_for_ping("a", "2001:db8:c::2");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn the_sequences_of_lab_scripts_run() {
@@ -377,7 +423,12 @@ segment-routing
    sid fcbb:bbbb:1:d006::/64 locator MAIN behavior uDT6 vrf Vrf-green
 ";
     leaf.write("/tmp/frr.conf", file);
-    assert_eq!(switch.ask("vtysh -f tmp/frr.conf"), "bgpd is not running\n");
+    for _ in 0..2 {
+        assert_eq!(switch.ask("vtysh -f tmp/frr.conf"), "bgpd is not running\n");
+    }
+    assert_eq!(switch.ask("vtysh -c 'show running-config'").matches("d006").count(), 1, "loaded twice is there once");
+    switch.ask("vtysh -c 'write memory'");
+    assert!(fs::read_to_string(leaf.root.join("etc/sonic/frr/frr.conf")).unwrap().contains("d006"));
     assert!(switch.ask("show srv6 static-sids").contains("fcbb:bbbb:1:d006::/64"));
     assert!(
         switch

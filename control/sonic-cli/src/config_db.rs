@@ -13,7 +13,7 @@ pub use keys::matches;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use srv6d_sonic::Switch;
+use srv6d_sonic::{Switch, lanes_of_port};
 
 /// Why a command is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,13 +141,23 @@ impl ConfigDb {
         row.as_object_mut()
     }
 
-    /// Writes the ports down that the switch has without a row for them: once one of them has a row, only those with
-    /// one exist.
+    /// Writes down the ports that no row names: once one of them has a row, only those with one exist. All that the
+    /// lane map has are written, for interfaces may come later.
     pub fn write_ports(&mut self, switch: &Switch) {
         if self.table("PORT").is_none_or(Map::is_empty) {
-            let rows = ports(switch);
+            let mut rows: Map<String, Value> =
+                (0..PORTS).map(|number| absent(&format!("Ethernet{}", number * 4))).collect();
+            rows.extend(ports(switch));
             self.0.insert("PORT".to_owned(), Value::Object(rows));
         }
+    }
+
+    /// The document with every port that exists, written or not: scripts learn the names of ports from it.
+    #[must_use]
+    pub fn with_ports(mut self, switch: &Switch) -> Self {
+        let rows = self.ports(switch);
+        self.0.insert("PORT".to_owned(), rows);
+        self
     }
 
     /// The `PORT` table, written or not.
@@ -157,6 +167,17 @@ impl ConfigDb {
             None => Value::Object(ports(switch)),
         }
     }
+}
+
+/// Ports of the default lane map.
+const PORTS: u32 = 32;
+
+/// A port of the lane map without an interface so far: it is as it would be without any row.
+fn absent(name: &str) -> (String, Value) {
+    let lanes: Vec<String> = lanes_of_port(name).iter().map(ToString::to_string).collect();
+    let row = [("lanes", lanes.join(",")), ("speed", "40000".to_owned()), ("admin_status", "up".to_owned())];
+    let row: Map<String, Value> = row.into_iter().map(|(field, value)| (field.to_owned(), value.into())).collect();
+    (name.to_owned(), row.into())
 }
 
 fn ports(switch: &Switch) -> Map<String, Value> {
@@ -243,7 +264,13 @@ mod tests {
         assert_eq!(db.ports(&switch).as_object().unwrap().len(), 2);
         db.write_ports(&switch);
         assert_eq!(db.field("PORT", "Ethernet4", "lanes").unwrap(), "29,30,31,32");
+        assert_eq!(db.field("PORT", "Ethernet4", "mtu").unwrap(), "9100");
+        db.set("PORT", "Ethernet4", [("admin_status", "down".into())]);
         db.write_ports(&switch);
-        assert_eq!(db.table("PORT").unwrap().len(), 2);
+        // An interface that comes later is a port all the same.
+        let present = ["eth1".to_owned(), "eth2".to_owned(), "eth3".to_owned()];
+        let switch = srv6d_sonic::read(Some(&db.to_text()), None, Some(&present), false).unwrap().switch;
+        let ports: Vec<_> = switch.ports.iter().filter(|port| port.present).map(|port| port.admin_up).collect();
+        assert_eq!((switch.ports.len(), ports), (32, vec![true, false, true]));
     }
 }

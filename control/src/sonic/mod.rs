@@ -17,7 +17,7 @@ pub use files::{
     SwitchFiles, configuration, count_ports, interfaces, interfaces_of_a_switch, laid_over, wanted, with_interfaces,
 };
 pub use kernel::{SwitchKernel, Synced};
-pub use places::Places;
+pub use places::{Places, lock};
 pub use wanted::{
     Wanted, WantedAction, WantedEncap, WantedHop, WantedLoopback, WantedNeighbor, WantedPort, WantedRoute, WantedSid,
 };

@@ -1,6 +1,18 @@
 //! Where a container of a switch has its files.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
+
+/// Who changes the running configuration takes turns with the others, until the file is closed. `config_db`: its path.
+///
+/// # Errors
+/// The file beside it cannot be made or locked.
+pub fn lock(config_db: &Path) -> io::Result<File> {
+    let file = File::create(config_db.with_extension("lock"))?;
+    file.lock()?;
+    Ok(file)
+}
 
 /// Paths below a root directory: `/`, or another one in tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +54,16 @@ impl Places {
     /// The running configuration: FRR's.
     pub fn running_frr(&self) -> PathBuf {
         self.run().join("sonic/frr.conf")
+    }
+
+    /// What `config save` has stored last of the first.
+    pub fn saved_config_db(&self) -> PathBuf {
+        self.run().join("sonic/saved/config_db.json")
+    }
+
+    /// What `config save` has stored last of the second.
+    pub fn saved_frr(&self) -> PathBuf {
+        self.run().join("sonic/saved/frr.conf")
     }
 
     /// The daemon's configuration, which names those two.

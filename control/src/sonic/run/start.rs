@@ -40,7 +40,7 @@ pub(super) fn prepare(options: &RunOptions) -> io::Result<Used> {
     tries.dedup();
     let mut used = Used::default();
     for (config_db, frr) in tries {
-        let refused = put(options, &config_db, &frr)?.err();
+        let refused = put(options, Some(&config_db), Some(&frr))?.err();
         let Some(why) = refused else {
             (used.config_db, used.frr) = (config_db, frr);
             break;
@@ -55,17 +55,23 @@ pub(super) fn prepare(options: &RunOptions) -> io::Result<Used> {
     Ok(used)
 }
 
-/// Makes these files the running configuration; the inner error says what is wrong with them.
-pub(super) fn put(options: &RunOptions, config_db: &Found, frr: &Found) -> io::Result<Result<(), String>> {
+/// Makes these files the running configuration; `None`: that one stays as it is. The inner error says what is wrong with
+/// them.
+pub(super) fn put(
+    options: &RunOptions,
+    config_db: Option<&Found>,
+    frr: Option<&Found>,
+) -> io::Result<Result<(), String>> {
     let places = &options.places;
-    let texts = config_db.text().and_then(|db| Ok((db, frr.text()?)));
-    let (db, frr) = match texts {
-        Ok(texts) => texts,
-        Err(why) => return Ok(Err(why)),
-    };
-    // No file at all: a switch with the ports that are there.
-    write(&places.running_config_db(), if db.trim().is_empty() { "{}\n" } else { &db })?;
-    write(&places.running_frr(), &frr)?;
+    for (found, file) in [(config_db, places.running_config_db()), (frr, places.running_frr())] {
+        match found.map(Found::text) {
+            None => {}
+            // No file at all: a switch with the ports that are there.
+            Some(Ok(text)) if text.trim().is_empty() && file == places.running_config_db() => write(&file, "{}\n")?,
+            Some(Ok(text)) => write(&file, &text)?,
+            Some(Err(why)) => return Ok(Err(why)),
+        }
+    }
     Ok(check(options))
 }
 

@@ -67,7 +67,12 @@ fn take_new_files(options: &RunOptions, used: &mut Used) {
     if !news {
         return;
     }
-    match take(options, &now) {
+    // The switch's own configuration, stored where none was, and perhaps changed since: no news.
+    if is_own(&now.0, &used.config_db, &places.saved_config_db()) && is_own(&now.1, &used.frr, &places.saved_frr()) {
+        (used.config_db, used.frr, used.refused) = (now.0, now.1, None);
+        return;
+    }
+    match take(options, used, &now) {
         Ok(()) => {
             (used.config_db, used.frr, used.refused) = (now.0, now.1, None);
             used.tell(places);
@@ -79,10 +84,21 @@ fn take_new_files(options: &RunOptions, used: &mut Used) {
     }
 }
 
-fn take(options: &RunOptions, now: &(Found, Found)) -> Result<(), String> {
+/// The same files as before, or what `config save` has made of the running configuration.
+fn is_own(now: &Found, used: &Found, saved: &Path) -> bool {
+    now.same_paths(used) || now.text().is_ok_and(|text| fs::read_to_string(saved).is_ok_and(|saved| saved == text))
+}
+
+/// Only what is new: the other one may have been changed by hand, and stays.
+fn take(options: &RunOptions, used: &Used, now: &(Found, Found)) -> Result<(), String> {
     let places = &options.places;
+    let _turn = sonic::lock(&places.running_config_db()).map_err(|why| why.to_string())?;
     let before = [places.running_config_db(), places.running_frr()].map(|file| (fs::read_to_string(&file), file));
-    let put = start::put(options, &now.0, &now.1).map_err(|why| why.to_string()).and_then(|checked| checked);
+    let (db, frr) = (&now.0, &now.1);
+    let is_new = |now: &Found, used: &Found| !now.same_paths(used);
+    let db = Some(db).filter(|now| is_new(now, &used.config_db));
+    let frr = Some(frr).filter(|now| is_new(now, &used.frr));
+    let put = start::put(options, db, frr).map_err(|why| why.to_string()).and_then(|checked| checked);
     let taken = put.and_then(|()| reload(&options.socket()));
     if taken.is_err() {
         for (text, file) in before {

@@ -28,16 +28,16 @@ pub fn cfggen(node: &Node, arguments: &[String]) -> Result<(), Failure> {
     let mut data = ConfigDb::default();
     if options.from_db {
         let running = node.running()?;
-        data = running.config_db;
-        // Ports that no row names are ports all the same: scripts learn their names here.
-        data.write_ports(&running.switch);
+        data = running.config_db.with_ports(&running.switch);
     }
+    let mut loaded = ConfigDb::default();
     for file in &options.files {
-        data.merge(read(file)?);
+        loaded.merge(read(file)?);
     }
+    data.merge(loaded.clone());
     if options.write_to_db {
         node.change(|running| {
-            running.config_db.merge(data.clone());
+            running.config_db.merge(loaded);
             Ok(())
         })?;
     }

@@ -7,9 +7,9 @@ use srv6d_sonic_cli::config_db::{
     unbind_vrf,
 };
 
-use super::cfggen;
 use super::node::{Node, Running, write};
 use super::tree::{argument, choose, nothing_more, wrong};
+use super::{cfggen, frr};
 use crate::cli::output::{self, Failure};
 use crate::sonic::run::stored_files;
 
@@ -104,10 +104,12 @@ fn load(node: &Node, files: &[&str]) -> Result<(), Failure> {
 
 /// `config reload [FILE] -y -f`: the file in the place of what is there. What both say goes on undisturbed.
 pub fn reload_files(node: &Node, file: Option<&str>) -> Result<(), Failure> {
-    let (config_db, frr) = stored_files(&node.places).map_err(|why| Failure::failed(format!("Error: {why}")))?;
+    let (stored, frr) = stored_files(&node.places).map_err(|why| Failure::failed(format!("Error: {why}")))?;
+    let usual = node.places.path(CONFIG_DB);
     let config_db = match file {
         Some(file) => Some(cfggen::read(file)?),
-        None => config_db
+        None if usual.exists() => Some(cfggen::read(&usual.display().to_string())?),
+        None => stored
             .map(|text| ConfigDb::parse(&text))
             .transpose()
             .map_err(|why| Failure::invalid(format!("Error: the stored CONFIG_DB: {why}")))?,
@@ -127,19 +129,25 @@ pub fn reload_files(node: &Node, file: Option<&str>) -> Result<(), Failure> {
 fn save(node: &Node, files: &[&str]) -> Result<(), Failure> {
     let running = node.running()?;
     let file = files.first().map_or_else(|| node.places.path(CONFIG_DB), PathBuf::from);
-    write(&file, &running.config_db.to_text())?;
-    if files.is_empty() && !running.frr.is_empty() {
+    let text = running.config_db.to_text();
+    // First, so that the daemon takes what appears for what it is.
+    write(&node.places.saved_config_db(), &text)?;
+    write(&file, &text)?;
+    // What vtysh has changed. Where FRR runs its file is its own.
+    let (_, stored) = stored_files(&node.places).map_err(|why| Failure::failed(format!("Error: {why}")))?;
+    if files.is_empty() && frr::vtysh(node).is_none() && stored.unwrap_or_default() != running.frr {
         save_frr(node, &running.frr)?;
     }
     output::print(&format!("Running command: sonic-cfggen -d --print-data > {}\n", node.places.shown(&file)))
 }
 
 /// `write memory`: FRR's file, where SONiC's images look for it.
-pub fn save_frr(node: &Node, frr: &str) -> Result<String, Failure> {
+pub fn save_frr(node: &Node, text: &str) -> Result<String, Failure> {
     const CHOICES: [&str; 2] = ["/etc/sonic/frr", "/etc/frr"];
     let choices = CHOICES.map(|directory| node.places.path(directory));
     let directory = choices.iter().find(|directory| directory.is_dir()).unwrap_or(&choices[0]);
     let file = directory.join("frr.conf");
-    write(&file, frr)?;
+    write(&node.places.saved_frr(), text)?;
+    write(&file, text)?;
     Ok(node.places.shown(&file))
 }

@@ -1,6 +1,6 @@
 //! The switch that a word is about: its two files, its daemon.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -100,7 +100,7 @@ impl Node {
                 found => break found?,
             }
         };
-        let _turn = lock(&files)?;
+        let _turn = sonic::lock(&files.config_db).map_err(|why| failed("lock", &files.config_db, &why))?;
         let mut running = read(&files)?;
         let before = (running.config_db.clone(), running.frr.clone());
         let done = change(&mut running)?;
@@ -199,14 +199,6 @@ pub fn switch(config_db: &str, frr: &str) -> Result<Switch, String> {
         .map_err(|findings| findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
-/// Two words that change something take turns.
-fn lock(files: &Files) -> Result<File, Failure> {
-    let path = files.config_db.with_extension("lock");
-    let file = File::create(&path).map_err(|why| failed("write", &path, &why))?;
-    file.lock().map_err(|why| failed("lock", &path, &why))?;
-    Ok(file)
-}
-
 /// Writes a file whole or not at all: somebody may be reading it.
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
     let beside = file.with_added_extension("new");
@@ -223,4 +215,10 @@ pub fn unread_lines(frr: &str) -> Vec<String> {
     };
     let bad = |finding: &&srv6d_sonic::Finding| matches!(finding.severity, Severity::Ignored | Severity::Error);
     findings.iter().filter(bad).map(ToString::to_string).collect()
+}
+
+/// Two texts of FRR's say the same.
+pub fn same_switch(one: &str, other: &str) -> bool {
+    let read = |frr| srv6d_sonic::read(None, Some(frr), None, false).map(|reading| reading.switch);
+    read(one) == read(other)
 }

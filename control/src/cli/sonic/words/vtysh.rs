@@ -62,7 +62,11 @@ fn from_file(node: &Node, text: &str) -> Result<(), Failure> {
         output::print(&format!("{refusal}\n"))?;
     }
     node.change(|running| {
-        running.frr = append(&running.frr, &lines.taken);
+        let frr = append(&running.frr, &lines.taken);
+        // A file that is loaded again and again says the same, and need not be there as often.
+        if !node::same_switch(&running.frr, &frr) {
+            running.frr = frr;
+        }
         Ok(())
     })
 }
