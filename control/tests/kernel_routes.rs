@@ -570,3 +570,30 @@ fn ipv4_goes_over_ipv6_next_hops() {
     });
     assert!(rig.counter("tx") > 0);
 }
+
+/// One table leads into srv6d: a second srv6d says so, and takes nothing away.
+#[test]
+#[ignore = "needs root"]
+fn a_second_daemon_leaves_the_steered_traffic_of_the_first_alone() {
+    let mut rig = Rig::new(1);
+    rig.inside("router", "ip -6 route add fcbb::/32 via 2001:db8:b::2");
+    let steer = "[[steer]]\nprefix = \"2001:db8:99::/64\"\nsegments = [\"fcbb:0:6:fe06::\"]\nvia = \"2001:db8:b::2\"\nport = \"eth2\"\n";
+    rig.ready(&format!("{}{steer}", rig::CONFIG));
+    let steered = |rig: &Rig| {
+        let shown = rig.output("router", "ip -6 route show table 8986").stdout;
+        String::from_utf8_lossy(&shown).contains("dev srv6d0")
+    };
+    wait_for("the steered route", || steered(&rig).then_some(()));
+    let another = format!(
+        "[node]\nsource = \"2001:db8:a::1\"\n[host]\ninterface = \"srv6d1\"\n[workers]\nframes = 2048\nring = 512\n[api]\nmetrics = \"off\"\n[[port]]\nname = \"eth9\"\n[[steer]]\nprefix = \"2001:db8:88::/64\"\nsegments = [\"fcbb:0:6:fe06::\"]\nvia = \"2001:db8:b::2\"\nport = \"eth9\"\n"
+    );
+    let number = rig.start("another", &another);
+    wait_for("what the second says", || {
+        rig.log("another").contains("the srv6d with interface srv6d0 steers").then_some(())
+    });
+    assert!(steered(&rig));
+    assert!(run(&format!("kill -TERM {}", rig.pid(number))).status.success());
+    wait_for("its end", || rig.log("another").contains("stopped:").then_some(()));
+    assert!(steered(&rig), "the second took the route of the first along");
+    assert!(rig.inside("router", "ip -6 rule").contains("iif srv6d0 lookup 8986"));
+}

@@ -110,7 +110,7 @@ pub fn cleanup(interface: &str) -> Result<bool, RunError> {
         let mirror = Mirror::start()?;
         let removed = kernel::remove_stale(mirror.handle(), interface).await?;
         if removed {
-            kernel::remove_leftovers(mirror.handle()).await?;
+            kernel::remove_leftovers(mirror.handle(), interface).await?;
         }
         Ok(removed)
     })

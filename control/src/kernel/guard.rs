@@ -86,7 +86,7 @@ fn remove(name: &str, ifindex: u32) -> Option<()> {
         let link = super::veth::find(&handle, name).await.ok()??;
         if link.header.index == ifindex {
             handle.link().del(ifindex).execute().await.ok()?;
-            super::remove_leftovers(&handle).await.ok()?;
+            super::remove_leftovers(&handle, name).await.ok()?;
         }
         Some(())
     })

@@ -32,6 +32,12 @@ pub enum KernelError {
         /// The system's answer.
         why: std::io::Error,
     },
+    /// There is one table for what is led into srv6d, and another srv6d of this network namespace has it.
+    #[error(
+        "the srv6d with interface {0} steers local applications' traffic in this network namespace: write \
+         steer_local = false under [host] of one of the two, or run it in a namespace of its own"
+    )]
+    SteeredBy(String),
     /// The name of the own veth is taken.
     #[error("interface {name} exists and {whose}: set another name with `interface` in [host], or remove it")]
     NameTaken {

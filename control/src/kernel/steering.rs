@@ -25,6 +25,7 @@ use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 use srv6d_kernel_routes::{self as kernel_routes, KernelRule, RouteKey, Routes};
 use srv6d_srv6::model::TableId;
 
+use super::veth::find;
 use super::{KernelError, errno, netlink};
 
 /// `proto` of these routes, as `ip route` shows it.
@@ -91,13 +92,17 @@ impl Steering {
     /// The kernel refuses.
     pub async fn clear(&mut self, handle: &Handle, veth: (&str, u32)) -> Result<(), KernelError> {
         let cleared = self.sync(handle, veth, &BTreeMap::new(), &Routes::default()).await;
-        self.has_rule = false;
-        cleared.and(remove_leftovers(handle).await)
+        if !std::mem::take(&mut self.has_rule) {
+            return cleared;
+        }
+        cleared.and(remove_leftovers(handle, veth.0).await.map(drop))
     }
 
     async fn add_rules(&mut self, handle: &Handle, veth: &str) -> Result<(), KernelError> {
         // One of an earlier srv6d may name another veth.
-        remove_leftovers(handle).await?;
+        if let Some(other) = remove_leftovers(handle, veth).await? {
+            return Err(KernelError::SteeredBy(other));
+        }
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut request = handle.rule().add().priority(PRIORITY).table_id(TABLE).action(RuleAction::ToTable);
             let message = request.message_mut();
@@ -111,16 +116,21 @@ impl Steering {
     }
 }
 
-/// Removes the rules and the routes of srv6d's table, its own or those a killed one left behind: a `throw` has no device
-/// to go with.
+/// Removes the rules and the routes of srv6d's table, those of the veth of this name or those a killed srv6d left behind:
+/// a `throw` has no device to go with. What another srv6d uses stays, and its veth is returned.
 ///
 /// # Errors
 /// The kernel refuses.
-pub async fn remove_leftovers(handle: &Handle) -> Result<(), KernelError> {
+pub async fn remove_leftovers(handle: &Handle, veth: &str) -> Result<Option<String>, KernelError> {
     for version in [IpVersion::V4, IpVersion::V6] {
         let rules: Vec<RuleMessage> =
             handle.rule().get(version).execute().try_collect().await.map_err(netlink("list the rules"))?;
         for rule in rules.into_iter().filter(is_own) {
+            if let Some(other) = names(&rule).filter(|name| *name != veth)
+                && find(handle, other).await?.is_some()
+            {
+                return Ok(Some(other.to_owned()));
+            }
             unless_gone(handle.rule().del(rule).execute().await, "remove the rule for")?;
         }
     }
@@ -131,7 +141,15 @@ pub async fn remove_leftovers(handle: &Handle) -> Result<(), KernelError> {
             unless_gone(handle.route().del(route).execute().await, "empty")?;
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// The veth whose packets the rule is not for.
+fn names(rule: &RuleMessage) -> Option<&str> {
+    rule.attributes.iter().find_map(|attribute| match attribute {
+        RuleAttribute::Iifname(name) => Some(name.as_str()),
+        _ => None,
+    })
 }
 
 fn unless_gone(result: Result<(), rtnetlink::Error>, what: &str) -> Result<(), KernelError> {
