@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use srv6d_fpm::{Decoded, Dialect, Event, Frames, Message, Rib, decode, messages};
+use srv6d_fpm::{Decoded, Dialect, Event, Frames, Message, Rib, Vrf, decode, messages};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::answers::Answers;
 use super::{InForce, Settings, Snapshot, Status};
+use crate::kernel::STEERING_TABLE;
 
 /// How long messages may come one after the other before they are acted on together.
 const SETTLE: Duration = Duration::from_millis(2);
@@ -251,6 +252,9 @@ impl Server {
         if self.settings.borrow().dialect.is_none() && self.status.dialect != Some(Dialect::Sonic) {
             self.status.dialect = dialect.or(self.status.dialect);
         }
+        if self.is_own(&event) {
+            return;
+        }
         match &event {
             Event::Ignored(kind) => {
                 *self.status.ignored.entry(*kind).or_default() += 1;
@@ -262,6 +266,12 @@ impl Server {
         }
         self.changes.note(now);
         self.rib.apply(event, now);
+    }
+
+    /// A route of srv6d's own table, which zebra finds in the kernel.
+    fn is_own(&self, event: &Event) -> bool {
+        let (Event::Route(key, _) | Event::RouteGone(key)) = event else { return false };
+        key.vrf == Vrf::Number(STEERING_TABLE) && self.status.dialect != Some(Dialect::Sonic)
     }
 
     /// What is due: the sweep, then the snapshot.

@@ -18,7 +18,6 @@ use super::environment::is_link_local;
 use super::fib::{Fib, Owner};
 use super::node::or;
 use super::rules::{Chosen, LOCAL};
-use crate::kernel::STEERING_TABLE;
 use crate::source::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
 
 /// Who decides on routes, by the names under which they offer steered prefixes.
@@ -139,9 +138,8 @@ pub(super) fn refused(outcome: &Outcome) -> Option<Unfollowed> {
     Some(Unfollowed { source, table: outcome.table, prefix: outcome.prefix, why: why.clone() })
 }
 
-/// What FRR announces, without the node's own addresses and connected prefixes, which are known already; without srv6d's
-/// own routes, which zebra finds in the kernel; and without others that it finds there, if the kernel is followed: it
-/// says more of them.
+/// What FRR announces, without the node's own addresses and connected prefixes, which are known already; and without what
+/// zebra only found in the kernel, if the kernel is followed: it says more of it.
 fn announced<'e>(context: &Context<'e>) -> Vec<&'e KernelRoute> {
     if context.config.fpm.is_none() {
         return Vec::new();
@@ -154,7 +152,6 @@ fn announced<'e>(context: &Context<'e>) -> Vec<&'e KernelRoute> {
     let to_elsewhere = |route: &&KernelRoute| {
         let host = route.prefix.prefix_len() == route.prefix.max_prefix_len();
         !(is_link_local(route.prefix.addr())
-            || route.table == TableId(STEERING_TABLE)
             || route.protocol == KERNEL_PROTOCOL && read_from_the_kernel(route.table)
             || host && own.contains(&route.prefix.addr())
             || connected.contains(&(route.table, route.prefix)))
