@@ -4,4 +4,5 @@ pub mod counters;
 pub mod lab;
 pub mod leaf;
 pub mod rig;
+pub mod testbed;
 pub mod wire;

@@ -21,7 +21,12 @@ pub struct Wire {
 impl Wire {
     /// Takes over the device `wire` of a host. The calling thread stays in the host's namespace.
     pub fn open(rig: &Rig, host: &str, vlans: &[u16]) -> Self {
-        setns(File::open(format!("/run/netns/{}", rig.ns(host))).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
+        Self::open_in(&rig.ns(host), vlans)
+    }
+
+    /// The same in a namespace of any name.
+    pub fn open_in(namespace: &str, vlans: &[u16]) -> Self {
+        setns(File::open(format!("/run/netns/{namespace}")).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
         let settings =
             ProgramSettings { claim_all: true, untagged: true, vlans: vlans.to_vec(), ..ProgramSettings::default() };
         let mut umem = Umem::with_rings(1024, UmemRings { fill: 256, completion: 256 }).unwrap();
