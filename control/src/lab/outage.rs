@@ -9,7 +9,7 @@ use super::error::LabError;
 use super::fabric::Lab;
 use super::frr::{self, Frr, Session};
 use super::interrupt::Interrupt;
-use super::state::{Process, Program};
+use super::state::{Process, Program, State};
 use super::topology::{Kind, Node, Topology};
 use super::{convergence, netns, processes};
 
@@ -56,24 +56,31 @@ pub fn router<'l>(lab: &'l Lab, name: &str) -> Result<&'l Node, LabError> {
     })
 }
 
-/// Loses a router; returns at once.
+/// Loses a router; returns as soon as it is lost.
 ///
 /// # Errors
 /// The kernel refused something.
 pub fn fail(lab: &Lab, node: &Node, how: Failure) -> Result<(), LabError> {
     let state = lab.run.state();
-    match how {
-        Failure::Links => links(lab, node, "down")?,
-        Failure::Kill => processes::send(&state.of_node(&node.name), Signal::SIGKILL),
-        Failure::Freeze => processes::send(&state.of_node(&node.name), Signal::SIGSTOP),
-        Failure::Frr => {
-            let routers = [Program::Zebra, Program::Bgpd];
-            let found: Vec<Process> =
-                routers.iter().filter_map(|program| state.process(&node.name, *program)).collect();
-            processes::send(&found, Signal::SIGKILL);
+    let killed = match how {
+        Failure::Links => return links(lab, node, "down"),
+        Failure::Freeze => {
+            processes::send(&state.of_node(&node.name), Signal::SIGSTOP);
+            return Ok(());
         }
+        Failure::Kill => state.of_node(&node.name),
+        Failure::Frr => routers(&state, node),
+    };
+    match processes::kill(&killed).first() {
+        None => Ok(()),
+        Some(left) => Err(LabError::Failed(format!("process {} of {} cannot be killed", left.pid, node.name))),
     }
-    Ok(())
+}
+
+/// zebra and bgpd of a node.
+fn routers(state: &State, node: &Node) -> Vec<Process> {
+    let programs = [Program::Zebra, Program::Bgpd].into_iter();
+    programs.filter_map(|program| state.process(&node.name, program)).collect()
 }
 
 /// Waits until the other routers go round a lost one; how long that took since `begin`.
@@ -99,9 +106,7 @@ pub fn repair(lab: &Lab, node: &Node, interrupt: &Interrupt) -> Result<(), LabEr
     }
     if dead(Program::Zebra) || dead(Program::Bgpd) {
         // Half a router is none: bgpd lost its zebra, or the other way round.
-        let routers = [Program::Zebra, Program::Bgpd];
-        let left: Vec<Process> = routers.iter().filter_map(|program| state.process(&node.name, *program)).collect();
-        processes::end(&left);
+        processes::end(&routers(&state, node));
         frr::start(lab, &Frr::find()?, &[node], interrupt)?;
     }
     // Routes alone prove nothing: those of before the failure may still be there.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use super::netns;
@@ -17,23 +17,32 @@ const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Ends processes; those that cannot be ended.
 pub fn end(processes: &[Process]) -> Vec<Process> {
-    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        send(processes, signal);
-        // One that was stopped would not notice.
-        send(processes, Signal::SIGCONT);
-        let deadline = Instant::now() + GONE_WITHIN;
-        while processes.iter().any(|process| process.alive()) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
+    send(processes, Signal::SIGTERM);
+    // One that was stopped would not notice.
+    send(processes, Signal::SIGCONT);
+    wait(processes);
+    kill(processes)
+}
+
+/// Kills processes; those that are still there.
+pub fn kill(processes: &[Process]) -> Vec<Process> {
+    send(processes, Signal::SIGKILL);
+    wait(processes);
     processes.iter().copied().filter(|process| process.alive()).collect()
+}
+
+fn wait(processes: &[Process]) {
+    let deadline = Instant::now() + GONE_WITHIN;
+    while processes.iter().any(|process| process.alive()) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Sends a signal to those that run.
 pub fn send(processes: &[Process], signal: Signal) {
     for process in processes.iter().filter(|process| process.alive()) {
         // It may end between the question and the signal.
-        let _ = kill(Pid::from_raw(process.pid), signal);
+        let _ = signal::kill(Pid::from_raw(process.pid), signal);
     }
 }
 

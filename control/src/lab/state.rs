@@ -35,23 +35,33 @@ impl Process {
     /// The process that has `pid` now.
     pub fn of(pid: u32) -> Option<Self> {
         let pid = i32::try_from(pid).ok()?;
-        let (_, started) = stat(pid)?;
-        Some(Self { pid, started })
+        Some(Self { pid, started: stat(pid)?.started })
     }
 
-    /// Whether it runs still; a zombie does not.
+    /// Whether it runs still; a zombie does not. While threads of one that was killed are still ending, it has its
+    /// files, locks and ports, although its first thread is a zombie already.
     pub fn alive(self) -> bool {
-        stat(self.pid).is_some_and(|(state, started)| started == self.started && !matches!(state, 'Z' | 'X'))
+        let now = stat(self.pid).filter(|now| now.started == self.started);
+        now.is_some_and(|now| !matches!(now.state, 'Z' | 'X') || now.threads > 1)
     }
 }
 
-/// State letter and start time. The command name, second field, may contain spaces and parentheses.
-fn stat(pid: i32) -> Option<(char, u64)> {
+/// Of `/proc/PID/stat`.
+struct Stat {
+    state: char,
+    threads: u32,
+    started: u64,
+}
+
+/// The command name, second field, may contain spaces and parentheses.
+fn stat(pid: i32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // From field 3 on: the state; 20 is the number of threads, 22 the start time.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?.chars().next()?;
-    let started = fields.nth(18)?.parse().ok()?;
-    Some((state, started))
+    let threads = fields.nth(16)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    Some(Stat { state, threads, started })
 }
 
 /// What is kept in `state.json`.

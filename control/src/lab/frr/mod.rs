@@ -13,6 +13,7 @@ mod sessions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::Duration;
 
 use nix::unistd::{Gid, Uid, User, chown};
@@ -35,7 +36,7 @@ const USER: &str = "frr";
 /// How long a zebra that starts keeps routes that it finds and that nobody announces, in seconds.
 const KEPT_SECONDS: &str = "15";
 /// zebra opens its socket at once, or never.
-const ZEBRA_WITHIN: Duration = Duration::from_secs(10);
+const ZEBRA_WITHIN: Duration = Duration::from_secs(30);
 
 /// An installed FRR.
 #[derive(Clone, Debug)]
@@ -124,25 +125,32 @@ fn shell_options(directory: &Path) -> [String; 4] {
 /// # Errors
 /// One of them cannot be started, or Ctrl-C.
 pub fn start(lab: &Lab, frr: &Frr, nodes: &[&Node], interrupt: &Interrupt) -> Result<(), LabError> {
+    let mut zebras = Vec::new();
     for node in nodes {
         // Left by one that was killed: it would look like a zebra that listens.
-        let _ = fs::remove_file(directory(lab, &node.name).join("zserv.api"));
-        launch(lab, frr, node, Program::Zebra)?;
-    }
-    for node in nodes {
         let socket = directory(lab, &node.name).join("zserv.api");
-        let opened = interrupt.wait_for(ZEBRA_WITHIN, || Ok(socket.exists().then_some(())))?;
-        opened.ok_or_else(|| {
-            let log = directory(lab, &node.name).join("zebra.out");
-            let said = fs::read_to_string(log).unwrap_or_default();
-            LabError::Failed(format!("zebra of {} did not start: {}", node.name, said.trim()))
+        let _ = fs::remove_file(&socket);
+        zebras.push((*node, socket, launch(lab, frr, node, Program::Zebra)?));
+    }
+    for (node, socket, mut zebra) in zebras {
+        let opened = interrupt.wait_for(ZEBRA_WITHIN, || {
+            let ended = zebra.try_wait().ok().flatten().map(|status| failed(lab, node, &format!("it ended: {status}")));
+            ended.map_or(Ok(socket.exists().then_some(())), Err)
         })?;
+        opened.ok_or_else(|| failed(lab, node, "it opens no socket"))?;
         launch(lab, frr, node, Program::Bgpd)?;
     }
     Ok(())
 }
 
-fn launch(lab: &Lab, frr: &Frr, node: &Node, program: Program) -> Result<(), LabError> {
+/// What a zebra said that did not start.
+fn failed(lab: &Lab, node: &Node, why: &str) -> LabError {
+    let own = directory(lab, &node.name);
+    let said = ["zebra.out", "zebra.log"].map(|file| fs::read_to_string(own.join(file)).unwrap_or_default());
+    LabError::Failed(format!("zebra of {} did not start, {why}\n{}", node.name, said.concat()))
+}
+
+fn launch(lab: &Lab, frr: &Frr, node: &Node, program: Program) -> Result<Child, LabError> {
     let (own, name) = (directory(lab, &node.name), program.name());
     let file = |suffix: &str| own.join(format!("{name}{suffix}"));
     let binary = frr.daemons.join(name);
@@ -159,5 +167,6 @@ fn launch(lab: &Lab, frr: &Frr, node: &Node, program: Program) -> Result<(), Lab
             command.args(["--retain", "--graceful_restart", KEPT_SECONDS]);
         }
     })?;
-    lab.record(&node.name, program, &child)
+    lab.record(&node.name, program, &child)?;
+    Ok(child)
 }
