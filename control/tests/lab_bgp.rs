@@ -1,19 +1,20 @@
 //! The lab with the real FRR: BGP unnumbered in every leaf and spine, its routes followed by srv6d.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 mod support;
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use srv6d::lab::FABRIC_BGP;
-use support::lab::{Lab, SRV6D, balanced, eventually, gone, socket_address, srv6d, text};
+use support::lab::{Lab, PATIENCE, SRV6D, balanced, eventually, gone, socket_address, srv6d, text};
 
 /// FRR cannot be had everywhere: `scripts/install-deps` goes on without it.
 fn frr_is_missing() -> bool {
@@ -43,11 +44,18 @@ fn stream(lab: &Lab, from: &str, to: &str, address: &str, meanwhile: impl FnOnce
     report
 }
 
-/// At most one datagram of a hundred: a machine that is busy with other things as well may lose one somewhere, a route
-/// that is missing for a moment costs more.
-fn nearly_whole(report: &Value) -> bool {
+/// At most one datagram of a hundred is lost: a machine that is busy with other things as well may lose one somewhere, a
+/// route that is missing for a moment costs more.
+fn nearly_whole(lab: &Lab, what: &str, report: &Value) {
     let number = |key: &str| report[key].as_u64().unwrap();
-    number("lost") * 100 <= number("sent")
+    if number("lost") * 100 <= number("sent") {
+        return;
+    }
+    let nodes = lab.namespaces();
+    let nodes = nodes.iter().map(|name| name.split(' ').next().unwrap().rsplit('-').next().unwrap());
+    let drops = nodes.map(|node| (node, lab.exec(node, &[SRV6D, "show", "counters"]).stdout));
+    let drops: Vec<String> = drops.map(|(node, shown)| format!("{node}\n{}", text(&shown))).collect();
+    panic!("{what}: {report}\n{}", drops.join("\n"));
 }
 
 fn lab_command(lab: &Lab, words: &[&str]) -> String {
@@ -86,7 +94,8 @@ fn routes_of_bgp_carry_carriers_and_plain_traffic() {
     let before = sent(&lab, "leaf00");
     for address in ["fcbb:0:800:2::2", "10.200.2.2"] {
         let report = stream(&lab, "host00", "host02", address, || ());
-        assert!(nearly_whole(&report) && report["duplicated"] == 0, "{report}");
+        nearly_whole(&lab, address, &report);
+        assert_eq!(report["duplicated"], 0, "{report}");
     }
     let to_spines = |port: &str| ["eth1", "eth2", "eth3"].contains(&port);
     for ((port, before), (_, now)) in before.iter().zip(sent(&lab, "leaf00")).filter(|((port, _), _)| to_spines(port)) {
@@ -121,10 +130,10 @@ fn a_lost_spine_is_gone_round_and_used_again(lab: &Lab) {
     lab_command(lab, &["fail", "spine01", "--how", "links"]);
     let lost = sent(lab, "spine01");
     let report = stream(lab, "host00", "host02", "fcbb:0:800:2::2", || ());
-    assert!(nearly_whole(&report), "the others carry everything: {report}");
+    nearly_whole(lab, "the others carry everything", &report);
     assert_eq!(sent(lab, "spine01"), lost);
     let report = stream(lab, "host00", "host02", "10.200.2.2", || drop(lab_command(lab, &["repair", "spine01"])));
-    assert!(nearly_whole(&report), "its return costs nothing: {report}");
+    nearly_whole(lab, "its return costs nothing", &report);
     assert_ne!(sent(lab, "spine01"), lost, "it is used again");
 }
 
@@ -142,7 +151,7 @@ fn frr_is_restarted_under_traffic(lab: &Lab) {
             lab_command(lab, &["repair", node]);
         });
         println!("{node}: FRR killed and started again, {} datagrams lost of {}", report["lost"], report["sent"]);
-        assert!(nearly_whole(&report), "{node}: {report}");
+        nearly_whole(lab, node, &report);
     }
 }
 
@@ -155,12 +164,19 @@ fn what_was_restarted_by_hand_is_shown_and_ended(lab: &Lab) {
     let mut by_hand = Command::new(SRV6D)
         .args(["lab", "exec", "--name", &lab.name, "spine00", "--", SRV6D, "run", "--config", &config])
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(fs::File::create(node.join("by-hand.log")).unwrap())
         .spawn()
         .unwrap();
-    let shown = || text(&srv6d(&["lab", "status", "--name", &lab.name]).stdout);
     let row = format!("spine00     srv6d{:>10}  up", by_hand.id());
-    eventually("the new process is shown", || shown().contains(&row));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let shown = text(&srv6d(&["lab", "status", "--name", &lab.name]).stdout);
+        if shown.contains(&row) {
+            break;
+        }
+        let log = fs::read_to_string(node.join("by-hand.log")).unwrap();
+        assert!(Instant::now() < deadline, "{row:?} is not in:\n{shown}{log}");
+    }
 
     let pids = lab.processes();
     assert_eq!(pids.len(), 8 + 2 * 6, "srv6d of all but one node, and two of FRR in six");
