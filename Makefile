@@ -4,7 +4,7 @@
 ROOT   := $(if $(filter 0,$(shell id -u)),env,sudo -E)
 RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)" CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)"
 
-.PHONY: help deps build demo test test-rootless test-root test-zero-copy bench bench-net lint doc
+.PHONY: help deps build demo test test-rootless test-root test-zerocopy bench bench-net lint doc
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -26,7 +26,7 @@ test-rootless: deps ## what needs no root
 test-root: deps ## AF_XDP, namespaces, the lab
 	$(RUNNER) cargo test --workspace --locked -- --ignored --test-threads=2
 
-test-zero-copy: build ## zero-copy ports on an emulated NIC: downloads QEMU and a kernel into target/, 70 MB
+test-zerocopy: build ## zero-copy ports on an emulated NIC: downloads QEMU and a kernel into target/, 70 MB
 	tests/zero-copy/run
 
 bench: deps ## ns per packet, beside a floor
