@@ -203,6 +203,26 @@ fn a_restart_that_has_lost_its_interfaces_goes_on_without() {
     check_forwarding(&leaf);
 }
 
+#[test]
+#[ignore = "needs root"]
+fn an_adjacency_without_an_address_is_the_one_on_its_port() {
+    let mut leaf = Leaf::new();
+    leaf.bring_files();
+    // Nothing but the SID leads to b, and b does not speak first.
+    let silent = FRR.replace(" nexthop 2001:db8:b::2", "");
+    let silent: Vec<&str> = silent.lines().filter(|line| !line.contains("2001:db8:b::2")).collect();
+    leaf.write("/etc/sonic/frr/frr.conf", &silent.join("\n"));
+    leaf.bring_links();
+    leaf.start(3);
+    leaf.wait_until_ready();
+    let adjacency = "fcbb:bbbb:fe04::/48";
+    wait_for("adjacency", || leaf.show("sids").to_string().contains(adjacency).then_some(()));
+    leaf.inside("b", "ip -6 route add 2001:db8:a::/64 via 2001:db8:b::1");
+    leaf.steer_a("fcbb:bbbb:1:fe04:2:d6::");
+    leaf.wait_for_ping("a", "3fff:b::1");
+    assert!(leaf.sid_packets(adjacency) >= 2, "{}", leaf.show("sids"));
+}
+
 /// A capture on the leaf's fabric port while a runs echo requests through it; what tcpdump printed.
 fn captured(leaf: &Leaf, command: &str) -> String {
     let socket = leaf.root.join("run/srv6d/srv6d.sock");

@@ -22,10 +22,10 @@ use super::fault;
 use super::history::{History, Inputs, now};
 use super::path_mtu::PathMtus;
 use super::view::device_of;
-use crate::config::{Config, Polling, PortMode};
+use crate::config::{Config, Polling, PortMode, SidBehavior, Spanned};
 use crate::fpm::{self, InForce, Placed, Snapshot};
-use crate::kernel::{Guard, HostVeth, KernelError, Mirror, Seen, Steering};
-use crate::plan::{self, Diff, Environment, Plan, PortDevice};
+use crate::kernel::{self, Guard, HostVeth, KernelError, Mirror, Seen, Steering};
+use crate::plan::{self, Diff, Environment, KernelNeighbor, Plan, PortDevice};
 use crate::sonic::{self, SwitchKernel};
 use crate::source::Offer;
 use crate::source::running::Status;
@@ -418,11 +418,28 @@ impl Node {
         for (port, address) in self.dataplane.used_neighbors() {
             self.ask(port, address, mirror).await;
         }
+        self.look_for_neighbors();
         if self.guard.as_mut().is_some_and(Guard::is_dead) {
             warn!("the guard process has ended: starting another one");
             self.guard = Guard::spawn(&self.veth.name, self.veth.ifindex).map_err(|why| error!("{why}")).ok();
         }
         Ok(())
+    }
+
+    /// A uA that names no neighbour means the one on its port, and that one may never have said a word.
+    fn look_for_neighbors(&self) {
+        for sid in self.inputs.config.sids.iter().map(Spanned::get_ref) {
+            let is_open = matches!(sid.behavior.get_ref(), SidBehavior::UA | SidBehavior::EndX)
+                && sid.hop.via.is_none()
+                && sid.nexthops.is_empty();
+            let port = sid.hop.port.as_ref().filter(|_| is_open);
+            let Some(device) = port.and_then(|port| self.environment.device(port.get_ref())) else { continue };
+            let is_there = |known: &KernelNeighbor| known.device == device.name && known.address.is_ipv6();
+            if device.up && !self.environment.neighbors.iter().any(is_there) {
+                let asked = kernel::ask_all_nodes(device.ifindex);
+                asked.unwrap_or_else(|why| debug!("{}: cannot ask who is there: {why}", device.name));
+            }
+        }
     }
 
     /// Packets wait for neighbours, a path carries less than was known, or a worker has died.

@@ -10,6 +10,7 @@ mod veth;
 
 pub use guard::Guard;
 pub use mirror::{Mirror, Seen};
+pub use resolve::ask_all_nodes;
 pub use steering::{ROUTE_PROTOCOL, Steering, TABLE as STEERING_TABLE, remove_leftovers};
 pub use veth::{HostVeth, remove_stale};
 

@@ -1,6 +1,6 @@
 //! Asking the kernel for neighbours: ND and ARP stay its own, and what somebody wrote by hand stays as it is.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV6};
 
 use futures_util::stream::StreamExt;
 use rtnetlink::Handle;
@@ -9,6 +9,7 @@ use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{KernelError, netlink};
 
@@ -31,6 +32,20 @@ pub(super) async fn resolve(handle: &Handle, ifindex: u32, address: IpAddr) -> R
         .execute()
         .await
         .map_err(netlink(format!("ask for the MAC address of {address}")))
+}
+
+/// Asks whoever is on a link to say something: an echo request to all nodes. Who answers has to ask for our address first,
+/// and so tells the kernel its own.
+///
+/// # Errors
+/// No raw sockets, or the link is down.
+pub fn ask_all_nodes(ifindex: u32) -> std::io::Result<()> {
+    // Type 128 and code 0; the kernel writes the checksum.
+    const ECHO_REQUEST: [u8; 8] = [128, 0, 0, 0, 0, 0, 0, 0];
+    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
+    socket.set_multicast_if_v6(ifindex)?;
+    let all_nodes = SocketAddrV6::new(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), 0, 0, ifindex);
+    socket.send_to(&ECHO_REQUEST, &all_nodes.into()).map(drop)
 }
 
 /// Nothing is ever asked for these.

@@ -113,6 +113,12 @@ fn take(options: &RunOptions, used: &Used, now: &(Found, Found)) -> Result<(), S
 fn reload(socket: &Path) -> Result<(), String> {
     match client::ask(socket, &Request::Reload { dry_run: false }) {
         Ok(Response::Refused(refusal)) => Err(refusal.errors.join("\n")),
+        Ok(Response::Reloaded(reloaded)) => {
+            for finding in reloaded.warnings.iter().chain(&reloaded.pending) {
+                warn!("{finding}");
+            }
+            Ok(())
+        }
         Ok(_) => Ok(()),
         Err(why) => Err(why.to_string()),
     }
