@@ -20,6 +20,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import ndr_report
 from ndr_search import Counters, Trial, confirm, search
 
 DRAIN_SECONDS = 2
@@ -230,7 +231,8 @@ def parse(arguments):
     parser.add_argument('--repeat', type=int, default=1, help='the whole search so many times (%(default)s)')
     parser.add_argument('--ceiling', type=rate, help='what this generator reaches with its ports looped, for the report')
     parser.add_argument('--config', default='trex_cfg_veth.yaml', help='its configuration, for the report (%(default)s)')
-    parser.add_argument('--json', metavar='FILE', help='write the whole report')
+    parser.add_argument('--json', metavar='FILE', help='write every trial')
+    parser.add_argument('--report', metavar='FILE', help='write the report that `bench-net render FILE` makes pages of')
     options = parser.parse_args(arguments)
     ports = [int(port) for port in options.ports.split(',')]
     options.senders = sorted({port for one in ports for port in ((one, one ^ 1) if options.bidir else (one,))})
@@ -290,9 +292,12 @@ def main(arguments=None):
     finally:
         client.disconnect()
     print(table(report))
-    if options.json:
-        with open(options.json, 'w') as file:
-            json.dump(report, file, indent=2)
+    # Groups have numbers, which JSON knows as texts only.
+    report = json.loads(json.dumps(report))
+    for path, content in ((options.json, report), (options.report, ndr_report.document(report))):
+        if path:
+            with open(path, 'w') as file:
+                json.dump(content, file, indent=2)
 
 
 if __name__ == '__main__':

@@ -40,6 +40,13 @@ def run(server, *arguments):
         return status, out.getvalue(), found
 
 
+def report_for_pages(path):
+    """What `bench-net render` gets of a search with latency packets."""
+    with Server(Device(capacity=150_000)) as server:
+        status, _, _ = run(server, '--sizes', '256,512', '--tunable', 'lat_pps=1000', '--report', path)
+    sys.exit(status)
+
+
 class Ndr(unittest.TestCase):
     def test_the_devices_capacity_is_found(self):
         with Server(Device(capacity=150_000), stuck=700) as server:
@@ -124,4 +131,6 @@ class Ndr(unittest.TestCase):
 
 
 if __name__ == '__main__':
+    if sys.argv[1:2] == ['--report']:
+        report_for_pages(sys.argv[2])
     unittest.main()

@@ -14,6 +14,7 @@ use std::path::Path;
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
 use srv6d::plan::{Device, Environment};
+use srv6d_bench_net::document::Document;
 use srv6d_conformance::{Node, desired};
 use srv6d_srv6::model::{Desired, Mac};
 
@@ -65,6 +66,7 @@ fn main() {
 fn trials(client: &Client) -> Vec<Trial> {
     let programs = ["test_configurations.py", "test_search.py", "test_ndr.py"];
     let mut trials: Vec<Trial> = programs.map(|program| program_trial(client, program)).into();
+    trials.push(report_trial(client));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trex-packets-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     match client.export(&folder) {
@@ -78,6 +80,23 @@ fn trials(client: &Client) -> Vec<Trial> {
 fn program_trial(client: &Client, program: &'static str) -> Trial {
     let client = client.clone();
     Trial::test(program, move || Ok(client.run(program, &[])?))
+}
+
+/// The driver's report makes the same pages as those of the throughput bench.
+fn report_trial(client: &Client) -> Trial {
+    let client = client.clone();
+    Trial::test("report", move || {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ndr-{}.json", std::process::id()));
+        client.run("test_ndr.py", &["--report".as_ref(), path.as_ref()])?;
+        let document: Document = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (markdown, page) = (document.markdown(), document.html());
+        for text in ["| 256 |", "| 512 |", "pps"] {
+            assert!(markdown.contains(text), "no {text} in\n{markdown}");
+        }
+        assert_eq!(page.matches("<svg").count(), 3, "rates, and latency of two sizes\n{page}");
+        Ok(())
+    })
 }
 
 fn streams_of(file: &Path) -> Vec<Trial> {
