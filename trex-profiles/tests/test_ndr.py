@@ -16,6 +16,7 @@ import trex.stl.api  # noqa: F401 and those of its libraries
 
 import ndr
 import server as stand_in
+import validate
 from server import Device, Server
 
 # The client really waits that long after each trial.
@@ -38,6 +39,10 @@ def run(server, *arguments):
             ndr.time = real
         found = json.load(open(report)) if os.path.exists(report) else None
         return status, out.getvalue(), found
+
+
+def refuse(params):
+    raise ValueError('no room')
 
 
 def report_for_pages(path):
@@ -116,6 +121,14 @@ class Ndr(unittest.TestCase):
                 status, _, report = run(server, '--profile', profile, '--sizes', 'profile')
             self.assertEqual((profile, status), (profile, 0))
             self.assertEqual(report['runs'][0]['sizes'][0]['ndr']['limited_by'], 'device')
+
+    def test_the_profiles_are_given_to_a_server_that_is_named(self):
+        with Server(Device()) as server:
+            where = '127.0.0.1:%d:%d' % (server.rpc_port, server.publisher_port)
+            self.assertEqual(validate.offer_to(where), [])
+            self.assertGreater(server.methods.count('add_stream'), 100)
+            server.add_stream = refuse
+            self.assertIn('no room', validate.offer_to(where)[0])
 
     def test_mistakes_are_named(self):
         with Server(Device()) as server:

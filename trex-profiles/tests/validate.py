@@ -5,6 +5,9 @@ Each profile is loaded for both directions and ports with each of its tunable se
 checked for what the client accepts and the server refuses, and its packets are rendered and looked at. With
 --export DIR they are also written there with what srv6d must make of each: the test trex_profiles of srv6d reads them.
 
+With TREX_SERVER=HOST[:RPC-PORT:PUBLISHER-PORT] every stream is also given to that server, which may refuse it; nothing is
+sent.
+
 Runs in a process of its own, because the client brings a patched scapy along.
 """
 
@@ -23,7 +26,7 @@ sys.path.insert(0, PROFILES)
 
 try:
     import lbr_trex_client  # noqa: F401 puts the client's folders on the path
-    from trex.stl.api import STLProfile
+    from trex.stl.api import STLClient, STLError, STLProfile
 except ImportError as missing:
     sys.exit('TRex\'s client library cannot be used (%s): Python 3.10 or 3.11, pip install lbr-trex-client==3.4.0' % missing)
 
@@ -125,6 +128,29 @@ def ends(direction):
     return bytes.fromhex('02000000dd%02x02000000aa%02x' % (direction, direction))
 
 
+def offer_to(server):
+    """Gives every accepted case to a real server. Returns what it refused."""
+    host, rpc_port, publisher_port = server.split(':') if ':' in server else (server, 4501, 4500)
+    client = STLClient(server=host, sync_port=int(rpc_port), async_port=int(publisher_port), verbose_level='error')
+    refused = []
+    client.connect()
+    try:
+        client.acquire(force=True)
+        for case in (case for case in cases.ALL if not case.refused):
+            for port in (0, 1):
+                path = os.path.join(PROFILES, case.profile + '.py')
+                profile = STLProfile.load_py(path, direction=port, port_id=port, tunables=case.tunables)
+                try:
+                    client.reset(ports=[port])
+                    client.add_streams(profile.get_streams(), ports=[port])
+                except STLError as why:
+                    refused.append('%s, port %d: the server refused it: %s' % (case, port, why))
+        client.reset()
+    finally:
+        client.disconnect()
+    return refused
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--export', metavar='DIR', help='write the packets and what srv6d must make of them')
@@ -146,6 +172,10 @@ def main():
         if args.export and exported:
             with open(os.path.join(args.export, '%03d.json' % number), 'w') as file:
                 json.dump(exported, file)
+    if os.environ.get('TREX_SERVER'):
+        refused = offer_to(os.environ['TREX_SERVER'])
+        print('\n'.join(refused + ['TRex at %s has taken the streams of all other cases' % os.environ['TREX_SERVER']]))
+        failed += len(refused)
     print('%d cases, %d failed, %d packets rendered' % (len(cases.ALL), failed, packets))
     sys.exit(1 if failed else 0)
 
