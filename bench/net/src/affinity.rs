@@ -22,18 +22,58 @@ pub fn pin(thread: i32, core: usize) -> Result<(), BenchError> {
         .map_err(|why| BenchError::of(format!("put thread {thread} on core {core}"), why))
 }
 
-/// Gives a thread a place in the queue: -20 is the first, 0 what everybody has.
-pub fn renice(thread: i32, nice: i32) -> Result<(), BenchError> {
+/// From now on the thread goes before all ordinary ones of the machine (`SCHED_FIFO`). Nice values would not do: with
+/// autogroups they count within one session only.
+pub fn put_first(thread: i32) -> Result<(), BenchError> {
+    run(tool("chrt").args(["--fifo", "--pid", "1", &thread.to_string()])).map(drop)
+}
+
+/// Threads at nice -20, and so the session of this process among the others, until this is dropped.
+#[derive(Debug)]
+pub struct Eager(Vec<i32>);
+
+impl Eager {
+    /// Takes these threads.
+    pub fn make(threads: impl Iterator<Item = i32>) -> Result<Self, BenchError> {
+        let eager = Self(threads.collect());
+        // Not there: the kernel has no autogroups, and the threads' own values do.
+        let _ = fs::write(AUTOGROUP, "-20");
+        eager.0.iter().try_for_each(|&thread| renice(thread, -20))?;
+        Ok(eager)
+    }
+}
+
+impl Drop for Eager {
+    fn drop(&mut self) {
+        let _ = fs::write(AUTOGROUP, "0");
+        for &thread in &self.0 {
+            let _ = renice(thread, 0);
+        }
+    }
+}
+
+/// What the session has of a core beside other sessions.
+const AUTOGROUP: &str = "/proc/self/autogroup";
+
+fn renice(thread: i32, nice: i32) -> Result<(), BenchError> {
     run(tool("renice").args(["-n", &nice.to_string(), "-p", &thread.to_string()])).map(drop)
+}
+
+/// The kernel thread that goes on with interrupt work of a core when there is too much of it.
+pub fn softirq_thread(core: usize) -> Option<i32> {
+    let name = format!("ksoftirqd/{core}");
+    threads(|comm| comm == name).first().copied()
 }
 
 /// Kernel threads that receive on a device in threaded mode: `napi/<device>-<number>`.
 pub fn napi_threads(device: &str) -> Vec<i32> {
     let prefix = format!("napi/{device}-");
+    threads(|comm| comm.starts_with(&prefix))
+}
+
+fn threads(is_one: impl Fn(&str) -> bool) -> Vec<i32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_one = |pid: &i32| {
-        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end().starts_with(&prefix))
-    };
-    numbers.filter(is_one).collect()
+    let named = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| is_one(comm.trim_end()));
+    numbers.filter(named).collect()
 }

@@ -1,6 +1,8 @@
 //! The whole bench: every row, interleaved round by round.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::BenchError;
@@ -53,6 +55,8 @@ pub struct Plan {
     pub workers: Vec<usize>,
     /// Threads that carry packets go before all others of the machine.
     pub first: bool,
+    /// Set by a signal: end at the next step, and leave nothing behind.
+    pub interrupted: Arc<AtomicBool>,
 }
 
 /// A run in progress.
@@ -169,6 +173,9 @@ impl<'p> Campaign<'p> {
     }
 
     fn rig(&self, dut: &Dut, layout: &Layout, mtu: Mtu) -> Result<Rig, BenchError> {
+        if self.plan.interrupted.load(Ordering::Relaxed) {
+            return Err(BenchError("interrupted".to_owned()));
+        }
         let mut rig = Rig::new(dut, layout, mtu, &self.plan.srv6d)?;
         if self.plan.first {
             rig.put_first()?;

@@ -22,6 +22,8 @@ pub enum Forwarder {
     Linux,
     /// srv6d over AF_XDP.
     Srv6d,
+    /// srv6d with `offload = "xdp"` on its ports.
+    Srv6dOffload,
     /// AF_XDP sockets as srv6d's and no work between them.
     AfXdpFloor,
     /// An XDP program that redirects in the kernel. It may drop one frame in so many on purpose.
@@ -47,7 +49,7 @@ const fn dut(name: &'static str, forwarder: Forwarder, work: Work) -> Dut {
 }
 
 /// All rows, in the order of reports.
-pub const ALL: [Dut; 10] = [
+pub const ALL: [Dut; 11] = [
     dut("linux-forward", Forwarder::Linux, Work::Forward),
     dut("linux-encap.red", Forwarder::Linux, Work::Encapsulate),
     dut("linux-uN", Forwarder::Linux, Work::Shift),
@@ -56,6 +58,7 @@ pub const ALL: [Dut; 10] = [
     dut("srv6d-encap.red", Forwarder::Srv6d, Work::Encapsulate),
     dut("srv6d-uN", Forwarder::Srv6d, Work::Shift),
     dut("srv6d-uDT6", Forwarder::Srv6d, Work::Decapsulate),
+    dut("srv6d-uN-offload", Forwarder::Srv6dOffload, Work::Shift),
     dut("af_xdp-floor", Forwarder::AfXdpFloor, Work::Cross),
     dut("xdp-redirect", Forwarder::Xdp { drop_every: 0 }, Work::Cross),
 ];
@@ -100,7 +103,7 @@ impl Dut {
                 bed.dut_space.shell(&self.kernel_settings(ingress, egress))?;
                 Ok(Running::Kernel)
             }
-            Forwarder::Srv6d => {
+            Forwarder::Srv6d | Forwarder::Srv6dOffload => {
                 Daemon::start(bed, srv6d, &self.configuration(ingress, egress, workers)).map(Running::Daemon)
             }
             Forwarder::AfXdpFloor => {
@@ -160,13 +163,14 @@ impl Dut {
             Work::Encapsulate => String::new(),
             _ => route("2001:db8:b::/64", egress),
         };
+        let offload = if self.forwarder == Forwarder::Srv6dOffload { "offload = \"xdp\"\n" } else { "" };
         format!(
             "[node]\nname = \"bench\"\nsource = \"2001:db8:1::1\"\n\
              [workers]\ncores = {workers:?}\npolling = \"busy\"\nframes = {FRAMES}\nring = {RING}\n\
              [host]\nsteer_local = false\n\
              [api]\nmetrics = \"off\"\n\
              [[block]]\nprefix = \"fcbb::/32\"\n\
-             [[port]]\nname = \"{ingress}\"\n[[port]]\nname = \"{egress}\"\n\
+             [[port]]\nname = \"{ingress}\"\n{offload}[[port]]\nname = \"{egress}\"\n{offload}\
              [[neighbor]]\naddress = \"2001:db8:2::2\"\nport = \"{egress}\"\nmac = \"{}\"\n\
              {}{inner}{work}",
             mac(SINK_MAC),

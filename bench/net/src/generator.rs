@@ -19,7 +19,7 @@ use nix::sys::signal::Signal;
 use crate::frames::Work;
 use crate::netns::Namespace;
 use crate::objects::{self, failed};
-use crate::{BenchError, affinity, testbed};
+use crate::{BenchError, affinity, jumbo, testbed};
 
 /// `struct shape` of bpf/traffic.c: length, then the first 120 bytes.
 const HEADER: usize = 120;
@@ -72,13 +72,15 @@ pub struct Sent {
 
 /// A generator that sends into one device.
 pub struct Generator {
+    device: String,
     ifindex: u32,
+    jumbo: jumbo::Count,
     plan: Array<MapData, [u64; 8]>,
     shapes: Array<MapData, [u64; 16]>,
     senders: PerCpuArray<MapData, [u64; 4]>,
     ebpf: Ebpf,
-    /// Place in the queue for a core of the threads that send: -20 is the first, 0 what everybody has.
-    pub nice: i32,
+    /// The threads that send go before all ordinary ones of the machine.
+    pub first: bool,
 }
 
 impl Generator {
@@ -89,12 +91,14 @@ impl Generator {
         let mut ebpf = objects::load(1)?;
         objects::program(&mut ebpf, "generate")?;
         Ok(Self {
+            device: device.to_owned(),
             ifindex,
+            jumbo: jumbo::Count::default(),
             plan: objects::map(&mut ebpf, "plans")?,
             shapes: objects::map(&mut ebpf, "shapes")?,
             senders: objects::map(&mut ebpf, "senders")?,
             ebpf,
-            nice: 0,
+            first: false,
         })
     }
 
@@ -114,30 +118,34 @@ impl Generator {
             .and_then(|program| program.try_into().ok())
             .ok_or_else(|| BenchError("the BPF object has no program generate".to_owned()))?;
         let stop = AtomicBool::new(false);
-        let (plan, senders, stop, nice) = (&mut self.plan, &self.senders, &stop, self.nice);
+        let (plan, senders, stop, first) = (&mut self.plan, &self.senders, &stop, self.first);
+        let (device, count) = (self.device.as_str(), &self.jumbo);
         thread::scope(|scope| {
             let (tell, told) = mpsc::channel();
-            let threads: Vec<_> = cores
-                .iter()
-                .map(|&core| {
+            let threads: Vec<_> = (0..)
+                .zip(cores)
+                .map(|(queue, &core)| {
                     let tell = tell.clone();
                     scope.spawn(move || {
                         space.enter()?;
                         let number = nix::unistd::gettid().as_raw();
                         affinity::pin(number, core)?;
-                        if nice != 0 {
-                            affinity::renice(number, nice)?;
+                        if first {
+                            affinity::put_first(number)?;
                         }
                         let _ = tell.send((pthread_self(), number));
                         // Whoever waits for all threads to start must not wait for one that could not.
                         drop(tell);
+                        if longest.len() > jumbo::LONGEST_LIVE {
+                            return jumbo::send(device, queue, load, cores.len() as u64, count, stop);
+                        }
                         send(program, longest, batch, stop)
                     })
                 })
                 .collect();
             drop(tell);
             let started: Vec<(Pthread, i32)> = told.iter().take(cores.len()).collect();
-            let sender = Sender { senders, threads: started.iter().map(|&(_, thread)| thread).collect() };
+            let sender = Sender { senders, count, threads: started.iter().map(|&(_, thread)| thread).collect() };
             let done = body(&sender);
             stop.store(true, Ordering::Relaxed);
             // Whatever the kernel still runs of the call sends nothing any more.
@@ -149,14 +157,15 @@ impl Generator {
 
     /// What was sent since the last call of [`while_sending`](Self::while_sending) began.
     pub fn sent(&self) -> Result<Sent, BenchError> {
-        sent(&self.senders)
+        sent(&self.senders, &self.jumbo)
     }
 
     /// Writes what to send; the longest frame is what the kernel is given.
     fn prepare<'l>(&mut self, cores: usize, load: &'l Load) -> Result<&'l [u8], BenchError> {
         let cores = cores as u64;
+        self.jumbo = jumbo::Count::default();
         let longest = load.frames.iter().max_by_key(|frame| frame.len()).map_or(&[][..], Vec::as_slice);
-        for (index, frame) in (0..).zip(&load.frames) {
+        for (index, frame) in (0..).zip(&load.frames).filter(|(_, frame)| frame.len() <= jumbo::LONGEST_LIVE) {
             self.shapes.set(index, shape(frame), 0).map_err(|why| failed("write a frame", &why))?;
         }
         let none = PerCpuValues::try_from(vec![[0; 4]; nr_cpus().map_err(|(what, why)| BenchError::of(what, why))?]);
@@ -180,6 +189,7 @@ impl Generator {
 /// A generator at work.
 pub struct Sender<'a> {
     senders: &'a PerCpuArray<MapData, [u64; 4]>,
+    count: &'a jumbo::Count,
     /// Numbers of the threads that send.
     pub threads: Vec<i32>,
 }
@@ -187,13 +197,14 @@ pub struct Sender<'a> {
 impl Sender<'_> {
     /// What was sent so far.
     pub fn sent(&self) -> Result<Sent, BenchError> {
-        sent(self.senders)
+        sent(self.senders, self.count)
     }
 }
 
-fn sent(senders: &PerCpuArray<MapData, [u64; 4]>) -> Result<Sent, BenchError> {
+fn sent(senders: &PerCpuArray<MapData, [u64; 4]>, jumbo: &jumbo::Count) -> Result<Sent, BenchError> {
     let [_, frames, bytes, late] = objects::sum(senders)?;
-    Ok(Sent { frames, bytes, late })
+    let (jumbo_frames, jumbo_bytes) = (jumbo.frames.load(Ordering::Relaxed), jumbo.bytes.load(Ordering::Relaxed));
+    Ok(Sent { frames: frames + jumbo_frames, bytes: bytes + jumbo_bytes, late })
 }
 
 /// Nanoseconds between two frames, times 256.

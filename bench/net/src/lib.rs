@@ -27,6 +27,7 @@ pub mod error;
 pub mod floor;
 pub mod frames;
 pub mod generator;
+pub mod jumbo;
 pub mod latency;
 pub mod layout;
 pub mod machine;

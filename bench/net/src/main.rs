@@ -4,9 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use srv6d_bench_net::campaign::{Campaign, Plan};
 use srv6d_bench_net::document::Document;
 use srv6d_bench_net::dut::{self, Dut};
@@ -60,7 +63,7 @@ struct Arguments {
     #[arg(long)]
     no_workers: bool,
 
-    /// The threads that carry packets go before everything else on this machine (nice -20)
+    /// The threads that carry packets go before everything else on this machine, at real-time priority
     #[arg(long)]
     first: bool,
 
@@ -175,7 +178,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
         (_, true) => bytes(&[64, 1500]),
         _ => {
             let mut all = bytes(&[64, 128, 256, 512, 1024, 1280, 1500]);
-            all.push(Size::Imix);
+            all.extend([Size::Imix, Size::Bytes(9000)]);
             all
         }
     };
@@ -205,8 +208,18 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
         },
         workers: if arguments.no_workers || smoke { Vec::new() } else { (1..=most_workers.max(2)).collect() },
         first: arguments.first,
+        interrupted: interrupted()?,
         cores,
     })
+}
+
+/// Set when somebody wants the run to end.
+fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(|why| BenchError::of("catch signals", why))?;
+    }
+    Ok(flag)
 }
 
 /// The srv6d beside this program, unless another was named.

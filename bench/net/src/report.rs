@@ -9,7 +9,7 @@ use crate::search::{Limit, NDR};
 use crate::statistics::Spread;
 
 /// What each row of SRv6 work is shown beside.
-const BESIDE: [(&str, &str); 8] = [
+const BESIDE: [(&str, &str); 10] = [
     ("srv6d-forward", "linux-forward"),
     ("srv6d-encap.red", "linux-encap.red"),
     ("srv6d-uN", "linux-uN"),
@@ -18,6 +18,8 @@ const BESIDE: [(&str, &str); 8] = [
     ("srv6d-encap.red", "af_xdp-floor"),
     ("srv6d-uN", "af_xdp-floor"),
     ("srv6d-uDT6", "af_xdp-floor"),
+    ("srv6d-uN-offload", "linux-uN"),
+    ("srv6d-uN-offload", "xdp-redirect"),
 ];
 
 /// The whole report.

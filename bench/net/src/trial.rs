@@ -33,6 +33,8 @@ pub struct Rig {
     work: Work,
     /// Receiving kernel threads.
     receivers: Vec<i32>,
+    /// Ordinary threads that get nearly all of their core.
+    eager: Option<affinity::Eager>,
 }
 
 /// How long a trial is.
@@ -66,17 +68,23 @@ impl Rig {
         let mut bed = Testbed::new(layout.workers.len(), mtu)?;
         let running = dut.start(&bed, srv6d, &layout.workers)?;
         let receivers = bed.place(layout)?;
-        let mut rig = Self { running, bed, layout: layout.clone(), work: dut.work, receivers };
+        let mut rig = Self { running, bed, layout: layout.clone(), work: dut.work, receivers, eager: None };
         rig.settle_deferred()?;
         rig.preflight().map_err(|why| BenchError::of(dut.name, why))?;
         Ok(rig)
     }
 
-    /// The threads that carry packets go before all others of the machine.
+    /// The threads that carry packets go before all ordinary ones of the machine.
     pub fn put_first(&mut self) -> Result<(), BenchError> {
-        self.bed.generator.nice = -20;
-        let threads = self.receivers.iter().copied().chain(self.running.threads());
-        threads.into_iter().try_for_each(|thread| affinity::renice(thread, -20))
+        self.bed.generator.first = true;
+        let Receive::Deferred(core) = self.layout.ingress else {
+            let threads = self.receivers.iter().copied().chain(self.running.threads());
+            return threads.into_iter().try_for_each(affinity::put_first);
+        };
+        // Receive work and worker share the core: both have to stay ordinary threads, or one would starve the other.
+        let threads = self.running.threads().into_iter().chain(affinity::softirq_thread(core));
+        self.eager = Some(affinity::Eager::make(threads)?);
+        Ok(())
     }
 
     /// Deferred NAPI stays on the core that polled first: one frame sent from there.

@@ -319,13 +319,24 @@ impl Umem {
     /// The packet of a frame copied into as few chunks of this UMEM as hold it: the way between ports that cannot share
     /// one. It is made to be sent: there may be no room behind its head. None when the pool has too few chunks.
     pub fn copy_of(&mut self, from: &Umem, frame: &Frame) -> Option<Frame> {
-        let len = frame.packet_len();
-        if !from.owns(frame) || self.free.len() < len.div_ceil(ROOM).max(1) {
+        if !from.owns(frame) {
+            return None;
+        }
+        self.gather(frame.packet_len(), from.segments(frame))
+    }
+
+    /// A packet to be sent, in as few chunks as hold it. None when the pool has too few.
+    pub fn frame_of(&mut self, packet: &[u8]) -> Option<Frame> {
+        self.gather(packet.len(), std::iter::once(packet))
+    }
+
+    fn gather<'a>(&mut self, len: usize, segments: impl Iterator<Item = &'a [u8]>) -> Option<Frame> {
+        if self.free.len() < len.div_ceil(ROOM).max(1) {
             return None;
         }
         let mut copy = None;
         let mut chunk = self.frame()?;
-        for mut bytes in from.segments(frame) {
+        for mut bytes in segments {
             loop {
                 bytes = fill(&mut chunk, bytes);
                 if bytes.is_empty() {
