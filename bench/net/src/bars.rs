@@ -33,7 +33,7 @@ const fn promise(
 }
 
 /// All promises.
-pub const ALL: [Promise; 14] = [
+pub const ALL: [Promise; 13] = [
     promise(Placement::SinkOnOwnCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 2.8),
     promise(Placement::SinkOnOwnCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 2.3),
     promise(Placement::SinkOnDutCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 1.6),
@@ -47,7 +47,6 @@ pub const ALL: [Promise; 14] = [
     promise(Placement::OneCore, "srv6d-encap.red", "af_xdp-floor", Figure::PerSecond, 0.9),
     promise(Placement::OneCore, "srv6d-uN", "af_xdp-floor", Figure::PerSecond, 0.9),
     promise(Placement::SinkOnDutCore, "srv6d-uN-offload", "xdp-redirect", Figure::PerSecond, 0.5),
-    promise(Placement::OneCore, "srv6d-uN-offload", "xdp-redirect", Figure::PerSecond, 0.5),
 ];
 
 /// A promise at one size, in one run.

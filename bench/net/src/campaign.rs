@@ -156,10 +156,10 @@ impl<'p> Campaign<'p> {
                 continue;
             }
             let started = Instant::now();
-            let mut rig = self.rig(dut, layout, mtu)?;
+            let Some(mut rig) = self.rig(dut, layout, mtu)? else { continue };
             let mut said = Vec::new();
             for size in sizes {
-                let load = Load::of(dut.work, size, false);
+                let load = Load::of(dut.work, size, false).flood(placement.flood());
                 let trial = self.trial(&mut rig, &load, round)?;
                 said.push(shown(size, &trial));
                 self.keep(placement, layout.workers.len(), dut, size, &load, trial, several);
@@ -172,15 +172,24 @@ impl<'p> Campaign<'p> {
         Ok(())
     }
 
-    fn rig(&self, dut: &Dut, layout: &Layout, mtu: Mtu) -> Result<Rig, BenchError> {
+    /// None: the DUT does not forward here. That is said, and the others are measured all the same.
+    fn rig(&mut self, dut: &Dut, layout: &Layout, mtu: Mtu) -> Result<Option<Rig>, BenchError> {
         if self.plan.interrupted.load(Ordering::Relaxed) {
             return Err(BenchError("interrupted".to_owned()));
         }
-        let mut rig = Rig::new(dut, layout, mtu, &self.plan.srv6d)?;
-        if self.plan.first {
-            rig.put_first()?;
+        let made = Rig::new(dut, layout, mtu, &self.plan.srv6d).and_then(|mut rig| {
+            if self.plan.first {
+                rig.put_first()?;
+            }
+            Ok(rig)
+        });
+        match made {
+            Ok(rig) => Ok(Some(rig)),
+            Err(why) => {
+                self.leave_out(format!("{}: {why}", dut.name));
+                Ok(None)
+            }
         }
-        Ok(rig)
     }
 
     /// Repeated until it measured the DUT undisturbed; else the best of the attempts.
@@ -260,8 +269,8 @@ impl<'p> Campaign<'p> {
         size: Size,
     ) -> Result<Option<f64>, BenchError> {
         let started = Instant::now();
-        let mut rig = self.rig(dut, layout, Mtu::of(size))?;
-        let flooded = rig.trial(&Load::of(dut.work, size, false), self.plan.timing)?;
+        let Some(mut rig) = self.rig(dut, layout, Mtu::of(size))? else { return Ok(None) };
+        let flooded = rig.trial(&Load::of(dut.work, size, false).flood(placement.flood()), self.plan.timing)?;
         let mut ndr = None;
         for accepted_loss in [search::PDR, search::NDR] {
             let high = ndr.map_or(flooded.forwarded * 1.1, |pdr| pdr * 1.02);
@@ -283,7 +292,7 @@ impl<'p> Campaign<'p> {
 
     fn latencies(&mut self, placement: Placement, layout: &Layout, dut: &Dut, ndr: f64) -> Result<(), BenchError> {
         let started = Instant::now();
-        let mut rig = self.rig(dut, layout, Mtu::Standard)?;
+        let Some(mut rig) = self.rig(dut, layout, Mtu::Standard)? else { return Ok(()) };
         let mut said = Vec::new();
         for percent in LOADS {
             let rate = ndr * f64::from(percent) / 100.0;
@@ -310,7 +319,9 @@ impl<'p> Campaign<'p> {
 
     fn leave_out(&mut self, why: String) {
         self.say(&format!("left out: {why}"));
-        self.results.left_out.push(why);
+        if !self.results.left_out.contains(&why) {
+            self.results.left_out.push(why);
+        }
     }
 
     fn say(&self, what: &str) {

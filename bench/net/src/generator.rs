@@ -39,6 +39,8 @@ pub struct Load {
     pub flows: u64,
     /// Packets per second of all cores together; none: as many as possible.
     pub rate: Option<f64>,
+    /// More than the DUT can take, whatever the rate: it is judged as a flood.
+    pub is_flood: bool,
     /// Frames of all cores together; none: until told to stop.
     pub limit: Option<u64>,
     /// Frames carry the time they were made.
@@ -49,13 +51,19 @@ impl Load {
     /// A load without rate or limit.
     pub fn of(work: Work, size: crate::frames::Size, stamped: bool) -> Self {
         let (frames, udp_offset) = (work.frames(size, stamped), work.udp_offset());
-        Self { frames, udp_offset, flows: 1024, rate: None, limit: None, stamped }
+        Self { frames, udp_offset, flows: 1024, rate: None, is_flood: true, limit: None, stamped }
     }
 
-    /// The same at a rate.
+    /// The same at a rate that the DUT is asked to forward.
     #[must_use]
     pub fn at(self, rate: Option<f64>) -> Self {
-        Self { rate, ..self }
+        Self { rate, is_flood: rate.is_none(), ..self }
+    }
+
+    /// The same, with more than the DUT can take and no more than this; none: as much as possible.
+    #[must_use]
+    pub fn flood(self, rate: Option<f64>) -> Self {
+        Self { rate, is_flood: true, ..self }
     }
 }
 

@@ -38,7 +38,9 @@ impl Placement {
             }
             Self::SinkOnOwnCore => "the same, and the sink receives on a core of its own (threaded NAPI)",
             Self::OneCore => {
-                "receive work of the DUT's first port (deferred NAPI), DUT, and the sink's receive work share one core"
+                "receive work of the DUT's first port (deferred NAPI), DUT, and the sink's receive work share one core; \
+                 700,000 packets per second are offered: a flood leaves a worker on this core nothing (receive \
+                 livelock)"
             }
             Self::Inline => "receive work runs on the sender's core, step by step: veth without any setting",
         }
@@ -135,6 +137,16 @@ impl Layout {
 }
 
 impl Placement {
+    /// Packets per second of a flood; none: as many as possible. Where receive work and worker share a core, a flood
+    /// leaves nothing for the worker, so no more is offered there than a core may be able to forward. Packets per CPU
+    /// second need no overload.
+    pub fn flood(self) -> Option<f64> {
+        match self {
+            Self::OneCore => Some(700_000.0),
+            Self::SinkOnDutCore | Self::SinkOnOwnCore | Self::Inline => None,
+        }
+    }
+
     /// Cores it takes with one worker.
     pub fn cores(self) -> usize {
         match self {

@@ -182,7 +182,8 @@ impl Rig {
         let sent = self.bed.generator.sent()?;
         let received = self.drained()?.frames - before.frames;
         let lost_at_sink = self.bed.lost_at_sink()? - lost_before;
-        let totals = Counted { requested: load.rate, sent: sent.frames, received, lost_at_sink, ..Counted::default() };
+        let requested = load.rate.filter(|_| !load.is_flood);
+        let totals = Counted { requested, sent: sent.frames, received, lost_at_sink, ..Counted::default() };
         Ok(self.counted(&from, &to, totals))
     }
 

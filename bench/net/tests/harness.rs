@@ -88,3 +88,18 @@ fn the_kernel_shifts_encapsulates_and_decapsulates_as_it_is_asked_to() {
         assert_eq!((counted.sent, counted.received), (1_000, 1_000), "{name}");
     }
 }
+
+#[test]
+#[ignore = "needs root"]
+fn frames_longer_than_a_page_are_sent_and_counted_too() {
+    let Ok(layout) = Layout::of(Placement::Inline, &affinity::available()) else {
+        println!("SKIPPED: generator and DUT need a core each, and there is one");
+        return;
+    };
+    let mut rig = Rig::new(&crossing("linux-forward"), &layout, Mtu::Jumbo, Path::new("not needed")).unwrap();
+    let load = Load::of(Work::Forward, Size::Bytes(9000), false).at(Some(5_000.0));
+    let before = rig.bed.sink.received().unwrap().bytes;
+    let counted = rig.exactly(&load, 300).unwrap();
+    assert_eq!((counted.sent, counted.received), (300, 300));
+    assert_eq!(rig.bed.sink.received().unwrap().bytes - before, 300 * 9000);
+}
