@@ -39,7 +39,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    const SHOW: [&str; 5] = ["interfaces", "ip", "ipv6", "runningconfiguration", "srv6"];
+    const SHOW: [&str; 5] = ["ipv6", "interfaces", "srv6", "ip", "runningconfiguration"];
 
     #[test]
     fn a_word_may_be_shortened_while_it_is_the_only_one() {
