@@ -584,10 +584,8 @@ fn a_second_daemon_leaves_the_steered_traffic_of_the_first_alone() {
         String::from_utf8_lossy(&shown).contains("dev srv6d0")
     };
     wait_for("the steered route", || steered(&rig).then_some(()));
-    let another = format!(
-        "[node]\nsource = \"2001:db8:a::1\"\n[host]\ninterface = \"srv6d1\"\n[workers]\nframes = 2048\nring = 512\n[api]\nmetrics = \"off\"\n[[port]]\nname = \"eth9\"\n[[steer]]\nprefix = \"2001:db8:88::/64\"\nsegments = [\"fcbb:0:6:fe06::\"]\nvia = \"2001:db8:b::2\"\nport = \"eth9\"\n"
-    );
-    let number = rig.start("another", &another);
+    let another = "[node]\nsource = \"2001:db8:a::1\"\n[host]\ninterface = \"srv6d1\"\n[workers]\nframes = 2048\nring = 512\n[api]\nmetrics = \"off\"\n[[port]]\nname = \"eth9\"\n[[steer]]\nprefix = \"2001:db8:88::/64\"\nsegments = [\"fcbb:0:6:fe06::\"]\nvia = \"2001:db8:b::2\"\nport = \"eth9\"\n";
+    let number = rig.start("another", another);
     wait_for("what the second says", || {
         rig.log("another").contains("the srv6d with interface srv6d0 steers").then_some(())
     });
