@@ -59,7 +59,7 @@ fn within_reach(rig: &Rig, user: u32) -> PathBuf {
 }
 
 fn config() -> String {
-    CONFIG.replace("frames = 2048", "frames = 1024")
+    CONFIG.replace("frames = 2048", "frames = 1024").replace("[[port]]\n", "[[port]]\noffload = \"xdp\"\n")
 }
 
 fn start(rig: &mut Rig, user: u32, list: &str) -> usize {
@@ -79,6 +79,15 @@ fn it_forwards_reloads_follows_ports_and_cleans_up() {
     assert!(status.lines().any(|line| line.starts_with("Uid:") && line.contains(&user.to_string())), "{status}");
 
     wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let ports = rig.show("ports");
+    let offloads = |name: &str| {
+        let row = ports.as_array().unwrap().iter().find(|row| row.get("name").unwrap() == name).unwrap();
+        row.pointer("/offload/on").unwrap() == true
+    };
+    assert!(
+        offloads("eth1") && offloads("eth2"),
+        "the verifier takes the program of those without CAP_PERFMON: {ports}"
+    );
     let (sent, received) = rig.tcp("a", "b", "[2001:db8:b::2]:7040");
     assert_eq!(sent, received);
 
