@@ -37,6 +37,8 @@
 #define GROUP_MEMBERS 63
 #define HOPS 4096
 #define SIDS 4096
+#define BLOCKS 2
+#define USIDS 65536
 
 /* An address is | block 32 | uSIDs ... |: what is not block, in its upper half. */
 #define BEHIND_BLOCK 0xffffffffull
@@ -66,8 +68,9 @@ struct port {
 	__u16 longest; /* frame; 0: none */
 };
 
-/* What a prefix leads to. */
-enum { TO_WORKER, SHIFT, SHIFT_VIA, ROUTE };
+/* What a prefix leads to. The first and the last stand in `usids` alone: what the
+ * block leads to, and a uSID with something longer than /48 inside. */
+enum { AS_BLOCK, TO_WORKER, SHIFT, SHIFT_VIA, ROUTE, IN_TRIE };
 
 struct way {
 	__u8 kind;
@@ -75,6 +78,14 @@ struct way {
 	__u16 zero;
 	__u32 sid;   /* whose counter */
 	__u32 group; /* SHIFT_VIA and ROUTE */
+};
+
+/* A locator block whose uSIDs have an index: one load instead of a walk down
+ * the trie, as in lpm.rs. */
+struct block {
+	__u32 prefix;
+	__u32 is_used;
+	struct way way; /* of the longest prefix not longer than the block */
 };
 
 /* LPM keys are compared byte by byte: the set stands in front of the address. */
@@ -133,6 +144,21 @@ struct {
 	MAP_TYPE(value, struct port);
 	MAP_NUMBER(max_entries, 2 * PORTS);
 } ports SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct block);
+	MAP_NUMBER(max_entries, 2 * BLOCKS);
+} blocks SEC(".maps");
+
+/* By block, and by the 16 bits behind it. */
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct way);
+	MAP_NUMBER(max_entries, 2 * BLOCKS * USIDS);
+} usids SEC(".maps");
 
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_LPM_TRIE);
@@ -207,8 +233,30 @@ static ALWAYS_INLINE int is_plain(const struct port *port, const struct eth *eth
 	       ip->src[0] && ip->dst[0] && src[0] < 0xfe && dst[0] < 0xfe;
 }
 
+static ALWAYS_INLINE const struct way *look_up_in_block(__u32 set, struct address to)
+{
+	const struct block *block;
+	const struct way *way;
+	__u32 index, i;
+
+#pragma unroll
+	for (i = 0; i < BLOCKS; i++) {
+		index = set * BLOCKS + i;
+		block = bpf_map_lookup_elem(&blocks, &index);
+		if (!block || !block->is_used || block->prefix != to.high >> 32)
+			continue;
+		index = index * USIDS + (to.high >> 16 & 0xffff);
+		way = bpf_map_lookup_elem(&usids, &index);
+		if (!way || way->kind == IN_TRIE)
+			return 0;
+		return way->kind == AS_BLOCK ? &block->way : way;
+	}
+	return 0;
+}
+
 static ALWAYS_INLINE const struct way *look_up(__u32 set, struct address to)
 {
+	const struct way *way = look_up_in_block(set, to);
 	struct way_key key = {
 		.prefix_len = 8 * (sizeof(key) - sizeof(key.prefix_len)),
 		.set = set,
@@ -216,7 +264,7 @@ static ALWAYS_INLINE const struct way *look_up(__u32 set, struct address to)
 		.low = cpu_to_be64(to.low),
 	};
 
-	return bpf_map_lookup_elem(&ways, &key);
+	return way ? way : bpf_map_lookup_elem(&ways, &key);
 }
 
 /* The halves of a 128-bit product, folded: flow.rs. */
@@ -267,13 +315,13 @@ static ALWAYS_INLINE __u32 choose(const struct ipv6 *ip, const void *end, struct
 }
 
 /* XDP_REDIRECT: written, counted, on its way. Else nothing was done. */
-static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 number)
+static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 in)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct eth *eth = data;
 	struct ipv6 *ip = (void *)(eth + 1);
 	__u64 len = bpf_xdp_get_buff_len(ctx), l3_len = len - ETH_LEN;
-	__u32 zero = 0, *current_set, set, index, group;
+	__u32 zero = 0, *current_set, set, index, group, number;
 	const struct port *port;
 	const struct way *way, *next;
 	const struct hop *hop;
@@ -284,7 +332,7 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 number)
 	if (!current_set || (void *)(ip + 1) > end)
 		return XDP_PASS;
 	set = *current_set & 1;
-	index = set * PORTS + number;
+	index = set * PORTS + in;
 	port = bpf_map_lookup_elem(&ports, &index);
 	if (!port || !is_plain(port, eth, ip, len))
 		return XDP_PASS;
@@ -309,11 +357,11 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 number)
 			return XDP_PASS;
 		group = next->group;
 	}
-	index = choose(ip, end, to, group);
-	if (index >= HOPS)
+	number = choose(ip, end, to, group);
+	if (number >= HOPS)
 		return XDP_PASS;
-	number = set * HOPS + index;
-	hop = bpf_map_lookup_elem(&hops, &number);
+	index = set * HOPS + number;
+	hop = bpf_map_lookup_elem(&hops, &index);
 	if (!hop || l3_len > hop->mtu || (!hop->multi_buffer && len != (__u64)(end - data)))
 		return XDP_PASS;
 	/* Says where to, and no more: 0 when there is no such interface. */
@@ -325,7 +373,8 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 number)
 	ip->dst[0] = cpu_to_be64(to.high);
 	ip->dst[1] = cpu_to_be64(to.low);
 	add(&sid_counts, way->sid, l3_len);
-	add(&hop_counts, index, l3_len);
+	add(&hop_counts, number, l3_len);
+	add(&rx_counts, in, len);
 	add(&tx_counts, hop->port, len);
 	return XDP_REDIRECT;
 }
@@ -338,10 +387,8 @@ int srv6d_offload(struct xdp_md *ctx)
 	number = bpf_map_lookup_elem(&port_of, &ifindex);
 	if (!number)
 		return XDP_PASS;
-	if (shift(ctx, *number) == XDP_REDIRECT) {
-		add(&rx_counts, *number, bpf_xdp_get_buff_len(ctx));
+	if (shift(ctx, *number) == XDP_REDIRECT)
 		return XDP_REDIRECT;
-	}
 	bpf_tail_call(ctx, &claim, *number);
 	/* There is nothing to call: the kernel keeps it. */
 	return XDP_PASS;

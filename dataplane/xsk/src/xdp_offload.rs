@@ -15,6 +15,7 @@
 //! program that may have begun a packet with it has ended: the kernel says when.
 
 mod grace;
+mod index;
 mod maps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +30,9 @@ use aya::{Ebpf, EbpfLoader};
 use crate::XskError;
 use crate::program::{Program, chain, os_code, program_fix};
 use grace::Grace;
+use index::Index;
+use maps::{BLOCKS, BlockRow, GroupRow, HopRow, Maps, PortRow, USIDS, WayKey, WayRow};
 pub use maps::{GROUP_MEMBERS, GROUPS, HOPS, PORTS, SIDS};
-use maps::{GroupRow, HopRow, Maps, PortRow, WayKey, WayRow};
 
 /// What `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
@@ -40,6 +42,9 @@ const PROGRAM: &str = "srv6d_offload";
 
 /// Stands where other errors have the name of a port.
 const ALL_PORTS: &str = "offload";
+
+/// What the worker alone does.
+const TO_WORKER: WayRow = WayRow { kind: maps::TO_WORKER, by: 0, zero: 0, sid: 0, group: 0 };
 
 /// Prefixes of one generation. Memory is taken per entry in use.
 pub const WAYS: usize = 1 << 17;
@@ -126,6 +131,8 @@ struct Written {
     ports: BTreeMap<u16, PortRow>,
     ways: BTreeMap<(u128, u8), WayRow>,
     hops: BTreeMap<u32, HopRow>,
+    blocks: BTreeMap<u32, BlockRow>,
+    usids: BTreeMap<u32, WayRow>,
 }
 
 impl std::fmt::Debug for XdpOffload {
@@ -269,7 +276,7 @@ impl XdpOffload {
 
     /// A prefix of each set that stays: what the two have above them then never changes.
     fn write_roots(&mut self) -> Result<(), MapError> {
-        (0..2).try_for_each(|set| self.maps.ways.insert(&way_key(set, 0, 0), WayRow::default(), 0))
+        (0..2).try_for_each(|set| self.maps.ways.insert(&way_key(set, 0, 0), TO_WORKER, 0))
     }
 
     fn write(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
@@ -316,11 +323,16 @@ impl XdpOffload {
             rows.insert(prefix, self.way_row(way)?);
         }
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
+        let Index { blocks, usids } = Index::of(&rows);
+        let (map, offset) = (&mut self.maps.usids, index(set) * BLOCKS * USIDS);
+        write_rows(&mut now.usids, usids, |&at, row| map.set(offset + at, row, 0))?;
+        let (map, offset) = (&mut self.maps.blocks, index(set) * BLOCKS);
+        write_rows(&mut now.blocks, blocks, |&number, row| map.set(offset + number, row, 0))?;
         let map = &mut self.maps.ways;
         let gone: Vec<(u128, u8)> = now.ways.keys().filter(|prefix| !rows.contains_key(prefix)).copied().collect();
         for (address, len) in gone {
             if len == 0 {
-                map.insert(&way_key(set, 0, 0), WayRow::default(), 0)?;
+                map.insert(&way_key(set, 0, 0), TO_WORKER, 0)?;
             } else {
                 map.remove(&way_key(set, address, len))?;
             }
@@ -349,7 +361,7 @@ impl XdpOffload {
                 group.map(|group| WayRow { kind: maps::ROUTE, group, ..WayRow::default() })
             }
         };
-        Ok(row.unwrap_or(WayRow { kind: maps::TO_WORKER, ..WayRow::default() }))
+        Ok(row.unwrap_or(TO_WORKER))
     }
 
     /// The number of these next hops. `None`: they do not fit, and their packets are the worker's.

@@ -14,10 +14,15 @@ pub const GROUPS: u32 = 4096;
 /// Buckets of one group.
 pub const GROUP_MEMBERS: usize = 63;
 
-pub(super) const TO_WORKER: u8 = 0;
-pub(super) const SHIFT: u8 = 1;
-pub(super) const SHIFT_VIA: u8 = 2;
-pub(super) const ROUTE: u8 = 3;
+/// Locator blocks that have an index of their uSIDs.
+pub(super) const BLOCKS: u32 = 2;
+pub(super) const USIDS: u32 = 1 << 16;
+
+pub(super) const TO_WORKER: u8 = 1;
+pub(super) const SHIFT: u8 = 2;
+pub(super) const SHIFT_VIA: u8 = 3;
+pub(super) const ROUTE: u8 = 4;
+pub(super) const IN_TRIE: u8 = 5;
 
 /// `struct port`.
 #[repr(C)]
@@ -36,6 +41,15 @@ pub(super) struct WayRow {
     pub(super) zero: u16,
     pub(super) sid: u32,
     pub(super) group: u32,
+}
+
+/// `struct block`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct BlockRow {
+    pub(super) prefix: u32,
+    pub(super) is_used: u32,
+    pub(super) way: WayRow,
 }
 
 /// `struct way_key` behind its length.
@@ -75,6 +89,8 @@ pub(super) struct CountRow {
 // SAFETY: integers without padding, any bit pattern is a value.
 unsafe impl Pod for PortRow {}
 // SAFETY: as for PortRow.
+unsafe impl Pod for BlockRow {}
+// SAFETY: as for PortRow.
 unsafe impl Pod for WayRow {}
 // SAFETY: as for PortRow.
 unsafe impl Pod for WayKey {}
@@ -90,6 +106,8 @@ pub(super) struct Maps {
     pub(super) port_of: HashMap<MapData, u32, u32>,
     pub(super) claim: ProgramArray<MapData>,
     pub(super) ports: Array<MapData, PortRow>,
+    pub(super) blocks: Array<MapData, BlockRow>,
+    pub(super) usids: Array<MapData, WayRow>,
     pub(super) ways: LpmTrie<MapData, WayKey, WayRow>,
     pub(super) groups: Array<MapData, GroupRow>,
     pub(super) hops: Array<MapData, HopRow>,
@@ -107,6 +125,8 @@ impl Maps {
             port_of: ebpf.take_map("port_of")?.try_into().ok()?,
             claim: ebpf.take_map("claim")?.try_into().ok()?,
             ports: ebpf.take_map("ports")?.try_into().ok()?,
+            blocks: ebpf.take_map("blocks")?.try_into().ok()?,
+            usids: ebpf.take_map("usids")?.try_into().ok()?,
             ways: ebpf.take_map("ways")?.try_into().ok()?,
             groups: ebpf.take_map("groups")?.try_into().ok()?,
             hops: ebpf.take_map("hops")?.try_into().ok()?,

@@ -1,0 +1,100 @@
+//! The index of locator blocks: what a uSID leads to, without a walk down the trie.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::TO_WORKER;
+use super::maps::{BLOCKS, BlockRow, IN_TRIE, USIDS, WayRow};
+
+/// Length of a block that can have an index.
+const BLOCK: u8 = 32;
+/// The same with one uSID.
+const USID: u8 = 48;
+
+/// The rows of one set, by their number in it.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) blocks: BTreeMap<u32, BlockRow>,
+    pub(super) usids: BTreeMap<u32, WayRow>,
+}
+
+impl Index {
+    /// An index for the first blocks that these prefixes are in. One with a prefix between block and uSID has none: it
+    /// would fill thousands of entries.
+    pub(super) fn of(rows: &BTreeMap<(u128, u8), WayRow>) -> Self {
+        let mut index = Self::default();
+        let inside = rows.keys().filter(|(_, len)| *len > BLOCK);
+        let uneven: BTreeSet<u128> =
+            inside.clone().filter(|(_, len)| *len < USID).map(|&(bits, _)| block(bits)).collect();
+        let blocks: BTreeSet<u128> =
+            inside.map(|&(bits, _)| block(bits)).filter(|block| !uneven.contains(block)).collect();
+        for (number, block) in (0..BLOCKS).zip(blocks) {
+            index.add(rows, number, block);
+        }
+        index
+    }
+
+    fn add(&mut self, rows: &BTreeMap<(u128, u8), WayRow>, number: u32, block: u128) {
+        let first = block << (128 - BLOCK);
+        let covering = |len: u8| rows.get(&(first & mask(len), len));
+        let way = (0..=BLOCK).rev().find_map(covering).copied().unwrap_or(TO_WORKER);
+        let prefix = u32::try_from(block).unwrap_or(0);
+        self.blocks.insert(number, BlockRow { prefix, is_used: 1, way });
+        let last = first | u128::MAX >> BLOCK;
+        for (&(bits, len), row) in rows.range((first, BLOCK + 1)..=(last, 128)).filter(|((_, len), _)| *len > BLOCK) {
+            let usid = u32::try_from(bits >> (128 - USID) & u128::from(USIDS - 1)).unwrap_or(0);
+            let at = number * USIDS + usid;
+            if len > USID {
+                self.usids.insert(at, WayRow { kind: IN_TRIE, ..WayRow::default() });
+            } else {
+                self.usids.entry(at).or_insert(*row);
+            }
+        }
+    }
+}
+
+fn block(bits: u128) -> u128 {
+    bits >> (128 - BLOCK)
+}
+
+fn mask(len: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+
+    fn row(sid: u32) -> WayRow {
+        WayRow { kind: super::super::maps::SHIFT, sid, ..WayRow::default() }
+    }
+
+    fn prefix(text: &str, len: u8) -> (u128, u8) {
+        (text.parse::<std::net::Ipv6Addr>().unwrap().to_bits(), len)
+    }
+
+    #[test]
+    fn a_usid_leads_where_its_longest_prefix_does() {
+        let rows = BTreeMap::from([
+            (prefix("::", 0), row(1)),
+            (prefix("fcbb::", 32), row(2)),
+            (prefix("fcbb:0:1::", 48), row(3)),
+            (prefix("fcbb:0:2::", 48), row(4)),
+            (prefix("fcbb:0:2:e001::", 64), row(5)),
+            (prefix("fcbb:0:3::", 128), row(6)),
+            (prefix("fcbb:0:0::", 48), row(7)),
+            // Uneven: left to the trie.
+            (prefix("fcbb:1:100::", 40), row(8)),
+            (prefix("fcbb:2:1::", 48), row(9)),
+            // One too many.
+            (prefix("fcbb:3:1::", 48), row(10)),
+        ]);
+        let index = Index::of(&rows);
+        let blocks: Vec<_> =
+            index.blocks.iter().map(|(number, block)| (*number, block.prefix, block.way.sid)).collect();
+        assert_eq!(blocks, [(0, 0xfcbb_0000, 2), (1, 0xfcbb_0002, 1)]);
+        let usids: Vec<_> = index.usids.iter().map(|(at, row)| (*at, row.kind == IN_TRIE, row.sid)).collect();
+        let expected = [(0, false, 7), (1, false, 3), (2, true, 0), (3, true, 0), (USIDS + 1, false, 9)];
+        assert_eq!(usids, expected);
+    }
+}
