@@ -15,6 +15,11 @@ use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name};
 
+/// Packets up to here come in one buffer, whatever the driver. A port that takes no others from an XDP program would drop
+/// longer ones in silence, and the program cannot tell: the verifier allows no difference of packet pointers to those
+/// without `CAP_PERFMON`.
+const ONE_BUFFER: u32 = 1500;
+
 /// How a port that asks for `offload = "xdp"` stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PortOffload {
@@ -255,7 +260,8 @@ pub fn forwarding(
         |(id, port): (&PortId, &OffloadedPort)| Some((from(id.0)?, InPort { mac: port.mac, longest: port.longest }));
     let hop = |(&slot, hop): (&u32, &OffloadedHop)| {
         let (port, takes) = to(hop.device).filter(|(_, takes)| takes.frames)?;
-        Some((slot, Hop { addresses: hop.addresses, mtu: hop.mtu, port, multi_buffer: takes.multi_buffer }))
+        let mtu = if takes.multi_buffer { hop.mtu } else { hop.mtu.min(ONE_BUFFER) };
+        Some((slot, Hop { addresses: hop.addresses, mtu, port }))
     };
     Forwarding {
         ports: offload.ports.iter().filter_map(in_port).collect(),
@@ -266,7 +272,9 @@ pub fn forwarding(
 
 fn not_taken(name: &str, takes: TakesRedirect) -> String {
     if takes.frames {
-        return format!("frames in several buffers to {name} go through the worker: it takes none from an XDP program");
+        return format!(
+            "packets of more than {ONE_BUFFER} bytes to {name} go through the worker: it takes no frames in several buffers"
+        );
     }
     format!(
         "what leaves through {name} goes through the worker: it sends nothing that an XDP program redirects (a veth: \

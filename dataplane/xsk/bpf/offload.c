@@ -106,8 +106,7 @@ struct group {
 struct hop {
 	__u8 addresses[12];
 	__u32 mtu; /* 0: no packet can go there */
-	__u16 port;
-	__u16 multi_buffer; /* takes frames in several buffers */
+	__u32 port;
 };
 
 struct count {
@@ -362,7 +361,7 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 in)
 		return XDP_PASS;
 	index = set * HOPS + number;
 	hop = bpf_map_lookup_elem(&hops, &index);
-	if (!hop || l3_len > hop->mtu || (!hop->multi_buffer && len != (__u64)(end - data)))
+	if (!hop || l3_len > hop->mtu)
 		return XDP_PASS;
 	/* Says where to, and no more: 0 when there is no such interface. */
 	if (bpf_redirect_map(&targets, hop->port, 0) != XDP_REDIRECT)

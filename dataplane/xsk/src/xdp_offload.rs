@@ -99,8 +99,6 @@ pub struct Hop {
     pub mtu: u32,
     /// Number of the port.
     pub port: u16,
-    /// The port takes frames in several buffers.
-    pub multi_buffer: bool,
 }
 
 /// Packets and bytes.
@@ -158,11 +156,11 @@ impl XdpOffload {
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("ways", entries)
             .load(OBJECT)
-            .map_err(|why| failed(chain(&why), os_code(&why)))?;
+            .map_err(|why| failed(in_short(&chain(&why)), os_code(&why)))?;
         let missing = || failed("the object is not as expected".to_owned(), None);
         let maps = Maps::take(&mut ebpf).ok_or_else(missing)?;
         let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|program| program.try_into().ok());
-        program.ok_or_else(missing)?.load().map_err(|why| failed(chain(&why), os_code(&why)))?;
+        program.ok_or_else(missing)?.load().map_err(|why| failed(in_short(&chain(&why)), os_code(&why)))?;
         let grace = Grace::new().map_err(|why| failed(why.to_string(), why.raw_os_error()))?;
         let mut offload = Self {
             maps,
@@ -304,12 +302,7 @@ impl XdpOffload {
     }
 
     fn write_hops(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
-        let row = |hop: &Hop| HopRow {
-            addresses: hop.addresses,
-            mtu: hop.mtu,
-            port: hop.port,
-            multi_buffer: hop.multi_buffer.into(),
-        };
+        let row = |hop: &Hop| HopRow { addresses: hop.addresses, mtu: hop.mtu, port: hop.port.into() };
         let rows = wanted.hops.iter().filter(|&(&number, _)| number < HOPS);
         let rows = rows.map(|(&number, hop)| (number, row(hop))).collect();
         let (map, offset) = (&mut self.maps.hops, index(set) * HOPS);
@@ -384,6 +377,16 @@ impl XdpOffload {
     }
 }
 
+/// What the verifier says at last, of all that it says.
+fn in_short(why: &str) -> String {
+    let Some((error, log)) = why.split_once(" Verifier output: ") else { return why.to_owned() };
+    let is_figure =
+        |line: &&str| ["verification time", "stack depth", "processed"].iter().any(|of| line.starts_with(of));
+    let verdict =
+        log.lines().rev().filter(|line| line.len() > 2).find(|line| !is_figure(line) && !line.starts_with(':'));
+    format!("{error} {}", verdict.unwrap_or_default())
+}
+
 /// Makes `now` like `wanted`. A row that is gone is overwritten with nothing.
 fn write_rows<K: Copy + Ord, R: Copy + Default + PartialEq>(
     now: &mut BTreeMap<K, R>,
@@ -443,7 +446,7 @@ mod tests {
         Forwarding {
             ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514 })].into(),
             ways: [(prefix(1), Way::Shift { by: 16, sid: 5, via: None }), (prefix(2), Way::Route(via))].into(),
-            hops: [(7, Hop { addresses: [mac; 12], mtu: 1500, port: 3, multi_buffer: false })].into(),
+            hops: [(7, Hop { addresses: [mac; 12], mtu: 1500, port: 3 })].into(),
         }
     }
 
@@ -453,6 +456,16 @@ mod tests {
         let ip = [0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 59, 64];
         let destination = [0xfc, 0xbb, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
         [ethernet, ip.to_vec(), [0x20; 16].to_vec(), destination.to_vec(), vec![0; 20]].concat()
+    }
+
+    #[test]
+    fn of_the_verifier_its_verdict_is_told() {
+        let said = "BPF_PROG_LOAD failed: Permission denied. Verifier output: 0: R1=ctx()\n427: (79) r2 = r10\n\
+                    R2 pointer -= pointer prohibited\nverification time 8021 usec\nstack depth 120\nprocessed 356 insns\n\
+                    : Permission denied (os error 13)";
+        let told = "BPF_PROG_LOAD failed: Permission denied. R2 pointer -= pointer prohibited";
+        assert_eq!(in_short(said), told);
+        assert_eq!(in_short("no memory"), "no memory");
     }
 
     #[test]

@@ -74,8 +74,7 @@ pub(super) struct GroupRow {
 pub(super) struct HopRow {
     pub(super) addresses: [u8; 12],
     pub(super) mtu: u32,
-    pub(super) port: u16,
-    pub(super) multi_buffer: u16,
+    pub(super) port: u32,
 }
 
 /// `struct count`.
