@@ -174,6 +174,11 @@ impl Rib {
         self.len() == 0
     }
 
+    /// SIDs alone.
+    pub fn sid_count(&self) -> usize {
+        self.sids.len()
+    }
+
     /// Routes and SIDs that the present connection has not announced.
     pub fn stale(&self) -> usize {
         self.stale

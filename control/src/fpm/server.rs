@@ -316,8 +316,8 @@ impl Server {
     }
 
     fn report(&mut self) {
-        self.status.routes = self.rib.len() - self.rib.sids().count();
-        self.status.sids = self.rib.sids().count();
+        self.status.sids = self.rib.sid_count();
+        self.status.routes = self.rib.len() - self.status.sids;
         self.status.next_hops = self.rib.next_hops();
         self.status.stale = self.rib.stale();
         self.report.send_replace(self.status.clone());
