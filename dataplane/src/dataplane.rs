@@ -12,7 +12,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::Serialize;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, PortId, TableId};
+use srv6d_srv6::model::{Desired, Port, PortId, RouteAction, RouteChange, TableId};
 use srv6d_srv6::tally::{Count, Tally};
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots, Tables};
 use srv6d_xsk::xdp_offload::PacketCount;
@@ -293,11 +293,33 @@ impl Dataplane {
         Ok(Generation(self.generation))
     }
 
+    /// Changes some plain routes of what is in force, whose prefixes mean nothing else there in any table: what else
+    /// [`publish`](Self::publish) would look through stays as it is.
+    ///
+    /// # Errors
+    /// [`BuildError`]: the old state stays in force.
+    pub fn amend(&mut self, changes: &[RouteChange]) -> Result<Generation, DataplaneError> {
+        let undo = self.desired.amend(changes);
+        if let Err(why) = self.publish_snapshot(None) {
+            self.desired.amend(&undo);
+            return Err(why.into());
+        }
+        self.generation += 1;
+        for (name, device) in self.devices.iter_mut().filter(|(_, device)| !device.claim_all) {
+            let tables = tables_of(&self.desired, name);
+            let of_device = changes.iter().filter(|change| tables.contains(&change.table));
+            let claims: Vec<_> = of_device.map(amended_claim).collect();
+            device.program.amend_claims(&claims)?;
+        }
+        self.sync_offload();
+        Ok(Generation(self.generation))
+    }
+
     /// A snapshot of `desired`, or of what is in force with the ports as they are now.
     fn publish_snapshot(&mut self, desired: Option<&Desired>) -> Result<(), BuildError> {
-        let next = desired.cloned().unwrap_or_else(|| std::mem::take(&mut self.desired));
         let mut slots = self.slots.clone();
-        let tables = Tables::build(&next, &mut slots)?;
+        let tables = Tables::build(desired.unwrap_or(&self.desired), &mut slots)?;
+        let next = desired.cloned().unwrap_or_else(|| std::mem::take(&mut self.desired));
         for port in next.ports.iter().filter(|port| port.vlan.is_some()) {
             slots.vlans.slot(port.name.clone());
         }
@@ -342,7 +364,7 @@ impl Dataplane {
             self.desired.ports.get(usize::from(port.device)).is_some_and(|device| device_name(device) == name)
         });
         let ports: Vec<_> = ports.collect();
-        let tables: BTreeSet<TableId> = ports.iter().map(|port| port.table).collect();
+        let tables = tables_of(&self.desired, name);
         let vlans: Vec<u16> = ports.iter().filter_map(|port| port.vlan).collect();
         let untagged = ports.iter().any(|port| port.vlan.is_none());
         let mac = ports.first().map(|port| port.mac.0);
@@ -530,6 +552,18 @@ impl Drop for Dataplane {
 
 fn with((packets, bytes): (u64, u64), offloaded: PacketCount) -> (u64, u64) {
     (packets + offloaded.packets, bytes + offloaded.bytes)
+}
+
+/// Tables that packets of a device's ports are looked up in.
+fn tables_of(desired: &Desired, name: &str) -> BTreeSet<TableId> {
+    let is_of_device =
+        |port: &&Port| desired.ports.get(usize::from(port.device)).is_some_and(|device| device_name(device) == name);
+    desired.ports.iter().filter(is_of_device).map(|port| port.table).collect()
+}
+
+fn amended_claim(change: &RouteChange) -> (IpAddr, u8, Option<bool>) {
+    let claim = change.action.as_ref().map(|action| *action != RouteAction::Kernel);
+    (change.prefix.network(), change.prefix.prefix_len(), claim)
 }
 
 /// Name of the network device: that of its untagged port, or the parent part of `device.vid`.

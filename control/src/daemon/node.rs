@@ -87,6 +87,8 @@ pub struct Node {
     pub(super) held: Option<u64>,
     pub(super) plan: Plan,
     pub(super) environment: Environment,
+    /// What has changed in it since it was last planned.
+    unplanned: Seen,
     pub(super) dataplane: Dataplane,
     pub(super) history: History,
     /// Why a configured device that is there is not attached.
@@ -153,6 +155,7 @@ impl Node {
             held: None,
             plan: planned.clone(),
             environment: Environment::default(),
+            unplanned: Seen::default(),
             dataplane,
             history: History::default(),
             refused: BTreeMap::new(),
@@ -178,7 +181,7 @@ impl Node {
     }
 
     /// What the kernel shows now, with the own veth in it, and what routers have said.
-    pub(super) async fn look(&mut self, mirror: &mut Mirror) -> Result<Seen, RunError> {
+    pub(super) async fn look(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         let mut seen = mirror.look(&mut self.environment).await?;
         if self.environment.device(&self.veth.name).is_none() {
             return Err(RunError::OwnVethGone(self.veth.name.clone()));
@@ -188,7 +191,8 @@ impl Node {
         seen.devices |= path_mtus != self.environment.path_mtus;
         self.environment.path_mtus = path_mtus;
         self.environment.announced = self.announced.routes(&self.environment);
-        Ok(seen)
+        self.unplanned.extend(seen);
+        Ok(())
     }
 
     /// Somebody needs the kernel's routes: `[kernel]`, or steered prefixes that must leave what `main` knows better alone.
@@ -255,6 +259,7 @@ impl Node {
         }
         self.inputs = inputs;
         self.plan = plan;
+        self.unplanned = Seen::default();
         self.steer(mirror).await;
         self.ask_for_unresolved(mirror).await;
         Ok(diff)
@@ -350,12 +355,42 @@ impl Node {
     /// Something changed in the kernel: plan anew, publish only if that changes the tables.
     pub async fn follow_kernel(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         mirror.follow_routes(self.needs_routes())?;
-        let seen = self.look(mirror).await?;
-        if seen.is_nothing() && self.refused.is_empty() && self.switch_trouble.is_empty() {
+        self.look(mirror).await?;
+        let is_well = self.refused.is_empty() && self.switch_trouble.is_empty() && self.steering_trouble.is_none();
+        if is_well && (self.unplanned.is_nothing() || self.amend(mirror).await) {
             return Ok(());
         }
         self.see_ports();
         self.follow(self.inputs.clone(), Cause::Kernel, mirror).await
+    }
+
+    /// Puts a few plain routes in force, if nothing else has changed. False: it takes a whole plan.
+    async fn amend(&mut self, mirror: &Mirror) -> bool {
+        if !self.unplanned.is_little() {
+            return false;
+        }
+        let next_hops: Vec<IpAddr> = self.dataplane.next_hops().into_iter().map(|(_, address, _)| address).collect();
+        let which = (&self.unplanned.routes, next_hops.as_slice());
+        let Some(changes) = plan::amendments(&self.inputs.config, &self.environment, &self.plan, which) else {
+            return false;
+        };
+        let diff = self.plan.amend(&changes);
+        if diff.is_empty() {
+            self.unplanned = Seen::default();
+            return true;
+        }
+        if let Err(why) = self.dataplane.amend(&changes) {
+            error!("routes that changed are planned with all others: {why}");
+            return false;
+        }
+        self.unplanned = Seen::default();
+        self.history.push(self.dataplane.generation(), &Cause::Kernel.to_string(), &diff, self.inputs.clone());
+        info!("generation {} ({}): {diff}", self.dataplane.generation().0, Cause::Kernel);
+        if self.plan.steers_around(&changes) {
+            self.steer(mirror).await;
+        }
+        self.ask_for_unresolved(mirror).await;
+        true
     }
 
     /// A source offers something else than before. While a rollback holds, that is only remembered.
@@ -403,10 +438,16 @@ impl Node {
         match plan::plan_with(&inputs.config, &self.environment, &inputs.offers) {
             Ok(plan) => match self.take(plan, inputs, cause, mirror).await {
                 Ok(_) => {}
-                Err(RunError::Dataplane(why)) => error!("the tables stay as they are: {why}"),
+                Err(RunError::Dataplane(why)) => {
+                    self.unplanned.all_routes = true;
+                    error!("the tables stay as they are: {why}");
+                }
                 Err(why) => return Err(why),
             },
-            Err(errors) => error!("the tables stay as they are, {cause} does not fit:\n{errors}"),
+            Err(errors) => {
+                self.unplanned.all_routes = true;
+                error!("the tables stay as they are, {cause} does not fit:\n{errors}");
+            }
         }
         Ok(())
     }

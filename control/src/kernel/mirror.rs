@@ -38,6 +38,8 @@ const ROUTE_REFRESH: Duration = Duration::from_mins(1);
 const ROUTE_REFRESH_SHARE: u32 = 100;
 /// A dump of the routes takes at most this share of the time, however fast they change: one in so many.
 const ROUTE_DUMP_SHARE: u32 = 3;
+/// Prefixes that are looked at one by one when they change.
+const FEW: usize = 64;
 /// Events that may wait to be taken into account; with more, a dump is quicker.
 const EVENTS: usize = 200_000;
 
@@ -73,6 +75,18 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// This and that.
+    pub fn extend(&mut self, other: Self) {
+        self.devices |= other.devices;
+        self.all_routes |= other.all_routes;
+        self.routes.extend(other.routes);
+    }
+
+    /// Routes of a few prefixes, and nothing else.
+    pub fn is_little(&self) -> bool {
+        !self.devices && !self.all_routes && self.routes.len() <= FEW
+    }
+
     /// Everything is as it was.
     pub fn is_nothing(&self) -> bool {
         !self.devices && !self.all_routes && self.routes.is_empty()

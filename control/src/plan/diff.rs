@@ -174,7 +174,7 @@ fn port_text(desired: &Desired, (index, port): (u16, &Port)) -> String {
     format!("{index} {port:?} {}", desired.offload.contains(&PortId(index)))
 }
 
-fn in_table(prefix: impl fmt::Display, table: u32) -> String {
+pub(super) fn in_table(prefix: impl fmt::Display, table: u32) -> String {
     if table == srv6d_srv6::model::TableId::MAIN.0 { prefix.to_string() } else { format!("{prefix} table {table}") }
 }
 

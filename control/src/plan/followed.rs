@@ -171,6 +171,16 @@ fn port_numbers(context: &Context<'_>) -> HashMap<u32, PortId> {
     ports.filter_map(|(index, port)| Some((port.layer3?.ifindex, super::ports::port_id(index)?))).collect()
 }
 
+/// What becomes of a route of the kernel, where it is a plain one.
+pub(super) fn plain_route(context: &Context<'_>, route: &KernelRoute) -> Option<RouteAction> {
+    let chosen = Chosen::from(route);
+    let reader = Reader::new(context, KERNEL, "", false);
+    match reader.meaning(RouteKey { table: route.table, prefix: route.prefix }, &route.action) {
+        Ok(Meaning::Route(action)) if !is_of_another_table(context, &chosen) => Some(action),
+        _ => None,
+    }
+}
+
 /// What a followed route is in srv6d.
 enum Meaning {
     Sid(LocalSid),

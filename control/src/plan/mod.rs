@@ -4,6 +4,7 @@
 //! What is missing in the environment (a device that does not exist yet, an address that has not been assigned) is
 //! never an error: the entry is left out or kept down, and reported as pending.
 
+mod amend;
 mod diff;
 mod environment;
 mod fib;
@@ -27,6 +28,7 @@ use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
 use crate::sonic;
 use crate::source::{Offer, Outcome};
 
+pub use amend::amendments;
 pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 use fib::Fib;

@@ -95,6 +95,13 @@ impl Rules {
         self.port_tables.values().any(|chosen| *chosen == table)
     }
 
+    /// `main` alone is asked about every packet.
+    pub(super) fn are_plain(&self, routes: &Routes) -> bool {
+        self.port_tables.is_empty()
+            && self.unfollowed.is_empty()
+            && self.common.iter().all(|steps| is_plain(steps, routes))
+    }
+
     /// The routes that count, by table: `main`'s as all rules have it, the others as they are.
     pub(super) fn choose<'r>(
         &self,

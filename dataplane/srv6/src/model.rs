@@ -94,6 +94,44 @@ pub struct Desired {
     pub offload: BTreeSet<PortId>,
 }
 
+/// A plain route that is another one from now on, is new, or is no more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteChange {
+    /// Table.
+    pub table: TableId,
+    /// Destinations.
+    pub prefix: IpNet,
+    /// What becomes of them; `None`: there is no such route.
+    pub action: Option<RouteAction>,
+}
+
+impl Desired {
+    /// Changes some routes. What undoes that is returned; empty: nothing changed.
+    pub fn amend(&mut self, changes: &[RouteChange]) -> Vec<RouteChange> {
+        let mut undo = Vec::new();
+        for RouteChange { table, prefix, action } in changes.iter().cloned() {
+            let at = self.routes.iter().position(|route| route.prefix == prefix && route.table == table);
+            let was = at.and_then(|at| self.routes.get(at)).map(|route| route.action.clone());
+            if was == action {
+                continue;
+            }
+            match (at, action) {
+                (Some(at), Some(action)) => {
+                    if let Some(route) = self.routes.get_mut(at) {
+                        route.action = action;
+                    }
+                }
+                (Some(at), None) => drop(self.routes.swap_remove(at)),
+                (None, Some(action)) => self.routes.push(Route { table, prefix, action }),
+                (None, None) => {}
+            }
+            undo.push(RouteChange { table, prefix, action: was });
+        }
+        undo.reverse();
+        undo
+    }
+}
+
 /// srv6d's own veth. One end is a port of srv6d (role [`Role::Kernel`]), the other a device of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPort {

@@ -1,7 +1,7 @@
 //! The XDP program of one port: loading, attaching, and its maps.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use aya::maps::lpm_trie::Key;
@@ -168,6 +168,23 @@ impl Program {
         done.map_err(|why| self.map_error("change the claims".to_owned(), &why))
     }
 
+    /// Changes the claims of some prefixes: to the socket, to the kernel, or `None` for whatever a shorter prefix says.
+    pub fn amend_claims(&mut self, changes: &[(IpAddr, u8, Option<bool>)]) -> Result<(), XskError> {
+        let maps = &mut self.maps;
+        let mut done = Ok(());
+        for &(network, length, claim) in changes {
+            done = done.and(match network {
+                IpAddr::V6(network) => {
+                    write_claim::<Ipv6Addr>(&mut maps.claims6, &mut self.claims6, (network.octets(), length), claim)
+                }
+                IpAddr::V4(network) => {
+                    write_claim::<Ipv4Addr>(&mut maps.claims4, &mut self.claims4, (network.octets(), length), claim)
+                }
+            });
+        }
+        done.map_err(|why| self.map_error("change the claims".to_owned(), &why))
+    }
+
     /// Makes these the addresses whose `ICMPv6` Packet Too Big messages go to the socket, whatever the claims say of the
     /// rest of their packets.
     pub fn set_outer_sources(&mut self, wanted: &BTreeSet<Ipv6Addr>) -> Result<(), XskError> {
@@ -257,17 +274,32 @@ fn write_claims<A: Address>(
 where
     A::Bytes: Pod,
 {
-    for change in claims::diff(now, wanted) {
-        match change {
-            Change::Put(net, len, xsk) => {
-                map.insert(&Key::new(u32::from(len), net), u32::from(xsk), 0)?;
-                now.insert((net, len), xsk);
-            }
-            Change::Remove(net, len) => {
-                map.remove(&Key::new(u32::from(len), net))?;
-                now.remove(&(net, len));
-            }
+    claims::diff(now, wanted).into_iter().try_for_each(|change| match change {
+        Change::Put(net, len, xsk) => write_claim::<A>(map, now, (net, len), Some(xsk)),
+        Change::Remove(net, len) => write_claim::<A>(map, now, (net, len), None),
+    })
+}
+
+fn write_claim<A: Address>(
+    map: &mut LpmTrie<MapData, A::Bytes, u32>,
+    now: &mut Claims<A>,
+    (net, len): (A::Bytes, u8),
+    claim: Option<bool>,
+) -> Result<(), aya::maps::MapError>
+where
+    A::Bytes: Pod,
+{
+    let key = Key::new(u32::from(len), net);
+    match claim {
+        Some(xsk) => {
+            map.insert(&key, u32::from(xsk), 0)?;
+            now.insert((net, len), xsk);
         }
+        None if now.contains_key(&(net, len)) => {
+            map.remove(&key)?;
+            now.remove(&(net, len));
+        }
+        None => {}
     }
     Ok(())
 }
