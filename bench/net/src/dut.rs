@@ -11,6 +11,7 @@ use aya::maps::{Array, MapData};
 
 use crate::floor::{FRAMES, Floor, RING};
 use crate::frames::{OUT_MAC, SINK_MAC, Work};
+use crate::netns::Namespace;
 use crate::objects::{self, failed};
 use crate::testbed::{Testbed, ifindex, mac};
 use crate::{BenchError, cpu};
@@ -104,7 +105,8 @@ impl Dut {
                 Ok(Running::Kernel)
             }
             Forwarder::Srv6d | Forwarder::Srv6dOffload => {
-                Daemon::start(bed, srv6d, &self.configuration(ingress, egress, workers)).map(Running::Daemon)
+                Daemon::start(&bed.dut_space, srv6d, &self.configuration(ingress, egress, workers), 2)
+                    .map(Running::Daemon)
             }
             Forwarder::AfXdpFloor => {
                 Floor::start(&bed.dut_space, ingress, egress, workers).map(|floor| Running::Threads(Box::new(floor)))
@@ -204,30 +206,34 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    fn start(bed: &Testbed, srv6d: &Path, configuration: &str) -> Result<Self, BenchError> {
-        let directory = std::env::temp_dir().join(bed.dut_space.name());
+    /// Starts it in a namespace and waits until so many ports forward.
+    ///
+    /// # Errors
+    /// It does not start; with what it said.
+    pub fn start(space: &Namespace, srv6d: &Path, configuration: &str, ports: usize) -> Result<Self, BenchError> {
+        let directory = std::env::temp_dir().join(space.name());
         fs::create_dir_all(&directory).map_err(|why| BenchError::of(directory.display(), why))?;
         let (file, socket) = (directory.join("srv6d.toml"), directory.join("srv6d.sock"));
         let log = directory.join("log");
         fs::write(&file, configuration).map_err(|why| BenchError::of(file.display(), why))?;
         let output = fs::File::create(&log).map_err(|why| BenchError::of(log.display(), why))?;
-        let mut command = bed.dut_space.command(srv6d);
+        let mut command = space.command(srv6d);
         command.args(["run", "--config"]).arg(&file).env("SRV6D_SOCKET", &socket);
         command.stdout(Stdio::null()).stderr(output);
         let child = command.spawn().map_err(|why| BenchError::of(srv6d.display(), why))?;
         let mut daemon = Self { child, directory };
-        daemon.wait_until_ready(srv6d, &socket, &log)?;
+        daemon.wait_until_ready(srv6d, &socket, &log, ports)?;
         Ok(daemon)
     }
 
-    /// Until both ports forward.
-    fn wait_until_ready(&mut self, srv6d: &Path, socket: &Path, log: &Path) -> Result<(), BenchError> {
+    /// Until all ports forward.
+    fn wait_until_ready(&mut self, srv6d: &Path, socket: &Path, log: &Path, wanted: usize) -> Result<(), BenchError> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let asked = Command::new(srv6d).arg("--socket").arg(socket).args(["show", "ports", "--json"]).output();
             let ports = asked.map_err(|why| BenchError::of(srv6d.display(), why))?;
             let ports: Vec<serde_json::Value> = serde_json::from_slice(&ports.stdout).unwrap_or_default();
-            if ports.len() >= 2 {
+            if ports.len() >= wanted {
                 return Ok(());
             }
             let ended = self.child.try_wait().map_err(|why| BenchError::of(srv6d.display(), why))?;

@@ -27,6 +27,7 @@ pub mod error;
 pub mod floor;
 pub mod frames;
 pub mod generator;
+pub mod host;
 pub mod jumbo;
 pub mod latency;
 pub mod layout;

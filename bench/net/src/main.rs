@@ -18,7 +18,7 @@ use srv6d_bench_net::layout::Placement;
 use srv6d_bench_net::machine::Stamp;
 use srv6d_bench_net::results::Results;
 use srv6d_bench_net::trial::Timing;
-use srv6d_bench_net::{BenchError, affinity, report};
+use srv6d_bench_net::{BenchError, affinity, host, report};
 
 /// Exit status of a command line that cannot be, as clap's own.
 const USAGE: u8 = 2;
@@ -83,6 +83,15 @@ struct Arguments {
 enum Word {
     /// Names the rows
     List,
+    /// Measures a host's own TCP and UDP through srv6d, beside the kernel's encapsulation; needs iperf3
+    Host {
+        /// How often each row is measured
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+        rounds: u16,
+        /// Seconds of each stream
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=600))]
+        seconds: u16,
+    },
     /// Writes the Markdown and HTML of a report that is JSON, beside it
     Render {
         /// The report, as report.json
@@ -112,6 +121,7 @@ fn main() -> ExitCode {
             }
             Ok(())
         }
+        Some(Word::Host { rounds, seconds }) => measure_host(&arguments, *rounds, *seconds),
         Some(Word::Render { file }) => read(file).and_then(|document| write_document(&document, &beside(file))),
         Some(Word::Report { file }) => {
             read(file).and_then(|results: Results| write_document(&report::document(&results), &beside(file)))
@@ -159,6 +169,16 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
         println!("{}", row.join("  "));
     }
     Ok(())
+}
+
+fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), Failure> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::Usage("bench-net makes network namespaces: run it as root (sudo)".to_owned()));
+    }
+    let srv6d = srv6d(arguments)?;
+    let stamp = Stamp::take(&srv6d, &format!("bench-net host --rounds {rounds} --seconds {seconds}"));
+    let document = host::measure(&srv6d, rounds, seconds, stamp, &|line| eprintln!("{line}"))?;
+    write_document(&document, &arguments.out.join("host"))
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan, Failure> {

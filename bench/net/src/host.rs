@@ -1,0 +1,241 @@
+//! A host's own applications: TCP and UDP through srv6d, beside the kernel's encapsulation with its segmentation offload.
+//!
+//! ```text
+//! host: iperf3 client ─► kernel encap.red | srv6d ─► veth ─► far: kernel End.DT6 ─► iperf3 server
+//! ```
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::BenchError;
+use crate::document::{Bar, Chart, Document, Group, Section, Table};
+use crate::dut::Daemon;
+use crate::machine::Stamp;
+use crate::netns::{Namespace, run};
+use crate::statistics::Spread;
+
+/// Payload of a UDP datagram that fits encapsulated into the MTU: 40 outer, 40 inner, 8 UDP.
+const HEADERS: u32 = 88;
+const CONFIGURATION: &str = r#"
+[node]
+source = "2001:db8:a::1"
+[workers]
+frames = 8192
+ring = 2048
+[api]
+metrics = "off"
+[[block]]
+prefix = "fcbb::/32"
+[[port]]
+name = "eth1"
+[[steer]]
+prefix = "2001:db8:f::/64"
+segments = ["fcbb:0:9::"]
+via = "2001:db8:a::2"
+port = "eth1"
+"#;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Of the link, in bytes.
+    pub mtu: u32,
+    /// UDP instead of TCP.
+    pub udp: bool,
+    /// Connections at the same time.
+    pub flows: u32,
+}
+
+/// MTU 1500 and 9000, TCP and UDP, one flow and eight.
+pub fn rows() -> Vec<Row> {
+    let all = [1500, 9000].into_iter().flat_map(|mtu| [false, true].map(|udp| (mtu, udp)));
+    all.flat_map(|(mtu, udp)| [1, 8].map(|flows| Row { mtu, udp, flows })).collect()
+}
+
+impl Row {
+    fn name(self) -> String {
+        let flows = if self.flows == 1 { "1 flow".to_owned() } else { format!("{} flows", self.flows) };
+        format!("{} MTU {}, {flows}", if self.udp { "UDP" } else { "TCP" }, self.mtu)
+    }
+}
+
+/// Bits a second that arrived, round by round, of both ways to encapsulate.
+struct Measured {
+    row: Row,
+    kernel: Vec<f64>,
+    srv6d: Vec<f64>,
+}
+
+/// Measures every row `rounds` times, the two ways in turn, and makes a report of it.
+///
+/// # Errors
+/// iperf3 is missing, or a part of the bed does not come up.
+pub fn measure(
+    srv6d: &Path,
+    rounds: u16,
+    seconds: u16,
+    stamp: Stamp,
+    say: &dyn Fn(&str),
+) -> Result<Document, BenchError> {
+    let mut all = Vec::new();
+    for row in rows() {
+        let bed = Bed::new(row.mtu)?;
+        let mut measured = Measured { row, kernel: Vec::new(), srv6d: Vec::new() };
+        for _ in 0..rounds {
+            measured.kernel.push(bed.by_kernel(row, seconds)?);
+            measured.srv6d.push(bed.by_srv6d(row, seconds, srv6d)?);
+        }
+        say(&format!("{:<28} srv6d / kernel {}", row.name(), measured.ratio().shown(1.0, 2)));
+        all.push(measured);
+    }
+    Ok(document(&all, stamp))
+}
+
+impl Measured {
+    fn ratio(&self) -> Spread {
+        let ratios = self.srv6d.iter().zip(&self.kernel).map(|(srv6d, kernel)| srv6d / kernel);
+        Spread::of(ratios).unwrap_or(Spread { median: 0.0, low: 0.0, high: 0.0, count: 0 })
+    }
+}
+
+/// Host and far end, with a veth between them.
+struct Bed {
+    host: Namespace,
+    far: Namespace,
+}
+
+impl Bed {
+    fn new(mtu: u32) -> Result<Self, BenchError> {
+        let prefix = format!("srv6d-h{}", std::process::id());
+        let host = Namespace::create(&format!("{prefix}-host"))?;
+        let far = Namespace::create(&format!("{prefix}-far"))?;
+        host.shell(&format!("ip link add eth1 mtu {mtu} type veth peer name eth1 mtu {mtu} netns {}", far.name()))?;
+        let address = |number| format!("ip addr add 2001:db8:a::{number}/64 dev eth1 nodad; ip link set eth1 up");
+        host.shell(&address(1))?;
+        far.shell(&address(2))?;
+        far.shell(
+            "sysctl -qw net.ipv6.conf.all.forwarding=1
+             ip addr add 2001:db8:f::1/64 dev lo nodad
+             ip -6 route add fcbb:0:9::/48 encap seg6local action End.DT6 table 255 dev eth1",
+        )?;
+        Ok(Self { host, far })
+    }
+
+    /// As a kernel does it that nobody has touched: segmentation offload and all.
+    fn by_kernel(&self, row: Row, seconds: u16) -> Result<f64, BenchError> {
+        self.host.shell(
+            "ip -6 route add fcbb:0:9::/48 via 2001:db8:a::2 dev eth1
+             ip -6 route add 2001:db8:f::/64 encap seg6 mode encap.red segs fcbb:0:9:: dev eth1",
+        )?;
+        let measured = self.iperf3(row, seconds);
+        self.host.shell("ip -6 route del 2001:db8:f::/64 dev eth1; ip -6 route del fcbb:0:9::/48 dev eth1")?;
+        measured
+    }
+
+    fn by_srv6d(&self, row: Row, seconds: u16, srv6d: &Path) -> Result<f64, BenchError> {
+        let daemon = Daemon::start(&self.host, srv6d, CONFIGURATION, 2)?;
+        let measured = self.iperf3(row, seconds);
+        drop(daemon);
+        measured
+    }
+
+    /// Bits a second that the server has received.
+    fn iperf3(&self, row: Row, seconds: u16) -> Result<f64, BenchError> {
+        let mut server = self.far.command("iperf3");
+        let server =
+            server.args(["-6", "-s", "-1", "-B", "2001:db8:f::1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let server = server.map_err(|why| BenchError::of("iperf3 (Fix: sudo apt-get install iperf3)", why))?;
+        let _server = Ended(server);
+        self.wait_for_server()?;
+        let mut client = self.host.command("iperf3");
+        client.args(["-6", "-c", "2001:db8:f::1", "-J", "-t", &seconds.to_string()]);
+        client.args(["-P", &row.flows.to_string()]);
+        if row.udp {
+            client.args(["-u", "-b", "0", "-l", &(row.mtu - HEADERS).to_string()]);
+        }
+        let said = run(&mut client)?;
+        let report: Value = serde_json::from_str(&said).map_err(|why| BenchError::of("iperf3", why))?;
+        let number = |path: &str| report.pointer(path).and_then(Value::as_f64);
+        // UDP: only what the server says counts, and not what has left.
+        let bits = if row.udp { udp_received(&report) } else { number("/end/sum_received/bits_per_second") };
+        bits.ok_or_else(|| BenchError(format!("iperf3 reports nothing that has arrived: {said}")))
+    }
+
+    fn wait_for_server(&self) -> Result<(), BenchError> {
+        let listens = "for i in $(seq 100); do ss -Htln 'sport = 5201' | grep -q . && exit 0; sleep 0.05; done; exit 1";
+        self.far.shell(listens).map(drop)
+    }
+}
+
+/// Sent, without what is missing at the other end.
+fn udp_received(report: &Value) -> Option<f64> {
+    let number = |path: &str| report.pointer(path).and_then(Value::as_f64);
+    Some(number("/end/sum/bits_per_second")? * (1.0 - number("/end/sum/lost_percent")? / 100.0))
+}
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn document(all: &[Measured], stamp: Stamp) -> Document {
+    let rows = all.iter().map(|measured| vec![measured.row.name(), measured.ratio().shown(1.0, 2)]).collect();
+    let groups = all.iter().map(|measured| {
+        let ratio = measured.ratio();
+        let bar = Bar { series: "srv6d".to_owned(), value: ratio.median, low: ratio.low, high: ratio.high };
+        Group { label: measured.row.name(), bars: vec![bar] }
+    });
+    let chart = Chart {
+        title: "What arrives through srv6d; the kernel's own encapsulation is 1".to_owned(),
+        unit: "times the kernel".to_owned(),
+        groups: groups.collect(),
+    };
+    Document {
+        title: "Applications of a host: srv6d beside the kernel".to_owned(),
+        stamp: stamp.0,
+        sections: vec![Section {
+            heading: "srv6d / kernel".to_owned(),
+            text: vec![
+                "iperf3 from a host to a far end over one veth, H.Encaps.Red with one carrier, in turn by the kernel with \
+                 its segmentation offload and by srv6d. Ratios of what arrived, within a round: median and range."
+                    .to_owned(),
+            ],
+            table: Some(Table { columns: vec!["stream".to_owned(), "srv6d / kernel".to_owned()], rows }),
+            charts: vec![chart],
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+    use super::*;
+
+    #[test]
+    fn every_combination_is_a_row_of_its_own() {
+        let names: std::collections::BTreeSet<String> = rows().into_iter().map(Row::name).collect();
+        assert_eq!(names.len(), 8);
+    }
+
+    #[test]
+    fn udp_counts_what_has_arrived() {
+        let end = serde_json::json!({"end": {"sum": {"bits_per_second": 1000.0, "lost_percent": 25.0}}});
+        assert_eq!(udp_received(&end), Some(750.0));
+        assert_eq!(udp_received(&serde_json::json!({})), None);
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let row = Row { mtu: 1500, udp: false, flows: 1 };
+        let measured = Measured { row, kernel: vec![10.0, 20.0, 40.0], srv6d: vec![5.0, 10.0, 10.0] };
+        let document = document(&[measured], Stamp::default());
+        assert!(document.markdown().contains("0.50 [0.25-0.50]"), "{}", document.markdown());
+    }
+}
