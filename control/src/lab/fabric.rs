@@ -23,7 +23,7 @@ use super::topology::{Kind, Link, Node, Topology};
 use super::{convergence, kernel, netns, node_config, processes};
 
 /// A srv6d that has not answered by then will not.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_mins(2);
 
 /// One lab, between up and down.
 #[derive(Debug)]
