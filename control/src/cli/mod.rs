@@ -201,6 +201,10 @@ enum Command {
         json: bool,
     },
     /// This node as a SONiC switch, out of the files of one
+    #[command(after_help = "Words of the operator's and of lab scripts, with SONiC's own text:\n  \
+        srv6d sonic show srv6|interfaces|ip|ipv6|vrf|version|runningconfiguration ...\n  \
+        srv6d sonic config|sonic-clear|counterpoll|crm|portstat|srv6stat ...\n  \
+        srv6d sonic vtysh|sonic-cfggen|sonic-db-cli|supervisorctl|supervisord|tcpdump ...")]
     Sonic(sonic::SonicArguments),
     /// A whole SRv6 fabric on this machine: namespaces, links, a srv6d in every node
     #[command(after_help = "Examples:\n  \
