@@ -33,7 +33,7 @@ const MADE_BY_KERNEL: u8 = 2;
 /// A route that stays with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfollowed {
-    /// Who decided on it: [`KERNEL`] or [`FPM`].
+    /// Who decided on it: `kernel` or `fpm`.
     pub source: &'static str,
     /// Table.
     pub table: TableId,

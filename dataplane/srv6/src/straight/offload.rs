@@ -1,6 +1,6 @@
 //! The straight way of shifts, for a program that forwards them in front of the workers.
 //!
-//! It is an extract like the rest of [`Straight`](super::Straight), by the same rules, as data for somebody else: that
+//! It is an extract like the rest of `Straight`, by the same rules, as data for somebody else: that
 //! program knows uN and uA with 32-bit blocks, and hands everything else to the worker.
 
 use std::collections::{BTreeMap, BTreeSet};
