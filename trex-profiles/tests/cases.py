@@ -1,6 +1,7 @@
 """Every profile with the tunables it is tried with, and what must become of its packets."""
 
 import expect
+import render
 from srv6_negative import CASES as NEGATIVE
 
 A_FEW = 40
@@ -88,7 +89,6 @@ def labels(count):
 
 def right_checksum(stream, frames):
     """The sum over pseudo header and datagram of the innermost IPv6 packet is all ones."""
-    import render
     for frame in frames:
         ip = frame[54:] if frame[20] == 41 else frame[14:]
         datagram = ip[40:]

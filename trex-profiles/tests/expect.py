@@ -6,8 +6,9 @@ is the node's own choice, or {"counter"} where nothing may leave at the far port
 
 import ipaddress
 
+from render import ones_sum
+
 NODE_SOURCE = ipaddress.IPv6Address('fcbb:bb00:1::1').packed
-BLOCK = bytes.fromhex('fcbbbb00')
 ETHERNET, IPV6, OUTER_HOP_LIMIT = 14, 40, 64
 FAR = {'eth1': 'eth2', 'eth2': 'eth1'}
 
@@ -76,10 +77,7 @@ def one_hop_less(packet):
         return bytes(out)
     out[8] -= 1
     out[10:12] = bytes(2)
-    total = sum(int.from_bytes(out[at:at + 2], 'big') for at in range(0, 4 * (out[0] & 0xf), 2))
-    while total > 0xffff:
-        total = (total & 0xffff) + (total >> 16)
-    out[10:12] = (~total & 0xffff).to_bytes(2, 'big')
+    out[10:12] = (~ones_sum(out[:4 * (out[0] & 0xf)]) & 0xffff).to_bytes(2, 'big')
     return bytes(out)
 
 
