@@ -1,7 +1,8 @@
 //! A lab of a test's own.
 #![allow(dead_code, reason = "each test program uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -102,6 +103,34 @@ impl Lab {
             serde_json::from_str(&self.must(node, &[SRV6D, "show", "sids", "--json"])).unwrap();
         let row = rows.as_array().unwrap().iter().find(|row| row.get("sid").unwrap() == sid).unwrap().clone();
         row.get("packets").unwrap().as_u64().unwrap()
+    }
+
+    /// Where packets may have been lost: every node's counters, and what the kernel's devices dropped.
+    pub fn losses(&self) -> String {
+        let namespaces = self.namespaces();
+        let mut said = String::new();
+        for name in namespaces.iter().filter_map(|line| line.split(' ').next()) {
+            let node = name.rsplit('-').next().unwrap();
+            writeln!(said, "\n{node}:").unwrap();
+            said.push_str(&text(&self.exec(node, &[SRV6D, "show", "counters"]).stdout));
+            self.devices(node).iter().for_each(|line| writeln!(said, "  {line}").unwrap());
+        }
+        said
+    }
+
+    /// Devices of a node that have dropped something.
+    fn devices(&self, node: &str) -> Vec<String> {
+        let shown = self.exec(node, &["ip", "-s", "-j", "link", "show"]).stdout;
+        let links: serde_json::Value = serde_json::from_slice(&shown).unwrap_or_default();
+        let count = |link: &serde_json::Value, way, what| link["stats64"][way][what].as_u64().unwrap_or_default();
+        let mut devices = Vec::new();
+        for link in links.as_array().into_iter().flatten() {
+            let [rx, tx] = ["rx", "tx"].map(|way| count(link, way, "dropped") + count(link, way, "errors"));
+            if rx + tx > 0 {
+                devices.push(format!("{}: the kernel dropped {rx} received, {tx} to be sent", link["ifname"]));
+            }
+        }
+        devices
     }
 
     pub fn namespaces(&self) -> Vec<String> {
