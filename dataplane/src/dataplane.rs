@@ -12,7 +12,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::Serialize;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, Port, PortId, RouteAction, RouteChange, TableId};
+use srv6d_srv6::model::{Amendment, Desired, Port, PortId, RouteAction, RouteChange, TableId};
 use srv6d_srv6::tally::{Count, Tally};
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots, Tables};
 use srv6d_xsk::xdp_offload::PacketCount;
@@ -293,26 +293,38 @@ impl Dataplane {
         Ok(Generation(self.generation))
     }
 
-    /// Changes some plain routes of what is in force, whose prefixes mean nothing else there in any table: what else
-    /// [`publish`](Self::publish) would look through stays as it is.
+    /// Changes some routes and steered prefixes of what is in force, whose prefixes mean nothing else there in any table:
+    /// what else [`publish`](Self::publish) would look through stays as it is.
     ///
     /// # Errors
     /// [`BuildError`]: the old state stays in force.
-    pub fn amend(&mut self, changes: &[RouteChange]) -> Result<Generation, DataplaneError> {
-        let undo = self.desired.amend(changes);
+    pub fn amend(&mut self, amendment: &Amendment) -> Result<Generation, DataplaneError> {
+        let undo = self.desired.amend(amendment);
         if let Err(why) = self.publish_snapshot(None) {
             self.desired.amend(&undo);
             return Err(why.into());
         }
         self.generation += 1;
-        for (name, device) in self.devices.iter_mut().filter(|(_, device)| !device.claim_all) {
-            let tables = tables_of(&self.desired, name);
-            let of_device = changes.iter().filter(|change| tables.contains(&change.table));
-            let claims: Vec<_> = of_device.map(amended_claim).collect();
-            device.program.amend_claims(&claims)?;
+        let names: Vec<String> = self.devices.keys().cloned().collect();
+        for name in names {
+            self.amend_claims(&name, amendment)?;
         }
         self.sync_offload();
         Ok(Generation(self.generation))
+    }
+
+    fn amend_claims(&mut self, name: &str, amendment: &Amendment) -> Result<(), XskError> {
+        // An outer source may be new among those whose Packet Too Big messages are wanted.
+        if !amendment.steers.is_empty() {
+            return self.claim(name);
+        }
+        let tables = tables_of(&self.desired, name);
+        let of_device = amendment.routes.iter().filter(|change| tables.contains(&change.table));
+        let claims: Vec<_> = of_device.map(amended_claim).collect();
+        match self.devices.get_mut(name).filter(|device| !device.claim_all) {
+            Some(device) => device.program.amend_claims(&claims),
+            None => Ok(()),
+        }
     }
 
     /// A snapshot of `desired`, or of what is in force with the ports as they are now.

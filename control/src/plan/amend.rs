@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use srv6d_kernel_routes::RouteKey;
-use srv6d_srv6::model::{RouteChange, TableId};
+use srv6d_srv6::model::{Amendment, RouteChange, SteerChange, TableId};
 
 use super::diff::{Change, Diff, in_table};
 use super::followed::plain_route;
@@ -23,7 +23,7 @@ pub fn amendments(
     environment: &Environment,
     plan: &Plan,
     (keys, next_hops): (&BTreeSet<RouteKey>, &[IpAddr]),
-) -> Option<Vec<RouteChange>> {
+) -> Option<Amendment> {
     let mut findings = Findings::new(config.source.clone());
     let rules = ports::rules(config, environment);
     let ports = Ports::resolve(config, environment, &rules, &mut findings);
@@ -42,7 +42,8 @@ pub fn amendments(
         };
         stands_alone.then_some(RouteChange { table: key.table, prefix: key.prefix, action })
     };
-    keys.iter().filter(|key| context.follows(key.table)).map(change).collect()
+    let routes = keys.iter().filter(|key| context.follows(key.table)).map(change).collect::<Option<_>>()?;
+    Some(Amendment { routes, steers: Vec::new() })
 }
 
 fn first_segments(plan: &Plan) -> impl Iterator<Item = IpAddr> {
@@ -75,28 +76,37 @@ fn means_more(context: &Context<'_>, plan: &Plan, key: &RouteKey) -> bool {
 
 impl Plan {
     /// Takes over what has changed, and says what that was.
-    pub fn amend(&mut self, changes: &[RouteChange]) -> Diff {
-        let undo = self.desired.amend(changes);
-        let mut change = Change::default();
-        for RouteChange { table, prefix, action } in undo {
-            let name = in_table(prefix, table.0);
-            let is_there = changes
-                .iter()
-                .any(|change| change.prefix == prefix && change.table == table && change.action.is_some());
-            match (action, is_there) {
-                (None, _) => change.added.push(name),
-                (Some(_), true) => change.changed.push(name),
-                (Some(_), false) => change.removed.push(name),
-            }
+    pub fn amend(&mut self, amendment: &Amendment) -> Diff {
+        let undo = self.desired.amend(amendment);
+        let (mut routes, mut steers) = (Change::default(), Change::default());
+        for RouteChange { table, prefix, action } in undo.routes {
+            let is_it = |change: &&RouteChange| change.prefix == prefix && change.table == table;
+            let is_there = amendment.routes.iter().rev().find(is_it).is_some_and(|change| change.action.is_some());
+            routes.note(in_table(prefix, table.0), action.is_some(), is_there);
         }
-        let is_none = change == Change::default();
-        Diff { kinds: if is_none { Vec::new() } else { vec![("routes", change)] } }
+        for SteerChange { table, prefix, paths } in undo.steers {
+            let is_it = |change: &&SteerChange| change.prefix == prefix && change.table == table;
+            let is_there = amendment.steers.iter().rev().find(is_it).is_some_and(|change| !change.paths.is_empty());
+            steers.note(in_table(prefix, table.0), !paths.is_empty(), is_there);
+        }
+        let kinds = [("steers", steers), ("routes", routes)];
+        Diff { kinds: kinds.into_iter().filter(|(_, change)| *change != Change::default()).collect() }
     }
 
     /// Some of these lie inside of a steered prefix: local applications' traffic to them is led otherwise.
-    pub fn steers_around(&self, changes: &[RouteChange]) -> bool {
+    pub fn steers_around(&self, amendment: &Amendment) -> bool {
         let steered =
             |change: &RouteChange| self.desired.steers.iter().any(|steer| steer.prefix.contains(&change.prefix));
-        changes.iter().any(steered)
+        !amendment.steers.is_empty() || amendment.routes.iter().any(steered)
+    }
+}
+
+impl Change {
+    fn note(&mut self, name: String, was_there: bool, is_there: bool) {
+        match (was_there, is_there) {
+            (false, _) => self.added.push(name),
+            (true, true) => self.changed.push(name),
+            (true, false) => self.removed.push(name),
+        }
     }
 }

@@ -105,30 +105,76 @@ pub struct RouteChange {
     pub action: Option<RouteAction>,
 }
 
+/// A steered prefix that has other paths from now on, is new, or is no more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SteerChange {
+    /// Table.
+    pub table: TableId,
+    /// Inner destinations.
+    pub prefix: IpNet,
+    /// Their paths; none: the prefix is not steered.
+    pub paths: Vec<Path>,
+}
+
+/// A few changes of the desired state that come into force together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Amendment {
+    /// Plain routes.
+    pub routes: Vec<RouteChange>,
+    /// Steered prefixes.
+    pub steers: Vec<SteerChange>,
+}
+
+impl Amendment {
+    /// Nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty() && self.steers.is_empty()
+    }
+}
+
+impl From<Vec<RouteChange>> for Amendment {
+    fn from(routes: Vec<RouteChange>) -> Self {
+        Self { routes, steers: Vec::new() }
+    }
+}
+
 impl Desired {
-    /// Changes some routes. What undoes that is returned; empty: nothing changed.
-    pub fn amend(&mut self, changes: &[RouteChange]) -> Vec<RouteChange> {
-        let mut undo = Vec::new();
-        for RouteChange { table, prefix, action } in changes.iter().cloned() {
+    /// Changes some routes and steered prefixes. What undoes that is returned; empty: nothing changed.
+    pub fn amend(&mut self, amendment: &Amendment) -> Amendment {
+        let mut undo = Amendment::default();
+        for RouteChange { table, prefix, action } in amendment.routes.iter().cloned() {
             let at = self.routes.iter().position(|route| route.prefix == prefix && route.table == table);
-            let was = at.and_then(|at| self.routes.get(at)).map(|route| route.action.clone());
-            if was == action {
-                continue;
+            let route = action.clone().map(|action| Route { table, prefix, action });
+            let was = put(&mut self.routes, at, route).map(|route| route.action);
+            if was != action {
+                undo.routes.push(RouteChange { table, prefix, action: was });
             }
-            match (at, action) {
-                (Some(at), Some(action)) => {
-                    if let Some(route) = self.routes.get_mut(at) {
-                        route.action = action;
-                    }
-                }
-                (Some(at), None) => drop(self.routes.swap_remove(at)),
-                (None, Some(action)) => self.routes.push(Route { table, prefix, action }),
-                (None, None) => {}
-            }
-            undo.push(RouteChange { table, prefix, action: was });
         }
-        undo.reverse();
+        for SteerChange { table, prefix, paths } in amendment.steers.iter().cloned() {
+            let at = self.steers.iter().position(|steer| steer.prefix == prefix && steer.table == table);
+            let steer = Some(&paths).filter(|paths| !paths.is_empty());
+            let steer = steer.map(|paths| Steer { table, prefix, paths: paths.clone() });
+            let was = put(&mut self.steers, at, steer).map(|steer| steer.paths).unwrap_or_default();
+            if was != paths {
+                undo.steers.push(SteerChange { table, prefix, paths: was });
+            }
+        }
+        undo.routes.reverse();
+        undo.steers.reverse();
         undo
+    }
+}
+
+/// Puts an entry in place of the one at a position, which is returned. `None`: no such entry.
+fn put<T>(entries: &mut Vec<T>, at: Option<usize>, entry: Option<T>) -> Option<T> {
+    match (at, entry) {
+        (Some(at), Some(entry)) => entries.get_mut(at).map(|old| std::mem::replace(old, entry)),
+        (Some(at), None) => Some(entries.swap_remove(at)),
+        (None, Some(entry)) => {
+            entries.push(entry);
+            None
+        }
+        (None, None) => None,
     }
 }
 
