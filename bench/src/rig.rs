@@ -124,7 +124,7 @@ impl Rig {
         self.io.receive(0, BURST, &mut self.burst);
         for mut frame in self.burst.drain(..) {
             rewrite::<F>(&self.io, &mut frame);
-            if self.io.send(1, frame).is_err() {
+            if self.io.send(1, &mut std::iter::once(frame)).is_err() {
                 return;
             }
         }
@@ -145,10 +145,8 @@ impl Rig {
     #[inline(never)]
     pub fn forward(&mut self, snapshot: &Snapshot) {
         let Some(tally) = snapshot.tallies.first() else { return };
-        for frame in &mut self.burst {
-            self.look_ups.read(&snapshot.tables, 0, &self.io.packet(frame));
-        }
-        for (frame, found) in self.burst.iter_mut().zip(self.look_ups.find(&snapshot.tables, 0)) {
+        let found = self.look_ups.find(&snapshot.tables, 0, self.burst.iter_mut().map(|frame| self.io.packet(frame)));
+        for (frame, &found) in self.burst.iter_mut().zip(found) {
             let mut packet = self.io.packet(frame);
             let device = forward_straight(&snapshot.tables, tally, &mut packet, found);
             assert_eq!(device, Some(1), "every packet goes straight");

@@ -68,23 +68,24 @@ impl WorkerCounters {
     }
 
     #[inline]
-    pub(crate) fn sent(&self, verdict: Verdict, socket: usize, bytes: usize) {
+    pub(crate) fn sent(&self, verdict: Verdict, socket: usize, packets: usize, bytes: usize) {
+        let sent = packets as u64;
         match verdict {
-            Verdict::Tx(_) => add(&self.tx, 1),
-            Verdict::Kernel(_) => add(&self.kernel, 1),
-            Verdict::Echo(_) => add(&self.echo, 1),
-            Verdict::Error(reason, _) => count(&self.errors, reason),
+            Verdict::Tx(_) => add(&self.tx, sent),
+            Verdict::Kernel(_) => add(&self.kernel, sent),
+            Verdict::Echo(_) => add(&self.echo, sent),
+            Verdict::Error(reason, _) => count(&self.errors, reason, sent),
             Verdict::Drop(_) | Verdict::Hold(..) => return,
         }
         if let Some(counters) = self.sockets.get(socket) {
-            add(&counters.tx_packets, 1);
+            add(&counters.tx_packets, sent);
             add(&counters.tx_bytes, bytes as u64);
         }
     }
 
     #[inline]
     pub(crate) fn dropped(&self, reason: DropReason) {
-        count(&self.drops, reason);
+        count(&self.drops, reason, 1);
     }
 
     /// A packet that came by this socket is dropped.
@@ -95,8 +96,8 @@ impl WorkerCounters {
     }
 
     /// A packet found the ring of its way out full.
-    pub(crate) fn not_sent(&self, socket: Option<usize>) {
-        if let Some(counters) = socket.and_then(|socket| self.sockets.get(socket)) {
+    pub(crate) fn not_sent(&self, socket: usize) {
+        if let Some(counters) = self.sockets.get(socket) {
             add(&counters.tx_dropped, 1);
         }
     }
@@ -141,9 +142,9 @@ impl WorkerCounters {
 }
 
 #[inline]
-fn count(counters: &[AtomicU64; REASONS], reason: DropReason) {
+fn count(counters: &[AtomicU64; REASONS], reason: DropReason, packets: u64) {
     if let Some(counter) = counters.get(reason.index()) {
-        add(counter, 1);
+        add(counter, packets);
     }
 }
 

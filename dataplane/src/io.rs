@@ -22,11 +22,11 @@ pub trait Io {
     /// Takes over the length a packet has now: `head` bytes in the first buffer, and the further ones or not.
     fn resize(&self, frame: &mut Self::Frame, head: usize, keep_tail: bool);
 
-    /// Queues a packet.
+    /// Queues packets, one after the other.
     ///
     /// # Errors
-    /// The frame comes back when there is no such socket or no room.
-    fn send(&mut self, socket: usize, frame: Self::Frame) -> Result<(), Self::Frame>;
+    /// There is no such socket, or no room for this one, which comes back. What follows it was not asked for yet.
+    fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = Self::Frame>) -> Result<(), Self::Frame>;
 
     /// Takes a packet's memory back.
     fn recycle(&mut self, frame: Self::Frame);

@@ -61,8 +61,8 @@ pub struct MemoryPort {
     pub rx: VecDeque<Frame>,
     /// Sent.
     pub tx: Vec<Frame>,
-    /// Sending fails.
-    pub full: bool,
+    /// How many more packets can be sent; `None`: any number.
+    pub room: Option<usize>,
 }
 
 impl Memory {
@@ -112,14 +112,16 @@ impl Io for Memory {
         }
     }
 
-    fn send(&mut self, socket: usize, frame: Frame) -> Result<(), Frame> {
-        match self.ports.get_mut(socket).filter(|port| !port.full) {
-            Some(port) => {
-                port.tx.push(frame);
-                Ok(())
-            }
-            None => Err(frame),
-        }
+    fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = Frame>) -> Result<(), Frame> {
+        let Some(port) = self.ports.get_mut(socket) else { return frames.next().map_or(Ok(()), Err) };
+        let Some(room) = port.room else {
+            port.tx.extend(frames);
+            return Ok(());
+        };
+        let before = port.tx.len();
+        port.tx.extend(frames.take(room));
+        port.room = Some(before + room - port.tx.len());
+        frames.next().map_or(Ok(()), Err)
     }
 
     fn recycle(&mut self, frame: Frame) {

@@ -24,7 +24,7 @@ pub struct Step<I: Io> {
     held: Held<I::Frame>,
     burst: Vec<I::Frame>,
     look_ups: LookUps,
-    verdicts: Vec<Verdict>,
+    runs: Vec<Run>,
     generation: u64,
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
@@ -47,6 +47,15 @@ struct Arrival {
     since: u64,
 }
 
+/// Packets one behind the other that leave together: a burst is mostly one run, and is sent and counted as one.
+struct Run {
+    verdict: Verdict,
+    /// Slot of the tagged port they leave by, if it is one.
+    vlan: Option<usize>,
+    packets: usize,
+    bytes: usize,
+}
+
 impl<I: Io> Step<I> {
     /// A worker's step. `wanted` is called for every next hop that a packet waits for.
     pub fn new(
@@ -61,7 +70,7 @@ impl<I: Io> Step<I> {
             held: Held::new(),
             burst: Vec::with_capacity(BURST),
             look_ups: LookUps::with_capacity(BURST),
-            verdicts: Vec::with_capacity(BURST),
+            runs: Vec::with_capacity(BURST),
             generation: 0,
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
@@ -122,11 +131,8 @@ impl<I: Io> Step<I> {
                     copy(io, taps, socket, false, frame);
                 }
             }
-            let mut verdicts = std::mem::take(&mut self.verdicts);
-            self.forward(io, round, socket, &mut burst, &mut verdicts);
-            let came = Arrival { socket, since: round.now };
-            self.leave(io, round, came, burst.drain(..).zip(verdicts.drain(..)));
-            self.verdicts = verdicts;
+            self.forward(io, round, socket, &mut burst);
+            self.leave(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
         }
         self.burst = burst;
         received
@@ -138,8 +144,8 @@ impl<I: Io> Step<I> {
             return;
         }
         for frame in burst {
-            if let Some(slot) = vlan_slot(io, round.snapshot, socket, frame) {
-                count(&round.tally.vlans_rx, slot, io.packet_len(frame));
+            if let Some(slot) = round.snapshot.vlan_slot(socket, io.packet(frame).bytes()) {
+                count(&round.tally.vlans_rx, slot, 1, io.packet_len(frame));
             }
         }
     }
@@ -147,85 +153,88 @@ impl<I: Io> Step<I> {
     /// Tables have changed: what waited gets another chance.
     fn retry_held(&mut self, io: &mut I, round: &Round<'_>) {
         for (socket, since, mut frame) in self.held.take_all() {
-            let mut verdicts = std::mem::take(&mut self.verdicts);
-            self.forward(io, round, socket, std::slice::from_mut(&mut frame), &mut verdicts);
-            let verdict = verdicts.pop().unwrap_or(Verdict::Drop(DropReason::NoNeigh));
-            self.leave(io, round, Arrival { socket, since }, std::iter::once((frame, verdict)));
-            self.verdicts = verdicts;
+            self.forward(io, round, socket, std::slice::from_mut(&mut frame));
+            self.leave(io, round, Arrival { socket, since }, &mut std::iter::once(frame));
         }
         self.counters.set_held(self.held.len());
         (0..io.sockets()).for_each(|socket| io.flush(socket));
     }
 
     /// Decides, and writes the packets as they will leave.
-    fn forward(
-        &mut self,
-        io: &I,
-        round: &Round<'_>,
-        socket: usize,
-        frames: &mut [I::Frame],
-        verdicts: &mut Vec<Verdict>,
-    ) {
+    fn forward(&mut self, io: &I, round: &Round<'_>, socket: usize, frames: &mut [I::Frame]) {
         let tables = &round.snapshot.tables;
         let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
-            return verdicts.extend(frames.iter().map(|_| Verdict::Drop(DropReason::TxFull)));
+            let verdict = Verdict::Drop(DropReason::TxFull);
+            return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
-        for frame in &mut *frames {
-            self.look_ups.read(tables, port, &io.packet(frame));
-        }
-        for (frame, found) in frames.iter_mut().zip(self.look_ups.find(tables, port)) {
+        let found = self.look_ups.find(tables, port, frames.iter_mut().map(|frame| io.packet(frame)));
+        let is_watched = round.taps.is_some() || !round.snapshot.vlans.is_empty();
+        for (frame, &found) in frames.iter_mut().zip(found) {
             let mut packet = io.packet(frame);
-            if let Some(port) = forward_straight(tables, round.tally, &mut packet, found) {
-                let (head, keep_tail) = (packet.settle(), packet.tail_len() > 0);
-                io.resize(frame, head, keep_tail);
-                verdicts.push(Verdict::Tx(port));
+            let verdict = if let Some(port) = forward_straight(tables, round.tally, &mut packet, found) {
+                let (head, tail) = (packet.settle(), packet.tail_len());
+                io.resize(frame, head, tail > 0);
+                if !is_watched {
+                    join(&mut self.runs, port, head + tail);
+                    continue;
+                }
+                Verdict::Tx(port)
             } else {
-                verdicts.push(walked(io, round, port, frame, &mut self.limiter, &mut self.smaller_path));
-            }
+                walked(io, round, port, frame, &mut self.limiter, &mut self.smaller_path)
+            };
+            let vlan = if is_watched { watch(io, round, verdict, frame) } else { None };
+            self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(frame) });
         }
     }
 
     /// Lets packets go where they were found to go.
-    fn leave(
+    fn leave(&mut self, io: &mut I, round: &Round<'_>, came: Arrival, frames: &mut impl Iterator<Item = I::Frame>) {
+        let mut runs = std::mem::take(&mut self.runs);
+        for run in runs.drain(..) {
+            let mut frames = frames.take(run.packets);
+            match run.verdict {
+                Verdict::Drop(reason) => {
+                    for frame in frames {
+                        self.counters.refused(came.socket);
+                        self.drop_frame(io, frame, reason);
+                    }
+                }
+                Verdict::Hold(port, neighbor) => {
+                    frames.for_each(|frame| self.hold(io, (port, neighbor), came, frame));
+                }
+                Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
+                    self.send(io, round, port, &mut frames, run);
+                }
+            }
+        }
+        self.runs = runs;
+    }
+
+    /// A full ring is flushed once for every packet that finds it full; one that still does not fit is dropped.
+    #[inline]
+    fn send(
         &mut self,
         io: &mut I,
         round: &Round<'_>,
-        came: Arrival,
-        packets: impl Iterator<Item = (I::Frame, Verdict)>,
+        port: u16,
+        frames: &mut impl Iterator<Item = I::Frame>,
+        mut run: Run,
     ) {
-        for (frame, verdict) in packets {
-            match verdict {
-                Verdict::Drop(reason) => {
-                    self.counters.refused(came.socket);
-                    self.drop_frame(io, frame, reason);
-                }
-                Verdict::Hold(port, neighbor) => self.hold(io, (port, neighbor), came, frame),
-                Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
-                    self.send(io, round, port, frame, verdict);
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn send(&mut self, io: &mut I, round: &Round<'_>, port: u16, mut frame: I::Frame, verdict: Verdict) {
-        let way_out = round.snapshot.socket_of.get(usize::from(port)).copied().flatten();
-        let bytes = io.packet_len(&frame);
-        let vlan = way_out.and_then(|socket| vlan_slot(io, round.snapshot, socket, &mut frame));
-        if let (Some(taps), Some(socket)) = (&round.taps, way_out) {
-            copy(io, taps, socket, true, &mut frame);
-        }
-        match send(io, way_out, frame) {
-            Ok(socket) => {
-                self.counters.sent(verdict, socket, bytes);
-                if let Some(slot) = vlan {
-                    count(&round.tally.vlans_tx, slot, bytes);
-                }
-            }
-            Err(frame) => {
+        let Some(way_out) = round.snapshot.socket_of.get(usize::from(port)).copied().flatten() else {
+            return frames.for_each(|frame| self.drop_frame(io, frame, DropReason::TxFull));
+        };
+        while let Err(frame) = io.send(way_out, frames) {
+            io.flush(way_out);
+            if let Err(frame) = io.send(way_out, &mut std::iter::once(frame)) {
+                run.packets -= 1;
+                run.bytes -= io.packet_len(&frame);
                 self.counters.not_sent(way_out);
                 self.drop_frame(io, frame, DropReason::TxFull);
             }
+        }
+        self.counters.sent(run.verdict, way_out, run.packets, run.bytes);
+        if let Some(slot) = run.vlan {
+            count(&round.tally.vlans_tx, slot, run.packets, run.bytes);
         }
     }
 
@@ -284,29 +293,33 @@ fn walked<I: Io>(
     verdict
 }
 
-/// The counters of the tagged port whose frame this is, if it is one.
-#[inline]
-fn vlan_slot<I: Io>(io: &I, snapshot: &Snapshot, socket: usize, frame: &mut I::Frame) -> Option<usize> {
-    if snapshot.vlans.is_empty() {
+/// What somebody wants to know of a packet that leaves: taps, and counters of tagged ports. The latter's slot.
+#[cold]
+fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Frame) -> Option<usize> {
+    let (Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port)) = verdict else {
         return None;
+    };
+    let way_out = round.snapshot.socket_of.get(usize::from(port)).copied().flatten()?;
+    if let Some(taps) = &round.taps {
+        copy(io, taps, way_out, true, frame);
     }
-    snapshot.vlan_slot(socket, io.packet(frame).bytes())
+    round.snapshot.vlan_slot(way_out, io.packet(frame).bytes())
 }
 
-fn count(counts: &[Count], slot: usize, bytes: usize) {
-    if let Some(count) = counts.get(slot) {
-        count.add(bytes);
-    }
-}
-
-/// A full ring is flushed once; what still does not fit comes back.
-fn send<I: Io>(io: &mut I, socket: Option<usize>, frame: I::Frame) -> Result<usize, I::Frame> {
-    let Some(socket) = socket else { return Err(frame) };
-    match io.send(socket, frame) {
-        Ok(()) => Ok(socket),
-        Err(frame) => {
-            io.flush(socket);
-            io.send(socket, frame).map(|()| socket)
+/// One more packet to be sent through this port.
+#[inline]
+fn join(runs: &mut Vec<Run>, port: u16, bytes: usize) {
+    match runs.last_mut() {
+        Some(run) if matches!(run.verdict, Verdict::Tx(known) if known == port) => {
+            run.packets += 1;
+            run.bytes += bytes;
         }
+        _ => runs.push(Run { verdict: Verdict::Tx(port), vlan: None, packets: 1, bytes }),
+    }
+}
+
+fn count(counts: &[Count], slot: usize, packets: usize, bytes: usize) {
+    if let Some(count) = counts.get(slot) {
+        count.add(packets, bytes);
     }
 }

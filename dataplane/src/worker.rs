@@ -144,12 +144,15 @@ impl Io for Sockets {
         }
     }
 
-    fn send(&mut self, socket: usize, frame: Frame) -> Result<(), Frame> {
-        match self.at(socket) {
-            Some((socket, umem)) if umem.owns(&frame) => socket.tx(frame),
-            Some(_) => self.send_copy(socket, frame),
-            None => Err(frame),
+    fn send(&mut self, number: usize, frames: &mut impl Iterator<Item = Frame>) -> Result<(), Frame> {
+        for frame in frames {
+            match self.at(number) {
+                Some((socket, umem)) if umem.owns(&frame) => socket.tx(frame)?,
+                Some(_) => self.send_copy(number, frame)?,
+                None => return Err(frame),
+            }
         }
+        Ok(())
     }
 
     fn recycle(&mut self, frame: Frame) {

@@ -344,10 +344,28 @@ fn a_jumbo_frame_keeps_its_further_buffers() {
 #[test]
 fn a_full_ring_is_a_counted_drop() {
     let mut rig = Rig::new(&node());
-    rig.io.port(1).unwrap().full = true;
+    rig.io.port(1).unwrap().room = Some(0);
     assert_eq!(rig.send(&in_frame(&v6("2000::9", "fcbb:bbbb:2::", 17, 64, &[7; 20]))), []);
     assert_eq!(rig.totals(), Totals { rx: 1, drop: [("tx_full", 1)].into(), ..Totals::default() });
     let mut device = DeviceCounters::default();
     rig.counters.add_socket_to(1, &mut device);
     assert_eq!((device.tx_packets, device.tx_dropped), (0, 1));
+}
+
+#[test]
+fn what_a_ring_has_room_for_is_sent_and_counted() {
+    let mut rig = Rig::new(&node());
+    let frame = |hop_limit| in_frame(&v6("2000::9", "fcbb:bbbb:2::", 17, hop_limit, &[7; 20]));
+    rig.io.port(1).unwrap().room = Some(2);
+    rig.io.port(0).unwrap().rx.extend([64, 1, 63, 62, 61].map(|hop_limit| Frame::new(&frame(hop_limit))));
+    rig.step.round(&mut rig.io, &rig.snapshot, 0);
+    let sent = rig.io.take_sent().into_iter().filter(|(socket, _)| *socket == 1);
+    let hop_limits: Vec<u8> = sent.map(|(_, frame)| frame.bytes()[14 + 7]).collect();
+    assert_eq!(hop_limits, [63, 62]);
+    let totals =
+        Totals { rx: 5, tx: 2, reply: [("hop_limit", 1)].into(), drop: [("tx_full", 2)].into(), ..Totals::default() };
+    assert_eq!(rig.totals(), totals);
+    let mut device = DeviceCounters::default();
+    rig.counters.add_socket_to(1, &mut device);
+    assert_eq!((device.tx_packets, device.tx_bytes, device.tx_dropped), (2, 2 * 74, 2));
 }

@@ -306,7 +306,7 @@ impl Progress {
             tally.sid(slot, bytes);
         }
         if self.ecn_unused {
-            tally.ecn_unused.add(bytes);
+            tally.ecn_unused.add(1, bytes);
         }
     }
 }

@@ -13,10 +13,10 @@ pub struct Count {
 }
 
 impl Count {
-    /// Adds one packet. Only the owning worker calls this.
+    /// Adds so many packets of so many bytes together. Only the owning worker calls this.
     #[inline]
-    pub fn add(&self, bytes: usize) {
-        self.packets.store(self.packets.load(Relaxed) + 1, Relaxed);
+    pub fn add(&self, packets: usize, bytes: usize) {
+        self.packets.store(self.packets.load(Relaxed) + packets as u64, Relaxed);
         self.bytes.store(self.bytes.load(Relaxed) + bytes as u64, Relaxed);
     }
 
@@ -68,21 +68,21 @@ impl Tally {
     #[inline]
     pub(crate) fn sid(&self, slot: u32, bytes: usize) {
         if let Some(count) = self.sids.get(slot as usize) {
-            count.add(bytes);
+            count.add(1, bytes);
         }
     }
 
     #[inline]
     pub(crate) fn path(&self, slot: u32, bytes: usize) {
         if let Some(count) = self.paths.get(slot as usize) {
-            count.add(bytes);
+            count.add(1, bytes);
         }
     }
 
     #[inline]
     pub(crate) fn adjacency(&self, slot: u32, bytes: usize) {
         if let Some(count) = self.adjacencies.get(slot as usize) {
-            count.add(bytes);
+            count.add(1, bytes);
         }
     }
 }

@@ -5,7 +5,7 @@ use srv6d_wire::{Packet, eth};
 use super::headers::{V4, V6, word};
 use super::{HEAD, PlainPort};
 use crate::lpm::{Search, Value};
-use crate::tables::{Tables, Target};
+use crate::tables::{Tables, Target, Vrf};
 
 /// What the first look-up of a plain packet led to. A packet that is not plain has none.
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +25,14 @@ impl Found {
 
     /// For one packet, which came in through `device`.
     pub(crate) fn of(tables: &Tables, device: u16, packet: &Packet<'_>) -> Self {
-        let mut look_ups = LookUps::with_capacity(1);
-        look_ups.read(tables, device, packet);
-        look_ups.find(tables, device).next().unwrap_or(Self::NOTHING)
+        let Some((port, vrf)) = tables.came_in(device) else { return Self::NOTHING };
+        match plain_destination(tables, port, packet) {
+            Some(Destination::V6(address)) => vrf.v6.lookup(address).map_or(Self::NOTHING, Self),
+            Some(Destination::V4(address)) => {
+                vrf.v4.lookup(address).map_or(Self::NOTHING, |value| Self(value | Self::IS_V4))
+            }
+            None => Self::NOTHING,
+        }
     }
 }
 
@@ -45,42 +50,50 @@ impl LookUps {
         Self { v6: Vec::with_capacity(packets), v4: Vec::with_capacity(packets), found: Vec::with_capacity(packets) }
     }
 
-    /// Reads the headers of the packet with this number. Packets come in the order of their numbers, from 0.
+    /// Where these packets, which came in through `device`, are to go: one for each, in their order.
     #[inline]
-    pub fn read(&mut self, tables: &Tables, device: u16, packet: &Packet<'_>) {
-        let found = self.look_up_at_once(tables, device, packet).unwrap_or(Found::NOTHING);
-        self.found.push(found);
+    pub fn find<'p>(
+        &mut self,
+        tables: &Tables,
+        device: u16,
+        packets: impl ExactSizeIterator<Item = Packet<'p>>,
+    ) -> &[Found] {
+        self.found.clear();
+        self.found.resize(packets.len(), Found::NOTHING);
+        let Some((port, vrf)) = tables.came_in(device) else { return &self.found };
+        for (id, (packet, found)) in packets.zip(&mut self.found).enumerate() {
+            let value = match plain_destination(tables, port, &packet) {
+                Some(Destination::V6(address)) => vrf.v6.lookup_or(address, id, &mut self.v6),
+                Some(Destination::V4(address)) => {
+                    vrf.v4.lookup_or(address, id, &mut self.v4).map(|value| value | Found::IS_V4)
+                }
+                None => None,
+            };
+            *found = value.map_or(Found::NOTHING, Found);
+        }
+        self.search(vrf);
+        &self.found
     }
 
-    #[inline]
-    fn look_up_at_once(&mut self, tables: &Tables, device: u16, packet: &Packet<'_>) -> Option<Found> {
-        let port = tables.straight.ports.get(usize::from(device))?;
-        let vrf = tables.vrfs.get(usize::from(port.vrf))?;
-        let id = self.found.len();
-        match plain_destination(tables, port, packet)? {
-            Destination::V6(address) => vrf.v6.lookup_or(address, id, &mut self.v6).map(Found),
-            Destination::V4(address) => {
-                vrf.v4.lookup_or(address, id, &mut self.v4).map(|value| Found(value | Found::IS_V4))
-            }
-        }
-    }
-
-    /// What was found for the packets read, which came in through this device, in their order.
-    pub fn find(&mut self, tables: &Tables, device: u16) -> impl Iterator<Item = Found> {
-        let vrf =
-            tables.straight.ports.get(usize::from(device)).and_then(|port| tables.vrfs.get(usize::from(port.vrf)));
-        if let Some(vrf) = vrf {
-            vrf.v6.lookup_all(&mut self.v6);
-            vrf.v4.lookup_all(&mut self.v4);
-        }
-        for (searches, family) in [(&mut self.v6, 0), (&mut self.v4, Found::IS_V4)] {
+    /// What no index has answered.
+    fn search(&mut self, vrf: &Vrf) {
+        for (lpm, searches, family) in [(&vrf.v6, &mut self.v6, 0), (&vrf.v4, &mut self.v4, Found::IS_V4)] {
+            lpm.lookup_all(searches);
             for search in searches.drain(..) {
                 if let (Some(value), Some(found)) = (search.value(), self.found.get_mut(search.id())) {
                     *found = Found(value | family);
                 }
             }
         }
-        self.found.drain(..)
+    }
+}
+
+impl Tables {
+    /// What there is to know about a port before the first look-up.
+    #[inline]
+    fn came_in(&self, device: u16) -> Option<(&PlainPort, &Vrf)> {
+        let port = self.straight.ports.get(usize::from(device))?;
+        Some((port, self.vrfs.get(usize::from(port.vrf))?))
     }
 }
 
