@@ -65,6 +65,8 @@ pub struct Campaign<'p> {
     started: Instant,
     /// Says how it goes.
     progress: &'p dyn Fn(&str),
+    /// Keeps what there is so far.
+    keep: &'p dyn Fn(&Results) -> Result<(), BenchError>,
     results: Results,
     left: Duration,
 }
@@ -94,15 +96,20 @@ impl Plan {
 }
 
 impl<'p> Campaign<'p> {
-    /// Does everything that the plan says and this machine can do.
-    pub fn run(plan: &'p Plan, results: Results, progress: &'p dyn Fn(&str)) -> Result<Results, BenchError> {
-        let mut campaign = Self { plan, started: Instant::now(), progress, results, left: plan.estimate() };
-        campaign.floods()?;
-        campaign.several_workers()?;
-        campaign.searches()?;
+    /// Does everything that the plan says and this machine can do. What ends it early is said in the results
+    /// ([`Results::cut_off`]): hours of measuring are not lost with the last minute.
+    pub fn run(
+        plan: &'p Plan,
+        results: Results,
+        progress: &'p dyn Fn(&str),
+        keep: &'p dyn Fn(&Results) -> Result<(), BenchError>,
+    ) -> Results {
+        let mut campaign = Self { plan, started: Instant::now(), progress, keep, results, left: plan.estimate() };
+        let ended = campaign.floods().and_then(|()| campaign.several_workers()).and_then(|()| campaign.searches());
         let took = campaign.started.elapsed().as_secs();
         campaign.results.stamp.add("took", format!("{took} s"));
-        Ok(campaign.results)
+        campaign.results.cut_off = ended.err().map(|why| why.0);
+        campaign.results
     }
 
     fn floods(&mut self) -> Result<(), BenchError> {
@@ -168,15 +175,23 @@ impl<'p> Campaign<'p> {
             self.left = self.left.saturating_sub(started.elapsed());
             let place = if several { format!("{} workers", layout.workers.len()) } else { placement.name().to_owned() };
             self.say(&format!("round {} {place:20} {:16} {}", round + 1, dut.name, said.join("  ")));
+            (self.keep)(&self.results)?;
+        }
+        Ok(())
+    }
+
+    /// An error once somebody wants the run to end: what was measured meanwhile may be without its DUT, which the same
+    /// Ctrl-C ends.
+    fn go_on(&self) -> Result<(), BenchError> {
+        if self.plan.interrupted.load(Ordering::Relaxed) {
+            return Err(BenchError("interrupted".to_owned()));
         }
         Ok(())
     }
 
     /// None: the DUT does not forward here. That is said, and the others are measured all the same.
     fn rig(&mut self, dut: &Dut, layout: &Layout, mtu: Mtu) -> Result<Option<Rig>, BenchError> {
-        if self.plan.interrupted.load(Ordering::Relaxed) {
-            return Err(BenchError("interrupted".to_owned()));
-        }
+        self.go_on()?;
         let made = Rig::new(dut, layout, mtu, &self.plan.srv6d).and_then(|mut rig| {
             if self.plan.first {
                 rig.put_first()?;
@@ -197,9 +212,10 @@ impl<'p> Campaign<'p> {
         let mut best: Option<Trial> = None;
         for attempts in 1..=self.plan.repeats + 1 {
             let counted = rig.trial(load, self.plan.timing)?;
+            self.go_on()?;
             let verdict = counted.verdict();
             let is_fine = matches!(verdict, Verdict::Measured { .. }) && !counted.is_disturbed();
-            let trial = Trial { round, attempts, counted, verdict };
+            let trial = Trial { round, attempts, counted, verdict, cores: rig.cores.clone() };
             // The generator's own limit does not go away by trying again.
             if is_fine || (verdict == Verdict::GeneratorLimited && !trial.counted.is_disturbed()) {
                 return Ok(trial);
@@ -277,7 +293,8 @@ impl<'p> Campaign<'p> {
             let range = Range { low: SLOWEST, high: high.max(SLOWEST), gap: 0.02 };
             let found = search::search(accepted_loss, range, |rate, is_last| {
                 let load = Load::of(dut.work, size, false).at(Some(rate));
-                rig.trial(&load, if is_last { self.plan.timing.twice() } else { self.plan.timing })
+                let counted = rig.trial(&load, if is_last { self.plan.timing.twice() } else { self.plan.timing })?;
+                self.go_on().map(|()| counted)
             })?;
             ndr = found.rate;
             let (dut, size) = (dut.name.to_owned(), size.to_string());
@@ -287,6 +304,7 @@ impl<'p> Campaign<'p> {
         self.left = self.left.saturating_sub(started.elapsed());
         let said = ndr.map_or_else(|| "none".to_owned(), |rate| format!("{:.3} Mpps", rate / 1e6));
         self.say(&format!("NDR {:16} {size} bytes: {said}", dut.name));
+        (self.keep)(&self.results)?;
         Ok(ndr)
     }
 
@@ -299,8 +317,9 @@ impl<'p> Campaign<'p> {
             let load = Load::of(dut.work, LATENCY_SIZE, true).at(Some(rate));
             let every = (rate * self.plan.timing.measured.as_secs_f64() / SAMPLES).ceil().max(1.0);
             let (counted, samples): (Counted, _) = rig.timed(&load, self.plan.timing, every as u64)?;
+            self.go_on()?;
             let latency = Latency::of(&samples)?;
-            said.push(latency.map_or_else(|| "none".to_owned(), |latency| format!("{:.1}", latency.p50)));
+            said.push(latency.as_ref().map_or_else(|| "none".to_owned(), |latency| format!("{:.1}", latency.p50)));
             self.results.latencies.push(LatencyRow {
                 placement,
                 dut: dut.name.to_owned(),
@@ -314,7 +333,7 @@ impl<'p> Campaign<'p> {
         drop(rig);
         self.left = self.left.saturating_sub(started.elapsed());
         self.say(&format!("latency {:16} {}: p50 {} us", dut.name, placement.name(), said.join(", ")));
-        Ok(())
+        (self.keep)(&self.results)
     }
 
     fn leave_out(&mut self, why: String) {

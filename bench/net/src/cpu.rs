@@ -11,7 +11,7 @@ const TICK: f64 = 0.01;
 /// State of cores and threads at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
-    /// Busy and stolen seconds of each core since boot.
+    /// What each core did since boot.
     cores: BTreeMap<usize, Core>,
     /// What each thread did since it began.
     threads: BTreeMap<i32, Thread>,
@@ -19,8 +19,40 @@ pub struct Snapshot {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Core {
-    busy: f64,
+    busy: Busy,
     stolen: f64,
+}
+
+/// Seconds of work of a core.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Busy {
+    /// In programs.
+    pub user: f64,
+    /// In the kernel, on behalf of programs and of its own threads: `sendto`, threaded NAPI.
+    pub system: f64,
+    /// In interrupts and softirqs.
+    pub interrupts: f64,
+}
+
+impl Busy {
+    /// All together.
+    pub fn total(self) -> f64 {
+        self.user + self.system + self.interrupts
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            user: self.user - before.user,
+            system: self.system - before.system,
+            interrupts: self.interrupts - before.interrupts,
+        }
+    }
+
+    /// As a share of this time.
+    #[must_use]
+    pub fn share_of(self, seconds: f64) -> Self {
+        Self { user: self.user / seconds, system: self.system / seconds, interrupts: self.interrupts / seconds }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,7 +65,7 @@ struct Thread {
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Use {
     /// Seconds that each core was busy.
-    pub busy: BTreeMap<usize, f64>,
+    pub busy: BTreeMap<usize, Busy>,
     /// Seconds that a hypervisor took from all cores.
     pub stolen: f64,
     /// Longest time that one of the threads waited for its core, in seconds.
@@ -60,7 +92,7 @@ impl Snapshot {
             now.waited.saturating_sub(before.waited)
         });
         Use {
-            busy: self.cores.iter().map(|(number, now)| (*number, now.busy - core(number).busy)).collect(),
+            busy: self.cores.iter().map(|(number, now)| (*number, now.busy.since(core(number).busy))).collect(),
             stolen: self.cores.iter().map(|(number, now)| now.stolen - core(number).stolen).sum(),
             longest_wait: waits.max().unwrap_or(0) as f64 / 1e9,
         }
@@ -70,7 +102,7 @@ impl Snapshot {
 impl Use {
     /// Seconds that these cores were busy together.
     pub fn of(&self, cores: &[usize]) -> f64 {
-        cores.iter().filter_map(|core| self.busy.get(core)).sum()
+        cores.iter().filter_map(|core| self.busy.get(core)).map(|busy| busy.total()).sum()
     }
 }
 
@@ -81,7 +113,8 @@ fn cores(stat: &str) -> BTreeMap<usize, Core> {
         let number = name.strip_prefix("cpu")?.parse().ok()?;
         let ticks: Vec<f64> = numbers.split_whitespace().filter_map(|ticks| ticks.parse().ok()).collect();
         let &[user, nice, system, _idle, _iowait, irq, softirq, stolen, ..] = ticks.as_slice() else { return None };
-        Some((number, Core { busy: (user + nice + system + irq + softirq) * TICK, stolen: stolen * TICK }))
+        let busy = Busy { user: (user + nice) * TICK, system: system * TICK, interrupts: (irq + softirq) * TICK };
+        Some((number, Core { busy, stolen: stolen * TICK }))
     };
     stat.lines().filter_map(line).collect()
 }
@@ -114,13 +147,19 @@ mod tests {
         let cores = cores(STAT);
         assert_eq!(cores.keys().copied().collect::<Vec<_>>(), [0, 3]);
         let first = cores.get(&0).copied().unwrap_or_default();
-        assert!((first.busy - 3.63).abs() < 1e-9 && (first.stolen - 0.04).abs() < 1e-9, "{first:?}");
+        let Busy { user, system, interrupts } = first.busy;
+        assert!((user - 1.1).abs() < 1e-9 && (system - 2.0).abs() < 1e-9 && (interrupts - 0.53).abs() < 1e-9);
+        assert!((first.busy.total() - 3.63).abs() < 1e-9 && (first.stolen - 0.04).abs() < 1e-9, "{first:?}");
     }
 
     #[test]
     fn a_use_is_the_difference() {
-        let at = |busy, waited| Snapshot {
-            cores: BTreeMap::from([(0, Core { busy, stolen: 0.0 }), (1, Core { busy: 2.0 * busy, stolen: 0.5 })]),
+        let busy = |user| Busy { user, ..Busy::default() };
+        let at = |seconds, waited| Snapshot {
+            cores: BTreeMap::from([
+                (0, Core { busy: busy(seconds), stolen: 0.0 }),
+                (1, Core { busy: busy(2.0 * seconds), stolen: 0.5 }),
+            ]),
             threads: BTreeMap::from([(7, Thread { waited }), (8, Thread { waited: 0 })]),
         };
         let used = at(3.0, 5_000_000).since(&at(1.0, 1_000_000));

@@ -7,11 +7,15 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::svg;
+use crate::results::Schema;
+use crate::{plot, svg};
 
 /// A report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Document {
+    /// Form of the file.
+    #[serde(default)]
+    pub schema: Schema,
     /// Its headline.
     pub title: String,
     /// What a figure is worth nothing without: machine, kernel, versions, command.
@@ -34,6 +38,9 @@ pub struct Section {
     /// Pictures.
     #[serde(default)]
     pub charts: Vec<Chart>,
+    /// Pictures of lines, below those.
+    #[serde(default)]
+    pub plots: Vec<Plot>,
 }
 
 /// A table. The first column is text, the others are figures.
@@ -78,6 +85,97 @@ pub struct Bar {
     pub high: f64,
 }
 
+/// Lines over an axis.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plot {
+    /// What it shows.
+    pub title: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// What the axis at the bottom is.
+    pub along: String,
+    /// Its labels; first and last are its ends.
+    pub ticks: Vec<Tick>,
+    /// The values are drawn by their logarithms.
+    #[serde(default)]
+    pub log: bool,
+    /// The lines.
+    pub lines: Vec<Line>,
+}
+
+/// A label of an axis.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tick {
+    /// Where, in the units of [`Point::x`].
+    pub at: f64,
+    /// What it says.
+    pub label: String,
+}
+
+/// One line.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Whose it is.
+    pub name: String,
+    /// Number of its colour. Lines of one colour belong together.
+    #[serde(default)]
+    pub colour: usize,
+    /// How it is drawn.
+    #[serde(default)]
+    pub stroke: Stroke,
+    /// From left to right.
+    pub points: Vec<Point>,
+    /// Points that it does not go through.
+    #[serde(default)]
+    pub marks: Vec<Point>,
+}
+
+/// How a line is drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stroke {
+    /// Without a gap.
+    #[default]
+    Solid,
+    /// Long parts.
+    Dashed,
+    /// Short parts.
+    Dotted,
+    /// Long and short parts.
+    Mixed,
+}
+
+/// A point with its spread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Along the axis.
+    pub x: f64,
+    /// The value.
+    pub y: f64,
+    /// Lower end of the spread.
+    pub low: f64,
+    /// Upper end of the spread.
+    pub high: f64,
+    /// What it is.
+    #[serde(default)]
+    pub mark: Mark,
+}
+
+/// What a point is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// A dot: measured.
+    #[default]
+    Measured,
+    /// A hollow triangle: a lower bound.
+    AtLeast,
+    /// A diamond: with no packet lost.
+    Lossless,
+    /// Nothing: a part of a curve.
+    None,
+}
+
 impl Document {
     /// As Markdown. Pictures are left out.
     pub fn markdown(&self) -> String {
@@ -113,6 +211,9 @@ impl Document {
             for chart in &section.charts {
                 let _ = writeln!(body, "<figure>{}</figure>", svg::bars(chart));
             }
+            for plot in &section.plots {
+                let _ = writeln!(body, "<figure>{}</figure>", plot::lines(plot));
+            }
             if let Some(table) = &section.table {
                 body.push_str(&table.html());
             }
@@ -126,12 +227,23 @@ impl Document {
     }
 }
 
-const STYLE: &str = "body{font:16px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;\
-    color:#1b1f24;background:#fff}table{border-collapse:collapse;margin:1rem 0;font-size:.9rem}\
-    th,td{padding:.25rem .6rem;border-bottom:1px solid #d0d7de;text-align:right}\
-    th:first-child,td:first-child{text-align:left}dl{display:grid;grid-template-columns:max-content 1fr;\
-    gap:.2rem 1rem}dt{color:#57606a}dd{margin:0}figure{margin:1rem 0}svg{max-width:100%;height:auto}\
-    h2{margin-top:2.5rem}";
+/// No picture is squeezed below what can be read: on a narrow window it scrolls by itself, as wide tables do. The colours
+/// are told apart by colour-blind people, too (after Okabe and Ito).
+const STYLE: &str = "\
+    :root{color-scheme:light dark;--ink:#1b1f24;--faint:#57606a;--rule:#d0d7de;--ground:#fff;\
+    --c0:#0072b2;--c1:#c46a00;--c2:#007a5a;--c3:#cf3f00;--c4:#2a9fd6;--c5:#b8578f;--c6:#767676;--c7:#8f7a00;--c8:#1b1f24;\
+    --c9:#8c564b}\n\
+    @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--faint:#9ba6b2;--rule:#3a424c;--ground:#0d1117;\
+    --c0:#4aa3df;--c1:#e69f00;--c2:#2ec49b;--c3:#ff8a5c;--c4:#8fd0ff;--c5:#e7a3c8;--c6:#a8a8a8;--c7:#f0e442;--c8:#f0f3f6;\
+    --c9:#c49a8f}}\n\
+    body{font:16px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:var(--ink);\
+    background:var(--ground)}table{border-collapse:collapse;font-size:.9rem}\
+    th,td{padding:.25rem .6rem;border-bottom:1px solid var(--rule);text-align:right}\
+    th:first-child,td:first-child{text-align:left}dl{display:grid;grid-template-columns:max-content minmax(0,1fr);\
+    gap:.2rem 1rem;overflow-wrap:anywhere}dt{color:var(--faint)}dd{margin:0}.wide,figure{margin:1rem 0;overflow-x:auto}\
+    svg{display:block;width:100%;min-width:44rem;height:auto;fill:currentColor;font-family:system-ui,sans-serif}\
+    svg .rule{stroke:var(--rule)}svg .hollow{fill:var(--ground)}svg .edge{stroke:var(--ground)}h2{margin-top:2.5rem}\
+    @media(max-width:40rem){dl{display:block}dd{margin-bottom:.4rem}}";
 
 impl Table {
     fn markdown(&self) -> String {
@@ -149,11 +261,11 @@ impl Table {
         let cells = |row: &[String], tag: &str| -> String {
             row.iter().fold(String::new(), |cells, cell| format!("{cells}<{tag}>{}</{tag}>", escaped(cell)))
         };
-        let mut out = format!("<table>\n<tr>{}</tr>\n", cells(&self.columns, "th"));
+        let mut out = format!("<div class=\"wide\"><table>\n<tr>{}</tr>\n", cells(&self.columns, "th"));
         for row in &self.rows {
             let _ = writeln!(out, "<tr>{}</tr>", cells(row, "td"));
         }
-        out.push_str("</table>\n");
+        out.push_str("</table></div>\n");
         out
     }
 }
@@ -172,6 +284,7 @@ mod tests {
     fn document() -> Document {
         let bar = Bar { series: "srv6d <uN>".to_owned(), value: 1.5, low: 1.0, high: 2.0 };
         Document {
+            schema: Schema::default(),
             title: "A & B".to_owned(),
             stamp: vec![("kernel".to_owned(), "6.18".to_owned())],
             sections: vec![Section {
@@ -186,6 +299,7 @@ mod tests {
                     unit: "Mpps".to_owned(),
                     groups: vec![Group { label: "one".to_owned(), bars: vec![bar] }],
                 }],
+                plots: Vec::new(),
             }],
         }
     }
@@ -202,6 +316,23 @@ mod tests {
         let html = document().html();
         assert!(html.contains("<h1>A &amp; B</h1>") && html.contains("<td>srv6d &lt;uN&gt;</td>"), "{html}");
         assert!(html.contains("<svg") && !html.contains("<uN>"), "{html}");
+    }
+
+    /// Each colour is one on light ground, and another on dark.
+    #[test]
+    fn all_colours_are_in_the_style_sheet_twice() {
+        let html = document().html();
+        for number in 0..10 {
+            assert_eq!(html.matches(&format!("--c{number}:")).count(), 2, "{number}");
+        }
+        assert_eq!(svg::colour(10), svg::colour(0));
+    }
+
+    #[test]
+    fn a_form_of_another_time_is_refused() {
+        let refused = serde_json::from_str::<Document>(r#"{"schema": 7, "title": "t", "stamp": [], "sections": []}"#);
+        let why = refused.unwrap_err().to_string();
+        assert!(why.starts_with("this is schema 7, and this bench-net reads 1"), "{why}");
     }
 
     #[test]

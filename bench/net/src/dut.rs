@@ -217,7 +217,7 @@ impl Daemon {
         let log = directory.join("log");
         fs::write(&file, configuration).map_err(|why| BenchError::of(file.display(), why))?;
         let output = fs::File::create(&log).map_err(|why| BenchError::of(log.display(), why))?;
-        let mut command = space.command(srv6d);
+        let mut command = space.dependent(srv6d);
         command.args(["run", "--config"]).arg(&file).env("SRV6D_SOCKET", &socket);
         command.stdout(Stdio::null()).stderr(output);
         let child = command.spawn().map_err(|why| BenchError::of(srv6d.display(), why))?;

@@ -14,6 +14,7 @@ use crate::document::{Bar, Chart, Document, Group, Section, Table};
 use crate::dut::Daemon;
 use crate::machine::Stamp;
 use crate::netns::{Namespace, run};
+use crate::results::Schema;
 use crate::statistics::Spread;
 
 /// Payload of a UDP datagram that fits encapsulated into the MTU: 40 outer, 40 inner, 8 UDP.
@@ -197,6 +198,7 @@ fn document(all: &[Measured], stamp: Stamp) -> Document {
         groups: groups.collect(),
     };
     Document {
+        schema: Schema::default(),
         title: "Applications of a host: srv6d beside the kernel".to_owned(),
         stamp: stamp.0,
         sections: vec![Section {
@@ -208,6 +210,7 @@ fn document(all: &[Measured], stamp: Stamp) -> Document {
             ],
             table: Some(Table { columns: vec!["stream".to_owned(), "srv6d / kernel".to_owned()], rows }),
             charts: vec![chart],
+            ..Section::default()
         }],
     }
 }

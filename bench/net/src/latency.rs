@@ -11,7 +11,7 @@ use crate::BenchError;
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Percentiles in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Half of the packets are faster.
     pub p50: f64,
@@ -23,7 +23,24 @@ pub struct Latency {
     pub max: f64,
     /// Packets measured.
     pub samples: u64,
+    /// The HDR histogram, in the steps in which its percentiles are printed: ever finer towards the slowest.
+    #[serde(default)]
+    pub histogram: Vec<Step>,
 }
+
+/// A step of a histogram.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// This share of the packets ...
+    pub quantile: f64,
+    /// ... took no longer than this, in microseconds ...
+    pub us: f64,
+    /// ... and they are so many.
+    pub count: u64,
+}
+
+/// Steps in each half of what is left up to the slowest packet.
+const STEPS_PER_HALF: u32 = 5;
 
 impl Latency {
     /// None: there are no samples.
@@ -43,8 +60,18 @@ impl Latency {
             p999: at(0.999),
             max: histogram.max() as f64 / 1000.0,
             samples: histogram.len(),
+            histogram: steps(&histogram),
         }))
     }
+}
+
+fn steps(histogram: &Histogram<u64>) -> Vec<Step> {
+    let mut count = 0;
+    let step = |value: hdrhistogram::iterators::IterationValue<u64>| {
+        count += value.count_since_last_iteration();
+        Step { quantile: value.quantile(), us: value.value_iterated_to() as f64 / 1000.0, count }
+    };
+    histogram.iter_quantiles(STEPS_PER_HALF).map(step).collect()
 }
 
 #[cfg(test)]
@@ -61,6 +88,10 @@ mod tests {
             assert!((measured / expected - 1.0).abs() < 0.002, "{measured} {expected}");
         }
         assert_eq!(latency.samples, 10_000);
+        let middle = latency.histogram.iter().find(|step| step.quantile >= 0.5).unwrap();
+        assert!((middle.us / 5000.0 - 1.0).abs() < 0.002 && middle.count.abs_diff(5000) < 10, "{middle:?}");
+        let last = latency.histogram.last().unwrap();
+        assert!((last.us / 10_000.0 - 1.0).abs() < 0.002 && last.count == 10_000, "{last:?}");
         assert_eq!(Latency::of(&[]).unwrap(), None);
     }
 }

@@ -1,5 +1,7 @@
 //! Which core does what.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
@@ -122,6 +124,22 @@ impl Layout {
         })
     }
 
+    /// What each core does, in words.
+    pub fn roles(&self) -> Vec<(usize, String)> {
+        let receiver = |receive: Receive, role: &'static str| match receive {
+            Receive::OnSender => None,
+            Receive::Thread(core) | Receive::Deferred(core) => Some((core, role)),
+        };
+        let generators = self.generators.iter().map(|&core| (core, "generator"));
+        let workers = self.workers.iter().map(|&core| (core, "worker"));
+        let receivers = [receiver(self.ingress, "receives for DUT"), receiver(self.sink, "sink")];
+        let mut roles: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        for (core, role) in generators.chain(workers).chain(receivers.into_iter().flatten()) {
+            roles.entry(core).or_default().push(role);
+        }
+        roles.into_iter().map(|(core, roles)| (core, roles.join(", "))).collect()
+    }
+
     /// Cores on which the DUT or the sink work, each once.
     pub fn measured(&self) -> Vec<usize> {
         let receivers = [self.ingress, self.sink].into_iter().filter_map(|receive| match receive {
@@ -176,8 +194,11 @@ mod tests {
     fn every_core_that_carries_packets_behind_the_generator_is_measured_once() {
         let own = Layout::of(Placement::SinkOnOwnCore, &[0, 1, 2, 3]).unwrap();
         assert_eq!(own.measured(), [1, 2, 3]);
+        let words = own.roles().into_iter().map(|(core, role)| format!("{core}: {role}")).collect::<Vec<_>>();
+        assert_eq!(words, ["0: generator", "1: receives for DUT", "2: worker", "3: sink"]);
         let one = Layout::of(Placement::OneCore, &[0, 1, 2, 3]).unwrap();
         assert_eq!(one.measured(), [1]);
+        assert_eq!(one.roles().last().unwrap(), &(1, "worker, receives for DUT".to_owned()));
         // Here the generator's core receives for the DUT.
         let inline = Layout::of(Placement::Inline, &[0, 1]).unwrap();
         assert_eq!(inline.measured(), [0, 1]);

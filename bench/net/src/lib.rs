@@ -34,6 +34,8 @@ pub mod layout;
 pub mod machine;
 pub mod netns;
 pub mod objects;
+pub mod pictures;
+pub mod plot;
 pub mod report;
 pub mod results;
 pub mod search;

@@ -18,10 +18,13 @@ use srv6d_bench_net::layout::Placement;
 use srv6d_bench_net::machine::Stamp;
 use srv6d_bench_net::results::Results;
 use srv6d_bench_net::trial::Timing;
-use srv6d_bench_net::{BenchError, affinity, host, report};
+use srv6d_bench_net::{BenchError, affinity, host, netns, report};
 
 /// Exit status of a command line that cannot be, as clap's own.
 const USAGE: u8 = 2;
+/// Exit status when a second signal does not let it clean up: as a shell's after SIGINT.
+const KILLED: i32 = 130;
+const RESULTS: &str = "results.json";
 
 #[derive(Debug, Parser)]
 #[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
@@ -152,29 +155,48 @@ impl From<BenchError> for Failure {
     }
 }
 
-fn measure(arguments: &Arguments) -> Result<(), Failure> {
+/// What must be there before anything is measured; and what a bench that was killed has left behind goes.
+fn make_ready() -> Result<(), Failure> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::Usage("bench-net makes network namespaces: run it as root (sudo)".to_owned()));
     }
+    for (program, package) in [("ip", "iproute2"), ("ethtool", "ethtool"), ("setpriv", "util-linux")] {
+        if !netns::has(program) {
+            let why = format!("{program} is not there. Fix: sudo apt-get install {package}");
+            return Err(Failure::Usage(why));
+        }
+    }
+    for name in netns::sweep() {
+        eprintln!("removed the namespace {name} of a bench that was killed");
+    }
+    Ok(())
+}
+
+fn measure(arguments: &Arguments) -> Result<(), Failure> {
+    make_ready()?;
     let plan = plan(arguments)?;
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim());
     let say = |line: &str| eprintln!("{line}");
     let minutes = plan.estimate().as_secs().div_ceil(60);
     say(&format!("{} rows, about {minutes} min", plan.duts.len()));
-    let results = Campaign::run(&plan, Results { stamp, ..Results::default() }, &say)?;
-    write_json(&arguments.out, "results.json", &results)?;
+    let keep = |results: &Results| write_json(&arguments.out, RESULTS, results);
+    let empty = Results { stamp, ..Results::default() };
+    keep(&empty)?;
+    let results = Campaign::run(&plan, empty, &say, &keep);
+    keep(&results)?;
     write_document(&report::document(&results), &arguments.out)?;
     for row in report::promises(&results).table.into_iter().flat_map(|table| table.rows) {
         println!("{}", row.join("  "));
     }
-    Ok(())
+    match results.cut_off {
+        Some(why) => Err(BenchError(format!("{why}; the report has what was measured until then")).into()),
+        None => Ok(()),
+    }
 }
 
 fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), Failure> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(Failure::Usage("bench-net makes network namespaces: run it as root (sudo)".to_owned()));
-    }
+    make_ready()?;
     let srv6d = srv6d(arguments)?;
     let stamp = Stamp::take(&srv6d, &format!("bench-net host --rounds {rounds} --seconds {seconds}"));
     let document = host::measure(&srv6d, rounds, seconds, stamp, &|line| eprintln!("{line}"))?;
@@ -233,11 +255,13 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
     })
 }
 
-/// Set when somebody wants the run to end.
+/// Set when somebody wants the run to end: after the trial under way, or at once when he asks twice.
 fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(|why| BenchError::of("catch signals", why))?;
+        signal_hook::flag::register_conditional_shutdown(signal, KILLED, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|why| BenchError::of("catch signals", why))?;
     }
     Ok(flag)
 }
@@ -273,12 +297,15 @@ fn write_document(document: &Document, directory: &Path) -> Result<(), Failure> 
     Ok(())
 }
 
-fn write_json(directory: &Path, name: &str, value: &impl serde::Serialize) -> Result<(), Failure> {
+fn write_json(directory: &Path, name: &str, value: &impl serde::Serialize) -> Result<(), BenchError> {
     fs::create_dir_all(directory).map_err(|why| BenchError::of(directory.display(), why))?;
     let text = serde_json::to_string_pretty(value).map_err(|why| BenchError::of(name, why))?;
     write(&directory.join(name), &text)
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(file, text).map_err(|why| BenchError::of(file.display(), why).into())
+fn write(file: &Path, text: &str) -> Result<(), BenchError> {
+    // Whole or not at all: a run that is killed while it writes keeps what it wrote before.
+    let new = file.with_extension("new");
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
+    written.map_err(|why| BenchError::of(file.display(), why))
 }

@@ -15,6 +15,32 @@ pub struct Namespace {
     name: String,
 }
 
+/// First letters of the names of all namespaces of the bench; then the number of the process they belong to.
+const PREFIXES: [&str; 2] = ["srv6d-bn", "srv6d-h"];
+
+/// Removes the namespaces of processes that could not do it themselves, because they were killed.
+pub fn sweep() -> Vec<String> {
+    let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let left: Vec<String> = names.filter(|name| owner(name).is_some_and(|owner| !is_alive(owner))).collect();
+    for name in &left {
+        drop(Namespace { name: name.clone() });
+        // srv6d's files of the bench are in a directory of the same name.
+        let _ = std::fs::remove_dir_all(std::env::temp_dir().join(name));
+    }
+    left
+}
+
+/// The process that a namespace of the bench belongs to.
+fn owner(name: &str) -> Option<u32> {
+    let rest = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+    rest.split_once('-')?.0.parse().ok()
+}
+
+fn is_alive(process: u32) -> bool {
+    Path::new("/proc").join(process.to_string()).exists()
+}
+
 impl Namespace {
     /// Makes a namespace with loopback up.
     pub fn create(name: &str) -> Result<Self, BenchError> {
@@ -33,6 +59,13 @@ impl Namespace {
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = tool("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+
+    /// The same, asked to end when the calling thread ends, however that comes.
+    pub fn dependent(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = self.command("setpriv");
+        command.args(["--pdeathsig", "TERM"]).arg(program);
         command
     }
 
@@ -66,12 +99,21 @@ impl Drop for Namespace {
     }
 }
 
-/// A program of the system. `su` without a login shell leaves `sbin` out of the search path.
+/// A program of the system.
 pub fn tool(program: &str) -> Command {
     let mut command = Command::new(program);
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin")).stdin(Stdio::null());
+    command.env("PATH", search_path()).stdin(Stdio::null());
     command
+}
+
+/// Whether there is such a program.
+pub fn has(program: &str) -> bool {
+    std::env::split_paths(&search_path()).any(|directory| directory.join(program).is_file())
+}
+
+/// `su` without a login shell leaves `sbin` out of it.
+fn search_path() -> String {
+    format!("{}:/usr/local/sbin:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
 /// Runs a command to its end; what it complains about becomes the error.
@@ -86,4 +128,38 @@ pub fn run(command: &mut Command) -> Result<String, BenchError> {
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
     Err(BenchError(format!("`{shown}` failed ({}): {}", output.status, complaint.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+    use super::*;
+
+    #[test]
+    fn only_namespaces_of_the_bench_have_an_owner() {
+        assert_eq!(owner("srv6d-bn4711-0a1b-gen"), Some(4711));
+        assert_eq!(owner("srv6d-h4711-far"), Some(4711));
+        for other in ["srv6d-bnfoo-dut", "srv6d-4711-leaf00", "srv6d-host00-1", "srv6d-bn4711", "mine"] {
+            assert_eq!(owner(other), None, "{other}");
+        }
+        assert!(is_alive(std::process::id()) && !is_alive(u32::MAX));
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_known_before_it_is_wanted() {
+        assert!(has("sh") && !has("srv6d-no-such-program"));
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+        let mut gone = Command::new("true").spawn().unwrap();
+        let dead = gone.id();
+        gone.wait().unwrap();
+        let left = Namespace::create(&format!("srv6d-bn{dead}-test-dut")).unwrap();
+        let mine = Namespace::create(&format!("srv6d-bn{}-sweep-dut", std::process::id())).unwrap();
+        assert!(sweep().contains(&left.name), "{}", left.name);
+        assert!(!left.path().exists() && mine.path().exists());
+    }
 }

@@ -1,15 +1,15 @@
 //! Results as a report: what was promised, the rates in ratios and as they are, searches, latencies.
 
-use crate::bars::{self, Kept};
-use crate::document::{Bar, Chart, Document, Group, Section, Table};
-use crate::dut;
+use crate::bars::{self, Kept, Promise};
+use crate::document::{Document, Section, Table};
 use crate::layout::Placement;
-use crate::results::{Figure, LatencyRow, Results, Row, SearchRow};
+use crate::results::{Figure, LatencyRow, Results, Row, Schema, SearchRow};
 use crate::search::{Limit, NDR};
 use crate::statistics::Spread;
+use crate::{dut, pictures};
 
 /// What each row of SRv6 work is shown beside.
-const BESIDE: [(&str, &str); 10] = [
+pub const BESIDE: [(&str, &str); 10] = [
     ("srv6d-forward", "linux-forward"),
     ("srv6d-encap.red", "linux-encap.red"),
     ("srv6d-uN", "linux-uN"),
@@ -30,14 +30,24 @@ pub fn document(results: &Results) -> Document {
         "trials",
         format!("{trials}, of which {without} have no figure of the DUT's and {disturbed} were disturbed by others"),
     );
+    if let Some(why) = &results.cut_off {
+        stamp.add("cut off", format!("{why}: what follows is a part of a run"));
+    }
     let mut sections = vec![promises(results)];
     for placement in placements(&results.floods) {
         sections.push(ratios(results, placement));
         sections.push(rates(results, placement, Figure::PerSecond));
         sections.push(rates(results, placement, Figure::PerCpuSecond));
+        sections.extend(cores(results, placement));
     }
-    sections.extend([workers(results), searches(results), latencies(results), left_out(results)].into_iter().flatten());
-    Document { title: "Forwarding, measured in network namespaces".to_owned(), stamp: stamp.0, sections }
+    let others = [workers(results), searches(results), latencies(results), trials_lost(results), left_out(results)];
+    sections.extend(others.into_iter().flatten());
+    Document {
+        schema: Schema::default(),
+        title: "Forwarding, measured in network namespaces".to_owned(),
+        stamp: stamp.0,
+        sections,
+    }
 }
 
 /// What was promised, a line each; for the terminal too.
@@ -58,6 +68,11 @@ pub fn promises(results: &Results) -> Section {
             kept.word().to_owned(),
         ]
     };
+    // A row that the run was not asked for is not one that it failed to measure.
+    let was_run = |kept: &Kept| {
+        let Promise { dut, beside, placement, .. } = kept.promise;
+        [dut, beside].into_iter().all(|name| results.flood(placement, name, kept.size).is_some())
+    };
     Section {
         heading: "Promises".to_owned(),
         text: vec![
@@ -67,9 +82,9 @@ pub fn promises(results: &Results) -> Section {
         ],
         table: Some(Table {
             columns: words(&["rows", "placement", "size", "figure", "at least", "measured", ""]),
-            rows: bars::judged(results).into_iter().map(row).collect(),
+            rows: bars::judged(results).into_iter().filter(was_run).map(row).collect(),
         }),
-        charts: Vec::new(),
+        ..Section::default()
     }
 }
 
@@ -86,7 +101,7 @@ fn placements(rows: &[Row]) -> Vec<Placement> {
 }
 
 /// Sizes in the order they were measured.
-fn sizes(rows: &[&Row]) -> Vec<String> {
+pub fn sizes(rows: &[&Row]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for row in rows {
         if !found.contains(&row.size) {
@@ -105,7 +120,6 @@ fn ratios(results: &Results, placement: Placement) -> Section {
     let sizes = sizes(&rows);
     let mut table = Table { columns: words(&["packets per second"]), rows: Vec::new() };
     table.columns.extend(sizes.iter().cloned());
-    let mut groups = Vec::new();
     for (dut, beside) in BESIDE {
         let at = |size: &String| -> Option<Spread> {
             let (mine, theirs) = (results.flood(placement, dut, size)?, results.flood(placement, beside, size)?);
@@ -118,19 +132,14 @@ fn ratios(results: &Results, placement: Placement) -> Section {
         let name = format!("{dut} / {beside}");
         let cells = found.iter().map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.shown(1.0, 2)));
         table.rows.push(std::iter::once(name.clone()).chain(cells).collect());
-        let bars = sizes.iter().zip(&found).filter_map(|(size, ratio)| Some(bar(&format!("{size} bytes"), (*ratio)?)));
-        groups.push(Group { label: name.replace(" / ", ":"), bars: bars.collect() });
     }
     Section {
         heading: format!("Ratios, {}", placement.name()),
         text: vec![format!("Placement: {}.", placement.meaning())],
         table: Some(table),
-        charts: vec![Chart { title: format!("Ratios, {}", placement.name()), unit: "times".to_owned(), groups }],
+        plots: vec![pictures::ratios(results, placement)],
+        ..Section::default()
     }
-}
-
-fn bar(series: &str, spread: Spread) -> Bar {
-    Bar { series: series.to_owned(), value: spread.median, low: spread.low, high: spread.high }
 }
 
 fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
@@ -138,7 +147,6 @@ fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
     let sizes = sizes(&rows);
     let mut table = Table { columns: words(&["Mpps"]), rows: Vec::new() };
     table.columns.extend(sizes.iter().cloned());
-    let mut groups: Vec<Group> = sizes.iter().map(|size| Group { label: size.clone(), bars: Vec::new() }).collect();
     for dut in dut::ALL {
         let of_dut = |size: &String| rows.iter().copied().find(|row| row.dut == dut.name && &row.size == size);
         let found: Vec<Option<&Row>> = sizes.iter().map(of_dut).collect();
@@ -147,13 +155,6 @@ fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
         }
         let cells = found.iter().map(|row| row.map_or_else(|| "-".to_owned(), |row| cell(row, figure)));
         table.rows.push(std::iter::once(dut.name.to_owned()).chain(cells).collect());
-        for (group, row) in groups.iter_mut().zip(&found) {
-            if let Some(spread) = row.and_then(|row| row.figure(figure)) {
-                let Spread { median, low, high, count } = spread;
-                let scaled = Spread { median: median / 1e6, low: low / 1e6, high: high / 1e6, count };
-                group.bars.push(bar(dut.name, scaled));
-            }
-        }
     }
     let (heading, unit) = match figure {
         Figure::PerSecond => ("Packets per second", "Mpps"),
@@ -161,10 +162,11 @@ fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
     };
     let heading = format!("{heading}, {}", placement.name());
     Section {
-        text: vec![explained(figure, &rows)],
+        text: vec![explained(figure, &rows), pictures::LEGEND.to_owned()],
         table: Some(table),
-        charts: vec![Chart { title: heading.clone(), unit: unit.to_owned(), groups }],
+        plots: vec![pictures::rates(results, placement, figure, &heading, unit)],
         heading,
+        ..Section::default()
     }
 }
 
@@ -223,7 +225,7 @@ fn workers(results: &Results) -> Option<Section> {
                 .to_owned(),
         ],
         table: Some(table),
-        charts: Vec::new(),
+        ..Section::default()
     })
 }
 
@@ -262,7 +264,8 @@ fn searches(results: &Results) -> Option<Section> {
             columns: words(&["DUT", "size", "accepted", "Mpps", "beyond it", "trials"]),
             rows: results.searches.iter().map(row).collect(),
         }),
-        charts: Vec::new(),
+        charts: pictures::searches(results),
+        ..Section::default()
     })
 }
 
@@ -270,7 +273,7 @@ fn latencies(results: &Results) -> Option<Section> {
     let first = results.latencies.first()?;
     let row = |row: &LatencyRow| {
         let time = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}"));
-        let latency = row.latency;
+        let latency = row.latency.as_ref();
         vec![
             row.dut.clone(),
             row.placement.name().to_owned(),
@@ -294,7 +297,79 @@ fn latencies(results: &Results) -> Option<Section> {
             columns: words(&["DUT", "placement", "load", "p50", "p99", "p99.9", "max", "lost"]),
             rows: results.latencies.iter().map(row).collect(),
         }),
-        charts: Vec::new(),
+        plots: pictures::latencies(results),
+        ..Section::default()
+    })
+}
+
+/// Who had the time of each core.
+fn cores(results: &Results, placement: Placement) -> Option<Section> {
+    let chart = pictures::cores(results, placement)?;
+    let rows = in_placement(results, placement);
+    let size = sizes(&rows).into_iter().next()?;
+    let mut table =
+        Table { columns: words(&["DUT", "core", "busy", "programs", "kernel", "interrupts"]), rows: Vec::new() };
+    for row in rows.iter().filter(|row| row.size == size) {
+        let total = pictures::busy(row, |busy| busy.total());
+        let parts = [
+            pictures::busy(row, |busy| busy.user),
+            pictures::busy(row, |busy| busy.system),
+            pictures::busy(row, |busy| busy.interrupts),
+        ];
+        for (at, (role, busy)) in total.into_iter().enumerate() {
+            let part = |part: &Vec<(String, Spread)>| part.get(at).map(|(_, spread)| format!("{:.2}", spread.median));
+            let parts = parts.iter().filter_map(part);
+            table.rows.push([row.dut.clone(), role, busy.shown(1.0, 2)].into_iter().chain(parts).collect());
+        }
+    }
+    Some(Section {
+        heading: format!("Cores, {}", placement.name()),
+        text: vec![format!(
+            "Shares of the time while frames of {size} bytes went through: in programs (a worker's own code), in the \
+             kernel for them and for its own threads (`sendto`, threaded NAPI), in interrupts and softirqs. A worker \
+             that polls is always busy."
+        )],
+        table: Some(table),
+        charts: vec![chart],
+        ..Section::default()
+    })
+}
+
+/// Trials that say nothing of their DUT, and those that others disturbed: where, how many, why.
+fn trials_lost(results: &Results) -> Option<Section> {
+    let mut table = Table {
+        columns: words(&["DUT", "placement", "workers", "size", "trials", "without a figure", "disturbed", "why"]),
+        rows: Vec::new(),
+    };
+    for row in results.floods.iter().chain(&results.workers) {
+        let reasons = || row.trials.iter().filter_map(|trial| trial.verdict.why_none());
+        let disturbed = row.trials.iter().filter(|trial| trial.counted.is_disturbed()).count();
+        if reasons().next().is_none() && disturbed == 0 {
+            continue;
+        }
+        let mut why: Vec<&str> = reasons().collect();
+        why.sort_unstable();
+        why.dedup();
+        table.rows.push(vec![
+            row.dut.clone(),
+            row.placement.name().to_owned(),
+            row.workers.to_string(),
+            row.size.clone(),
+            row.trials.len().to_string(),
+            reasons().count().to_string(),
+            disturbed.to_string(),
+            why.join("; "),
+        ]);
+    }
+    (!table.rows.is_empty()).then(|| Section {
+        heading: "Trials that say nothing, or less".to_owned(),
+        text: vec![
+            "Without a figure: generator or sink was the limit, or more arrived than was sent. Disturbed: somebody else \
+             had the cores for more than 2 % of the time, after all repetitions."
+                .to_owned(),
+        ],
+        table: Some(table),
+        ..Section::default()
     })
 }
 
@@ -333,6 +408,15 @@ mod tests {
         assert!(markdown.contains("| srv6d-uN | 0.90 [0.80-1.00] |"), "{markdown}");
         assert!(markdown.contains("| xdp-redirect | >= 5.00 (the generator was the limit) |"), "{markdown}");
         assert!(markdown.contains("needs 4 cores and there are 3"), "{markdown}");
+        let lost = "| xdp-redirect | sink on DUT's core | 1 | 64 | 3 | 3 | 0 | the generator was the limit |";
+        assert!(markdown.contains(lost), "{markdown}");
+        assert!(!markdown.contains("cut off"), "{markdown}");
+    }
+
+    #[test]
+    fn a_part_of_a_run_is_called_that() {
+        let results = Results { cut_off: Some("interrupted".to_owned()), ..results() };
+        assert!(document(&results).markdown().contains("* cut off: interrupted: what follows is a part of a run"));
     }
 
     #[test]
@@ -340,7 +424,7 @@ mod tests {
         let table = promises(&results()).table.unwrap();
         let lines: Vec<String> = table.rows.iter().map(|row| row.join(" ")).collect();
         let uns = "srv6d-uN / linux-uN sink on DUT's core 64 packets per second 1.1 1.50 [1.33-2.00] met";
-        assert!(lines.iter().any(|line| line == uns), "{lines:#?}");
+        assert_eq!(lines, [uns], "what was not asked for is left out");
     }
 
     #[test]

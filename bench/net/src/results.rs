@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpu::Busy;
 use crate::latency::Latency;
 use crate::layout::Placement;
 use crate::machine::Stamp;
@@ -12,6 +13,8 @@ use crate::verdict::{Counted, Verdict};
 /// All of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
+    /// Form of the file.
+    pub schema: Schema,
     /// Machine, kernel, versions, command.
     pub stamp: Stamp,
     /// Floods: as much as the generator sends.
@@ -24,6 +27,40 @@ pub struct Results {
     pub workers: Vec<Row>,
     /// What could not be done on this machine, and why.
     pub left_out: Vec<String>,
+    /// Why the run ended before its end. None: it did not.
+    #[serde(default)]
+    pub cut_off: Option<String>,
+}
+
+/// Number of a form of results: another one as soon as a field changes its meaning or goes. Fields may join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct Schema(u32);
+
+/// The form that is written, and the only one that is read.
+const SCHEMA: u32 = 1;
+
+impl Default for Schema {
+    fn default() -> Self {
+        Self(SCHEMA)
+    }
+}
+
+impl TryFrom<u32> for Schema {
+    type Error = String;
+
+    fn try_from(number: u32) -> Result<Self, String> {
+        match number {
+            SCHEMA => Ok(Self(number)),
+            _ => Err(format!("this is schema {number}, and this bench-net reads {SCHEMA}")),
+        }
+    }
+}
+
+impl From<Schema> for u32 {
+    fn from(schema: Schema) -> Self {
+        schema.0
+    }
 }
 
 /// One DUT at one size in one placement.
@@ -54,6 +91,20 @@ pub struct Trial {
     pub counted: Counted,
     /// What it is worth.
     pub verdict: Verdict,
+    /// What each core did in the measured part.
+    #[serde(default)]
+    pub cores: Vec<CoreUse>,
+}
+
+/// What a core did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CoreUse {
+    /// Its number.
+    pub core: usize,
+    /// What it is there for.
+    pub role: String,
+    /// Shares of the time.
+    pub busy: Busy,
 }
 
 /// One search.
@@ -177,7 +228,7 @@ pub(crate) mod tests {
         let trial = |(round, &rate): (usize, &f64)| {
             let counted = Counted { forwarded: rate.abs(), per_cpu_second: rate.abs() / 2.0, ..Counted::default() };
             let verdict = if rate < 0.0 { Verdict::GeneratorLimited } else { Verdict::Measured { loss: 0.5 } };
-            Trial { round, attempts: 1, counted, verdict }
+            Trial { round, attempts: 1, counted, verdict, cores: Vec::new() }
         };
         let trials = rates.iter().enumerate().map(trial).collect();
         Row { placement, workers: 1, dut: dut.to_owned(), size: size.to_owned(), frame: 64.0, trials }

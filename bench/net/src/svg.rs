@@ -7,16 +7,35 @@ use crate::document::{Bar, Chart, escaped};
 const WIDTH: f64 = 960.0;
 const PLOT: f64 = 260.0;
 /// Left of the plot: labels of the axis.
-const LEFT: f64 = 56.0;
+const LEFT: f64 = 64.0;
 /// Above the plot: title.
 const TOP: f64 = 34.0;
 /// Below the plot: labels of the groups.
 const GROUP_LABELS: f64 = 26.0;
 const LEGEND_LINE: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 4;
-/// Told apart by colour-blind people, too (Okabe and Ito).
-const COLOURS: [&str; 10] =
-    ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#999999", "#f0e442", "#000000", "#8c564b"];
+/// Colours there are; the style sheet of the page says what they look like on light and on dark ground.
+const COLOURS: usize = 10;
+
+/// One of the colours.
+pub fn colour(number: usize) -> String {
+    format!("var(--c{})", number % COLOURS)
+}
+
+/// Of a picture: its size, and a title with the unit.
+pub fn opening(title: &str, unit: &str, width: f64, height: f64, left: f64) -> String {
+    let title = escaped(title);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-size=\"13\" role=\"img\">\n\
+         <title>{title}</title>\n<text x=\"{left}\" y=\"18\" font-size=\"15\">{title} ({})</text>\n",
+        escaped(unit)
+    )
+}
+
+/// Digits after the point of the labels of an axis that ends here.
+pub fn digits(top: f64) -> usize {
+    if top < 1.0 { 2 } else { usize::from(top < 20.0) }
+}
 
 /// Draws a chart.
 pub fn bars(chart: &Chart) -> String {
@@ -25,13 +44,7 @@ pub fn bars(chart: &Chart) -> String {
     let top = ceiling(highest.fold(0.0, f64::max));
     let legend = series.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE;
     let height = TOP + PLOT + GROUP_LABELS + legend + 8.0;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" font-family=\"system-ui,sans-serif\" font-size=\"12\" role=\"img\">\n\
-         <title>{0}</title>\n<text x=\"{LEFT}\" y=\"18\" font-size=\"15\">{0} ({1})</text>\n",
-        escaped(&chart.title),
-        escaped(&chart.unit)
-    );
+    let mut out = opening(&chart.title, &chart.unit, WIDTH, height, LEFT);
     axis(&mut out, top);
     let group_width = (WIDTH - LEFT) / chart.groups.len().max(1) as f64;
     for (at, group) in chart.groups.iter().enumerate() {
@@ -39,8 +52,8 @@ pub fn bars(chart: &Chart) -> String {
         let width = group_width * 0.86 / group.bars.len().max(1) as f64;
         for (bar_at, bar) in group.bars.iter().enumerate() {
             let x = left + group_width * 0.07 + bar_at as f64 * width;
-            let colour = series.iter().position(|&name| name == bar.series).unwrap_or(0);
-            draw(&mut out, bar, x, width, top, COLOURS.get(colour % COLOURS.len()).unwrap_or(&"#000000"));
+            let number = series.iter().position(|&name| name == bar.series).unwrap_or(0);
+            draw(&mut out, bar, x, width, top, &colour(number));
         }
         let middle = left + group_width / 2.0;
         let y = TOP + PLOT + 17.0;
@@ -64,7 +77,7 @@ fn series(chart: &Chart) -> Vec<&str> {
 }
 
 /// The next round number: 1, 2 or 5 times a power of ten.
-fn ceiling(value: f64) -> f64 {
+pub fn ceiling(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
@@ -80,10 +93,10 @@ fn axis(out: &mut String, top: f64) {
     for part in 0..=5 {
         let value = top * f64::from(part) / 5.0;
         let y = height_of(value, top);
-        let digits = if top < 1.0 { 2 } else { usize::from(top < 20.0) };
+        let digits = digits(top);
         let _ = writeln!(
             out,
-            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#d0d7de\"/>\
+            "<line class=\"rule\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
              <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{value:.digits$}</text>",
             LEFT - 6.0,
             y + 4.0
@@ -109,7 +122,7 @@ fn draw(out: &mut String, bar: &Bar, x: f64, width: f64, top: f64, colour: &str)
         let (low, high) = (height_of(bar.low, top), height_of(bar.high, top));
         let _ = writeln!(
             out,
-            "<line x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{low:.1}\" y2=\"{high:.1}\" stroke=\"#1b1f24\"/>"
+            "<line x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{low:.1}\" y2=\"{high:.1}\" stroke=\"currentColor\"/>"
         );
     }
 }
@@ -119,7 +132,7 @@ fn key(out: &mut String, series: &[&str]) {
     for (at, name) in series.iter().enumerate() {
         let x = LEFT + (at % LEGEND_COLUMNS) as f64 * column;
         let y = TOP + PLOT + GROUP_LABELS + (at / LEGEND_COLUMNS) as f64 * LEGEND_LINE;
-        let colour = COLOURS.get(at % COLOURS.len()).unwrap_or(&"#000000");
+        let colour = colour(at);
         let _ = writeln!(
             out,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
@@ -153,8 +166,8 @@ mod tests {
             groups: vec![group(vec![bar("a", 5.0), bar("b", 2.5)]), group(vec![bar("b", 1.0)])],
         };
         let svg = bars(&chart);
-        assert!(svg.contains(&format!("height=\"{PLOT:.1}\" fill=\"{}\"", COLOURS[0])), "{svg}");
-        assert!(svg.contains(&format!("height=\"{:.1}\" fill=\"{}\"", PLOT / 2.0, COLOURS[1])), "{svg}");
-        assert!(svg.contains(&format!("height=\"{:.1}\" fill=\"{}\"", PLOT / 5.0, COLOURS[1])), "{svg}");
+        assert!(svg.contains(&format!("height=\"{PLOT:.1}\" fill=\"{}\"", colour(0))), "{svg}");
+        assert!(svg.contains(&format!("height=\"{:.1}\" fill=\"{}\"", PLOT / 2.0, colour(1))), "{svg}");
+        assert!(svg.contains(&format!("height=\"{:.1}\" fill=\"{}\"", PLOT / 5.0, colour(1))), "{svg}");
     }
 }

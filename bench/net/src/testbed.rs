@@ -73,7 +73,7 @@ impl Testbed {
     /// Makes it all; nothing forwards yet.
     pub fn new(queues: usize, mtu: Mtu) -> Result<Self, BenchError> {
         let tag = tag();
-        let space = |role: &str| Namespace::create(&format!("srv6d-bn{tag}-{role}"));
+        let space = |role: &str| Namespace::create(&format!("srv6d-bn{}-{tag}-{role}", std::process::id()));
         let (generator_space, dut_space, sink_space) = (space("gen")?, space("dut")?, space("sink")?);
         for silent in [&generator_space, &sink_space] {
             silent.shell("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")?;

@@ -9,6 +9,7 @@ use crate::dut::{Dut, Running};
 use crate::frames::{Size, Work};
 use crate::generator::{Load, Sender, Sent};
 use crate::layout::{Layout, Receive};
+use crate::results::CoreUse;
 use crate::sink::Received;
 use crate::testbed::{Mtu, Testbed};
 use crate::verdict::Counted;
@@ -35,6 +36,8 @@ pub struct Rig {
     receivers: Vec<i32>,
     /// Ordinary threads that get nearly all of their core.
     eager: Option<affinity::Eager>,
+    /// What each core did in the last trial.
+    pub cores: Vec<CoreUse>,
 }
 
 /// How long a trial is.
@@ -68,7 +71,8 @@ impl Rig {
         let mut bed = Testbed::new(layout.workers.len(), mtu)?;
         let running = dut.start(&bed, srv6d, &layout.workers)?;
         let receivers = bed.place(layout)?;
-        let mut rig = Self { running, bed, layout: layout.clone(), work: dut.work, receivers, eager: None };
+        let mut rig =
+            Self { running, bed, layout: layout.clone(), work: dut.work, receivers, eager: None, cores: Vec::new() };
         rig.settle_deferred()?;
         rig.preflight().map_err(|why| BenchError::of(dut.name, why))?;
         Ok(rig)
@@ -183,6 +187,7 @@ impl Rig {
         let received = self.drained()?.frames - before.frames;
         let lost_at_sink = self.bed.lost_at_sink()? - lost_before;
         let requested = load.rate.filter(|_| !load.is_flood);
+        self.cores = self.cores_between(&from, &to);
         let totals = Counted { requested, sent: sent.frames, received, lost_at_sink, ..Counted::default() };
         Ok(self.counted(&from, &to, totals))
     }
@@ -201,6 +206,16 @@ impl Rig {
         let alone = !matches!(self.layout.ingress, Receive::Deferred(_));
         let workers = if alone { self.running.threads() } else { Vec::new() };
         self.receivers.iter().copied().chain(workers).collect()
+    }
+
+    fn cores_between(&self, from: &Moment, to: &Moment) -> Vec<CoreUse> {
+        let seconds = to.at.duration_since(from.at).as_secs_f64();
+        let used = to.cpu.since(&from.cpu);
+        let of = |(core, role): (usize, String)| {
+            let busy = used.busy.get(&core).copied().unwrap_or_default().share_of(seconds);
+            CoreUse { core, role, busy }
+        };
+        self.layout.roles().into_iter().map(of).collect()
     }
 
     fn counted(&self, from: &Moment, to: &Moment, totals: Counted) -> Counted {

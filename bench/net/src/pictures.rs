@@ -1,0 +1,280 @@
+//! Results as pictures: rates and ratios over the frame size, latencies over their percentiles, cores.
+
+use crate::cpu::Busy;
+use crate::document::{Bar, Chart, Group, Line, Mark, Plot, Point, Stroke, Tick};
+use crate::dut::{self, Dut, Forwarder};
+use crate::frames::Work;
+use crate::layout::Placement;
+use crate::report::{BESIDE, sizes};
+use crate::results::{CoreUse, Figure, LatencyRow, Results, Row, SearchRow};
+use crate::search::NDR;
+use crate::statistics::Spread;
+
+/// Percentiles named at the bottom of a curve.
+const PERCENTILES: [(f64, &str); 6] =
+    [(0.0, "min"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
+
+/// What the pictures have in common, in words.
+pub const LEGEND: &str = "Dots are medians, bars go from the lowest to the highest round, hollow triangles are lower \
+                          bounds (generator or sink was the limit), diamonds the NDR. A colour is a kind of work; dashed \
+                          is the kernel, dotted what nothing can beat.";
+
+/// A row's colour is its work, its stroke who does it.
+fn looks(name: &str) -> (usize, Stroke) {
+    let Some(Dut { forwarder, work, .. }) = dut::named(name) else { return (9, Stroke::Solid) };
+    let stroke = match forwarder {
+        Forwarder::Linux => Stroke::Dashed,
+        Forwarder::Srv6d => Stroke::Solid,
+        Forwarder::Srv6dOffload => Stroke::Mixed,
+        Forwarder::AfXdpFloor | Forwarder::Xdp { .. } => Stroke::Dotted,
+    };
+    let colour = match (work, forwarder) {
+        (Work::Forward, _) => 0,
+        (Work::Encapsulate, _) => 1,
+        (Work::Shift, _) => 2,
+        (Work::Decapsulate, _) => 5,
+        (Work::Cross, Forwarder::AfXdpFloor) => 6,
+        (Work::Cross, _) => 8,
+    };
+    (colour, stroke)
+}
+
+fn point(x: usize, spread: Spread, factor: f64, mark: Mark) -> Point {
+    let Spread { median, low, high, .. } = spread;
+    Point { x: x as f64, y: median * factor, low: low * factor, high: high * factor, mark }
+}
+
+fn ticks(sizes: &[String]) -> Vec<Tick> {
+    sizes.iter().enumerate().map(|(at, size)| Tick { at: at as f64, label: size.clone() }).collect()
+}
+
+/// Rates over the frame size, with the NDR where it was searched.
+pub fn rates(results: &Results, placement: Placement, figure: Figure, title: &str, unit: &str) -> Plot {
+    let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
+    let sizes = sizes(&rows);
+    let line = |dut: &Dut| {
+        let at = |(x, size): (usize, &String)| {
+            let row = rows.iter().find(|row| row.dut == dut.name && &row.size == size)?;
+            match (row.figure(figure), figure) {
+                (Some(spread), _) => Some(point(x, spread, 1e-6, Mark::Measured)),
+                (None, Figure::PerSecond) => row.at_least().map(|spread| point(x, spread, 1e-6, Mark::AtLeast)),
+                (None, Figure::PerCpuSecond) => None,
+            }
+        };
+        let points: Vec<Point> = sizes.iter().enumerate().filter_map(at).collect();
+        let marks = if figure == Figure::PerSecond { lossless(results, placement, dut, &sizes) } else { Vec::new() };
+        let (colour, stroke) = looks(dut.name);
+        (!points.is_empty()).then(|| Line { name: dut.name.to_owned(), colour, stroke, points, marks })
+    };
+    Plot {
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        along: "frame size in bytes".to_owned(),
+        ticks: ticks(&sizes),
+        log: false,
+        lines: dut::ALL.iter().filter_map(line).collect(),
+    }
+}
+
+fn lossless(results: &Results, placement: Placement, dut: &Dut, sizes: &[String]) -> Vec<Point> {
+    let of_dut = |row: &&SearchRow| row.placement == placement && row.dut == dut.name && row.accepted_loss <= NDR;
+    let mark = |row: &SearchRow| {
+        let (x, y) = (sizes.iter().position(|size| size == &row.size)? as f64, row.found.rate? / 1e6);
+        Some(Point { x, y, low: y, high: y, mark: Mark::Lossless })
+    };
+    results.searches.iter().filter(of_dut).filter_map(mark).collect()
+}
+
+/// Ratios over the frame size, beside a line where both are the same.
+pub fn ratios(results: &Results, placement: Placement) -> Plot {
+    let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
+    let sizes = sizes(&rows);
+    let line = |(dut, beside): (&str, &str)| {
+        let at = |(x, size): (usize, &String)| {
+            let (mine, theirs) = (results.flood(placement, dut, size)?, results.flood(placement, beside, size)?);
+            Some(point(x, mine.ratio(theirs, Figure::PerSecond)?, 1.0, Mark::Measured))
+        };
+        let points: Vec<Point> = sizes.iter().enumerate().filter_map(at).collect();
+        let (colour, _) = looks(dut);
+        let stroke = match looks(beside).1 {
+            Stroke::Dashed if looks(dut).1 == Stroke::Solid => Stroke::Solid,
+            Stroke::Dashed => Stroke::Mixed,
+            other => other,
+        };
+        let name = format!("{dut} / {beside}");
+        (!points.is_empty()).then(|| Line { name, colour, stroke, points, marks: Vec::new() })
+    };
+    let ends = [0, sizes.len().saturating_sub(1)];
+    let one = Spread { median: 1.0, low: 1.0, high: 1.0, count: 1 };
+    let equal = Line {
+        name: "as fast as the other".to_owned(),
+        colour: 8,
+        stroke: Stroke::Dashed,
+        points: ends.map(|at| point(at, one, 1.0, Mark::None)).to_vec(),
+        marks: Vec::new(),
+    };
+    Plot {
+        title: format!("Ratios of packets per second, {}", placement.name()),
+        unit: "times".to_owned(),
+        along: "frame size in bytes".to_owned(),
+        ticks: ticks(&sizes),
+        log: false,
+        lines: BESIDE.into_iter().filter_map(line).chain([equal]).collect(),
+    }
+}
+
+/// One picture for each placement and load: which share of the packets took no longer than what.
+pub fn latencies(results: &Results) -> Vec<Plot> {
+    let mut loads: Vec<(Placement, u32)> = Vec::new();
+    for row in &results.latencies {
+        if !loads.contains(&(row.placement, row.load)) {
+            loads.push((row.placement, row.load));
+        }
+    }
+    let plot = |(placement, load): (Placement, u32)| {
+        let rows = results.latencies.iter().filter(|row| row.placement == placement && row.load == load);
+        let lines: Vec<Line> = rows.filter_map(curve).collect();
+        (!lines.is_empty()).then(|| Plot {
+            title: format!("Latency at {load} % of the row's NDR, {}", placement.name()),
+            unit: "us, logarithmic".to_owned(),
+            along: "share of the packets that took no longer".to_owned(),
+            ticks: PERCENTILES.map(|(at, label)| Tick { at: nines(at), label: label.to_owned() }).to_vec(),
+            log: true,
+            lines,
+        })
+    };
+    loads.into_iter().filter_map(plot).collect()
+}
+
+/// 0.9 is 1, 0.99 is 2, 0.999 is 3.
+fn nines(quantile: f64) -> f64 {
+    -(1.0 - quantile).log10()
+}
+
+fn curve(row: &LatencyRow) -> Option<Line> {
+    let furthest = PERCENTILES.iter().map(|&(at, _)| at).fold(0.0, f64::max);
+    let steps = row.latency.as_ref()?.histogram.iter().filter(|step| step.quantile <= furthest);
+    let point = |step: &crate::latency::Step| Point {
+        x: nines(step.quantile),
+        y: step.us,
+        low: step.us,
+        high: step.us,
+        mark: Mark::None,
+    };
+    let points: Vec<Point> = steps.map(point).collect();
+    let (colour, stroke) = looks(&row.dut);
+    (!points.is_empty()).then(|| Line { name: row.dut.clone(), colour, stroke, points, marks: Vec::new() })
+}
+
+/// NDR and PDR of each row, side by side.
+pub fn searches(results: &Results) -> Vec<Chart> {
+    let mut sizes: Vec<&str> = results.searches.iter().map(|row| row.size.as_str()).collect();
+    sizes.dedup();
+    let bar = |row: &SearchRow| {
+        let (rate, is_ndr) = (row.found.rate.unwrap_or(0.0) / 1e6, row.accepted_loss <= NDR);
+        let series =
+            if is_ndr { "NDR, none lost".to_owned() } else { format!("PDR, {:.1} % lost", 100.0 * row.accepted_loss) };
+        Bar { series, value: rate, low: rate, high: rate }
+    };
+    let group = |size: &str, dut: &Dut| {
+        let rows = results.searches.iter().filter(|row| row.dut == dut.name && row.size == size);
+        let bars: Vec<Bar> = rows.map(bar).collect();
+        (!bars.is_empty()).then(|| Group { label: dut.name.to_owned(), bars })
+    };
+    let chart = |size: &str| Chart {
+        title: format!("Rates without loss, {size} bytes"),
+        unit: "Mpps".to_owned(),
+        groups: dut::ALL.iter().filter_map(|dut| group(size, dut)).collect(),
+    };
+    sizes.into_iter().map(chart).collect()
+}
+
+/// How busy each core was at the smallest size, by what it is there for.
+pub fn cores(results: &Results, placement: Placement) -> Option<Chart> {
+    let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
+    let size = sizes(&rows).into_iter().next()?;
+    let group = |row: &&Row| {
+        let bars = busy(row, |busy| busy.total());
+        let bar = |(series, spread): (String, Spread)| {
+            let Spread { median: value, low, high, .. } = spread;
+            Bar { series, value, low, high }
+        };
+        Group { label: row.dut.clone(), bars: bars.into_iter().map(bar).collect() }
+    };
+    let groups: Vec<Group> = rows.iter().filter(|row| row.size == size).map(group).collect();
+    groups.iter().any(|group| !group.bars.is_empty()).then(|| Chart {
+        title: format!("How busy each core is, {size} bytes, {}", placement.name()),
+        unit: "share of the time".to_owned(),
+        groups,
+    })
+}
+
+/// A share of the time, over all trials of a row, by core.
+pub fn busy(row: &Row, which: impl Fn(&Busy) -> f64) -> Vec<(String, Spread)> {
+    let Some(first) = row.trials.first() else { return Vec::new() };
+    let of = |core: &CoreUse| {
+        let same = row.trials.iter().flat_map(|trial| &trial.cores).filter(|other| other.core == core.core);
+        Some((core.role.clone(), Spread::of(same.map(|core| which(&core.busy)))?))
+    };
+    first.cores.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a failure is the test's failure")]
+
+    use super::*;
+    use crate::latency::{Latency, Step};
+    use crate::results::tests::row;
+    use crate::search::{Found, Limit};
+
+    const PLACE: Placement = Placement::SinkOnDutCore;
+
+    #[test]
+    fn rates_lie_at_their_sizes_and_bounds_and_the_ndr_are_marked() {
+        let found = Found { rate: Some(0.7e6), limit: Limit::Loss, trials: 9, void: 0 };
+        let (dut, size) = ("srv6d-uN".to_owned(), "1500".to_owned());
+        let results = Results {
+            floods: vec![
+                row(PLACE, "srv6d-uN", "64", &[1e6, 2e6, 4e6]),
+                row(PLACE, "srv6d-uN", "1500", &[1e6]),
+                row(PLACE, "xdp-redirect", "1500", &[-5e6]),
+            ],
+            searches: vec![SearchRow { placement: PLACE, dut, size, accepted_loss: NDR, found }],
+            ..Results::default()
+        };
+        let plot = rates(&results, PLACE, Figure::PerSecond, "t", "Mpps");
+        let [srv6d, redirect] = plot.lines.as_slice() else { unreachable!("{plot:?}") };
+        let expected = Point { x: 0.0, y: 2.0, low: 1.0, high: 4.0, mark: Mark::Measured };
+        assert_eq!((srv6d.points.len(), srv6d.points.first()), (2, Some(&expected)));
+        assert_eq!(srv6d.marks.first().map(|mark| (mark.x, mark.y, mark.mark)), Some((1.0, 0.7, Mark::Lossless)));
+        assert_eq!(redirect.points.first().map(|point| (point.y, point.mark)), Some((5.0, Mark::AtLeast)));
+    }
+
+    #[test]
+    fn a_latency_curve_goes_by_nines() {
+        let step = |quantile, us| Step { quantile, us, count: 1 };
+        let histogram = vec![step(0.0, 5.0), step(0.9, 7.0), step(0.999, 9.0), step(1.0, 90.0)];
+        let latency = Some(Latency { p50: 6.0, p99: 8.0, p999: 9.0, max: 90.0, samples: 1000, histogram });
+        let (dut, size) = ("linux-uN".to_owned(), "128".to_owned());
+        let row = LatencyRow { placement: PLACE, dut, size, load: 50, rate: 1e5, latency, loss: 0.0 };
+        let plots = latencies(&Results { latencies: vec![row], ..Results::default() });
+        let points = &plots.first().unwrap().lines.first().unwrap().points;
+        let rounded: Vec<(f64, f64)> = points.iter().map(|point| (point.x.round(), point.y)).collect();
+        assert_eq!(rounded, [(0.0, 5.0), (1.0, 7.0), (3.0, 9.0)]);
+    }
+
+    #[test]
+    fn the_busy_time_of_a_core_is_the_median_of_its_trials() {
+        let mut row = row(PLACE, "linux-uN", "64", &[1e6, 2e6, 3e6]);
+        for (trial, user) in row.trials.iter_mut().zip([0.1, 0.5, 0.3]) {
+            let busy = Busy { user, system: 0.25, interrupts: 0.0 };
+            trial.cores = vec![CoreUse { core: 3, role: "worker".to_owned(), busy }];
+        }
+        let results = Results { floods: vec![row], ..Results::default() };
+        let chart = cores(&results, PLACE).unwrap();
+        let bar = chart.groups.first().unwrap().bars.first().unwrap();
+        assert_eq!((bar.series.as_str(), bar.value, bar.low, bar.high), ("worker", 0.55, 0.35, 0.75));
+        assert_eq!(cores(&Results::default(), PLACE), None);
+    }
+}
