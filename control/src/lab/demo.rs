@@ -15,14 +15,16 @@ use super::screen::{BAD, DIM, GOOD, Screen, styled};
 use super::tool::{PATIENCE, Tool};
 use super::topology::{Kind, Node, Role, Topology};
 use super::traffic::{TcpReport, UdpReport, UdpSent};
+use super::window::WINDOW;
 use super::{controller, netns, picture};
 
 /// Bytes of a TCP transfer.
 const TCP_BYTES: u64 = 32 * 1024 * 1024;
 const TCP_MEGABITS: f64 = 32.0 * 1024.0 * 1024.0 * 8.0 / 1e6;
-/// Datagrams a second of the stream that is moved, its length, and when it is moved.
+/// Datagrams a second of the stream that is moved, how long it is at least and at most, and when it is moved.
 const UDP_RATE: u32 = 1000;
-const UDP_SECONDS: f64 = 8.0;
+const UDP_AT_LEAST: Duration = Duration::from_secs(8);
+const UDP_SECONDS: u32 = 60;
 const MOVE_AFTER: Duration = Duration::from_secs(2);
 /// Bytes of one datagram.
 const UDP_SIZE: usize = 200;
@@ -273,12 +275,10 @@ impl Demo<'_> {
         let before = self.spines()?;
         self.draw_path(pair, &from_spine);
 
-        let rate = UDP_RATE.to_string();
-        let (seconds, size) = (UDP_SECONDS.to_string(), UDP_SIZE.to_string());
         let (mut receiver, listening) =
             Tool::receiver(&self.lab, &pair.to, "udp-receive", SocketAddr::new(pair.target, 0))?;
-        let mut sender =
-            Tool::start(&self.lab, &pair.from, &["udp-send", &listening.to_string(), &rate, &seconds, &size])?;
+        let stream = format!("udp-send {listening} {UDP_RATE} {UDP_SECONDS} {UDP_SIZE} --window {WINDOW}");
+        let mut sender = Tool::start(&self.lab, &pair.from, &stream.split(' ').collect::<Vec<_>>())?;
         let start = Instant::now();
         self.interrupt.wait_for(PATIENCE, || Ok((start.elapsed() >= MOVE_AFTER).then_some(())))?;
         let (how, said) = if controller::asks(&self.lab.topology, first) {
@@ -286,6 +286,9 @@ impl Demo<'_> {
         } else {
             self.change_configuration(first, pair)?
         };
+        let moved = || Ok((self.spine_of(pair)? != from_spine && start.elapsed() >= UDP_AT_LEAST).then_some(()));
+        self.interrupt.wait_for(PATIENCE, moved)?;
+        sender.stop();
         let UdpSent { sent, .. } = sender.finish(&self.interrupt)?;
         let report: UdpReport = receiver.finish(&self.interrupt)?;
 

@@ -32,6 +32,7 @@ mod tool;
 mod topology;
 mod topology_check;
 mod traffic;
+mod window;
 
 use std::ffi::OsString;
 use std::fs;

@@ -21,6 +21,7 @@ use super::screen::{DIM, Screen, styled};
 use super::tool::Tool;
 use super::topology::{Behavior, FABRIC, Kind, Node, PortRole, Role, Topology};
 use super::traffic::{UdpReport, UdpSent};
+use super::window::WINDOW;
 use super::{counters, netns};
 
 /// Datagrams a second, and their bytes.
@@ -188,9 +189,8 @@ impl Bench<'_> {
         let (mut receiver, listening) =
             Tool::receiver(&self.lab, &self.to.name, "udp-receive", SocketAddr::new(target, 0))?;
         let seconds = PAUSE.as_secs_f64() * f64::from(times) + 1.0;
-        let arguments = [listening.to_string(), RATE.to_string(), seconds.to_string(), SIZE.to_string()];
-        let arguments: Vec<&str> = std::iter::once("udp-send").chain(arguments.iter().map(String::as_str)).collect();
-        let mut sender = Tool::start(&self.lab, &self.from.name, &arguments)?;
+        let arguments = format!("udp-send {listening} {RATE} {seconds} {SIZE} --window {WINDOW}");
+        let mut sender = Tool::start(&self.lab, &self.from.name, &arguments.split(' ').collect::<Vec<_>>())?;
         let moves = self.change(way, target, times, &mut sender)?;
         let UdpSent { sent, refused, closing } = sender.finish(self.interrupt)?;
         let UdpReport { received, lost, duplicated, .. } = receiver.finish(self.interrupt)?;

@@ -3,8 +3,11 @@
 //! Each prints one JSON object per line. UDP datagram:
 //!
 //! ```text
-//! | sequence number, 8 bytes | total, 8 bytes (0, or the number sent, once the stream has ended) | filling |
+//! | sequence number, 8 bytes | total, 8 bytes | filling |
+//!                             total: 0, or 1 where an answer is asked for; the number sent, once the stream has ended
 //! ```
+//!
+//! An answer is the first 16 bytes again.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -21,14 +24,22 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use signal_hook::consts::SIGTERM;
 
+use super::window::{Window, timed_out};
+
 /// Nothing waits longer than this for the other side.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The end of a stream may overtake datagrams that a busy node still has in a queue: nothing is said to be lost before
+/// nothing has come for so long.
+const LATE: Duration = Duration::from_secs(2);
+const BETWEEN_GOODBYES: Duration = Duration::from_millis(50);
 /// Bytes written at once.
 const CHUNK: usize = 64 * 1024;
 /// Receive buffer for datagrams, bytes.
 const UDP_BUFFER: usize = 32 * 1024 * 1024;
+/// The total of a datagram that asks for an answer.
+const ASKS: u64 = 1;
 /// Sequence number and total.
-const UDP_HEADER: usize = 16;
+pub(super) const UDP_HEADER: usize = 16;
 
 /// A receiver can be sent to from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,24 +184,33 @@ pub struct UdpStream {
     /// Bytes of a datagram.
     size: usize,
     /// Ports that they are sent from in turn, so that a hash spreads them.
-    #[arg(default_value_t = 1)]
+    #[arg(default_value_t = 1, conflicts_with = "window")]
     flows: u16,
+    /// Datagrams that may be on their way at a time. On a machine that is too busy the stream is slower then, and its
+    /// datagrams are not lost in queues that nobody had the time to empty.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    window: Option<u64>,
 }
 
 /// Sends datagrams, evenly spaced, then says how many they were. One that the kernel refuses, because there is no route
 /// at that moment, is one that was lost. SIGTERM ends the stream before its time.
 pub fn udp_send(stream: &UdpStream) -> io::Result<()> {
-    let UdpStream { to, rate, seconds, size, flows } = *stream;
+    let UdpStream { to, rate, seconds, size, flows, window } = *stream;
     let enough = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTERM, Arc::clone(&enough))?;
     let sockets: Vec<UdpSocket> = (0..flows.max(1)).map(|_| connected(to)).collect::<io::Result<_>>()?;
     let begin = Instant::now();
     let (mut sent, mut refused) = (0, 0);
+    let mut window = window.map(Window::new);
     for socket in sockets.iter().cycle() {
         if begin.elapsed().as_secs_f64() >= seconds || enough.load(Ordering::Relaxed) {
             break;
         }
-        refused += u64::from(!accepted(socket, &datagram(sent, 0, size))?);
+        let asks = match &mut window {
+            Some(window) => window.wait(socket, sent)?,
+            None => false,
+        };
+        refused += u64::from(!accepted(socket, &datagram(sent, if asks { ASKS } else { 0 }, size))?);
         sent += 1;
         let due = begin + Duration::from_secs(1) / rate.max(1) * u32::try_from(sent).unwrap_or(u32::MAX);
         thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -218,15 +238,20 @@ fn accepted(socket: &UdpSocket, datagram: &[u8]) -> io::Result<bool> {
 
 /// The end may be lost like anything else, so it is repeated until the receiver confirms it; how often it was said.
 fn say_goodbye(socket: &UdpSocket, sent: u64) -> io::Result<u64> {
-    socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+    socket.set_read_timeout(Some(BETWEEN_GOODBYES))?;
     let deadline = Instant::now() + PATIENCE;
     for said in 1.. {
         if Instant::now() >= deadline {
             break;
         }
-        socket.send(&datagram(u64::MAX, sent, UDP_HEADER))?;
-        if socket.recv(&mut [0; UDP_HEADER]).is_ok() {
-            return Ok(said);
+        let answer = socket.send(&datagram(u64::MAX, sent, UDP_HEADER)).and_then(|_| socket.recv(&mut [0; UDP_HEADER]));
+        match answer {
+            Ok(_) => return Ok(said),
+            // It has heard it and gone: its answer was lost.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(said),
+            Err(error) if timed_out(&error) => {}
+            // There is no route at that moment.
+            Err(_) => thread::sleep(BETWEEN_GOODBYES),
         }
     }
     Err(io::Error::new(io::ErrorKind::TimedOut, "the receiver does not confirm the end of the stream"))
@@ -239,7 +264,7 @@ fn datagram(sequence: u64, total: u64, size: usize) -> Vec<u8> {
 }
 
 /// Sequence number and total of a datagram.
-fn numbers(datagram: &[u8]) -> Option<(u64, u64)> {
+pub(super) fn numbers(datagram: &[u8]) -> Option<(u64, u64)> {
     let (sequence, rest) = datagram.split_first_chunk()?;
     let (total, _) = rest.split_first_chunk()?;
     Some((u64::from_be_bytes(*sequence), u64::from_be_bytes(*total)))
@@ -252,16 +277,25 @@ pub fn udp_receive(listen: SocketAddr) -> io::Result<()> {
     setsockopt(&socket, RcvBufForce, &UDP_BUFFER).or_else(|_| setsockopt(&socket, RcvBuf, &UDP_BUFFER))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     report(&Listening { listening: socket.local_addr()? })?;
-    let (mut tally, mut buffer) = (Tally::default(), [0; 2048]);
-    loop {
-        let (length, peer) = socket.recv_from(&mut buffer)?;
+    let (mut tally, mut buffer, mut end) = (Tally::default(), [0; 2048], None);
+    while end != Some(tally.seen.len() as u64) {
+        let (length, peer) = match socket.recv_from(&mut buffer) {
+            Err(error) if end.is_some() && timed_out(&error) => break,
+            received => received?,
+        };
         let Some((sequence, total)) = buffer.get(..length).and_then(numbers) else { continue };
-        if sequence == u64::MAX {
-            socket.send_to(&datagram(sequence, total, UDP_HEADER), peer)?;
-            return report(&tally.finish(total));
+        if total > 0 {
+            // Whoever asks asks again: an answer that finds no way is no reason to end.
+            let _ = socket.send_to(&datagram(sequence, total, UDP_HEADER), peer);
         }
-        tally.count(sequence);
+        if sequence == u64::MAX {
+            end = Some(total);
+            socket.set_read_timeout(Some(LATE))?;
+        } else {
+            tally.count(sequence);
+        }
     }
+    report(&tally.finish(end.unwrap_or_default()))
 }
 
 /// Sequence numbers seen.

@@ -14,6 +14,10 @@ use super::counters;
 
 pub const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d");
 
+/// Datagrams of a stream that may be on their way: fewer than the shortest ring of a lab has room for, so that a worker
+/// that waits for its core loses none.
+pub const WINDOW: &str = "64";
+
 /// Nothing here takes longer.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -91,7 +95,10 @@ impl Lab {
         let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
         let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
         let listening = next().get("listening").unwrap().as_str().unwrap().to_owned();
-        let sender = self.spawn(from, &["udp-send", &listening, "500", "0.5", size]).wait_with_output().unwrap();
+        let sender = self
+            .spawn(from, &["udp-send", &listening, "500", "0.5", size, "--window", WINDOW])
+            .wait_with_output()
+            .unwrap();
         assert!(sender.status.success(), "{from} -> {address}: {}", text(&sender.stderr));
         let report = next();
         sink.wait().unwrap();
