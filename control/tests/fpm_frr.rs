@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+use support::bgp::fpm_is_missing;
 use support::rig::{self, Rig, must, text, wait_for};
 
 const DAEMONS: &str = "/usr/lib/frr";
@@ -117,16 +118,6 @@ impl Echo {
     }
 }
 
-fn installed() -> bool {
-    let modules = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
-    let module = modules.iter().any(|lib| PathBuf::from(lib).join("frr/modules/dplane_fpm_nl.so").exists());
-    let is = module && PathBuf::from(DAEMONS).join("zebra").exists();
-    if !is {
-        println!("SKIPPED: FRR with dplane_fpm_nl is not installed (scripts/install-deps installs it)");
-    }
-    is
-}
-
 fn rows(rig: &Rig, topic: &str) -> Vec<Value> {
     rig.show(topic).as_array().unwrap().clone()
 }
@@ -176,7 +167,7 @@ fn arrived(rig: &Rig) {
 #[test]
 #[ignore = "needs root: network namespaces, and FRR"]
 fn the_real_frr_announces_and_is_restarted_under_traffic() {
-    if !installed() {
+    if fpm_is_missing() {
         return;
     }
     let mut rig = Rig::new(1);

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use srv6d::config;
-use srv6d::lab::{FABRIC, FABRIC_BGP, Kind, Role, Routing, Topology, plain_routes, srv6d_toml};
+use srv6d::lab::{Chosen, FABRIC, FABRIC_BGP, Kind, Role, Routing, Topology, Via, plain_routes, srv6d_toml};
 
 /// Two nodes and a link: right as it stands.
 const PAIR: &str = r#"
@@ -192,7 +192,22 @@ fn with_bgp_routers_follow_their_kernel_and_hosts_have_a_default_route() {
         assert_eq!(config.steers.len(), node.steer.len());
     }
     // Any topology can be told to use BGP, and this one not to: then its links have no addresses.
-    Topology::parse_with(FABRIC, "fabric.toml", Some(Routing::Bgp)).unwrap();
-    let error = Topology::parse_with(FABRIC_BGP, "fabric_bgp.toml", Some(Routing::Static)).unwrap_err().to_string();
+    Topology::parse_with(FABRIC, "fabric.toml", Chosen { routing: Some(Routing::Bgp), via: None }).unwrap();
+    let by_hand = Chosen { routing: Some(Routing::Static), via: None };
+    let error = Topology::parse_with(FABRIC_BGP, "fabric_bgp.toml", by_hand).unwrap_err().to_string();
     assert!(error.contains("leaf00 eth1 and spine00 eth1 share no IPv6 prefix"), "{error}");
+}
+
+#[test]
+fn with_fpm_routers_listen_to_zebra_and_not_to_their_kernel() {
+    let by_fpm = Chosen { routing: None, via: Some(Via::Fpm) };
+    let topology = Topology::parse_with(FABRIC_BGP, "fabric_bgp.toml", by_fpm).unwrap();
+    for node in topology.nodes() {
+        let text = srv6d_toml(&topology, node, Path::new("/run/x/srv6d.sock"));
+        let config = config::parse(&text, &node.name).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(config.fpm.is_some(), node.role != Role::Host, "{}", node.name);
+        assert!(config.kernel.is_none(), "{}", node.name);
+    }
+    let error = Topology::parse_with(FABRIC, "fabric.toml", by_fpm).unwrap_err().to_string();
+    assert!(error.contains("via: without BGP there is no zebra") && error.contains("--routing bgp"), "{error}");
 }

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use crate::api::{Request, Topic};
+use crate::show;
 use crate::show::table::Table;
 
 use super::demo::{Pair, hosts, pairs};
@@ -13,7 +15,7 @@ use super::netns;
 use super::outage::{self, Failure};
 use super::screen::{GOOD, Screen, styled};
 use super::tool::{PATIENCE, Tool};
-use super::topology::{Node, Role, Topology};
+use super::topology::{Node, Role, Topology, Via};
 use super::traffic::{UdpReport, UdpSent};
 
 /// Datagrams a second of each stream, so few that a busy machine keeps up; their bytes, and the ports that they come
@@ -41,7 +43,11 @@ struct Demo<'a> {
 pub fn run(topology: Topology, text: &str, screen: &mut Screen) -> Result<(), LabError> {
     let interrupt = Interrupt::watch()?;
     let begin = Instant::now();
-    screen.heading("1. A fabric that finds its routes: FRR's BGP in every leaf and spine, srv6d follows their kernels");
+    let via = match topology.via {
+        Via::Kernel => "srv6d follows their kernels",
+        Via::Fpm => "which announces its routes to srv6d over FPM",
+    };
+    screen.heading(&format!("1. A fabric that finds its routes: FRR's BGP in every leaf and spine, {via}"));
     let lab = Lab::bring_up(topology, text, &interrupt, screen)?;
     let mut demo = Demo { lab, interrupt, screen };
     let shown = demo.show();
@@ -121,6 +127,13 @@ impl Demo<'_> {
         self.screen.line(&format!("  {leaf}'s kernel, IPv4 over IPv6 next hops (RFC 8950):"));
         for line in route.lines() {
             self.screen.line(&format!("    {}", line.trim_end()));
+        }
+        if self.lab.topology.via == Via::Fpm {
+            let source = self.lab.ask(leaf, &Request::Show { topic: Topic::Source })?;
+            self.screen.line(&format!("  {leaf}'s srv6d, which has it from zebra itself (srv6d show source):"));
+            for line in show::render(&source).lines() {
+                self.screen.line(&format!("    {line}"));
+            }
         }
         Ok(())
     }

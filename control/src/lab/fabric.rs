@@ -19,7 +19,7 @@ use super::frr::{self, Frr};
 use super::interrupt::Interrupt;
 use super::screen::{DIM, Screen, styled};
 use super::state::{Process, Program, RunDirectory, State};
-use super::topology::{Kind, Link, Node, Topology};
+use super::topology::{Chosen, Kind, Link, Node, Topology};
 use super::{convergence, kernel, netns, node_config, processes};
 
 /// A srv6d that has not answered by then will not.
@@ -64,7 +64,8 @@ impl Lab {
         }
         let lab = Self { topology, run, keep: false };
         lab.run.write_topology(&lab.topology, text)?;
-        lab.run.write_state(&State { routing: Some(lab.topology.routing), daemons: Vec::new() })?;
+        let chosen = Chosen { routing: Some(lab.topology.routing), via: Some(lab.topology.via) };
+        lab.run.write_state(&State { chosen, daemons: Vec::new() })?;
         lab.make_network(interrupt, screen)?;
         lab.start_controller(interrupt, screen)?;
         lab.start_daemons(interrupt, screen)?;

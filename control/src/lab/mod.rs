@@ -49,7 +49,7 @@ pub use error::LabError;
 pub use node_config::srv6d_toml;
 pub use routing::{PlainRoute, routes as plain_routes};
 pub use topology::{
-    End, FABRIC, FABRIC_BGP, Kind, Link, Node, NodePort, Role, Routing, Sid, Steer, SteerPath, Topology,
+    Chosen, End, FABRIC, FABRIC_BGP, Kind, Link, Node, NodePort, Role, Routing, Sid, Steer, SteerPath, Topology, Via,
 };
 
 use fabric::Lab;
@@ -75,9 +75,8 @@ enum LabCommand {
         /// Name of the lab; default: the topology's
         #[arg(long, short)]
         name: Option<String>,
-        /// Where plain routes come from: computed, or FRR's BGP; default: the topology's, which is static
-        #[arg(long)]
-        routing: Option<Routing>,
+        #[command(flatten)]
+        chosen: Chosen,
     },
     /// Show the nodes of a lab
     Status {
@@ -124,9 +123,8 @@ enum LabCommand {
         /// Name of the lab while it is shown
         #[arg(long, short, default_value = "demo")]
         name: String,
-        /// Where plain routes come from; with `bgp` a spine is lost, and returns
-        #[arg(long)]
-        routing: Option<Routing>,
+        #[command(flatten)]
+        chosen: Chosen,
     },
     /// Measure what changing a path costs under traffic: srv6d, and the kernel's routes
     Moves {
@@ -194,7 +192,7 @@ pub fn run(arguments: LabArguments) -> ExitCode {
 fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
     let mut screen = Screen::new();
     match command {
-        LabCommand::Up { topology, name, routing } => up(topology.as_deref(), name, routing, &mut screen),
+        LabCommand::Up { topology, name, chosen } => up(topology.as_deref(), name, chosen, &mut screen),
         LabCommand::Status { lab } => {
             need_root("lab status")?;
             let all_up = status::print(&Lab::open(&lab.running()?)?, &mut screen);
@@ -219,9 +217,9 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
             need_root("lab repair")?;
             repair(&Lab::open(&lab.running()?)?, &node, &mut screen)
         }
-        LabCommand::Demo { topology, name, routing } => {
+        LabCommand::Demo { topology, name, chosen } => {
             need_root("lab demo")?;
-            let (topology, text) = read(topology.as_deref(), Some(name), routing)?;
+            let (topology, text) = read(topology.as_deref(), Some(name), chosen)?;
             match topology.routing {
                 Routing::Static => demo::run(topology, &text, &mut screen)?,
                 Routing::Bgp => bgp_demo::run(topology, &text, &mut screen)?,
@@ -246,14 +244,9 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
     }
 }
 
-fn up(
-    file: Option<&Path>,
-    name: Option<String>,
-    routing: Option<Routing>,
-    screen: &mut Screen,
-) -> Result<ExitCode, LabError> {
+fn up(file: Option<&Path>, name: Option<String>, chosen: Chosen, screen: &mut Screen) -> Result<ExitCode, LabError> {
     need_root("lab up")?;
-    let (topology, text) = read(file, name, routing)?;
+    let (topology, text) = read(file, name, chosen)?;
     let name = topology.name.clone();
     let interrupt = Interrupt::watch()?;
     let begin = Instant::now();
@@ -294,9 +287,9 @@ const fn built_in(routing: Routing) -> &'static str {
     }
 }
 
-fn read(file: Option<&Path>, name: Option<String>, routing: Option<Routing>) -> Result<(Topology, String), LabError> {
+fn read(file: Option<&Path>, name: Option<String>, chosen: Chosen) -> Result<(Topology, String), LabError> {
     let (text, shown) = match file {
-        None => (built_in(routing.unwrap_or_default()).to_owned(), "built-in topology".to_owned()),
+        None => (built_in(chosen.routing.unwrap_or_default()).to_owned(), "built-in topology".to_owned()),
         Some(path) => {
             let text = fs::read_to_string(path).map_err(|error| {
                 LabError::Invalid(format!(
@@ -307,7 +300,7 @@ fn read(file: Option<&Path>, name: Option<String>, routing: Option<Routing>) -> 
             (text, path.display().to_string())
         }
     };
-    let mut topology = Topology::parse_with(&text, &shown, routing)?;
+    let mut topology = Topology::parse_with(&text, &shown, chosen)?;
     if let Some(name) = name {
         if !topology_check::is_name(&name) {
             return Err(LabError::Invalid(format!(

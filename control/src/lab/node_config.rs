@@ -17,7 +17,9 @@ pub fn srv6d_toml(topology: &Topology, node: &Node, socket: &Path) -> String {
     } else {
         steers(&mut text, node);
     }
-    if topology.speaks_bgp(node) {
+    if topology.speaks_fpm(node) {
+        text.push_str("# Plain routes: what FRR's zebra announces.\n[fpm]\n");
+    } else if topology.speaks_bgp(node) {
         text.push_str("# Plain routes: what FRR tells the kernel.\n[kernel]\n");
     }
     routes(&mut text, topology, node);

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::controller;
 use super::error::LabError;
-use super::topology::{Routing, Topology};
+use super::topology::{Chosen, Topology};
 
 /// Run directories of labs, the preferred place first.
 const PLACES: [&str; 2] = ["/run/srv6d-lab", "/tmp/srv6d-lab"];
@@ -67,9 +67,9 @@ fn stat(pid: i32) -> Option<Stat> {
 /// What is kept in `state.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Where plain routes come from, if the command line said something else than the topology.
-    #[serde(default)]
-    pub routing: Option<Routing>,
+    /// What the command line said instead of the topology.
+    #[serde(flatten)]
+    pub chosen: Chosen,
     /// Processes of the nodes.
     #[serde(default)]
     pub daemons: Vec<Daemon>,
@@ -218,7 +218,7 @@ impl RunDirectory {
     pub fn topology(&self) -> Result<Topology, LabError> {
         let file = self.0.join("topology.toml");
         let text = fs::read_to_string(&file).map_err(|error| LabError::io("read", &file, &error))?;
-        Topology::parse_with(&text, &file.display().to_string(), self.state().routing)
+        Topology::parse_with(&text, &file.display().to_string(), self.state().chosen)
     }
 
     /// Keeps the state.

@@ -18,7 +18,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -45,6 +45,9 @@ pub struct Topology {
     /// Where leaves and spines have their plain routes from.
     #[serde(default)]
     pub routing: Routing,
+    /// How srv6d has routes from the FRR beside it.
+    #[serde(default)]
+    pub via: Via,
     /// A path controller; without one, hosts keep the paths of their `steer`.
     #[serde(default)]
     pub controller: Option<Controller>,
@@ -63,8 +66,32 @@ pub enum Routing {
     /// The lab computes them and writes them into every node.
     #[default]
     Static,
-    /// FRR's BGP in every leaf and spine, and srv6d follows their kernels; hosts have a default route.
+    /// FRR's BGP in every leaf and spine, whose routes srv6d has by `via`; hosts have a default route.
     Bgp,
+}
+
+/// How srv6d has the routes of the FRR beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Via {
+    /// It follows the kernel that zebra gives them to.
+    #[default]
+    Kernel,
+    /// zebra announces them over FPM.
+    Fpm,
+}
+
+/// What a command line says instead of the topology.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+pub struct Chosen {
+    /// Where plain routes come from: computed, or FRR's BGP, which can lose a spine; default: the topology's, which is static
+    #[arg(long)]
+    #[serde(default)]
+    pub routing: Option<Routing>,
+    /// How srv6d has BGP's routes: from the kernel, or from zebra itself; default: the topology's, which is kernel
+    #[arg(long)]
+    #[serde(default)]
+    pub via: Option<Via>,
 }
 
 /// `[controller]`: a `srv6d path-server` in a node of its own, which the hosts' srv6d asks for their paths. What a
@@ -300,17 +327,18 @@ impl Topology {
     /// # Errors
     /// TOML that does not fit the schema, or a mistake such as a link to a node that does not exist.
     pub fn parse(text: &str, filename: &str) -> Result<Self, LabError> {
-        Self::parse_with(text, filename, None)
+        Self::parse_with(text, filename, Chosen::default())
     }
 
-    /// The same, with another `routing` than the file's.
+    /// The same, with what is chosen instead of what the file says.
     ///
     /// # Errors
     /// As [`Self::parse`].
-    pub fn parse_with(text: &str, filename: &str, routing: Option<Routing>) -> Result<Self, LabError> {
+    pub fn parse_with(text: &str, filename: &str, chosen: Chosen) -> Result<Self, LabError> {
         let mut topology: Self = toml::from_str(text)
             .map_err(|error| LabError::Invalid(format!("error: {filename}: {}", error.to_string().trim_end())))?;
-        topology.routing = routing.unwrap_or(topology.routing);
+        topology.routing = chosen.routing.unwrap_or(topology.routing);
+        topology.via = chosen.via.unwrap_or(topology.via);
         topology_check::check(&topology, text, filename)?;
         Ok(topology)
     }
@@ -333,6 +361,11 @@ impl Topology {
     /// Whether a node runs a BGP router of its own.
     pub fn speaks_bgp(&self, node: &Node) -> bool {
         self.routing == Routing::Bgp && node.role != Role::Host
+    }
+
+    /// Whether a node's zebra announces its routes to the srv6d beside it.
+    pub fn speaks_fpm(&self, node: &Node) -> bool {
+        self.speaks_bgp(node) && self.via == Via::Fpm && node.kind == Kind::Srv6d
     }
 
     /// Nodes that run a BGP router.

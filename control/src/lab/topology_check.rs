@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use super::controller;
 use super::error::LabError;
-use super::topology::{Behavior, End, Kind, Link, Node, Role, Topology};
+use super::topology::{Behavior, End, Kind, Link, Node, Role, Routing, Topology, Via};
 
 /// `srv6d-` + lab + `-` + node must be a file name that is still readable in `ip netns`.
 const LONGEST_NAME: usize = 24;
@@ -41,6 +41,10 @@ pub(super) fn check(topology: &Topology, text: &str, filename: &str) -> Result<(
     }
     if !MTU.contains(&topology.mtu) {
         mistakes.add(0, "mtu", &format!("{} is not an MTU of a lab", topology.mtu), "write a number from 1280 to 9500");
+    }
+    if topology.via == Via::Fpm && topology.routing == Routing::Static {
+        let fix = "write routing = \"bgp\" too, or choose it with --routing bgp";
+        mistakes.add(0, "via", "without BGP there is no zebra that could announce anything over FPM", fix);
     }
     if let Some(controller) = topology.controller.as_ref().filter(|controller| controller.prefix.prefix_len() != 48) {
         let what = format!("{} is not a /48", controller.prefix);

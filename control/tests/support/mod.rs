@@ -1,5 +1,6 @@
 //! What test programs share.
 
+pub mod bgp;
 pub mod counters;
 pub mod lab;
 pub mod leaf;

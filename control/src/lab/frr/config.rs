@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use crate::lab::routing;
-use crate::lab::topology::{Kind, Node, NodePort, Role, Topology};
+use crate::lab::topology::{Kind, Node, NodePort, Role, Topology, Via};
 
 /// Each router is an autonomous system of its own, numbered in the order of the file (RFC 6996: private use). So the
 /// number of systems on a path is the number of links, and the shortest ways are those that are computed otherwise.
@@ -23,6 +23,9 @@ pub fn as_number(topology: &Topology, node: &str) -> Option<u32> {
 pub fn zebra_conf(topology: &Topology, node: &Node, directory: &Path) -> String {
     let mut text = head(node, directory, "zebra");
     text.push_str(NEXT_HOP_GROUPS);
+    if topology.speaks_fpm(node) {
+        text.push_str("fpm address 127.0.0.1\n");
+    }
     for port in sessions(topology, node) {
         // A neighbour is known by its router advertisement (RFC 4861). The ten seconds that are usual between two of
         // them are what a bgpd that was restarted would wait for.
@@ -48,6 +51,7 @@ pub fn bgpd_conf(topology: &Topology, node: &Node, directory: &Path) -> String {
     let number = as_number(topology, &node.name).unwrap_or(FIRST_AS);
     let _ = writeln!(text, "router bgp {number}\n bgp router-id {}", router_id(topology, node));
     text.push_str(SESSIONS);
+    let _ = writeln!(text, " neighbor FABRIC timers delayopen {}", delay_of_sessions(topology));
     if node.role == Role::Leaf {
         text.push_str(RESTARTS);
     }
@@ -78,10 +82,19 @@ const SESSIONS: &str = "\
  neighbor FABRIC peer-group
  neighbor FABRIC remote-as external
  neighbor FABRIC timers connect 1
- neighbor FABRIC timers delayopen 2
  neighbor FABRIC advertisement-interval 0
  neighbor FABRIC capability extended-nexthop
 ";
+
+/// Seconds before a session comes up. Two let zebra forget the next-hop groups of a lost link. zebra connects to a
+/// forwarding plane three seconds after it has started: a session that is up earlier draws traffic to a srv6d that has
+/// no routes yet.
+fn delay_of_sessions(topology: &Topology) -> u8 {
+    match topology.via {
+        Via::Kernel => 2,
+        Via::Fpm => 4,
+    }
+}
 
 /// A leaf is the only way to its hosts: while its FRR restarts, its neighbours keep its routes, and its own stay in the
 /// kernel (RFC 4724). A spine is one of several, so that the loss of its session is better believed.

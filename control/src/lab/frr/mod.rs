@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! bgpd ──zserv.api──► zebra ──netlink──► the namespace's kernel ──netlink──► srv6d, which follows it
+//!                           or ──FPM, TCP port 2620──────────────────► srv6d, which knows nothing of the kernel's
 //! ```
 //!
 //! Configurations, sockets, pids and logs lie in the node's directory of the lab, so nothing here meets an FRR that the
@@ -154,6 +155,7 @@ fn launch(lab: &Lab, frr: &Frr, node: &Node, program: Program) -> Result<Child, 
     let (own, name) = (directory(lab, &node.name), program.name());
     let file = |suffix: &str| own.join(format!("{name}{suffix}"));
     let binary = frr.daemons.join(name);
+    let by_fpm = lab.topology.speaks_fpm(node);
     let child = lab.spawn(&node.name, &binary, &file(".out"), |command| {
         command.arg("-f").arg(file(".conf")).arg("-i").arg(file(".pid"));
         command.arg("-z").arg(own.join("zserv.api")).arg("--vty_socket").arg(&own);
@@ -165,6 +167,9 @@ fn launch(lab: &Lab, frr: &Frr, node: &Node, program: Program) -> Result<Child, 
             command.arg("--v6-rr-semantics");
             // Routes of an earlier zebra stay in the kernel until BGP has had time to say them anew.
             command.args(["--retain", "--graceful_restart", KEPT_SECONDS]);
+            if by_fpm {
+                command.args(["-M", "dplane_fpm_nl"]);
+            }
         }
     })?;
     lab.record(&node.name, program, &child)?;

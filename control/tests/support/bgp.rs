@@ -1,0 +1,92 @@
+//! Labs with the real FRR.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::lab::{Lab, SRV6D, socket_address, srv6d, text};
+
+/// FRR cannot be had everywhere: `scripts/install-deps` goes on without it.
+pub fn frr_is_missing() -> bool {
+    let missing = ["/usr/lib/frr/zebra", "/usr/lib/frr/bgpd"].iter().find(|file| !Path::new(file).exists());
+    if let Some(file) = missing {
+        println!("SKIPPED: there is no {file}: Debian's package `frr` is not installed");
+    }
+    missing.is_some()
+}
+
+/// The module that makes zebra speak FPM: Debian has it in the same package.
+pub fn fpm_is_missing() -> bool {
+    let machines = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let missing = !machines.into_iter().any(|machine| machine.path().join("frr/modules/dplane_fpm_nl.so").exists());
+    if missing {
+        println!("SKIPPED: FRR has no module dplane_fpm_nl: Debian's package `frr` is not installed");
+    }
+    frr_is_missing() || missing
+}
+
+/// A stream of datagrams over many flows while something happens; what the receiver saw, and `closing`: how many more
+/// datagrams said that the stream was over.
+pub fn stream(lab: &Lab, from: &str, to: &str, address: &str, meanwhile: impl FnOnce()) -> Value {
+    let mut sink = lab.spawn(to, &["udp-receive", &socket_address(address)]);
+    let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let listening = next()["listening"].as_str().unwrap().to_owned();
+    let sender = lab.spawn(from, &["udp-send", &listening, "400", "60", "300", "48"]);
+    thread::sleep(Duration::from_millis(500));
+    meanwhile();
+    thread::sleep(Duration::from_millis(500));
+    assert!(Command::new("kill").arg(sender.id().to_string()).status().unwrap().success());
+    let sender = sender.wait_with_output().unwrap();
+    assert!(sender.status.success(), "{from} -> {address}: {}", text(&sender.stderr));
+    let mut report = next();
+    report["closing"] = serde_json::from_slice::<Value>(&sender.stdout).unwrap()["closing"].clone();
+    sink.wait().unwrap();
+    assert!(report["received"].as_u64().unwrap() > 100, "{report}");
+    report
+}
+
+/// At most one datagram of a hundred is lost, those not counted that found a full ring because a worker had to wait for
+/// its core: that is the machine's doing, a route that is missing is not.
+pub fn nearly_whole(lab: &Lab, what: &str, report: &Value) {
+    let number = |key: &str| report[key].as_u64().unwrap();
+    let is_little = |lost: u64| lost * 100 <= number("sent");
+    if is_little(number("lost")) {
+        return;
+    }
+    let namespaces = lab.namespaces();
+    let nodes = namespaces.iter().map(|name| name.split(' ').next().unwrap().rsplit('-').next().unwrap());
+    let mut rings = 0;
+    let mut drops = String::new();
+    for node in nodes {
+        let ports = lab.exec(node, &[SRV6D, "show", "ports", "--json"]).stdout;
+        let ports: Value = serde_json::from_slice(&ports).unwrap_or_default();
+        let lost = |port: &Value| port["rx_lost"].as_u64().unwrap() + port["tx_lost"].as_u64().unwrap();
+        rings += ports.as_array().into_iter().flatten().map(lost).sum::<u64>();
+        drops += node;
+        drops += &text(&lab.exec(node, &[SRV6D, "show", "counters"]).stdout);
+    }
+    println!("{what}: {report}: full rings account for {rings}");
+    assert!(is_little(number("lost").saturating_sub(rings)), "{what}: {report}\n{drops}");
+}
+
+pub fn lab_command(lab: &Lab, words: &[&str]) -> String {
+    let arguments = [&["lab", words[0], "--name", &lab.name], &words[1..]].concat();
+    let output = srv6d(&arguments);
+    assert!(output.status.success(), "{words:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Packets that left by each port of a node.
+pub fn sent(lab: &Lab, node: &str) -> Vec<(String, u64)> {
+    let ports: Value = serde_json::from_str(&lab.must(node, &[SRV6D, "show", "ports", "--json"])).unwrap();
+    let port = |row: &Value| (row["name"].as_str().unwrap().to_owned(), row["tx_packets"].as_u64().unwrap());
+    ports.as_array().unwrap().iter().map(port).collect()
+}
