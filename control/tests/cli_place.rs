@@ -186,7 +186,7 @@ fn a_picture_has_a_bar_for_every_link() {
 #[test]
 fn errors_name_the_fix() {
     let unknown = File::new("unknown.json", r#"{"patern": "ring"}"#);
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["--clos", "4x4"], "write LEAVESxSPINESxHOSTS"),
         (&["--clos", "2x2x2", "--hosts", "host0000,host77"], "names are like host0000"),
         (&["--clos", "2x2x2", "--pair", "host0000"], "write FROM,TO or FROM,TO,DEMAND"),
@@ -195,9 +195,34 @@ fn errors_name_the_fix() {
         (&["--clos", "2x1x1", "--hosts", "host0000"], "name at least two hosts, or list pairs"),
         (&["--topology", "/nonexistent"], "fix: name a file that exists"),
         (&["--clos", "2x2x2", "--job", unknown.path()], "unknown field `patern`, expected"),
+        (&["--clos", "99999x1x1"], "9999700002 flows; name fewer `hosts`"),
+        (&["--clos", "99999x99999x1"], "9999800001 links between its switches are more than"),
+        (&[], "<--topology <FILE>|--clos <SIZES>>"),
     ];
     for (arguments, expected) in cases {
         let error = refused(arguments);
         assert!(error.contains(expected), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_mistake_in_a_job_is_shown_with_its_place() {
+    let lines = |name: &str, text: &str| {
+        let job = File::new(name, text);
+        let error = refused(&["--clos", "2x2x2", "--job", job.path()]);
+        error.replace(job.path(), "JOB").lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let error = lines("pair.json", "{\n  \"pairs\": [[\"host0000\"]]\n}");
+    assert_eq!(
+        error[0],
+        "error: JOB:2:25: no pair: write [FROM, TO], [FROM, TO, DEMAND], or `source`, `destination` \
+        and `demand`"
+    );
+    assert_eq!(error[2], r#"2 |   "pairs": [["host0000"]]"#);
+    assert!(error[4].starts_with("fix: write e.g. {\"pattern\": \"ring\""), "{error:?}");
+    let error = lines("pattern.toml", "pattern = \"rng\"");
+    assert!(error[0].starts_with("error: JOB:1:11: unknown variant `rng`, expected one of `ring`"), "{error:?}");
+    assert!(error[4].starts_with("fix: write e.g. `pattern = \"ring\"`"), "{error:?}");
+    let error = lines("short.json", "{");
+    assert!(error[0].starts_with("error: JOB:1:") && error[0].ends_with("EOF while parsing an object"), "{error:?}");
 }

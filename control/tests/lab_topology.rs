@@ -46,8 +46,12 @@ fn pair_is_right_as_it_stands() {
 fn mistakes_name_line_and_fix() {
     let sid = "{ sid = \"fcbb:0:1004::/48\", behavior = \"uN\" }";
     let mistakes: &[(&str, &str, &[&str])] = &[
-        ("role = \"leaf\"", "rule = \"leaf\"", &["pair.toml", "line 12", "unknown field `rule`", "`role`"]),
-        ("role = \"leaf\"", "role = \"tor\"", &["line 12", "unknown variant `tor`", "`leaf`"]),
+        (
+            "role = \"leaf\"",
+            "rule = \"leaf\"",
+            &["error: pair.toml:12:1: unknown field `rule`", "`role`", "\nfix: see docs/lab.md"],
+        ),
+        ("role = \"leaf\"", "role = \"tor\"", &["pair.toml:12:8: unknown variant `tor`", "`leaf`"]),
         (
             "name = \"leaf00\"",
             "name = \"host00\"",

@@ -46,10 +46,15 @@ pub enum ClosError {
     /// More than anyone has.
     #[error("{0:?}: {1} hosts are more than the {MOST_HOSTS} a fabric may have here")]
     Large(String, usize),
+    /// The same for its links.
+    #[error("{0:?}: {1} links between its switches are more than the {MOST_LINKS} a fabric may have here")]
+    Dense(String, usize),
 }
 
 /// A typing error must not fill the memory.
 const MOST_HOSTS: usize = 1 << 20;
+/// 1024 leaves under 1024 spines, in four pods.
+const MOST_LINKS: usize = 1 << 22;
 
 impl Clos {
     /// Two tiers.
@@ -124,6 +129,10 @@ impl FromStr for Clos {
         let hosts = clos.pods.saturating_mul(clos.leaves).saturating_mul(clos.hosts);
         if hosts > MOST_HOSTS || numbers.iter().any(|number| *number > MOST_HOSTS) {
             return Err(ClosError::Large(text.to_owned(), hosts));
+        }
+        let links = clos.pods.saturating_mul(clos.leaves.saturating_mul(clos.spines).saturating_add(clos.cores));
+        if links > MOST_LINKS {
+            return Err(ClosError::Dense(text.to_owned(), links));
         }
         if !clos.cores.is_multiple_of(clos.spines) {
             return Err(ClosError::Cores { cores: clos.cores, spines: clos.spines });

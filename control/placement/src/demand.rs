@@ -47,6 +47,18 @@ pub enum Pattern {
     List,
 }
 
+impl Pattern {
+    /// How many flows a group of so many hosts has.
+    pub(crate) const fn flows(self, hosts: usize) -> usize {
+        match self {
+            _ if hosts < 2 => 0,
+            Self::Ring | Self::Permutation => hosts,
+            Self::AllToAll => hosts.saturating_mul(hosts - 1),
+            Self::List => 0,
+        }
+    }
+}
+
 impl Demand {
     /// A pattern within each of these groups of hosts. [`Pattern::List`] has no flows of its own.
     pub fn of_pattern(pattern: Pattern, groups: &[Vec<NodeId>], demand: u64, seed: u64) -> Self {

@@ -40,7 +40,7 @@ pub struct Job {
 
 /// One pair: `["a", "b"]`, `["a", "b", 4]`, or an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "no pair: write [FROM, TO], [FROM, TO, DEMAND], or `source`, `destination` and `demand`")]
 pub enum Pair {
     /// Source and destination.
     Short(String, String),
@@ -95,6 +95,9 @@ pub struct TenantOf {
     pub planes: Vec<String>,
 }
 
+/// All to all among 4096 hosts: some gigabytes, and minutes.
+const MOST_FLOWS: usize = 1 << 24;
+
 /// A job that does not fit its fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
@@ -138,6 +141,12 @@ pub enum JobError {
         /// As written.
         name: String,
     },
+    /// More than there is memory for.
+    #[error("{flows} flows; name fewer `hosts`, or a `pattern` with fewer flows: at most {MOST_FLOWS} are placed")]
+    TooMany {
+        /// As many.
+        flows: usize,
+    },
     /// The same twice.
     #[error("{place}: {name} is there twice; keep one")]
     Twice {
@@ -171,6 +180,11 @@ impl Job {
         let default = if self.pairs.is_empty() { Pattern::AllToAll } else { Pattern::List };
         let groups = self.groups(fabric, &tenants)?;
         let pattern = self.pattern.unwrap_or(default);
+        let of_group = |(hosts, _): &Group| pattern.flows(hosts.len());
+        let flows = groups.iter().map(of_group).fold(self.pairs.len(), usize::saturating_add);
+        if flows > MOST_FLOWS {
+            return Err(JobError::TooMany { flows });
+        }
         let mut demand = Demand::default();
         for (group, tenant) in &groups {
             let flows = Demand::of_pattern(pattern, std::slice::from_ref(group), self.demand.unwrap_or(1), seed).flows;

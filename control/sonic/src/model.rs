@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use srv6d_srv6::model::Mac;
 
 /// One switch.
@@ -208,7 +208,7 @@ impl Locator {
 }
 
 /// What a SID does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// End with NEXT-CSID.
     #[serde(rename = "uN")]

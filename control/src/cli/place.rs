@@ -3,22 +3,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use serde_json::Value;
 use srv6d_placement::{Clos, Fabric, Job, Outcome, Pattern, Report, compare, short, sids, svg};
 
 use super::output::{self, Failure};
+use crate::config::Source;
 use crate::show::table::Table;
 
 /// `srv6d place`
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("fabric").args(["topology", "clos"]).required(true)))]
 pub struct PlaceArguments {
     /// Topology: what Jalapeno's /topology answers, or one JSON object with `nodes`, `hosts` and `edges`
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "clos")]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     topology: Option<PathBuf>,
     /// A made-up fabric: leaves, spines and hosts at each leaf, as in 32x32x32; or pods, leaves and spines of each pod,
     /// cores, and hosts at each leaf, as in 4x4x4x16x4
-    #[arg(long, value_name = "SIZES", conflicts_with = "topology")]
+    #[arg(long, value_name = "SIZES")]
     clos: Option<Clos>,
     /// Copies of the made-up fabric side by side, each with hosts of its own
     #[arg(long, value_name = "COUNT", requires = "clos", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -84,6 +86,12 @@ impl From<PatternName> for Pattern {
     }
 }
 
+/// Jobs to begin with.
+const JOB_IN_TOML: &str =
+    r#"write e.g. `pattern = "ring"`, `pairs = [["host00", "host01", 4]]`; docs/placement.md has every key"#;
+const JOB_IN_JSON: &str =
+    r#"write e.g. {"pattern": "ring", "pairs": [["host00", "host01", 4]]}; docs/placement.md has every key"#;
+
 /// Flows listed in a table, unless told otherwise.
 const FLOWS: usize = 10;
 
@@ -136,9 +144,14 @@ fn read(file: &Path) -> Result<String, Failure> {
     })
 }
 
+fn source(file: &Path, text: &str) -> Source {
+    Source::new(&file.display().to_string(), text)
+}
+
 fn read_json(file: &Path) -> Result<Value, Failure> {
-    let wrong = |why| Failure::invalid(format!("error: {}: not JSON: {why}", file.display()));
-    serde_json::from_str(&read(file)?).map_err(wrong)
+    let text = read(file)?;
+    let fix = "write JSON: an object with `nodes`, `hosts` and `edges`, or what Jalapeno's /topology answers";
+    serde_json::from_str(&text).map_err(|why| Failure::invalid(source(file, &text).refused_json(&why, fix).to_string()))
 }
 
 /// The job of the file, with what the command line says over it.
@@ -147,12 +160,13 @@ fn job(arguments: &PlaceArguments) -> Result<Job, Failure> {
         None => Job::default(),
         Some(file) => {
             let text = read(file)?;
-            let wrong = |why: String| Failure::invalid(format!("error: {}: {}", file.display(), why.trim_end()));
-            if file.extension().is_some_and(|extension| extension == "toml") {
-                toml::from_str(&text).map_err(|why| wrong(why.to_string()))?
+            let source = source(file, &text);
+            let refused = if file.extension().is_some_and(|extension| extension == "toml") {
+                toml::from_str(&text).map_err(|why| source.refused_toml(&why, JOB_IN_TOML))
             } else {
-                serde_json::from_str(&text).map_err(|why| wrong(why.to_string()))?
-            }
+                serde_json::from_str(&text).map_err(|why| source.refused_json(&why, JOB_IN_JSON))
+            };
+            refused.map_err(|why| Failure::invalid(why.to_string()))?
         }
     };
     if let Some(pattern) = arguments.pattern {

@@ -25,7 +25,7 @@ struct Part {
 }
 
 impl Source {
-    pub(super) fn new(name: &str, text: &str) -> Self {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
         Self::of_parts(text.to_owned(), vec![Part { name: name.to_owned(), start: 0, end: text.len() }])
     }
 
@@ -73,6 +73,52 @@ impl Source {
         let line = self.text.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
         let before = line.get(..offset - start).unwrap_or(line);
         (name, number + 1 - self.number_of_line(begin), before.chars().count() + 1, line)
+    }
+
+    /// One finding about a span of bytes.
+    pub(crate) fn diagnostic(
+        &self,
+        severity: Severity,
+        span: Range<usize>,
+        entry: &str,
+        what: String,
+        fix: String,
+    ) -> Diagnostic {
+        let (name, line, column, text) = self.position(span.start);
+        let behind = text.chars().count().saturating_sub(column - 1);
+        let marked = self.text.get(span).unwrap_or_default().lines().next().unwrap_or_default().chars().count();
+        Diagnostic {
+            severity,
+            file: name.to_owned(),
+            line,
+            column,
+            entry: entry.to_owned(),
+            what,
+            fix,
+            source_line: text.to_owned(),
+            width: marked.min(behind).max(1),
+        }
+    }
+
+    /// What serde refuses in a TOML text that is no `srv6d.toml`.
+    pub(crate) fn refused_toml(&self, error: &toml::de::Error, fix: &str) -> Diagnostic {
+        self.diagnostic(
+            Severity::Error,
+            error.span().unwrap_or_default(),
+            "",
+            error.message().to_owned(),
+            fix.to_owned(),
+        )
+    }
+
+    /// The same for JSON, which is pointed at behind what was read last.
+    pub(crate) fn refused_json(&self, error: &serde_json::Error, fix: &str) -> Diagnostic {
+        let start = self.starts.get(error.line().saturating_sub(1)).copied().unwrap_or_default();
+        let at = start + error.column().saturating_sub(1);
+        // serde_json ends its text with the place, which stands in front here.
+        let text = error.to_string();
+        let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+        self.diagnostic(Severity::Error, at..at + 1, "", what.to_owned(), fix.to_owned())
     }
 }
 
@@ -194,20 +240,7 @@ impl Findings {
     }
 
     fn add(&mut self, severity: Severity, span: Range<usize>, entry: &str, what: String, fix: String) {
-        let (name, line, column, text) = self.source.position(span.start);
-        let behind = text.chars().count().saturating_sub(column - 1);
-        let marked = self.source.text.get(span).unwrap_or_default().lines().next().unwrap_or_default().chars().count();
-        self.found.push(Diagnostic {
-            severity,
-            file: name.to_owned(),
-            line,
-            column,
-            entry: entry.to_owned(),
-            what,
-            fix,
-            source_line: text.to_owned(),
-            width: marked.min(behind).max(1),
-        });
+        self.found.push(self.source.diagnostic(severity, span, entry, what, fix));
     }
 
     /// The errors, if there are any; otherwise warnings and pending notes.

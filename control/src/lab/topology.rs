@@ -21,10 +21,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use clap::{Args, ValueEnum};
 use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize};
+pub use srv6d_sonic::Action as Behavior;
 use toml::Spanned;
 
 use super::error::LabError;
 use super::topology_check;
+use crate::config::Source;
 
 /// The lab that `srv6d lab up` builds when no file is named.
 pub const FABRIC: &str = include_str!("fabric.toml");
@@ -196,39 +198,6 @@ pub struct Sid {
     pub port: Option<String>,
 }
 
-/// Endpoint behaviours that a lab node can have (RFC 8986, RFC 9800).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum Behavior {
-    /// End with NEXT-CSID.
-    #[serde(rename = "uN")]
-    Un,
-    /// End.X with NEXT-CSID.
-    #[serde(rename = "uA")]
-    Ua,
-    /// End.DT4.
-    #[serde(rename = "uDT4")]
-    Udt4,
-    /// End.DT6.
-    #[serde(rename = "uDT6")]
-    Udt6,
-    /// End.DT46.
-    #[serde(rename = "uDT46")]
-    Udt46,
-}
-
-impl Behavior {
-    /// As it is written in the file, and in `srv6d.toml`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Un => "uN",
-            Self::Ua => "uA",
-            Self::Udt4 => "uDT4",
-            Self::Udt6 => "uDT6",
-            Self::Udt46 => "uDT46",
-        }
-    }
-}
-
 /// One steered prefix.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -251,6 +220,9 @@ pub struct SteerPath {
     #[serde(default = "one")]
     pub weight: u16,
 }
+
+/// Of what serde refuses.
+const FIX: &str = "see docs/lab.md for every key, and `srv6d lab topology` for a whole file";
 
 const fn one() -> u16 {
     1
@@ -335,8 +307,8 @@ impl Topology {
     /// # Errors
     /// As [`Self::parse`].
     pub fn parse_with(text: &str, filename: &str, chosen: Chosen) -> Result<Self, LabError> {
-        let mut topology: Self = toml::from_str(text)
-            .map_err(|error| LabError::Invalid(format!("error: {filename}: {}", error.to_string().trim_end())))?;
+        let refused = |error| LabError::Invalid(Source::new(filename, text).refused_toml(&error, FIX).to_string());
+        let mut topology: Self = toml::from_str(text).map_err(refused)?;
         topology.routing = chosen.routing.unwrap_or(topology.routing);
         topology.via = chosen.via.unwrap_or(topology.via);
         topology_check::check(&topology, text, filename)?;
