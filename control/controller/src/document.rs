@@ -41,6 +41,8 @@ pub struct Edge {
     pub sids: Vec<Sid>,
     /// Names of the weights it has.
     pub weights: Vec<&'static str>,
+    /// Countries it runs through, ISO 3166-1 alpha-3.
+    pub countries: Vec<String>,
 }
 
 /// Attributes that a path may be chosen by.
@@ -124,9 +126,17 @@ impl Edge {
             from: text("_from")?,
             to: text("_to")?,
             sids: sids.map(|sids| Sid::read_all(sids)).unwrap_or_default(),
+            countries: countries(value),
             weights: WEIGHTS.into_iter().filter(|weight| value.get(weight).is_some_and(Value::is_number)).collect(),
         })
     }
+}
+
+/// A list, or one.
+fn countries(edge: &Value) -> Vec<String> {
+    let codes = edge.get("country_codes");
+    let several = codes.and_then(Value::as_array).into_iter().flatten();
+    codes.into_iter().chain(several).filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// The answer, before its documents are read.
@@ -173,6 +183,11 @@ impl Topology {
     /// Some link between nodes has that weight.
     pub fn has_weight(&self, weight: &str) -> bool {
         self.edges.values().flatten().any(|edge| edge.weights.contains(&weight))
+    }
+
+    /// Some link runs through that country.
+    pub fn has_country(&self, code: &str) -> bool {
+        self.edges.values().flatten().any(|edge| edge.countries.iter().any(|known| known == code))
     }
 
     /// The first thing that keeps a walk along these ids from being one.
@@ -224,7 +239,7 @@ fn digest(
     }
     let mut hasher = DefaultHasher::new();
     vertices.hash(&mut hasher);
-    for Edge { key, from, to, sids, weights: _ } in edges.values().flatten() {
+    for Edge { key, from, to, sids, .. } in edges.values().flatten() {
         (key, from, to, sids).hash(&mut hasher);
     }
     values.hash(&mut hasher);

@@ -208,6 +208,10 @@ async fn countries_are_left_out() {
         let mut source = follow(Settings { kind: PathKind::Sovereignty { excluded }, ..settings(&server) });
         let snapshot = source.until("fresh", all_fresh).await;
         assert_eq!(carriers(&snapshot.peers[FAR]), [carrier]);
+        let unknown = if carrier.contains(":1000:") { "USA" } else { "ITA" };
+        let notes: Vec<&String> =
+            snapshot.peers[FAR].notes.iter().filter(|note| note.contains("excluded country")).collect();
+        assert!(notes.len() == 1 && notes[0].contains(&format!("in the excluded country {unknown}")), "{notes:?}");
     }
     let excluded = vec!["FRA".to_owned(), "DEU".to_owned()];
     let mut source = follow(Settings { kind: PathKind::Sovereignty { excluded }, ..settings(&server) });
@@ -380,6 +384,14 @@ mod allocation {
         source.until("fresh", all_fresh).await;
         assert_eq!(load(&server).await, 40, "that of the other peer was given back");
         source.stop().await;
+        for damaged in ["{\"graph\": ", r#"{"graph": "another", "source": "hosts/host00", "paths": {}}"#] {
+            std::fs::write(&file, damaged).unwrap();
+            let mut source = follow(remembering());
+            let snapshot = source.until("fresh", all_fresh).await;
+            assert_eq!(snapshot.health.failures[&Cause::State], 1, "said: {damaged}");
+            source.stop().await;
+            assert!(std::fs::read_to_string(&file).unwrap().contains(FAR), "written anew");
+        }
         std::fs::remove_file(&file).unwrap();
     }
 

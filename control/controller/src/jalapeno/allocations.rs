@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -27,14 +27,33 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    /// Those of the file, if it is about this graph and sender. A file that cannot be read is as good as none: it is
-    /// written anew.
-    pub fn load(file: Option<PathBuf>, graph: &str, source: &str) -> Self {
-        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
-        let read = text.and_then(|text| serde_json::from_str::<Self>(&text).ok());
-        let known = read.filter(|known| known.graph == graph && known.source == source);
-        let empty = || Self { graph: graph.to_owned(), source: source.to_owned(), ..Self::default() };
-        Self { file, ..known.unwrap_or_else(empty) }
+    /// Those of the file, if it is about this graph and sender. One that is not, or cannot be read, is written anew: what
+    /// it had allocated goes on counting at the controller, so that is said.
+    pub fn load(file: Option<PathBuf>, graph: &str, source: &str, health: &mut Health) -> Self {
+        let empty = Self { graph: graph.to_owned(), source: source.to_owned(), ..Self::default() };
+        let Some(file) = file else { return empty };
+        let known = empty.read(&file).unwrap_or_else(|why| {
+            health.failed(Cause::State);
+            warn!(
+                "jalapeno: {}: {why}; begun anew, and what it had allocated goes on counting at the controller",
+                file.display()
+            );
+            None
+        });
+        Self { file: Some(file), ..known.unwrap_or(empty) }
+    }
+
+    /// `None`: there is no file yet.
+    fn read(&self, file: &Path) -> Result<Option<Self>, String> {
+        let text = match fs::read_to_string(file) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|why| format!("allocations cannot be read: {why}"))?,
+        };
+        let known: Self = serde_json::from_str(&text).map_err(|why| format!("no file of allocations: {why}"))?;
+        if (&known.graph, &known.source) == (&self.graph, &self.source) {
+            return Ok(Some(known));
+        }
+        Err(format!("allocations of {} in {}, not of {} in {}", known.source, known.graph, self.source, self.graph))
     }
 
     /// The path that was allocated to a peer.

@@ -107,6 +107,14 @@ impl Asker<'_> {
         if paths.cut {
             programmed.notes.push("as many paths as `limit` allows: there may be more".to_owned());
         }
+        if let PathKind::Sovereignty { excluded } = &self.settings.kind {
+            for code in excluded.iter().filter(|code| !self.topology.has_country(code)) {
+                programmed.notes.push(format!(
+                    "no link of {} is in the excluded country {code}; codes are those of the links' `country_codes`",
+                    self.settings.graph
+                ));
+            }
+        }
         if let Some(why) = &paths.unbooked {
             programmed.notes.push(format!("the controller could not note the load: {why}"));
         }

@@ -86,8 +86,9 @@ struct Task {
 }
 
 impl Task {
-    fn new(settings: Settings, client: Client, publish: watch::Sender<Arc<Snapshot>>, snapshot: Snapshot) -> Self {
-        let allocations = Allocations::load(settings.state.clone(), &settings.graph, &settings.source);
+    fn new(settings: Settings, client: Client, publish: watch::Sender<Arc<Snapshot>>, mut snapshot: Snapshot) -> Self {
+        let (file, health) = (settings.state.clone(), &mut snapshot.health);
+        let allocations = Allocations::load(file, &settings.graph, &settings.source, health);
         let known = Known { snapshot, allocations, retries: Retries::default() };
         Self { settings, client, publish, known, begun: Begun::default(), digest: None, failed: 0 }
     }
