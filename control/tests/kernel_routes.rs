@@ -412,6 +412,10 @@ fn rules_that_choose_by_more_than_a_destination_are_named() {
     let rows = wait_for("the row", || Some(show(&rig, "routes --unfollowed")).filter(|rows| !rows.is_empty()));
     assert!(text(&rows[0]["why"]).contains("90: from fd00::/8 lookup 100"), "{rows:?}");
     assert_eq!(follows("fcbb:0:1::/48"), "kernel");
+    let doctor = format!("{} --socket {} doctor", support::rig::SRV6D, rig.socket_of("node").display());
+    let said = String::from_utf8(rig.output("router", &doctor).stdout).unwrap();
+    assert!(said.contains("stays with the kernel: the rule \"90: from fd00::/8 lookup 100\""), "{said}");
+    assert!(said.contains("eth1: driver") && !said.contains("srv6d0"), "not its own veth: {said}");
     rig.inside("router", "ip -6 rule del prio 90");
     rig.inside("router", "ip -6 rule add prio 90 iif eth1 lookup 100");
     let table = |rig: &Rig| show(rig, "ports").iter().find(|port| port["name"] == "eth1").unwrap()["table"].clone();

@@ -9,7 +9,7 @@ use crate::api::state::SourceView;
 use crate::api::{DEFAULT_SOCKET, Request, Response, Topic};
 use crate::config::{self, Checksum, Config, Polling, PortMode};
 use crate::doctor::{Plans, Verdict, examine, render, worst};
-use crate::plan::{self, Plan, PortDevice};
+use crate::plan::{self, Plan, PortDevice, Unfollowed};
 use crate::sonic;
 
 /// A UMEM chunk.
@@ -20,12 +20,10 @@ pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path
     let planned = config.map(planned).transpose()?;
     let configured = planned.as_ref().map(|(_, plan)| plan.api.socket.as_path());
     let socket = socket.or(configured).unwrap_or(Path::new(DEFAULT_SOCKET));
-    let own_programs = own_programs(socket);
+    let running = running(socket);
     let (plans, devices) = match &planned {
-        Some((config, plan)) => {
-            (Plans { fpm: fpm(config, socket), ..plans(config, plan, own_programs) }, devices(plan))
-        }
-        None => (Plans { umem_bytes: 8192 * CHUNK_BYTES, own_programs, ..Plans::default() }, Vec::new()),
+        Some((config, plan)) => (Plans { fpm: fpm(config, socket), ..plans(config, plan, running) }, devices(plan)),
+        None => (Plans { umem_bytes: 8192 * CHUNK_BYTES, followed: unfollowed(socket), ..running }, Vec::new()),
     };
     let findings = examine(if interfaces.is_empty() { &devices } else { interfaces }, &plans);
     if json {
@@ -46,16 +44,16 @@ fn planned(file: &Path) -> Result<(Config, Plan), Failure> {
 }
 
 /// What a configuration asks of the machine.
-fn plans(config: &Config, plan: &Plan, own_programs: Vec<u32>) -> Plans {
+fn plans(config: &Config, plan: &Plan, running: Plans) -> Plans {
+    let said = |route: &Unfollowed| (route.prefix.to_string(), route.why.clone());
     Plans {
         cores: plan.workers.cores.iter().copied().flatten().collect(),
         busy: plan.workers.polling == Polling::Busy,
         umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES * packet_memories(plan),
-        own_programs,
         filled: filled(config),
         offloads: !plan.desired.offload.is_empty(),
-        followed: config.kernel.as_ref().map(|_| plan.unfollowed.clone()),
-        fpm: None,
+        followed: config.kernel.as_ref().map(|_| plan.unfollowed.iter().map(said).collect()),
+        ..running
     }
 }
 
@@ -73,11 +71,20 @@ fn devices(plan: &Plan) -> Vec<String> {
 }
 
 /// What a running daemon has attached; none runs, and there is none.
-fn own_programs(socket: &Path) -> Vec<u32> {
-    match client::ask(socket, &Request::Show { topic: Topic::Ports }) {
-        Ok(Response::Ports(rows)) => rows.into_iter().filter_map(|row| row.xdp_program).collect(),
-        _ => Vec::new(),
-    }
+fn running(socket: &Path) -> Plans {
+    let Ok(Response::Ports(rows)) = client::ask(socket, &Request::Show { topic: Topic::Ports }) else {
+        return Plans::default();
+    };
+    let own_veth = rows.iter().find(|row| row.role == "kernel").map(|row| row.device.clone());
+    Plans { own_programs: rows.into_iter().filter_map(|row| row.xdp_program).collect(), own_veth, ..Plans::default() }
+}
+
+/// What a running daemon leaves to the kernel of the tables it follows; nothing, and nothing is said.
+fn unfollowed(socket: &Path) -> Option<Vec<(String, String)>> {
+    let answer = client::ask(socket, &Request::Show { topic: Topic::Unfollowed });
+    let Ok(Response::Unfollowed(rows)) = answer else { return None };
+    let said: Vec<_> = rows.into_iter().map(|row| (row.prefix, row.why)).collect();
+    (!said.is_empty()).then_some(said)
 }
 
 /// How the running daemon's FPM is doing, where it is configured; a view without it where none runs.

@@ -13,7 +13,6 @@ use std::fs;
 use serde::Serialize;
 
 use crate::api::state::SourceView;
-use crate::plan::Unfollowed;
 
 /// Of the routes that are not followed, so many are listed.
 const ROUTES_SHOWN: usize = 5;
@@ -60,8 +59,11 @@ pub struct Plans {
     pub filled: Vec<String>,
     /// Some port forwards in its XDP program (`offload = "xdp"`).
     pub offloads: bool,
-    /// Routes of followed kernel tables, where any is followed.
-    pub followed: Option<Vec<Unfollowed>>,
+    /// What of the kernel's routes stays with the kernel, where any are followed: destinations, and why.
+    pub followed: Option<Vec<(String, String)>>,
+    /// The veth of the daemon that runs, by the end that its sockets are bound to: its two ends are not looked at unless
+    /// they are named.
+    pub own_veth: Option<String>,
     /// Where FPM is configured, how the running daemon's is doing; without its part where none runs.
     pub fpm: Option<SourceView>,
 }
@@ -83,7 +85,7 @@ impl Finding {
 
 /// Looks at the machine and at `interfaces`; at every Ethernet interface when none is named.
 pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
-    let every = if interfaces.is_empty() { ethernet_interfaces() } else { interfaces.to_vec() };
+    let every = if interfaces.is_empty() { interfaces_of_others(plans) } else { interfaces.to_vec() };
     let mut findings = machine::judge(&srv6d_xsk::probe::machine(), &machine::Host::read(), plans);
     findings.extend(plans.followed.iter().flat_map(|unfollowed| routes(unfollowed)));
     findings.extend(plans.fpm.iter().map(fpm::judge));
@@ -110,13 +112,18 @@ pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
 }
 
 /// Routes that stay with the kernel although their table is followed.
-fn routes(unfollowed: &[Unfollowed]) -> Vec<Finding> {
+fn routes(unfollowed: &[(String, String)]) -> Vec<Finding> {
     if unfollowed.is_empty() {
         return vec![Finding::ok("machine", "kernel routes", "all routes of the followed tables are followed")];
     }
-    let shown = unfollowed.iter().take(ROUTES_SHOWN).map(|route| {
-        let found = format!("{} stays with the kernel: {}", route.prefix, route.why);
-        Finding::warn("machine", "kernel routes", found, "change the route, or add its device as a [[port]]")
+    let shown = unfollowed.iter().take(ROUTES_SHOWN).map(|(prefix, why)| {
+        let found = format!("{prefix} stays with the kernel: {why}");
+        let fix = if why.contains("[[port]]") {
+            "add its device as a [[port]]"
+        } else {
+            "nothing where the kernel may forward it; docs/configuration.md says what [kernel] follows"
+        };
+        Finding::warn("machine", "kernel routes", found, fix)
     });
     let more = unfollowed.len().saturating_sub(ROUTES_SHOWN);
     let rest = (more > 0).then(|| {
@@ -160,6 +167,14 @@ pub fn render(findings: &[Finding]) -> String {
 /// `ARPHRD_ETHER` of `linux/if_arp.h`: the only link type srv6d forwards on.
 const ARPHRD_ETHER: &str = "1";
 
+/// Every Ethernet interface but srv6d's own two.
+fn interfaces_of_others(plans: &Plans) -> Vec<String> {
+    let number = |name: &str, file: &str| text(&format!("/sys/class/net/{name}/{file}"));
+    let kernels_end = plans.own_veth.as_ref().and_then(|own| number(own, "iflink"));
+    let is_own = |name: &String| Some(name) == plans.own_veth.as_ref() || number(name, "ifindex") == kernels_end;
+    ethernet_interfaces().into_iter().filter(|name| plans.own_veth.is_none() || !is_own(name)).collect()
+}
+
 fn ethernet_interfaces() -> Vec<String> {
     let Ok(entries) = fs::read_dir("/sys/class/net") else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -196,12 +211,7 @@ mod tests {
 
     #[test]
     fn routes_that_are_not_followed_are_listed_up_to_a_few() {
-        let unfollowed = Unfollowed {
-            source: "kernel",
-            table: srv6d_srv6::model::TableId::MAIN,
-            prefix: ipnet::IpNet::default(),
-            why: "it leaves by lo, which is no [[port]]".to_owned(),
-        };
+        let unfollowed = ("10.1.0.0/16".to_owned(), "it leaves by lo, which is no [[port]]".to_owned());
         let findings = routes(&vec![unfollowed; ROUTES_SHOWN + 2]);
         assert_eq!(findings.len(), ROUTES_SHOWN + 1);
         assert!(findings.first().is_some_and(|finding| finding.found.contains("which is no [[port]]")));

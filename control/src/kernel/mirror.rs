@@ -347,11 +347,16 @@ impl Mirror {
         }
         self.names = devices.iter().map(|(&index, device)| (index, device.name.clone())).collect();
         let neighbors = neighbors.iter().filter_map(|message| self.neighbor(message)).collect();
-        let vrfs = links.iter().filter_map(|link| Some((link.header.index, vrf_table(link)?))).collect();
+        let vrfs: BTreeMap<u32, TableId> =
+            links.iter().filter_map(|link| Some((link.header.index, vrf_table(link)?))).collect();
+        let member =
+            |link: &LinkMessage| Some((self.names.get(&link.header.index)?.clone(), *vrfs.get(&controller(link)?)?));
+        let vrf_members = links.iter().filter_map(member).collect();
         Ok(Environment {
             devices: devices.into_values().collect(),
             neighbors,
             vrfs,
+            vrf_members,
             cores: cores(),
             ..Environment::default()
         })
@@ -451,6 +456,14 @@ fn device(link: &LinkMessage) -> Device {
         }
     }
     device
+}
+
+/// The device that a link belongs to: a VRF, a bridge, a bond.
+fn controller(link: &LinkMessage) -> Option<u32> {
+    link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Controller(index) => Some(*index),
+        _ => None,
+    })
 }
 
 /// The table of a VRF device.

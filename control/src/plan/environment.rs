@@ -26,6 +26,8 @@ pub struct Environment {
     pub routes: Arc<Routes>,
     /// Tables of VRF devices, by the kernel index of the device.
     pub vrfs: BTreeMap<u32, TableId>,
+    /// The same for the devices that are in a VRF, by their names.
+    pub vrf_members: BTreeMap<String, TableId>,
     /// Routes that FRR announces over FPM, one for each prefix of a table.
     pub announced: Arc<Vec<KernelRoute>>,
 }

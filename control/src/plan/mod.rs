@@ -34,6 +34,7 @@ pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 use fib::Fib;
 pub use followed::{FPM, Unfollowed};
 use ports::Ports;
+pub(crate) use rules::NOBODY;
 use rules::Rules;
 pub use srv6d_kernel_routes::{
     KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, RouteKey,

@@ -210,7 +210,7 @@ impl<'a> Ports<'a> {
 pub(super) fn rules(config: &Config, environment: &Environment) -> Rules {
     let free = config.ports.iter().map(Spanned::get_ref).filter(|port| port.table.is_none());
     let devices = free.filter_map(|port| Some(written_port(port, environment).layer3?.name.as_str()));
-    Rules::read(config.kernel.as_ref(), &environment.routes, devices)
+    Rules::read(config.kernel.as_ref(), environment, devices)
 }
 
 pub(super) fn port_id(index: usize) -> Option<PortId> {

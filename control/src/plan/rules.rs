@@ -5,6 +5,7 @@
 //! 200: from all lookup 60                  ├ srv6d's holds what that comes to: a route of a later table counts where
 //! 32766: from all lookup main              ┘ no earlier one has a route.
 //! 300: from all iif eth1 lookup 70           eth1 is in table 70, and what 70 does not know is the kernel's
+//! 1000: from all lookup [l3mdev-table]       what comes in by a device of a VRF is in the VRF's table
 //! 400: from 10.2.0.0/16 lookup 80            by source: whatever 80 has a route for is the kernel's
 //! ```
 
@@ -14,13 +15,14 @@ use ipnet::IpNet;
 use srv6d_kernel_routes::{KernelAction, KernelRoute, KernelRule, Routes, RuleAction};
 use srv6d_srv6::model::TableId;
 
+use super::environment::Environment;
 use super::followed::{KERNEL, Unfollowed};
 use crate::config;
 
 /// `local` in `/etc/iproute2/rt_tables`.
 pub(super) const LOCAL: TableId = TableId(255);
 /// A table without routes: all packets of its ports are the kernel's.
-const NOBODY: TableId = TableId(u32::MAX);
+pub(crate) const NOBODY: TableId = TableId(u32::MAX);
 
 /// What rules come to.
 #[derive(Default)]
@@ -67,17 +69,23 @@ impl Rules {
     /// Reads rules; without `[kernel]` none counts. `devices` carry ports whose table the configuration does not say.
     pub(super) fn read<'d>(
         kernel: Option<&config::Kernel>,
-        routes: &Routes,
+        environment: &Environment,
         devices: impl Iterator<Item = &'d str>,
     ) -> Self {
+        let routes: &Routes = &environment.routes;
         let (mut read, rules) = (Self::default(), routes.rules());
         if kernel.is_none() || rules.is_empty() {
             return read;
         }
         read.common = [false, true].map(|is_v6| steps(rules, is_v6, None));
         read.unfollowed.extend(rules.iter().filter_map(unfollowed));
-        let named = |device: &&str| rules.iter().any(|rule| rule.iif.as_deref() == Some(device));
-        for device in devices.filter(named) {
+        let has_rule = |device: &str| rules.iter().any(|rule| rule.iif.as_deref() == Some(device));
+        let (named, others): (Vec<&str>, Vec<&str>) = devices.partition(|device| has_rule(device));
+        if rules.iter().any(|rule| rule.action == RuleAction::L3mdev) {
+            let member = |device: &str| Some((device.to_owned(), *environment.vrf_members.get(device)?));
+            read.port_tables.extend(others.into_iter().filter_map(member));
+        }
+        for device in named {
             let chains = [false, true].map(|is_v6| steps(rules, is_v6, Some(device)));
             if chains != read.common {
                 let (table, why) = port_table(&chains, &read.common, routes);
@@ -153,7 +161,7 @@ fn ask(rule: &KernelRule) -> Option<Ask> {
         _ => None,
     };
     Some(match &rule.action {
-        // srv6d knows this node's addresses first, as the kernel does. VRF devices name their own rule.
+        // srv6d knows this node's addresses first, as the kernel does. A VRF is the table of its ports.
         RuleAction::Lookup(LOCAL) | RuleAction::L3mdev | RuleAction::Nop => return None,
         _ if !rule.only_for.is_empty() => Ask::Kernel(table),
         RuleAction::Lookup(table) => Ask::Table(*table),
@@ -236,4 +244,41 @@ fn within(to: IpNet, table: TableId, routes: &Routes) -> impl Iterator<Item = Ch
     let is_inside = move |route: &&KernelRoute| to != route.prefix && to.contains(&route.prefix);
     let inside = routes.table(table).filter(is_of_family).filter(is_inside);
     longest.map(|route| as_main(route, to)).into_iter().chain(inside.map(move |route| as_main(route, route.prefix)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use std::sync::Arc;
+
+    use srv6d_kernel_routes::Message;
+
+    use super::*;
+
+    fn rule(priority: u32, iif: Option<&str>, action: RuleAction) -> KernelRule {
+        let to = "::/0".parse().unwrap();
+        let iif = iif.map(str::to_owned);
+        KernelRule { priority, is_v6: true, to, iif, local_only: false, only_for: Vec::new(), action }
+    }
+
+    #[test]
+    fn ports_in_a_vrf_are_in_its_table_as_the_l3mdev_rule_says() {
+        let l3mdev = rule(1000, None, RuleAction::L3mdev);
+        let of_port = rule(500, Some("eth2"), RuleAction::Lookup(TableId(70)));
+        let main = rule(32766, None, RuleAction::Lookup(TableId::MAIN));
+        let tables = |rules: &[&KernelRule]| {
+            let mut routes = Routes::default();
+            for rule in rules {
+                routes.load(Message::Rule((*rule).clone()));
+            }
+            let vrf_members = ["eth1", "eth2"].map(|device| (device.to_owned(), TableId(1001))).into();
+            let environment = Environment { routes: Arc::new(routes), vrf_members, ..Environment::default() };
+            let written = config::parse("[kernel]", "srv6d.toml").unwrap();
+            Rules::read(written.kernel.as_ref(), &environment, ["eth1", "eth2", "eth3"].into_iter()).port_tables
+        };
+        let found = tables(&[&of_port, &l3mdev, &main]);
+        assert_eq!(found.get("eth1"), Some(&TableId(1001)));
+        assert_eq!((found.get("eth2"), found.get("eth3")), (Some(&TableId(70)), None));
+        assert!(tables(&[&main]).is_empty(), "nothing in the kernel leads to the VRF's table");
+    }
 }

@@ -8,6 +8,8 @@ pub(crate) mod table;
 
 use crate::api::Response;
 use crate::api::state::{Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow, UnfollowedRow};
+use crate::plan::NOBODY;
+use srv6d_srv6::model::TableId;
 use table::Table;
 
 /// The answer as text for a terminal, with a newline at its end.
@@ -199,7 +201,11 @@ const fn health(health: Health) -> &'static str {
 
 /// Table ids under the names of `/etc/iproute2/rt_tables` that every machine has.
 fn vrf(table: u32) -> String {
-    if table == 254 { "main".to_owned() } else { table.to_string() }
+    match TableId(table) {
+        TableId::MAIN => "main".to_owned(),
+        NOBODY => "kernel".to_owned(),
+        TableId(number) => number.to_string(),
+    }
 }
 
 fn dash<T: ToString>(value: Option<&T>) -> String {
@@ -208,4 +214,14 @@ fn dash<T: ToString>(value: Option<&T>) -> String {
 
 fn dash_empty(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_have_the_names_people_know() {
+        assert_eq!([254, NOBODY.0, 100].map(vrf), ["main", "kernel", "100"]);
+    }
 }
