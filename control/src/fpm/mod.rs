@@ -11,16 +11,16 @@ mod placed;
 mod server;
 pub mod view;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ipnet::Ipv6Net;
-use srv6d_fpm::{Announced, Dialect, Ignored, LocalSid, RouteKey};
+use srv6d_fpm::{Announced, Dialect, LocalSid, RouteKey};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::api::state::FpmView;
 use crate::config::{self, FpmDialect, Optional};
 pub use placed::Placed;
 
@@ -90,36 +90,12 @@ pub struct Status {
     pub peer: Option<SocketAddr>,
     /// Since when somebody is, or nobody is any more; `None`: nobody ever was.
     pub since: Option<SystemTime>,
-    /// Connections so far.
-    pub connections: u64,
     /// How the last connection ended.
     pub last_error: Option<String>,
     /// Seen in what is said, or configured.
     pub dialect: Option<Dialect>,
-    /// Routes, those without known next hops included.
-    pub routes: usize,
-    /// SIDs that came in messages of their own.
-    pub sids: usize,
-    /// Next-hop objects.
-    pub next_hops: usize,
-    /// Routes whose next hop is a number that nobody has explained.
-    pub waiting: usize,
-    /// Routes and SIDs that the present connection has not announced.
-    pub stale: usize,
-    /// Routes and SIDs that went because nobody announced them again.
-    pub swept: u64,
-    /// Netlink messages read.
-    pub messages: u64,
-    /// Messages that made no sense.
-    pub malformed: u64,
-    /// What the last one of them was.
-    pub last_malformed: Option<String>,
-    /// Attributes that nobody knows.
-    pub unknown_attributes: u64,
-    /// Messages that are of no use here, by kind.
-    pub ignored: BTreeMap<Ignored, u64>,
-    /// Routes that zebra was told to be in force.
-    pub answers: u64,
+    /// What is counted, as it is shown; who is connected, and what became of the routes, is filled in there.
+    pub counts: FpmView,
 }
 
 /// The server's task, if `[fpm]` is configured.

@@ -160,7 +160,7 @@ impl Server {
         self.rib.connected(Instant::now());
         self.status.peer = Some(peer);
         self.status.since = Some(SystemTime::now());
-        self.status.connections += 1;
+        self.status.counts.connections += 1;
         self.status.dialect = dialect;
     }
 
@@ -193,7 +193,7 @@ impl Server {
                 Err(why) => return Err(why),
             }
         }
-        self.status.answers = self.answers.written;
+        self.status.counts.answers = self.answers.written;
         Ok(())
     }
 
@@ -233,22 +233,22 @@ impl Server {
     }
 
     fn message(&mut self, message: Message<'_>) {
-        self.status.messages += 1;
+        self.status.counts.messages += 1;
         match decode(message) {
             Ok(decoded) => self.said(decoded),
             Err(why) => {
-                if self.status.malformed == 0 {
+                if self.status.counts.malformed == 0 {
                     warn!("fpm: a message of type {} makes no sense: {why}", message.kind);
                 }
-                self.status.malformed += 1;
-                self.status.last_malformed = Some(format!("type {}: {why}", message.kind));
+                self.status.counts.malformed += 1;
+                self.status.counts.last_malformed = Some(format!("type {}: {why}", message.kind));
             }
         }
     }
 
     fn said(&mut self, Decoded { event, dialect, unknown_attributes }: Decoded) {
         let now = Instant::now();
-        self.status.unknown_attributes += u64::from(unknown_attributes);
+        self.status.counts.unknown_attributes += u64::from(unknown_attributes);
         if self.settings.borrow().dialect.is_none() && self.status.dialect != Some(Dialect::Sonic) {
             self.status.dialect = dialect.or(self.status.dialect);
         }
@@ -257,7 +257,7 @@ impl Server {
         }
         match &event {
             Event::Ignored(kind) => {
-                *self.status.ignored.entry(*kind).or_default() += 1;
+                *self.status.counts.ignored.entry(kind.to_string()).or_default() += 1;
                 return;
             }
             Event::Route(key, _) => self.answers.announced(*key, self.publish.borrow().serial + 1),
@@ -280,7 +280,7 @@ impl Server {
         if self.rib.sweep_due(settings.stale_time).is_some_and(|due| due <= now) {
             let swept = self.rib.sweep();
             info!("fpm: {swept} routes go: nobody announced them again");
-            self.status.swept += swept as u64;
+            self.status.counts.swept += swept as u64;
             self.changes.note(now);
         }
         if self.changes.due().is_some_and(|due| due <= now) {
@@ -290,7 +290,7 @@ impl Server {
 
     fn publish(&mut self, now: Instant) {
         (self.changes.first, self.changes.last) = (None, None);
-        self.status.waiting = self.rib.waiting();
+        self.status.counts.waiting = self.rib.waiting();
         let known = self.publish.borrow().clone();
         let snapshot = Snapshot {
             serial: known.serial,
@@ -316,10 +316,10 @@ impl Server {
     }
 
     fn report(&mut self) {
-        self.status.sids = self.rib.sid_count();
-        self.status.routes = self.rib.len() - self.status.sids;
-        self.status.next_hops = self.rib.next_hops();
-        self.status.stale = self.rib.stale();
+        self.status.counts.sids = self.rib.sid_count();
+        self.status.counts.routes = self.rib.len() - self.status.counts.sids;
+        self.status.counts.next_hops = self.rib.next_hops();
+        self.status.counts.stale = self.rib.stale();
         self.report.send_replace(self.status.clone());
     }
 }
