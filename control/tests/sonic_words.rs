@@ -105,6 +105,9 @@ fn links_carry_the_names_of_the_words() {
     fs::remove_file(directory.join("show")).unwrap();
     fs::write(directory.join("show"), "").unwrap();
     assert_eq!(install().status.code(), Some(1));
+    let nowhere = Command::new(SRV6D).args(["sonic", "install-words", "/proc/nowhere"]).output().unwrap();
+    let why = text(&nowhere.stderr);
+    assert!(why.starts_with("error: cannot make /proc/nowhere: ") && why.contains("\nfix: run as root"), "{why}");
     fs::remove_dir_all(directory).unwrap();
 }
 
@@ -352,6 +355,13 @@ fn a_node_begins_with_supervisord_and_gets_its_files_by_its_words() {
     // What is stored is older than what is typed next.
     switch.tell("config interface startup Ethernet8");
     leaf.wait_for_ping("a", "2001:db8:c::2");
+    // Who begins it once more is told so, and neither the running configuration nor readiness is lost.
+    wait_for("switch", || leaf.is_ready().then_some(()));
+    let typed = || fs::read_to_string(leaf.root.join("run/srv6d/sonic/config_db.json")).unwrap();
+    let before = typed();
+    switch.refused("supervisord -n", 1, "srv6d is already running as pid");
+    assert_eq!(typed(), before);
+    assert!(leaf.is_ready());
 }
 
 #[test]

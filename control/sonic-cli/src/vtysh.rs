@@ -1,8 +1,10 @@
 //! `vtysh` on a node without FRR: what it can be asked, and which configuration lines are taken.
 
 mod lines;
+mod prompt;
 
 pub use lines::{Lines, append};
+pub use prompt::{Prompt, Typed};
 
 use std::fmt::Write;
 

@@ -127,7 +127,7 @@ impl Drop for Server {
 }
 
 /// Removes the socket file of a daemon that no longer lives.
-fn remove_stale(path: &Path) -> Result<(), ListenError> {
+pub(crate) fn remove_stale(path: &Path) -> Result<(), ListenError> {
     let failed = |source| ListenError::Io { socket: path.to_owned(), source };
     let kind = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata.file_type(),

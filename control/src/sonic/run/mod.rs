@@ -22,7 +22,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::Places;
-use crate::api::{Request, client};
+use crate::api::{Request, client, server};
 use crate::daemon::{self, RunError};
 use found::Found;
 
@@ -52,11 +52,14 @@ impl RunOptions {
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The run directory cannot be written, or as [`daemon::run`].
+/// The switch runs already, the run directory cannot be written, or as [`daemon::run`].
 pub fn run(options: &RunOptions) -> Result<(), RunError> {
     daemon::log_to_stderr();
     let places = &options.places;
-    let written = |why| RunError::System { what: "write below /run/srv6d", why };
+    let what = "write below /run/srv6d (run as root, or name another directory with --root)";
+    let written = |why| RunError::System { what, why };
+    // Before anything is written: the files are those of the switch that runs.
+    server::remove_stale(&options.socket())?;
     // Of a process that was killed.
     remove(&places.ready()).and_then(|()| remove(&places.status())).map_err(written)?;
     let used = start::prepare(options).map_err(written)?;

@@ -24,7 +24,10 @@ pub struct InstallArguments {
 /// Makes a link for each word. A file of that name that is no link stays, and is an error: it is somebody's.
 pub fn install(arguments: &InstallArguments) -> Result<(), Failure> {
     let directory = &arguments.directory;
-    let failed = |what: &Path, why: io::Error| Failure::failed(format!("error: {}: {why}", what.display()));
+    let failed = |what: &Path, why: io::Error| {
+        let fix = "run as root, or name a directory that you may write to";
+        Failure::failed(format!("error: cannot make {}: {why}\nfix: {fix}", what.display()))
+    };
     fs::create_dir_all(directory).map_err(|why| failed(directory, why))?;
     let target = match &arguments.target {
         Some(target) => target.clone(),

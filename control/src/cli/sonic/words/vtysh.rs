@@ -1,9 +1,9 @@
 //! `vtysh`: the real one where FRR runs; else static routes, the segment-routing tree, and what can be shown of them.
 
 use std::fs;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, IsTerminal};
 
-use srv6d_sonic_cli::vtysh::{Command, Lines, append, command, locators, running_config};
+use srv6d_sonic_cli::vtysh::{Command, Lines, Prompt, Typed, append, command, locators, running_config};
 
 use super::node::{self, Node};
 use super::{config, frr, routes};
@@ -16,7 +16,7 @@ struct Options {
     file: Option<String>,
 }
 
-/// `vtysh [-c COMMAND]... [-f FILE]`; without either, lines from standard input.
+/// `vtysh [-c COMMAND]... [-f FILE]`; without either, lines from standard input, or a prompt.
 pub fn vtysh(node: &Node, arguments: &[String]) -> Result<(), Failure> {
     if let Some(real) = frr::vtysh(node) {
         return Err(frr::become_vtysh(&real, arguments));
@@ -26,6 +26,9 @@ pub fn vtysh(node: &Node, arguments: &[String]) -> Result<(), Failure> {
         let text = fs::read_to_string(&file)
             .map_err(|why| Failure::failed(format!("Can't open configuration file {file} due to '{why}'.")))?;
         return from_file(node, &text);
+    }
+    if options.commands.is_empty() && io::stdin().is_terminal() {
+        return converse(node);
     }
     if options.commands.is_empty() {
         let lines: Result<Vec<String>, io::Error> = io::stdin().lock().lines().collect();
@@ -53,6 +56,29 @@ fn options(arguments: &[String]) -> Result<Options, Failure> {
         }
     }
     Ok(options)
+}
+
+/// A prompt for a person. What is refused is said, and the next line may be better.
+fn converse(node: &Node) -> Result<(), Failure> {
+    let host = node.generation()?.node;
+    output::print(
+        "srv6d: static routes and segment routing of FRR's configuration; no FRR runs here.\n\
+         What follows `configure terminal` comes into force with `end`, all of it at once; `exit` leaves.\n\n",
+    )?;
+    let (mut prompt, mut lines) = (Prompt::default(), io::stdin().lock().lines());
+    loop {
+        output::print(&prompt.text(&host))?;
+        let line = lines.next().and_then(Result::ok);
+        let done = match prompt.take(line.as_deref()) {
+            Typed::Leave => return output::print("\n"),
+            Typed::More => Ok(()),
+            Typed::Ask(line) => each(node, &[line]),
+            Typed::Configure(lines) => configure(node, &lines.iter().map(String::as_str).collect::<Vec<_>>()).map(drop),
+        };
+        if let Err(refused) = done {
+            refused.report();
+        }
+    }
 }
 
 /// A file: everything that can be taken is, and the rest is said.
