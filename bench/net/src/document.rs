@@ -243,7 +243,7 @@ const STYLE: &str = "\
     gap:.2rem 1rem;overflow-wrap:anywhere}dt{color:var(--faint)}dd{margin:0}.wide,figure{margin:1rem 0;overflow-x:auto}\
     svg{display:block;width:100%;min-width:44rem;height:auto;fill:currentColor;font-family:system-ui,sans-serif}\
     svg .rule{stroke:var(--rule)}svg .hollow{fill:var(--ground)}svg .edge{stroke:var(--ground)}h2{margin-top:2.5rem}\
-    @media(max-width:40rem){dl{display:block}dd{margin-bottom:.4rem}}";
+    @media(max-width:40rem){th,td{white-space:nowrap}dl{display:block}dd{margin-bottom:.4rem}}";
 
 impl Table {
     fn markdown(&self) -> String {

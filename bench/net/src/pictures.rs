@@ -17,7 +17,7 @@ const PERCENTILES: [(f64, &str); 6] =
 /// What the pictures have in common, in words.
 pub const LEGEND: &str = "Dots are medians, bars go from the lowest to the highest round, hollow triangles are lower \
                           bounds (generator or sink was the limit), diamonds the NDR. A colour is a kind of work; dashed \
-                          is the kernel, dotted what nothing can beat.";
+                          is the kernel, dotted the bare floor and ceiling. The axis is logarithmic.";
 
 /// A row's colour is its work, its stroke who does it.
 fn looks(name: &str) -> (usize, Stroke) {
@@ -71,7 +71,7 @@ pub fn rates(results: &Results, placement: Placement, figure: Figure, title: &st
         unit: unit.to_owned(),
         along: "frame size in bytes".to_owned(),
         ticks: ticks(&sizes),
-        log: false,
+        log: true,
         lines: dut::ALL.iter().filter_map(line).collect(),
     }
 }
@@ -118,7 +118,7 @@ pub fn ratios(results: &Results, placement: Placement) -> Plot {
         unit: "times".to_owned(),
         along: "frame size in bytes".to_owned(),
         ticks: ticks(&sizes),
-        log: false,
+        log: true,
         lines: BESIDE.into_iter().filter_map(line).chain([equal]).collect(),
     }
 }
@@ -136,7 +136,7 @@ pub fn latencies(results: &Results) -> Vec<Plot> {
         let lines: Vec<Line> = rows.filter_map(curve).collect();
         (!lines.is_empty()).then(|| Plot {
             title: format!("Latency at {load} % of the row's NDR, {}", placement.name()),
-            unit: "us, logarithmic".to_owned(),
+            unit: "us".to_owned(),
             along: "share of the packets that took no longer".to_owned(),
             ticks: PERCENTILES.map(|(at, label)| Tick { at: nines(at), label: label.to_owned() }).to_vec(),
             log: true,
@@ -169,6 +169,7 @@ fn curve(row: &LatencyRow) -> Option<Line> {
 /// NDR and PDR of each row, side by side.
 pub fn searches(results: &Results) -> Vec<Chart> {
     let mut sizes: Vec<&str> = results.searches.iter().map(|row| row.size.as_str()).collect();
+    sizes.sort_by_key(|size| size.parse::<u32>().unwrap_or(u32::MAX));
     sizes.dedup();
     let bar = |row: &SearchRow| {
         let (rate, is_ndr) = (row.found.rate.unwrap_or(0.0) / 1e6, row.accepted_loss <= NDR);
@@ -249,6 +250,26 @@ mod tests {
         assert_eq!((srv6d.points.len(), srv6d.points.first()), (2, Some(&expected)));
         assert_eq!(srv6d.marks.first().map(|mark| (mark.x, mark.y, mark.mark)), Some((1.0, 0.7, Mark::Lossless)));
         assert_eq!(redirect.points.first().map(|point| (point.y, point.mark)), Some((5.0, Mark::AtLeast)));
+    }
+
+    #[test]
+    fn each_size_that_was_searched_has_one_picture() {
+        let search = |dut: &str, size: &str, accepted_loss, rate| {
+            let found = Found { rate: Some(rate), limit: Limit::Loss, trials: 9, void: 0 };
+            SearchRow { placement: PLACE, dut: dut.to_owned(), size: size.to_owned(), accepted_loss, found }
+        };
+        let searches = vec![
+            search("srv6d-uN", "64", 0.005, 2e6),
+            search("srv6d-uN", "64", NDR, 1e6),
+            search("srv6d-uN", "1500", NDR, 1e6),
+            search("linux-uN", "64", NDR, 1e6),
+        ];
+        let charts = super::searches(&Results { searches, ..Results::default() });
+        let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
+        assert_eq!(titles, ["Rates without loss, 64 bytes", "Rates without loss, 1500 bytes"]);
+        let bars = |group: &Group| (group.label.clone(), group.bars.iter().map(|bar| bar.value).collect::<Vec<_>>());
+        let groups: Vec<_> = charts.first().unwrap().groups.iter().map(bars).collect();
+        assert_eq!(groups, [("linux-uN".to_owned(), vec![1.0]), ("srv6d-uN".to_owned(), vec![2.0, 1.0])]);
     }
 
     #[test]

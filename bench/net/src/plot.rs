@@ -18,8 +18,8 @@ const LEGEND_LINE: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 3;
 /// Points of one tick stand beside each other, so that their spreads can be told apart.
 const APART: f64 = 4.0;
-/// A logarithmic axis has at least so many decades, and no more than this below the largest value.
-const DECADES: f64 = 6.0;
+/// A logarithmic axis ends so many decades below its largest value at the latest.
+const DECADES: f64 = 4.0;
 
 /// Where values come to lie.
 struct Scales {
@@ -38,8 +38,9 @@ impl Scales {
         let highest = points().map(|point| point.high.max(point.y)).fold(0.0, f64::max);
         let lowest = points().map(|point| point.low.min(point.y)).filter(|&low| low > 0.0).fold(f64::MAX, f64::min);
         let (low, high) = if plot.log {
-            let high = highest.max(1e-9).log10().ceil();
-            (lowest.min(highest.max(1e-9)).log10().floor().clamp(high - DECADES, high - 1.0), high)
+            let high = ceiling(highest);
+            let low = floor(lowest.min(high / 2.0)).max(high / 10_f64.powf(DECADES));
+            (low.log10(), high.log10())
         } else {
             (0.0, ceiling(highest))
         };
@@ -59,11 +60,25 @@ impl Scales {
     /// Values with a rule of their own.
     fn rules(&self) -> Vec<f64> {
         if self.log {
-            let (low, high) = (self.low as i32, self.high as i32);
-            return (low..=high).map(|power| 10_f64.powi(power)).collect();
+            let (low, high) = (self.low.floor() as i32, self.high.ceil() as i32);
+            let decades = (low..=high).map(|power| 10_f64.powi(power));
+            let steps = decades.flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * power));
+            let is_inside = |value: &f64| (self.low - 1e-9..=self.high + 1e-9).contains(&value.log10());
+            return steps.filter(is_inside).collect();
         }
         (0..=5).map(|part| self.high * f64::from(part) / 5.0).collect()
     }
+}
+
+/// The round number below: 1, 2 or 5 times a power of ten.
+fn floor(value: f64) -> f64 {
+    let above = ceiling(value);
+    let steps = [1.0, 2.0, 2.5, 4.0, 5.0, 10.0].map(|part| above / part);
+    steps.into_iter().find(|&step| step <= value && is_round(step)).unwrap_or(value)
+}
+
+fn is_round(value: f64) -> bool {
+    (ceiling(value * 0.999) / value - 1.0).abs() < 1e-6
 }
 
 /// Draws a plot.
@@ -86,7 +101,7 @@ fn rules(out: &mut String, plot: &Plot, scales: &Scales) {
     let bottom = TOP + HEIGHT;
     for value in scales.rules() {
         let y = scales.y(value);
-        let digits = if scales.log { usize::from(value < 1.0) } else { digits(scales.high) };
+        let digits = if scales.log { (-value.log10().floor()).clamp(0.0, 3.0) as usize } else { digits(scales.high) };
         let _ = writeln!(
             out,
             "<line class=\"rule\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
@@ -207,12 +222,15 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_ends_at_powers_of_ten() {
-        let svg = lines(&plot(true, vec![point(0.0, 40.0, Mark::None), point(1.0, 4000.0, Mark::None)]));
-        for label in [">10<", ">100<", ">1000<", ">10000<"] {
+    fn a_logarithmic_axis_has_its_ends_at_round_numbers() {
+        let svg = lines(&plot(true, vec![point(0.0, 0.7, Mark::None), point(1.0, 40.0, Mark::None)]));
+        for label in [">0.2<", ">0.5<", ">1<", ">2<", ">5<", ">10<", ">20<", ">50<"] {
             assert!(svg.contains(label), "{label} {svg}");
         }
-        assert!(!svg.contains(">1<") && !svg.contains(">100000<"), "{svg}");
+        assert!(!svg.contains(">0.1<") && !svg.contains(">100<"), "{svg}");
+        for (value, expected) in [(0.35, 0.2), (0.2, 0.2), (4.9, 2.0), (70.0, 50.0), (1.0, 1.0)] {
+            assert!((floor(value) / expected - 1.0).abs() < 1e-6, "{value} {}", floor(value));
+        }
     }
 
     #[test]

@@ -145,7 +145,11 @@ fn ratios(results: &Results, placement: Placement) -> Section {
 fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
     let rows = in_placement(results, placement);
     let sizes = sizes(&rows);
-    let mut table = Table { columns: words(&["Mpps"]), rows: Vec::new() };
+    let (heading, unit) = match figure {
+        Figure::PerSecond => ("Packets per second", "Mpps"),
+        Figure::PerCpuSecond => ("Packets per CPU second", "million per CPU second"),
+    };
+    let mut table = Table { columns: words(&[unit]), rows: Vec::new() };
     table.columns.extend(sizes.iter().cloned());
     for dut in dut::ALL {
         let of_dut = |size: &String| rows.iter().copied().find(|row| row.dut == dut.name && &row.size == size);
@@ -156,10 +160,6 @@ fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
         let cells = found.iter().map(|row| row.map_or_else(|| "-".to_owned(), |row| cell(row, figure)));
         table.rows.push(std::iter::once(dut.name.to_owned()).chain(cells).collect());
     }
-    let (heading, unit) = match figure {
-        Figure::PerSecond => ("Packets per second", "Mpps"),
-        Figure::PerCpuSecond => ("Packets per CPU second", "million per CPU second"),
-    };
     let heading = format!("{heading}, {}", placement.name());
     Section {
         text: vec![explained(figure, &rows), pictures::LEGEND.to_owned()],
