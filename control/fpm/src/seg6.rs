@@ -2,33 +2,20 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use srv6d_kernel_routes::seg6::flavors::{BLOCK_BITS, NODE_FUNCTION_BITS, OPERATION};
+use srv6d_kernel_routes::seg6::local::{ACTION, COUNTERS, FLAVORS, NH4, NH6, OIF, TABLE, VRFTABLE};
+use srv6d_kernel_routes::seg6::tunnel::SRH;
+use srv6d_kernel_routes::seg6::{SEG6, SEG6_LOCAL};
+
 use crate::attributes::{self, attributes};
 use crate::event::{Encap, EncapMode, Malformed, Seg6Local};
 
-/// `LWTUNNEL_ENCAP_*` (`linux/lwtunnel.h`), and SONiC's own.
+/// `LWTUNNEL_ENCAP_NONE` (`linux/lwtunnel.h`), and SONiC's own type.
 const NO_ENCAP: u16 = 0;
-const SEG6: u16 = 5;
-const SEG6_LOCAL: u16 = 7;
 const SONIC_STEER: u16 = 101;
 
-/// `SEG6_IPTUNNEL_SRH` (`linux/seg6_iptunnel.h`).
-const SRH: u16 = 1;
 /// Bytes of `struct ipv6_sr_hdr` before its segments.
 const SRH_FIXED: usize = 8;
-
-/// `SEG6_LOCAL_*` (`linux/seg6_local.h`).
-const ACTION: u16 = 1;
-const TABLE: u16 = 3;
-const NH4: u16 = 4;
-const NH6: u16 = 5;
-const OIF: u16 = 7;
-const VRFTABLE: u16 = 9;
-const COUNTERS: u16 = 10;
-const FLAVORS: u16 = 11;
-/// Inside of the flavors.
-const OPERATION: u16 = 1;
-const BLOCK_BITS: u16 = 2;
-const NODE_FUNCTION_BITS: u16 = 3;
 
 /// SONiC's steering: the SID of the far end, and the outer source.
 const VPN_SID: u16 = 1;

@@ -6,30 +6,16 @@ use srv6d_srv6::model::TableId;
 
 use crate::attribute::{Attributes, address, byte_at, u32_at};
 use crate::model::{KernelEncap, KernelSid, KernelSidAction};
+use crate::seg6::flavors::{self, NEXT_CSID, PSP, USD, USP};
+use crate::seg6::local::{ACTION, COUNTERS, FLAVORS, NH4, NH6, OIF, TABLE, VRFTABLE};
+use crate::seg6::tunnel::{MODE_ENCAP, MODE_ENCAP_RED, MODE_INLINE, SOURCE, SRH};
+use crate::seg6::{SEG6, SEG6_LOCAL};
 
 /// `LWTUNNEL_ENCAP_*` (`linux/lwtunnel.h`), by number.
 const TYPES: [&str; 11] = ["none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm"];
-const SEG6: u16 = 5;
-const SEG6_LOCAL: u16 = 7;
-
-/// `SEG6_IPTUNNEL_*` and `SEG6_IPTUN_MODE_*` (`linux/seg6_iptunnel.h`).
-const SRH: u16 = 1;
-const SOURCE: u16 = 2;
-const MODE_INLINE: u32 = 0;
-const MODE_ENCAP: u32 = 1;
-const MODE_ENCAP_RED: u32 = 3;
 /// `SR6_FLAG1_HMAC` (`linux/seg6.h`).
 const HMAC: u8 = 1 << 3;
 
-/// `SEG6_LOCAL_*` (`linux/seg6_local.h`).
-const ACTION: u16 = 1;
-const TABLE: u16 = 3;
-const NH4: u16 = 4;
-const NH6: u16 = 5;
-const OIF: u16 = 7;
-const VRFTABLE: u16 = 9;
-const COUNTERS: u16 = 10;
-const FLAVORS: u16 = 11;
 /// What `ip route` calls attributes that srv6d cannot follow.
 const UNFOLLOWED: [(u16, &str); 3] = [(2, "srh"), (6, "iif"), (8, "endpoint (bpf)")];
 /// `SEG6_LOCAL_ACTION_*`, by number.
@@ -52,19 +38,6 @@ const ACTIONS: [&str; 17] = [
     "End.BPF",
     "End.DT46",
 ];
-/// Inside of `FLAVORS`: `SEG6_LOCAL_FLV_OPERATION`, `_LCBLOCK_BITS`, `_LCNODE_FN_BITS`.
-const FLAVOR_OPERATION: u16 = 1;
-const FLAVOR_BLOCK_BITS: u16 = 2;
-const FLAVOR_NODE_FUNCTION_BITS: u16 = 3;
-/// Bits of the operation: `1 << SEG6_LOCAL_FLV_OP_*`.
-const PSP: u32 = 1 << 1;
-const USP: u32 = 1 << 2;
-const USD: u32 = 1 << 3;
-const NEXT_CSID: u32 = 1 << 4;
-/// What the kernel shifts by when a route does not say.
-const DEFAULT_BLOCK_BITS: u8 = 32;
-const DEFAULT_NODE_FUNCTION_BITS: u8 = 16;
-
 /// What a route or next hop does to a packet before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Encap {
@@ -159,9 +132,9 @@ impl ReadSid {
 
     fn flavor(&mut self, kind: u16, value: &[u8]) -> Result<(), String> {
         match kind {
-            FLAVOR_OPERATION => self.operation = u32_at(value, 0).unwrap_or_default(),
-            FLAVOR_BLOCK_BITS => self.block_bits = byte_at(value, 0),
-            FLAVOR_NODE_FUNCTION_BITS => self.node_function_bits = byte_at(value, 0),
+            flavors::OPERATION => self.operation = u32_at(value, 0).unwrap_or_default(),
+            flavors::BLOCK_BITS => self.block_bits = byte_at(value, 0),
+            flavors::NODE_FUNCTION_BITS => self.node_function_bits = byte_at(value, 0),
             other => return Err(format!("an unknown flavor attribute {other}")),
         }
         Ok(())
@@ -190,8 +163,8 @@ impl ReadSid {
             return Err(format!("flavors {:#x}", self.operation & !known));
         }
         let csid = (self.operation & NEXT_CSID != 0).then(|| {
-            let block = self.block_bits.unwrap_or(DEFAULT_BLOCK_BITS);
-            (block, self.node_function_bits.unwrap_or(DEFAULT_NODE_FUNCTION_BITS))
+            let block = self.block_bits.unwrap_or(flavors::DEFAULT_BLOCK_BITS);
+            (block, self.node_function_bits.unwrap_or(flavors::DEFAULT_NODE_FUNCTION_BITS))
         });
         let has = |bit| self.operation & bit != 0;
         Ok(KernelSid { action, via: self.via, device: self.device, csid, psp: has(PSP), usp: has(USP), usd: has(USD) })

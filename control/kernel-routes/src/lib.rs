@@ -15,6 +15,7 @@ mod next_hop;
 mod route;
 mod routes;
 mod rule;
+pub mod seg6;
 
 pub use message::{MULTICAST_GROUPS, Messages, dump_requests};
 pub use model::{KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction};

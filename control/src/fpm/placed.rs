@@ -6,21 +6,13 @@ use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_fpm::{Action, Announced, Dialect, Encap, EncapMode, Hop, LocalSid, Resolved, RouteKey, Seg6Local, Vrf};
+use srv6d_kernel_routes::seg6::flavors::{DEFAULT_BLOCK_BITS, DEFAULT_NODE_FUNCTION_BITS, NEXT_CSID, PSP, USD, USP};
 use srv6d_srv6::model::TableId;
 
 use super::{InForce, Snapshot};
 use crate::plan::{
     Environment, FPM, KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, Plan,
 };
-
-/// Bits of a SID's flavors: `1 << SEG6_LOCAL_FLV_OP_*` (`linux/seg6_local.h`).
-const PSP: u32 = 1 << 1;
-const USP: u32 = 1 << 2;
-const USD: u32 = 1 << 3;
-const NEXT_CSID: u32 = 1 << 4;
-/// What the kernel shifts by when it is not told.
-const DEFAULT_BLOCK: u8 = 32;
-const DEFAULT_NODE_FUNCTION: u8 = 16;
 
 /// `RTPROT_KERNEL`: zebra's word for every route of the kernel that it has not made itself.
 const KERNEL_PROTOCOL: u8 = 2;
@@ -208,8 +200,8 @@ fn seg6_local(prefix: IpNet, sid: &Seg6Local) -> Result<KernelSid, String> {
 
 /// FRR 10.4 says 16 for every uA. One that is reached by node and function consumes both: its prefix says so.
 fn lengths(prefix: IpNet, action: KernelSidAction, sid: &Seg6Local) -> (u8, u8) {
-    let block = sid.block.unwrap_or(DEFAULT_BLOCK);
-    let shift = sid.node_function.unwrap_or(DEFAULT_NODE_FUNCTION);
+    let block = sid.block.unwrap_or(DEFAULT_BLOCK_BITS);
+    let shift = sid.node_function.unwrap_or(DEFAULT_NODE_FUNCTION_BITS);
     let matched = prefix.prefix_len().saturating_sub(block);
     let longer = action == KernelSidAction::EndX && matched > shift && prefix.prefix_len() < prefix.max_prefix_len();
     (block, if longer { matched } else { shift })
