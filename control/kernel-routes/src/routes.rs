@@ -15,6 +15,7 @@
 //! | next-hop object replaced | the object; the routes only with `net.ipv4.nexthop_compat_mode` = 1 |
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 use srv6d_srv6::model::TableId;
@@ -102,6 +103,33 @@ impl Routes {
         from_here
             .take_while(move |inner| inner.table == key.table && inner.prefix.addr() <= last)
             .filter(move |inner| inner.prefix != key.prefix && key.prefix.contains(&inner.prefix))
+    }
+
+    /// Tables that have a route.
+    pub fn tables(&self) -> Vec<TableId> {
+        let mut tables = Vec::new();
+        let first_of = |table| RouteKey { table, prefix: IpNet::V4(Ipv4Net::default()) };
+        let mut next = self.by_prefix.keys().next();
+        while let Some(key) = next {
+            tables.push(key.table);
+            let above = key.table.0.checked_add(1).map(TableId);
+            next = above.and_then(|above| self.by_prefix.range(first_of(above)..).next()).map(|(key, _)| key);
+        }
+        tables
+    }
+
+    /// Routes of a table that an address lies in the prefixes of, shortest prefix first.
+    pub fn around(&self, table: TableId, address: IpAddr) -> impl Iterator<Item = &KernelRoute> {
+        let host = IpNet::from(address);
+        let above = (0..=host.max_prefix_len()).filter_map(move |length| IpNet::new(address, length).ok());
+        above.filter_map(move |prefix| self.used_for(&RouteKey { table, prefix: prefix.trunc() }))
+    }
+
+    /// The same rules, and of the routes those of some prefixes.
+    #[must_use]
+    pub fn only<'k>(&self, keys: impl IntoIterator<Item = &'k RouteKey>) -> Self {
+        let routes = keys.into_iter().filter_map(|key| Some((*key, self.by_prefix.get(key)?.clone())));
+        Self { by_prefix: routes.collect(), rules: self.rules.clone(), ..Self::default() }
     }
 
     /// Rules, in the order they are asked.
