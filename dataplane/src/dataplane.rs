@@ -315,7 +315,7 @@ impl Dataplane {
 
     fn amend_claims(&mut self, name: &str, amendment: &Amendment) -> Result<(), XskError> {
         // An outer source may be new among those whose Packet Too Big messages are wanted.
-        if !amendment.steers.is_empty() {
+        if !amendment.steers.is_empty() || !amendment.sids.is_empty() {
             return self.claim(name);
         }
         let tables = tables_of(&self.desired, name);

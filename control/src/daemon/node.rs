@@ -364,17 +364,18 @@ impl Node {
         self.follow(self.inputs.clone(), Cause::Kernel, mirror).await
     }
 
-    /// Puts a few plain routes in force, if nothing else has changed. False: it takes a whole plan.
+    /// Puts a few changed routes in force, if nothing else has changed. False: it takes a whole plan.
     async fn amend(&mut self, mirror: &Mirror) -> bool {
         if !self.unplanned.is_little() {
             return false;
         }
         let next_hops: Vec<IpAddr> = self.dataplane.next_hops().into_iter().map(|(_, address, _)| address).collect();
-        let which = (&self.unplanned.routes, next_hops.as_slice());
-        let Some(changes) = plan::amendments(&self.inputs.config, &self.environment, &self.plan, which) else {
+        let Inputs { config, offers } = &self.inputs;
+        let sources = plan::Sources { config, offers, environment: &self.environment };
+        let Some(amended) = plan::amended(sources, &self.plan, &self.unplanned.routes, &next_hops) else {
             return false;
         };
-        let diff = self.plan.amend(&changes);
+        let (diff, changes) = self.plan.amend(amended);
         if diff.is_empty() {
             self.unplanned = Seen::default();
             return true;

@@ -1,112 +1,290 @@
-//! Few plain routes of the kernel have changed, and nothing else: the plan in force is amended, for a whole plan among many
-//! routes takes much longer. Whatever could mean more than these routes themselves is left to a whole plan.
+//! Few routes of the kernel have changed, and nothing else: the plan in force is amended, for a whole plan among many
+//! routes takes much longer.
+//!
+//! ```text
+//! changed routes ─► Part: these, and whatever route their first hops or those of the file may follow
+//!                     └─► plan_with, as ever ─► what it says of the changed prefixes: Amended ─► Plan::amend
+//! ```
+//!
+//! A route that others depend on (a first segment or a next hop lies inside of its prefix) is left to a whole plan, and so
+//! is everything while something waits or is refused: then a route may be what it waits for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
-use srv6d_kernel_routes::RouteKey;
-use srv6d_srv6::model::{Amendment, RouteChange, SteerChange, TableId};
+use srv6d_kernel_routes::{KernelAction, KernelRoute, RouteKey, Routes};
+use srv6d_srv6::model::{Amendment, RouteAction, RouteChange, SidChange, SteerChange, TableId};
 
 use super::diff::{Change, Diff, in_table};
-use super::followed::plain_route;
+use super::environment::is_link_local;
+use super::followed::Unfollowed;
 use super::ports::{self, Ports};
-use super::{Context, Plan};
-use crate::config::{Config, Findings};
+use super::{Plan, plan_with};
+use crate::config::{Config, Findings, OneHop, SegmentRoute};
 use crate::plan::Environment;
-use crate::source::OutcomeState;
+use crate::source::Offer;
 
-/// What the routes of these prefixes are now. `None`: a whole plan must say it. `next_hops` are those of the tables in
-/// force.
-pub fn amendments(
-    config: &Config,
-    environment: &Environment,
-    plan: &Plan,
-    (keys, next_hops): (&BTreeSet<RouteKey>, &[IpAddr]),
-) -> Option<Amendment> {
-    let mut findings = Findings::new(config.source.clone());
-    let rules = ports::rules(config, environment);
-    let ports = Ports::resolve(config, environment, &rules, &mut findings);
-    let context = Context { config, environment, rules, ports };
-    let waits = !plan.pending.is_empty() || plan.offered.iter().any(|entry| entry.state != OutcomeState::Programmed);
-    if config.kernel.is_none() || config.fpm.is_some() || waits || !context.rules.are_plain(&environment.routes) {
-        return None;
-    }
-    let first_hops: Vec<IpAddr> = next_hops.iter().copied().chain(first_segments(plan)).collect();
-    let change = |key: &RouteKey| {
-        let stands_alone = !means_more(&context, plan, key)
-            && (key.table != TableId::MAIN || !first_hops.iter().any(|address| key.prefix.contains(address)));
-        let action = match environment.routes.used_for(key) {
-            Some(route) => Some(plain_route(&context, route)?),
-            None => None,
-        };
-        stands_alone.then_some(RouteChange { table: key.table, prefix: key.prefix, action })
-    };
-    let routes = keys.iter().filter(|key| context.follows(key.table)).map(change).collect::<Option<_>>()?;
-    Some(Amendment { routes, steers: Vec::new() })
+/// Routes that a part may have; among more, a whole plan is as quick.
+const MOST: usize = 4096;
+
+/// What an amended plan is made of, as for [`plan_with`].
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// The file.
+    pub config: &'a Config,
+    /// What sources offer.
+    pub offers: &'a [Offer],
+    /// What the kernel shows now.
+    pub environment: &'a Environment,
 }
 
-fn first_segments(plan: &Plan) -> impl Iterator<Item = IpAddr> {
+/// What has become of some prefixes, and nothing else of the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Amended {
+    keys: BTreeSet<RouteKey>,
+    changes: Amendment,
+    unfollowed: Vec<Unfollowed>,
+}
+
+/// What the changed routes of these prefixes come to. `None`: a whole plan must say it. `next_hops` are those of the tables
+/// in force.
+pub fn amended(sources: Sources<'_>, plan: &Plan, keys: &BTreeSet<RouteKey>, next_hops: &[IpAddr]) -> Option<Amended> {
+    let Sources { config, offers, environment } = sources;
+    let rules = ports::rules(config, environment);
+    if config.kernel.is_none() || config.fpm.is_some() || !plan.amendable || !rules.are_plain(&environment.routes) {
+        return None;
+    }
+    let keys: BTreeSet<RouteKey> = keys.iter().filter(|key| follows(config, key.table)).copied().collect();
+    let in_force: Vec<IpAddr> = next_hops.iter().copied().chain(first_hops_of(plan)).collect();
+    let others_follow =
+        |key: &RouteKey| leads(environment, plan, key) && in_force.iter().any(|hop| key.prefix.contains(hop));
+    let connected = Ports::resolve(config, environment, &rules, &mut Findings::new(config.source.clone())).connected;
+    let overlaps =
+        |key: &RouteKey| connected.iter().any(|of| of.prefix.contains(&key.prefix) || key.prefix.contains(&of.prefix));
+    if keys.iter().any(|key| others_follow(key) || means_more(plan, key) || overlaps(key))
+        || !stand_alone(&keys, sources)
+    {
+        return None;
+    }
+    let routes = Arc::new(Part::of(sources, &keys)?);
+    let part = plan_with(config, &Environment { routes, ..environment.clone() }, offers).ok()?;
+    if !part.amendable || part.warnings != plan.warnings {
+        return None;
+    }
+    let is_used = |key: &RouteKey| environment.routes.used_for(key).is_some();
+    Amended::of(part, keys, is_used)
+}
+
+fn first_hops_of(plan: &Plan) -> impl Iterator<Item = IpAddr> {
     let paths = plan.desired.steers.iter().flat_map(|steer| &steer.paths);
-    paths.flat_map(|path| {
-        std::iter::once(IpAddr::V6(path.segments.first())).chain(path.via.iter().filter_map(|hop| hop.via))
+    let first = |address| std::iter::once(IpAddr::V6(address));
+    paths.flat_map(move |path| first(path.segments.first()).chain(path.via.iter().filter_map(|hop| hop.via)))
+}
+
+fn follows(config: &Config, table: TableId) -> bool {
+    config.kernel.as_ref().is_some_and(|kernel| kernel.follows(table))
+}
+
+const fn is_sid(route: &KernelRoute) -> bool {
+    matches!(route.action, KernelAction::Sid(_))
+}
+
+/// First hops are looked up in the main table, and SIDs count there whatever table they stand in.
+fn leads(environment: &Environment, plan: &Plan, key: &RouteKey) -> bool {
+    key.table == TableId::MAIN
+        || environment.routes.used_for(key).is_some_and(is_sid)
+        || plan.desired.sids.iter().any(|sid| key.prefix == IpNet::V6(sid.prefix))
+}
+
+/// The prefix is, or holds, what is known of the node otherwise.
+fn means_more(plan: &Plan, key: &RouteKey) -> bool {
+    let desired = &plan.desired;
+    desired.neighbors.keys().any(|(_, address)| key.prefix.contains(address))
+        || desired.local_addresses.iter().any(|(_, address)| key.prefix.addr() == *address)
+        || desired.blocks.iter().any(|block| key.prefix == IpNet::V6(block.prefix))
+}
+
+/// No two of the tables that are followed have the prefix: the claims of a port are those of all its tables.
+fn stand_alone(keys: &BTreeSet<RouteKey>, Sources { config, environment, .. }: Sources<'_>) -> bool {
+    let mut prefixes = HashSet::new();
+    let tables = environment.routes.tables();
+    let elsewhere: Vec<TableId> = tables.into_iter().filter(|table| follows(config, *table)).collect();
+    keys.iter().all(|&RouteKey { table, prefix }| {
+        let mut others = elsewhere.iter().filter(|other| **other != table);
+        prefixes.insert(prefix)
+            && !others.any(|&other| environment.routes.used_for(&RouteKey { table: other, prefix }).is_some())
     })
 }
 
-/// The prefix is something else than a followed plain route, here or in another table, or a neighbour's.
-fn means_more(context: &Context<'_>, plan: &Plan, key: &RouteKey) -> bool {
-    let desired = &plan.desired;
-    let is_it = |prefix: IpNet| prefix == key.prefix;
-    desired.steers.iter().any(|steer| is_it(steer.prefix))
-        || desired.sids.iter().any(|sid| is_it(sid.prefix.into()))
-        || desired.blocks.iter().any(|block| is_it(block.prefix.into()))
-        || desired.local_addresses.iter().any(|(_, address)| is_it(IpNet::from(*address)))
-        || desired.routes.iter().any(|route| is_it(route.prefix) && route.table != key.table)
-        || desired.neighbors.keys().any(|(_, address)| key.prefix.contains(address))
-        || plan.unfollowed.iter().any(|unfollowed| is_it(unfollowed.prefix))
-        || context
-            .ports
-            .connected
-            .iter()
-            .any(|connected| connected.prefix.contains(&key.prefix) || key.prefix.contains(&connected.prefix))
-        || context.config.routes.iter().any(|route| is_it(*route.get_ref().prefix.get_ref()))
-        || context.config.steers.iter().any(|steer| is_it(*steer.get_ref().prefix.get_ref()))
-        || context.config.sids.iter().any(|sid| is_it((*sid.get_ref().sid.get_ref()).into()))
+/// Routes without which the changed ones cannot be planned.
+#[derive(Default)]
+struct Part {
+    keys: BTreeSet<RouteKey>,
+    seen: HashSet<IpAddr>,
+    open: Vec<IpAddr>,
+}
+
+impl Part {
+    /// `None`: they are so many that nothing is gained.
+    fn of(sources: Sources<'_>, changed: &BTreeSet<RouteKey>) -> Option<Routes> {
+        let Sources { config, offers, environment } = sources;
+        let routes = &*environment.routes;
+        let aside: Vec<TableId> =
+            routes.tables().into_iter().filter(|table| follows(config, *table) && *table != TableId::MAIN).collect();
+        let open = written_hops(config).chain(offered_hops(offers)).collect();
+        let mut part = Self { open, ..Self::default() };
+        for route in changed.iter().filter_map(|key| routes.used_for(key)) {
+            part.take(route);
+        }
+        while let Some(address) = part.open.pop() {
+            if part.seen.insert(address) {
+                routes.around(TableId::MAIN, address).for_each(|route| part.take(route));
+                // SIDs count there, whatever table they stand in.
+                let others = aside.iter().flat_map(|table| routes.around(*table, address));
+                others.filter(|route| is_sid(route)).for_each(|route| part.take(route));
+            }
+            if part.keys.len() > MOST {
+                return None;
+            }
+        }
+        Some(routes.only(&part.keys))
+    }
+
+    fn take(&mut self, route: &KernelRoute) {
+        let is_new = self.keys.insert(RouteKey { table: route.table, prefix: route.prefix });
+        let KernelAction::Via(hops) = &route.action else { return };
+        let first = hops.iter().filter_map(|hop| hop.encap.as_ref()?.segments.first().copied().map(IpAddr::V6));
+        let via = hops.iter().filter_map(|hop| hop.via.filter(|via| !is_link_local(*via)));
+        self.open.extend(first.chain(via).filter(|_| is_new));
+    }
+}
+
+/// What the file's own paths and routes follow.
+fn written_hops(config: &Config) -> impl Iterator<Item = IpAddr> {
+    let steers = config.steers.iter().flat_map(|steer| {
+        let steer = steer.get_ref();
+        std::iter::once(&steer.path).chain(steer.paths.iter().map(|path| &path.get_ref().path))
+    });
+    let of_path = |path: &SegmentRoute| {
+        let first = path.segments.first().map(|segment| IpAddr::V6(*segment.get_ref()));
+        let several = path.nexthops.iter().filter_map(|hop| via(&hop.get_ref().hop));
+        first.into_iter().chain(via(&path.hop)).chain(several).collect::<Vec<_>>()
+    };
+    let of_routes = config.routes.iter().flat_map(|route| {
+        let route = route.get_ref();
+        via(&route.hop).into_iter().chain(route.nexthops.iter().filter_map(|hop| via(&hop.get_ref().hop)))
+    });
+    steers.flat_map(of_path).chain(of_routes)
+}
+
+fn via(hop: &OneHop) -> Option<IpAddr> {
+    hop.via.as_ref().map(|via| *via.get_ref())
+}
+
+fn offered_hops(offers: &[Offer]) -> impl Iterator<Item = IpAddr> {
+    offers.iter().flat_map(|offer| &offer.steers).flat_map(|steer| {
+        let first = steer.paths.iter().filter_map(|path| path.segments.first().copied().map(IpAddr::V6));
+        first.chain(steer.via)
+    })
+}
+
+impl Amended {
+    /// What a plan with the changed routes says of them. `None`: one of the prefixes has another meaning, too.
+    fn of(part: Plan, keys: BTreeSet<RouteKey>, is_used: impl Fn(&RouteKey) -> bool) -> Option<Self> {
+        let Plan { desired, unfollowed, .. } = part;
+        let mut meanings: BTreeMap<IpNet, usize> = BTreeMap::new();
+        let all = desired.routes.iter().map(|route| route.prefix);
+        let all = all.chain(desired.steers.iter().map(|steer| steer.prefix));
+        for prefix in all.chain(desired.sids.iter().map(|sid| sid.prefix.into())) {
+            *meanings.entry(prefix).or_default() += 1;
+        }
+        let mut routes = by_key(desired.routes, |route| (route.table, route.prefix));
+        let mut steers = by_key(desired.steers, |steer| (steer.table, steer.prefix));
+        let mut sids = by_key(desired.sids, |sid| (TableId::MAIN, sid.prefix.into()));
+        let mut changes = Amendment::default();
+        for &key in &keys {
+            let RouteKey { table, prefix } = key;
+            let action = routes.remove(&(table, prefix)).map(|route| route.action);
+            let stays = unfollowed.iter().any(|route| (route.table, route.prefix) == (table, prefix));
+            let others = meanings.get(&prefix).copied().unwrap_or_default() > usize::from(is_used(&key));
+            if others || stays && action != Some(RouteAction::Kernel) {
+                return None;
+            }
+            let paths = steers.remove(&(table, prefix)).map(|steer| steer.paths).unwrap_or_default();
+            changes.routes.push(RouteChange { table, prefix, action });
+            changes.steers.push(SteerChange { table, prefix, paths });
+            if let IpNet::V6(prefix) = prefix {
+                changes.sids.push(SidChange { prefix, sid: sids.remove(&(TableId::MAIN, prefix.into())) });
+            }
+        }
+        let is_changed = |route: &Unfollowed| keys.contains(&RouteKey { table: route.table, prefix: route.prefix });
+        let unfollowed = unfollowed.into_iter().filter(is_changed).collect();
+        Some(Self { keys, changes, unfollowed })
+    }
+}
+
+fn by_key<T>(entries: Vec<T>, key: fn(&T) -> (TableId, IpNet)) -> BTreeMap<(TableId, IpNet), T> {
+    entries.into_iter().map(|entry| (key(&entry), entry)).collect()
 }
 
 impl Plan {
-    /// Takes over what has changed, and says what that was.
-    pub fn amend(&mut self, amendment: &Amendment) -> Diff {
-        let undo = self.desired.amend(amendment);
-        let (mut routes, mut steers) = (Change::default(), Change::default());
-        for RouteChange { table, prefix, action } in undo.routes {
-            let is_it = |change: &&RouteChange| change.prefix == prefix && change.table == table;
-            let is_there = amendment.routes.iter().rev().find(is_it).is_some_and(|change| change.action.is_some());
-            routes.note(in_table(prefix, table.0), action.is_some(), is_there);
-        }
-        for SteerChange { table, prefix, paths } in undo.steers {
-            let is_it = |change: &&SteerChange| change.prefix == prefix && change.table == table;
-            let is_there = amendment.steers.iter().rev().find(is_it).is_some_and(|change| !change.paths.is_empty());
-            steers.note(in_table(prefix, table.0), !paths.is_empty(), is_there);
-        }
-        let kinds = [("steers", steers), ("routes", routes)];
-        Diff { kinds: kinds.into_iter().filter(|(_, change)| *change != Change::default()).collect() }
+    /// Takes over what has changed: what that was, for people and for the tables.
+    pub fn amend(&mut self, amended: Amended) -> (Diff, Amendment) {
+        let Amended { keys, mut changes, unfollowed } = amended;
+        let is_changed = |route: &Unfollowed| keys.contains(&RouteKey { table: route.table, prefix: route.prefix });
+        self.unfollowed.retain(|route| !is_changed(route));
+        self.unfollowed.extend(unfollowed);
+        let undo = self.desired.amend(&changes);
+        changes.sids.retain(|change| undo.sids.iter().any(|old| old.prefix == change.prefix));
+        changes.steers.retain(|change| undo.steers.iter().any(|old| same(old, change, |c| (c.table, c.prefix))));
+        changes.routes.retain(|change| undo.routes.iter().any(|old| same(old, change, |c| (c.table, c.prefix))));
+        let kinds = [
+            ("sids", kind(&undo.sids, &changes.sids, |sid| (TableId::MAIN, sid.prefix.into(), sid.sid.is_some()))),
+            (
+                "steers",
+                kind(&undo.steers, &changes.steers, |steer| (steer.table, steer.prefix, !steer.paths.is_empty())),
+            ),
+            (
+                "routes",
+                kind(&undo.routes, &changes.routes, |route| (route.table, route.prefix, route.action.is_some())),
+            ),
+        ];
+        let diff = Diff { kinds: kinds.into_iter().filter(|(_, change)| *change != Change::default()).collect() };
+        (diff, changes)
     }
 
-    /// Some of these lie inside of a steered prefix: local applications' traffic to them is led otherwise.
-    pub fn steers_around(&self, amendment: &Amendment) -> bool {
-        let steered =
-            |change: &RouteChange| self.desired.steers.iter().any(|steer| steer.prefix.contains(&change.prefix));
-        !amendment.steers.is_empty() || amendment.routes.iter().any(steered)
+    /// Some of these lie inside of a steered prefix, or are one: local applications' traffic to them is led otherwise.
+    pub fn steers_around(&self, changes: &Amendment) -> bool {
+        let is_steered = |route: &RouteChange| {
+            let around = |prefix: IpNet| prefix.contains(&route.prefix);
+            self.desired.steers.iter().any(|steer| around(steer.prefix))
+        };
+        !changes.steers.is_empty() || changes.routes.iter().any(is_steered)
     }
 }
 
-impl Change {
-    fn note(&mut self, name: String, was_there: bool, is_there: bool) {
-        match (was_there, is_there) {
-            (false, _) => self.added.push(name),
-            (true, true) => self.changed.push(name),
-            (true, false) => self.removed.push(name),
+fn same<T, K: PartialEq>(one: &T, other: &T, key: impl Fn(&T) -> K) -> bool {
+    key(one) == key(other)
+}
+
+/// Entries before and after, in the words of a difference. `entry`: where it stands, and that it is there.
+fn kind<T>(before: &[T], after: &[T], entry: impl Fn(&T) -> (TableId, IpNet, bool)) -> Change {
+    let was_there = |prefix: (TableId, IpNet)| {
+        before.iter().map(&entry).any(|(table, inner, is_there)| is_there && (table, inner) == prefix)
+    };
+    let mut change = Change::default();
+    for (table, prefix, is_there) in after.iter().map(&entry) {
+        let name = in_table(prefix, table.0);
+        match (was_there((table, prefix)), is_there) {
+            (false, _) => change.added.push(name),
+            (true, true) => change.changed.push(name),
+            (true, false) => change.removed.push(name),
         }
     }
+    for names in [&mut change.added, &mut change.removed, &mut change.changed] {
+        names.sort();
+    }
+    change
 }

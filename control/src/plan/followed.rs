@@ -159,6 +159,11 @@ fn announced<'e>(context: &Context<'e>) -> Vec<&'e KernelRoute> {
     context.environment.announced.iter().filter(to_elsewhere).collect()
 }
 
+/// A route with `encap seg6` that was taken.
+pub(super) fn is_in_force(outcome: &Outcome) -> bool {
+    [KERNEL, FPM].contains(&outcome.source.as_str()) && outcome.state == OutcomeState::Programmed
+}
+
 /// The prefix of a port in a VRF, in a kernel that has no device for the VRF: there it stands in the wrong table.
 fn is_of_another_table(context: &Context<'_>, route: &Chosen<'_>) -> bool {
     let connected = || context.ports.connected.iter().filter(|connected| connected.prefix == route.prefix);
@@ -169,16 +174,6 @@ fn is_of_another_table(context: &Context<'_>, route: &Chosen<'_>) -> bool {
 fn port_numbers(context: &Context<'_>) -> HashMap<u32, PortId> {
     let ports = context.ports.written.iter().enumerate();
     ports.filter_map(|(index, port)| Some((port.layer3?.ifindex, super::ports::port_id(index)?))).collect()
-}
-
-/// What becomes of a route of the kernel, where it is a plain one.
-pub(super) fn plain_route(context: &Context<'_>, route: &KernelRoute) -> Option<RouteAction> {
-    let chosen = Chosen::from(route);
-    let reader = Reader::new(context, KERNEL, "", false);
-    match reader.meaning(RouteKey { table: route.table, prefix: route.prefix }, &route.action) {
-        Ok(Meaning::Route(action)) if !is_of_another_table(context, &chosen) => Some(action),
-        _ => None,
-    }
 }
 
 /// What a followed route is in srv6d.

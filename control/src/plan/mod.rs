@@ -28,7 +28,7 @@ use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
 use crate::sonic;
 use crate::source::{Offer, Outcome};
 
-pub use amend::amendments;
+pub use amend::{Amended, Sources, amended};
 pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 use fib::Fib;
@@ -59,10 +59,13 @@ pub struct Plan {
     pub warnings: Vec<Diagnostic>,
     /// Right, and waiting for something that does not exist yet.
     pub pending: Vec<Diagnostic>,
-    /// What became of everything that sources offer.
+    /// What became of everything that sources offer, and of followed routes that are not in force.
     pub offered: Vec<Outcome>,
     /// Routes of followed tables that stay with the kernel.
     pub unfollowed: Vec<Unfollowed>,
+    /// Followed routes come into it one by one: rules ask `main` alone, and nothing waits or is refused, for which any route
+    /// may be what it waits for.
+    pub amendable: bool,
 }
 
 /// One device that carries ports.
@@ -159,7 +162,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let entries = offered::claim(&context, &offers, &mut fib);
     let mut names = steers::Names::new();
     let mut steers = steers::steers(&context, &claimed, &blocks, &fib, &mut names, found);
-    let (more, offered) = offered::steers(&context, entries, &blocks, &fib, &mut names);
+    let (more, mut offered, waits) = offered::steers(&context, entries, &blocks, &fib, &mut names);
     steers.extend(more);
     let neighbors = ports::neighbors(&context, found);
     sources::check(&context, found);
@@ -168,7 +171,10 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let refused: Vec<Unfollowed> = offered.iter().filter_map(followed::refused).collect();
     routes.extend(refused.iter().map(Unfollowed::left_to_the_kernel));
     unfollowed.extend(refused);
+    // Of followed routes, those that are in force are known by their steered prefixes.
+    offered.retain(|outcome| !followed::is_in_force(outcome));
 
+    let rules_are_plain = context.rules.are_plain(&environment.routes);
     let devices = context.ports.devices();
     let desired = Desired {
         host: (context.ports.host.zip(environment.host.as_ref()))
@@ -186,9 +192,10 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         path_mtus: environment.path_mtus.clone(),
     };
     let (warnings, pending) = findings.finish()?;
+    let amendable = !waits && pending.is_empty() && rules_are_plain;
     let name = config.node.name.as_ref().map(|name| name.get_ref().clone());
     let (host, api) = (node::host(&config.host), node::api(&config.api));
-    Ok(Plan { name, desired, devices, workers, host, api, warnings, pending, offered, unfollowed })
+    Ok(Plan { name, desired, devices, workers, host, api, warnings, pending, offered, unfollowed, amendable })
 }
 
 /// An address that can be neither a source, nor a next hop, nor a segment.

@@ -67,38 +67,41 @@ fn captured(first_hops: &FirstHops, (table, prefix): (TableId, IpNet)) -> Option
     Some(format!("{prefix} covers {first_hop}, the first hop of a path: packets would be encapsulated in a circle"))
 }
 
-/// Resolves what was claimed.
+/// Resolves what was claimed. True: of one of the prefixes something waits or is refused, be it one path of several.
 pub(super) fn steers(
     context: &Context<'_>,
     entries: Vec<Entry<'_>>,
     blocks: &[Block],
     fib: &Fib,
     names: &mut Names,
-) -> (Vec<Steer>, Vec<Outcome>) {
+) -> (Vec<Steer>, Vec<Outcome>, bool) {
     let mut steers = Vec::new();
     let mut outcomes = Vec::new();
+    let mut waits = false;
     for Entry { source, steer, written, refused } in entries {
         let state = if let Some(why) = refused {
+            waits = true;
             OutcomeState::Refused(why)
         } else {
             let mut found = Findings::new(context.config.source.clone());
             let resolved = resolve(context, &written, blocks, fib, names, &mut found);
-            let state = judge(found, resolved.is_some());
+            let (state, is_whole) = judge(found, resolved.is_some());
+            waits |= !is_whole;
             steers.extend(resolved.filter(|_| state == OutcomeState::Programmed));
             state
         };
         let (peer, prefix, table) = (steer.peer.clone(), steer.prefix, TableId(steer.table));
         outcomes.push(Outcome { source: source.to_owned(), peer, prefix, table, state });
     }
-    (steers, outcomes)
+    (steers, outcomes, waits)
 }
 
-/// A prefix some of whose paths wait is in force by the others.
-fn judge(found: Findings, resolved: bool) -> OutcomeState {
+/// A prefix some of whose paths wait is in force by the others; and whether all of them are.
+fn judge(found: Findings, resolved: bool) -> (OutcomeState, bool) {
     match found.finish() {
-        Err(errors) => OutcomeState::Refused(sentence(&errors.0)),
-        Ok(_) if resolved => OutcomeState::Programmed,
-        Ok((_, pending)) => OutcomeState::Pending(sentence(&pending)),
+        Err(errors) => (OutcomeState::Refused(sentence(&errors.0)), false),
+        Ok((_, pending)) if resolved => (OutcomeState::Programmed, pending.is_empty()),
+        Ok((_, pending)) => (OutcomeState::Pending(sentence(&pending)), false),
     }
 }
 

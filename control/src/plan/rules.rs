@@ -133,12 +133,12 @@ impl Rules {
     }
 }
 
-/// `main` is the only table with routes that is asked.
+/// No other table with routes is asked than `main`.
 fn is_plain(steps: &[Step], routes: &Routes) -> bool {
     let has_routes = |ask: &Ask| !matches!(ask, Ask::Table(table) if routes.table(*table).next().is_none());
     let mut asked = steps.iter().filter(|step| has_routes(&step.ask));
     let is_main = |step: &Step| step.to.prefix_len() == 0 && step.ask == Ask::Table(TableId::MAIN);
-    steps.is_empty() || asked.next().is_some_and(is_main) && asked.next().is_none()
+    asked.next().is_none_or(is_main) && asked.next().is_none()
 }
 
 /// What is asked about packets of a family that come in by a device; `None`: by any that no rule names.

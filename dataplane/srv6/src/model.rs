@@ -123,18 +123,29 @@ pub struct Amendment {
     pub routes: Vec<RouteChange>,
     /// Steered prefixes.
     pub steers: Vec<SteerChange>,
+    /// SIDs.
+    pub sids: Vec<SidChange>,
+}
+
+/// A SID of this node that does something else from now on, is new, or is no more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SidChange {
+    /// Matched prefix.
+    pub prefix: Ipv6Net,
+    /// What it does; `None`: there is no such SID.
+    pub sid: Option<LocalSid>,
 }
 
 impl Amendment {
     /// Nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.routes.is_empty() && self.steers.is_empty()
+        self.routes.is_empty() && self.steers.is_empty() && self.sids.is_empty()
     }
 }
 
 impl From<Vec<RouteChange>> for Amendment {
     fn from(routes: Vec<RouteChange>) -> Self {
-        Self { routes, steers: Vec::new() }
+        Self { routes, ..Self::default() }
     }
 }
 
@@ -159,6 +170,14 @@ impl Desired {
                 undo.steers.push(SteerChange { table, prefix, paths: was });
             }
         }
+        for SidChange { prefix, sid } in amendment.sids.iter().cloned() {
+            let at = self.sids.iter().position(|sid| sid.prefix == prefix);
+            let was = put(&mut self.sids, at, sid.clone());
+            if was != sid {
+                undo.sids.push(SidChange { prefix, sid: was });
+            }
+        }
+        undo.sids.reverse();
         undo.routes.reverse();
         undo.steers.reverse();
         undo
