@@ -28,22 +28,23 @@ via = \"2001:db8:b::2\"
     )
 }
 
-/// Reloads good and bad configurations by turns until the sender has ended; how many good ones there were.
-fn reload_while_running(rig: &Rig, sender: &mut Child) -> usize {
-    let mut good = 0;
-    while sender.try_wait().unwrap().is_none() {
+/// Reloads of a test.
+const RELOADS: usize = 30;
+
+/// Reloads good and bad configurations by turns, then ends the sender.
+fn reload_while_running(rig: &Rig, sender: &mut Child) {
+    for good in 0..RELOADS {
         fs::write(rig.file("node.toml"), changed(0x1001 + good)).unwrap();
         let taken = rig.ask("node", "reload");
         assert!(taken.status.success(), "{}", text(&taken.stderr));
-        good += 1;
         fs::write(rig.file("node.toml"), changed(0x2001).replace("behavior", "behaviour")).unwrap();
         let refused = rig.ask("node", "reload");
         assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
         assert!(text(&refused.stderr).contains("node.toml:18"), "{}", text(&refused.stderr));
     }
     let sids = rig.show("sids").to_string();
-    assert!(sids.contains(&format!("fcbb:0:{:x}::/48", 0x1000 + good)), "the last good one is in force: {sids}");
-    good
+    assert!(sids.contains(&format!("fcbb:0:{:x}::/48", 0x1000 + RELOADS)), "the last good one is in force: {sids}");
+    rig.end(sender);
 }
 
 #[test]
@@ -53,14 +54,12 @@ fn no_datagram_is_lost_duplicated_or_reordered() {
     rig.ready(CONFIG);
     wait_for("ping through srv6d", || rig.pings().then_some(()));
     let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7010");
-    let mut sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7010 2000 3 200");
-    let reloads = reload_while_running(&rig, &mut sender);
-    assert!(reloads > 2, "{reloads} reloads are no test");
+    let mut sender = rig.stream("a", "[2001:db8:b::2]:7010", 2000);
+    reload_while_running(&rig, &mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
     let number = |name: &str| report.get(name).and_then(serde_json::Value::as_u64).unwrap();
-    assert!(number("sent") > 1000, "{report}");
+    assert!(number("sent") > 100, "{report}");
     assert_eq!((number("lost"), number("duplicated"), number("reordered")), (0, 0, 0), "{report}");
-    assert_eq!(sender.wait().unwrap().code(), Some(0));
     rig.check_balance();
 }
 
@@ -76,9 +75,8 @@ fn a_tcp_connection_needs_no_retransmission() {
     // A busy machine is no loss: nothing is sent again only because an answer is late.
     rig.inside("a", "sysctl -qw net.ipv4.tcp_early_retrans=0");
     rig.inside("a", "ip -6 route replace default via 2001:db8:a::1 rto_min 5s");
-    let mut sender = rig.traffic("a", "tcp-send [2001:db8:b::2]:7011 80000000 7");
-    let reloads = reload_while_running(&rig, &mut sender);
-    assert!(reloads > 2, "{reloads} reloads are no test");
+    let mut sender = rig.traffic("a", "tcp-send [2001:db8:b::2]:7011 100000000000 7");
+    reload_while_running(&rig, &mut sender);
     let sent = report(&sender.wait_with_output().unwrap().stdout);
     let arrived = report(&receiver.wait_with_output().unwrap().stdout);
     assert_eq!(sent.get("sha256").unwrap(), arrived.get("sha256").unwrap());

@@ -128,15 +128,24 @@ fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     }
 }
 
-/// Sends `bytes` bytes that depend on `seed`, and waits until the receiver has closed the connection.
+/// Set once SIGTERM says that a stream is to end before its time.
+fn end_of_stream() -> io::Result<Arc<AtomicBool>> {
+    let enough = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTERM, Arc::clone(&enough))?;
+    Ok(enough)
+}
+
+/// Sends `bytes` bytes that depend on `seed`, or fewer if SIGTERM comes, and waits until the receiver has closed the
+/// connection.
 pub fn tcp_send(to: SocketAddr, bytes: u64, seed: u64) -> io::Result<()> {
+    let enough = end_of_stream()?;
     let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let begin = Instant::now();
     let (mut hash, mut left, mut words) = (Sha256::new(), bytes, XorShift(2 * seed + 1));
     let mut buffer = Vec::with_capacity(CHUNK);
-    while left > 0 {
+    while left > 0 && !enough.load(Ordering::Relaxed) {
         let length = left.min(CHUNK as u64);
         buffer.clear();
         while (buffer.len() as u64) < length {
@@ -152,6 +161,7 @@ pub fn tcp_send(to: SocketAddr, bytes: u64, seed: u64) -> io::Result<()> {
         io::ErrorKind::UnexpectedEof => Ok(()),
         _ => Err(error),
     })?;
+    let bytes = bytes - left;
     report(&TcpReport { bytes, sha256: hexadecimal(&hash.finalize()), seconds: begin.elapsed().as_secs_f64() })
 }
 
@@ -196,8 +206,7 @@ pub struct UdpStream {
 /// at that moment, is one that was lost. SIGTERM ends the stream before its time.
 pub fn udp_send(stream: &UdpStream) -> io::Result<()> {
     let UdpStream { to, rate, seconds, size, flows, window } = *stream;
-    let enough = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGTERM, Arc::clone(&enough))?;
+    let enough = end_of_stream()?;
     let sockets: Vec<UdpSocket> = (0..flows.max(1)).map(|_| connected(to)).collect::<io::Result<_>>()?;
     let begin = Instant::now();
     let (mut sent, mut refused) = (0, 0);

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::counters;
-pub use super::lab::{SRV6D, text};
+pub use super::lab::{SRV6D, WINDOW, text};
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_mins(1);
 const NODES: [&str; 3] = ["a", "router", "b"];
 
 /// The router's configuration; its kernel gives the addresses and the connected routes.
@@ -183,11 +183,23 @@ impl Rig {
     /// A traffic tool of the program, in a namespace.
     pub fn traffic(&self, node: &str, arguments: &str) -> Child {
         Command::new("ip")
-            .args(["netns", "exec", &self.ns(node), "timeout", "30", SRV6D, "lab", "traffic"])
+            .args(["netns", "exec", &self.ns(node), "timeout", "120", SRV6D, "lab", "traffic"])
             .args(arguments.split_whitespace())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap()
+    }
+
+    /// Numbered datagrams until [`Rig::end`], of which none is to be lost: `to`, how many a second at most.
+    pub fn stream(&self, node: &str, to: &str, rate: u32) -> Child {
+        self.traffic(node, &format!("udp-send {to} {rate} 100 200 --window {WINDOW}"))
+    }
+
+    /// Ends a stream that has not ended by itself.
+    pub fn end(&self, sender: &mut Child) {
+        assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
+        must(&format!("kill {}", sender.id()));
+        assert_eq!(sender.wait().unwrap().code(), Some(0));
     }
 
     /// A receiver that listens already: `tcp` or `udp`, and where.
