@@ -575,27 +575,48 @@ fn ipv4_goes_over_ipv6_next_hops() {
     assert!(rig.counter("tx") > 0);
 }
 
-/// One table leads into srv6d: a second srv6d says so, and takes nothing away.
+/// One table leads into srv6d: a second srv6d of the namespace cannot have it, and takes nothing away.
 #[test]
 #[ignore = "needs root"]
 fn a_second_daemon_leaves_the_steered_traffic_of_the_first_alone() {
     let mut rig = Rig::new(1);
     rig.inside("router", "ip -6 route add fcbb::/32 via 2001:db8:b::2");
-    let steer = "[[steer]]\nprefix = \"2001:db8:99::/64\"\nsegments = [\"fcbb:0:6:fe06::\"]\nvia = \"2001:db8:b::2\"\nport = \"eth2\"\n";
-    rig.ready(&format!("{}{steer}", rig::CONFIG));
-    let steered = |rig: &Rig| {
-        let shown = rig.output("router", "ip -6 route show table 8986").stdout;
-        String::from_utf8_lossy(&shown).contains("dev srv6d0")
+    let steer = |prefix: &str| {
+        format!(
+            "[[steer]]\nprefix = \"{prefix}\"\nsegments = [\"fcbb:0:6:fe06::\"]\nvia = \"2001:db8:b::2\"\nport = \"eth2\"\n"
+        )
     };
-    wait_for("the steered route", || steered(&rig).then_some(()));
-    let another = "[node]\nsource = \"2001:db8:a::1\"\n[host]\ninterface = \"srv6d1\"\n[workers]\nframes = 2048\nring = 512\n[api]\nmetrics = \"off\"\n[[port]]\nname = \"eth9\"\n[[steer]]\nprefix = \"2001:db8:88::/64\"\nsegments = [\"fcbb:0:6:fe06::\"]\nvia = \"2001:db8:b::2\"\nport = \"eth9\"\n";
-    let number = rig.start("another", another);
-    wait_for("what the second says", || {
-        rig.log("another").contains("the srv6d with interface srv6d0 steers").then_some(())
-    });
-    assert!(steered(&rig));
-    assert!(run(&format!("kill -TERM {}", rig.pid(number))).status.success());
-    wait_for("its end", || rig.log("another").contains("stopped:").then_some(()));
-    assert!(steered(&rig), "the second took the route of the first along");
+    rig.ready(&format!("{}{}", rig::CONFIG, steer("2001:db8:99::/64")));
+    let table =
+        |rig: &Rig| String::from_utf8_lossy(&rig.output("router", "ip -6 route show table 8986").stdout).into_owned();
+    wait_for("the steered route", || table(&rig).contains("dev srv6d0").then_some(()));
+    let of_the_first = table(&rig);
+
+    let head = "[node]\nsource = \"2001:db8:a::1\"\n[workers]\nframes = 2048\nring = 512\n[api]\nmetrics = \"off\"\n";
+    let another = |host: &str, steer: &str| {
+        format!(
+            "{head}[host]\ninterface = \"srv6d1\"\n{host}[[port]]\nname = \"eth9\"\n{}",
+            steer.replace("eth2", "eth9")
+        )
+    };
+    let says = "the srv6d with interface srv6d0 steers local applications' traffic in this network namespace";
+    let refused = rig.start("another", &another("", &steer("2001:db8:88::/64")));
+    assert_eq!(rig.ended(refused), Some(1), "{}", rig.log("another"));
+    let log = rig.log("another");
+    assert!(log.contains(says) && log.contains("write steer_local = false under [host]"), "{log}");
+    assert!(!rig.output("router", "ip link show srv6d1").status.success(), "its veth is gone again");
+    assert_eq!(table(&rig), of_the_first);
+
+    // With nothing to steer it runs; what a reload brings is not steered, and said. The prefix is the first one's, too.
+    let second = rig.start("another", &another("", ""));
+    wait_for("the second", || rig.ask("another", "show ports").status.success().then_some(()));
+    fs::write(rig.file("another.toml"), another("", &steer("2001:db8:99::/64"))).unwrap();
+    assert!(rig.ask("another", "reload").status.success());
+    wait_for("what it says", || rig.log("another").contains(says).then_some(()));
+    assert_eq!(table(&rig), of_the_first);
+    fs::write(rig.file("another.toml"), another("steer_local = false\n", &steer("2001:db8:99::/64"))).unwrap();
+    assert!(rig.ask("another", "reload").status.success());
+    assert_eq!(rig.stop(second, "TERM"), Some(0), "{}", rig.log("another"));
+    assert_eq!(table(&rig), of_the_first, "the second took the route of the first along");
     assert!(rig.inside("router", "ip -6 rule").contains("iif srv6d0 lookup 8986"));
 }

@@ -176,6 +176,12 @@ impl Node {
         for finding in headlines(&plan.warnings).into_iter().chain(headlines(&plan.pending)) {
             warn!("{finding}");
         }
+        if plan.host.steer_local
+            && !steered(&plan).is_empty()
+            && let Some(other) = kernel::steered_by_another(mirror.handle(), &node.veth.name).await?
+        {
+            return Err(KernelError::SteeredBy(other).into());
+        }
         node.take(plan, node.inputs.clone(), Cause::Start, mirror).await?;
         Ok(node)
     }

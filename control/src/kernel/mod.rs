@@ -11,7 +11,7 @@ mod veth;
 pub use guard::Guard;
 pub use mirror::{Mirror, Seen};
 pub use resolve::ask_all_nodes;
-pub use steering::{ROUTE_PROTOCOL, Steering, TABLE as STEERING_TABLE, remove_leftovers};
+pub use steering::{ROUTE_PROTOCOL, Steering, TABLE as STEERING_TABLE, remove_leftovers, steered_by_another};
 pub use veth::{HostVeth, remove_stale};
 
 /// What the kernel refused.
@@ -35,8 +35,8 @@ pub enum KernelError {
     },
     /// There is one table for what is led into srv6d, and another srv6d of this network namespace has it.
     #[error(
-        "the srv6d with interface {0} steers local applications' traffic in this network namespace: write \
-         steer_local = false under [host] of one of the two, or run it in a namespace of its own"
+        "the srv6d with interface {0} steers local applications' traffic in this network namespace, and only \
+         one can: write steer_local = false under [host] of one of the two, or run it in a namespace of its own"
     )]
     SteeredBy(String),
     /// The name of the own veth is taken.

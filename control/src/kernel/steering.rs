@@ -66,7 +66,14 @@ impl Steering {
     ) -> Result<(), KernelError> {
         let wanted = wanted(steered, main);
         let (name, ifindex) = veth;
-        let mut result = if wanted.is_empty() || self.has_rule { Ok(()) } else { self.add_rules(handle, name).await };
+        let mut result = Ok(());
+        if !wanted.is_empty() && !self.has_rule {
+            // A route would count by the rule of the other srv6d.
+            if let Some(other) = steered_by_another(handle, name).await? {
+                return Err(KernelError::SteeredBy(other));
+            }
+            result = self.add_rules(handle, name).await;
+        }
         // What is new comes first: between the two a prefix that only changes its entry has a route.
         for (&prefix, &entry) in &wanted {
             if self.installed.get(&prefix) == Some(&entry) {
@@ -95,14 +102,12 @@ impl Steering {
         if !std::mem::take(&mut self.has_rule) {
             return cleared;
         }
-        cleared.and(remove_leftovers(handle, veth.0).await.map(drop))
+        cleared.and(remove_leftovers(handle, veth.0).await)
     }
 
     async fn add_rules(&mut self, handle: &Handle, veth: &str) -> Result<(), KernelError> {
         // One of an earlier srv6d may name another veth.
-        if let Some(other) = remove_leftovers(handle, veth).await? {
-            return Err(KernelError::SteeredBy(other));
-        }
+        remove_leftovers(handle, veth).await?;
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut request = handle.rule().add().priority(PRIORITY).table_id(TABLE).action(RuleAction::ToTable);
             let message = request.message_mut();
@@ -117,22 +122,16 @@ impl Steering {
 }
 
 /// Removes the rules and the routes of srv6d's table, those of the veth of this name or those a killed srv6d left behind:
-/// a `throw` has no device to go with. What another srv6d uses stays, and its veth is returned.
+/// a `throw` has no device to go with. What another srv6d uses stays.
 ///
 /// # Errors
 /// The kernel refuses.
-pub async fn remove_leftovers(handle: &Handle, veth: &str) -> Result<Option<String>, KernelError> {
-    for version in [IpVersion::V4, IpVersion::V6] {
-        let rules: Vec<RuleMessage> =
-            handle.rule().get(version).execute().try_collect().await.map_err(netlink("list the rules"))?;
-        for rule in rules.into_iter().filter(is_own) {
-            if let Some(other) = names(&rule).filter(|name| *name != veth)
-                && find(handle, other).await?.is_some()
-            {
-                return Ok(Some(other.to_owned()));
-            }
-            unless_gone(handle.rule().del(rule).execute().await, "remove the rule for")?;
-        }
+pub async fn remove_leftovers(handle: &Handle, veth: &str) -> Result<(), KernelError> {
+    if steered_by_another(handle, veth).await?.is_some() {
+        return Ok(());
+    }
+    for rule in rules(handle).await? {
+        unless_gone(handle.rule().del(rule).execute().await, "remove the rule for")?;
     }
     for asked in [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()] {
         let routes: Vec<RouteMessage> =
@@ -141,7 +140,33 @@ pub async fn remove_leftovers(handle: &Handle, veth: &str) -> Result<Option<Stri
             unless_gone(handle.route().del(route).execute().await, "empty")?;
         }
     }
+    Ok(())
+}
+
+/// The veth of another srv6d that has the table: a rule names it, and it is there.
+///
+/// # Errors
+/// The kernel refuses.
+pub async fn steered_by_another(handle: &Handle, veth: &str) -> Result<Option<String>, KernelError> {
+    for rule in rules(handle).await? {
+        if let Some(other) = names(&rule).filter(|name| *name != veth)
+            && find(handle, other).await?.is_some()
+        {
+            return Ok(Some(other.to_owned()));
+        }
+    }
     Ok(None)
+}
+
+/// The rules that lead into srv6d's table.
+async fn rules(handle: &Handle) -> Result<Vec<RuleMessage>, KernelError> {
+    let mut found = Vec::new();
+    for version in [IpVersion::V4, IpVersion::V6] {
+        let rules: Vec<RuleMessage> =
+            handle.rule().get(version).execute().try_collect().await.map_err(netlink("list the rules"))?;
+        found.extend(rules.into_iter().filter(is_own));
+    }
+    Ok(found)
 }
 
 /// The veth whose packets the rule is not for.
