@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::rig::{CONFIG, Rig, must, report, wait_for};
+use support::rig::{CONFIG, Rig, end, must, report, wait_for};
 
 /// A router whose kernel would forward as well, with srv6d forwarding in its place.
 fn before_the_kernel() -> (Rig, usize) {
@@ -28,7 +28,7 @@ fn sigterm_drains_and_not_one_datagram_is_lost() {
     let before = rig.counter("tx");
     wait_for("a running stream", || (rig.counter("tx") > before + 1000).then_some(()));
     assert_eq!(rig.stop(daemon, "TERM"), Some(0), "{}", rig.log("node"));
-    rig.end(&mut sender);
+    end(&mut sender);
     let log = rig.log("node");
     assert!(log.contains("dropped 0, balanced"), "{log}");
     let report = report(&receiver.wait_with_output().unwrap().stdout);
@@ -71,7 +71,7 @@ fn a_stream_goes_on_through_the_kernel_after_kill_9() {
     assert_eq!(rig.stop(daemon, "KILL"), None);
     assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2"), "at once");
     rig.inside("a", "ping -6 -c 3 -i 0.2 -w 20 2001:db8:b::2");
-    rig.end(&mut sender);
+    end(&mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
     // What was in the rings at that moment is gone, and what came before the kernel had taken the process apart.
     assert!(number(&report, "lost") * 4 < number(&report, "sent"), "{report}");

@@ -9,7 +9,7 @@ mod support;
 
 use std::fs;
 
-use support::rig::{CONFIG, Rig, WINDOW, report, text, wait_for};
+use support::rig::{CONFIG, Rig, WINDOW, end, report, text, wait_for};
 
 /// The SID of the router, without which nothing is offloaded.
 const SID: &str = "[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"uN\"\n";
@@ -140,7 +140,7 @@ fn reloads_under_traffic_lose_nothing() {
         let taken = rig.ask("node", "reload");
         assert!(taken.status.success(), "{}", text(&taken.stderr));
     }
-    rig.end(&mut sender);
+    end(&mut sender);
     let (sent, wrong) = judge(&report(&receiver.wait_with_output().unwrap().stdout));
     assert!(sent > 100, "{sent}");
     assert_eq!(wrong, 0, "of {sent}");

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::Child;
 
-use support::rig::{CONFIG, Rig, report, text, wait_for};
+use support::rig::{CONFIG, Rig, end, report, text, wait_for};
 
 /// Tables that differ from one reload to the next: a SID, a route, and a steered prefix of that number.
 fn changed(number: usize) -> String {
@@ -44,7 +44,7 @@ fn reload_while_running(rig: &Rig, sender: &mut Child) {
     }
     let sids = rig.show("sids").to_string();
     assert!(sids.contains(&format!("fcbb:0:{:x}::/48", 0x1000 + RELOADS)), "the last good one is in force: {sids}");
-    rig.end(sender);
+    end(sender);
 }
 
 #[test]

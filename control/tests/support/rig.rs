@@ -190,16 +190,9 @@ impl Rig {
             .unwrap()
     }
 
-    /// Numbered datagrams until [`Rig::end`], of which none is to be lost: `to`, how many a second at most.
+    /// Numbered datagrams until [`end`], of which none is to be lost: `to`, how many a second at most.
     pub fn stream(&self, node: &str, to: &str, rate: u32) -> Child {
         self.traffic(node, &format!("udp-send {to} {rate} 100 200 --window {WINDOW}"))
-    }
-
-    /// Ends a stream that has not ended by itself.
-    pub fn end(&self, sender: &mut Child) {
-        assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
-        must(&format!("kill {}", sender.id()));
-        assert_eq!(sender.wait().unwrap().code(), Some(0));
     }
 
     /// A receiver that listens already: `tcp` or `udp`, and where.
@@ -308,6 +301,13 @@ impl Rig {
     pub fn exists(&self, device: &str) -> bool {
         self.output("router", &format!("ip link show {device}")).status.success()
     }
+}
+
+/// Ends a stream that has not ended by itself.
+pub fn end(sender: &mut Child) {
+    assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
+    must(&format!("kill {}", sender.id()));
+    assert_eq!(sender.wait().unwrap().code(), Some(0));
 }
 
 /// Packets that are sent until this is dropped.
