@@ -338,6 +338,55 @@ fn no_sid_blackhole() {
     }
 }
 
+/// There are no queues, but every DSCP goes through as it came, and is counted.
+#[test]
+#[ignore = "needs root"]
+fn dscp_to_queue_mapping_but_for_the_queues() {
+    let mut bed = Testbed::new(2, &dataplane(), "");
+    for dscp in 0..64 {
+        let marked =
+            |destination: &str, hop_limit| ipv6(dscp, "1000:1000::1", destination, IPV6, hop_limit, &inner(dscp, 64));
+        let (sent, expected) = (marked("fcbb:bbbb:1:2::", 64), marked("fcbb:bbbb:2::", 63));
+        bed.pass((0, 1), &vec![(bed.entering(0, &sent), bed.leaving(1, &expected)); 10]);
+        let (packets, frame) = (10 * (u64::from(dscp) + 1), u64::try_from(sent.len()).unwrap() + 14);
+        assert_eq!(bed.stats(), [("fcbb:bbbb:1::/48".to_owned(), packets, packets * (frame + 4))], "DSCP {dscp}");
+    }
+}
+
+/// From 10.1.0.1 to 10.NET.0.1 (RFC 791).
+fn ipv4_tcp(net: u8, ttl: u8) -> Vec<u8> {
+    let mut header = [0x45, 0, 0, 60, 0, 1, 0x40, 0, ttl, TCP, 0, 0, 10, 1, 0, 1, 10, net, 0, 1];
+    let sum: u32 = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    let sum = !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&header[..], &tcp(), &[0x5a; 20]].concat()
+}
+
+/// A tenant's IPv4 through the fabric: into a carrier at one edge, out of it at the other. Each edge takes one from the
+/// TTL, switches between them none.
+#[test]
+#[ignore = "needs root"]
+fn traffic_check_normal_at_both_edges() {
+    let mut edge = dataplane();
+    edge["SRV6_MY_SIDS"]["loc1|fcbb:bbbb:1:d046::/64"] = json!({"action": "uDT46", "decap_vrf": "default"});
+    edge["STATIC_ROUTE"]["default|10.3.0.0/16"] = json!({"nexthop": "10.0.1.2", "ifname": "Ethernet0"});
+    edge["INTERFACE"]["Ethernet0|10.0.1.1/24"] = json!({});
+    edge["NEIGH"]["Ethernet0|10.0.1.2"] = json!({"neigh": mac(0), "family": "IPv4"});
+    let mut bed = Testbed::new(2, &edge, "");
+    // From the far edge, out of the fabric to the tenant.
+    let arriving = ipv6(0, "1000:1000::1", "fcbb:bbbb:1:d046::", 4, 60, &ipv4_tcp(3, 63));
+    bed.pass((1, 0), &[(bed.entering(1, &arriving), bed.leaving(0, &ipv4_tcp(3, 62)))]);
+    // From the tenant into the fabric.
+    let into = "ip route 10.2.0.0/16 Ethernet4 segments fcbb:bbbb:2:d046:: encap-behavior H_Encaps_Red";
+    bed.word(&format!("vtysh -c 'configure terminal' -c '{into}'"));
+    let frame = bed.entering(0, &ipv4_tcp(2, 64));
+    bed.send(0, &frame);
+    let carrier = bed.next(1, "carrier");
+    assert_eq!(carrier[12..14], [0x86, 0xdd]);
+    assert_eq!((carrier[20], &carrier[38..54]), (4, &octets("fcbb:bbbb:2:d046::")[..]), "IPv4, to the other edge");
+    assert_eq!(carrier[54..], ipv4_tcp(2, 63));
+}
+
 /// A switch whose next hop is in a VLAN of two ports: wire 1 has it, wire 2 does not.
 fn vlan() -> Value {
     let mut switch = dataplane();

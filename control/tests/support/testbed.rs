@@ -201,7 +201,8 @@ impl Testbed {
         }
     }
 
-    fn next(&mut self, port: usize, what: &str) -> Vec<u8> {
+    /// The next frame, which must come.
+    pub fn next(&mut self, port: usize, what: &str) -> Vec<u8> {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(frame) = self.receive(port) {
@@ -259,11 +260,14 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 fn framed(to: [u8; 6], from: [u8; 6], packet: &[u8]) -> Vec<u8> {
-    [&to, &from, &[0x86, 0xdd][..], packet].concat()
+    let kind: &[u8] = if packet[0] >> 4 == 4 { &[0x08, 0x00] } else { &[0x86, 0xdd] };
+    [&to, &from, kind, packet].concat()
 }
 
-/// Neighbour discovery and the like of the switch's kernel: to or from a link-local address.
+/// Neighbour discovery and the like of the switch's kernel: to or from a link-local address. IPv4 is the test's own, but
+/// for ARP.
 fn is_talk(frame: &[u8]) -> bool {
-    let is_v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
-    !is_v6 || (matches!(frame.get(20), Some(0 | 58)) && (frame[22..24] == [0xfe, 0x80] || frame[38] == 0xff))
+    let (is_v6, is_v4) = (frame.get(12..14) == Some(&[0x86, 0xdd]), frame.get(12..14) == Some(&[0x08, 0x00]));
+    !is_v4
+        && (!is_v6 || (matches!(frame.get(20), Some(0 | 58)) && (frame[22..24] == [0xfe, 0x80] || frame[38] == 0xff)))
 }
