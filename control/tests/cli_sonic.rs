@@ -27,16 +27,22 @@ fn findings_are_listed_once_and_are_no_failure() {
     unique.dedup();
     assert_eq!(unique.len(), lines.len(), "{shown}");
     assert!(lines.contains(&"edge1: 5 ports (4 routed), 2 VRFs, 1 locators, 2 SIDs, 2 static routes"), "{shown}");
-    let tolerated =
-        "tolerated: config_db.json: SRV6_MY_LOCATORS|edge argu_len: is no field of SRV6_MY_LOCATORS: passed over";
-    assert!(lines.contains(&tolerated), "{shown}");
+    let tolerated = "/pe.config_db.json: SRV6_MY_LOCATORS|edge argu_len: is no field of SRV6_MY_LOCATORS: passed over";
+    let named = |line: &&&str| line.starts_with("tolerated: /") && line.ends_with(tolerated);
+    assert_eq!(lines.iter().filter(named).count(), 1, "the file as it was named: {shown}");
 }
 
 #[test]
 fn strictly_read_the_same_findings_are_errors() {
     let output = sonic(&format!("check {EDGE} --strict"));
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()));
-    assert!(text(&output.stderr).contains("error: config_db.json: SRV6_MY_LOCATORS|edge prefix: has a length"));
+    let said = text(&output.stderr);
+    assert!(said.contains("/pe.config_db.json: SRV6_MY_LOCATORS|edge prefix: has a length"), "{said}");
+    assert!(
+        said.ends_with(
+            "\nfix: correct the lines that say error; without --strict most of them are taken as they say\n"
+        )
+    );
     // This one has nothing that SONiC refuses.
     assert_eq!(sonic(&format!("check {LEAF} --strict")).status.code(), Some(0));
 }
@@ -74,4 +80,13 @@ fn files_that_are_not_there_and_no_files_at_all() {
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("cannot read /nowhere/frr.conf"));
     assert_eq!(sonic("check").status.code(), Some(2));
+    let file = std::env::temp_dir().join(format!("srv6d-check-{}.json", std::process::id()));
+    std::fs::write(&file, "{\"PORT\": ").unwrap();
+    let broken = text(&sonic(&format!("check --config-db {}", file.display())).stderr);
+    let (place, fix) = (format!("error: {}:1:9: no JSON: EOF while parsing a value\n", file.display()), "fix: correct");
+    assert!(broken.starts_with(&place) && broken.contains(fix), "{broken}");
+    std::fs::write(&file, b"\xff\xfe").unwrap();
+    let binary = text(&sonic(&format!("check --config-db {}", file.display())).stderr);
+    assert!(binary.contains("fix: name a file of text, in UTF-8"), "{binary}");
+    std::fs::remove_file(&file).unwrap();
 }

@@ -145,8 +145,7 @@ impl ConfigDb {
     /// lane map has are written, for interfaces may come later.
     pub fn write_ports(&mut self, switch: &Switch) {
         if self.table("PORT").is_none_or(Map::is_empty) {
-            let mut rows: Map<String, Value> =
-                (0..PORTS).map(|number| absent(&format!("Ethernet{}", number * 4))).collect();
+            let mut rows: Map<String, Value> = (0..PORTS).map(|number| absent(number * 4)).collect();
             rows.extend(ports(switch));
             self.0.insert("PORT".to_owned(), Value::Object(rows));
         }
@@ -173,11 +172,17 @@ impl ConfigDb {
 const PORTS: u32 = 32;
 
 /// A port of the lane map without an interface so far: it is as it would be without any row.
-fn absent(name: &str) -> (String, Value) {
-    let lanes: Vec<String> = lanes_of_port(name).iter().map(ToString::to_string).collect();
-    let row = [("lanes", lanes.join(",")), ("speed", "40000".to_owned()), ("admin_status", "up".to_owned())];
+fn absent(number: u32) -> (String, Value) {
+    let name = format!("Ethernet{number}");
+    let lanes: Vec<String> = lanes_of_port(&name).iter().map(ToString::to_string).collect();
+    let row = [
+        ("lanes", lanes.join(",")),
+        ("alias", format!("fortyGigE0/{number}")),
+        ("speed", "40000".to_owned()),
+        ("admin_status", "up".to_owned()),
+    ];
     let row: Map<String, Value> = row.into_iter().map(|(field, value)| (field.to_owned(), value.into())).collect();
-    (name.to_owned(), row.into())
+    (name, row.into())
 }
 
 fn ports(switch: &Switch) -> Map<String, Value> {
@@ -264,6 +269,7 @@ mod tests {
         assert_eq!(db.ports(&switch).as_object().unwrap().len(), 2);
         db.write_ports(&switch);
         assert_eq!(db.field("PORT", "Ethernet4", "lanes").unwrap(), "29,30,31,32");
+        assert_eq!(db.field("PORT", "Ethernet124", "alias").unwrap(), "fortyGigE0/124");
         assert_eq!(db.field("PORT", "Ethernet4", "mtu").unwrap(), "9100");
         db.set("PORT", "Ethernet4", [("admin_status", "down".into())]);
         db.write_ports(&switch);

@@ -1,6 +1,7 @@
 //! `srv6d check`: is the configuration right, what does it miss here, what would it change.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -39,10 +40,13 @@ pub fn check(file: &Path, daemon: Option<PathBuf>, json: bool) -> Result<(), Fai
     output::print(&summary(&filename, &plan))
 }
 
-/// The text of a configuration file.
+/// The text of a file that somebody has named.
 pub fn read(file: &Path) -> Result<String, Failure> {
     fs::read_to_string(file).map_err(|error| {
-        let fix = "name a file that exists and can be read";
+        let fix = match error.kind() {
+            ErrorKind::InvalidData => "name a file of text, in UTF-8",
+            _ => "name a file that exists and can be read",
+        };
         Failure::invalid(format!("error: cannot read {}: {error}\nfix: {fix}", file.display()))
     })
 }
@@ -66,8 +70,10 @@ fn report(planned: Result<Plan, config::Errors>) -> Result<(), Failure> {
 
 fn summary(filename: &str, plan: &Plan) -> String {
     let desired = &plan.desired;
+    let waiting = plan.pending.iter().filter(|entry| entry.entry.starts_with("[[sid]]")).count();
+    let waiting = if waiting == 0 { String::new() } else { format!(" ({waiting} pending)") };
     let valid = format!(
-        "{filename}: valid: {} ports, {} SIDs, {} steered prefixes, {} routes, {} worker(s)\n",
+        "{filename}: valid: {} ports, {} SIDs{waiting}, {} steered prefixes, {} routes, {} worker(s)\n",
         desired.ports.len(),
         desired.sids.len(),
         desired.steers.len(),

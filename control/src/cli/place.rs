@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use serde_json::Value;
 use srv6d_placement::{Clos, Fabric, Job, Outcome, Pattern, Report, compare, short, sids, svg};
 
+use super::check::read;
 use super::output::{self, Failure};
 use crate::config::Source;
 use crate::show::table::Table;
@@ -135,13 +136,6 @@ fn fabric(arguments: &PlaceArguments, document: Option<&Value>) -> Result<Fabric
         (_, _, Some(clos)) => Ok(Clos { rails: usize::from(arguments.rails), ..clos }.build()),
         _ => Err(Failure::invalid("error: no fabric; name one with --topology or --clos")),
     }
-}
-
-fn read(file: &Path) -> Result<String, Failure> {
-    fs::read_to_string(file).map_err(|why| {
-        let fix = "name a file that exists and can be read";
-        Failure::invalid(format!("error: cannot read {}: {why}\nfix: {fix}", file.display()))
-    })
 }
 
 fn source(file: &Path, text: &str) -> Source {

@@ -183,7 +183,10 @@ pub fn run(arguments: LabArguments) -> ExitCode {
     match dispatch(arguments.command) {
         Ok(code) => code,
         Err(error) => {
-            anstream::eprintln!("{}", styled(BAD, &error.to_string()));
+            // Mistakes in a topology begin so themselves, each with its place.
+            let said = error.to_string();
+            let said = if said.starts_with("error: ") { said } else { format!("error: {said}") };
+            anstream::eprintln!("{}", styled(BAD, &said));
             ExitCode::from(error.exit_status())
         }
     }

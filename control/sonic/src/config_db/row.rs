@@ -38,7 +38,10 @@ impl Db {
                 None
             }
             Err(error) => {
-                found.error(format!("config_db.json:{}:{}", error.line(), error.column()), format!("no JSON: {error}"));
+                // Its text ends with the place, which stands in front here.
+                let text = error.to_string();
+                let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+                found.error(format!("config_db.json:{}:{}", error.line(), error.column()), format!("no JSON: {what}"));
                 None
             }
         }

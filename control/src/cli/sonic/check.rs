@@ -48,7 +48,7 @@ pub fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     if arguments.json {
         return report(reading);
     }
-    let Reading { switch, mut findings } = reading.map_err(|findings| Failure::invalid(lines(&findings)))?;
+    let Reading { switch, mut findings } = reading.map_err(|findings| refused(&findings, arguments.strict))?;
     findings.extend(switch.to_toml(Usd::default()).findings);
     output::print(&format!("{}{}\n", lines(&findings), summary(&switch)))
 }
@@ -58,8 +58,35 @@ impl Files {
     pub(super) fn switch(&self, strict: bool) -> Result<Result<Reading, Vec<Finding>>, Failure> {
         let text = |file: &Option<PathBuf>| file.as_deref().map(|file: &Path| read(file)).transpose();
         let (config_db, frr) = (text(&self.config_db)?, text(&self.frr)?);
-        Ok(srv6d_sonic::read(config_db.as_deref(), frr.as_deref(), None, strict))
+        let reading = srv6d_sonic::read(config_db.as_deref(), frr.as_deref(), None, strict);
+        Ok(match reading {
+            Ok(Reading { switch, findings }) => Ok(Reading { switch, findings: self.named(findings) }),
+            Err(findings) => Err(self.named(findings)),
+        })
     }
+
+    /// Findings that name the files as they were named here.
+    fn named(&self, mut findings: Vec<Finding>) -> Vec<Finding> {
+        for (role, file) in [("config_db.json", &self.config_db), ("frr.conf", &self.frr)] {
+            let Some(file) = file else { continue };
+            for finding in &mut findings {
+                if let Some(rest) = finding.place.strip_prefix(role) {
+                    finding.place = format!("{}{rest}", file.display());
+                }
+            }
+        }
+        findings
+    }
+}
+
+/// Why the files cannot be taken, and what to do.
+pub(super) fn refused(findings: &[Finding], strict: bool) -> Failure {
+    let fix = if strict {
+        "correct the lines that say error; without --strict most of them are taken as they say"
+    } else {
+        "correct the lines that say error"
+    };
+    Failure::invalid(format!("{}fix: {fix}", lines(findings)))
 }
 
 pub(super) fn lines(findings: &[Finding]) -> String {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::{Args, ValueEnum};
 use srv6d_sonic::Reading;
 
-use super::check::{Files, lines};
+use super::check::{Files, lines, refused};
 use crate::cli::output::{self, Failure};
 
 /// The files, and what they leave open.
@@ -38,7 +38,7 @@ impl From<Usd> for srv6d_sonic::Usd {
 /// Prints the file; findings go to standard error.
 pub fn convert(arguments: &ConvertArguments) -> Result<(), Failure> {
     let reading = arguments.files.switch(false)?;
-    let Reading { switch, mut findings } = reading.map_err(|findings| Failure::invalid(lines(&findings)))?;
+    let Reading { switch, mut findings } = reading.map_err(|findings| refused(&findings, false))?;
     let conversion = switch.to_toml(arguments.usd.into());
     findings.extend(conversion.findings);
     // Nobody is left to be told that standard error is closed.
