@@ -219,6 +219,7 @@ def parse(arguments):
     parser.add_argument('--rpc-port', type=int, default=4501, help='its RPC (%(default)s)')
     parser.add_argument('--publisher-port', type=int, default=4500, help='its publisher (%(default)s)')
     parser.add_argument('--ports', default='0', help='sending ports, the neighbours receive (%(default)s)')
+    parser.add_argument('--force', action='store_true', help='take the ports, even if somebody else has them')
     parser.add_argument('--bidir', action='store_true', help='both ports of each pair send')
     parser.add_argument('--profile', default='srv6_usid_transit.py', help='a profile beside this file (%(default)s)')
     parser.add_argument('--tunable', type=tunable, action='append', default=[], metavar='NAME=VALUE', help='of the profile')
@@ -266,8 +267,31 @@ def connect(options):
     try:
         client.connect()
     except STLError as why:
-        raise Refused('no TRex server at %s:%d: %s' % (options.server, options.rpc_port, why))
+        where = '%s:%d' % (options.server, options.rpc_port)
+        # The server is there, and refuses the version of the interface that the client asks for.
+        if 'ersion' in str(why):
+            raise Refused('the TRex server at %s is of another version than this client, which goes with v3.04 and later: %s'
+                          % (where, why))
+        raise Refused('no TRex server at %s: %s' % (where, why))
     return client, load_profile, STLError
+
+
+def take(client, options, error):
+    """Makes the ports ours, if nobody else has them and they are up."""
+    ports = sorted({port for one in options.senders for port in (one, one ^ 1)})
+    there = client.get_all_ports()
+    missing = sorted(set(ports) - set(there))
+    if missing:
+        raise Refused('TRex has no port %s: it has %s' % (missing[0], ', '.join(str(port) for port in there)))
+    try:
+        client.acquire(ports=ports, force=options.force)
+    except error as why:
+        if options.force:
+            raise
+        raise Refused('%s. --force takes the ports away from whoever has them' % str(why).strip())
+    down = [port for port in ports if not client.ports[port].is_up()]
+    if down:
+        raise Refused('these links of TRex are down: %s' % ', '.join('port %d' % port for port in down))
 
 
 def main(arguments=None):
@@ -277,7 +301,7 @@ def main(arguments=None):
     except Refused as why:
         sys.exit('error: %s' % why)
     try:
-        client.acquire(ports=sorted({port for one in options.senders for port in (one, one ^ 1)}), force=True)
+        take(client, options, error)
         bench = Bench(client, options.senders, options.profile, dict(options.tunable), load_profile)
         report = {'kind': 'trex-ndr', 'stamp': stamp(client, options), 'runs': []}
         for number in range(options.repeat):

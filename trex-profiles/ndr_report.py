@@ -4,7 +4,7 @@
 def document(report):
     """The JSON that `bench-net render` reads."""
     sections = [section(number, run, len(report['runs'])) for number, run in enumerate(report['runs'], 1)]
-    return {'title': 'TRex: highest rate through srv6d', 'stamp': stamp(report['stamp']), 'sections': sections}
+    return {'schema': 1, 'title': 'TRex: highest rate through srv6d', 'stamp': stamp(report['stamp']), 'sections': sections}
 
 
 def stamp(values):

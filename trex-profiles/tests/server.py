@@ -1,8 +1,10 @@
 """Stands in for a TRex server: its RPC and publisher over ZMQ, as far as the client needs them for ndr.py, in front of
 a generator and a device with known properties. No packet is sent.
 
-What it answers follows what TRex's own client library asks and reads, not a capture of a real server. Its clock is its
-own: a trial of a minute takes no time.
+No server has been recorded. What it answers has the fields and types that TRex's RPC specification and the command
+handlers of its server name (`forms.py`, which every answer and every question is held against); it refuses what they
+refuse, with their codes: no API handle, a port that is not acquired, another version. Its clock is its own: a trial of a
+minute takes no time.
 """
 
 import itertools
@@ -10,11 +12,14 @@ import json
 import threading
 import zlib
 
+import forms
+
 MAGIC = 0xABE85CEA  # in front of a compressed message
 PORTS = (0, 1)
 PROFILE_FINISHED_TX = 14
 CLIENTS_RX_DELAY = 0.1
 SLOW = 10_000
+API = (5, 1)
 
 
 class Clock:
@@ -35,6 +40,22 @@ class Clock:
         self.now = max(self.now, self.idle_since + seconds)
 
 
+class Refused(Exception):
+    """An error as the server reports it."""
+
+    def __init__(self, code, message, why=None):
+        super().__init__(message)
+        self.error = dict({'code': code, 'message': message}, **({'specific_err': why} if why else {}))
+
+
+def not_now(why):
+    return Refused(-32000, 'Failed To Execute Method', why)
+
+
+def not_so(why):
+    return Refused(-32602, 'Bad parameters for method', why)
+
+
 class Device:
     """Forwards `capacity` packets a second, and loses a share beside."""
 
@@ -49,10 +70,15 @@ class Device:
 
 class Server:
     """`ceiling`: packets a second that the generator can send. `stuck`: frames of a fast stream that stay in the
-    receiving ring until more come. `ring`: arrivals a second that the ring can take."""
+    receiving ring until more come. `ring`: arrivals a second that the ring can take. `link`: of both ports. `owner`: who
+    has the ports already. `api`: version of its interface."""
 
-    def __init__(self, device, ceiling=1e9, ring=1e9, stuck=0):
+    def __init__(self, device, ceiling=1e9, ring=1e9, stuck=0, link=True, owner='', api=API):
         self.device, self.ceiling, self.ring, self.stuck_most = device, ceiling, ring, stuck
+        self.link, self.api = link, api
+        self.owner = {port: owner for port in PORTS}
+        self.handler = {port: 'handler of somebody else' for port in PORTS}
+        self.misfits = []
         self.clock = Clock()
         self.started = []
         self.events, self.sequence = [], itertools.count(1)
@@ -100,18 +126,38 @@ class Server:
         method, params = asked['method'], asked['params']
         self.methods.append(method)
         reply = {'jsonrpc': '2.0', 'id': asked['id']}
-        handler = getattr(self, method, None)
-        if handler is None:
-            return dict(reply, error={'code': -32601, 'message': 'Method not found: ' + method})
         try:
-            return dict(reply, result=handler(params))
+            if method not in forms.FORMS:
+                raise Refused(-32601, 'Method %s not registered' % method)
+            self.verify(method, params or {})
+            result = getattr(self, method)(params)
         except ValueError as why:
-            return dict(reply, error={'code': -32000, 'message': 'Server refused', 'specific_err': str(why)})
+            return dict(reply, error=not_now(str(why)).error)
+        except Refused as why:
+            return dict(reply, error=why.error)
+        self.misfits += forms.misfits(method, params or {}, result)
+        return dict(reply, result=result)
+
+    def verify(self, method, params):
+        """What the server looks at before any command: the handle of the interface, and who has the port."""
+        if method not in forms.WITHOUT_API and params.get('api_h') != 'handle':
+            raise not_now('API verification failed - API handler provided mismatch')
+        if method in forms.OWNED:
+            if 'handler' not in params:
+                raise not_so("field 'handler' is missing")
+            port = params['port_id']
+            if not self.owner[port]:
+                raise not_now('please acquire the port before modifying port state')
+            if params['handler'] != self.handler[port]:
+                raise not_now('port is not owned by you or your current executing session')
 
     # What the client asks when it connects.
 
     def api_sync_v2(self, params):
-        return {'api_h': 'stand-in'}
+        asked = (params['major'], params['minor'])
+        if asked != self.api:
+            raise not_now('Version mismatch - server has %s, client asks for %s' % (self.api, asked))
+        return {'api_h': 'handle'}
 
     def get_version(self, params):
         return {'version': 'stand-in', 'build_date': '', 'build_time': '', 'built_by': '', 'mode': 'STL'}
@@ -119,12 +165,12 @@ class Server:
     def get_system_info(self, params):
         port = {'driver': 'net_af_packet', 'description': 'stand-in', 'numa': 0, 'pci_addr': '', 'hw_mac': '02:00:00:00:aa:00',
                 'is_fc_supported': False, 'is_led_supported': False, 'is_link_supported': True, 'is_virtual': True,
-                'supp_speeds': [], 'is_prom_supported': True, 'rx': {'counters': 127, 'caps': ['flow_stats', 'latency']}}
+                'supp_speeds': [], 'is_prom_supported': True, 'is_vxlan_supported': False, 'cores': [0], 'rx': {'counters': 127, 'caps': ['flow_stats', 'latency']}}
         return {'core_type': 'stand-in', 'dp_core_count': 1, 'dp_core_count_per_port': 1, 'hostname': '', 'uptime': '',
-                'port_count': len(PORTS), 'ports': [dict(port, index=index) for index in PORTS]}
+                'is_multiqueue_mode': False, 'port_count': len(PORTS), 'ports': [dict(port, index=index) for index in PORTS]}
 
     def get_supported_cmds(self, params):
-        return [name for name in dir(self) if not name.startswith('_')] + ['get_profile_list']
+        return sorted(forms.FORMS) + ['get_profile_list']
 
     def get_port_xstats_names(self, params):
         return {'xstats_names': []}
@@ -135,28 +181,33 @@ class Server:
     def get_port_status(self, params):
         port = params['port_id']
         state = 'STREAMS' if self.streams[port] else 'IDLE'
-        return {'state': state, 'state_profile': {'_': state}, 'owner': '', 'max_stream_id': 0, 'service': False,
+        return {'state': state, 'state_profile': {'_': state}, 'owner': self.owner[port], 'max_stream_id': 0, 'service': False,
                 'service_filtered': False,
-                'attr': {'speed': 10, 'link': {'up': True}, 'promiscuous': {'enabled': False},
-                         'multicast': {'enabled': False}, 'fc': {'mode': 0}, 'vxlan_fs': [],
+                'attr': {'speed': 10, 'link': {'up': self.link}, 'promiscuous': {'enabled': False},
+                         'multicast': {'enabled': False}, 'fc': {'mode': 0}, 'vxlan_fs': [], 'vlan': {'tags': []},
                          'layer_cfg': {'ether': {'state': 'configured', 'src': '02:00:00:00:aa:00', 'dst': '02:00:00:00:dd:00'},
                                        'ipv4': {'state': 'none'}, 'ipv6': {'enabled': False}}},
                 'rx_info': {'queue': {'is_active': False}, 'stack': 'legacy'}}
 
     def publish_now(self, params):
         self.event('trex-barrier', params['key'], {})
+        return {}
 
     def get_async_events(self, params):
         events, self.events = self.events, []
         return {'data': events}
 
     def ping(self, params):
-        return {}
+        return {'ts': self.clock.now}
 
     # Ports and streams.
 
     def acquire(self, params):
-        return 'handler'
+        port = params['port_id']
+        if self.owner[port] and not params['force']:
+            raise not_now('port is already taken by \'%s\'' % self.owner[port])
+        self.owner[port], self.handler[port] = params['user'], 'handler of %d' % port
+        return self.handler[port]
 
     def get_tpg_status(self, params):
         return {'enabled': False}
@@ -165,6 +216,7 @@ class Server:
         return []
 
     def release(self, params):
+        self.owner[params['port_id']] = ''
         return {}
 
     def get_all_streams(self, params):
@@ -211,6 +263,8 @@ class Server:
 
     def send(self, port, rate, seconds, size):
         count, real = int(rate * seconds), min(rate, self.ceiling)
+        if not self.link:
+            return self.clock.send(seconds + CLIENTS_RX_DELAY)
         arrived = self.device.forward(count, real, size) + self.stuck[port ^ 1]
         overflow = min(arrived, max(0, int((real - self.ring) * seconds)))
         self.stuck[port ^ 1] = min(self.stuck_most, arrived - overflow) if rate > SLOW else 0

@@ -57,6 +57,7 @@ class Ndr(unittest.TestCase):
         with Server(Device(capacity=150_000), stuck=700) as server:
             status, text, report = run(server, '--sizes', '256,512')
         self.assertEqual(status, 0)
+        self.assertEqual(server.misfits, [])
         sizes = report['runs'][0]['sizes']
         self.assertEqual([one['frame'] for one in sizes], [256, 512])
         for one in sizes:
@@ -99,6 +100,7 @@ class Ndr(unittest.TestCase):
     def test_latency_is_read_at_three_shares_of_the_rate(self):
         with Server(Device(capacity=150_000)) as server:
             _, _, report = run(server, '--sizes', '256', '--tunable', 'lat_pps=1000')
+        self.assertEqual(server.misfits, [])
         shares = report['runs'][0]['sizes'][0]['latency']
         self.assertEqual([one['percent_of_ndr'] for one in shares], [10, 50, 90])
         self.assertEqual(shares[0]['groups_us']['1']['average'], 21.5)
@@ -136,6 +138,46 @@ class Ndr(unittest.TestCase):
             self.assertEqual(run(server, '--max', 'fast')[0], 2)
             self.assertIn('refused', str(run(server, '--tunable', 'speed=3', '--sizes', '256')[0]))
             self.assertIn('no_such.py', str(run(server, '--profile', 'no_such.py')[0]))
+
+    def test_a_conversation_that_has_another_form_than_the_servers_is_found(self):
+        with Server(Device(capacity=150_000)) as server:
+            whole = server.get_port_stats
+            server.get_port_stats = lambda params: {name: value for name, value in whole(params).items() if name != 'oerrors'}
+            server.ping = lambda params: {'ts': 'now'}
+            server.answer({'id': 1, 'method': 'get_port_stats', 'params': {'api_h': 'handle', 'port_id': 0}})
+            server.answer({'id': 1, 'method': 'ping', 'params': {}})
+            server.answer({'id': 1, 'method': 'publish_now', 'params': {'api_h': 'handle', 'key': 1}})
+        self.assertIn('get_port_stats: answered with no result.oerrors', server.misfits)
+        self.assertTrue(any(one.startswith('ping: answered with result.ts') for one in server.misfits), server.misfits)
+        self.assertIn('publish_now: asked with no params.baseline', server.misfits)
+
+    def test_a_server_of_another_version_is_called_that(self):
+        with Server(Device(), api=(4, 6)) as server:
+            said = str(run(server, '--sizes', '256')[0])
+        self.assertIn('another version', said)
+        self.assertNotIn('no TRex server', said)
+
+    def test_ports_that_are_down_are_named(self):
+        with Server(Device(), link=False) as server:
+            said = str(run(server, '--sizes', '256')[0])
+        self.assertIn('down: port 0, port 1', said)
+
+    def test_ports_of_somebody_else_are_left_to_him(self):
+        with Server(Device(capacity=150_000), owner='somebody') as server:
+            said = str(run(server, '--sizes', '256')[0])
+            self.assertIn('somebody', said)
+            self.assertIn('--force', said)
+            self.assertEqual(server.owner[0], 'somebody')
+            self.assertEqual(run(server, '--sizes', '256', '--force')[0], 0)
+
+    def test_what_the_server_refuses_is_said(self):
+        with Server(Device()) as server:
+            refused = lambda method, **params: server.answer(
+                {'id': 1, 'jsonrpc': '2.0', 'method': method, 'params': params})['error']
+            self.assertEqual(refused('no_such')['code'], -32601)
+            self.assertIn('API', refused('get_system_info')['specific_err'])
+            self.assertEqual(refused('start_traffic', api_h='handle', port_id=0)['code'], -32602)
+            self.assertIn('acquire', refused('start_traffic', api_h='handle', port_id=0, handler='mine')['specific_err'])
 
     def test_a_server_that_is_not_there(self):
         with Server(Device()) as server:
