@@ -23,6 +23,8 @@ static long (*const bpf_xdp_adjust_tail)(struct xdp_md *ctx, int delta) = (void 
 static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)BPF_FUNC_xdp_get_buff_len;
 static long (*const bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *buf, __u32 len) =
 	(void *)BPF_FUNC_xdp_load_bytes;
+static long (*const bpf_skb_load_bytes)(const void *skb, __u32 offset, void *to, __u32 len) =
+	(void *)BPF_FUNC_skb_load_bytes;
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define htons(x) __builtin_bswap16(x)

@@ -4,9 +4,12 @@
  *
  *   generate  run with live frames: every run of the program is one frame on its way into a veth
  *   count     on the last veth: counts, looks at one frame, samples latency, drops
+ *   count_skb the same behind the kernel's receive path, which hands it an skb
  *   cross     a DUT: MAC addresses and hop limit rewritten, redirected; what a veth can carry at all
  *   lossy     the same, but every n-th frame is dropped
  */
+#include <linux/pkt_cls.h>
+
 #include "bpf.h"
 
 #define HEADER 120
@@ -210,20 +213,34 @@ int generate(struct xdp_md *ctx)
 	return bpf_redirect(plan->ifindex, 0);
 }
 
-static ALWAYS_INLINE void look_once(struct xdp_md *ctx, __u64 length)
+/* A frame as one of the two sinks has it: struct xdp_md or struct __sk_buff. */
+struct frame {
+	void *ctx;
+	int is_skb;
+	__u64 length;
+};
+
+static ALWAYS_INLINE long load(const struct frame *frame, __u32 offset, void *to, __u32 length)
+{
+	if (frame->is_skb)
+		return bpf_skb_load_bytes(frame->ctx, offset, to, length);
+	return bpf_xdp_load_bytes(frame->ctx, offset, to, length);
+}
+
+static ALWAYS_INLINE void look_once(const struct frame *frame)
 {
 	__u32 zero = 0;
 	struct seen *seen = bpf_map_lookup_elem(&first_frame, &zero);
 
 	if (!seen || seen->length)
 		return;
-	seen->length = length;
+	seen->length = frame->length;
 	/* Frames shorter than that are not looked at: the kernel refuses to read behind their end. */
-	if (bpf_xdp_load_bytes(ctx, 0, seen->header, HEADER))
-		bpf_xdp_load_bytes(ctx, 0, seen->header, 60);
+	if (load(frame, 0, seen->header, HEADER))
+		load(frame, 0, seen->header, 60);
 }
 
-static ALWAYS_INLINE void sample(struct xdp_md *ctx, __u64 length)
+static ALWAYS_INLINE void sample(const struct frame *frame)
 {
 	__u32 zero = 0, one = 1, two = 2, at;
 	__u64 *every = bpf_map_lookup_elem(&sampling, &zero);
@@ -235,7 +252,7 @@ static ALWAYS_INLINE void sample(struct xdp_md *ctx, __u64 length)
 		return;
 	if (__sync_fetch_and_add(frames, 1) % *every)
 		return;
-	if (length < 16 || bpf_xdp_load_bytes(ctx, length - 16, stamp, sizeof(stamp)) || stamp[0] != STAMP_MAGIC)
+	if (frame->length < 16 || load(frame, frame->length - 16, stamp, sizeof(stamp)) || stamp[0] != STAMP_MAGIC)
 		return;
 	at = __sync_fetch_and_add(taken, 1);
 	slot = bpf_map_lookup_elem(&samples, &at);
@@ -243,24 +260,42 @@ static ALWAYS_INLINE void sample(struct xdp_md *ctx, __u64 length)
 		*slot = bpf_ktime_get_ns() - stamp[1];
 }
 
-SEC("xdp.frags")
-int count(struct xdp_md *ctx)
+static ALWAYS_INLINE void arrived(const struct frame *frame, __u8 first_byte)
 {
-	__u64 length = bpf_xdp_get_buff_len(ctx);
-	__u8 *data = (void *)(long)ctx->data;
 	__u32 zero = 0;
 	struct receiver *receiver = bpf_map_lookup_elem(&receivers, &zero);
 
 	/* The DUT's own multicast, as MLD, is not test traffic. */
-	if ((const void *)(data + 1) > (const void *)(long)ctx->data_end || (data[0] & 1))
-		return XDP_DROP;
+	if (first_byte & 1)
+		return;
 	if (receiver) {
 		receiver->frames += 1;
-		receiver->bytes += length;
+		receiver->bytes += frame->length;
 	}
-	look_once(ctx, length);
-	sample(ctx, length);
+	look_once(frame);
+	sample(frame);
+}
+
+SEC("xdp.frags")
+int count(struct xdp_md *ctx)
+{
+	const struct frame frame = { .ctx = ctx, .is_skb = 0, .length = bpf_xdp_get_buff_len(ctx) };
+	const __u8 *data = (void *)(long)ctx->data;
+
+	if ((const void *)(data + 1) <= (const void *)(long)ctx->data_end)
+		arrived(&frame, *data);
 	return XDP_DROP;
+}
+
+SEC("classifier")
+int count_skb(struct __sk_buff *skb)
+{
+	const struct frame frame = { .ctx = skb, .is_skb = 1, .length = skb->len };
+	const __u8 *data = (void *)(long)skb->data;
+
+	if ((const void *)(data + 1) <= (const void *)(long)skb->data_end)
+		arrived(&frame, *data);
+	return TC_ACT_SHOT;
 }
 
 static ALWAYS_INLINE int forwarded(struct xdp_md *ctx, const struct crossing *crossing)

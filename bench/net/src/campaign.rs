@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::BenchError;
+use crate::bars;
 use crate::dut::Dut;
 use crate::frames::Size;
 use crate::generator::Load;
@@ -13,6 +14,7 @@ use crate::latency::Latency;
 use crate::layout::{Layout, Placement};
 use crate::results::{Figure, LatencyRow, Results, Row, SearchRow, Trial};
 use crate::search::{self, Range};
+use crate::sink::SinkKind;
 use crate::testbed::Mtu;
 use crate::trial::{Rig, Timing};
 use crate::verdict::{Counted, Verdict};
@@ -43,8 +45,12 @@ pub struct Plan {
     pub duts: Vec<Dut>,
     /// Sizes of the floods.
     pub sizes: Vec<Size>,
+    /// How frames end.
+    pub sink: SinkKind,
     /// How often everything is measured.
     pub rounds: usize,
+    /// How often what no promise is about is: other sizes, and several workers.
+    pub other_rounds: usize,
     /// One trial.
     pub timing: Timing,
     /// A trial that is worth nothing, or was disturbed, is repeated so often.
@@ -76,9 +82,19 @@ impl Plan {
     pub fn estimate(&self) -> Duration {
         let (placements, duts) = (self.placements.len() as u32, self.duts.len() as u32);
         let trial = self.trial_length();
-        let flood = (VISIT + trial * self.sizes.len() as u32) * placements * duts * self.rounds as u32;
-        let workers = (VISIT + trial * 2) * self.workers.len() as u32 * duts * self.rounds as u32;
-        flood + workers + self.search_length() * duts
+        let round = |sizes: Vec<Size>| {
+            let frames = [Mtu::Standard, Mtu::Jumbo].map(|mtu| sizes.iter().any(|&size| Mtu::of(size) == mtu));
+            VISIT * frames.into_iter().filter(|&is_there| is_there).count() as u32 + trial * sizes.len() as u32
+        };
+        let floods: Duration = (0..self.rounds).map(|number| round(self.sizes_of(number))).sum();
+        let workers = (VISIT + trial * 2) * self.workers.len() as u32 * duts * self.other_rounds as u32;
+        floods * placements * duts + workers + self.search_length() * duts
+    }
+
+    /// Sizes of the floods in one round.
+    fn sizes_of(&self, round: usize) -> Vec<Size> {
+        let is_due = |size: &&Size| round < self.other_rounds || bars::SIZES.contains(&size.to_string().as_str());
+        self.sizes.iter().filter(is_due).copied().collect()
     }
 
     fn trial_length(&self) -> Duration {
@@ -123,7 +139,7 @@ impl<'p> Campaign<'p> {
         for round in 0..self.plan.rounds {
             for (placement, layout) in &layouts {
                 for dut in &self.plan.duts {
-                    self.visit(round, *placement, layout, dut, &self.plan.sizes, false)?;
+                    self.visit(round, *placement, layout, dut, &self.plan.sizes_of(round), false)?;
                 }
             }
         }
@@ -131,7 +147,7 @@ impl<'p> Campaign<'p> {
     }
 
     fn several_workers(&mut self) -> Result<(), BenchError> {
-        for round in 0..self.plan.rounds {
+        for round in 0..self.plan.other_rounds {
             for &workers in &self.plan.workers {
                 match Layout::queues(workers, &self.plan.cores) {
                     Ok(layout) => {
@@ -192,7 +208,7 @@ impl<'p> Campaign<'p> {
     /// None: the DUT does not forward here. That is said, and the others are measured all the same.
     fn rig(&mut self, dut: &Dut, layout: &Layout, mtu: Mtu) -> Result<Option<Rig>, BenchError> {
         self.go_on()?;
-        let made = Rig::new(dut, layout, mtu, &self.plan.srv6d).and_then(|mut rig| {
+        let made = Rig::new(dut, layout, mtu, self.plan.sink, &self.plan.srv6d).and_then(|mut rig| {
             if self.plan.first {
                 rig.put_first()?;
             }
@@ -358,4 +374,38 @@ fn shown(size: Size, trial: &Trial) -> String {
     let note = trial.verdict.why_none().map_or_else(String::new, |why| format!(" ({why})"));
     let mark = if trial.counted.is_disturbed() { "~" } else { "" };
     format!("{size}: {mark}{:.3}{note}", Figure::PerSecond.of(&trial.counted) / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(other_rounds: usize) -> Plan {
+        Plan {
+            srv6d: PathBuf::new(),
+            cores: vec![0, 1],
+            placements: vec![Placement::OneCore],
+            duts: vec![crate::dut::LOSSY],
+            sizes: [64, 512, 1500, 9000].map(Size::Bytes).to_vec(),
+            sink: SinkKind::Xdp,
+            rounds: 3,
+            other_rounds,
+            timing: Timing { before: Duration::ZERO, measured: Duration::from_millis(750) },
+            repeats: 0,
+            searched: Vec::new(),
+            workers: Vec::new(),
+            first: false,
+            interrupted: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn sizes_with_a_promise_are_measured_in_every_round_and_others_as_often_as_asked() {
+        let sizes = |round| plan(1).sizes_of(round).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(sizes(0), ["64", "512", "1500", "9000"]);
+        assert_eq!((sizes(1), sizes(2)), (vec!["64".to_owned(), "1500".to_owned()], sizes(1)));
+        // Two visits for both MTUs and four trials of a second; then twice one visit and two trials.
+        assert_eq!(plan(3).estimate(), Duration::from_millis(3 * (2 * 1600 + 4000)));
+        assert_eq!(plan(1).estimate(), Duration::from_millis(2 * 1600 + 4000 + 2 * (1600 + 2000)));
+    }
 }

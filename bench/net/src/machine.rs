@@ -29,7 +29,6 @@ impl Stamp {
             ("iproute2", said("ip", &["-V"])),
             ("AF_XDP", format!("native XDP, copy mode; rings of {RING}, {FRAMES} buffers per worker, busy polling")),
             ("generator", "live frames of a BPF program; 1024 flows (UDP source ports)".to_owned()),
-            ("sink", "native XDP program that counts and drops, the same for all rows".to_owned()),
             ("frame sizes", "of what enters the DUT, without the Ethernet checksum".to_owned()),
         ];
         Self(facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())

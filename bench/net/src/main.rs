@@ -17,6 +17,7 @@ use srv6d_bench_net::frames::Size;
 use srv6d_bench_net::layout::Placement;
 use srv6d_bench_net::machine::Stamp;
 use srv6d_bench_net::results::Results;
+use srv6d_bench_net::sink::SinkKind;
 use srv6d_bench_net::trial::Timing;
 use srv6d_bench_net::{BenchError, affinity, host, netns, report};
 
@@ -50,9 +51,21 @@ struct Arguments {
     #[arg(long = "size", value_name = "BYTES")]
     sizes: Vec<Size>,
 
+    /// How frames end
+    #[arg(long, value_enum, default_value = "xdp")]
+    sink: SinkKind,
+
     /// How often everything is measured
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
+
+    /// How often sizes other than 64 and 1500, and several workers, are measured [default: as all else]
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u16).range(1..=100))]
+    other_rounds: Option<u16>,
+
+    /// Cores to use, as generator, receiver, worker and sink of the placements that have them [default: all, in order]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cores: Vec<usize>,
 
     /// Measured part of a trial, in milliseconds
     #[arg(long, value_parser = clap::value_parser!(u16).range(20..=60_000))]
@@ -176,7 +189,8 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     make_ready()?;
     let plan = plan(arguments)?;
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim());
+    let mut stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim());
+    stamp.add("sink", plan.sink.meaning().to_owned());
     let say = |line: &str| eprintln!("{line}");
     let minutes = plan.estimate().as_secs().div_ceil(60);
     say(&format!("{} rows, about {minutes} min", plan.duts.len()));
@@ -226,7 +240,8 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
     };
     let given = |given: &[Size], sizes: Vec<Size>| if given.is_empty() { sizes } else { given.to_vec() };
     let measured = arguments.trial_ms.unwrap_or_else(|| choose(1000, 500, 60));
-    let cores = affinity::available();
+    let cores = cores(arguments)?;
+    let rounds = usize::from(arguments.rounds.unwrap_or_else(|| choose(5, 3, 1)));
     let most_workers = cores.len() / 2;
     Ok(Plan {
         srv6d: srv6d(arguments)?,
@@ -237,9 +252,11 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
         },
         duts: if arguments.duts.is_empty() { dut::ALL.to_vec() } else { arguments.duts.clone() },
         sizes: given(&arguments.sizes, sizes),
-        rounds: usize::from(arguments.rounds.unwrap_or_else(|| choose(5, 3, 1))),
+        sink: arguments.sink,
+        rounds,
+        other_rounds: arguments.other_rounds.map_or(rounds, usize::from).min(rounds),
         timing: Timing {
-            before: Duration::from_millis(choose(250, 150, 20).into()),
+            before: Duration::from_millis(choose(250, 150, 20).min(measured).into()),
             measured: Duration::from_millis(measured.into()),
         },
         repeats: choose(2, 1, 0).into(),
@@ -253,6 +270,18 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
         interrupted: interrupted()?,
         cores,
     })
+}
+
+/// Those that were asked for, in that order, or all.
+fn cores(arguments: &Arguments) -> Result<Vec<usize>, Failure> {
+    let available = affinity::available();
+    if arguments.cores.is_empty() {
+        return Ok(available);
+    }
+    match arguments.cores.iter().find(|core| !available.contains(core)) {
+        Some(missing) => Err(Failure::Usage(format!("--cores: there is no core {missing}; there are {available:?}"))),
+        None => Ok(arguments.cores.clone()),
+    }
 }
 
 /// Set when somebody wants the run to end: after the trial under way, or at once when he asks twice.

@@ -1,7 +1,7 @@
 //! The compiled BPF programs, and their maps.
 
 use aya::maps::{MapData, PerCpuArray};
-use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode, tc};
 use aya::{Ebpf, EbpfLoader};
 
 use crate::BenchError;
@@ -30,6 +30,17 @@ pub fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, BenchE
 /// Loads one program and puts it on a device of the calling thread's namespace.
 pub fn attach(ebpf: &mut Ebpf, name: &str, device: &str) -> Result<(), BenchError> {
     let done: Result<_, ProgramError> = program(ebpf, name)?.attach(device, XdpMode::Driver);
+    done.map(drop).map_err(|why| failed(&format!("attach {name} to {device}"), &why))
+}
+
+/// Loads one program and puts it behind the receive path of a device of the calling thread's namespace.
+pub fn attach_behind(ebpf: &mut Ebpf, name: &str, device: &str) -> Result<(), BenchError> {
+    let program: Option<&mut SchedClassifier> = ebpf.program_mut(name).and_then(|program| program.try_into().ok());
+    let program = program.ok_or_else(|| BenchError(format!("the BPF object has no program {name}")))?;
+    program.load().map_err(|why| failed(&format!("load the BPF program {name}"), &why))?;
+    // Only kernels before 6.6 need it; there the next line says what is missing.
+    let _ = tc::qdisc_add_clsact(device);
+    let done = program.attach(device, TcAttachType::Ingress);
     done.map(drop).map_err(|why| failed(&format!("attach {name} to {device}"), &why))
 }
 

@@ -8,8 +8,9 @@ use crate::search::{Limit, NDR};
 use crate::statistics::Spread;
 use crate::{dut, pictures};
 
-/// What each row of SRv6 work is shown beside.
-pub const BESIDE: [(&str, &str); 10] = [
+/// What each row of SRv6 work is shown beside. The floor beside the kernel is what these sockets leave to a forwarder that
+/// does no work at all.
+pub const BESIDE: [(&str, &str); 12] = [
     ("srv6d-forward", "linux-forward"),
     ("srv6d-encap.red", "linux-encap.red"),
     ("srv6d-uN", "linux-uN"),
@@ -18,6 +19,8 @@ pub const BESIDE: [(&str, &str); 10] = [
     ("srv6d-encap.red", "af_xdp-floor"),
     ("srv6d-uN", "af_xdp-floor"),
     ("srv6d-uDT6", "af_xdp-floor"),
+    ("af_xdp-floor", "linux-encap.red"),
+    ("af_xdp-floor", "linux-uN"),
     ("srv6d-uN-offload", "linux-uN"),
     ("srv6d-uN-offload", "xdp-redirect"),
 ];

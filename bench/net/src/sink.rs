@@ -10,6 +10,28 @@ use crate::BenchError;
 use crate::netns::Namespace;
 use crate::objects::{self, SAMPLES, failed};
 
+/// How frames end. It changes the ranking of what forwards, so it is one for all rows of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum SinkKind {
+    /// A native XDP program: what was redirected costs it least, and the kernel copies every packet from an AF_XDP
+    /// socket, or one that has grown, into a page for it.
+    #[default]
+    Xdp,
+    /// A program behind the kernel's receive path (tc), as a host receives: no page is needed, and what was redirected
+    /// becomes an skb first.
+    Tc,
+}
+
+impl SinkKind {
+    /// For a report.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Xdp => "native XDP program that counts and drops, the same for all rows",
+            Self::Tc => "program behind the kernel's receive path (tc) that counts and drops, the same for all rows",
+        }
+    }
+}
+
 /// A sink on one device.
 pub struct Sink {
     receivers: PerCpuArray<MapData, [u64; 2]>,
@@ -44,9 +66,16 @@ pub struct Seen {
 
 impl Sink {
     /// Puts the counting program on a device of the namespace.
-    pub fn new(space: &Namespace, device: &str) -> Result<Self, BenchError> {
+    pub fn new(space: &Namespace, device: &str, kind: SinkKind) -> Result<Self, BenchError> {
         let mut ebpf = objects::load(SAMPLES)?;
-        space.inside(|| objects::attach(&mut ebpf, "count", device))?;
+        match kind {
+            SinkKind::Xdp => space.inside(|| objects::attach(&mut ebpf, "count", device))?,
+            SinkKind::Tc => {
+                // What gives a veth NAPI without a native program: a redirected frame needs it, and so does a thread.
+                space.shell(&format!("ethtool -K {device} gro on"))?;
+                space.inside(|| objects::attach_behind(&mut ebpf, "count_skb", device))?;
+            }
+        }
         Ok(Self {
             receivers: objects::map(&mut ebpf, "receivers")?,
             first: objects::map(&mut ebpf, "first_frame")?,

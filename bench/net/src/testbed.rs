@@ -6,7 +6,7 @@ use crate::frames::{GENERATOR_MAC, IN_MAC, OUT_MAC, SINK_MAC, Size};
 use crate::generator::Generator;
 use crate::layout::{Layout, Receive};
 use crate::netns::{Namespace, run, tool};
-use crate::sink::Sink;
+use crate::sink::{Sink, SinkKind};
 use crate::{BenchError, affinity};
 
 /// How often the timer of deferred NAPI looks for frames, in nanoseconds. A ring of a veth holds 256, so this bounds the
@@ -71,7 +71,7 @@ pub struct Devices {
 
 impl Testbed {
     /// Makes it all; nothing forwards yet.
-    pub fn new(queues: usize, mtu: Mtu) -> Result<Self, BenchError> {
+    pub fn new(queues: usize, mtu: Mtu, kind: SinkKind) -> Result<Self, BenchError> {
         let tag = tag();
         let space = |role: &str| Namespace::create(&format!("srv6d-bn{}-{tag}-{role}", std::process::id()));
         let (generator_space, dut_space, sink_space) = (space("gen")?, space("dut")?, space("sink")?);
@@ -95,7 +95,7 @@ impl Testbed {
         dut_space.shell(&format!("ip link set {ingress} up; ip link set {egress} up"))?;
         Ok(Self {
             generator: Generator::new(&generator_space, &generator)?,
-            sink: Sink::new(&sink_space, &sink)?,
+            sink: Sink::new(&sink_space, &sink, kind)?,
             generator_space,
             dut_space,
             sink_space,

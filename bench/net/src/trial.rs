@@ -10,7 +10,7 @@ use crate::frames::{Size, Work};
 use crate::generator::{Load, Sender, Sent};
 use crate::layout::{Layout, Receive};
 use crate::results::CoreUse;
-use crate::sink::Received;
+use crate::sink::{Received, SinkKind};
 use crate::testbed::{Mtu, Testbed};
 use crate::verdict::Counted;
 use crate::{BenchError, affinity};
@@ -67,8 +67,8 @@ struct Moment {
 
 impl Rig {
     /// Makes namespaces, starts the DUT, places the work on cores, and sees ten frames through.
-    pub fn new(dut: &Dut, layout: &Layout, mtu: Mtu, srv6d: &Path) -> Result<Self, BenchError> {
-        let mut bed = Testbed::new(layout.workers.len(), mtu)?;
+    pub fn new(dut: &Dut, layout: &Layout, mtu: Mtu, sink: SinkKind, srv6d: &Path) -> Result<Self, BenchError> {
+        let mut bed = Testbed::new(layout.workers.len(), mtu, sink)?;
         let running = dut.start(&bed, srv6d, &layout.workers)?;
         let receivers = bed.place(layout)?;
         let mut rig =

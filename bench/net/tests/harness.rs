@@ -12,16 +12,21 @@ use srv6d_bench_net::dut::{self, Dut};
 use srv6d_bench_net::frames::{Size, Work};
 use srv6d_bench_net::generator::Load;
 use srv6d_bench_net::layout::{Layout, Placement};
+use srv6d_bench_net::sink::SinkKind;
 use srv6d_bench_net::testbed::Mtu;
 use srv6d_bench_net::trial::{Rig, Timing};
 use srv6d_bench_net::verdict::Verdict;
 
 const SHORT: Timing = Timing { before: Duration::from_millis(50), measured: Duration::from_millis(450) };
 
-/// None: the machine has too few cores, and the reason was printed.
 fn rig(dut: &Dut) -> Option<Rig> {
+    rig_with(dut, SinkKind::Xdp)
+}
+
+/// None: the machine has too few cores, and the reason was printed.
+fn rig_with(dut: &Dut, sink: SinkKind) -> Option<Rig> {
     match Layout::of(Placement::Inline, &affinity::available()) {
-        Ok(layout) => Some(Rig::new(dut, &layout, Mtu::Standard, Path::new("not needed")).unwrap()),
+        Ok(layout) => Some(Rig::new(dut, &layout, Mtu::Standard, sink, Path::new("not needed")).unwrap()),
         Err(why) => {
             println!("SKIPPED: {why}");
             None
@@ -56,6 +61,22 @@ fn a_sink_counts_every_frame_and_every_byte() {
     assert_eq!((counted.sent, counted.received), (12_000, 12_000));
     assert_eq!(after.frames - before.frames, 12_000);
     assert_eq!(after.bytes - before.bytes, 1_000 * (7 * 64 + 4 * 570 + 1500));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_sink_behind_the_kernels_receive_path_counts_as_exactly() {
+    for name in ["xdp-redirect", "linux-uN"] {
+        let Some(mut rig) = rig_with(&crossing(name), SinkKind::Tc) else { return };
+        let load = Load::of(crossing(name).work, Size::Imix, true).at(Some(50_000.0));
+        let before = rig.bed.sink.received().unwrap();
+        let counted = rig.exactly(&load, 1_200).unwrap();
+        assert_eq!((counted.sent, counted.received), (1_200, 1_200), "{name}");
+        let bytes = rig.bed.sink.received().unwrap().bytes - before.bytes;
+        assert_eq!(bytes, 100 * load.frames.iter().map(|frame| frame.len() as u64).sum::<u64>(), "{name}");
+        let (_, samples) = rig.timed(&load, SHORT, 1).unwrap();
+        assert!(samples.len() > 100, "{name}: {} samples", samples.len());
+    }
 }
 
 #[test]
@@ -96,7 +117,8 @@ fn frames_longer_than_a_page_are_sent_and_counted_too() {
         println!("SKIPPED: generator and DUT need a core each, and there is one");
         return;
     };
-    let mut rig = Rig::new(&crossing("linux-forward"), &layout, Mtu::Jumbo, Path::new("not needed")).unwrap();
+    let mut rig =
+        Rig::new(&crossing("linux-forward"), &layout, Mtu::Jumbo, SinkKind::Xdp, Path::new("not needed")).unwrap();
     let load = Load::of(Work::Forward, Size::Bytes(9000), false).at(Some(5_000.0));
     let before = rig.bed.sink.received().unwrap().bytes;
     let counted = rig.exactly(&load, 300).unwrap();
