@@ -89,7 +89,7 @@ pub(crate) fn read(body: &[u8], is_new: bool, flags: u16) -> Option<RouteMessage
     for (kind, value) in Attributes(body.get(HEAD..)?) {
         found.take(kind, value);
     }
-    let prefix = IpNet::new(found.destination.or_else(|| unspecified(family))?, length).ok()?;
+    let prefix = IpNet::new(found.destination.or_else(|| unspecified(family))?, length).ok()?.trunc();
     let is_of_the_link = match prefix.addr() {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),

@@ -1,7 +1,8 @@
 //! Fuzz targets as plain functions: bytes in, a panic when something is wrong.
 //!
 //! A coverage-guided fuzzer calls them (`tests/fuzz`), and so does a test that changes seeds at random
-//! (`tests/fuzz.rs` of this crate). Seeds are the frames and the configurations of the conformance pack.
+//! (`tests/fuzz.rs` of this crate). Seeds are the frames and the configurations of the conformance pack, the samples of
+//! SONiC switches, and netlink messages.
 #![allow(clippy::panic, clippy::expect_used, reason = "a panic is what a fuzz target reports with")]
 
 use std::path::Path;
@@ -18,7 +19,7 @@ use srv6d_wire::srh::Routing;
 use srv6d_wire::{Packet, eth, ipv4, ipv6};
 
 use crate::compare::compare;
-use crate::sonic;
+use crate::{routes, sonic};
 
 /// A target, and the inputs it starts from.
 pub struct Target {
@@ -31,11 +32,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "parser", run: parser, seeds: frames },
     Target { name: "forward", run: forward, seeds: frames_of_states },
     Target { name: "configuration", run: configuration, seeds: configurations },
     Target { name: "sonic", run: sonic::sonic, seeds: sonic::seeds },
+    Target { name: "kernel-routes", run: routes::kernel::kernel_routes, seeds: routes::kernel::seeds },
+    Target { name: "fpm", run: routes::fpm::fpm, seeds: routes::fpm::seeds },
 ];
 
 /// Headers: what the packet path reads is what another parser reads, as far as both accept the bytes.

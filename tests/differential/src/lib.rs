@@ -15,6 +15,7 @@ pub mod describe;
 pub mod fast;
 pub mod fuzz;
 pub mod generate;
+pub mod routes;
 pub mod sonic;
 
 /// How random tests run here: the same inputs every time, so that a build is red or green for what is in it.

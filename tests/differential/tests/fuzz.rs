@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use srv6d_differential::fuzz::{self, TARGETS, Target};
 use srv6d_differential::random_tests;
+use srv6d_differential::routes;
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -147,5 +148,17 @@ proptest! {
     fn sonic(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..4)) {
         static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
         srv6d_differential::sonic::sonic(&changed(&TARGETS[3], &SEEDS, pick, &changes));
+    }
+
+    #[test]
+    fn kernel_routes(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..6)) {
+        static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+        routes::kernel::kernel_routes(&changed(&TARGETS[4], &SEEDS, pick, &changes));
+    }
+
+    #[test]
+    fn fpm(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..6)) {
+        static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+        routes::fpm::fpm(&changed(&TARGETS[5], &SEEDS, pick, &changes));
     }
 }

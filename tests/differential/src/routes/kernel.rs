@@ -1,0 +1,122 @@
+//! The kernel's routes: a dump, and what is told after it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use srv6d::config::Config;
+use srv6d::plan::{self, Environment, Plan, Sources};
+use srv6d_kernel_routes::{Effect, Message, Messages, RouteKey, Routes};
+use srv6d_srv6::model::Desired;
+
+use super::{bytes, compiled, environment, node, planned};
+
+/// So many messages after the dump are enough.
+const LONGEST: usize = 24;
+
+/// `| messages of the dump, 1 byte | datagram |`, the rest of the messages came by themselves.
+///
+/// # Panics
+/// A message changes a route without saying so, a lookup of the routes misses one, a plan cannot be made or put in
+/// force, or a plan that was amended is another one than a new one.
+pub fn kernel_routes(data: &[u8]) {
+    let Some((&dump, datagram)) = data.split_first() else { return };
+    every_message_alone(datagram);
+    let mut messages = Messages::new(datagram);
+    let mut routes = Routes::default();
+    messages.by_ref().take(dump.into()).for_each(|message| routes.load(message));
+    is_consistent(&routes);
+    let mut followed = Followed::new(routes.clone());
+    for message in messages.take(LONGEST) {
+        let (before, mut changed) = (routes.clone(), BTreeSet::new());
+        if routes.apply(message, &mut changed) == Effect::DumpAgain {
+            // Whoever has a socket asks the kernel now.
+            return;
+        }
+        is_consistent(&routes);
+        let differences = before.differences(&routes).expect("rules change by a dump alone");
+        assert!(differences.is_subset(&changed), "changed: {differences:?}, said: {changed:?}");
+        followed.follow(routes.clone(), &changed);
+    }
+}
+
+/// A datagram says what its messages say one by one.
+fn every_message_alone(datagram: &[u8]) {
+    let together: Vec<Message> = Messages::new(datagram).collect();
+    let mut alone = Vec::new();
+    let mut rest = datagram;
+    while let Some(length) = rest.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes) as usize) {
+        let Some(message) = rest.get(..length).filter(|message| message.len() >= 16) else { break };
+        alone.extend(Messages::new(message));
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    assert_eq!(together, alone);
+}
+
+/// The ways to look at the routes agree with each other.
+fn is_consistent(routes: &Routes) {
+    let all: Vec<RouteKey> = routes.used().map(|route| RouteKey { table: route.table, prefix: route.prefix }).collect();
+    assert_eq!(all.len(), routes.len(), "a prefix without a route");
+    for key in &all {
+        let used = routes.used_for(key).expect("it is used");
+        assert!(routes.table(key.table).any(|route| route == used), "{key:?} is missing in its table");
+        let is_inside = |inner: &&RouteKey| {
+            inner.table == key.table && inner.prefix != key.prefix && key.prefix.contains(&inner.prefix)
+        };
+        let inside: Vec<&RouteKey> = routes.inside(*key).collect();
+        assert_eq!(inside, all.iter().filter(is_inside).collect::<Vec<_>>(), "inside of {key:?}");
+    }
+}
+
+/// A node that follows the routes, as the daemon does.
+struct Followed {
+    config: &'static Config,
+    environment: Environment,
+    plan: Plan,
+}
+
+impl Followed {
+    fn new(routes: Routes) -> Self {
+        static CONFIG: OnceLock<Config> = OnceLock::new();
+        let config = CONFIG.get_or_init(|| node("[kernel]\n"));
+        let environment = Environment { routes: Arc::new(routes), ..environment() };
+        Self { config, plan: planned(config, &environment), environment }
+    }
+
+    /// The plan is amended where that is enough, and is then what a new one says.
+    fn follow(&mut self, routes: Routes, changed: &BTreeSet<RouteKey>) {
+        self.environment.routes = Arc::new(routes);
+        let next_hops: Vec<IpAddr> = compiled(&self.plan).next_hops().map(|(_, address, _)| address).collect();
+        let sources = Sources { config: self.config, offers: &[], environment: &self.environment };
+        let amended = plan::amended(sources, &self.plan, changed, &next_hops);
+        let new = planned(self.config, &self.environment);
+        if let Some(amended) = amended {
+            self.plan.amend(amended);
+            assert_eq!(in_order(&self.plan), in_order(&new), "amended, and planned anew");
+        }
+        self.plan = new;
+    }
+}
+
+/// What is looked up by its prefix has no order.
+fn in_order(plan: &Plan) -> (Desired, Vec<String>) {
+    let mut desired = plan.desired.clone();
+    desired.routes.sort_by_key(|route| (route.table, route.prefix));
+    desired.steers.sort_by_key(|steer| (steer.table, steer.prefix));
+    desired.sids.sort_by_key(|sid| sid.prefix);
+    let mut unfollowed: Vec<String> = plan.unfollowed.iter().map(|route| format!("{route:?}")).collect();
+    unfollowed.sort();
+    (desired, unfollowed)
+}
+
+/// Messages as the kernel sends them: each alone, and in many orders behind dumps of many lengths.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let messages = bytes::of_the_kernel();
+    let mut seeds: Vec<Vec<u8>> = messages.iter().map(|message| [&[0][..], message].concat()).collect();
+    for turn in 0..messages.len() {
+        let (ahead, behind) = messages.split_at(turn);
+        let dump = u8::try_from(turn * 2).unwrap_or(u8::MAX);
+        seeds.push([&[dump][..], &behind.concat(), &ahead.concat()].concat());
+    }
+    seeds
+}
