@@ -170,7 +170,7 @@ impl<'d> Build<'d> {
             let is_sid =
                 table == TableId::MAIN && desired.sids.iter().any(|sid| IpAddr::V6(sid.prefix.network()) == address);
             if !is_sid {
-                self.add(table, IpNet::from(address), Target::Kernel);
+                self.add(table, IpNet::from(address), Target::Local);
             }
         }
     }

@@ -340,6 +340,7 @@ impl<'t> Walk<'t, '_, '_> {
                 }
                 Target::Unknown(UnknownSid::Drop) => return Err(Out::Drop(DropReason::UnknownSid)),
                 Target::Unknown(UnknownSid::Icmp) => return Err(tell(DropReason::UnknownSid, Notice::NoRoute)),
+                Target::Local => return Err(self.for_this_node()),
                 Target::Kernel | Target::Unknown(UnknownSid::Punt) => return Err(Out::Kernel),
                 Target::Blackhole => return Err(Out::Drop(DropReason::Blackhole)),
                 Target::Unreachable => return Err(tell(DropReason::Unreachable, Notice::NoRoute)),

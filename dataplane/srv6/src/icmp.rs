@@ -200,7 +200,7 @@ fn way_to<'t>(walk: &Walk<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> Wa
     let tables = walk.tables;
     let flow = FlowHash::default();
     let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
-        Some(Target::Kernel) => Some(Way::Kernel),
+        Some(Target::Local | Target::Kernel) => Some(Way::Kernel),
         Some(Target::Route(group) | Target::Neighbor(group)) => {
             ready(tables, group, || flow).ok().map(|member| Way::Through(Egress::Plain(member)))
         }

@@ -75,6 +75,9 @@ pub(crate) enum Target {
     /// A resolved neighbour behind an on-link route.
     Neighbor(u32),
     OnLink(PortId),
+    /// An address of this node that is no SID.
+    Local,
+    /// A route that is left to the kernel.
     Kernel,
     Unknown(UnknownSid),
     Blackhole,
@@ -91,6 +94,7 @@ impl Target {
             Self::Route(index) => (2, index),
             Self::OnLink(port) => (3, u32::from(port.0)),
             Self::Kernel => (4, 0),
+            Self::Local => (4, 1),
             Self::Unknown(policy) => (5, policy as u32),
             Self::Blackhole => (6, 0),
             Self::Unreachable => (6, 1),
@@ -107,6 +111,7 @@ impl Target {
             1 => Self::Steer(index),
             2 => Self::Route(index),
             3 => Self::OnLink(PortId((index & 0xffff) as u16)),
+            4 if index == 1 => Self::Local,
             4 => Self::Kernel,
             5 if index == UnknownSid::Icmp as u32 => Self::Unknown(UnknownSid::Icmp),
             5 if index == UnknownSid::Punt as u32 => Self::Unknown(UnknownSid::Punt),

@@ -118,6 +118,17 @@ impl Travel<'_> {
         if chain.broken { Err(Malformed.into()) } else { Ok(None) }
     }
 
+    /// No SID: an SRH with segments left is refused at its type (RFC 8754 section 4.3.2), all else is the kernel's, what
+    /// is wrong in front of it too.
+    pub(crate) fn at_own_address(&mut self) -> End {
+        let kernel = End::Kernel(self.packet.clone());
+        let Ip::V6(packet) = self.packet.clone() else { return kernel };
+        let chain = self.chain(&packet);
+        let Ok(Some(at)) = self.process_up_to_srh(&chain, false) else { return kernel };
+        let at = chain.extensions.get(at).map_or(0, |header| header.at);
+        point_into_received(End::Tell(DropReason::SrhInvalid, Message::BadField(at + ROUTING_TYPE)), self.removed)
+    }
+
     /// RFC 8986 section 4.1 S02 to S15. The SRH goes with its last segment, if the SID says so (section 4.16.1).
     fn next_segment(&mut self, sid: &LocalSid, mut packet: V6, mut chain: Chain, at: usize) -> Result<Ipv6Addr, End> {
         self.sid_takes_hop()?;

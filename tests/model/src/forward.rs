@@ -104,7 +104,8 @@ impl Travel<'_> {
             let destination = self.packet.destination();
             match look_up(self.desired, self.table, destination) {
                 None => return Err(no_route(DropReason::NoRoute, self.desired.policy.icmp_unreachable)),
-                Some(Match::Local | Match::Unknown(UnknownSid::Punt)) => return Ok(End::Kernel(self.packet.clone())),
+                Some(Match::Local) => return Ok(self.at_own_address()),
+                Some(Match::Unknown(UnknownSid::Punt)) => return Ok(End::Kernel(self.packet.clone())),
                 Some(Match::Unknown(unknown)) => {
                     return Err(no_route(DropReason::UnknownSid, unknown == UnknownSid::Icmp));
                 }

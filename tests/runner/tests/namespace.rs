@@ -15,7 +15,8 @@ use srv6d_pack::Case;
 const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d-under-test");
 
 /// Cases that cannot be put to a node in a namespace.
-const NOT_EXPRESSIBLE: [(&str, &str); 2] = [
+const NOT_EXPRESSIBLE: [(&str, &str); 3] = [
+    ("U51", "what is sent to an address of the node stays with its kernel"),
     ("E26i", "a raw socket sends no less than an Ethernet header"),
     ("E37", "a virtual cable drops what is longer than its other end takes"),
 ];

@@ -82,7 +82,7 @@ impl Walk<'_, '_, '_> {
         self.tables.in_block(destination)
             && !matches!(
                 self.tables.lookup(self.progress.layer.vrf, true, destination),
-                Some(Target::Kernel | Target::OnLink(_) | Target::Neighbor(_))
+                Some(Target::Local | Target::Kernel | Target::OnLink(_) | Target::Neighbor(_))
             )
     }
 

@@ -69,6 +69,23 @@ impl<'f> Walk<'_, 'f, '_> {
         self.check_next_destination()
     }
 
+    /// RFC 8754 section 4.3.2: an address of the node that is no SID ends the list of an SRH. Whatever else there is, and
+    /// what is wrong in front of it, the kernel judges.
+    pub(super) fn for_this_node(&self) -> Out {
+        if !self.progress.layer.is_v6 {
+            return Out::Kernel;
+        }
+        let mut cursor = self.first_header();
+        while let Ok(Stop::Routing(at, routing)) = self.next_stop(cursor) {
+            if self.segments_left(at, routing) > 0 {
+                let is_srh = routing.routing_type() == srh::TYPE;
+                return if is_srh { self.bad_srh(at.at + ROUTING_TYPE) } else { Out::Kernel };
+            }
+            cursor = Cursor { next_header: routing.next_header(), at: at.at + routing.len(), named_at: at.at };
+        }
+        Out::Kernel
+    }
+
     /// One SRH of a packet is edited. RFC 8200 section 4.1 knows no second one.
     pub(super) fn edit_srh(&mut self, edit: SrhEdit) -> Result<(), Out> {
         match (self.progress.layer.srh, edit) {
