@@ -8,9 +8,12 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "taking bits out of an address")]
 
+mod amend;
 mod by_length;
+mod prefixes;
 
 use by_length::ByLength;
+pub use prefixes::{Meaning, Prefixes, TooMuch};
 
 /// What a lookup returns: an index the caller gave, below 2^31 - 2.
 pub type Value = u32;
@@ -43,6 +46,8 @@ fn mask(len: u8) -> u128 {
 #[derive(Clone, Debug)]
 struct UsidIndex {
     block: u32,
+    /// Best match of the block itself.
+    covering: Value,
     entries: Box<[u32]>,
     /// The same for the 16 bits behind some uSIDs: best match of every /64, and whether something longer exists there.
     functions: Vec<(u16, Box<[u32]>)>,
@@ -175,7 +180,7 @@ impl UsidIndex {
                 functions.push((usid, direct(covering, &behind, 64)));
             }
         }
-        Self { block, entries, functions }
+        Self { block, covering, entries, functions }
     }
 
     #[inline]
@@ -199,6 +204,12 @@ fn at(table: &[u32], index: u16) -> u32 {
 /// what is in front of these, and are sorted by length.
 fn direct(covering: Value, prefixes: &[(Key, Value)], end: u8) -> Box<[u32]> {
     let mut entries = vec![covering; 1 << 16].into_boxed_slice();
+    lay_over(&mut entries, prefixes, end);
+    entries
+}
+
+/// The same over what is there; what lies inside another prefix comes after it.
+fn lay_over(entries: &mut [u32], prefixes: &[(Key, Value)], end: u8) {
     for (key, value) in prefixes {
         let first = usize::from((key.bits >> (128 - end)) as u16);
         let span = if key.len > end { 0 } else { 1usize << (end - key.len) };
@@ -209,82 +220,7 @@ fn direct(covering: Value, prefixes: &[(Key, Value)], end: u8) -> Box<[u32]> {
             *entry |= LONGER_INSIDE;
         }
     }
-    entries
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn naive(entries: &[(Key, Value)], address: u128) -> Option<Value> {
-        let mut best: Option<(u8, Value)> = None;
-        for &(key, value) in entries {
-            if address & mask(key.len) == key.bits && best.is_none_or(|(len, _)| len < key.len) {
-                best = Some((key.len, value));
-            }
-        }
-        best.map(|(_, value)| value)
-    }
-
-    #[test]
-    fn empty_and_default() {
-        assert_eq!(Lpm::build(vec![], &[0xfcbb_0000]).lookup(5), None);
-        let lpm = Lpm::build(vec![(Key::new(0, 0), 7)], &[0xfcbb_0000]);
-        assert_eq!((lpm.lookup(0), lpm.lookup(0xfcbb << 112), lpm.lookup(u128::MAX)), (Some(7), Some(7), Some(7)));
-    }
-
-    /// Few distinct bits, so that prefixes nest and addresses hit.
-    fn address() -> impl Strategy<Value = u128> {
-        let group = prop_oneof![Just(0u16), Just(1), Just(0xffff), Just(0x8000), 0u16..4];
-        let head = prop_oneof![Just(0xfcbb_0000u32), Just(0xfcbb_0001), Just(0x2001_0db8)];
-        (head, prop::collection::vec(group, 6)).prop_map(|(head, groups)| {
-            groups.into_iter().fold(u128::from(head), |bits, group| bits << 16 | u128::from(group))
-        })
-    }
-
-    fn length() -> impl Strategy<Value = u8> {
-        prop_oneof![
-            Just(0u8),
-            Just(31),
-            Just(32),
-            Just(33),
-            Just(47),
-            Just(48),
-            Just(49),
-            Just(64),
-            Just(128),
-            0..=128u8
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn equals_the_naive_search(
-            prefixes in prop::collection::vec((address(), length()), 0..60),
-            probes in prop::collection::vec(address(), 1..60),
-            indexed in prop::sample::subsequence(vec![0xfcbb_0000u32, 0xfcbb_0001], 0..=2),
-        ) {
-            let mut entries: Vec<(Key, Value)> = Vec::new();
-            for (index, (bits, len)) in prefixes.iter().enumerate() {
-                let key = Key::new(*bits, *len);
-                if !entries.iter().any(|(known, _)| *known == key) {
-                    entries.push((key, Value::try_from(index).unwrap()));
-                }
-            }
-            let lpm = Lpm::build(entries.clone(), &indexed);
-            for address in probes.iter().copied().chain(entries.iter().map(|(key, _)| key.bits)) {
-                prop_assert_eq!(lpm.lookup(address), naive(&entries, address), "address {:032x}", address);
-            }
-            let mut searches = Vec::new();
-            let look_up = |(id, &address)| lpm.lookup_or(address, id, &mut searches);
-            let mut found: Vec<_> = probes.iter().enumerate().map(look_up).collect();
-            lpm.lookup_all(&mut searches);
-            for search in &searches {
-                found[search.id()] = search.value();
-            }
-            prop_assert_eq!(found, probes.iter().map(|&address| naive(&entries, address)).collect::<Vec<_>>());
-        }
-    }
-}
+mod tests;

@@ -14,6 +14,8 @@
 //! What comes next is computed, not branched on: which length matches differs from packet to packet, and a branch
 //! predicted wrong costs more than a probe, and with it the loads of the packets behind. A probe is one cache line.
 
+mod amend;
+
 use std::hint::select_unpredictable;
 
 use super::{Key, NONE, Search, Value, mask};
@@ -28,6 +30,8 @@ trait Head: Copy + Eq + std::ops::BitAnd<Output = Self> {
     const ZERO: Self;
     fn of(address: u128) -> Self;
     fn hash(self) -> u64;
+    /// Of a mask.
+    fn length(self) -> u8;
 }
 
 impl Head for u64 {
@@ -42,6 +46,10 @@ impl Head for u64 {
     fn hash(self) -> u64 {
         folded(self, 0x9e37_79b9_7f4a_7c15)
     }
+
+    fn length(self) -> u8 {
+        self.leading_ones() as u8
+    }
 }
 
 impl Head for u128 {
@@ -55,6 +63,10 @@ impl Head for u128 {
     #[inline]
     fn hash(self) -> u64 {
         folded((self >> 64) as u64 ^ folded(self as u64, 0xd6e8_feb8_6659_fd93), 0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn length(self) -> u8 {
+        self.leading_ones() as u8
     }
 }
 
@@ -84,18 +96,30 @@ impl<K: Head, const N: usize> Bucket<K, N> {
         places.fold(MISS, |found, (&known, &value)| found & select_unpredictable(known == key, value, MISS))
     }
 
-    /// Whether the key is here now. Of two equal keys the first one stays.
-    fn insert(&mut self, key: K, value: Value) -> bool {
+    /// Of two equal keys the first one stays.
+    fn insert(&mut self, key: K, value: Value) -> Inserted {
         for (known, slot) in self.keys.iter_mut().zip(&mut self.values) {
             if *slot == MISS {
                 (*known, *slot) = (key, value);
+                return Inserted::New;
             }
             if *known == key {
-                return true;
+                return Inserted::Known;
             }
         }
-        false
+        Inserted::NoRoom
     }
+
+    fn take_all(&mut self) -> impl Iterator<Item = (K, Value)> {
+        let taken = std::mem::replace(self, Self { overflow: self.overflow, ..Self::EMPTY });
+        taken.keys.into_iter().zip(taken.values).filter(|&(_, value)| value != MISS)
+    }
+}
+
+enum Inserted {
+    New,
+    Known,
+    NoRoom,
 }
 
 /// Prefixes of one length, and markers for longer ones.
@@ -103,14 +127,20 @@ impl<K: Head, const N: usize> Bucket<K, N> {
 struct Level<K, const N: usize> {
     mask: K,
     shift: u32,
+    /// Keys in it.
+    used: u32,
     buckets: Vec<Bucket<K, N>>,
 }
+
+/// Fewest buckets of a table: some prefixes more than it was made for have room.
+const FEWEST: usize = 8;
 
 impl<K: Head, const N: usize> Level<K, N> {
     /// Half full at most, so that few buckets overflow.
     fn with_capacity(len: u8, entries: usize) -> Self {
-        let count = (entries * 2).div_ceil(N).next_power_of_two().max(2);
-        Self { mask: K::of(mask(len)), shift: 64 - count.trailing_zeros(), buckets: vec![Bucket::EMPTY; count] }
+        let count = (entries * 2).div_ceil(N).next_power_of_two().max(FEWEST);
+        let shift = 64 - count.trailing_zeros();
+        Self { mask: K::of(mask(len)), shift, used: 0, buckets: vec![Bucket::EMPTY; count] }
     }
 
     #[inline]
@@ -138,10 +168,11 @@ impl<K: Head, const N: usize> Level<K, N> {
         let mut index = self.bucket_of(key);
         let last = self.buckets.len() - 1;
         while let Some(bucket) = self.buckets.get_mut(index) {
-            if bucket.insert(key, value) {
-                return;
+            match bucket.insert(key, value) {
+                Inserted::New => return self.used += 1,
+                Inserted::Known => return,
+                Inserted::NoRoom => bucket.overflow = u32::MAX,
             }
-            bucket.overflow = u32::MAX;
             index = (index + 1) & last;
         }
     }

@@ -1,0 +1,281 @@
+//! The prefixes of one table beside their compiled form: in an order in which they can be looked for by what they cover.
+//!
+//! Workers never read this. It tells which entries of the compiled form a changed prefix makes stale.
+
+use std::collections::BTreeMap;
+
+use super::{Key, NONE, Value, mask};
+
+/// What a change would have to touch, or what stands in its way: the table is better compiled anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooMuch {
+    /// More prefixes lie inside the changed one than are looked through.
+    Inside,
+    /// No prefix was this long when the table was compiled.
+    NewLength,
+    /// A hash table has no room left.
+    Full,
+}
+
+/// Prefixes that are looked through for one change.
+const MOST: usize = 2048;
+
+/// Network, then length: a prefix comes before those inside it. Two words instead of one: half the alignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    high: u64,
+    low: u64,
+    len: u8,
+}
+
+impl Place {
+    fn new(bits: u128, len: u8) -> Self {
+        Self { high: (bits >> 64) as u64, low: bits as u64, len }
+    }
+
+    fn key(self) -> Key {
+        Key { bits: u128::from(self.high) << 64 | u128::from(self.low), len: self.len }
+    }
+}
+
+impl From<Key> for Place {
+    fn from(key: Key) -> Self {
+        Self::new(key.bits, key.len)
+    }
+}
+
+/// One meaning of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meaning {
+    /// What a look-up returns.
+    pub value: Value,
+    /// Of several meanings of a prefix the one of the lowest rank counts.
+    pub rank: u8,
+    /// The caller's: which entry of its own this is.
+    pub at: u32,
+}
+
+/// Prefixes in their order, each with the meaning that counts.
+#[derive(Clone, Debug)]
+struct Ordered {
+    entries: BTreeMap<Place, Meaning>,
+    /// How many there are of each length.
+    lengths: [u32; 129],
+}
+
+impl Default for Ordered {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), lengths: [0; 129] }
+    }
+}
+
+impl FromIterator<(Key, Meaning)> for Ordered {
+    fn from_iter<T: IntoIterator<Item = (Key, Meaning)>>(entries: T) -> Self {
+        let entries: BTreeMap<_, _> = entries.into_iter().map(|(key, meaning)| (Place::from(key), meaning)).collect();
+        let mut lengths = [0; 129];
+        for place in entries.keys() {
+            if let Some(count) = lengths.get_mut(usize::from(place.len)) {
+                *count += 1;
+            }
+        }
+        Self { entries, lengths }
+    }
+}
+
+impl Ordered {
+    fn get(&self, key: Key) -> Option<Meaning> {
+        self.entries.get(&key.into()).copied()
+    }
+
+    fn set(&mut self, key: Key, meaning: Option<Meaning>) {
+        let was = match meaning {
+            Some(meaning) => self.entries.insert(key.into(), meaning),
+            None => self.entries.remove(&key.into()),
+        };
+        if let Some(count) = self.lengths.get_mut(usize::from(key.len)) {
+            *count = *count + u32::from(meaning.is_some()) - u32::from(was.is_some());
+        }
+    }
+
+    fn has_length(&self, len: u8) -> bool {
+        self.lengths.get(usize::from(len)).is_some_and(|&count| count > 0)
+    }
+
+    /// All inside a prefix, itself included; outer ones before inner ones.
+    fn inside(&self, key: Key) -> impl Iterator<Item = (Key, Value)> {
+        let (first, last) = (Place::new(key.bits, key.len), Place::new(key.bits | !mask(key.len), 128));
+        self.entries.range(first..=last).map(|(place, meaning)| (place.key(), meaning.value))
+    }
+}
+
+/// Those prefixes that one part of the compiled form holds.
+#[derive(Clone, Copy)]
+pub(super) struct View<'p> {
+    ordered: &'p Ordered,
+    /// The shortest ones.
+    from: u8,
+}
+
+impl<'p> View<'p> {
+    pub(super) fn get(self, key: Key) -> Option<Value> {
+        self.ordered.get(key).map(|meaning| meaning.value)
+    }
+
+    /// Value of the longest prefix of less than `len` bits that covers an address, or [`NONE`].
+    pub(super) fn covering(self, bits: u128, len: u8) -> Value {
+        let lengths = (self.from..len).rev().filter(|&shorter| self.ordered.has_length(shorter));
+        lengths.into_iter().find_map(|shorter| self.get(Key::new(bits, shorter))).unwrap_or(NONE)
+    }
+
+    /// All inside a prefix, itself included; outer ones before inner ones.
+    pub(super) fn inside(self, key: Key) -> impl Iterator<Item = (Key, Value)> + 'p {
+        self.ordered.inside(key)
+    }
+
+    /// All inside a prefix, if they are few.
+    pub(super) fn few_inside(self, key: Key) -> Result<Vec<(Key, Value)>, TooMuch> {
+        let few: Vec<_> = self.inside(key).take(MOST + 1).collect();
+        if few.len() > MOST { Err(TooMuch::Inside) } else { Ok(few) }
+    }
+
+    /// Whether a longer prefix of less than `below` bits lies inside this one.
+    pub(super) fn has_inside(self, key: Key, below: u8) -> Result<bool, TooMuch> {
+        let last = Place::new(key.bits | !mask(key.len), 128);
+        let mut first = Place::new(key.bits, key.len + 1);
+        for _ in 0..MOST {
+            let Some((place, _)) = (first <= last).then(|| self.ordered.entries.range(first..=last).next()).flatten()
+            else {
+                return Ok(false);
+            };
+            if place.len < below {
+                return Ok(true);
+            }
+            // Behind a longer one nothing shorter begins before the next network of `below` bits.
+            let Some(next) = (place.key().bits | !mask(below)).checked_add(1) else { return Ok(false) };
+            first = Place::new(next, 0);
+        }
+        Err(TooMuch::Inside)
+    }
+}
+
+/// The prefixes of a table, divided as in its compiled form.
+#[derive(Clone, Debug, Default)]
+pub struct Prefixes {
+    /// Upper 32 bits of the blocks with an index of their own.
+    blocks: Vec<u32>,
+    /// Longer than /32, in one of these blocks.
+    indexed: Ordered,
+    outside: Ordered,
+    /// Meanings that do not count, because another one of the same prefix does.
+    behind: BTreeMap<(Place, u8), Meaning>,
+}
+
+impl Prefixes {
+    /// `blocks` as for [`Lpm::build`](super::Lpm::build). The entries of a prefix come in the order of their rank; of
+    /// equal ranks the first counts, and the others are forgotten.
+    pub fn new(mut entries: Vec<(Key, Meaning)>, blocks: &[u32]) -> Self {
+        // Trees grow fastest from what is sorted.
+        entries.sort_by_key(|&(key, _)| Place::from(key));
+        let mut behind = BTreeMap::new();
+        entries.dedup_by(|(next, meaning), (kept, counts)| {
+            let is_same = next == kept;
+            if is_same && meaning.rank != counts.rank {
+                behind.entry((Place::from(*next), meaning.rank)).or_insert(*meaning);
+            }
+            is_same
+        });
+        let (indexed, outside): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| is_in(blocks, *key));
+        Self {
+            blocks: blocks.to_vec(),
+            indexed: indexed.into_iter().collect(),
+            outside: outside.into_iter().collect(),
+            behind,
+        }
+    }
+
+    /// Blocks with an index of their own.
+    pub(super) fn blocks(&self) -> &[u32] {
+        &self.blocks
+    }
+
+    pub(super) fn is_indexed(&self, key: Key) -> bool {
+        is_in(&self.blocks, key)
+    }
+
+    fn part(&self, key: Key) -> &Ordered {
+        if self.is_indexed(key) { &self.indexed } else { &self.outside }
+    }
+
+    fn part_mut(&mut self, key: Key) -> &mut Ordered {
+        if self.is_indexed(key) { &mut self.indexed } else { &mut self.outside }
+    }
+
+    /// All outside of the blocks, and those that cover a block.
+    pub(super) fn outside(&self) -> View<'_> {
+        View { ordered: &self.outside, from: 0 }
+    }
+
+    /// All in the blocks that are at least so long.
+    pub(super) fn indexed(&self, from: u8) -> View<'_> {
+        View { ordered: &self.indexed, from }
+    }
+
+    /// The meaning that counts.
+    pub fn get(&self, key: Key) -> Option<Meaning> {
+        self.part(key).get(key)
+    }
+
+    /// The meaning of this rank, whether it counts or not.
+    pub fn of_rank(&self, key: Key, rank: u8) -> Option<Meaning> {
+        self.get(key).filter(|meaning| meaning.rank == rank).or_else(|| self.behind.get(&(key.into(), rank)).copied())
+    }
+
+    /// Puts a meaning in place of the one of the same rank, or takes that away.
+    pub fn set(&mut self, key: Key, rank: u8, meaning: Option<Meaning>) {
+        self.behind.remove(&(key.into(), rank));
+        let counts = self.get(key).filter(|counts| counts.rank != rank);
+        let other = (Place::from(key), 0)..=(Place::from(key), u8::MAX);
+        let other = counts.or_else(|| self.behind.range(other).next().map(|(_, &meaning)| meaning));
+        let (first, second) = match (meaning, other) {
+            (Some(own), Some(other)) if own.rank < other.rank => (Some(own), Some(other)),
+            (Some(own), Some(other)) => (Some(other), Some(own)),
+            (own, other) => (own.or(other), None),
+        };
+        if let Some(first) = first {
+            self.behind.remove(&(key.into(), first.rank));
+        }
+        if let Some(second) = second {
+            self.behind.insert((key.into(), second.rank), second);
+        }
+        self.part_mut(key).set(key, first);
+    }
+
+    /// All inside a prefix, itself included, and all that cover it.
+    pub fn around(&self, key: Key) -> impl Iterator<Item = (Key, Value)> {
+        let covering = (0..key.len).filter_map(move |len| {
+            let shorter = Key::new(key.bits, len);
+            self.get(shorter).map(|meaning| (shorter, meaning.value))
+        });
+        covering.chain(self.outside.inside(key)).chain(self.indexed.inside(key))
+    }
+
+    /// All prefixes, in no order, with the meaning that counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, Meaning)> {
+        let all = self.outside.entries.iter().chain(&self.indexed.entries);
+        all.map(|(place, &meaning)| (place.key(), meaning))
+    }
+
+    /// Prefixes in the table.
+    pub fn len(&self) -> usize {
+        self.outside.entries.len() + self.indexed.entries.len()
+    }
+
+    /// No prefix at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn is_in(blocks: &[u32], key: Key) -> bool {
+    key.len > 32 && blocks.contains(&((key.bits >> 96) as u32))
+}
