@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use srv6d_srv6::model::{Desired, RouteAction, TableId, UnknownSid};
+use srv6d_srv6::model::{Desired, Path, RouteAction, TableId, UnknownSid};
 
 /// Destination, prefix length, and whether srv6d gets it (false: the kernel).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,11 +57,17 @@ pub(crate) fn claims(desired: &Desired, tables: &BTreeSet<TableId>) -> Claims {
 
 /// Sources of outer headers that are addresses of the node. Others are claimed as a SID or route, or are not here.
 fn outer_sources(desired: &Desired) -> BTreeSet<Ipv6Addr> {
-    let paths = desired.steers.iter().flat_map(|steer| &steer.paths);
+    sources_of(desired, desired.steers.iter().flat_map(|steer| &steer.paths)).collect()
+}
+
+/// The same of some paths.
+pub(crate) fn sources_of<'d>(
+    desired: &'d Desired,
+    paths: impl Iterator<Item = &'d Path>,
+) -> impl Iterator<Item = Ipv6Addr> {
     let sources = paths.flat_map(|path| match path.source {
         Some(source) => vec![source],
         None => desired.ports.iter().filter_map(|port| port.source).chain(desired.tunnel.source).collect(),
     });
-    let is_ours = |source: &Ipv6Addr| desired.local_addresses.contains(&(TableId::MAIN, IpAddr::V6(*source)));
-    sources.filter(is_ours).collect()
+    sources.filter(|source| desired.local_addresses.contains(&(TableId::MAIN, IpAddr::V6(*source))))
 }

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use arc_swap::ArcSwap;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::Serialize;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Amendment, Desired, Port, PortId, RouteAction, RouteChange, TableId};
+use srv6d_srv6::model::{Desired, Port, PortId, TableId};
 use srv6d_srv6::tally::{Count, Tally};
-use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots, Tables};
+use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots};
 use srv6d_xsk::xdp_offload::PacketCount;
 use srv6d_xsk::{Program, Rings, Umem, UmemHandle, UmemRings, Waker, XskError};
 
@@ -23,10 +22,12 @@ use crate::claims::{Claims, claims};
 use crate::counters::{
     Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, VlanCounters, WorkerCounters,
 };
-use crate::snapshot::Snapshot;
+use crate::publish::{Published, Publisher};
+use crate::snapshot::Wiring;
 use crate::step::Step;
 use crate::worker::{self, Command, PacketMemory, Sockets};
 
+mod amend;
 mod attach;
 mod offload;
 
@@ -161,11 +162,7 @@ pub struct Dataplane {
     settings: Settings,
     rings: Rings,
     workers: Vec<Worker>,
-    snapshot: Arc<ArcSwap<Snapshot>>,
-    retired: Vec<Arc<Snapshot>>,
-    old_tallies: Vec<Arc<Tally>>,
-    slots: Slots,
-    desired: Desired,
+    tables: Publisher,
     generation: u64,
     /// Socket numbers by device name; a device that comes back gets its number, and so its counters.
     numbers: BTreeMap<String, usize>,
@@ -197,11 +194,7 @@ impl Dataplane {
         let mut dataplane = Self {
             rings: Rings { rx: ring, tx: ring },
             workers: Vec::new(),
-            snapshot: Arc::new(ArcSwap::from_pointee(Snapshot::default())),
-            retired: Vec::new(),
-            old_tallies: Vec::new(),
-            slots: Slots::default(),
-            desired: Desired::default(),
+            tables: Publisher::new(settings.cores.len()),
             generation: 0,
             numbers: BTreeMap::new(),
             devices: BTreeMap::new(),
@@ -251,7 +244,7 @@ impl Dataplane {
             }
         });
         let core = self.settings.cores.get(index).copied().flatten();
-        let (snapshot, polling, own_waker) = (Arc::clone(&self.snapshot), self.settings.polling, waker.clone());
+        let (reader, polling, own_waker) = (self.tables.reader(), self.settings.polling, waker.clone());
         let alarm = Alarm { failed: Arc::clone(&self.failed), event: Arc::clone(&self.event) };
         let thread = std::thread::Builder::new()
             .name(format!("srv6d-worker-{index}"))
@@ -262,7 +255,7 @@ impl Dataplane {
                 {
                     tracing::warn!("worker {index}: cannot be pinned to core {core}");
                 }
-                worker::run(Sockets::new(umem), step, &snapshot, &commands, &own_waker, polling);
+                worker::run(Sockets::new(umem), step, reader, &commands, &own_waker, polling);
                 drop(alarm);
             })
             .map_err(|why| DataplaneError::System { what: "start a worker thread", why })?;
@@ -284,7 +277,16 @@ impl Dataplane {
     /// # Errors
     /// [`BuildError`]: the old state stays in force.
     pub fn publish(&mut self, desired: &Desired) -> Result<Generation, DataplaneError> {
+        self.publish_shared(Arc::new(desired.clone()))
+    }
+
+    /// The same without a copy of `desired`.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub fn publish_shared(&mut self, desired: Arc<Desired>) -> Result<Generation, DataplaneError> {
         self.publish_snapshot(Some(desired))?;
+        self.generation += 1;
         let devices: Vec<String> = self.devices.keys().cloned().collect();
         for device in devices {
             self.claim(&device)?;
@@ -293,94 +295,28 @@ impl Dataplane {
         Ok(Generation(self.generation))
     }
 
-    /// Changes some routes and steered prefixes of what is in force, whose prefixes mean nothing else there in any table:
-    /// what else [`publish`](Self::publish) would look through stays as it is.
-    ///
-    /// # Errors
-    /// [`BuildError`]: the old state stays in force.
-    pub fn amend(&mut self, amendment: &Amendment) -> Result<Generation, DataplaneError> {
-        let undo = self.desired.amend(amendment);
-        if let Err(why) = self.publish_snapshot(None) {
-            self.desired.amend(&undo);
-            return Err(why.into());
-        }
-        self.generation += 1;
-        let names: Vec<String> = self.devices.keys().cloned().collect();
-        for name in names {
-            self.amend_claims(&name, amendment)?;
-        }
-        self.sync_offload();
-        Ok(Generation(self.generation))
-    }
-
-    fn amend_claims(&mut self, name: &str, amendment: &Amendment) -> Result<(), XskError> {
-        // An outer source may be new among those whose Packet Too Big messages are wanted.
-        if !amendment.steers.is_empty() || !amendment.sids.is_empty() {
-            return self.claim(name);
-        }
-        let tables = tables_of(&self.desired, name);
-        let of_device = amendment.routes.iter().filter(|change| tables.contains(&change.table));
-        let claims: Vec<_> = of_device.map(amended_claim).collect();
-        match self.devices.get_mut(name).filter(|device| !device.claim_all) {
-            Some(device) => device.program.amend_claims(&claims),
-            None => Ok(()),
-        }
-    }
-
     /// A snapshot of `desired`, or of what is in force with the ports as they are now.
-    fn publish_snapshot(&mut self, desired: Option<&Desired>) -> Result<(), BuildError> {
-        let mut slots = self.slots.clone();
-        let tables = Tables::build(desired.unwrap_or(&self.desired), &mut slots)?;
-        let next = desired.cloned().unwrap_or_else(|| std::mem::take(&mut self.desired));
-        for port in next.ports.iter().filter(|port| port.vlan.is_some()) {
-            slots.vlans.slot(port.name.clone());
-        }
-        let current = self.snapshot.load_full();
-        let tallies = self.tallies(&current, &slots);
-        let attached = |name: &str| self.numbers.get(name).copied().filter(|_| self.devices.contains_key(name));
-        let socket_of: Vec<Option<usize>> = next
-            .ports
-            .iter()
-            .map(|port| next.ports.get(usize::from(port.device)).and_then(|device| attached(device_name(device))))
-            .collect();
-        let mut port_of = vec![None; self.numbers.len()];
-        for (index, port) in (0u16..).zip(&next.ports) {
-            let socket = socket_of.get(usize::from(index)).copied().flatten();
-            if let (true, Some(slot)) = (port.device == index, socket.and_then(|socket| port_of.get_mut(socket))) {
-                *slot = Some(index);
-            }
-        }
-        let vlans = vlans(&next, &socket_of, &slots, self.numbers.len());
-        self.generation += u64::from(desired.is_some());
-        self.slots = slots;
-        self.desired = next;
-        let serial = current.generation + 1;
-        self.snapshot.store(Arc::new(Snapshot { generation: serial, tables, socket_of, port_of, vlans, tallies }));
-        self.retired.push(current);
-        self.retired.retain(|old| Arc::strong_count(old) > 1);
-        self.workers.iter().for_each(|worker| worker.waker.wake());
+    fn publish_snapshot(&mut self, desired: Option<Arc<Desired>>) -> Result<(), BuildError> {
+        let (tables, numbers, devices) = (&mut self.tables, &self.numbers, &self.devices);
+        tables.publish(desired, |desired, slots| wiring(desired, slots, numbers, devices))?;
+        self.wake_workers();
         Ok(())
     }
 
-    /// The counters in use, or larger ones where slots have been added; the old ones are still summed up.
-    fn tallies(&mut self, current: &Snapshot, slots: &Slots) -> Vec<Arc<Tally>> {
-        if current.tallies.len() == self.workers.len() && current.tallies.iter().all(|tally| tally.covers(slots)) {
-            return current.tallies.clone();
-        }
-        self.old_tallies.extend(current.tallies.iter().cloned());
-        self.workers.iter().map(|_| Arc::new(Tally::new(slots))).collect()
+    fn wake_workers(&self) {
+        self.workers.iter().for_each(|worker| worker.waker.wake());
     }
 
     fn claim(&mut self, name: &str) -> Result<(), XskError> {
-        let ports = self.desired.ports.iter().filter(|port| {
-            self.desired.ports.get(usize::from(port.device)).is_some_and(|device| device_name(device) == name)
+        let ports = self.tables.desired().ports.iter().filter(|port| {
+            self.tables.desired().ports.get(usize::from(port.device)).is_some_and(|device| device_name(device) == name)
         });
         let ports: Vec<_> = ports.collect();
-        let tables = tables_of(&self.desired, name);
+        let tables = tables_of(self.tables.desired(), name);
         let vlans: Vec<u16> = ports.iter().filter_map(|port| port.vlan).collect();
         let untagged = ports.iter().any(|port| port.vlan.is_none());
         let mac = ports.first().map(|port| port.mac.0);
-        let claims = if ports.is_empty() { Claims::default() } else { claims(&self.desired, &tables) };
+        let claims = if ports.is_empty() { Claims::default() } else { claims(self.tables.desired(), &tables) };
         let Some(device) = self.devices.get_mut(name) else { return Ok(()) };
         if device.claim_all {
             return Ok(());
@@ -399,7 +335,17 @@ impl Dataplane {
 
     /// What is in force.
     pub fn desired(&self) -> &Desired {
-        &self.desired
+        self.tables.desired()
+    }
+
+    /// The same, to be kept. While anybody keeps it, an amendment has to copy it first.
+    pub fn desired_shared(&self) -> Arc<Desired> {
+        Arc::clone(self.tables.desired())
+    }
+
+    /// How tables have come into force so far.
+    pub fn published(&self) -> Published {
+        self.tables.published()
     }
 
     /// Its number.
@@ -409,12 +355,12 @@ impl Dataplane {
 
     /// Next hops of the tables in force, and how they stand.
     pub fn next_hops(&self) -> Vec<(PortId, IpAddr, AdjacencyState)> {
-        self.snapshot.load().tables.next_hops().collect()
+        self.tables.current().tables.next_hops().collect()
     }
 
     /// Bytes held by the prefix tables, and the number of prefixes.
     pub fn table_size(&self) -> (usize, usize) {
-        let snapshot = self.snapshot.load();
+        let snapshot = self.tables.current();
         (snapshot.tables.memory(), snapshot.tables.prefixes())
     }
 
@@ -431,7 +377,7 @@ impl Dataplane {
             counters.total.offloaded += device.offloaded;
             counters.devices.push(device);
         }
-        let tallies = self.all_tallies();
+        let tallies = self.tables.all_tallies();
         let sum = |slot: usize, pick: fn(&Tally) -> &[Count]| {
             tallies
                 .iter()
@@ -439,20 +385,20 @@ impl Dataplane {
                 .map(Count::read)
                 .fold((0, 0), |(packets, bytes), (p, b)| (packets + p, bytes + b))
         };
-        for (sid, slot) in self.slots.sids.iter() {
+        for (sid, slot) in self.tables.slots().sids.iter() {
             let (packets, bytes) = with(sum(slot, |tally| &tally.sids), self.in_front.sid(slot));
             counters.sids.push(SidCounters { sid: sid.to_string(), packets, bytes });
         }
-        for (path, slot) in self.slots.paths.iter() {
+        for (path, slot) in self.tables.slots().paths.iter() {
             let (packets, bytes) = sum(slot, |tally| &tally.paths);
             counters.paths.push(PathCounters { path: path.clone(), packets, bytes });
         }
-        for (port, slot) in self.slots.vlans.iter() {
+        for (port, slot) in self.tables.slots().vlans.iter() {
             let (rx_packets, rx_bytes) = sum(slot, |tally| &tally.vlans_rx);
             let (tx_packets, tx_bytes) = sum(slot, |tally| &tally.vlans_tx);
             counters.vlans.push(VlanCounters { port: port.clone(), rx_packets, rx_bytes, tx_packets, tx_bytes });
         }
-        for ((port, address), slot) in self.slots.adjacencies.iter() {
+        for ((port, address), slot) in self.tables.slots().adjacencies.iter() {
             let (packets, bytes) = with(sum(slot, |tally| &tally.adjacencies), self.in_front.hop(slot));
             counters.next_hops.push(NextHopCounters {
                 port: port.clone(),
@@ -463,10 +409,6 @@ impl Dataplane {
         }
         counters.ecn_unused = tallies.iter().map(|tally| tally.ecn_unused.read().0).sum();
         counters
-    }
-
-    fn all_tallies(&self) -> Vec<Arc<Tally>> {
-        self.snapshot.load().tallies.iter().chain(&self.old_tallies).cloned().collect()
     }
 
     fn device_counters(&self, name: &str, number: usize) -> DeviceCounters {
@@ -499,18 +441,19 @@ impl Dataplane {
 
     /// Takes what routers have said about paths since the last call: segments, and the largest outer packet in bytes.
     pub fn smaller_paths(&self) -> BTreeMap<SegmentList, u32> {
-        PathMtu::by_segments(self.smaller_paths.try_iter(), &self.slots, &self.desired)
+        PathMtu::by_segments(self.smaller_paths.try_iter(), self.tables.slots(), self.tables.desired())
     }
 
     /// Next hops that packets went to since the last call.
     pub fn used_neighbors(&mut self) -> Vec<(PortId, IpAddr)> {
-        let tallies = self.all_tallies();
+        self.tables.free_retired();
+        let tallies = self.tables.all_tallies();
         let mut used = Vec::new();
         for (port, address, _) in self.next_hops() {
-            let Some(name) = self.desired.ports.get(usize::from(port.0)).map(|port| port.name.clone()) else {
+            let Some(name) = self.tables.desired().ports.get(usize::from(port.0)).map(|port| port.name.clone()) else {
                 continue;
             };
-            let Some(slot) = self.slots.adjacencies.find(&(name, address)) else { continue };
+            let Some(slot) = self.tables.slots().adjacencies.find(&(name, address)) else { continue };
             let by_workers: u64 =
                 tallies.iter().filter_map(|tally| tally.adjacencies.get(slot)).map(|count| count.read().0).sum();
             let packets = by_workers + self.in_front.hop(slot).packets;
@@ -573,9 +516,24 @@ fn tables_of(desired: &Desired, name: &str) -> BTreeSet<TableId> {
     desired.ports.iter().filter(is_of_device).map(|port| port.table).collect()
 }
 
-fn amended_claim(change: &RouteChange) -> (IpAddr, u8, Option<bool>) {
-    let claim = change.action.as_ref().map(|action| *action != RouteAction::Kernel);
-    (change.prefix.network(), change.prefix.prefix_len(), claim)
+fn wiring(
+    desired: &Desired,
+    slots: &Slots,
+    numbers: &BTreeMap<String, usize>,
+    devices: &BTreeMap<String, Device>,
+) -> Wiring {
+    let attached = |name: &str| numbers.get(name).copied().filter(|_| devices.contains_key(name));
+    let device = |port: &Port| desired.ports.get(usize::from(port.device)).map(device_name);
+    let socket_of: Vec<Option<usize>> = desired.ports.iter().map(|port| device(port).and_then(attached)).collect();
+    let mut port_of = vec![None; numbers.len()];
+    for (index, port) in (0u16..).zip(&desired.ports) {
+        let socket = socket_of.get(usize::from(index)).copied().flatten();
+        if let (true, Some(slot)) = (port.device == index, socket.and_then(|socket| port_of.get_mut(socket))) {
+            *slot = Some(index);
+        }
+    }
+    let vlans = vlans(desired, &socket_of, slots, numbers.len());
+    Wiring { socket_of, port_of, vlans }
 }
 
 /// Name of the network device: that of its untagged port, or the parent part of `device.vid`.

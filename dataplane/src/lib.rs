@@ -16,6 +16,7 @@ mod dataplane;
 mod held;
 pub mod io;
 pub mod memory;
+pub mod publish;
 mod snapshot;
 mod step;
 mod worker;
@@ -24,5 +25,6 @@ pub use counters::{
     Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, VlanCounters, WorkerCounters,
 };
 pub use dataplane::{AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, forwarding};
-pub use snapshot::Snapshot;
+pub use publish::{Amended, Published, Publisher};
+pub use snapshot::{Snapshot, Wiring};
 pub use step::{BURST, Step};

@@ -5,8 +5,31 @@ use std::sync::Arc;
 use srv6d_srv6::{Tables, Tally};
 use srv6d_wire::eth;
 
+/// Where the ports of tables are.
+#[derive(Clone, Debug, Default)]
+pub struct Wiring {
+    /// Socket of each port (by the port's index); `None`: not attached.
+    pub socket_of: Vec<Option<usize>>,
+    /// Port (index of the device's untagged port) of each socket.
+    pub port_of: Vec<Option<u16>>,
+    /// Tagged ports of each socket: VID, and the slot of the port's counters. Empty where there is no tagged port at
+    /// all.
+    pub vlans: Vec<Vec<(u16, usize)>>,
+}
+
+impl Wiring {
+    /// Socket n is port n.
+    pub fn direct(ports: usize) -> Self {
+        Self {
+            socket_of: (0..ports).map(Some).collect(),
+            port_of: (0..ports).map(|port| u16::try_from(port).ok()).collect(),
+            vlans: Vec::new(),
+        }
+    }
+}
+
 /// Tables, where their ports are, and where to count.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Number of the generation; 0: nothing was published yet.
     pub generation: u64,
@@ -24,16 +47,14 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    pub(crate) fn new(generation: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
+        let Wiring { socket_of, port_of, vlans } = wiring;
+        Self { generation, tables, socket_of, port_of, vlans, tallies }
+    }
+
     /// A snapshot for tests and benches: one worker, and socket n is port n.
     pub fn direct(tables: Tables, tally: Arc<Tally>, ports: usize) -> Self {
-        Self {
-            generation: 1,
-            tables,
-            socket_of: (0..ports).map(Some).collect(),
-            port_of: (0..ports).map(|port| u16::try_from(port).ok()).collect(),
-            vlans: Vec::new(),
-            tallies: vec![tally],
-        }
+        Self::new(1, tables, Wiring::direct(ports), vec![tally])
     }
 
     /// Slot of the tagged port that a frame belongs to.

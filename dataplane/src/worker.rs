@@ -1,16 +1,15 @@
 //! A worker thread: queue i of every port, on a core of its own.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::{ArcSwap, Cache};
 use crossbeam::channel::Receiver;
 use srv6d_wire::Packet;
 use srv6d_xsk::{Frame, Socket, Umem, Waker, wait};
 
 use crate::dataplane::Polling;
 use crate::io::Io;
+use crate::publish::Reader;
 use crate::snapshot::Snapshot;
 use crate::step::Step;
 
@@ -174,12 +173,11 @@ impl Io for Sockets {
 pub(crate) fn run(
     mut io: Sockets,
     mut step: Step<Sockets>,
-    snapshot: &ArcSwap<Snapshot>,
+    mut reader: Reader,
     commands: &Receiver<Command>,
     waker: &Waker,
     polling: Polling,
 ) {
-    let mut snapshot = Cache::new(snapshot);
     let start = Instant::now();
     let mut idle = 0;
     loop {
@@ -187,8 +185,7 @@ pub(crate) fn run(
             break;
         }
         let now = nanoseconds(start);
-        let current: &Arc<Snapshot> = snapshot.load();
-        if step.round(&mut io, current, now) > 0 {
+        if step.round(&mut io, reader.current(), now) > 0 {
             idle = 0;
             continue;
         }
@@ -202,7 +199,7 @@ pub(crate) fn run(
             std::hint::spin_loop();
         }
     }
-    drain(&mut io, &mut step, snapshot.load(), start);
+    drain(&mut io, &mut step, reader.current(), start);
 }
 
 fn nanoseconds(start: Instant) -> u64 {

@@ -139,12 +139,13 @@ impl Dataplane {
 
     /// Devices whose ports ask for it.
     fn asked_for_offload(&self) -> BTreeSet<String> {
-        let ports = self.desired.offload.iter().filter_map(|id| self.desired.ports.get(usize::from(id.0)));
+        let ports =
+            self.tables.desired().offload.iter().filter_map(|id| self.tables.desired().ports.get(usize::from(id.0)));
         ports.map(|port| device_name(port).to_owned()).filter(|name| self.devices.contains_key(name)).collect()
     }
 
     fn give(&mut self, asked: &BTreeSet<String>) -> Result<(), XskError> {
-        let snapshot = self.snapshot.load_full();
+        let snapshot = self.tables.current();
         let mut in_front = std::mem::take(&mut self.in_front);
         let given = self.give_to(&mut in_front, asked, snapshot.tables.offload());
         self.in_front = in_front;
@@ -191,7 +192,7 @@ impl Dataplane {
         redirect: &BTreeMap<String, Option<TakesRedirect>>,
     ) -> Forwarding {
         let device = |index: u16| {
-            let name = self.desired.ports.get(usize::from(index)).map(device_name)?;
+            let name = self.tables.desired().ports.get(usize::from(index)).map(device_name)?;
             let number = u16::try_from(*self.numbers.get(name)?).ok()?;
             Some((name, self.devices.get(name)?, number))
         };
@@ -220,13 +221,14 @@ impl Dataplane {
 
     /// Says of each port how it stands.
     fn say(&mut self, asked: &BTreeSet<String>, failed: Option<&XskError>) {
-        let snapshot = self.snapshot.load_full();
+        let snapshot = self.tables.current();
         let offload = snapshot.tables.offload();
         let led_to: BTreeSet<u16> = offload.hops.values().map(|hop| hop.device).collect();
-        let names = led_to.iter().filter_map(|&index| self.desired.ports.get(usize::from(index)).map(device_name));
+        let names =
+            led_to.iter().filter_map(|&index| self.tables.desired().ports.get(usize::from(index)).map(device_name));
         let not_taken: Vec<String> = names.filter_map(|name| Some(not_taken(name, self.redirect(name)?))).collect();
         let of_port: BTreeMap<&str, &str> = (offload.refused.iter())
-            .filter_map(|(id, &why)| Some((self.desired.ports.get(usize::from(id.0)).map(device_name)?, why)))
+            .filter_map(|(id, &why)| Some((self.tables.desired().ports.get(usize::from(id.0)).map(device_name)?, why)))
             .collect();
         for (name, device) in &mut self.devices {
             let on = self.in_front.on.contains(name);

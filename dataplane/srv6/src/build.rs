@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use srv6d_wire::{eth, protocol, srh};
 
 use crate::carrier::SegmentList;
-use crate::lpm::{Key, Lpm, Value};
+use crate::lpm::{Key, Lpm, Meaning, Value};
 use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, TableId};
 use crate::straight::Straight;
 use crate::straight::offload::Offload;
@@ -45,7 +45,7 @@ pub(crate) fn bits(address: IpAddr) -> u128 {
     }
 }
 
-fn key(prefix: IpNet) -> Key {
+pub(crate) fn key(prefix: IpNet) -> Key {
     Key::new(bits(prefix.addr()), prefix.prefix_len())
 }
 
@@ -55,6 +55,15 @@ impl Tables {
     /// # Errors
     /// [`BuildError`]; nothing is published then.
     pub fn build(desired: &Desired, slots: &mut Slots) -> Result<Self, BuildError> {
+        Self::build_with(desired, slots, |_| ()).map(|(tables, ())| tables)
+    }
+
+    /// The same; `keep` takes what it likes of what is no longer needed afterwards.
+    pub(crate) fn build_with<T>(
+        desired: &Desired,
+        slots: &mut Slots,
+        keep: impl FnOnce(&mut Build<'_>) -> T,
+    ) -> Result<(Self, T), BuildError> {
         let mut build = Build::new(desired, slots);
         build.ports()?;
         build.local_addresses();
@@ -68,8 +77,53 @@ impl Tables {
         build.paths()?;
         build.tables.straight = Straight::build(&build.tables);
         build.tables.offload = Offload::of(&build.tables, &carriers_meet, &desired.offload);
-        Ok(build.tables)
+        let kept = keep(&mut build);
+        Ok((build.tables, kept))
     }
+}
+
+/// What a prefix means, the strongest first: of several meanings that one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Address of the node itself.
+    LocalAddress,
+    /// SID of the node.
+    Sid,
+    /// Steered over paths.
+    Steer,
+    /// Plain route.
+    Route,
+    /// Block of SIDs.
+    Block,
+    /// Resolved neighbour on a link.
+    Neighbor,
+}
+
+impl Rank {
+    /// All of them, by their number.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::LocalAddress, Self::Sid, Self::Steer, Self::Route, Self::Block, Self::Neighbor];
+}
+
+/// Upper 32 bits of the blocks that the main table has an index for.
+pub(crate) fn indexed_blocks(desired: &Desired) -> Vec<u32> {
+    let blocks = desired.blocks.iter().filter(|block| block.prefix.prefix_len() == 32);
+    blocks.map(|block| (block.prefix.network().to_bits() >> 96) as u32).collect()
+}
+
+/// Upper 32 bits of the SIDs that shift, where that may happen in front of the workers.
+pub(crate) fn blocks_of_shifts(desired: &Desired) -> BTreeSet<u32> {
+    let shifts = |sid: &&LocalSid| {
+        matches!(sid.behavior, Behavior::End { csid: Some(_), .. } | Behavior::EndX { csid: Some(_), .. })
+    };
+    let sids = desired.sids.iter().filter(|_| !desired.offload.is_empty()).filter(shifts);
+    sids.map(|sid| (sid.prefix.network().to_bits() >> 96) as u32).collect()
+}
+
+/// A prefix lies in a block, or around it.
+pub(crate) fn meets(key: Key, block: u32) -> bool {
+    let len = key.len.min(32);
+    Key::new(u128::from(block) << 96, len) == Key::new(key.bits, len)
 }
 
 /// Tables that SIDs are looked up in: main, and those of ports where the policy says so.
@@ -78,19 +132,32 @@ pub(crate) fn sid_tables(desired: &Desired) -> BTreeSet<TableId> {
     of_ports.chain([TableId::MAIN]).collect()
 }
 
-type Entries = Vec<(Key, Value)>;
+/// In the order of their rank.
+pub(crate) type Entries = Vec<(Key, Meaning)>;
 
-struct Build<'d> {
+pub(crate) struct Build<'d> {
     desired: &'d Desired,
     slots: &'d mut Slots,
-    tables: Tables,
-    vrfs: BTreeMap<TableId, VrfIndex>,
-    entries: Vec<(Entries, Entries)>,
+    pub(crate) tables: Tables,
+    pub(crate) vrfs: BTreeMap<TableId, VrfIndex>,
+    /// By VRF: IPv6 and IPv4.
+    pub(crate) entries: Vec<[Entries; 2]>,
+    pub(crate) known: Known,
+}
+
+/// Numbers of the next hops and groups there are already.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
     adjacencies: HashMap<(PortId, IpAddr), u32>,
     groups: HashMap<Vec<u32>, u32>,
 }
 
 impl<'d> Build<'d> {
+    /// Goes on from tables that are there, with what was kept of building them.
+    pub(crate) fn resume(desired: &'d Desired, slots: &'d mut Slots, tables: Tables, known: Known) -> Self {
+        Self { desired, slots, tables, vrfs: BTreeMap::new(), entries: Vec::new(), known }
+    }
+
     fn new(desired: &'d Desired, slots: &'d mut Slots) -> Self {
         let tables = Tables {
             host: desired.host,
@@ -99,15 +166,8 @@ impl<'d> Build<'d> {
             blocks: desired.blocks.iter().map(|block| block.prefix).collect(),
             ..Tables::default()
         };
-        let mut build = Self {
-            desired,
-            slots,
-            tables,
-            vrfs: BTreeMap::new(),
-            entries: Vec::new(),
-            adjacencies: HashMap::new(),
-            groups: HashMap::new(),
-        };
+        let mut build =
+            Self { desired, slots, tables, vrfs: BTreeMap::new(), entries: Vec::new(), known: Known::default() };
         build.vrf(TableId::MAIN);
         build
     }
@@ -116,16 +176,21 @@ impl<'d> Build<'d> {
         let next = VrfIndex::try_from(self.vrfs.len()).unwrap_or(VrfIndex::MAX);
         let index = *self.vrfs.entry(table).or_insert(next);
         if usize::from(index) == self.entries.len() {
-            self.entries.push((Vec::new(), Vec::new()));
+            self.entries.push([Vec::new(), Vec::new()]);
         }
         index
     }
 
-    fn add(&mut self, table: TableId, prefix: IpNet, target: Target) {
+    fn add(&mut self, table: TableId, prefix: IpNet, rank: Rank, target: Target) {
+        self.add_at(table, prefix, rank, 0, target);
+    }
+
+    /// `at`: the entry's place in the desired state.
+    fn add_at(&mut self, table: TableId, prefix: IpNet, rank: Rank, at: u32, target: Target) {
         let vrf = self.vrf(table);
-        if let Some((v6, v4)) = self.entries.get_mut(usize::from(vrf)) {
+        if let Some([v6, v4]) = self.entries.get_mut(usize::from(vrf)) {
             let family = if matches!(prefix, IpNet::V6(_)) { v6 } else { v4 };
-            family.push((key(prefix), target.encode()));
+            family.push((key(prefix), Meaning { value: target.encode(), rank: rank as u8, at }));
         }
     }
 
@@ -170,7 +235,7 @@ impl<'d> Build<'d> {
             let is_sid =
                 table == TableId::MAIN && desired.sids.iter().any(|sid| IpAddr::V6(sid.prefix.network()) == address);
             if !is_sid {
-                self.add(table, IpNet::from(address), Target::Local);
+                self.add(table, IpNet::from(address), Rank::LocalAddress, Target::Local);
             }
         }
     }
@@ -190,7 +255,7 @@ impl<'d> Build<'d> {
                 len: sid.prefix.prefix_len(),
             });
             for &table in &tables {
-                self.add(table, sid.prefix.into(), Target::Sid(index));
+                self.add(table, sid.prefix.into(), Rank::Sid, Target::Sid(index));
             }
         }
         Ok(())
@@ -245,36 +310,41 @@ impl<'d> Build<'d> {
                 (first_path..).zip(&steer.paths).map(|(path, spec)| (path, u32::from(spec.weight))).collect();
             first_path += u32::try_from(steer.paths.len()).unwrap_or(0);
             self.tables.steers.push(buckets(&weights));
-            self.add(steer.table, steer.prefix, Target::Steer(index));
+            self.add_at(steer.table, steer.prefix, Rank::Steer, index, Target::Steer(index));
         }
     }
 
     fn routes(&mut self) -> Result<(), BuildError> {
         let desired = self.desired;
-        for route in &desired.routes {
-            let target = match &route.action {
-                RouteAction::Via(hops) => match hops.as_slice() {
-                    [] => return Err(BuildError::Empty(route.prefix.to_string())),
-                    [Hop { port, via: None, .. }, ..] => {
-                        self.port(*port)?;
-                        Target::OnLink(*port)
-                    }
-                    hops => Target::Route(self.group(hops, route.prefix.addr())?),
-                },
-                RouteAction::Blackhole => Target::Blackhole,
-                RouteAction::Unreachable => Target::Unreachable,
-                RouteAction::Kernel => Target::Kernel,
-            };
-            self.add(route.table, route.prefix, target);
+        for (at, route) in (0..).zip(&desired.routes) {
+            let target = self.target(route.prefix, &route.action)?;
+            self.add_at(route.table, route.prefix, Rank::Route, at, target);
         }
         Ok(())
+    }
+
+    /// Where a plain route leads.
+    pub(crate) fn target(&mut self, prefix: IpNet, action: &RouteAction) -> Result<Target, BuildError> {
+        Ok(match action {
+            RouteAction::Via(hops) => match hops.as_slice() {
+                [] => return Err(BuildError::Empty(prefix.to_string())),
+                [Hop { port, via: None, .. }, ..] => {
+                    self.port(*port)?;
+                    Target::OnLink(*port)
+                }
+                hops => Target::Route(self.group(hops, prefix.addr())?),
+            },
+            RouteAction::Blackhole => Target::Blackhole,
+            RouteAction::Unreachable => Target::Unreachable,
+            RouteAction::Kernel => Target::Kernel,
+        })
     }
 
     fn blocks(&mut self) {
         let desired = self.desired;
         for block in &desired.blocks {
             if let Some(unknown) = block.unknown {
-                self.add(TableId::MAIN, block.prefix.into(), Target::Unknown(unknown));
+                self.add(TableId::MAIN, block.prefix.into(), Rank::Block, Target::Unknown(unknown));
             }
         }
     }
@@ -301,7 +371,7 @@ impl<'d> Build<'d> {
                 if contains(&prefix) && !elsewhere {
                     let hop = Hop { port, via: Some(address), weight: 1 };
                     let group = self.group(&[hop], address)?;
-                    self.add(table, IpNet::from(address), Target::Neighbor(group));
+                    self.add(table, IpNet::from(address), Rank::Neighbor, Target::Neighbor(group));
                 }
             }
         }
@@ -329,36 +399,20 @@ impl<'d> Build<'d> {
 
     /// All of the main table that a packet to a SID that shifts can be looked up to, before and after: a shift changes
     /// nothing in front of the uSIDs. Nothing where nobody asks for it.
-    fn in_blocks_of_shifts(&self) -> Entries {
-        let desired = self.desired;
-        if desired.offload.is_empty() {
-            return Entries::new();
-        }
-        let shifts = |sid: &&LocalSid| {
-            matches!(sid.behavior, Behavior::End { csid: Some(_), .. } | Behavior::EndX { csid: Some(_), .. })
-        };
-        let block = |bits: u128| bits >> 96;
-        let blocks: BTreeSet<u128> =
-            desired.sids.iter().filter(shifts).map(|sid| block(sid.prefix.network().to_bits())).collect();
-        let meets = |key: &Key| {
-            let mask = block(Key::new(u128::MAX, key.len.min(32)).bits);
-            blocks.iter().any(|&of_sid| (of_sid ^ block(key.bits)) & mask == 0)
-        };
-        let main = self.entries.get(usize::from(MAIN)).map(|(v6, _)| v6.as_slice()).unwrap_or_default();
-        main.iter().filter(|(key, _)| meets(key)).copied().collect()
+    fn in_blocks_of_shifts(&self) -> Vec<(Key, Value)> {
+        let blocks = blocks_of_shifts(self.desired);
+        let meets = |key: &Key| blocks.iter().any(|&block| meets(*key, block));
+        let main = self.entries.get(usize::from(MAIN)).map(|[v6, _]| v6.as_slice()).unwrap_or_default();
+        main.iter().filter(|(key, _)| meets(key)).map(|&(key, meaning)| (key, meaning.value)).collect()
     }
 
     fn prefix_tables(&mut self) {
-        let indexed: Vec<u32> = self
-            .desired
-            .blocks
-            .iter()
-            .filter(|block| block.prefix.prefix_len() == 32)
-            .map(|block| (block.prefix.network().to_bits() >> 96) as u32)
-            .collect();
-        for (index, (v6, v4)) in self.entries.drain(..).enumerate() {
+        let indexed = indexed_blocks(self.desired);
+        let value = |&(key, meaning): &(Key, Meaning)| (key, meaning.value);
+        for (index, [v6, v4]) in self.entries.iter().enumerate() {
             let blocks = if index == usize::from(MAIN) { indexed.as_slice() } else { &[] };
-            self.tables.vrfs.push(Vrf { v6: Lpm::build(v6, blocks), v4: Lpm::build(v4, &[]) });
+            let lpm = |entries: &Entries, blocks: &[u32]| Lpm::build(entries.iter().map(value).collect(), blocks);
+            self.tables.vrfs.push(Vrf { v6: lpm(v6, blocks), v4: lpm(v4, &[]) });
         }
     }
 
@@ -376,7 +430,7 @@ impl<'d> Build<'d> {
         Ok(())
     }
 
-    fn path(&mut self, path: &Path) -> Result<PathEntry, BuildError> {
+    pub(crate) fn path(&mut self, path: &Path) -> Result<PathEntry, BuildError> {
         let group = self.path_group(path)?;
         let port_source = || self.desired.ports.iter().find_map(|port| port.source);
         let source = path.source.or(self.desired.tunnel.source).or_else(port_source);
@@ -394,12 +448,17 @@ impl<'d> Build<'d> {
         if !path.via.is_empty() {
             return self.group(&path.via, IpAddr::V6(first)).map(Some);
         }
+        self.way_to(first, &path.name)
+    }
+
+    /// Next hops of the route to the first segment of a path.
+    pub(crate) fn way_to(&mut self, first: Ipv6Addr, path: &str) -> Result<Option<u32>, BuildError> {
         match self.tables.lookup(MAIN, true, first.to_bits()) {
             Some(Target::Route(group) | Target::Neighbor(group)) => Ok(Some(group)),
             Some(Target::OnLink(port)) => {
                 self.group(&[Hop { port, via: None, weight: 1 }], IpAddr::V6(first)).map(Some)
             }
-            Some(Target::Sid(_)) => Err(BuildError::SelfLoop(path.name.clone())),
+            Some(Target::Sid(_)) => Err(BuildError::SelfLoop(path.to_owned())),
             _ => Ok(None),
         }
     }
@@ -415,7 +474,7 @@ impl<'d> Build<'d> {
         members.retain(|&(member, _)| Some(self.state(member)) == best);
         let spread = buckets(&members);
         let next = u32::try_from(self.tables.groups.len()).unwrap_or(u32::MAX);
-        let group = *self.groups.entry(spread.clone()).or_insert(next);
+        let group = *self.known.groups.entry(spread.clone()).or_insert(next);
         if group == next {
             self.tables.groups.push(spread);
         }
@@ -427,7 +486,7 @@ impl<'d> Build<'d> {
     }
 
     fn adjacency(&mut self, port_id: PortId, neighbor: IpAddr) -> Result<u32, BuildError> {
-        if let Some(&known) = self.adjacencies.get(&(port_id, neighbor)) {
+        if let Some(&known) = self.known.adjacencies.get(&(port_id, neighbor)) {
             return Ok(known);
         }
         let port = self.port(port_id)?;
@@ -459,13 +518,13 @@ impl<'d> Build<'d> {
             ethernet_len: if port.vlan.is_some() { 16 } else { 12 },
             source: port.source,
         });
-        self.adjacencies.insert((port_id, neighbor), index);
+        self.known.adjacencies.insert((port_id, neighbor), index);
         Ok(index)
     }
 }
 
 /// Spreads members over buckets by weight; at most [`MAX_BUCKETS`], at least one each.
-fn buckets(members: &[(u32, u32)]) -> Vec<u32> {
+pub(crate) fn buckets(members: &[(u32, u32)]) -> Vec<u32> {
     let divisor = members.iter().fold(0, |divisor, &(_, weight)| greatest_common_divisor(divisor, weight.max(1)));
     let share = |weight: u32| weight.max(1) / divisor.max(1);
     let total: u32 = members.iter().map(|&(_, weight)| share(weight)).sum();

@@ -47,8 +47,7 @@ pub(crate) struct Straight {
     /// By steered prefix: the path, where it is the only one.
     steers: Vec<PlainPath>,
     paths: Vec<PlainPath>,
-    /// All SRHs of paths, each once.
-    srhs: Vec<u8>,
+    srhs: Srhs,
     class: OuterClass,
 }
 
@@ -154,17 +153,59 @@ impl Straight {
         let sid = |sid| if domain_is_open { PlainSid::of(tables, sid) } else { PlainSid::Walk };
         let mut srhs = Srhs::default();
         let paths: Vec<_> = tables.paths.iter().map(|path| PlainPath::of(tables, path, &mut srhs)).collect();
-        let only = |members: &Vec<u32>| if let [only] = **members { Only::One(only) } else { Only::Several };
         Self {
             ports: tables.ports.iter().map(PlainPort::of).collect(),
             sids: tables.sids.iter().map(sid).collect(),
-            groups: tables.groups.iter().map(only).collect(),
+            groups: tables.groups.iter().map(|members| Only::of(members)).collect(),
             hops: tables.adjacencies.iter().map(PlainHop::of).collect(),
             steers: tables.steers.iter().map(|steer| PlainPath::first(steer, &paths)).collect(),
             paths,
-            srhs: srhs.bytes,
+            srhs,
             class: OuterClass::of(tables),
         }
+    }
+
+    /// Brings what has been added to the tables, and these paths and steered prefixes, in line with them.
+    pub(crate) fn follow(
+        &mut self,
+        tables: &Tables,
+        paths: impl Iterator<Item = u32>,
+        steers: impl Iterator<Item = u32>,
+    ) {
+        let (groups, hops) = (self.groups.len(), self.hops.len());
+        self.groups.extend(tables.groups.iter().skip(groups).map(|members| Only::of(members)));
+        self.hops.extend(tables.adjacencies.iter().skip(hops).map(PlainHop::of));
+        for at in paths.map(|path| path as usize) {
+            let Some(path) = tables.paths.get(at) else { continue };
+            let plain = PlainPath::of(tables, path, &mut self.srhs);
+            put(&mut self.paths, at, plain, PlainPath::WALK);
+        }
+        for at in steers.map(|steer| steer as usize) {
+            let Some(steer) = tables.steers.get(at) else { continue };
+            let plain = PlainPath::first(steer, &self.paths);
+            put(&mut self.steers, at, plain, PlainPath::WALK);
+        }
+    }
+
+    /// Bytes of the SRHs, those that no path has any more included.
+    pub(crate) fn srh_bytes(&self) -> usize {
+        self.srhs.bytes.len()
+    }
+}
+
+/// Puts an entry at its place, with others before it if there are none yet.
+pub(crate) fn put<T: Clone>(entries: &mut Vec<T>, at: usize, entry: T, filling: T) {
+    if entries.len() <= at {
+        entries.resize(at + 1, filling);
+    }
+    if let Some(place) = entries.get_mut(at) {
+        *place = entry;
+    }
+}
+
+impl Only {
+    fn of(members: &[u32]) -> Self {
+        if let [only] = *members { Self::One(only) } else { Self::Several }
     }
 }
 
@@ -224,7 +265,7 @@ impl PlainPath {
 }
 
 /// SRHs one behind the other. Paths with the same segments share theirs.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Srhs {
     bytes: Vec<u8>,
     known: HashMap<Vec<u8>, u32>,

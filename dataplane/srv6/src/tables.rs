@@ -167,6 +167,10 @@ pub(crate) struct PathEntry {
 }
 
 impl PathEntry {
+    /// In a place that is free.
+    pub(crate) const UNUSED: Self =
+        Self { slot: 0, header: [0; MAX_OUTER], header_len: 0, inner_at: 0, own_source: false, group: None, mtu: 0 };
+
     /// Largest outer packet that routers on the path are known to carry. An inner IPv6 sender may always send 1280
     /// bytes (RFC 2473 section 7.1), and would not heed anything less.
     pub(crate) fn mtu_for(&self, inner_is_v6: bool) -> usize {

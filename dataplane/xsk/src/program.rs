@@ -185,6 +185,15 @@ impl Program {
         done.map_err(|why| self.map_error("change the claims".to_owned(), &why))
     }
 
+    /// Adds some to what [`set_outer_sources`](Self::set_outer_sources) has set.
+    pub fn add_outer_sources(&mut self, more: &BTreeSet<Ipv6Addr>) -> Result<(), XskError> {
+        if more.is_subset(&self.outer_sources) {
+            return Ok(());
+        }
+        let all = self.outer_sources.union(more).copied().collect();
+        self.set_outer_sources(&all)
+    }
+
     /// Makes these the addresses whose `ICMPv6` Packet Too Big messages go to the socket, whatever the claims say of the
     /// rest of their packets.
     pub fn set_outer_sources(&mut self, wanted: &BTreeSet<Ipv6Addr>) -> Result<(), XskError> {

@@ -193,11 +193,6 @@ impl Prefixes {
         }
     }
 
-    /// Blocks with an index of their own.
-    pub(super) fn blocks(&self) -> &[u32] {
-        &self.blocks
-    }
-
     pub(super) fn is_indexed(&self, key: Key) -> bool {
         is_in(&self.blocks, key)
     }
@@ -257,6 +252,12 @@ impl Prefixes {
             self.get(shorter).map(|meaning| (shorter, meaning.value))
         });
         covering.chain(self.outside.inside(key)).chain(self.indexed.inside(key))
+    }
+
+    /// Meanings of this rank.
+    pub fn count(&self, rank: u8) -> usize {
+        let counting = self.iter().filter(|(_, meaning)| meaning.rank == rank).count();
+        counting + self.behind.values().filter(|meaning| meaning.rank == rank).count()
     }
 
     /// All prefixes, in no order, with the meaning that counts.

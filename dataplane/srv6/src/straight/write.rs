@@ -131,7 +131,7 @@ impl PlainPath {
         if self.srh_len == 0 {
             return Some(&[]);
         }
-        straight.srhs.get(self.srh as usize..)?.get(..usize::from(self.srh_len))
+        straight.srhs.bytes.get(self.srh as usize..)?.get(..usize::from(self.srh_len))
     }
 
     #[inline]

@@ -1,0 +1,433 @@
+//! Amended tables against tables built from what they are amended to: the same packets through the worker's step.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed test may panic")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ipnet::IpNet;
+use proptest::prelude::*;
+use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::{Published, Publisher, Snapshot, Step, Totals, Wiring, WorkerCounters};
+use srv6d_srv6::carrier::SegmentList;
+use srv6d_srv6::model::{
+    Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId,
+    Role, Route, RouteAction, RouteChange, Steer, SteerChange, TableId, Tunnel, UnknownSid,
+};
+use srv6d_srv6::tally::Count;
+use srv6d_srv6::{Slots, Tables, Tally};
+
+const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const VRF: TableId = TableId(7);
+const PORTS: u16 = 4;
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+fn neighbor(port: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, port, 0, 0, 0, 0, 2))
+}
+
+fn hop(port: u16) -> Hop {
+    Hop { port: PortId(port), via: Some(neighbor(port)), weight: 1 }
+}
+
+/// Port 3 is in a VRF. The neighbour on port 2 is unknown.
+fn port(index: u16) -> Port {
+    Port {
+        name: format!("p{index}"),
+        device: index,
+        vlan: None,
+        mac: MAC,
+        mtu: 1500,
+        up: true,
+        table: if index == 3 { VRF } else { TableId::MAIN },
+        role: Role::Fabric,
+        source: None,
+        icmp_source_v6: None,
+        icmp_source_v4: None,
+        allowed_sources: vec![],
+        allowed_carriers: vec![],
+        fill_checksum: false,
+    }
+}
+
+fn path(name: String, segments: &[&str], via: Vec<Hop>) -> Path {
+    let segments = segments.iter().map(|text| text.parse().unwrap()).collect();
+    let segments = SegmentList::new(segments, &[]).unwrap();
+    Path { name, segments, full_srh: false, weight: 1, source: None, via }
+}
+
+fn route(table: TableId, prefix: &str, action: RouteAction) -> Route {
+    Route { table, prefix: net(prefix), action }
+}
+
+fn via(ports: &[u16]) -> RouteAction {
+    RouteAction::Via(ports.iter().copied().map(hop).collect())
+}
+
+/// Prefixes of all the lengths that are used here, so that few changes bring a new one.
+fn node() -> Desired {
+    let csid = Some(Csid { lblen: 32, nflen: 16 });
+    let sid =
+        |prefix: &str, behavior| LocalSid { prefix: prefix.parse().unwrap(), behavior, flavors: Flavors::default() };
+    let dt = |table| Behavior::EndDt { family: DtFamily::V46, table, dscp: DscpMode::Pipe(0) };
+    let steer = |prefix: &str, paths| Steer { table: TableId::MAIN, prefix: net(prefix), paths };
+    let lengths = ["9000::/16", "9000::/20", "9000::/32", "9000::/48", "9000::/64", "9000::/96", "9000::1/128"];
+    let lengths_v4 = ["99.0.0.0/8", "99.0.0.0/16", "99.0.0.0/24", "99.0.0.1/32"];
+    let always = |table| {
+        let all =
+            lengths.into_iter().chain(lengths_v4).chain(["fcbb:bbbb:9::/47", "fcbb:bbbb:9::/64", "fcbb:bbbb:9::1/128"]);
+        all.map(move |prefix| route(table, prefix, via(&[1])))
+    };
+    let mut routes = vec![
+        route(TableId::MAIN, "fcbb:bbbb:2::/48", via(&[1])),
+        route(TableId::MAIN, "3000::/16", via(&[1])),
+        route(TableId::MAIN, "10.0.0.0/8", via(&[1])),
+        route(TableId::MAIN, "2001:db8:1::/64", RouteAction::Via(vec![Hop { via: None, ..hop(1) }])),
+        route(VRF, "3000::/16", via(&[2])),
+    ];
+    routes.extend(always(TableId::MAIN).chain(always(VRF)));
+    Desired {
+        ports: (0..PORTS).map(port).collect(),
+        tunnel: Tunnel { source: Some("2001:db8:cafe::1".parse().unwrap()), ..Tunnel::default() },
+        blocks: vec![Block { prefix: "fcbb:bbbb::/32".parse().unwrap(), unknown: Some(UnknownSid::Drop) }],
+        sids: vec![
+            sid("fcbb:bbbb:1::/48", Behavior::End { csid, dscp: DscpMode::Pipe(0) }),
+            sid("fcbb:bbbb:1:d6::/64", dt(TableId::MAIN)),
+            sid("fcbb:bbbb:1:d7::/64", dt(VRF)),
+        ],
+        steers: vec![
+            steer("4000::/16", vec![path("led".into(), &["fcbb:bbbb:2:3::"], vec![])]),
+            steer(
+                "4001::/16",
+                vec![path("a".into(), &["fcbb:bbbb:2::"], vec![hop(1)]), path("b".into(), &["fcbb:bbbb:5::"], vec![])],
+            ),
+            steer("44.2.0.0/16", vec![path("long".into(), &["fcbb:bbbb:2:3::", "fcbb:bbbb:4::"], vec![hop(2)])]),
+        ],
+        routes,
+        neighbors: [0, 1, 3]
+            .map(|port| ((PortId(port), neighbor(port)), Mac([2, 0, 0, 0, 1, u8::try_from(port).unwrap()])))
+            .into(),
+        offload: [PortId(0)].into(),
+        ..Desired::default()
+    }
+}
+
+fn publisher(desired: Desired) -> Publisher {
+    let mut publisher = Publisher::new(1);
+    publisher.expect_amendments();
+    publisher.publish(Some(Arc::new(desired)), |_, _| Wiring::direct(PORTS.into())).unwrap();
+    publisher
+}
+
+fn amend(publisher: &mut Publisher, amendment: &Amendment) -> bool {
+    publisher.amend(amendment, |_, _| Wiring::direct(PORTS.into())).is_ok()
+}
+
+/// Everything that shows of a snapshot.
+#[derive(Debug, PartialEq)]
+struct Observed {
+    sent: Vec<(usize, Vec<u8>)>,
+    totals: Totals,
+    counts: Vec<Vec<(u64, u64)>>,
+    wanted: Vec<(PortId, IpAddr)>,
+    prefixes: usize,
+}
+
+fn observe(snapshot: &Snapshot, slots: &Slots, frames: &[(usize, Vec<u8>)]) -> Observed {
+    let counters = Arc::new(WorkerCounters::default());
+    let wanted = Arc::new(Mutex::new(Vec::new()));
+    let asked = Arc::clone(&wanted);
+    let mut step = Step::new(0, Arc::clone(&counters), move |port, to| asked.lock().unwrap().push((port, to)));
+    let mut io = Memory::new(PORTS.into());
+    let tally = Arc::new(Tally::new(slots));
+    let snapshot = Snapshot { tallies: vec![Arc::clone(&tally)], ..snapshot.clone() };
+    let mut sent = Vec::new();
+    for (socket, frame) in frames {
+        io.port(*socket).unwrap().rx.push_back(Frame::new(frame));
+        step.round(&mut io, &snapshot, 1);
+        sent.extend(io.take_sent().into_iter().map(|(socket, frame)| (socket, frame.bytes())));
+    }
+    let mut totals = Totals::default();
+    counters.add_to(&mut totals);
+    let read = |counts: &[Count]| counts.iter().map(Count::read).collect();
+    let counts = vec![read(&tally.sids), read(&tally.paths), read(&tally.adjacencies)];
+    let wanted = wanted.lock().unwrap().clone();
+    Observed { sent, totals, counts, wanted, prefixes: snapshot.tables.prefixes() }
+}
+
+/// What was amended must be what is built from the same desired state.
+fn is_as_built(publisher: &Publisher, frames: &[(usize, Vec<u8>)]) {
+    let mut slots = publisher.slots().clone();
+    let tables = Tables::build(publisher.desired(), &mut slots).unwrap();
+    let built = Snapshot::direct(tables, Arc::default(), PORTS.into());
+    let current = publisher.current();
+    assert_eq!(observe(&current, &slots, frames), observe(&built, &slots, frames));
+    assert_eq!(current.tables.offload(), built.tables.offload());
+    let known: Vec<_> = current.tables.next_hops().collect();
+    assert!(built.tables.next_hops().all(|next_hop| known.contains(&next_hop)));
+}
+
+fn frame(destination: IpAddr, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = MAC.0.to_vec();
+    bytes.extend([2, 0, 0, 0, 9, 9]);
+    match destination {
+        IpAddr::V6(destination) => {
+            bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            bytes.extend(u16::try_from(payload.len()).unwrap().to_be_bytes());
+            bytes.extend([if payload.len() >= 40 { 41 } else { 17 }, 64]);
+            bytes.extend("2001:db8:77::1".parse::<Ipv6Addr>().unwrap().octets());
+            bytes.extend(destination.octets());
+        }
+        IpAddr::V4(destination) => {
+            bytes.extend([0x08, 0]);
+            let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 9, 9, 9];
+            header[3] = u8::try_from(20 + payload.len()).unwrap();
+            header.extend(destination.octets());
+            let sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+            let sum = !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap();
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            bytes.extend(header);
+        }
+    }
+    bytes.extend(payload);
+    bytes
+}
+
+/// To an address as it is, and to one inside of a VRF, by way of a SID.
+fn frames_to(destination: IpAddr) -> Vec<(usize, Vec<u8>)> {
+    let plain = frame(destination, &[7; 26]);
+    let mut frames = vec![(0, plain.clone()), (3, plain)];
+    if let IpAddr::V6(_) = destination {
+        let inner = frame(destination, &[7; 8])[14..].to_vec();
+        frames.push((0, frame("fcbb:bbbb:1:d7::".parse().unwrap(), &inner)));
+    }
+    frames
+}
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    let group = || prop_oneof![Just(0u16), Just(1), Just(2), Just(9)];
+    let head = prop_oneof![
+        2 => (Just(0xfcbbu16), Just(0xbbbbu16)),
+        1 => (Just(0x2001u16), Just(0xdb8u16)),
+        3 => (prop_oneof![Just(0x3000u16), Just(0x4000), Just(0x9000)], group()),
+    ];
+    let v6 = (head, group(), group(), group(), group())
+        .prop_map(|((a, b), c, d, e, f)| IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, 0, 0, f)));
+    let v4 = (prop_oneof![Just(10u8), Just(44), Just(99)], 0..3u8, 0..2u8, 0..2u8)
+        .prop_map(|(a, b, c, d)| IpAddr::V4(Ipv4Addr::new(a, b, c, d)));
+    prop_oneof![3 => v6, 1 => v4]
+}
+
+fn prefix() -> impl Strategy<Value = IpNet> {
+    let v6 = prop_oneof![1 => Just(0u8), 1 => Just(16), 1 => Just(20), 2 => Just(32), 1 => Just(47), 4 => Just(48), 4 => Just(64), 1 => Just(96), 2 => Just(128), 1 => 0..=128u8];
+    (address(), v6, prop_oneof![Just(0u8), Just(8), Just(16), Just(24), Just(32)]).prop_map(|(address, v6, v4)| {
+        let len = if address.is_ipv6() { v6 } else { v4 };
+        IpNet::new(address, len).unwrap().trunc()
+    })
+}
+
+fn action() -> impl Strategy<Value = Option<RouteAction>> {
+    prop_oneof![
+        4 => Just(None),
+        3 => prop::sample::subsequence(vec![0u16, 1, 2], 1..=3).prop_map(|ports| Some(via(&ports))),
+        1 => (1..4u16).prop_map(|weight| Some(RouteAction::Via(vec![hop(0), Hop { weight, ..hop(1) }]))),
+        1 => Just(Some(RouteAction::Blackhole)),
+        1 => Just(Some(RouteAction::Unreachable)),
+        1 => Just(Some(RouteAction::Kernel)),
+    ]
+}
+
+fn steer_change() -> impl Strategy<Value = SteerChange> {
+    let segments = prop::sample::select(vec![
+        vec!["fcbb:bbbb:2:3::"],
+        vec!["fcbb:bbbb:5::"],
+        vec!["9000:2::9", "fcbb:bbbb:4::"],
+        vec!["fcbb:bbbb:9:1::", "fcbb:bbbb:4::", "fcbb:bbbb:6::"],
+    ]);
+    let paths = prop::collection::vec((segments, prop::option::of(0..3u16)), 0..3);
+    (prefix(), paths).prop_map(|(prefix, paths)| {
+        let named = |(number, (segments, to)): (usize, (Vec<&str>, Option<u16>))| {
+            path(format!("{prefix}-{number}"), &segments, to.map(hop).into_iter().collect())
+        };
+        let paths = paths.into_iter().enumerate().map(named).collect();
+        SteerChange { table: TableId::MAIN, prefix, paths }
+    })
+}
+
+fn amendment() -> impl Strategy<Value = Amendment> {
+    let table = prop_oneof![4 => Just(TableId::MAIN), 1 => Just(VRF)];
+    let route = (table, prefix(), action()).prop_map(|(table, prefix, action)| RouteChange { table, prefix, action });
+    (prop::collection::vec(route, 0..4), prop::collection::vec(steer_change(), 0..2))
+        .prop_map(|(routes, steers)| Amendment { routes, steers, ..Amendment::default() })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn amended_is_as_built(
+        amendments in prop::collection::vec(amendment(), 1..24),
+        probes in prop::collection::vec(address(), 4..12),
+    ) {
+        let mut publisher = publisher(node());
+        let frames: Vec<_> = probes.into_iter().flat_map(frames_to).collect();
+        for amendment in &amendments {
+            let before = Desired::clone(publisher.desired());
+            let is_done = amend(&mut publisher, amendment);
+            let mut expected = before.clone();
+            if is_done {
+                expected.amend(amendment);
+            }
+            let sorted = |desired: &Desired| {
+                let mut routes: Vec<_> = desired.routes.iter().map(|r| format!("{r:?}")).collect();
+                let mut steers: Vec<_> = desired.steers.iter().map(|s| format!("{s:?}")).collect();
+                routes.sort();
+                steers.sort();
+                (routes, steers)
+            };
+            prop_assert_eq!(sorted(publisher.desired()), sorted(&expected));
+            let changed = amendment.routes.iter().map(|change| change.prefix);
+            let changed = changed.chain(amendment.steers.iter().map(|change| change.prefix));
+            let mut frames = frames.clone();
+            frames.extend(changed.flat_map(|prefix| [prefix.network(), prefix.broadcast()]).flat_map(frames_to));
+            is_as_built(&publisher, &frames);
+        }
+    }
+}
+
+fn change(prefix: &str, action: Option<RouteAction>) -> Amendment {
+    Amendment {
+        routes: vec![RouteChange { table: TableId::MAIN, prefix: net(prefix), action }],
+        ..Amendment::default()
+    }
+}
+
+fn steered(prefix: &str, paths: Vec<Path>) -> Amendment {
+    Amendment { steers: vec![SteerChange { table: TableId::MAIN, prefix: net(prefix), paths }], ..Amendment::default() }
+}
+
+#[test]
+fn what_is_usual_is_made_in_place() {
+    let mut publisher = publisher(node());
+    let frames: Vec<_> =
+        ["3000:1::1", "fcbb:bbbb:3::1", "4000::1", "4005::1", "10.1.2.3", "fcbb:bbbb:1:2:3::", "9000::7"]
+            .into_iter()
+            .flat_map(|to| frames_to(to.parse().unwrap()))
+            .collect();
+    let amendments = [
+        change("3000:1::/48", Some(via(&[0, 1]))),
+        change("3000:1::/48", Some(RouteAction::Blackhole)),
+        change("3000:1::/48", None),
+        change("10.1.2.0/24", Some(RouteAction::Kernel)),
+        change("::/0", Some(via(&[2]))),
+        change("0.0.0.0/0", Some(via(&[1]))),
+        change("fcbb:bbbb:3::/48", Some(via(&[0]))),
+        // The path that is led by this route goes with it, and with what covers it.
+        change("fcbb:bbbb:2::/48", Some(via(&[0]))),
+        change("fcbb:bbbb:2::/48", None),
+        steered("4005::/16", vec![path("new".into(), &["fcbb:bbbb:5::", "fcbb:bbbb:6::"], vec![hop(1)])]),
+        steered("4005::/16", vec![path("led".into(), &["fcbb:bbbb:2:3::"], vec![hop(1)])]),
+        steered("4005::/16", vec![]),
+        steered("3000::/16", vec![path("over".into(), &["fcbb:bbbb:5::"], vec![hop(0)])]),
+        change("3000::/16", None),
+        steered("3000::/16", vec![]),
+    ];
+    for (number, amendment) in (1..).zip(&amendments) {
+        assert!(amend(&mut publisher, amendment));
+        is_as_built(&publisher, &frames);
+        let Published { whole, in_place, .. } = publisher.published();
+        assert_eq!((whole, in_place), (1, number), "{amendment:?}");
+    }
+    assert!(amend(&mut publisher, amendments.last().unwrap()));
+    assert_eq!(publisher.published().in_place, 15, "nothing has changed, nothing is published");
+}
+
+#[test]
+fn what_means_more_takes_a_whole_build() {
+    let onto_link = RouteAction::Via(vec![Hop { via: None, ..hop(0) }]);
+    for amendment in [
+        change("2001:db8:1::2/128", Some(via(&[0]))),
+        change("2001:db8:0::/64", Some(onto_link)),
+        change("2001:db8:1::/64", None),
+        change("3000::/61", Some(via(&[0]))),
+    ] {
+        let mut publisher = publisher(node());
+        assert!(amend(&mut publisher, &amendment));
+        let Published { whole, whole_for_amendment, in_place, .. } = publisher.published();
+        assert_eq!((whole, whole_for_amendment, in_place), (2, 1, 0), "{amendment:?}");
+        is_as_built(&publisher, &frames_to("2001:db8:1::2".parse().unwrap()));
+    }
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let mut publisher = publisher(node());
+    let nowhere = RouteAction::Via(vec![Hop { port: PortId(99), ..hop(0) }]);
+    let loops = path("loops".into(), &["fcbb:bbbb:1:2::"], vec![]);
+    for refused in [change("3000::/16", Some(nowhere)), steered("4000::/16", vec![loops])] {
+        let both =
+            Amendment { routes: [change("3000:1::/48", Some(via(&[0]))).routes, refused.routes].concat(), ..refused };
+        let before = publisher.desired().clone();
+        assert!(!amend(&mut publisher, &both));
+        assert_eq!(*publisher.desired(), before);
+        is_as_built(&publisher, &frames_to("3000:1::1".parse().unwrap()));
+        assert!(amend(&mut publisher, &change("3000:2::/48", Some(via(&[0])))));
+        assert!(amend(&mut publisher, &change("3000:2::/48", None)));
+    }
+}
+
+#[test]
+fn a_worker_that_stays_in_old_tables_is_left_there() {
+    let mut publisher = publisher(node());
+    let mut late = publisher.reader();
+    let generation = late.current().generation;
+    for number in 0..3 {
+        assert!(amend(&mut publisher, &change("3000:1::/48", (number % 2 == 0).then(|| via(&[0])))));
+        is_as_built(&publisher, &frames_to("3000:1::1".parse().unwrap()));
+    }
+    assert_eq!(publisher.published().copied, 1, "the copy that the worker is in is left to it");
+    assert_eq!(late.current().generation, generation + 3);
+}
+
+#[test]
+fn a_round_sees_all_of_an_amendment_or_nothing() {
+    let mut publisher = publisher(node());
+    let mut reader = publisher.reader();
+    let both = |port| Amendment {
+        routes: ["3000:1::/48", "10.1.0.0/16"]
+            .iter()
+            .flat_map(|prefix| change(prefix, Some(via(&[port]))).routes)
+            .collect(),
+        ..Amendment::default()
+    };
+    assert!(amend(&mut publisher, &both(0)));
+    let stop = AtomicBool::new(false);
+    let rounds = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut step = Step::new(0, Arc::default(), |_, _| {});
+            let mut io = Memory::new(PORTS.into());
+            let (mut seen, mut rounds) = ([0u64; 2], 0u64);
+            while !stop.load(Ordering::Relaxed) || rounds == 0 {
+                for to in ["3000:1::1", "10.1.0.1"] {
+                    io.port(0).unwrap().rx.push_back(Frame::new(&frame(to.parse().unwrap(), &[7; 26])));
+                }
+                step.round(&mut io, reader.current(), 1);
+                let sent: Vec<usize> = io.take_sent().into_iter().map(|(socket, _)| socket).collect();
+                assert!(sent == [0, 0] || sent == [1, 1], "{sent:?}");
+                seen[sent[0]] += 1;
+                rounds += 1;
+            }
+            rounds
+        });
+        for number in 0..200 {
+            assert!(amend(&mut publisher, &both(number % 2)));
+        }
+        stop.store(true, Ordering::Relaxed);
+        worker.join().unwrap()
+    });
+    assert!(rounds > 0);
+    assert_eq!(publisher.published().in_place, 200, "the first of them is in force already");
+}
