@@ -1,39 +1,111 @@
 //! What tables cost: seconds and memory to compile a generation, and what a changed route costs at that size.
-#![allow(clippy::unwrap_used, reason = "a bench may panic")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
 
 use std::hint::black_box;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Instant;
 
-use srv6d_bench::tables::desired;
-use srv6d_srv6::{Slots, Tables};
+use ipnet::IpNet;
+use srv6d_bench::tables::{desired, prefix, route_change};
+use srv6d_dataplane::{Publisher, Wiring};
+use srv6d_srv6::model::{Amendment, Desired};
+use srv6d_srv6::{Index, Slots, Tables};
 
 const SIZES: [u32; 3] = [10_000, 100_000, 1_000_000];
 const ROUNDS: usize = 5;
 
+/// Changes of each kind that are timed.
+const CHANGES: u32 = 300;
+/// What a changed route may take.
+const MOST_SECONDS: f64 = 1e-3;
+
 fn main() {
+    let generations = SIZES.map(|size| desired(size, 1));
+    let whole = compile(&generations);
+    amend(&generations, whole);
+}
+
+/// Seconds that a generation of each size takes.
+fn compile(generations: &[Desired; 3]) -> [f64; 3] {
     println!("compiling a generation; medians of {ROUNDS}\n");
     println!(
-        "{:>10} {:>12} {:>14} {:>10} {:>18}",
-        "prefixes", "seconds", "ns per prefix", "growth", "bytes per prefix"
+        "{:>10} {:>12} {:>14} {:>10} {:>18} {:>24}",
+        "prefixes", "seconds", "ns per prefix", "growth", "bytes per prefix", "and ready for amendments"
     );
     let mut smallest = None;
-    for size in SIZES {
-        let desired = desired(size, 1);
-        let mut seconds: Vec<f64> =
-            (0..ROUNDS).map(|_| time(|| Tables::build(&desired, &mut Slots::default()).unwrap())).collect();
-        seconds.sort_by(f64::total_cmp);
-        let seconds = seconds.get(ROUNDS / 2).copied().unwrap();
+    [0, 1, 2].map(|at| {
+        let (size, desired) = (SIZES[at], &generations[at]);
+        let build = || Tables::build_with_parts(desired, &mut Slots::default()).unwrap();
+        let seconds =
+            median((0..ROUNDS).map(|_| time(|| Tables::build(desired, &mut Slots::default()).unwrap())).collect());
         let each = seconds * 1e9 / f64::from(size);
-        let kept = allocation_counter::measure(|| {
-            std::mem::forget(black_box(Tables::build(&desired, &mut Slots::default()).unwrap()));
+        let kept = allocation_counter::measure(|| std::mem::forget(black_box(build().0)));
+        let (tables, parts) = build();
+        // The second copy, and where everything is.
+        let beside = allocation_counter::measure(|| {
+            std::mem::forget(black_box((tables.clone(), Index::new(desired, &tables, parts))));
         });
         let first = *smallest.get_or_insert(each);
+        let per_prefix = |count: i64| bytes(count) / f64::from(size);
         println!(
-            "{size:>10} {seconds:>12.3} {each:>14.0} {:>10.2} {:>18.0}",
+            "{size:>10} {seconds:>12.3} {each:>14.0} {:>10.2} {:>18.0} {:>24.0}",
             each / first,
-            bytes(kept.bytes_current) / f64::from(size)
+            per_prefix(kept.bytes_current),
+            per_prefix(kept.bytes_current + beside.bytes_current),
         );
+        seconds
+    })
+}
+
+/// From a changed route to its being in force.
+fn amend(generations: &[Desired; 3], whole: [f64; 3]) {
+    println!("\none route changed, until it is in force; medians of {CHANGES}, and the longest one\n");
+    println!("{:>10} {:>10} {:>14} {:>14} {:>16}", "prefixes", "change", "median us", "longest us", "whole / median");
+    let mut longest = 0f64;
+    for ((size, desired), whole) in SIZES.into_iter().zip(generations).zip(whole) {
+        let mut publisher = Publisher::new(1);
+        publisher.expect_amendments();
+        publisher.publish(Some(Arc::new(desired.clone())), |_, _| Wiring::direct(2)).unwrap();
+        let existing = |n: u32| prefix(n.wrapping_mul(7919) % size);
+        let kinds: [(&str, &dyn Fn(u32) -> Amendment); 4] = [
+            ("added", &|n| route_change(new_prefix(n), true)),
+            ("deleted", &|n| route_change(new_prefix(n), false)),
+            ("deleted", &|n| route_change(existing(n), false)),
+            ("added", &|n| route_change(existing(n), true)),
+        ];
+        for (kind, amendment) in kinds {
+            let mut seconds: Vec<f64> = (0..CHANGES)
+                .map(|n| {
+                    let amendment = amendment(n);
+                    time(|| publisher.amend(&amendment, |_, _| Wiring::direct(2)).unwrap())
+                })
+                .collect();
+            seconds.sort_by(f64::total_cmp);
+            let (last, median) = (seconds[seconds.len() - 1], median(seconds));
+            longest = longest.max(last);
+            println!("{size:>10} {kind:>10} {:>14.1} {:>14.1} {:>16.0}", median * 1e6, last * 1e6, whole / median);
+        }
+        let counted = publisher.published();
+        println!("{:>10} {} in place, {} by a whole build", "", counted.in_place, counted.whole_for_amendment);
     }
+    let side = if longest < MOST_SECONDS { "under" } else { "over" };
+    println!("\nthe longest of all took {side} 1 ms (times are this machine's)");
+}
+
+/// A /64 and a /24 that no table has, in turn.
+fn new_prefix(n: u32) -> IpNet {
+    let address = if n.is_multiple_of(2) {
+        IpAddr::V6(Ipv6Addr::from_bits(0x2c00_0000 << 96 | u128::from(n) << 64))
+    } else {
+        IpAddr::V4((0xc600_0000 | n << 8).into())
+    };
+    IpNet::new(address, if address.is_ipv6() { 64 } else { 24 }).unwrap()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn time<T>(work: impl FnOnce() -> T) -> f64 {

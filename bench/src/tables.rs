@@ -7,8 +7,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use srv6d_dataplane::Snapshot;
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
-    Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route,
-    RouteAction, Steer, TableId, Tunnel, UnknownSid,
+    Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId,
+    Role, Route, RouteAction, RouteChange, Steer, TableId, Tunnel, UnknownSid,
 };
 use srv6d_srv6::{BuildError, Slots, Tables, Tally};
 
@@ -140,6 +140,12 @@ fn steer(prefix: IpNet, n: u32, list: u16) -> Steer {
 
 fn route(prefix: IpNet) -> Route {
     Route { table: TableId::MAIN, prefix, action: RouteAction::Via(vec![hop()]) }
+}
+
+/// A plain route that leads where all others do, or is no more.
+pub fn route_change(prefix: IpNet, is_there: bool) -> Amendment {
+    let action = is_there.then(|| RouteAction::Via(vec![hop()]));
+    vec![RouteChange { table: TableId::MAIN, prefix, action }].into()
 }
 
 /// A snapshot of [`desired`] for one worker.

@@ -78,7 +78,7 @@ fn node() -> Desired {
     let lengths_v4 = ["99.0.0.0/8", "99.0.0.0/16", "99.0.0.0/24", "99.0.0.1/32"];
     let always = |table| {
         let all =
-            lengths.into_iter().chain(lengths_v4).chain(["fcbb:bbbb:9::/47", "fcbb:bbbb:9::/64", "fcbb:bbbb:9::1/128"]);
+            lengths.into_iter().chain(lengths_v4).chain(["fcbb:bbbb:8::/47", "fcbb:bbbb:9::/64", "fcbb:bbbb:9::1/128"]);
         all.map(move |prefix| route(table, prefix, via(&[1])))
     };
     let mut routes = vec![
@@ -200,7 +200,7 @@ fn frame(destination: IpAddr, payload: &[u8]) -> Vec<u8> {
 fn frames_to(destination: IpAddr) -> Vec<(usize, Vec<u8>)> {
     let plain = frame(destination, &[7; 26]);
     let mut frames = vec![(0, plain.clone()), (3, plain)];
-    if let IpAddr::V6(_) = destination {
+    if destination.is_ipv6() {
         let inner = frame(destination, &[7; 8])[14..].to_vec();
         frames.push((0, frame("fcbb:bbbb:1:d7::".parse().unwrap(), &inner)));
     }
@@ -404,13 +404,13 @@ fn a_round_sees_all_of_an_amendment_or_nothing() {
         ..Amendment::default()
     };
     assert!(amend(&mut publisher, &both(0)));
-    let stop = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     let rounds = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let mut step = Step::new(0, Arc::default(), |_, _| {});
             let mut io = Memory::new(PORTS.into());
             let (mut seen, mut rounds) = ([0u64; 2], 0u64);
-            while !stop.load(Ordering::Relaxed) || rounds == 0 {
+            while !is_over.load(Ordering::Relaxed) || rounds == 0 {
                 for to in ["3000:1::1", "10.1.0.1"] {
                     io.port(0).unwrap().rx.push_back(Frame::new(&frame(to.parse().unwrap(), &[7; 26])));
                 }
@@ -425,7 +425,7 @@ fn a_round_sees_all_of_an_amendment_or_nothing() {
         for number in 0..200 {
             assert!(amend(&mut publisher, &both(number % 2)));
         }
-        stop.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         worker.join().unwrap()
     });
     assert!(rounds > 0);

@@ -252,6 +252,9 @@ impl Node {
         let added = self.attach_new(&plan, &cause)?;
         let diff = plan::diff(self.dataplane.desired(), &plan.desired);
         if !diff.is_empty() || cause == Cause::Start {
+            if inputs.config.kernel.is_some() {
+                self.dataplane.expect_amendments();
+            }
             if let Err(why) = self.dataplane.publish(&plan.desired) {
                 self.detach_all(&added);
                 return Err(why.into());
