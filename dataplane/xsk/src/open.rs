@@ -11,9 +11,12 @@ use xsk_rs::{CompQueue, FillQueue, RxQueue, TxQueue};
 use crate::frame::{MAX_PUSH, ROOM};
 use crate::modes::{self, Attempt, Mode};
 use crate::socket::{Rings, Socket};
-use crate::sys::is_unbound;
+use crate::sys::{is_unbound, set_tx_budget};
 use crate::umem::{self, Shared, Umem, UmemHandle};
 use crate::{XskError, ethtool};
+
+/// Packets that one wake-up sends in copy mode: more than a burst, so that a flush is one system call.
+const TX_BUDGET: u32 = 256;
 
 impl Socket {
     /// Opens `queue` of `ifname`, in `mode` or, with [`Mode::Auto`], in the
@@ -56,6 +59,8 @@ impl Socket {
                 Ok(bound) => {
                     let first = anchor.is_none();
                     let fd = bound.0.fd().as_raw_fd();
+                    // The kernel refuses more than the ring holds.
+                    set_tx_budget(fd, rings.tx.min(TX_BUDGET));
                     if first {
                         *anchor = Some(fd);
                         shared.multi_buffer.store(attempt.multi_buffer, Relaxed);

@@ -26,6 +26,7 @@ use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
 
 use crate::XskError;
 use crate::frame::{CHUNK, Frame, HEADROOM, Piece, ROOM};
+use crate::sys::prefetch_headers;
 
 /// Sizes of the rings that every socket of a UMEM gets for itself. Powers of
 /// two.
@@ -182,6 +183,8 @@ impl Shared {
     /// nor in another frame.
     pub(crate) unsafe fn hold(&self, chunk: u32, head_len: usize) -> Option<Frame> {
         let first = self.first(chunk)?;
+        // Whoever gets a frame looks at its headers, after those of all others of a burst have been asked for, too.
+        prefetch_headers(first);
         self.set_owner(chunk, HELD);
         // SAFETY: the region has ROOM bytes from every chunk's packet start,
         // stays mapped while frames exist, and the caller promises that

@@ -225,6 +225,37 @@ fn a_link_that_is_down_holds_packets_and_blocks_nobody() {
     assert_eq!(assert_adds_up(&mut umem).tx, 0);
 }
 
+/// The kernel's default is 32 packets, and EAGAIN for the rest.
+#[test]
+#[ignore = "needs root"]
+fn one_wake_up_sends_more_than_one_burst() {
+    let release = nix::sys::utsname::uname().unwrap().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(6), Some(17)) {
+        println!("SKIPPED: {release} has no XDP_MAX_TX_SKB_BUDGET (Linux 6.17)");
+        return;
+    }
+    enter();
+    veth("b", "pb", 1500, 1);
+    let wire = Wire::open("pb");
+    let mut umem = Umem::new(8192).unwrap();
+    let (_program, mut b) = port(&mut umem, "b");
+    for seed in 0..100 {
+        let mut frame = umem.frame().unwrap();
+        frame.room_mut()[..100].copy_from_slice(&ipv6(netns::PEER_MAC, "2001:db8::1", 100, seed));
+        frame.set_head_len(100);
+        b.tx(frame).unwrap();
+    }
+    assert!(!b.device_is_gone(), "it asks with one wake-up");
+    let mut arrived = 0;
+    until("all packets arrive", || {
+        arrived += usize::from(wire.next().is_some());
+        (arrived == 100).then_some(())
+    });
+    drain(&mut umem, &mut b);
+    assert_eq!(assert_adds_up(&mut umem).tx, 0);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn offloads_are_read_and_switched() {
