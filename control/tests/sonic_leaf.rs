@@ -182,6 +182,9 @@ fn a_switch_with_a_broken_file_runs_and_takes_the_corrected_one() {
     wait_for("answer", || leaf.srv6d("show ports").status.success().then_some(()));
     wait_for("refusal in the log", || leaf.log().contains("config_db.json").then_some(()));
     assert!(!leaf.is_ready());
+    let log = leaf.log();
+    assert_eq!(log.matches("no JSON").count(), 1, "said once: {log}");
+    assert!(log.contains("CONFIG_DB: /etc/sonic/config_db.json is refused"), "{log}");
     leaf.write("/etc/sonic/config_db.json", CONFIG_DB);
     leaf.wait_until_ready();
     check_forwarding(&leaf);

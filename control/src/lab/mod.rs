@@ -185,7 +185,8 @@ pub fn run(arguments: LabArguments) -> ExitCode {
         Err(error) => {
             // Mistakes in a topology begin so themselves, each with its place.
             let said = error.to_string();
-            let said = if said.starts_with("error: ") { said } else { format!("error: {said}") };
+            let is_whole = said.starts_with("error: ") || matches!(error, LabError::Interrupted);
+            let said = if is_whole { said } else { format!("error: {said}") };
             anstream::eprintln!("{}", styled(BAD, &said));
             ExitCode::from(error.exit_status())
         }

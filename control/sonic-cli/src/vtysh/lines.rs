@@ -13,8 +13,10 @@ pub struct Lines {
 
 /// What a line of the top is.
 enum Top {
-    /// Taken.
+    /// Taken, with what is inside of it.
     Ours,
+    /// Taken, and a line of its own.
+    Line,
     /// It opens a block, or is a line, of a daemon.
     Of(&'static str),
     /// Accepted and of no effect here.
@@ -48,7 +50,12 @@ impl Lines {
 
     fn take(&mut self, line: &str, words: &[&str], block: Block) -> Block {
         match (top(words), block) {
-            (Top::Ours, _) | (Top::Inside, Block::Ours) => {
+            // Nothing is inside of it: what follows it at the top is a line of its own.
+            (Top::Line, Block::None | Block::Other) => {
+                self.taken.push(line.to_owned());
+                Block::None
+            }
+            (Top::Ours, _) | (Top::Line | Top::Inside, Block::Ours) => {
                 self.taken.push(line.to_owned());
                 Block::Ours
             }
@@ -75,7 +82,8 @@ fn top(words: &[&str]) -> Top {
         all => all,
     };
     match said {
-        ["ip" | "ipv6", "route", _, ..] | ["vrf" | "hostname", _] | ["exit-vrf" | "end"] => Top::Ours,
+        ["ip" | "ipv6", "route", _, ..] | ["hostname", _] => Top::Line,
+        ["vrf", _] | ["exit-vrf" | "end"] => Top::Ours,
         // `segment-routing srv6` on one line is a router's.
         [word] if word.len() > 2 && "segment-routing".starts_with(word) => Top::Ours,
         ["router", "isis", ..] => Top::Of("isisd"),
@@ -178,6 +186,8 @@ end";
         assert_eq!(read, Lines::default());
         let read = Lines::read(["frobnicate"]);
         assert_eq!(read.refused, [Refusal::Unknown("frobnicate".to_owned())]);
+        let read = Lines::read(["ip route 10.0.0.0/8 Null0", "frobnicate", "ip route 10.1.0.0/16 Null0"]);
+        assert_eq!((read.taken.len(), read.refused.len()), (2, 1), "a route opens nothing that it could be in");
     }
 
     #[test]

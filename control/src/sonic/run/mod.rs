@@ -120,11 +120,17 @@ struct Used {
 impl Used {
     /// Tells which files they are.
     fn tell(&self, places: &Places) {
-        for (what, found) in [("CONFIG_DB", &self.config_db), ("FRR's configuration", &self.frr)] {
-            if found.is_empty() {
+        let (config_db, frr) = self.refused.clone().unwrap_or_default();
+        for (what, found, refused) in
+            [("CONFIG_DB", &self.config_db, config_db), ("FRR's configuration", &self.frr, frr)]
+        {
+            if !found.is_empty() {
+                info!("{what}: {}", found.shown(places));
+            } else if refused.is_empty() {
                 info!("{what}: no file yet; one that appears is taken");
             } else {
-                info!("{what}: {}", found.shown(places));
+                let refused = refused.shown(places);
+                warn!("{what}: {refused} is refused, as said above; `srv6d sonic check` says all that is wrong with it");
             }
         }
     }

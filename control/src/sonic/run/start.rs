@@ -39,13 +39,18 @@ pub(super) fn prepare(options: &RunOptions) -> io::Result<Used> {
     ];
     tries.dedup();
     let mut used = Used::default();
+    let mut said = Vec::new();
     for (config_db, frr) in tries {
         let refused = put(options, Some(&config_db), Some(&frr))?.err();
         let Some(why) = refused else {
             (used.config_db, used.frr) = (config_db, frr);
             break;
         };
-        error!("{why}");
+        // What is wrong with one file is wrong with both together, too.
+        if !said.contains(&why) {
+            error!("{why}");
+            said.push(why);
+        }
         used.refused = Some(found.clone());
     }
     if used.refused.is_some() {
