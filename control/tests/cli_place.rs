@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test stops at the first surprise")]
 
+#[path = "support/file.rs"]
+mod file;
+
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use file::File;
 use serde_json::Value;
 
 /// Three leaves, three spines, a host at each leaf; as a controller has answered it.
@@ -29,27 +32,6 @@ fn refused(arguments: &[&str]) -> String {
     let output = place(arguments);
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).unwrap()
-}
-
-/// A file that goes with the test.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("srv6d-place-{}-{name}", std::process::id()));
-        fs::write(&path, text).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
-    }
 }
 
 #[test]

@@ -2,9 +2,14 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test stops at the first surprise")]
 
+#[path = "support/file.rs"]
+mod file;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+
+use file::File;
 
 fn srv6d(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_srv6d"));
@@ -17,27 +22,6 @@ fn stdout(output: &Output) -> String {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A file that goes with the test.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("srv6d-usage-{}-{name}.toml", std::process::id()));
-        fs::write(&path, text).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
-    }
 }
 
 const VALID: &str = "[node]\nsource = \"fcbb:0:1004::1\"\n\n[[block]]\nprefix = \"fcbb::/32\"\n\n\

@@ -18,26 +18,6 @@ const HMAC: u8 = 1 << 3;
 
 /// What `ip route` calls attributes that srv6d cannot follow.
 const UNFOLLOWED: [(u16, &str); 3] = [(2, "srh"), (6, "iif"), (8, "endpoint (bpf)")];
-/// `SEG6_LOCAL_ACTION_*`, by number.
-const ACTIONS: [&str; 17] = [
-    "unspecified",
-    "End",
-    "End.X",
-    "End.T",
-    "End.DX2",
-    "End.DX6",
-    "End.DX4",
-    "End.DT6",
-    "End.DT4",
-    "End.B6",
-    "End.B6.Encaps",
-    "End.BM",
-    "End.S",
-    "End.AS",
-    "End.AM",
-    "End.BPF",
-    "End.DT46",
-];
 /// What a route or next hop does to a packet before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Encap {
@@ -143,21 +123,7 @@ impl ReadSid {
     fn finish(self) -> Result<KernelSid, String> {
         let table = TableId(self.table.unwrap_or(TableId::MAIN.0));
         let number = self.action.ok_or("seg6local without an action")?;
-        let action = match number {
-            1 => KernelSidAction::End,
-            2 => KernelSidAction::EndX,
-            5 => KernelSidAction::EndDx6,
-            6 => KernelSidAction::EndDx4,
-            7 => KernelSidAction::EndDt6(table),
-            8 => KernelSidAction::EndDt4(table),
-            16 => KernelSidAction::EndDt46(table),
-            other => {
-                let name = usize::try_from(other).ok().and_then(|other| ACTIONS.get(other));
-                return Err(
-                    name.map_or_else(|| format!("seg6local action {other}"), |name| format!("seg6local action {name}"))
-                );
-            }
-        };
+        let action = KernelSidAction::numbered(number, table)?;
         let known = PSP | USP | USD | NEXT_CSID;
         if self.operation & !known != 0 {
             return Err(format!("flavors {:#x}", self.operation & !known));

@@ -103,3 +103,47 @@ pub enum KernelSidAction {
     /// End.DT46.
     EndDt46(TableId),
 }
+
+/// `SEG6_LOCAL_ACTION_*`, by number.
+const ACTIONS: [&str; 17] = [
+    "unspecified",
+    "End",
+    "End.X",
+    "End.T",
+    "End.DX2",
+    "End.DX6",
+    "End.DX4",
+    "End.DT6",
+    "End.DT4",
+    "End.B6",
+    "End.B6.Encaps",
+    "End.BM",
+    "End.S",
+    "End.AS",
+    "End.AM",
+    "End.BPF",
+    "End.DT46",
+];
+
+impl KernelSidAction {
+    /// The action of a number of `linux/seg6_local.h`, and the table it looks up in, where it does.
+    ///
+    /// # Errors
+    /// It cannot be followed: its name.
+    pub fn numbered(number: u32, table: TableId) -> Result<Self, String> {
+        match number {
+            1 => Ok(Self::End),
+            2 => Ok(Self::EndX),
+            5 => Ok(Self::EndDx6),
+            6 => Ok(Self::EndDx4),
+            7 => Ok(Self::EndDt6(table)),
+            8 => Ok(Self::EndDt4(table)),
+            16 => Ok(Self::EndDt46(table)),
+            other => {
+                let name = usize::try_from(other).ok().and_then(|other| ACTIONS.get(other));
+                let name = name.map_or_else(|| other.to_string(), |name| (*name).to_owned());
+                Err(format!("seg6local action {name}"))
+            }
+        }
+    }
+}

@@ -176,16 +176,7 @@ fn encap(encap: &Encap) -> Result<KernelEncap, String> {
 /// A SID as the kernel has them (`linux/seg6_local.h`).
 fn seg6_local(prefix: IpNet, sid: &Seg6Local) -> Result<KernelSid, String> {
     let table = TableId(sid.table.unwrap_or(TableId::MAIN.0));
-    let action = match sid.action {
-        1 => KernelSidAction::End,
-        2 => KernelSidAction::EndX,
-        5 => KernelSidAction::EndDx6,
-        6 => KernelSidAction::EndDx4,
-        7 => KernelSidAction::EndDt6(table),
-        8 => KernelSidAction::EndDt4(table),
-        16 => KernelSidAction::EndDt46(table),
-        other => return Err(format!("seg6local action {other}")),
-    };
+    let action = KernelSidAction::numbered(sid.action, table)?;
     if let Some(kind) = sid.more.first() {
         return Err(format!("seg6local with attribute {kind}"));
     }
@@ -341,7 +332,7 @@ mod tests {
             KernelAction::Other(why) => why,
             _ => String::new(),
         };
-        assert_eq!(other(Seg6Local { action: 9, ..Seg6Local::default() }), "seg6local action 9");
+        assert_eq!(other(Seg6Local { action: 9, ..Seg6Local::default() }), "seg6local action End.B6");
         assert_eq!(other(Seg6Local { action: 1, more: vec![8], ..Seg6Local::default() }), "seg6local with attribute 8");
         assert_eq!(other(Seg6Local { action: 1, flavors: 0x40, ..Seg6Local::default() }), "flavors 0x40");
     }

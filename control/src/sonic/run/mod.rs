@@ -130,7 +130,9 @@ impl Used {
                 info!("{what}: no file yet; one that appears is taken");
             } else {
                 let refused = refused.shown(places);
-                warn!("{what}: {refused} is refused, as said above; `srv6d sonic check` says all that is wrong with it");
+                warn!(
+                    "{what}: {refused} is refused, as said above; `srv6d sonic check` says all that is wrong with it"
+                );
             }
         }
     }
