@@ -357,6 +357,20 @@ fn as_many_mistakes_as_lines_are_all_named() {
 }
 
 #[test]
+fn certificates_are_for_https() {
+    let text = |scheme: &str| {
+        format!(
+            "[jalapeno]\nendpoint = \"{scheme}://[2001:db8::5]:30800\"\nsource = \"hosts/host00\"\n\
+             peers = [\"hosts/host01\"]\nca_file = \"/etc/ssl/fabric.pem\"\n"
+        )
+    };
+    assert_refused(&text("http"), 5, &["is asked without TLS", "write https:// in `endpoint`"]);
+    assert_refused(&text("ftp"), 2, &["it does not begin with http:// or https:// and a host"]);
+    let config = config::parse(&format!("{BASE}{}", text("https")), "srv6d.toml").unwrap();
+    plan::plan(&config, &environment()).unwrap();
+}
+
+#[test]
 fn peers_that_cannot_be_and_next_hops_without_a_port_are_refused() {
     let text = "[jalapeno]\nendpoint = \"http://[2001:db8::5]:30800\"\nsource = \"hosts/host00\"\n\
          peers = [\"hosts/host00\", \"hosts/host01\", \"hosts/host01\"]\nvia = \"fe80::9\"\n";

@@ -14,6 +14,7 @@
 
 pub mod compose;
 pub mod document;
+mod http;
 pub mod jalapeno;
 mod rounds;
 pub mod sid;

@@ -33,6 +33,7 @@ fn settings(syd: &Syd) -> Settings {
         policy: None,
         algo: None,
         lease: Duration::from_hours(24),
+        ca: None,
         interval: Duration::from_hours(1),
         timeout: Duration::from_secs(20),
     }

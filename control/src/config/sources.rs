@@ -156,9 +156,11 @@ pub struct Steering {
     pub port: Optional<String>,
 }
 
-/// How often a controller is asked, and how patiently.
+/// How a controller is asked: whom to trust, how often, and how patiently.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Asking {
+    /// Certificates for `https`, default the system's.
+    pub ca_file: Optional<PathBuf>,
     /// Time between two looks, default 5 s.
     #[serde(serialize_with = "optional_duration")]
     pub interval: Optional<Duration>,
@@ -219,6 +221,13 @@ words! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Endpoint(pub String);
 
+impl Endpoint {
+    /// It is asked through TLS.
+    pub fn is_https(&self) -> bool {
+        self.0.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
+    }
+}
+
 impl Value for Endpoint {
     fn expected() -> String {
         "a URL, e.g. \"http://[2001:db8::5]:30800\"".into()
@@ -230,10 +239,9 @@ impl Value for Endpoint {
         };
         let url = reqwest::Url::parse(text).map_err(|why| refusal(&why.to_string()))?;
         match (url.scheme(), url.host(), url.query()) {
-            ("http", Some(_), None) => Ok(Self(text.trim_end_matches('/').to_owned())),
-            ("http", Some(_), Some(_)) => Err(refusal("it has a query")),
-            ("https", ..) => Err(refusal("srv6d speaks no TLS; put a proxy in front, on this host")),
-            _ => Err(refusal("it does not begin with http:// and a host")),
+            ("http" | "https", Some(_), None) => Ok(Self(text.trim_end_matches('/').to_owned())),
+            ("http" | "https", Some(_), Some(_)) => Err(refusal("it has a query")),
+            _ => Err(refusal("it does not begin with http:// or https:// and a host")),
         }
     }
 }
@@ -440,6 +448,7 @@ fn steering(table: &mut Table<'_, '_>) -> Steering {
 
 fn asking(table: &mut Table<'_, '_>) -> Asking {
     Asking {
+        ca_file: table.optional("ca_file"),
         interval: table.optional("interval"),
         timeout: table.optional("timeout"),
         concurrency: table.number("concurrency", 1..=256),

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::Context;
 use super::hops::{HopFamily, HopRule};
-use crate::config::{Findings, Jalapeno, ListenAddress, OneHop, PathKind, Spanned, Steering, Syd};
+use crate::config::{Asking, Endpoint, Findings, Jalapeno, ListenAddress, OneHop, PathKind, Spanned, Steering, Syd};
 
 pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
     if let Some(listen) = context.config.fpm.as_ref().and_then(|table| table.listen.as_ref()) {
@@ -12,10 +12,12 @@ pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
     }
     if let Some(table) = &context.config.jalapeno {
         jalapeno(table, found);
+        asking("[jalapeno]", &table.endpoint, &table.asking, found);
         steering(context, "[jalapeno]", &table.steering, table.endpoint.span(), found);
     }
     if let Some(table) = &context.config.syd {
         syd(table, found);
+        asking("[syd]", &table.endpoint, &table.asking, found);
         steering(context, "[syd]", &table.steering, table.endpoint.span(), found);
     }
 }
@@ -68,6 +70,14 @@ fn syd(table: &Syd, found: &mut Findings) {
             let what = format!("{} has no prefixes: nothing is steered to it", peer.get_ref().node.get_ref());
             found.error(peer.span(), "[syd] peers", what, "add `prefixes = [\"2001:db8:2::/64\"]`");
         }
+    }
+}
+
+/// Who names certificates wants TLS.
+fn asking(entry: &str, endpoint: &Spanned<Endpoint>, asking: &Asking, found: &mut Findings) {
+    if let Some(file) = asking.ca_file.as_ref().filter(|_| !endpoint.get_ref().is_https()) {
+        let what = format!("{} is asked without TLS", endpoint.get_ref().0);
+        found.error(file.span(), &format!("{entry} ca_file"), what, "write https:// in `endpoint`, or remove it");
     }
 }
 

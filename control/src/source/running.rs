@@ -103,8 +103,10 @@ impl Sources {
             jalapeno_settings(table, |file| fs::read_to_string(file))
                 .map(|settings| (Settings::Jalapeno(settings), steer))
         });
-        let syd =
-            config.syd.as_ref().map(|table| Ok((Settings::Syd(syd_settings(table, node)), Steer::of(&table.steering))));
+        let syd = config.syd.as_ref().map(|table| {
+            let steer = Steer::of(&table.steering);
+            syd_settings(table, node, |file| fs::read_to_string(file)).map(|settings| (Settings::Syd(settings), steer))
+        });
         for (name, wanted) in [("jalapeno", jalapeno), ("syd", syd)] {
             self.configure_one(name, wanted).await;
         }

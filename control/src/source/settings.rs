@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use srv6d_controller::{jalapeno, syd};
 use srv6d_srv6::model::TableId;
+use toml::Spanned;
 
 use crate::config::{Asking, Disjointness, Jalapeno, Optional, PathKind, Sharing, SteerMode, Steering, Syd};
 
@@ -49,10 +50,17 @@ impl Steer {
     }
 }
 
-/// `[jalapeno]`; `read` reads the job file.
+/// Certificates that the configuration names.
+fn ca(asking: &Asking, read: impl Fn(&Path) -> io::Result<String>) -> Result<Option<String>, String> {
+    let file = asking.ca_file.as_ref().map(Spanned::get_ref);
+    let text = file.map(|file| read(file).map_err(|why| format!("cannot read the ca_file {}: {why}", file.display())));
+    text.transpose()
+}
+
+/// `[jalapeno]`; `read` reads the job file and certificates.
 ///
 /// # Errors
-/// The job file cannot be read, or is none.
+/// A file cannot be read, or the job file is none.
 pub fn jalapeno_settings(
     table: &Jalapeno,
     read: impl Fn(&Path) -> io::Result<String>,
@@ -76,7 +84,8 @@ pub fn jalapeno_settings(
         let text = read(file).map_err(|why| format!("cannot read the job file {}: {why}", file.display()))?;
         peers.extend(jalapeno::read_job(&text).map_err(|why| format!("{}: {why}", file.display()))?);
     }
-    let Asking { interval, timeout, concurrency } = &table.asking;
+    let Asking { interval, timeout, concurrency, .. } = &table.asking;
+    let ca = ca(&table.asking, &read)?;
     Ok(jalapeno::Settings {
         endpoint: table.endpoint.get_ref().0.clone(),
         graph: or(&table.graph, GRAPH.to_owned()),
@@ -87,6 +96,7 @@ pub fn jalapeno_settings(
         strict: or(&table.strict, false),
         function_v6: table.function_v6.as_ref().map(|function| function.get_ref().0),
         function_v4: table.function_v4.as_ref().map(|function| function.get_ref().0),
+        ca,
         interval: or(interval, INTERVAL),
         timeout: or(timeout, TIMEOUT),
         concurrency: usize::from(or(concurrency, CONCURRENCY)),
@@ -94,11 +104,18 @@ pub fn jalapeno_settings(
     })
 }
 
-/// `[syd]`; `node` is this node's name.
-pub fn syd_settings(table: &Syd, node: &str) -> syd::Settings {
+/// `[syd]`; `node` is this node's name, `read` reads certificates.
+///
+/// # Errors
+/// They cannot be read.
+pub fn syd_settings(
+    table: &Syd,
+    node: &str,
+    read: impl Fn(&Path) -> io::Result<String>,
+) -> Result<syd::Settings, String> {
     let optional = |text: &Optional<String>| text.as_ref().map(|text| text.get_ref().clone());
     let Asking { interval, timeout, .. } = &table.asking;
-    syd::Settings {
+    Ok(syd::Settings {
         endpoint: table.endpoint.get_ref().0.clone(),
         topology: table.topology.get_ref().clone(),
         workload: or(&table.workload, format!("srv6d-{node}")),
@@ -117,7 +134,8 @@ pub fn syd_settings(table: &Syd, node: &str) -> syd::Settings {
         policy: optional(&table.policy),
         algo: table.algo.as_ref().map(|algo| *algo.get_ref()),
         lease: or(&table.lease, LEASE),
+        ca: ca(&table.asking, read)?,
         interval: or(interval, INTERVAL),
         timeout: or(timeout, TIMEOUT),
-    }
+    })
 }

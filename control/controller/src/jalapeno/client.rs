@@ -7,6 +7,7 @@ use reqwest::{StatusCode, Url};
 use serde_json::Value;
 
 use super::Settings;
+use crate::http;
 use crate::snapshot::Cause;
 
 /// Largest answer: a topology of a hundred thousand links fits.
@@ -48,19 +49,14 @@ pub struct Client {
 
 impl Client {
     /// # Errors
-    /// The endpoint is not a URL.
+    /// The endpoint is not a URL, or `ca` holds no certificate.
     pub fn new(settings: &Settings) -> Result<Self, Failure> {
         let refused = |why: String| Failure::new(Cause::Refused, format!("endpoint {}: {why}", settings.endpoint));
         let text = settings.endpoint.trim_end_matches('/').trim_end_matches("/api/v1");
         let base = Url::parse(&format!("{text}/api/v1/")).map_err(|why| refused(why.to_string()))?;
-        let http = reqwest::Client::builder()
-            .timeout(settings.timeout)
-            .connect_timeout(settings.timeout)
-            // The controller is beside the fabric: a proxy of the environment is for other traffic.
-            .no_proxy()
-            .user_agent(concat!("srv6d/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|why| refused(why.to_string()))?;
+        let http = http::client(&base, settings.ca.as_deref()).map_err(refused)?;
+        let http = http.timeout(settings.timeout).connect_timeout(settings.timeout);
+        let http = http.build().map_err(|why| refused(innermost(&why)))?;
         Ok(Self { http, base, graph: settings.graph.clone() })
     }
 
@@ -167,7 +163,7 @@ pub(crate) fn transport(url: &str, why: &reqwest::Error) -> Failure {
 }
 
 /// The system's own words: the outer ones only repeat the URL.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

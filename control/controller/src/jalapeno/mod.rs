@@ -113,6 +113,8 @@ pub struct Settings {
     pub function_v6: Option<u16>,
     /// The same for IPv4 inside.
     pub function_v4: Option<u16>,
+    /// Certificates (PEM) that the one of an `https` endpoint must be signed by; `None`: the system's.
+    pub ca: Option<String>,
     /// Time between two looks.
     pub interval: Duration,
     /// Time for one answer.

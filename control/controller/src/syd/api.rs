@@ -12,7 +12,8 @@ use tracing::debug;
 
 use super::Settings;
 use super::flows::Flows;
-use crate::jalapeno::client::{Failure, read, transport};
+use crate::http;
+use crate::jalapeno::client::{Failure, innermost, read, transport};
 use crate::snapshot::Cause;
 
 /// State of a workload.
@@ -76,20 +77,15 @@ pub struct Api {
 
 impl Api {
     /// # Errors
-    /// The endpoint is not a URL.
+    /// The endpoint is not a URL, or `ca` holds no certificate.
     pub fn new(settings: &Settings) -> Result<Self, Failure> {
         let refused = |why: String| Failure::new(Cause::Refused, format!("endpoint {}: {why}", settings.endpoint));
         let base = Url::parse(&settings.endpoint).map_err(|why| refused(why.to_string()))?;
         if base.cannot_be_a_base() {
             return Err(refused("not a URL such as http://syd:8080".to_owned()));
         }
-        let http = reqwest::Client::builder()
-            .connect_timeout(settings.timeout)
-            // The controller is beside the fabric: a proxy of the environment is for other traffic.
-            .no_proxy()
-            .user_agent(concat!("srv6d/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|why| refused(why.to_string()))?;
+        let http = http::client(&base, settings.ca.as_deref()).map_err(refused)?;
+        let http = http.connect_timeout(settings.timeout).build().map_err(|why| refused(innermost(&why)))?;
         Ok(Self { http, base, timeout: settings.timeout, workload: settings.workload.clone() })
     }
 

@@ -48,6 +48,8 @@ pub struct Settings {
     pub algo: Option<u8>,
     /// Lease of the allocation.
     pub lease: Duration,
+    /// Certificates (PEM) that the one of an `https` endpoint must be signed by; `None`: the system's.
+    pub ca: Option<String>,
     /// Time between two looks.
     pub interval: Duration,
     /// Time for one answer.

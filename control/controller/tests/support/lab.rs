@@ -45,6 +45,7 @@ pub fn settings_at(endpoint: String) -> Settings {
         strict: false,
         function_v6: None,
         function_v4: None,
+        ca: None,
         interval: Duration::from_millis(50),
         timeout: Duration::from_secs(20),
         concurrency: 8,
