@@ -13,6 +13,7 @@ pub mod kernel;
 pub mod lab;
 pub mod metrics;
 pub mod plan;
+pub mod process;
 pub mod show;
 pub mod sonic;
 pub mod source;

@@ -11,16 +11,21 @@
 //!   socket of AF_XDP can tell.
 //! * No addresses of its own, no router solicitations: it is a wire, not a network.
 
+use std::time::{Duration, Instant};
+
 use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 use srv6d_srv6::model::Mac;
 
 use super::{KernelError, errno, netlink, system};
 use crate::plan;
+use crate::process::Process;
 
 /// Longest name of an interface.
 const MAX_NAME: usize = 15;
 const ALIAS: &str = "srv6d pid ";
+/// What a killed process with its sockets takes to end on a busy machine, at most.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// The pair, while the process lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +54,7 @@ impl HostVeth {
         checksum_off: impl Fn(&str) -> std::io::Result<()>,
     ) -> Result<Self, KernelError> {
         let peer = peer_name(name);
-        if let Some(link) = find(handle, name).await? {
-            check_stale(name, &link)?;
-            delete(handle, link.header.index).await?;
-        }
+        remove_stale(handle, name).await?;
         let end = |name: &str| {
             LinkMessageBuilder::<LinkUnspec>::default()
                 .name(name.to_owned())
@@ -133,14 +135,25 @@ impl HostVeth {
     }
 }
 
-/// Removes a pair that a killed process left behind. False: there is none.
+/// Removes a pair that a killed process left behind. False: there is none. One whose process is just ending, as when it is
+/// restarted, is waited for a moment.
 ///
 /// # Errors
 /// It belongs to a process that lives or to somebody else, or the kernel refuses.
 pub async fn remove_stale(handle: &Handle, name: &str) -> Result<bool, KernelError> {
-    let Some(link) = find(handle, name).await? else { return Ok(false) };
-    check_stale(name, &link)?;
-    delete(handle, link.header.index).await.map(|()| true)
+    let deadline = Instant::now() + ENDING;
+    loop {
+        let Some(link) = find(handle, name).await? else { return Ok(false) };
+        let taken = |whose: String| KernelError::NameTaken { name: name.to_owned(), whose };
+        let owner = owner(&link).ok_or_else(|| taken("is not srv6d's".to_owned()))?;
+        if !runs(owner) {
+            return delete(handle, link.header.index).await.map(|()| true);
+        }
+        if Instant::now() >= deadline {
+            return Err(taken(format!("belongs to srv6d with pid {owner}, which runs")));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// `srv6d0` and `srv6d0-x`.
@@ -149,18 +162,19 @@ fn peer_name(name: &str) -> String {
     format!("{}-x", name.get(..room).unwrap_or(name))
 }
 
-fn check_stale(name: &str, link: &LinkMessage) -> Result<(), KernelError> {
+/// The process that made this veth, if it is srv6d's.
+fn owner(link: &LinkMessage) -> Option<u32> {
     let alias = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::IfAlias(alias) => Some(alias.as_str()),
         _ => None,
     });
-    let taken = |whose: String| KernelError::NameTaken { name: name.to_owned(), whose };
-    let owner = alias.and_then(|alias| alias.strip_prefix(ALIAS)).ok_or_else(|| taken("is not srv6d's".to_owned()))?;
-    let comm = std::fs::read_to_string(format!("/proc/{owner}/comm")).unwrap_or_default();
-    if comm.trim_end() == "srv6d" && owner != std::process::id().to_string() {
-        return Err(taken(format!("belongs to srv6d with pid {owner}, which runs")));
-    }
-    Ok(())
+    alias?.strip_prefix(ALIAS)?.parse().ok()
+}
+
+/// Whether this process is another srv6d that has not ended yet.
+fn runs(pid: u32) -> bool {
+    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    comm.trim_end() == "srv6d" && pid != std::process::id() && Process::of(pid).is_some_and(Process::alive)
 }
 
 pub(super) async fn find(handle: &Handle, name: &str) -> Result<Option<LinkMessage>, KernelError> {

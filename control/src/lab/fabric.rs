@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use crate::api::client;
 use crate::api::state::SourceView;
 use crate::api::{Request, Response, Topic};
+use crate::process::Process;
 
 use super::controller;
 use super::error::LabError;
 use super::frr::{self, Frr};
 use super::interrupt::Interrupt;
 use super::screen::{DIM, Screen, styled};
-use super::state::{Process, Program, RunDirectory, State};
+use super::state::{Program, RunDirectory, State};
 use super::topology::{Chosen, Kind, Link, Node, Topology};
 use super::{convergence, kernel, netns, node_config, processes};
 

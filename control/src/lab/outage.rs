@@ -9,9 +9,10 @@ use super::error::LabError;
 use super::fabric::Lab;
 use super::frr::{self, Frr, Session};
 use super::interrupt::Interrupt;
-use super::state::{Process, Program, State};
+use super::state::{Program, State};
 use super::topology::{Kind, Node, Topology};
 use super::{convergence, netns, processes};
+use crate::process::Process;
 
 /// Sessions that are not up by then will not be.
 const SESSIONS_WITHIN: Duration = Duration::from_secs(30);

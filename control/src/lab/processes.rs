@@ -10,7 +10,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use super::netns;
-use super::state::Process;
+use crate::process::Process;
 
 /// SIGTERM drains; what is still there afterwards gets SIGKILL.
 const GONE_WITHIN: Duration = Duration::from_secs(5);

@@ -6,6 +6,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
 use crate::api::{Request, Response, Topic};
+use crate::process::Process;
 
 use super::controller;
 use super::fabric::Lab;
@@ -13,7 +14,7 @@ use super::frr::{self, Session};
 use super::netns;
 use super::picture;
 use super::screen::{BAD, GOOD, HEADING, Screen, styled};
-use super::state::{Process, Program};
+use super::state::Program;
 use super::topology::{Kind, Node};
 
 /// Widths of NODE, KIND, PID and STATE.

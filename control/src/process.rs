@@ -1,0 +1,72 @@
+//! Processes, as `/proc` shows them.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// A process that is told from a later one with the same pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process id.
+    pub pid: i32,
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub started: u64,
+}
+
+impl Process {
+    /// The process that has `pid` now.
+    pub fn of(pid: u32) -> Option<Self> {
+        let pid = i32::try_from(pid).ok()?;
+        Some(Self { pid, started: stat(pid)?.started })
+    }
+
+    /// Whether it runs still; a zombie does not. While threads of one that was killed are still ending, it has its
+    /// files, locks and ports, although its first thread is a zombie already.
+    pub fn alive(self) -> bool {
+        let now = stat(self.pid).filter(|now| now.started == self.started);
+        now.is_some_and(|now| !matches!(now.state, 'Z' | 'X') || now.threads > 1)
+    }
+}
+
+/// Of `/proc/PID/stat`.
+struct Stat {
+    state: char,
+    threads: u32,
+    started: u64,
+}
+
+/// The command name, second field, may contain spaces and parentheses.
+fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // From field 3 on: the state; 20 is the number of threads, 22 the start time.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let threads = fields.nth(16)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    Some(Stat { state, threads, started })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_another_start_time_is_not() {
+        let me = Process::of(std::process::id()).unwrap();
+        assert!(me.alive());
+        assert!(!Process { started: me.started + 1, ..me }.alive());
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while process.alive() && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert!(!process.alive(), "ended, and nobody waited for it yet");
+        child.wait().unwrap();
+    }
+}
