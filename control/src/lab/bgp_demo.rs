@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use crate::api::{Request, Topic};
+use crate::api::{Request, Response, Topic};
 use crate::show;
 use crate::show::table::Table;
 
@@ -15,7 +15,7 @@ use super::netns;
 use super::outage::{self, Failure};
 use super::screen::{GOOD, Screen, styled};
 use super::tool::{PATIENCE, Tool};
-use super::topology::{Node, Role, Topology, Via};
+use super::topology::{Kind, Node, Role, Topology, Via};
 use super::traffic::{UdpReport, UdpSent};
 
 /// Datagrams a second of each stream, so few that a busy machine keeps up; their bytes, and the ports that they come
@@ -66,6 +66,13 @@ pub fn run(topology: Topology, text: &str, screen: &mut Screen) -> Result<(), La
 struct Stream {
     name: String,
     pair: Pair,
+}
+
+/// What all streams met while something happened.
+struct Measured {
+    took: Duration,
+    met: Vec<Met>,
+    rings: u64,
 }
 
 /// A stream on its way.
@@ -168,12 +175,12 @@ impl Demo<'_> {
             .map(str::to_owned)
             .into_iter()
             .chain(names)
-            .chain([">OUT".to_owned()])
+            .chain([">OUT", ">RINGS"].map(str::to_owned))
             .collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
         let mut table = Table::new(&headings);
         for how in FAILURES {
-            let lost = self.measured(streams, |demo, begin| {
+            let lost = self.measured(spine, streams, |demo, begin| {
                 outage::fail(&demo.lab, spine, how)?;
                 outage::wait_without(&demo.lab, spine, begin, &demo.interrupt)
             })?;
@@ -181,17 +188,17 @@ impl Demo<'_> {
                 "  {}: {}; the others go round it after {:.2} s",
                 spine.name,
                 how.says(),
-                lost.0.as_secs_f32()
+                lost.took.as_secs_f32()
             ));
             table.row(row(how.says(), &lost));
-            let back = self.measured(streams, |demo, begin| {
+            let back = self.measured(spine, streams, |demo, begin| {
                 outage::repair(&demo.lab, spine, &demo.interrupt)?;
                 Ok(begin.elapsed())
             })?;
             self.screen.line(&format!(
                 "  {} returns; it is used again after {:.2} s",
                 spine.name,
-                back.0.as_secs_f32()
+                back.took.as_secs_f32()
             ));
             table.row(row("  returns", &back));
         }
@@ -203,15 +210,20 @@ impl Demo<'_> {
         ));
         self.screen.line("  SETTLED: every router's tables are as BGP wants them. Below each stream: datagrams lost.");
         self.screen.line("  OUT: from the first lost datagram to the last one, of the stream that suffered longest.");
+        self.screen.line(
+            "  RINGS: packets that found a full ring at another node, because a worker had to wait for its core.",
+        );
         Ok(())
     }
 
     /// What every stream met while something happened, and how long that took.
     fn measured(
         &self,
+        spine: &Node,
         streams: &[Stream],
         event: impl FnOnce(&Self, Instant) -> Result<Duration, LabError>,
-    ) -> Result<(Duration, Vec<Met>), LabError> {
+    ) -> Result<Measured, LabError> {
+        let rings = self.full_rings(spine)?;
         let mut running: Vec<Running> =
             streams.iter().map(|stream| self.start(&stream.pair)).collect::<Result<_, _>>()?;
         self.rest()?;
@@ -221,7 +233,18 @@ impl Demo<'_> {
             stream.sender.stop();
         }
         let met = running.iter_mut().map(|stream| self.finish(stream)).collect::<Result<_, _>>()?;
-        Ok((took, met))
+        Ok(Measured { took, met, rings: self.full_rings(spine)?.saturating_sub(rings) })
+    }
+
+    /// Packets that every node but this one has lost to full rings until now.
+    fn full_rings(&self, spine: &Node) -> Result<u64, LabError> {
+        let mut lost = 0;
+        for node in self.lab.topology.nodes().filter(|node| node.kind == Kind::Srv6d && node.name != spine.name) {
+            if let Response::Ports(ports) = self.lab.ask(&node.name, &Request::Show { topic: Topic::Ports })? {
+                lost += ports.iter().map(|port| port.rx_lost + port.tx_lost).sum::<u64>();
+            }
+        }
+        Ok(lost)
     }
 
     fn start(&self, pair: &Pair) -> Result<Running, LabError> {
@@ -246,12 +269,13 @@ impl Demo<'_> {
     }
 }
 
-fn row(what: &str, (took, met): &(Duration, Vec<Met>)) -> Vec<String> {
+fn row(what: &str, Measured { took, met, rings }: &Measured) -> Vec<String> {
     let sent: u64 = met.iter().map(|met| met.sent).sum();
     let out = met.iter().map(|met| met.within).max().unwrap_or_default();
     let ends = [what.to_owned(), format!("{:.2} s", took.as_secs_f32()), sent.to_string()];
     let lost = met.iter().map(|met| met.lost.to_string());
-    ends.into_iter().chain(lost).chain([format!("{:.0} ms", out.as_secs_f32() * 1000.0)]).collect()
+    let out = format!("{:.0} ms", out.as_secs_f32() * 1000.0);
+    ends.into_iter().chain(lost).chain([out, rings.to_string()]).collect()
 }
 
 fn is_in_block(topology: &Topology, address: IpAddr) -> bool {
