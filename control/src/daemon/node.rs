@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use srv6d_dataplane::{Dataplane, DataplaneError, Settings};
-use srv6d_srv6::model::{Path as CarrierPath, PortId, Role, TableId};
+use srv6d_srv6::model::{Amendment, Desired, Path as CarrierPath, PortId, Role, TableId};
 use srv6d_srv6::tables::AdjacencyState;
 use srv6d_xsk::{Mode, XskError, offload};
 use tracing::{debug, error, info, warn};
@@ -354,7 +354,28 @@ impl Node {
         let wanted = if self.plan.host.steer_local { steered(&self.plan) } else { BTreeMap::new() };
         let veth = (self.veth.name.as_str(), self.veth.ifindex);
         let synced = self.steering.sync(mirror.handle(), veth, &wanted, &self.environment.routes).await;
-        let trouble = synced.err().map(|why| why.to_string());
+        self.note_steering(synced);
+    }
+
+    /// The same where only these entries of the main table have changed.
+    async fn steer_amended(&mut self, changes: &Amendment, mirror: &Mirror) {
+        if !self.plan.host.steer_local {
+            return;
+        }
+        let mtu = MtuOf::new(&self.plan.desired);
+        let of_main = changes.steers.iter().filter(|steer| steer.table == TableId::MAIN);
+        let steered =
+            of_main.map(|steer| (steer.prefix, (!steer.paths.is_empty()).then(|| mtu.of_paths(&steer.paths))));
+        let steered: BTreeMap<IpNet, Option<u32>> = steered.collect();
+        let others = changes.routes.iter().filter(|route| route.table == TableId::MAIN).map(|route| route.prefix);
+        let veth = (self.veth.name.as_str(), self.veth.ifindex);
+        let routes = &self.environment.routes;
+        let amended = self.steering.amend(mirror.handle(), veth, &steered, others, routes).await;
+        self.note_steering(amended);
+    }
+
+    fn note_steering(&mut self, done: Result<(), KernelError>) {
+        let trouble = done.err().map(|why| why.to_string());
         if let Some(why) = trouble.as_ref().filter(|_| trouble != self.steering_trouble) {
             error!("local applications' traffic is not all steered: {why}");
         }
@@ -396,9 +417,7 @@ impl Node {
         self.unplanned = Seen::default();
         self.history.push(self.dataplane.generation(), &Cause::Kernel.to_string(), &diff, self.inputs.clone());
         info!("generation {} ({}): {diff}", self.dataplane.generation().0, Cause::Kernel);
-        if self.plan.steers_around(&changes) {
-            self.steer(mirror).await;
-        }
+        self.steer_amended(&changes, mirror).await;
         self.ask_for_unresolved(mirror).await;
         true
     }
@@ -465,6 +484,7 @@ impl Node {
     /// Every few seconds: a fresh look, neighbours in use, the guard.
     pub async fn tick(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         self.follow_kernel(mirror).await?;
+        self.asked.retain(|_, then| then.elapsed() < ASK_AGAIN);
         self.ask_for_unresolved(mirror).await;
         for (port, address) in self.dataplane.used_neighbors() {
             self.ask(port, address, mirror).await;
@@ -528,7 +548,6 @@ impl Node {
         if self.asked.get(&(ifindex, address)).is_some_and(recently) {
             return;
         }
-        self.asked.retain(|_, then| recently(then));
         self.asked.insert((ifindex, address), moment);
         if let Err(why) = mirror.resolve(ifindex, address).await {
             debug!("{why}");
@@ -588,16 +607,34 @@ async fn remove(veth: &HostVeth, mirror: &Mirror) {
 
 /// Steered prefixes of the main table, and the largest packet that fits into each of their paths.
 fn steered(plan: &Plan) -> BTreeMap<IpNet, u32> {
-    let desired = &plan.desired;
-    let fabric = || desired.ports.iter().filter(|port| port.role != Role::Kernel).map(|port| port.mtu);
-    let of_path = |path: &CarrierPath| {
-        let hops = path.via.iter().filter_map(|hop| desired.ports.get(usize::from(hop.port.0)));
-        let port = hops.map(|port| port.mtu).min().or_else(|| fabric().min()).unwrap_or(LARGEST_MTU);
-        let learned = desired.path_mtus.get(&path.segments).copied().unwrap_or(u32::MAX);
+    let mtu = MtuOf::new(&plan.desired);
+    let main = plan.desired.steers.iter().filter(|steer| steer.table == TableId::MAIN);
+    main.map(|steer| (steer.prefix, mtu.of_paths(&steer.paths))).collect()
+}
+
+/// The largest packets that fit into paths.
+struct MtuOf<'d> {
+    desired: &'d Desired,
+    /// Of all ports to the fabric: a path that names no port may leave by any.
+    fabric: Option<u32>,
+}
+
+impl<'d> MtuOf<'d> {
+    fn new(desired: &'d Desired) -> Self {
+        let fabric = desired.ports.iter().filter(|port| port.role != Role::Kernel).map(|port| port.mtu);
+        Self { desired, fabric: fabric.min() }
+    }
+
+    fn of_paths(&self, paths: &[CarrierPath]) -> u32 {
+        paths.iter().map(|path| self.of_path(path)).min().unwrap_or(LARGEST_MTU)
+    }
+
+    fn of_path(&self, path: &CarrierPath) -> u32 {
+        let hops = path.via.iter().filter_map(|hop| self.desired.ports.get(usize::from(hop.port.0)));
+        let port = hops.map(|port| port.mtu).min().or(self.fabric).unwrap_or(LARGEST_MTU);
+        let learned = self.desired.path_mtus.get(&path.segments).copied().unwrap_or(u32::MAX);
         port.min(learned).saturating_sub(path.overhead())
-    };
-    let main = desired.steers.iter().filter(|steer| steer.table == TableId::MAIN);
-    main.map(|steer| (steer.prefix, steer.paths.iter().map(of_path).min().unwrap_or(LARGEST_MTU))).collect()
+    }
 }
 
 /// The kernel drops what is larger than the MTU of the veth it comes through.

@@ -13,7 +13,7 @@
 //! route that its author means, even while its traffic is steered. When srv6d is killed its routes go with the veth, and
 //! the rule finds an empty table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use futures_util::stream::TryStreamExt;
@@ -65,30 +65,79 @@ impl Steering {
         main: &Routes,
     ) -> Result<(), KernelError> {
         let wanted = wanted(steered, main);
-        let (name, ifindex) = veth;
+        let stale = self.installed.keys().filter(|prefix| !wanted.contains_key(*prefix)).map(|prefix| (*prefix, None));
+        let stale: Vec<_> = stale.collect();
+        let changes = wanted.into_iter().map(|(prefix, entry)| (prefix, Some(entry))).chain(stale).collect();
+        self.put(handle, veth, changes).await
+    }
+
+    /// The same where only these prefixes have changed: `steered` ones (`None`: no longer), and others of `main`.
+    ///
+    /// # Errors
+    /// The kernel refuses a route or the rule.
+    pub async fn amend(
+        &mut self,
+        handle: &Handle,
+        veth: (&str, u32),
+        steered: &BTreeMap<IpNet, Option<u32>>,
+        others: impl IntoIterator<Item = IpNet>,
+        main: &Routes,
+    ) -> Result<(), KernelError> {
+        let inside = |prefix: &IpNet| main.inside(RouteKey { table: TableId::MAIN, prefix: *prefix });
+        let inner = steered.keys().flat_map(inside).map(|key| key.prefix);
+        let prefixes: BTreeSet<IpNet> = steered.keys().copied().chain(inner).chain(others).collect();
+        let mut changes = BTreeMap::new();
+        for prefix in prefixes {
+            let is_known = || main.used_for(&RouteKey { table: TableId::MAIN, prefix }).is_some();
+            let entry = match self.steered_as(prefix, steered) {
+                None if is_known() && self.lies_in_steered(prefix, steered) => Some(Entry::Throw),
+                entry => entry,
+            };
+            changes.insert(prefix, entry);
+        }
+        self.put(handle, veth, changes).await
+    }
+
+    fn steered_as(&self, prefix: IpNet, changed: &BTreeMap<IpNet, Option<u32>>) -> Option<Entry> {
+        match changed.get(&prefix) {
+            Some(mtu) => mtu.map(|mtu| steered_entry(prefix, mtu)),
+            None => self.installed.get(&prefix).copied().filter(|entry| *entry != Entry::Throw),
+        }
+    }
+
+    fn lies_in_steered(&self, prefix: IpNet, changed: &BTreeMap<IpNet, Option<u32>>) -> bool {
+        let mut above = std::iter::successors(prefix.supernet(), IpNet::supernet);
+        above.any(|above| self.steered_as(above, changed).is_some())
+    }
+
+    /// Prefixes with what the table is to say of them. What is new comes first: between the two a prefix that only changes
+    /// its entry has a route.
+    async fn put(
+        &mut self,
+        handle: &Handle,
+        (name, ifindex): (&str, u32),
+        changes: BTreeMap<IpNet, Option<Entry>>,
+    ) -> Result<(), KernelError> {
+        let is_needed = !self.has_rule && changes.values().any(Option::is_some);
         let mut result = Ok(());
-        if !wanted.is_empty() && !self.has_rule {
+        if is_needed {
             // A route would count by the rule of the other srv6d.
             if let Some(other) = steered_by_another(handle, name).await? {
                 return Err(KernelError::SteeredBy(other));
             }
             result = self.add_rules(handle, name).await;
         }
-        // What is new comes first: between the two a prefix that only changes its entry has a route.
-        for (&prefix, &entry) in &wanted {
-            if self.installed.get(&prefix) == Some(&entry) {
-                continue;
-            }
+        for (&prefix, &entry) in &changes {
+            let Some(entry) = entry.filter(|entry| self.installed.get(&prefix) != Some(entry)) else { continue };
             match handle.route().add(message(prefix, entry, ifindex)).replace().execute().await {
                 Ok(()) => drop(self.installed.insert(prefix, entry)),
                 Err(why) => result = result.and(Err(netlink(format!("add the route {prefix} to table {TABLE}"))(why))),
             }
         }
-        let stale = self.installed.iter().filter(|(prefix, _)| !wanted.contains_key(prefix));
-        for (prefix, entry) in stale.map(|(&prefix, &entry)| (prefix, entry)).collect::<Vec<_>>() {
+        for prefix in changes.iter().filter(|(_, entry)| entry.is_none()).map(|(prefix, _)| *prefix) {
+            let Some(entry) = self.installed.remove(&prefix) else { continue };
             let deleted = handle.route().del(message(prefix, entry, ifindex)).execute().await;
             result = result.and(unless_gone(deleted, &format!("remove the route {prefix} from")));
-            self.installed.remove(&prefix);
         }
         result
     }
@@ -197,12 +246,15 @@ fn is_own(rule: &RuleMessage) -> bool {
     has(RuleAttribute::Table(TABLE)) && has(RuleAttribute::Priority(PRIORITY))
 }
 
+/// An IPv6 sender is told by srv6d itself, and fragments on its own.
+const fn steered_entry(prefix: IpNet, mtu: u32) -> Entry {
+    Entry::Steered { mtu: if matches!(prefix, IpNet::V4(_)) { Some(mtu) } else { None } }
+}
+
 /// Steered prefixes, and below each what `main` knows better.
 fn wanted(steered: &BTreeMap<IpNet, u32>, main: &Routes) -> BTreeMap<IpNet, Entry> {
-    // An IPv6 sender is told by srv6d itself, and fragments on its own.
-    let entry = |prefix: &IpNet, mtu: u32| Entry::Steered { mtu: prefix.addr().is_ipv4().then_some(mtu) };
     let mut wanted: BTreeMap<IpNet, Entry> =
-        steered.iter().map(|(prefix, mtu)| (*prefix, entry(prefix, *mtu))).collect();
+        steered.iter().map(|(prefix, mtu)| (*prefix, steered_entry(*prefix, *mtu))).collect();
     if steered.is_empty() {
         return wanted;
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use srv6d_kernel_routes::{KernelAction, KernelRoute, RouteKey, Routes};
-use srv6d_srv6::model::{Amendment, RouteAction, RouteChange, SidChange, SteerChange, TableId};
+use srv6d_srv6::model::{Amendment, Path, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId};
 
 use super::diff::{Change, Diff, in_table};
 use super::environment::is_link_local;
@@ -57,9 +57,9 @@ pub fn amended(sources: Sources<'_>, plan: &Plan, keys: &BTreeSet<RouteKey>, nex
         return None;
     }
     let keys: BTreeSet<RouteKey> = keys.iter().filter(|key| follows(config, key.table)).copied().collect();
-    let in_force: Vec<IpAddr> = next_hops.iter().copied().chain(first_hops_of(plan)).collect();
-    let others_follow =
-        |key: &RouteKey| leads(environment, plan, key) && in_force.iter().any(|hop| key.prefix.contains(hop));
+    let holds_a_hop =
+        |key: &RouteKey| next_hops.iter().any(|hop| key.prefix.contains(hop)) || plan.first_hops.are_in(key.prefix);
+    let others_follow = |key: &RouteKey| leads(environment, plan, key) && holds_a_hop(key);
     let connected = Ports::resolve(config, environment, &rules, &mut Findings::new(config.source.clone())).connected;
     let overlaps =
         |key: &RouteKey| connected.iter().any(|of| of.prefix.contains(&key.prefix) || key.prefix.contains(&of.prefix));
@@ -77,10 +77,42 @@ pub fn amended(sources: Sources<'_>, plan: &Plan, keys: &BTreeSet<RouteKey>, nex
     Amended::of(part, keys, is_used)
 }
 
-fn first_hops_of(plan: &Plan) -> impl Iterator<Item = IpAddr> {
-    let paths = plan.desired.steers.iter().flat_map(|steer| &steer.paths);
-    let first = |address| std::iter::once(IpAddr::V6(address));
-    paths.flat_map(move |path| first(path.segments.first()).chain(path.via.iter().filter_map(|hop| hop.via)))
+/// First segments and next hops of the paths in force, and how many paths have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FirstHops(BTreeMap<IpAddr, usize>);
+
+impl FirstHops {
+    pub(super) fn of(steers: &[Steer]) -> Self {
+        let mut hops = Self::default();
+        for steer in steers {
+            hops.add(&steer.paths);
+        }
+        hops
+    }
+
+    fn add(&mut self, paths: &[Path]) {
+        hops_of(paths).for_each(|hop| *self.0.entry(hop).or_default() += 1);
+    }
+
+    fn remove(&mut self, paths: &[Path]) {
+        for hop in hops_of(paths) {
+            if let Some(count) = self.0.get_mut(&hop) {
+                *count -= 1;
+                if *count == 0 {
+                    self.0.remove(&hop);
+                }
+            }
+        }
+    }
+
+    fn are_in(&self, prefix: IpNet) -> bool {
+        self.0.range(prefix.network()..=prefix.broadcast()).next().is_some()
+    }
+}
+
+fn hops_of(paths: &[Path]) -> impl Iterator<Item = IpAddr> {
+    let first = |path: &Path| std::iter::once(IpAddr::V6(path.segments.first()));
+    paths.iter().flat_map(move |path| first(path).chain(path.via.iter().filter_map(|hop| hop.via)))
 }
 
 fn follows(config: &Config, table: TableId) -> bool {
@@ -237,9 +269,15 @@ impl Plan {
         self.unfollowed.retain(|route| !is_changed(route));
         self.unfollowed.extend(unfollowed);
         let undo = self.desired.amend(&changes);
+        for steer in &undo.steers {
+            self.first_hops.remove(&steer.paths);
+        }
         changes.sids.retain(|change| undo.sids.iter().any(|old| old.prefix == change.prefix));
         changes.steers.retain(|change| undo.steers.iter().any(|old| same(old, change, |c| (c.table, c.prefix))));
         changes.routes.retain(|change| undo.routes.iter().any(|old| same(old, change, |c| (c.table, c.prefix))));
+        for steer in &changes.steers {
+            self.first_hops.add(&steer.paths);
+        }
         let kinds = [
             ("sids", kind(&undo.sids, &changes.sids, |sid| (TableId::MAIN, sid.prefix.into(), sid.sid.is_some()))),
             (
@@ -253,15 +291,6 @@ impl Plan {
         ];
         let diff = Diff { kinds: kinds.into_iter().filter(|(_, change)| *change != Change::default()).collect() };
         (diff, changes)
-    }
-
-    /// Some of these lie inside of a steered prefix, or are one: local applications' traffic to them is led otherwise.
-    pub fn steers_around(&self, changes: &Amendment) -> bool {
-        let is_steered = |route: &RouteChange| {
-            let around = |prefix: IpNet| prefix.contains(&route.prefix);
-            self.desired.steers.iter().any(|steer| around(steer.prefix))
-        };
-        !changes.steers.is_empty() || changes.routes.iter().any(is_steered)
     }
 }
 

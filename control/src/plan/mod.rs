@@ -28,7 +28,7 @@ use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
 use crate::sonic;
 use crate::source::{Offer, Outcome};
 
-pub use amend::{Amended, Sources, amended};
+pub use amend::{Amended, FirstHops, Sources, amended};
 pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 use fib::Fib;
@@ -66,6 +66,8 @@ pub struct Plan {
     /// Followed routes come into it one by one: rules ask `main` alone, and nothing waits or is refused, for which any route
     /// may be what it waits for.
     pub amendable: bool,
+    /// What paths follow: a route to one of these is not changed alone.
+    pub first_hops: FirstHops,
 }
 
 /// One device that carries ports.
@@ -192,10 +194,24 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         path_mtus: environment.path_mtus.clone(),
     };
     let (warnings, pending) = findings.finish()?;
+    let first_hops = FirstHops::of(&desired.steers);
     let amendable = !waits && pending.is_empty() && rules_are_plain;
     let name = config.node.name.as_ref().map(|name| name.get_ref().clone());
     let (host, api) = (node::host(&config.host), node::api(&config.api));
-    Ok(Plan { name, desired, devices, workers, host, api, warnings, pending, offered, unfollowed, amendable })
+    Ok(Plan {
+        name,
+        desired,
+        devices,
+        workers,
+        host,
+        api,
+        warnings,
+        pending,
+        offered,
+        unfollowed,
+        amendable,
+        first_hops,
+    })
 }
 
 /// An address that can be neither a source, nor a next hop, nor a segment.
