@@ -52,6 +52,27 @@ fn every_command_explains_itself_with_an_example_or_a_consequence() {
 }
 
 #[test]
+fn no_line_of_the_help_is_broken_twice() {
+    let words = "run,check,reload,rollback,sync,path-server,place,show,capture,doctor,completion,sonic,sonic check,\
+                 sonic convert,sonic run,sonic ready,sonic install-words,lab,lab up,lab exec,lab fail,lab demo,lab scale";
+    for command in words.split(',') {
+        let arguments: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let help = stdout(&srv6d(&arguments));
+        let lines: Vec<&str> = help.lines().collect();
+        // A line that was broken by hand, and is too long for a terminal, leaves a word or two on a line of their own.
+        let is_left_over = |three: &[&str]| match three {
+            [long, short, next] => {
+                let is_text = |line: &str| line.starts_with(|c: char| !c.is_whitespace());
+                long.len() > 85 && short.len() < 14 && is_text(short) && is_text(next)
+            }
+            _ => false,
+        };
+        let left_over: Vec<&[&str]> = lines.windows(3).filter(|three| is_left_over(three)).collect();
+        assert!(left_over.is_empty(), "{command}: {left_over:?}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_status_2_and_suggests() {
     let output = srv6d(&["shwo", "ports"]);
     assert_eq!(output.status.code(), Some(2));

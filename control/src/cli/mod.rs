@@ -111,7 +111,7 @@ enum Command {
         srv6d show generation                which ones are remembered?\n  \
         srv6d rollback --dry-run             what would the step back change?\n  \
         srv6d rollback 12\n\n\
-        What comes back is the configuration and the controller's paths of that generation; links, addresses and\n\
+        What comes back is the configuration and the controller's paths of that generation; links, addresses and \
         neighbours are those of now. Controllers are listened to, but not followed, until `srv6d reload`.")]
     Rollback {
         /// Its number [default: the newest one made of another configuration or other paths]
@@ -143,7 +143,7 @@ enum Command {
             curl -G 'http://[::1]:30800/api/v1/graphs/fabric_graph/shortest_path' \\\n  \
             \x20    -d source=hosts/host00 -d destination=hosts/host01\n\n\
             Every route with its parameters: http://[::1]:30800/docs, /openapi.json. Metrics: /metrics.\n\
-            Let a host follow it: `[jalapeno] endpoint = \"http://[::1]:30800\"`, `graph = \"fabric_graph\"` in srv6d.toml.\n\n\
+            Let a host follow it: `[jalapeno] endpoint = \"http://[::1]:30800\"`, `graph = \"fabric_graph\"`.\n\n\
             A changed file is read again at once, and on SIGHUP; a wrong one changes nothing. What is allocated\n\
             (/shortest_path/load) is kept. SIGTERM and Ctrl-C end it.\n\n\
             Exit status: 0 ended, 1 cannot listen, 2 wrong usage or topology."
@@ -155,7 +155,7 @@ enum Command {
         srv6d place --topology fabric.json --job job.toml --json | jq '.flows[0].placed.carriers'\n  \
         srv6d place --clos 32x32x32 --pattern permutation --svg load.svg\n  \
         srv6d place --clos 4x4x4 --down leaf000,spine001\n\n\
-        Beside the placement stands what a hash of each flow's 5-tuple, and what Jalapeno's /load in the order of the\n\
+        Beside the placement stands what a hash of each flow's 5-tuple, and what Jalapeno's /load in the order of the \
         flows, would make of the same. Changes nothing anywhere.")]
     Place(place::PlaceArguments),
     /// Show what the daemon has and does
@@ -179,9 +179,9 @@ enum Command {
         srv6d capture Ethernet0 | tcpdump -n -r -\n  \
         srv6d capture eth1 --direction out --write /tmp/eth1.pcap\n  \
         srv6d capture Ethernet0 --kernel | tcpdump -n -r - 'ip6 proto 41'\n\n\
-        What AF_XDP takes never reaches the kernel's own taps: `tcpdump -i PORT` shows what is left to the kernel, this\n\
-        shows the rest, and --kernel both. Packets are those of workers: what an XDP program forwards by itself\n\
-        (offload = \"xdp\") is seen nowhere. Of a packet longer than a buffer the first 3.5 kB are shown.\n\
+        What AF_XDP takes never reaches the kernel's own taps: `tcpdump -i PORT` shows what is left to the kernel, this \
+        shows the rest, and --kernel both. Packets are those of workers: what an XDP program forwards by itself \
+        (offload = \"xdp\") is seen nowhere. Of a packet longer than a buffer the first 3.5 kB are shown. \
         A capture slows its port down; what it cannot keep up with is left out.")]
     Capture(capture::CaptureArguments),
     /// What stops or slows AF_XDP on this machine, each with its fix

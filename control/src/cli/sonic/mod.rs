@@ -26,7 +26,7 @@ enum SonicCommand {
     #[command(after_help = "Examples:\n  \
         srv6d sonic check --config-db config_db.json --frr frr.conf\n  \
         srv6d sonic check --config-db config_db.json --strict\n\n\
-        Exit status 2 when a file cannot be read or the two contradict each other; with --strict also when SONiC's\n\
+        Exit status 2 when a file cannot be read or the two contradict each other; with --strict also when SONiC's \
         models or daemons would refuse something.")]
     Check(check::CheckArguments),
     /// Print the srv6d.toml that the files of a switch come to
