@@ -3,7 +3,10 @@
 
 mod support;
 
-use support::rig::{CONFIG, Rig, end, must, report, wait_for};
+use std::fs;
+use std::process::{Command, Stdio};
+
+use support::rig::{CONFIG, Rig, SRV6D, end, must, report, wait_for};
 
 /// A router whose kernel would forward as well, with srv6d forwarding in its place.
 fn before_the_kernel() -> (Rig, usize) {
@@ -76,6 +79,21 @@ fn a_stream_goes_on_through_the_kernel_after_kill_9() {
     // What was in the rings at that moment is gone, and what came before the kernel had taken the process apart.
     assert!(number(&report, "lost") * 4 < number(&report, "sent"), "{report}");
     wait_for("end of the own veth", || (!rig.exists("srv6d0")).then_some(()));
+}
+
+/// Whoever started a srv6d that was killed may not have asked yet how it ended: it is a zombie until then.
+#[test]
+#[ignore = "needs root"]
+fn what_a_zombie_has_left_behind_is_in_nobodys_way() {
+    let mut rig = Rig::new(1);
+    let mut zombie = Command::new(SRV6D).arg("--version").stdout(Stdio::null()).spawn().unwrap();
+    let stat = format!("/proc/{}/stat", zombie.id());
+    wait_for("zombie", || fs::read_to_string(&stat).unwrap().contains("(srv6d) Z").then_some(()));
+    rig.inside("router", "ip link add srv6d0 type veth peer name srv6d0-x");
+    rig.inside("router", &format!("ip link set srv6d0 alias 'srv6d pid {}'", zombie.id()));
+    rig.ready(CONFIG);
+    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    zombie.wait().unwrap();
 }
 
 #[test]

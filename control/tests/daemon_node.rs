@@ -157,7 +157,7 @@ fn two_workers_share_two_queues() {
     let before = rig.counter("tx");
     for address in 10..26 {
         rig.inside("a", &format!("ip addr add 2001:db8:a::{address}/64 dev wire nodad"));
-        rig.inside("a", &format!("ping -6 -c 1 -W 2 -I 2001:db8:a::{address} 2001:db8:b::2"));
+        rig.inside("a", &format!("ping -6 -c 1 -w 30 -I 2001:db8:a::{address} 2001:db8:b::2"));
     }
     let after = rig.counter("tx");
     assert!(after - before >= 32, "16 requests and 16 replies: {before} to {after}");

@@ -84,7 +84,7 @@ fn jumbo_frames_and_datagrams_cross_whole() {
     both_ways(&lab, ("host00", "10.200.0.2"), ("host02", "10.200.2.2"));
     for address in ["fcbb:0:800:2::2", "10.200.2.2"] {
         let report = lab.udp("host00", "host02", address);
-        assert_eq!(report.get("lost").unwrap(), 0, "{report}");
+        assert_eq!(report.get("lost").unwrap(), 0, "{report}\n{}", lab.losses());
         assert_eq!(report.get("duplicated").unwrap(), 0, "{report}");
         assert!(report.get("received").unwrap().as_u64().unwrap() > 100, "{report}");
     }
@@ -117,7 +117,7 @@ fn a_datagram_that_the_kernel_fragments_arrives() {
     lab.must("host00", &["ping", "-n", "-c", "2", "-i", "0.2", "-w", "5", "10.200.2.2"]);
     let report = lab.udp_of("3000", "host00", "host02", "10.200.2.2");
     let number = |key: &str| report.get(key).and_then(serde_json::Value::as_u64);
-    assert_eq!((number("lost"), number("received")), (Some(0), number("sent")), "{report}");
+    assert_eq!((number("lost"), number("received")), (Some(0), number("sent")), "{report}\n{}", lab.losses());
     balanced(&lab, &["host00", "leaf00", "leaf02", "host02"]);
 }
 

@@ -85,8 +85,10 @@ fn remove(name: &str, ifindex: u32) -> Option<()> {
         tokio::spawn(connection);
         let link = super::veth::find(&handle, name).await.ok()??;
         if link.header.index == ifindex {
+            // The link last: the next srv6d waits for its end, and then makes rules and routes of its own.
+            let emptied = super::remove_leftovers(&handle, name).await;
             handle.link().del(ifindex).execute().await.ok()?;
-            super::remove_leftovers(&handle, name).await.ok()?;
+            emptied.ok()?;
         }
         Some(())
     })

@@ -26,6 +26,9 @@ const MAX_NAME: usize = 15;
 const ALIAS: &str = "srv6d pid ";
 /// What a killed process with its sockets takes to end on a busy machine, at most.
 const ENDING: Duration = Duration::from_secs(2);
+/// What the guard of a killed process takes then to remove rules, routes and veth: until it has, it could remove those
+/// of the next srv6d. Without a guard they stay for so long.
+const GUARDS_TURN: Duration = Duration::from_millis(500);
 
 /// The pair, while the process lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,14 +145,16 @@ impl HostVeth {
 /// It belongs to a process that lives or to somebody else, or the kernel refuses.
 pub async fn remove_stale(handle: &Handle, name: &str) -> Result<bool, KernelError> {
     let deadline = Instant::now() + ENDING;
+    let mut ended = None;
     loop {
         let Some(link) = find(handle, name).await? else { return Ok(false) };
         let taken = |whose: String| KernelError::NameTaken { name: name.to_owned(), whose };
         let owner = owner(&link).ok_or_else(|| taken("is not srv6d's".to_owned()))?;
         if !runs(owner) {
-            return delete(handle, link.header.index).await.map(|()| true);
-        }
-        if Instant::now() >= deadline {
+            if ended.get_or_insert_with(Instant::now).elapsed() >= GUARDS_TURN {
+                return delete(handle, link.header.index).await.map(|()| true);
+            }
+        } else if Instant::now() >= deadline {
             return Err(taken(format!("belongs to srv6d with pid {owner}, which runs")));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -120,6 +120,8 @@ impl Lab {
             let node = name.rsplit('-').next().unwrap();
             writeln!(said, "\n{node}:").unwrap();
             said.push_str(&text(&self.exec(node, &[SRV6D, "show", "counters"]).stdout));
+            let sockets = text(&self.exec(node, &["nstat", "-asz", "UdpRcvbufErrors", "Udp6RcvbufErrors"]).stdout);
+            sockets.lines().filter(|line| line.starts_with("Udp")).for_each(|line| writeln!(said, "  {line}").unwrap());
             self.devices(node).iter().for_each(|line| writeln!(said, "  {line}").unwrap());
         }
         said
@@ -186,6 +188,12 @@ pub fn gone(pid: i32) -> bool {
     // A zombie has ended; this process is not its parent.
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .map_or(true, |stat| stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+}
+
+/// Not even a thread of it is left, which would have its files and ports.
+pub fn all_gone(pid: i32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    gone(pid) && threads < 2
 }
 
 /// Every packet ended in exactly one counter, on every srv6d node.
