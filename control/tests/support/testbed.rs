@@ -264,10 +264,13 @@ fn framed(to: [u8; 6], from: [u8; 6], packet: &[u8]) -> Vec<u8> {
     [&to, &from, kind, packet].concat()
 }
 
-/// Neighbour discovery and the like of the switch's kernel: to or from a link-local address. IPv4 is the test's own, but
-/// for ARP.
+/// What the switch's kernel says: of IPv6 what is to or from a link-local address, of IPv4 all but the test's own TCP.
 fn is_talk(frame: &[u8]) -> bool {
-    let (is_v6, is_v4) = (frame.get(12..14) == Some(&[0x86, 0xdd]), frame.get(12..14) == Some(&[0x08, 0x00]));
-    !is_v4
-        && (!is_v6 || (matches!(frame.get(20), Some(0 | 58)) && (frame[22..24] == [0xfe, 0x80] || frame[38] == 0xff)))
+    match frame.get(12..14) {
+        Some(&[0x86, 0xdd]) => {
+            matches!(frame.get(20), Some(0 | 58)) && (frame[22..24] == [0xfe, 0x80] || frame[38] == 0xff)
+        }
+        Some(&[0x08, 0x00]) => frame.get(23) != Some(&6),
+        _ => true,
+    }
 }
