@@ -65,6 +65,17 @@ pub struct MemoryPort {
     pub room: Option<usize>,
 }
 
+impl MemoryPort {
+    #[cold]
+    fn send_what_fits(&mut self, frames: &mut impl Iterator<Item = Frame>) -> Result<(), Frame> {
+        let room = self.room.unwrap_or(usize::MAX);
+        let before = self.tx.len();
+        self.tx.extend(frames.take(room));
+        self.room = Some(before + room - self.tx.len());
+        frames.next().map_or(Ok(()), Err)
+    }
+}
+
 impl Memory {
     /// `count` ports.
     pub fn new(count: usize) -> Self {
@@ -113,15 +124,12 @@ impl Io for Memory {
     }
 
     fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = Frame>) -> Result<(), Frame> {
-        let Some(port) = self.ports.get_mut(socket) else { return frames.next().map_or(Ok(()), Err) };
-        let Some(room) = port.room else {
-            port.tx.extend(frames);
-            return Ok(());
-        };
-        let before = port.tx.len();
-        port.tx.extend(frames.take(room));
-        port.room = Some(before + room - port.tx.len());
-        frames.next().map_or(Ok(()), Err)
+        match self.ports.get_mut(socket) {
+            Some(MemoryPort { tx, room: None, .. }) => tx.extend(frames),
+            Some(port) => return port.send_what_fits(frames),
+            None => return frames.next().map_or(Ok(()), Err),
+        }
+        Ok(())
     }
 
     fn recycle(&mut self, frame: Frame) {

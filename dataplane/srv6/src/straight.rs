@@ -41,8 +41,8 @@ const HEAD: usize = eth::LEN + ipv6::LEN;
 pub(crate) struct Straight {
     ports: Vec<PlainPort>,
     sids: Vec<PlainSid>,
-    /// By group: the adjacency, where it is the only one.
-    groups: Vec<Only>,
+    /// By group: the next hop, where it is the only one.
+    groups: Vec<PlainHop>,
     hops: Vec<PlainHop>,
     /// By steered prefix: the path, where it is the only one.
     steers: Vec<PlainPath>,
@@ -63,30 +63,26 @@ struct PlainPort {
     longest: usize,
 }
 
-/// The only member of a group.
-#[derive(Clone, Copy, Debug)]
-enum Only {
-    One(u32),
-    Several,
-}
-
 /// A next hop that packets can be sent to, untagged.
 #[derive(Clone, Copy, Debug, Default)]
 struct PlainHop {
     /// Destination and source.
     ethernet: [u8; 12],
-    /// 0: not plain (not ready, tagged), no packet is short enough.
+    /// One of several next hops of a group: the flow decides.
+    by_flow: bool,
+    device: u16,
+    /// 0: not plain (not ready, tagged, one of several), no packet is short enough.
     mtu: u32,
     slot: u32,
-    device: u16,
 }
 
 /// A path: one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct PlainPath {
-    /// Source and destination of the outer header.
+    /// The outer header: source and destination behind a first word of hop limit, and zeros.
     addresses: [u8; 32],
+    first: u64,
     slot: u32,
     group: u32,
     /// Where its SRH begins in [`Straight::srhs`], and its length; often 0.
@@ -94,7 +90,6 @@ struct PlainPath {
     srh_len: u16,
     /// Largest outer packet that routers on the path carry.
     mtu: u16,
-    hop_limit: u8,
     way: Way,
 }
 
@@ -131,8 +126,8 @@ struct Shift {
 #[derive(Clone, Copy, Debug)]
 struct Decapsulate {
     slot: u32,
-    /// Bits of the SID that must be zero.
-    argument: u128,
+    /// Bits of the SID that must be zero: of its upper and its lower half.
+    argument: [u64; 2],
     v6: bool,
     v4: bool,
     vrf: VrfIndex,
@@ -153,11 +148,12 @@ impl Straight {
         let sid = |sid| if domain_is_open { PlainSid::of(tables, sid) } else { PlainSid::Walk };
         let mut srhs = Srhs::default();
         let paths: Vec<_> = tables.paths.iter().map(|path| PlainPath::of(tables, path, &mut srhs)).collect();
+        let hops: Vec<_> = tables.adjacencies.iter().map(PlainHop::of).collect();
         Self {
             ports: tables.ports.iter().map(PlainPort::of).collect(),
             sids: tables.sids.iter().map(sid).collect(),
-            groups: tables.groups.iter().map(|members| Only::of(members)).collect(),
-            hops: tables.adjacencies.iter().map(PlainHop::of).collect(),
+            groups: tables.groups.iter().map(|members| PlainHop::only(members, &hops)).collect(),
+            hops,
             steers: tables.steers.iter().map(|steer| PlainPath::first(steer, &paths)).collect(),
             paths,
             srhs,
@@ -173,8 +169,8 @@ impl Straight {
         steers: impl Iterator<Item = u32>,
     ) {
         let (groups, hops) = (self.groups.len(), self.hops.len());
-        self.groups.extend(tables.groups.iter().skip(groups).map(|members| Only::of(members)));
         self.hops.extend(tables.adjacencies.iter().skip(hops).map(PlainHop::of));
+        self.groups.extend(tables.groups.iter().skip(groups).map(|members| PlainHop::only(members, &self.hops)));
         for at in paths.map(|path| path as usize) {
             let Some(path) = tables.paths.get(at) else { continue };
             let plain = PlainPath::of(tables, path, &mut self.srhs);
@@ -203,12 +199,6 @@ pub(crate) fn put<T: Clone>(entries: &mut Vec<T>, at: usize, entry: T, filling: 
     }
 }
 
-impl Only {
-    fn of(members: &[u32]) -> Self {
-        if let [only] = *members { Self::One(only) } else { Self::Several }
-    }
-}
-
 impl PlainPort {
     fn of(port: &PortEntry) -> Self {
         let is_plain = port.vlan.is_none()
@@ -232,16 +222,24 @@ impl PlainHop {
                 let [addresses @ .., _, _, _, _] = ethernet;
                 // The payload length of an outer header ends at 65,535 bytes too.
                 let mtu = mtu.min(usize::from(u16::MAX)) as u32;
-                Self { ethernet: addresses, mtu, slot, device }
+                Self { ethernet: addresses, by_flow: false, device, mtu, slot }
             }
             _ => Self::default(),
+        }
+    }
+
+    /// What stands for all members of a group.
+    fn only(members: &[u32], hops: &[Self]) -> Self {
+        match members {
+            [only] => hops.get(*only as usize).copied().unwrap_or_default(),
+            _ => Self { by_flow: true, ..Self::default() },
         }
     }
 }
 
 impl PlainPath {
     const WALK: Self =
-        Self { addresses: [0; 32], slot: 0, group: 0, srh: 0, srh_len: 0, mtu: 0, hop_limit: 0, way: Way::Walk };
+        Self { addresses: [0; 32], first: 0, slot: 0, group: 0, srh: 0, srh_len: 0, mtu: 0, way: Way::Walk };
 
     fn of(tables: &Tables, path: &PathEntry, srhs: &mut Srhs) -> Self {
         let (Some(group), Some((header, rest))) = (path.group, path.header.split_first_chunk::<{ ipv6::LEN }>()) else {
@@ -251,8 +249,8 @@ impl PlainPath {
         let Some(addresses) = with_source(tables, path, group, addresses) else { return Self::WALK };
         let srh = rest.get(..path.header_len.saturating_sub(ipv6::LEN)).unwrap_or_default();
         let (srh_len, mtu) = (srh.len() as u16, path.mtu.min(usize::from(u16::MAX)) as u16);
-        let srh = srhs.at(srh);
-        Self { addresses, slot: path.slot, group, srh, srh_len, mtu, hop_limit, way: Way::Straight }
+        let (first, srh) = (u64::from(hop_limit), srhs.at(srh));
+        Self { addresses, first, slot: path.slot, group, srh, srh_len, mtu, way: Way::Straight }
     }
 
     /// What stands for all paths of a prefix.
@@ -312,7 +310,7 @@ impl PlainSid {
                 let behind = u128::MAX.checked_shr(sid.len.into()).unwrap_or(0);
                 Self::Decapsulate(Decapsulate {
                     slot,
-                    argument: if tables.policy.dt_argument_accept { 0 } else { behind },
+                    argument: if tables.policy.dt_argument_accept { [0; 2] } else { halves(behind) },
                     v6: family != DtFamily::V4,
                     v4: family != DtFamily::V6,
                     vrf,
@@ -334,21 +332,27 @@ impl OuterClass {
     }
 }
 
+/// The upper and the lower half.
+#[inline]
+const fn halves(bits: u128) -> [u64; 2] {
+    [(bits >> 64) as u64, bits as u64]
+}
+
 /// Takes the straight way, if the packet is plain from end to end. `None`: it is not, and nothing was written.
 /// Otherwise it is ready to leave through the device. `found` is what [`LookUps`] found for this very packet.
 #[inline]
 pub fn forward(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: Found) -> Option<u16> {
-    let (target, is_v6) = found.target()?;
-    match target {
-        Target::Sid(sid) => match tables.straight.sids.get(sid as usize)? {
+    let straight = &tables.straight;
+    match (Target::decode(found.value()?), found.is_v6()) {
+        (Target::Sid(sid), _) => match straight.sids.get(sid as usize)? {
             PlainSid::Shift(shift) => shift.forward(tables, tally, packet),
             PlainSid::Decapsulate(decapsulate) => decapsulate.forward(tables, tally, packet),
             PlainSid::Walk => None,
         },
-        Target::Steer(steer) if is_v6 => write::encapsulate_v6(tables, tally, packet, steer),
-        Target::Steer(steer) => write::encapsulate_v4(tables, tally, packet, steer),
-        Target::Route(group) | Target::Neighbor(group) if is_v6 => write::route_v6(tables, tally, packet, group),
-        Target::Route(group) | Target::Neighbor(group) => write::route_v4(tables, tally, packet, group),
+        (Target::Steer(steer), true) => write::encapsulate_v6(tables, tally, packet, steer),
+        (Target::Steer(steer), false) => write::encapsulate_v4(tables, tally, packet, steer),
+        (Target::Route(group) | Target::Neighbor(group), true) => write::route_v6(tables, tally, packet, group),
+        (Target::Route(group) | Target::Neighbor(group), false) => write::route_v4(tables, tally, packet, group),
         _ => None,
     }
 }

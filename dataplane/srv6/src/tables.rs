@@ -103,6 +103,15 @@ impl Target {
         tag << INDEX_BITS | index
     }
 
+    /// The group of next hops, of a value that leads to nothing but one.
+    #[inline]
+    pub(crate) const fn group(value: Value) -> Option<u32> {
+        match value >> INDEX_BITS {
+            2 | 7 => Some(value & ((1 << INDEX_BITS) - 1)),
+            _ => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn decode(value: Value) -> Self {
         let index = value & ((1 << INDEX_BITS) - 1);

@@ -77,6 +77,26 @@ impl<'a> Packet<'a> {
         push.saturating_sub(self.start + pull) <= self.room.len() - self.end
     }
 
+    /// Drops `pull` bytes from the front and makes room for `push` there, in one move; what they hold is undefined until
+    /// written. The packet as it is then, in the first buffer.
+    ///
+    /// # Errors
+    /// [`NoRoom`], or it is shorter than `pull`: it is as it was.
+    #[inline]
+    pub fn replace_front(&mut self, pull: usize, push: usize) -> Result<&mut [u8], NoRoom> {
+        let from = self.start + pull;
+        let shift = push.saturating_sub(from);
+        if from > self.end || self.room.len() - self.end < shift {
+            return Err(NoRoom);
+        }
+        if shift > 0 {
+            self.room.copy_within(from..self.end, push);
+            self.end += shift;
+        }
+        self.start = from + shift - push;
+        self.room.get_mut(self.start..self.end).ok_or(NoRoom)
+    }
+
     /// Drops `n` bytes from the front; all of the first buffer at most.
     #[inline]
     pub fn pull_front(&mut self, n: usize) {
@@ -151,6 +171,19 @@ mod tests {
         assert_eq!(packet.bytes(), [1, 2, 3]);
         assert_eq!(packet.push_front(1), Ok(()));
         assert_eq!(&packet.bytes()[1..], [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_in_front_is_replaced() {
+        let mut room = [1, 2, 3, 4, 0xa5, 0xa5];
+        let mut packet = Packet::new(&mut room, 4, 0);
+        assert_eq!(packet.replace_front(2, 5), Err(NoRoom));
+        assert_eq!(packet.replace_front(5, 0), Err(NoRoom));
+        assert_eq!(packet.bytes(), [1, 2, 3, 4]);
+        packet.replace_front(2, 4).unwrap()[..4].copy_from_slice(&[5, 6, 7, 8]);
+        assert_eq!(packet.bytes(), [5, 6, 7, 8, 3, 4]);
+        assert_eq!(packet.replace_front(3, 1).unwrap()[1..], [8, 3, 4]);
+        assert_eq!(packet.settle(), 4);
     }
 
     #[test]

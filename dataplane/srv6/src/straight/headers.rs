@@ -5,24 +5,30 @@ use srv6d_wire::{checksum, ipv4, ipv6, protocol};
 /// Next headers with more to look at: options (RFC 8200 section 4.2), `ICMPv6` (neighbour discovery).
 const LOOK_INTO: u64 = 1 << protocol::HOP_BY_HOP | 1 << protocol::ICMPV6 | 1 << protocol::DEST_OPTIONS;
 
-/// An IPv6 header.
+/// An IPv6 header, with the upper half of its source.
 #[derive(Clone, Copy)]
 pub(super) struct V6 {
     /// All in front of the source.
     first: u64,
     source: u64,
-    pub(super) destination: u128,
+    /// Upper and lower half.
+    pub(super) destination: [u64; 2],
 }
 
 impl V6 {
     #[inline]
     pub(super) fn read<const N: usize>(frame: &[u8; N], at: usize) -> Self {
-        let destination = [word(frame, at + ipv6::DESTINATION), word(frame, at + ipv6::DESTINATION + 8)];
         Self {
             first: word(frame, at),
             source: word(frame, at + 8),
-            destination: u128::from(destination[0]) << 64 | u128::from(destination[1]),
+            destination: [word(frame, at + ipv6::DESTINATION), word(frame, at + ipv6::DESTINATION + 8)],
         }
+    }
+
+    /// As prefix tables have it.
+    #[inline]
+    pub(super) const fn address(&self) -> u128 {
+        joined(self.destination)
     }
 
     /// The whole packet.
@@ -48,13 +54,22 @@ impl V6 {
         self.first >> 60 == 6
             && hop_limit > 1
             && (next_header >= 64 || LOOK_INTO >> next_header & 1 == 0)
-            // Not in ::/64 (unspecified, loopback).
-            && self.source != 0
-            && self.destination >> 64 != 0
-            // Below fe00::, so neither link-local nor multicast.
-            && self.source >> 56 < 0xfe
-            && self.destination >> 120 < 0xfe
+            && goes_everywhere(self.source)
+            && goes_everywhere(self.destination[0])
     }
+}
+
+/// Upper and lower half as one.
+#[inline]
+pub(super) const fn joined([high, low]: [u64; 2]) -> u128 {
+    (high as u128) << 64 | low as u128
+}
+
+/// Whether an address with this upper half is neither in `::/64` (unspecified, loopback), nor in `fe00::/7` (link-local and
+/// multicast).
+#[inline]
+const fn goes_everywhere(upper: u64) -> bool {
+    upper.wrapping_sub(1) < (0xfe << 56) - 1
 }
 
 /// An IPv4 header.

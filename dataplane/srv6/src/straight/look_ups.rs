@@ -5,7 +5,7 @@ use srv6d_wire::{Packet, eth};
 use super::headers::{V4, V6, word};
 use super::{HEAD, PlainPort};
 use crate::lpm::{Search, Value};
-use crate::tables::{Tables, Target, Vrf};
+use crate::tables::{Tables, Vrf};
 
 /// What the first look-up of a plain packet led to. A packet that is not plain has none.
 #[derive(Clone, Copy, Debug)]
@@ -17,10 +17,15 @@ impl Found {
     /// Beside a value, which is shorter.
     const IS_V4: u32 = 1 << 31;
 
-    /// Where to, and whether it is IPv6.
+    /// Where to, as [`Target::decode`](crate::tables::Target::decode) takes it.
     #[inline]
-    pub(super) fn target(self) -> Option<(Target, bool)> {
-        (self.0 != Self::NOTHING.0).then(|| (Target::decode(self.0 & !Self::IS_V4), self.0 & Self::IS_V4 == 0))
+    pub(super) fn value(self) -> Option<Value> {
+        (self.0 != Self::NOTHING.0).then_some(self.0 & !Self::IS_V4)
+    }
+
+    #[inline]
+    pub(super) const fn is_v6(self) -> bool {
+        self.0 & Self::IS_V4 == 0
     }
 
     /// For one packet, which came in through `device`.
@@ -114,13 +119,15 @@ fn plain_destination(tables: &Tables, port: &PlainPort, packet: &Packet<'_>) -> 
     match u16::from_be_bytes([head[12], head[13]]) {
         eth::IPV6 => {
             let header = V6::read(head, eth::LEN);
-            let is_guarded = port.guards_blocks && tables.in_block(header.destination);
-            (header.len() + eth::LEN == len && header.is_plain() && !is_guarded)
-                .then_some(Destination::V6(header.destination))
+            if header.len() + eth::LEN != len || !header.is_plain() {
+                return None;
+            }
+            let is_guarded = port.guards_blocks && tables.in_block(header.address());
+            (!is_guarded).then(|| Destination::V6(header.address()))
         }
         eth::IPV4 => {
             let header = V4::read(head, eth::LEN);
-            (header.len() + eth::LEN == len && header.is_plain()).then_some(Destination::V4(header.destination()))
+            (header.len() + eth::LEN == len && header.is_plain()).then(|| Destination::V4(header.destination()))
         }
         _ => None,
     }

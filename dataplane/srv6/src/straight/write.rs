@@ -5,8 +5,8 @@
 
 use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
 
-use super::headers::{V4, V6, spend_hop_v4, spend_hop_v6};
-use super::{Decapsulate, HEAD, Only, OuterClass, PlainHop, PlainPath, Shift, Straight, Way};
+use super::headers::{V4, V6, joined, spend_hop_v4, spend_hop_v6};
+use super::{Decapsulate, HEAD, OuterClass, PlainHop, PlainPath, Shift, Straight, Way};
 use crate::flow::{self, FlowHash};
 use crate::tables::{MAIN, Tables, Target};
 use crate::tally::Tally;
@@ -21,25 +21,24 @@ const BEHIND_BLOCK: u64 = 0xffff_ffff;
 #[inline]
 pub(super) fn route_v6(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, group: u32) -> Option<u16> {
     let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
-    let flow = || transit_v6(packet, header.destination);
-    let hop = tables.straight.hop(tables, group, header.len(), flow)?;
+    let hop = tables.straight.hop(tables, group, header.len(), || transit_v6(packet.bytes(), header.address()))?;
     let (ethernet, ip) = headers(packet)?;
     spend_hop_v6(ip);
-    Some(hop.send(tally, ethernet, eth::IPV6, header.len()))
+    Some(hop.send(tally, ethernet, header.len()))
 }
 
 #[inline]
 pub(super) fn route_v4(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, group: u32) -> Option<u16> {
     let header = V4::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
-    let hop = tables.straight.hop(tables, group, header.len(), || flow_v4(tables, packet, eth::LEN))?;
+    let hop = tables.straight.hop(tables, group, header.len(), || flow_v4(tables, packet.bytes(), eth::LEN))?;
     let (ethernet, ip) = headers(packet)?;
     spend_hop_v4(ip);
-    Some(hop.send(tally, ethernet, eth::IPV4, header.len()))
+    Some(hop.send(tally, ethernet, header.len()))
 }
 
 #[inline]
 pub(super) fn encapsulate_v6(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, steer: u32) -> Option<u16> {
-    let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+    let header = V6::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
     // The walk looks for its own outer header in these (RFC 2473 section 4.1.3).
     if matches!(header.next_header(), protocol::IPV6 | protocol::IPV4 | protocol::ROUTING) {
         return None;
@@ -52,13 +51,12 @@ pub(super) fn encapsulate_v6(tables: &Tables, tally: &Tally, packet: &mut Packet
 
 #[inline]
 pub(super) fn encapsulate_v4(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, steer: u32) -> Option<u16> {
-    let header = V4::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
-    let flow = flow_v4(tables, packet, eth::LEN);
+    let header = V4::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
+    let flow = flow_v4(tables, packet.bytes(), eth::LEN);
     let inner = Inner { protocol: protocol::IPV4, class: header.class(), len: header.len(), flow };
     encapsulate(tables, tally, packet, steer, inner, spend_hop_v4)
 }
 
-/// A packet to be encapsulated.
 #[derive(Clone, Copy)]
 struct Inner {
     protocol: u8,
@@ -81,23 +79,24 @@ fn encapsulate<const N: usize>(
     let srh = path.srh(&tables.straight)?;
     let len = inner.len + srh.len() + ipv6::LEN;
     let hop = tables.straight.hop(tables, path.group, len, || inner.flow)?;
-    if len > usize::from(path.mtu) || !packet.fits(eth::LEN, HEAD + srh.len()) {
+    if len > usize::from(path.mtu) {
         return None;
     }
-    packet.pull_front(eth::LEN);
-    packet.push_front(HEAD + srh.len()).ok()?;
-    let (ethernet, bytes) = packet.bytes_mut().split_first_chunk_mut()?;
-    let (header, behind) = bytes.split_first_chunk_mut()?;
-    path.write(header, tables.straight.class, inner, len - ipv6::LEN);
-    spend_hop(behind.get_mut(srh.len()..)?.first_chunk_mut()?);
+    let bytes = packet.replace_front(eth::LEN, HEAD + srh.len()).ok()?;
+    let (ethernet, bytes) = bytes.split_first_chunk_mut()?;
+    let (header, mut behind) = bytes.split_first_chunk_mut()?;
+    let mut next_header = inner.protocol;
     if !srh.is_empty() {
-        header[ipv6::NEXT_HEADER] = protocol::ROUTING;
-        let slot = behind.get_mut(..srh.len())?;
+        let (slot, packet) = behind.split_at_mut_checked(srh.len())?;
         slot.copy_from_slice(srh);
         *slot.first_mut()? = inner.protocol;
+        (next_header, behind) = (protocol::ROUTING, packet);
     }
+    spend_hop(behind.first_chunk_mut()?);
+    path.write(header, tables.straight.class, inner, next_header, len - ipv6::LEN);
     tally.path(path.slot, len);
-    Some(hop.send(tally, ethernet, eth::IPV6, len))
+    put_type(ethernet, eth::IPV6);
+    Some(hop.send(tally, ethernet, len))
 }
 
 impl Straight {
@@ -117,10 +116,11 @@ impl Straight {
     /// The next hop of a flow, if an IP packet of so many bytes fits.
     #[inline]
     fn hop(&self, tables: &Tables, group: u32, len: usize, flow: impl FnOnce() -> FlowHash) -> Option<&PlainHop> {
-        let member = match self.groups.get(group as usize)? {
-            Only::One(member) => *member,
-            Only::Several => tables.member_index(group, flow)?,
-        };
+        let only = self.groups.get(group as usize)?;
+        if len <= only.mtu as usize {
+            return Some(only);
+        }
+        let member = only.by_flow.then(|| tables.member_index(group, flow))??;
         self.hops.get(member as usize).filter(|hop| len <= hop.mtu as usize)
     }
 }
@@ -134,28 +134,37 @@ impl PlainPath {
         straight.srhs.bytes.get(self.srh as usize..)?.get(..usize::from(self.srh_len))
     }
 
+    /// | 6 | class 8 | flow label 20 | payload length 16 | next header 8 | hop limit 8 |, and the addresses.
     #[inline]
-    fn write(&self, header: &mut [u8; ipv6::LEN], class: OuterClass, inner: Inner, payload: usize) {
-        ipv6::set_first_word(header, inner.class & class.kept | class.set, inner.flow.flow_label());
-        ipv6::set_payload_len(header, payload as u16);
-        header[ipv6::NEXT_HEADER] = inner.protocol;
-        header[ipv6::HOP_LIMIT] = self.hop_limit;
-        if let Some(addresses) = header.last_chunk_mut() {
-            *addresses = self.addresses;
-        }
+    fn write(&self, header: &mut [u8; ipv6::LEN], class: OuterClass, inner: Inner, next_header: u8, payload: usize) {
+        let class = inner.class & class.kept | class.set;
+        let first = 6 << 60
+            | u64::from(class) << 52
+            | u64::from(inner.flow.flow_label()) << 32
+            | u64::from(payload as u16) << 16
+            | u64::from(next_header) << 8
+            | self.first;
+        let (front, addresses) = header.split_at_mut(8);
+        front.copy_from_slice(&first.to_be_bytes());
+        addresses.copy_from_slice(&self.addresses);
     }
 }
 
 impl PlainHop {
-    /// Writes the Ethernet header; an IP packet of `len` bytes is behind it.
+    /// The type of the packet is in place.
     #[inline]
-    fn send(&self, tally: &Tally, header: &mut [u8; eth::LEN], ether_type: u16, len: usize) -> u16 {
-        let [addresses @ .., high, low] = header;
+    fn send(&self, tally: &Tally, header: &mut [u8; eth::LEN], len: usize) -> u16 {
+        let [addresses @ .., _, _] = header;
         *addresses = self.ethernet;
-        [*high, *low] = ether_type.to_be_bytes();
         tally.adjacency(self.slot, len);
         self.device
     }
+}
+
+#[inline]
+fn put_type(header: &mut [u8; eth::LEN], ether_type: u16) {
+    let [.., high, low] = header;
+    [*high, *low] = ether_type.to_be_bytes();
 }
 
 impl Shift {
@@ -163,27 +172,23 @@ impl Shift {
     #[inline]
     pub(super) fn forward(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>) -> Option<u16> {
         let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
-        let [high, low] = [(header.destination >> 64) as u64, header.destination as u64];
+        let [high, low] = header.destination;
         // | block 32 | active uSIDs | argument |  ->  | block 32 | argument | zero |
         let [block, usids] = [high & !BEHIND_BLOCK, high << self.by & BEHIND_BLOCK];
         if usids == 0 && low == 0 {
             return None;
         }
-        let destination = u128::from(block | usids | low >> (64 - self.by)) << 64 | u128::from(low << self.by);
+        let destination = joined([block | usids | low >> (64 - self.by), low << self.by]);
         let group = match self.group {
-            None => match Target::decode(tables.find_v6(MAIN, destination)?) {
-                Target::Route(group) | Target::Neighbor(group) => group,
-                _ => return None,
-            },
+            None => Target::group(tables.find_v6(MAIN, destination)?)?,
             Some(group) => group,
         };
-        let flow = || transit_v6(packet, destination);
-        let hop = tables.straight.hop(tables, group, header.len(), flow)?;
+        let hop = tables.straight.hop(tables, group, header.len(), || transit_v6(packet.bytes(), destination))?;
         let (ethernet, ip) = headers(packet)?;
         spend_hop_v6(ip);
         ipv6::set_destination(ip, destination);
         tally.sid(self.slot, header.len());
-        Some(hop.send(tally, ethernet, eth::IPV6, header.len()))
+        Some(hop.send(tally, ethernet, header.len()))
     }
 }
 
@@ -192,7 +197,8 @@ impl Decapsulate {
     #[inline]
     pub(super) fn forward(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>) -> Option<u16> {
         let outer = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
-        if outer.destination & self.argument != 0 {
+        let [high, low] = outer.destination;
+        if high & self.argument[0] | low & self.argument[1] != 0 {
             return None;
         }
         match outer.next_header() {
@@ -207,11 +213,10 @@ impl Decapsulate {
         let inner = V6::read(packet.bytes().first_chunk::<NESTED_V6>()?, HEAD);
         let len = inner.len();
         let class = self.class(outer, inner.class(), len).filter(|_| inner.is_plain())?;
-        let target = Target::decode(tables.find_v6(self.vrf, inner.destination)?);
-        let (Target::Route(group) | Target::Neighbor(group)) = target else { return None };
+        let group = Target::group(tables.find_v6(self.vrf, inner.address())?)?;
         let flow = || {
             let bytes = packet.bytes().get(HEAD..).unwrap_or_default();
-            ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, inner.destination)).unwrap_or_default()
+            ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, inner.address())).unwrap_or_default()
         };
         let hop = tables.straight.hop(tables, group, len, flow)?;
         packet.pull_front(ipv6::LEN);
@@ -220,7 +225,8 @@ impl Decapsulate {
         spend_hop_v6(ip);
         ipv6::set_traffic_class(ip, class);
         tally.sid(self.slot, outer.len());
-        Some(hop.send(tally, ethernet, eth::IPV6, len))
+        put_type(ethernet, eth::IPV6);
+        Some(hop.send(tally, ethernet, len))
     }
 
     #[inline]
@@ -228,15 +234,15 @@ impl Decapsulate {
         let inner = V4::read(packet.bytes().first_chunk::<NESTED_V4>()?, HEAD);
         let len = inner.len();
         let class = self.class(outer, inner.class(), len).filter(|_| inner.is_plain())?;
-        let target = Target::decode(tables.find_v4(self.vrf, inner.destination())?);
-        let (Target::Route(group) | Target::Neighbor(group)) = target else { return None };
-        let hop = tables.straight.hop(tables, group, len, || flow_v4(tables, packet, HEAD))?;
+        let group = Target::group(tables.find_v4(self.vrf, inner.destination())?)?;
+        let hop = tables.straight.hop(tables, group, len, || flow_v4(tables, packet.bytes(), HEAD))?;
         packet.pull_front(ipv6::LEN);
         packet.settle();
         let (ethernet, ip) = headers(packet)?;
         ipv4::set_tos_ttl(ip, class, ip[ipv4::TTL].wrapping_sub(1));
         tally.sid(self.slot, outer.len());
-        Some(hop.send(tally, ethernet, eth::IPV4, len))
+        put_type(ethernet, eth::IPV4);
+        Some(hop.send(tally, ethernet, len))
     }
 
     /// Traffic class of the inner packet as it goes on, if nothing stands behind it and its ECN stays.
@@ -259,13 +265,13 @@ fn headers<'p, const N: usize>(packet: &'p mut Packet<'_>) -> Option<(&'p mut [u
 }
 
 #[inline]
-fn transit_v6(packet: &Packet<'_>, destination: u128) -> FlowHash {
-    let bytes = packet.bytes().get(eth::LEN..).unwrap_or_default();
+fn transit_v6(frame: &[u8], destination: u128) -> FlowHash {
+    let bytes = frame.get(eth::LEN..).unwrap_or_default();
     ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, destination)).unwrap_or_default()
 }
 
 #[inline]
-fn flow_v4(tables: &Tables, packet: &Packet<'_>, at: usize) -> FlowHash {
-    let bytes = packet.bytes().get(at..).unwrap_or_default();
+fn flow_v4(tables: &Tables, frame: &[u8], at: usize) -> FlowHash {
+    let bytes = frame.get(at..).unwrap_or_default();
     ipv4::Header::parse(bytes).map(|header| flow::v4(bytes, header, tables.tunnel.hash_qp)).unwrap_or_default()
 }
