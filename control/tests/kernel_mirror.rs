@@ -58,7 +58,7 @@ async fn walk(seed: u64) {
 }
 
 async fn agree(mirror: &mut Mirror, environment: &mut Environment, history: &str) {
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_mins(1);
     loop {
         // A change that needs no event is none; the walk goes on.
         let _ = tokio::time::timeout(Duration::from_millis(20), mirror.changed()).await;

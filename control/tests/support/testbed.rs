@@ -21,7 +21,7 @@ use super::wire::Wire;
 
 /// Frames on their way at a time: fewer than any ring holds.
 const WINDOW: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct Testbed {
     prefix: String,

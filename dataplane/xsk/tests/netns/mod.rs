@@ -18,7 +18,7 @@ use nix::sched::{CloneFlags, unshare};
 use srv6d_xsk::{Accounting, Frame, Socket, Umem};
 
 /// Every wait for a state ends here.
-pub const DEADLINE: Duration = Duration::from_secs(10);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 pub const PORT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
