@@ -146,9 +146,9 @@ fn route(number: usize) -> String {
 }
 
 fn wait_for_long(mut probe: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_mins(2);
+    let end = Instant::now() + Duration::from_mins(10);
     while !probe() {
-        assert!(Instant::now() < end, "not within two minutes");
+        assert!(Instant::now() < end, "not within ten minutes");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
