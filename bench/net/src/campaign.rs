@@ -25,7 +25,7 @@ const VISIT: Duration = Duration::from_millis(1600);
 const AROUND_TRIAL: Duration = Duration::from_millis(250);
 /// Lowest rate of a search.
 const SLOWEST: f64 = 20_000.0;
-/// Parts of the NDR at which latency is measured, in percent.
+/// Parts of the NDR, or of the PDR where there is no NDR, at which latency is measured, in percent.
 const LOADS: [u32; 3] = [10, 50, 90];
 /// Latency frames are at least so long: they carry the time.
 const LATENCY_SIZE: Size = Size::Bytes(128);
@@ -281,18 +281,18 @@ impl<'p> Campaign<'p> {
         };
         for &size in &self.plan.searched {
             for dut in &self.plan.duts {
-                let ndr = self.search(placement, &layout, dut, size)?;
-                if let (Some(ndr), true) = (ndr, Some(&size) == self.plan.searched.first()) {
-                    self.latencies(placement, &layout, dut, ndr)?;
+                let kept = self.search(placement, &layout, dut, size)?;
+                if let (Some(kept), true) = (kept, Some(&size) == self.plan.searched.first()) {
+                    self.latencies(placement, &layout, dut, kept)?;
                     let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
-                    self.latencies(Placement::Inline, &inline, dut, ndr)?;
+                    self.latencies(Placement::Inline, &inline, dut, kept)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// The NDR.
+    /// The NDR. Where a packet is lost now and then at any rate, as on a busy machine, the PDR.
     fn search(
         &mut self,
         placement: Placement,
@@ -303,7 +303,7 @@ impl<'p> Campaign<'p> {
         let started = Instant::now();
         let Some(mut rig) = self.rig(dut, layout, Mtu::of(size))? else { return Ok(None) };
         let flooded = rig.trial(&Load::of(dut.work, size, false).flood(placement.flood()), self.plan.timing)?;
-        let mut ndr = None;
+        let (mut pdr, mut ndr) = (None, None);
         for accepted_loss in [search::PDR, search::NDR] {
             let high = ndr.map_or(flooded.forwarded * 1.1, |pdr| pdr * 1.02);
             let range = Range { low: SLOWEST, high: high.max(SLOWEST), gap: 0.02 };
@@ -312,7 +312,7 @@ impl<'p> Campaign<'p> {
                 let counted = rig.trial(&load, if is_last { self.plan.timing.twice() } else { self.plan.timing })?;
                 self.go_on().map(|()| counted)
             })?;
-            ndr = found.rate;
+            (pdr, ndr) = (ndr, found.rate);
             let (dut, size) = (dut.name.to_owned(), size.to_string());
             self.results.searches.push(SearchRow { placement, dut, size, accepted_loss, found });
         }
@@ -321,15 +321,15 @@ impl<'p> Campaign<'p> {
         let said = ndr.map_or_else(|| "none".to_owned(), |rate| format!("{:.3} Mpps", rate / 1e6));
         self.say(&format!("NDR {:16} {size} bytes: {said}", dut.name));
         (self.keep)(&self.results)?;
-        Ok(ndr)
+        Ok(ndr.or(pdr))
     }
 
-    fn latencies(&mut self, placement: Placement, layout: &Layout, dut: &Dut, ndr: f64) -> Result<(), BenchError> {
+    fn latencies(&mut self, placement: Placement, layout: &Layout, dut: &Dut, kept: f64) -> Result<(), BenchError> {
         let started = Instant::now();
         let Some(mut rig) = self.rig(dut, layout, Mtu::Standard)? else { return Ok(()) };
         let mut said = Vec::new();
         for percent in LOADS {
-            let rate = ndr * f64::from(percent) / 100.0;
+            let rate = kept * f64::from(percent) / 100.0;
             let load = Load::of(dut.work, LATENCY_SIZE, true).at(Some(rate));
             let every = (rate * self.plan.timing.measured.as_secs_f64() / SAMPLES).ceil().max(1.0);
             let (counted, samples): (Counted, _) = rig.timed(&load, self.plan.timing, every as u64)?;

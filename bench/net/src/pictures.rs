@@ -135,7 +135,7 @@ pub fn latencies(results: &Results) -> Vec<Plot> {
         let rows = results.latencies.iter().filter(|row| row.placement == placement && row.load == load);
         let lines: Vec<Line> = rows.filter_map(curve).collect();
         (!lines.is_empty()).then(|| Plot {
-            title: format!("Latency at {load} % of the row's NDR, {}", placement.name()),
+            title: format!("Latency at {load} % of the row's NDR (or PDR), {}", placement.name()),
             unit: "us".to_owned(),
             along: "share of the packets that took no longer".to_owned(),
             ticks: PERCENTILES.map(|(at, label)| Tick { at: nines(at), label: label.to_owned() }).to_vec(),

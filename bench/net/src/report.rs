@@ -280,7 +280,7 @@ fn latencies(results: &Results) -> Option<Section> {
         vec![
             row.dut.clone(),
             row.placement.name().to_owned(),
-            format!("{} % of NDR, {:.0} kpps", row.load, row.rate / 1e3),
+            format!("{} % of NDR or PDR, {:.0} kpps", row.load, row.rate / 1e3),
             time(latency.map(|latency| latency.p50)),
             time(latency.map(|latency| latency.p99)),
             time(latency.map(|latency| latency.p999)),

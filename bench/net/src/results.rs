@@ -21,7 +21,7 @@ pub struct Results {
     pub floods: Vec<Row>,
     /// Highest rates with no or little loss.
     pub searches: Vec<SearchRow>,
-    /// Latencies at parts of the NDR.
+    /// Latencies at parts of the NDR, or of the PDR where there is no NDR.
     pub latencies: Vec<LatencyRow>,
     /// Floods with several workers.
     pub workers: Vec<Row>,
@@ -131,7 +131,7 @@ pub struct LatencyRow {
     pub dut: String,
     /// The size asked for.
     pub size: String,
-    /// Part of the NDR, in percent.
+    /// Part of the NDR, or of the PDR where there is none, in percent.
     pub load: u32,
     /// That rate, in packets per second.
     pub rate: f64,
