@@ -431,3 +431,18 @@ fn a_round_sees_all_of_an_amendment_or_nothing() {
     assert!(rounds > 0);
     assert_eq!(publisher.published().in_place, 200, "the first of them is in force already");
 }
+
+#[test]
+fn old_tables_are_freed_by_who_publishes() {
+    let mut publisher = publisher(node());
+    let mut reader = publisher.reader();
+    reader.current();
+    let old = Arc::downgrade(&publisher.current());
+    publisher.publish(None, |_, _| Wiring::direct(PORTS.into())).unwrap();
+    publisher.free_retired();
+    assert!(old.upgrade().is_some(), "the worker has not begun another round");
+    reader.current();
+    assert!(old.upgrade().is_some(), "the worker that leaves them last does not free them");
+    publisher.free_retired();
+    assert!(old.upgrade().is_none());
+}
