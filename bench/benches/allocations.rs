@@ -10,6 +10,14 @@ use srv6d_dataplane::{Snapshot, Step, WorkerCounters};
 const PREFIXES: u32 = 10_000;
 
 fn main() {
+    run();
+}
+
+/// Counts them.
+///
+/// # Panics
+/// It does not do its work.
+pub fn run() {
     let snapshots = [1, 3].map(|segments| snapshot(PREFIXES, segments).unwrap());
     for case in &CASES {
         let [packets, allocations] = count(case, &snapshots[usize::from(case.segments > 1)]);

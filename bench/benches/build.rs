@@ -21,24 +21,32 @@ const CHANGES: u32 = 300;
 const MOST_SECONDS: f64 = 1e-3;
 
 fn main() {
-    let generations = SIZES.map(|size| desired(size, 1));
-    let whole = compile(&generations);
-    amend(&generations, whole);
+    run(SIZES, ROUNDS, CHANGES);
+}
+
+/// Prints the tables.
+///
+/// # Panics
+/// A generation is refused.
+pub fn run(sizes: [u32; 3], rounds: usize, changes: u32) {
+    let generations = sizes.map(|size| desired(size, 1));
+    let whole = compile(sizes, &generations, rounds);
+    amend(sizes, &generations, whole, changes);
 }
 
 /// Seconds that a generation of each size takes.
-fn compile(generations: &[Desired; 3]) -> [f64; 3] {
-    println!("compiling a generation; medians of {ROUNDS}\n");
+fn compile(sizes: [u32; 3], generations: &[Desired; 3], rounds: usize) -> [f64; 3] {
+    println!("compiling a generation; medians of {rounds}\n");
     println!(
         "{:>10} {:>12} {:>14} {:>10} {:>18} {:>24}",
         "prefixes", "seconds", "ns per prefix", "growth", "bytes per prefix", "and ready for amendments"
     );
     let mut smallest = None;
     [0, 1, 2].map(|at| {
-        let (size, desired) = (SIZES[at], &generations[at]);
+        let (size, desired) = (sizes[at], &generations[at]);
         let build = || Tables::build_with_parts(desired, &mut Slots::default()).unwrap();
         let seconds =
-            median((0..ROUNDS).map(|_| time(|| Tables::build(desired, &mut Slots::default()).unwrap())).collect());
+            median((0..rounds).map(|_| time(|| Tables::build(desired, &mut Slots::default()).unwrap())).collect());
         let each = seconds * 1e9 / f64::from(size);
         let kept = allocation_counter::measure(|| std::mem::forget(black_box(build().0)));
         // The second copy, and where everything is.
@@ -60,16 +68,16 @@ fn compile(generations: &[Desired; 3]) -> [f64; 3] {
 }
 
 /// From a changed route to its being in force.
-fn amend(generations: &[Desired; 3], whole: [f64; 3]) {
+fn amend(sizes: [u32; 3], generations: &[Desired; 3], whole: [f64; 3], changes: u32) {
     println!(
-        "\none route changed, until it is in force; of {CHANGES} changes the median, the 99th of 100, the longest\n"
+        "\none route changed, until it is in force; of {changes} changes the median, the 99th of 100, the longest\n"
     );
     println!(
         "{:>10} {:>10} {:>12} {:>12} {:>12} {:>16}",
         "prefixes", "change", "median us", "99 % us", "longest us", "whole / median"
     );
     let mut nearly_longest = 0f64;
-    for ((size, desired), whole) in SIZES.into_iter().zip(generations).zip(whole) {
+    for ((size, desired), whole) in sizes.into_iter().zip(generations).zip(whole) {
         let mut publisher = Publisher::new(1);
         publisher.expect_amendments();
         publisher.publish(Some(Arc::new(desired.clone())), |_, _| Wiring::direct(2)).unwrap();
@@ -81,7 +89,7 @@ fn amend(generations: &[Desired; 3], whole: [f64; 3]) {
             ("added", &|n| route_change(existing(n), true)),
         ];
         for (kind, amendment) in kinds {
-            let mut seconds: Vec<f64> = (0..CHANGES)
+            let mut seconds: Vec<f64> = (0..changes)
                 .map(|n| {
                     let amendment = amendment(n);
                     time(|| publisher.amend(&amendment, |_, _| Wiring::direct(2)).unwrap())

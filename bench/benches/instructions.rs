@@ -24,14 +24,32 @@ const WORKS: [(&str, &str); 4] = [
     ("step between ports", "step"),
 ];
 
+const USAGE: &str = "Without arguments: counts, beside bench/instructions.txt. --record: writes that file";
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--work", case, work] => do_work(case, work),
         [] => count_all(false),
         ["--record"] => count_all(true),
-        // `cargo test --benches` and filters of other benches.
-        _ => {}
+        ["--help" | "-h"] => println!("{USAGE}"),
+        // A filter of other benches: `cargo bench NAME` gives it to all.
+        _ => eprintln!("instructions: nothing to do for {}. {USAGE}", arguments.join(" ")),
+    }
+}
+
+/// Every row through every kind of work, without callgrind; and the file has every row.
+///
+/// # Panics
+/// It does not do its work.
+#[allow(dead_code, reason = "for the tests")]
+pub fn run_once() {
+    let recorded = read(&file());
+    for case in &CASES {
+        assert!(recorded.contains_key(case.name), "bench/instructions.txt has no {}: run it with --record", case.name);
+        for (_, work) in WORKS {
+            do_work(case.name, work);
+        }
     }
 }
 

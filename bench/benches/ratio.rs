@@ -11,8 +11,16 @@ const ROUNDS: usize = 101;
 const BURSTS: usize = 32;
 
 fn main() {
-    let snapshots = SIZES.map(|prefixes| [1, 3].map(|segments| snapshot(prefixes, segments).unwrap()));
-    println!("ns per packet of 128 bytes; medians of {ROUNDS} rounds, in brackets the middle half of the ratios");
+    run(SIZES, ROUNDS);
+}
+
+/// Prints the table.
+///
+/// # Panics
+/// It does not do its work.
+pub fn run(sizes: [u32; 3], rounds: usize) {
+    let snapshots = sizes.map(|prefixes| [1, 3].map(|segments| snapshot(prefixes, segments).unwrap()));
+    println!("ns per packet of 128 bytes; medians of {rounds} rounds, in brackets the middle half of the ratios");
     println!("{:<20} {:>8} | bare loop: {:26} | between ports", "", "", "");
     println!(
         "{0:<20} {1:>8} | {2:>6} {3:>8} {4:>6} {5:13} | {2:>6} {3:>8} {4:>6}",
@@ -20,8 +28,8 @@ fn main() {
     );
     for case in &CASES {
         let mut srv6d = Vec::new();
-        for (prefixes, snapshots) in SIZES.into_iter().zip(&snapshots) {
-            let row = Row::measure(case, prefixes, &snapshots[usize::from(case.segments > 1)]);
+        for (prefixes, snapshots) in sizes.into_iter().zip(&snapshots) {
+            let row = Row::measure(case, prefixes, &snapshots[usize::from(case.segments > 1)], rounds);
             println!("{:<20} {prefixes:>8} | {} | {}", case.name, row.bare, row.ports);
             srv6d.push([row.bare.srv6d, row.ports.srv6d]);
         }
@@ -43,10 +51,10 @@ struct Pair {
 }
 
 impl Row {
-    fn measure(case: &Case, prefixes: u32, snapshot: &Snapshot) -> Self {
+    fn measure(case: &Case, prefixes: u32, snapshot: &Snapshot, rounds: usize) -> Self {
         let mut rig = Rig::new(case.class, prefixes);
         let [mut bare, mut ports] = [const { Vec::new() }; 2];
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let floor = rig.time_bare(BURSTS, case.bare);
             bare.push((floor, rig.time_bare(BURSTS, |rig| rig.forward(snapshot))));
             let floor = rig.time_ports(BURSTS, case.ports);

@@ -8,7 +8,11 @@ use srv6d_bench::cases::SIZES;
 use srv6d_bench::{CASES, Rig, snapshot};
 use srv6d_dataplane::BURST;
 
-fn floors(criterion: &mut Criterion) {
+/// The floors.
+///
+/// # Panics
+/// It does not do its work.
+pub fn floors(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("floor");
     group.throughput(Throughput::Elements(1));
     for case in &CASES {
@@ -24,9 +28,17 @@ fn floors(criterion: &mut Criterion) {
 }
 
 fn steps(criterion: &mut Criterion) {
+    steps_of(criterion, &SIZES);
+}
+
+/// The step at these numbers of prefixes.
+///
+/// # Panics
+/// It does not do its work.
+pub fn steps_of(criterion: &mut Criterion, sizes: &[u32]) {
     let mut group = criterion.benchmark_group("step");
     group.throughput(Throughput::Elements(1));
-    for prefixes in SIZES {
+    for &prefixes in sizes {
         for segments in [1, 3] {
             let snapshot = snapshot(prefixes, segments).unwrap();
             for case in CASES.iter().filter(|case| case.segments == segments) {

@@ -7,7 +7,11 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use srv6d_bench::{Class, frame};
 use srv6d_wire::{eth, ipv4, ipv6};
 
-fn parse(criterion: &mut Criterion) {
+/// All parsers.
+///
+/// # Panics
+/// It does not do its work.
+pub fn parse(criterion: &mut Criterion) {
     let (v6, v4) = (frame(Class::Shift, 1, 1), frame(Class::EncapV4, 1, 1));
     criterion.bench_function("wire/ethernet", |bencher| bencher.iter(|| eth::parse(black_box(&v6)).unwrap()));
     criterion.bench_function("wire/ipv6", |bencher| {
