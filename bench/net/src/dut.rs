@@ -233,8 +233,8 @@ impl Daemon {
             let asked = Command::new(srv6d).arg("--socket").arg(socket).args(["show", "ports", "--json"]).output();
             let ports = asked.map_err(|why| BenchError::of(srv6d.display(), why))?;
             let ports: Vec<serde_json::Value> = serde_json::from_slice(&ports.stdout).unwrap_or_default();
-            if ports.len() >= wanted {
-                return Ok(());
+            if ports.len() >= wanted && ports.iter().all(forwards_as_asked) {
+                return ports.iter().find_map(wrong_mode).map_or(Ok(()), Err);
             }
             let ended = self.child.try_wait().map_err(|why| BenchError::of(srv6d.display(), why))?;
             if ended.is_some() || Instant::now() > deadline {
@@ -244,6 +244,20 @@ impl Daemon {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// A row with offload whose packets all go by the worker would be called what it is not.
+fn forwards_as_asked(port: &serde_json::Value) -> bool {
+    port.pointer("/offload/on").is_none_or(|on| on == true)
+}
+
+/// The stamp says native mode.
+fn wrong_mode(port: &serde_json::Value) -> Option<BenchError> {
+    let text = |name: &str| port.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
+    let is_wrong = text("role") != "kernel" && text("mode") != "native";
+    is_wrong.then(|| {
+        BenchError(format!("{} is in {} mode, and not in native: {}", text("name"), text("mode"), text("reason")))
+    })
 }
 
 impl Drop for Daemon {
@@ -264,6 +278,17 @@ impl Drop for Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_in_another_mode_or_without_its_offload_is_not_measured() {
+        let port = |mode: &str, offload: serde_json::Value| serde_json::json!({"name": "i0", "role": "fabric", "mode": mode, "reason": "why", "offload": offload});
+        let on = |on: bool| serde_json::json!({"on": on, "reason": ""});
+        assert!(forwards_as_asked(&port("native", on(true))) && !forwards_as_asked(&port("native", on(false))));
+        assert!(forwards_as_asked(&port("native", serde_json::Value::Null)));
+        assert_eq!(wrong_mode(&port("native", serde_json::Value::Null)), None);
+        let why = wrong_mode(&port("generic", serde_json::Value::Null)).map(|why| why.0);
+        assert_eq!(why.as_deref(), Some("i0 is in generic mode, and not in native: why"));
+    }
 
     #[test]
     fn names_are_unique_and_found_without_case() {
