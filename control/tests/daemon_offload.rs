@@ -237,3 +237,63 @@ fn a_kernel_that_refuses_the_program_has_the_workers_forward() {
     wait_for("answers", || (offloaded_of_a_few(&rig) == (0, true)).then_some(()));
     assert_eq!(offload(&rig, "eth1"), (false, "refused by a test".to_owned()));
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_capture_sees_every_packet_and_the_program_forwards_again_behind_it() {
+    let mut rig = rig();
+    rig.ready(&config());
+    neighbor_is_known(&rig);
+    let file = rig.file("eth1.pcap");
+    let socket = rig.socket_of("node");
+    let mut capture = std::process::Command::new(support::rig::SRV6D)
+        .args(["--socket", socket.to_str().unwrap(), "capture", "eth1", "--direction", "in", "--write"])
+        .arg(&file)
+        .spawn()
+        .unwrap();
+    wait_for("reason", || offload(&rig, "eth1").1.contains("a capture is open").then_some(()));
+    assert!(!offload(&rig, "eth1").0);
+    let before = rig.counter("offloaded");
+    let (sent, wrong) = send(&rig);
+    assert_eq!((wrong, rig.counter("offloaded")), (0, before), "all of it was the worker's");
+    // A record is 16 bytes, and a packet of this stream more than 200.
+    wait_for("packets in the file", || (fs::metadata(&file).unwrap().len() > sent * 216).then_some(()));
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(capture.id().cast_signed()), nix::sys::signal::Signal::SIGINT)
+        .unwrap();
+    capture.wait().unwrap();
+    wait_for("end of the capture", || offload(&rig, "eth1").0.then_some(()));
+    let (offloaded, all_arrived) = offloaded_of_a_few(&rig);
+    assert!(offloaded > 0 && all_arrived, "{offloaded}");
+    rig.check_balance();
+}
+
+/// Frames of 9000 bytes lie in several buffers. The last port has to take them so, or the worker sends them.
+#[test]
+#[ignore = "needs root"]
+fn frames_in_several_buffers_are_shifted_too() {
+    let mut rig = rig();
+    for (node, device) in [("a", "wire"), ("b", "wire"), ("router", "eth1"), ("router", "eth2")] {
+        rig.inside(node, &format!("ip link set {device} mtu 9000"));
+    }
+    rig.ready(&config());
+    neighbor_is_known(&rig);
+    let jumbo = || {
+        let (rx, offloaded) = (rig.port_counter("eth1", "rx_bytes"), rig.counter("offloaded"));
+        let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7082");
+        let sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7082 500 1 8500");
+        assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
+        let (sent, wrong) = judge(&report(&receiver.wait_with_output().unwrap().stdout));
+        assert_eq!(wrong, 0);
+        assert!(rig.port_counter("eth1", "rx_bytes") - rx > sent * 8500);
+        (sent, rig.counter("offloaded") - offloaded)
+    };
+    let (sent, offloaded) = jumbo();
+    let (_, reason) = offload(&rig, "eth1");
+    if reason.is_empty() {
+        assert!(offloaded >= sent, "{offloaded} of {sent} were the program's");
+    } else {
+        // A peer without room for several buffers: said, and none of them is lost.
+        assert!(reason.contains("packets of more than 1500 bytes") && offloaded < sent, "{reason} {offloaded}");
+    }
+    rig.check_balance();
+}

@@ -55,6 +55,11 @@ impl Taps {
         (self.open.load(Ordering::Relaxed) > 0).then(|| self.sinks.load_full())
     }
 
+    /// Somebody looks.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
+
     /// From now on copies of what this socket number receives and sends are kept.
     pub fn open(self: &Arc<Self>, socket: usize) -> Capture {
         let (sender, packets) = bounded(QUEUE);

@@ -267,9 +267,12 @@ impl Dataplane {
         self.devices.values().map(|device| &device.port)
     }
 
-    /// Copies of what workers receive and send on a device, from now on; `None`: it has never been attached.
-    pub fn capture(&self, device: &str) -> Option<Capture> {
-        self.numbers.get(device).map(|&number| self.taps.open(number))
+    /// Copies of what workers receive and send on a device, from now on; `None`: it has never been attached. Meanwhile
+    /// workers have all packets, also those of `offload = "xdp"`.
+    pub fn capture(&mut self, device: &str) -> Option<Capture> {
+        let capture = self.numbers.get(device).map(|&number| self.taps.open(number))?;
+        self.refresh_offload();
+        Some(capture)
     }
 
     /// Compiles `desired` and puts it in force: every packet sees all of it or none. Counters of SIDs and paths go on.

@@ -50,7 +50,7 @@ impl Node {
     }
 
     /// Copies of a port's packets, by its name, that of its device, or that of the switch's wire.
-    pub fn capture(&self, name: &str) -> Answer {
+    pub fn capture(&mut self, name: &str) -> Answer {
         let desired = self.dataplane.desired();
         let other = srv6d_sonic::port_of_wire(name).unwrap_or_default();
         let port = desired.ports.iter().find(|port| port.name == name || port.name == other);

@@ -49,6 +49,8 @@ pub(super) struct InFront {
     on: BTreeSet<String>,
     given: Option<Forwarding>,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
+    /// Somebody captures packets, which only workers show.
+    rests: bool,
 }
 
 impl InFront {
@@ -95,9 +97,10 @@ impl InFront {
 
 impl Dataplane {
     /// Looks whether ports still send what is redirected into them, and takes back what they do not. The peer of a veth
-    /// can change that at any time, and nothing tells: ask every second or so.
+    /// can change that at any time, and nothing tells: ask every second or so. Whether somebody captures packets, too.
     pub fn refresh_offload(&mut self) {
-        if self.in_front.redirect.iter().any(|(name, &was)| probe::takes_redirect(name) != was) {
+        let differs = |(name, was): (&String, &Option<TakesRedirect>)| probe::takes_redirect(name) != *was;
+        if self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs) {
             self.sync_offload();
         }
     }
@@ -107,13 +110,14 @@ impl Dataplane {
         self.in_front.program = Program::Refused("refused by a test".to_owned());
     }
 
-    /// The program is on a port.
+    /// The program is on a port, or will be once nobody captures packets any more.
     pub fn offloads(&self) -> bool {
-        !self.in_front.on.is_empty()
+        self.in_front.rests || !self.in_front.on.is_empty()
     }
 
     /// Gives the program the tables in force.
     pub(super) fn sync_offload(&mut self) {
+        self.in_front.rests = self.taps.is_open();
         let asked: BTreeSet<String> = self.asked_for_offload();
         if asked.is_empty() && self.in_front.on.is_empty() {
             self.devices.values_mut().for_each(|device| device.port.offload = None);
@@ -162,7 +166,7 @@ impl Dataplane {
             }
         }
         in_front.redirect = self.devices.keys().map(|name| (name.clone(), probe::takes_redirect(name))).collect();
-        let forwarding = self.forwarding(offload, asked, &in_front.redirect);
+        let forwarding = self.forwarding(offload, asked, &in_front.redirect, in_front.rests);
         if in_front.given.as_ref() != Some(&forwarding) {
             in_front.given = None;
             program.publish(&forwarding)?;
@@ -190,6 +194,7 @@ impl Dataplane {
         offload: &Offload,
         asked: &BTreeSet<String>,
         redirect: &BTreeMap<String, Option<TakesRedirect>>,
+        rests: bool,
     ) -> Forwarding {
         let device = |index: u16| {
             let name = self.tables.desired().ports.get(usize::from(index)).map(device_name)?;
@@ -198,7 +203,7 @@ impl Dataplane {
         };
         let from = |index: u16| {
             let (name, device, number) = device(index)?;
-            (asked.contains(name) && why_not(device).is_none()).then_some(number)
+            (asked.contains(name) && !rests && why_not(device).is_none()).then_some(number)
         };
         let to = |index: u16| {
             let (name, _, number) = device(index)?;
@@ -236,6 +241,7 @@ impl Dataplane {
                 _ if on => not_taken.join("; "),
                 (Program::Refused(why), _) => why.clone(),
                 (_, Some(why)) => why.to_string(),
+                _ if self.in_front.rests => "a capture is open, and shows what workers have".to_owned(),
                 _ => why_not(device)
                     .or_else(|| of_port.get(name.as_str()).map(|&why| why.to_owned()))
                     .unwrap_or_default(),
