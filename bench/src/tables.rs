@@ -1,5 +1,6 @@
 //! Tables of a given size.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -93,7 +94,10 @@ pub fn desired(prefixes: u32, list: u16) -> Desired {
     let (steered, plain): (Vec<u32>, Vec<u32>) = (0..prefixes).partition(|&n| is_steered(n));
     let mut steers: Vec<_> = steered.into_iter().map(|n| steer(prefix(n), n, list)).collect();
     steers.push(steer(Ipv4Net::new_assert(Ipv4Addr::new(44, 2, 0, 0), 16).into(), prefixes, list));
-    let mut routes: Vec<_> = plain.into_iter().map(|n| route(prefix(n))).collect();
+    // Among a million some numbers come to the same prefix; a desired state has each once.
+    let mut known = HashSet::new();
+    let plain = plain.into_iter().map(prefix).filter(|&prefix| known.insert(prefix));
+    let mut routes: Vec<_> = plain.map(route).collect();
     routes.push(route(Ipv6Net::new_assert(Ipv6Addr::new(0xfcbb, 0xbbbb, 2, 0, 0, 0, 0, 0), 48).into()));
     routes.push(route(Ipv6Net::new_assert(Ipv6Addr::new(0x3000, 0, 0, 0, 0, 0, 0, 0), 16).into()));
     routes.push(route(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8).into()));
