@@ -149,6 +149,8 @@ fn a_dead_controller_costs_no_packet_and_is_seen() {
     assert!(stream.running());
     assert!(stream.whole(&lab) > 500);
 
+    // In whole seconds.
+    eventually("the answers have aged", || source(&lab)["age_seconds"].as_u64().is_some_and(|age| age > 0));
     let metrics = lab.must(FROM, &["curl", "-sf", "http://[::1]:9469/metrics"]);
     for line in ["srv6d_source_peers{source=\"jalapeno\"} 2", "srv6d_source_fresh_peers{source=\"jalapeno\"} 0"] {
         assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
