@@ -258,7 +258,7 @@ fn a_capture_sees_every_packet_and_the_program_forwards_again_behind_it() {
     assert_eq!((wrong, rig.counter("offloaded")), (0, before), "all of it was the worker's");
     // A record is 16 bytes, and a packet of this stream more than 200.
     wait_for("packets in the file", || (fs::metadata(&file).unwrap().len() > sent * 216).then_some(()));
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(capture.id().cast_signed()), nix::sys::signal::Signal::SIGINT)
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(capture.id().cast_signed()), nix::sys::signal::Signal::SIGTERM)
         .unwrap();
     capture.wait().unwrap();
     wait_for("end of the capture", || offload(&rig, "eth1").0.then_some(()));
