@@ -73,7 +73,7 @@ fn judge(report: &serde_json::Value) -> (u64, u64) {
 /// Packets that XDP programs forward of a few echo requests of `a`, and whether all were answered.
 fn offloaded_of_a_few(rig: &Rig) -> (u64, bool) {
     let before = rig.counter("offloaded");
-    let said = text(&rig.output("a", "ping -6 -q -c 20 -i 0.01 -W 2 2001:db8:b::2").stdout);
+    let said = text(&rig.output("a", "ping -6 -q -c 20 -i 0.01 -W 20 2001:db8:b::2").stdout);
     (rig.counter("offloaded") - before, said.contains(" 0% packet loss"))
 }
 
