@@ -80,7 +80,11 @@ fn unknown_keys_and_tables_name_the_nearest_one() {
     );
     assert_refused("[[sids]]\nsid = \"fcbb:0:1::/48\"", 1, &["unknown key", "did you mean `sid`?"]);
     assert_refused("[workers]\npoling = \"busy\"", 2, &["[workers] poling", "did you mean `polling`?"]);
-    assert_refused("[workers]\nzzz = 1", 2, &["unknown key", "remove it, or use one of: cores, polling, frames, ring"]);
+    assert_refused(
+        "[workers]\nzzz = 1",
+        2,
+        &["unknown key", "remove it, or use one of: cores, polling, busy_budget, frames, ring"],
+    );
     let steer = "[[steer]]\nprefix = \"2001:db8:9::/64\"\npaths = [{ segmets = [\"fcbb:0:2::\"] }]";
     assert_refused(steer, 3, &["paths segmets", "did you mean `segments`?"]);
 }
@@ -94,6 +98,7 @@ fn a_misspelt_key_is_one_mistake() {
 #[test]
 fn values_of_the_wrong_type() {
     assert_refused("[workers]\npolling = 3", 2, &["[workers] polling", "is a number", "\"adaptive\" or \"busy\""]);
+    assert_refused("[workers]\nbusy_budget = 65536", 2, &["[workers] busy_budget", "from 0 to 65535"]);
     assert_refused("[workers]\nframes = \"many\"", 2, &["[workers] frames", "is a string", "from 64 to 1048576"]);
     assert_refused("[workers]\ncores = 1", 2, &["[workers] cores", "not a list", "e.g. [1, 2]"]);
     assert_refused("[workers]\ncores = [\"a\"]", 2, &["[workers] cores", "e.g. [1, 2]"]);

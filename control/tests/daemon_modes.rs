@@ -33,6 +33,20 @@ fn busy_polling() {
     assert_eq!(rig.stop(0, "TERM"), Some(0), "{}", rig.log("node"));
 }
 
+/// Taken on a veth, and inert there: packets come as without, and the port says so once the first has.
+#[test]
+#[ignore = "needs root"]
+fn busy_budget_on_a_veth() {
+    let mut rig = Rig::new(1);
+    let row = carries_traffic(&mut rig, &CONFIG.replace("[workers]", "[workers]\nbusy_budget = 64"));
+    assert_eq!(row.pointer("/busy_polling/napi_ids").unwrap(), &serde_json::json!([]), "{row}");
+    let reason = row.pointer("/busy_polling/reason").and_then(Value::as_str).unwrap();
+    assert!(reason.contains("no NAPI"), "{reason}");
+    let shown = text(&rig.ask("node", "show ports").stdout);
+    assert!(shown.contains("eth1: busy polling: the kernel knows no NAPI"), "{shown}");
+    assert_eq!(rig.stop(0, "TERM"), Some(0), "{}", rig.log("node"));
+}
+
 #[test]
 #[ignore = "needs root"]
 fn generic_mode() {

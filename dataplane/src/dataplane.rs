@@ -15,7 +15,7 @@ use srv6d_srv6::model::{Desired, Port, PortId, TableId};
 use srv6d_srv6::tally::{Count, Tally};
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots};
 use srv6d_xsk::xdp_offload::PacketCount;
-use srv6d_xsk::{Program, Rings, Umem, UmemHandle, UmemRings, Waker, XskError};
+use srv6d_xsk::{BusyPollWatch, BusyPolling, Program, Rings, Umem, UmemHandle, UmemRings, Waker, XskError};
 
 use crate::capture::{Capture, Taps};
 use crate::claims::{Claims, claims};
@@ -55,6 +55,9 @@ pub struct Settings {
     pub cores: Vec<Option<usize>>,
     /// How workers wait.
     pub polling: Polling,
+    /// Packets that a worker lets a driver receive in one system call of its own (preferred busy polling); 0: drivers
+    /// receive in interrupts.
+    pub busy_budget: u32,
     /// UMEM chunks of 4 KiB per worker; as many again once a port is in zero-copy mode.
     pub frames: u32,
     /// Descriptors per ring, a power of two; fewer where `frames` does not suffice for all ports.
@@ -147,6 +150,8 @@ struct Device {
     memory: PacketMemory,
     claim_all: bool,
     port: AttachedPort,
+    /// By queue; empty: busy polling was not asked for.
+    busy_polls: Vec<BusyPollWatch>,
     vlans: Vec<u16>,
 }
 
@@ -265,6 +270,12 @@ impl Dataplane {
     /// Attached devices.
     pub fn attached(&self) -> impl Iterator<Item = &AttachedPort> {
         self.devices.values().map(|device| &device.port)
+    }
+
+    /// What has become of the busy polling of a device, by queue. Empty: it was not asked for.
+    pub fn busy_polling(&self, device: &str) -> Vec<BusyPolling> {
+        let watches = self.devices.get(device).map(|device| device.busy_polls.as_slice());
+        watches.unwrap_or_default().iter().map(BusyPollWatch::now).collect()
     }
 
     /// Copies of what workers receive and send on a device, from now on; `None`: it has never been attached. Meanwhile
@@ -607,8 +618,14 @@ mod tests {
 
     #[test]
     fn rings_leave_half_of_the_chunks_to_the_pool() {
-        let settings =
-            |frames, ports, ring| Settings { cores: vec![None], polling: Polling::Busy, frames, ring, ports };
+        let settings = |frames, ports, ring| Settings {
+            cores: vec![None],
+            polling: Polling::Busy,
+            busy_budget: 0,
+            frames,
+            ring,
+            ports,
+        };
         for (frames, ports, ring) in [(8192, 3, 2048), (8192, 33, 2048), (4096, 9, 256)] {
             let size = ring_size(&settings(frames, ports, ring));
             assert!(size.is_power_of_two() && size <= ring && size * ports <= frames / 2, "{size}");

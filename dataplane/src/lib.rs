@@ -27,4 +27,5 @@ pub use counters::{
 pub use dataplane::{AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, forwarding};
 pub use publish::{Amended, Published, Publisher};
 pub use snapshot::{Snapshot, Wiring};
+pub use srv6d_xsk::BusyPolling;
 pub use step::{BURST, Step};

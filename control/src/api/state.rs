@@ -73,6 +73,18 @@ pub struct PortRow {
     /// Of the packets received: forwarded by the XDP program, past the workers.
     #[serde(default)]
     pub offloaded: u64,
+    /// What has become of `busy_budget` here; absent: not asked for.
+    #[serde(default)]
+    pub busy_polling: Option<BusyPollingRow>,
+}
+
+/// A port whose drivers workers poll.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BusyPollingRow {
+    /// NAPIs that workers poll, as `ethtool` and the kernel's netdev family number them.
+    pub napi_ids: Vec<u32>,
+    /// Why not every queue's is; empty: it is.
+    pub reason: String,
 }
 
 /// A port with `offload = "xdp"`.

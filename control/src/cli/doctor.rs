@@ -49,6 +49,7 @@ fn plans(config: &Config, plan: &Plan, running: Plans) -> Plans {
     Plans {
         cores: plan.workers.cores.iter().copied().flatten().collect(),
         busy: plan.workers.polling == Polling::Busy,
+        polls_drivers: plan.workers.busy_budget > 0,
         umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES * packet_memories(plan),
         filled: filled(config),
         offloads: !plan.desired.offload.is_empty(),

@@ -62,6 +62,8 @@ impl Record for Workers {
         Some(Self {
             cores: table.numbers("cores", "[1, 2]"),
             polling: table.optional("polling"),
+            // What the kernel takes for SO_BUSY_POLL_BUDGET.
+            busy_budget: table.number("busy_budget", 0..=65_535),
             // 4 KiB each: from 256 KiB to 4 GiB per worker.
             frames: table.number("frames", 64..=1_048_576),
             ring: table.number("ring", 16..=32_768),

@@ -158,6 +158,8 @@ pub struct Workers {
     pub cores: Vec<Spanned<usize>>,
     /// Default `adaptive`.
     pub polling: Optional<Polling>,
+    /// Packets that drivers receive in one system call of a worker, default 0: in interrupts.
+    pub busy_budget: Optional<u32>,
     /// UMEM chunks of 4 KiB per worker, default 8192.
     pub frames: Optional<u32>,
     /// Descriptors per ring, a power of two, default 2048.

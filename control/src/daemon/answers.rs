@@ -249,6 +249,11 @@ impl Node {
             desired: self.dataplane.desired(),
             counters,
             programs: attached.filter_map(|port| Some((port.device.clone(), program(&port.device)?))).collect(),
+            busy_polling: self
+                .dataplane
+                .attached()
+                .map(|port| (port.device.clone(), self.dataplane.busy_polling(&port.device)))
+                .collect(),
             attached: self.dataplane.attached().map(|port| (port.device.as_str(), port)).collect(),
             refused: &self.refused,
             next_hops: self.dataplane.next_hops().into_iter().map(|(port, ip, state)| ((port, ip), state)).collect(),

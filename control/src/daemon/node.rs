@@ -651,6 +651,7 @@ fn settings(plan: &Plan) -> Settings {
             Polling::Adaptive => srv6d_dataplane::Polling::Adaptive,
             Polling::Busy => srv6d_dataplane::Polling::Busy,
         },
+        busy_budget: plan.workers.busy_budget,
         frames: plan.workers.frames,
         ring: plan.workers.ring,
         ports: u32::try_from(plan.devices.len() + 1).unwrap_or(u32::MAX),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use srv6d_dataplane::{AttachedPort, Counters, DeviceCounters, PortOffload, VlanCounters};
+use srv6d_dataplane::{AttachedPort, BusyPolling, Counters, DeviceCounters, PortOffload, VlanCounters};
 use srv6d_srv6::carrier::Carrier;
 use srv6d_srv6::model::{
     Behavior, Desired, DtFamily, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction, Steer,
@@ -12,7 +12,8 @@ use srv6d_srv6::reason::DropReason;
 use srv6d_srv6::tables::AdjacencyState;
 
 use crate::api::state::{
-    CountersView, Health, HopRow, NeighborRow, OffloadRow, PathRow, PortRow, ReasonRow, RouteRow, SidRow,
+    BusyPollingRow, CountersView, Health, HopRow, NeighborRow, OffloadRow, PathRow, PortRow, ReasonRow, RouteRow,
+    SidRow,
 };
 
 /// Everything rows are made of, at one moment.
@@ -25,6 +26,8 @@ pub struct View<'a> {
     pub attached: BTreeMap<&'a str, &'a AttachedPort>,
     /// XDP programs, by device.
     pub programs: BTreeMap<String, u32>,
+    /// What has become of busy polling, by device and queue.
+    pub busy_polling: BTreeMap<String, Vec<BusyPolling>>,
     /// Why a device is not attached, by name.
     pub refused: &'a BTreeMap<String, String>,
     /// Next hops of the tables in force.
@@ -33,6 +36,25 @@ pub struct View<'a> {
 
 fn offload(PortOffload { on, reason }: PortOffload) -> OffloadRow {
     OffloadRow { on, reason }
+}
+
+/// `None`: it was not asked for.
+fn busy_polling(queues: &[BusyPolling]) -> Option<BusyPollingRow> {
+    let napi = |queue: &BusyPolling| match queue {
+        BusyPolling::Napi(id) => Some(*id),
+        BusyPolling::Refused | BusyPolling::Unknown | BusyPolling::NoNapi => None,
+    };
+    let without = queues.iter().find(|queue| napi(queue).is_none());
+    let reason = match without {
+        Some(BusyPolling::Refused) => "the kernel refuses it: it takes Linux 5.11 or newer, and CAP_NET_ADMIN",
+        Some(BusyPolling::NoNapi) => {
+            "the kernel knows no NAPI of the socket, as on every veth: packets are received as without it"
+        }
+        Some(BusyPolling::Unknown) => "not known before the first packet has come",
+        Some(BusyPolling::Napi(_)) | None => "",
+    };
+    let row = BusyPollingRow { napi_ids: queues.iter().filter_map(napi).collect(), reason: reason.to_owned() };
+    (!queues.is_empty()).then_some(row)
 }
 
 /// Name of the device below a port: that of its untagged port, or the parent part of `device.vid`.
@@ -87,6 +109,11 @@ impl View<'_> {
                 .and_then(|attached| attached.offload.clone())
                 .map(offload),
             offloaded: counted.offloaded,
+            busy_polling: self
+                .busy_polling
+                .get(device)
+                .filter(|_| port.device == index)
+                .and_then(|queues| busy_polling(queues)),
         }
     }
 
@@ -441,6 +468,7 @@ mod tests {
             counters: &counters,
             attached: [("eth1", &eth1), ("eth2", &eth2)].into(),
             programs: [("eth1".to_owned(), 7)].into(),
+            busy_polling: [("eth1".to_owned(), vec![BusyPolling::Napi(8193)])].into(),
             refused: &[("eth3".to_owned(), "another program is there".to_owned())].into(),
             next_hops: [unresolved].into(),
         })
@@ -461,6 +489,19 @@ mod tests {
         );
         assert_eq!((rows[1].xdp_program, rows[1].mode.as_deref()), (Some(7), Some("native")));
         assert_eq!((rows[3].reason.as_str(), rows[3].mode.as_deref()), ("another program is there", None));
+    }
+
+    #[test]
+    fn a_port_says_which_napi_its_workers_poll_or_why_none() {
+        let rows = with_view(|view| view.ports());
+        let shown: Vec<_> = rows.iter().map(|row| row.busy_polling.as_ref().map(|row| row.napi_ids.clone())).collect();
+        assert_eq!(shown, [Some(vec![8193]), None, None, None], "eth1.7 is a VLAN of eth1");
+        let half = busy_polling(&[BusyPolling::Napi(8193), BusyPolling::NoNapi]).unwrap();
+        assert_eq!(half.napi_ids, [8193]);
+        assert!(half.reason.contains("veth"), "{}", half.reason);
+        assert!(busy_polling(&[BusyPolling::Unknown]).unwrap().reason.contains("first packet"));
+        assert!(busy_polling(&[BusyPolling::Refused]).unwrap().reason.contains("5.11"));
+        assert_eq!(busy_polling(&[]), None);
     }
 
     #[test]

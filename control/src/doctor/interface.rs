@@ -48,6 +48,8 @@ pub struct Placement {
     pub interrupt_cores: BTreeSet<usize>,
     /// `operstate` of the interface.
     pub operstate: Option<String>,
+    /// Interrupts are put off while somebody polls: neither `napi_defer_hard_irqs` nor `gro_flush_timeout` is 0.
+    pub defers_interrupts: bool,
 }
 
 impl Placement {
@@ -61,6 +63,9 @@ impl Placement {
         Self {
             interrupt_cores: lists.flat_map(|list| cpu_list(&list)).collect(),
             operstate: text(&format!("/sys/class/net/{ifname}/operstate")),
+            defers_interrupts: ["napi_defer_hard_irqs", "gro_flush_timeout"]
+                .iter()
+                .all(|file| text(&format!("/sys/class/net/{ifname}/{file}")).is_some_and(|value| value.trim() != "0")),
         }
     }
 }
@@ -82,6 +87,7 @@ pub fn judge(interface: &Interface, placement: &Placement, plans: &Plans) -> Vec
     findings.extend(redirects(interface, plans));
     findings.push(segmentation(interface));
     findings.extend(shared_cores(interface, placement, plans));
+    findings.extend(busy_polling(interface, placement, plans));
     findings.extend(state(interface, placement));
     findings
 }
@@ -246,6 +252,29 @@ fn shared_cores(interface: &Interface, placement: &Placement, plans: &Plans) -> 
     })
 }
 
+/// What `busy_budget` needs of the device: without it interrupts go on doing the driver's work.
+fn busy_polling(interface: &Interface, placement: &Placement, plans: &Plans) -> Option<Finding> {
+    let Interface { ifname, driver, .. } = interface;
+    let check = "busy polling";
+    plans.polls_drivers.then(|| {
+        if driver == "veth" {
+            return Finding::ok(ifname, check, "a veth has no NAPI that a socket could poll: busy_budget does nothing");
+        }
+        if placement.defers_interrupts {
+            return Finding::ok(ifname, check, "interrupts are put off while workers poll");
+        }
+        Finding::warn(
+            ifname,
+            check,
+            "interrupts are not put off: they do the work that busy_budget means the workers to do",
+            format!(
+                "echo 2 > /sys/class/net/{ifname}/napi_defer_hard_irqs; \
+                 echo 200000 > /sys/class/net/{ifname}/gro_flush_timeout"
+            ),
+        )
+    })
+}
+
 fn state(interface: &Interface, placement: &Placement) -> Option<Finding> {
     let ifname = &interface.ifname;
     let state = placement.operstate.as_deref()?;
@@ -278,7 +307,8 @@ mod tests {
             zero_copy: Some(true),
             takes_redirect: None,
         };
-        let placement = Placement { interrupt_cores: [0, 1].into(), operstate: Some("up".into()) };
+        let placement =
+            Placement { interrupt_cores: [0, 1].into(), operstate: Some("up".into()), defers_interrupts: false };
         (interface, placement, Plans { cores: vec![2], ..Plans::default() })
     }
 
@@ -363,6 +393,19 @@ mod tests {
             let expected: &[_] = if warned { &[("offload", Verdict::Warn)] } else { &[] };
             assert_eq!(not_ok(&facts), expected, "{takes:?}");
         }
+    }
+
+    #[test]
+    fn workers_poll_drivers_whose_interrupts_wait() {
+        let mut facts = healthy();
+        facts.2.polls_drivers = true;
+        assert_eq!(not_ok(&facts), [("busy polling", Verdict::Warn)]);
+        facts.1.defers_interrupts = true;
+        assert_eq!(not_ok(&facts), []);
+        // Nothing can be done on a veth, so nothing is asked for.
+        facts.1.defers_interrupts = false;
+        facts.0.driver = "veth".into();
+        assert_eq!(not_ok(&facts), [("checksums", Verdict::Warn)]);
     }
 
     #[test]

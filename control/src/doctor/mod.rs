@@ -51,6 +51,8 @@ pub struct Plans {
     pub cores: Vec<usize>,
     /// Workers never sleep.
     pub busy: bool,
+    /// Workers poll drivers themselves (`busy_budget`).
+    pub polls_drivers: bool,
     /// UMEM bytes of one worker.
     pub umem_bytes: u64,
     /// XDP programs of the daemon that runs.

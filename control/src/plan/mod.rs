@@ -88,6 +88,8 @@ pub struct Workers {
     pub cores: Vec<Option<usize>>,
     /// How they wait.
     pub polling: Polling,
+    /// Packets that drivers receive in one system call of a worker; 0: in interrupts.
+    pub busy_budget: u32,
     /// UMEM chunks of 4 KiB per worker.
     pub frames: u32,
     /// Descriptors per ring.

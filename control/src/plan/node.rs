@@ -102,7 +102,8 @@ pub(super) fn workers(workers: &config::Workers, environment: &Environment, foun
     check_cores(&workers.cores, environment, found);
     let pinned: Vec<Option<usize>> = workers.cores.iter().map(|core| Some(*core.get_ref())).collect();
     let cores = if pinned.is_empty() { vec![None] } else { pinned };
-    Workers { cores, polling: or(&workers.polling, Polling::Adaptive), frames, ring }
+    let polling = or(&workers.polling, Polling::Adaptive);
+    Workers { cores, polling, busy_budget: or(&workers.busy_budget, 0), frames, ring }
 }
 
 fn check_cores(cores: &[Spanned<usize>], environment: &Environment, found: &mut Findings) {

@@ -7,7 +7,9 @@ mod source;
 pub(crate) mod table;
 
 use crate::api::Response;
-use crate::api::state::{Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow, UnfollowedRow};
+use crate::api::state::{
+    BusyPollingRow, Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow, UnfollowedRow,
+};
 use crate::plan::NOBODY;
 use srv6d_srv6::model::TableId;
 use table::Table;
@@ -85,7 +87,14 @@ fn ports(rows: &[PortRow]) -> String {
     let offloads = rows.iter().filter_map(|row| Some((row, row.offload.as_ref()?)));
     let offloads = offloads.filter(|(_, offload)| !offload.reason.is_empty());
     text.extend(offloads.map(|(row, offload)| format!("{}: offload: {}\n", row.name, offload.reason)));
+    let polled = rows.iter().filter_map(|row| Some((row, row.busy_polling.as_ref()?)));
+    text.extend(polled.map(|(row, polled)| format!("{}: busy polling: {}\n", row.name, busy_polling(polled))));
     text
+}
+
+fn busy_polling(BusyPollingRow { napi_ids, reason }: &BusyPollingRow) -> String {
+    let napis = napi_ids.iter().map(|id| format!("NAPI {id}"));
+    napis.chain(Some(reason.clone()).filter(|reason| !reason.is_empty())).collect::<Vec<_>>().join(", ")
 }
 
 fn offload(row: &PortRow) -> &'static str {

@@ -11,7 +11,7 @@
 //! When the first port of the zero-copy memory goes, its sockets hold the memory's own descriptor, so the others have
 //! to go with it. They are attached again on a new one.
 
-use srv6d_xsk::{Mode, Program, ProgramSettings, Socket, Umem, XskError, offload, probe};
+use srv6d_xsk::{BusyPollWatch, Mode, Program, ProgramSettings, Socket, Umem, XskError, offload, probe};
 
 use super::{AttachedPort, Dataplane, DataplaneError, Device};
 use crate::counters::MAX_SOCKETS;
@@ -24,6 +24,7 @@ struct Chosen {
     /// Why not a better mode; empty ones say nothing.
     reasons: Vec<String>,
     multi_buffer: bool,
+    busy_polls: Vec<BusyPollWatch>,
 }
 
 impl Chosen {
@@ -98,7 +99,14 @@ impl Dataplane {
             multi_buffer: chosen.multi_buffer,
             offload: None,
         };
-        let attached = Device { program, memory: chosen.memory, claim_all, port: port.clone(), vlans: Vec::new() };
+        let attached = Device {
+            program,
+            memory: chosen.memory,
+            claim_all,
+            port: port.clone(),
+            busy_polls: chosen.busy_polls,
+            vlans: Vec::new(),
+        };
         self.devices.insert(device.to_owned(), attached);
         self.publish_snapshot(None)?;
         self.claim(device)?;
@@ -163,13 +171,15 @@ impl Dataplane {
         mode: Mode,
         program: &mut Program,
     ) -> Result<Chosen, XskError> {
-        let mut chosen = Chosen { memory, mode, reasons: Vec::new(), multi_buffer: false };
+        let mut chosen = Chosen { memory, mode, reasons: Vec::new(), multi_buffer: false, busy_polls: Vec::new() };
+        let budget = self.settings.busy_budget;
         for (queue, worker) in (0..).zip(&self.workers) {
             let Some(umem) = worker.memory(memory) else { continue };
-            let socket = Socket::open_on(umem, device, queue, mode, self.rings)?;
+            let mut socket = Socket::open_on(umem, device, queue, mode, self.rings)?;
             program.set_socket(queue, &socket)?;
+            chosen.busy_polls.extend((budget > 0).then(|| socket.prefer_busy_poll(budget)));
             let (mode, reason) = socket.chosen();
-            chosen = Chosen { memory, mode, reasons: vec![reason.to_owned()], multi_buffer: socket.multi_buffer() };
+            (chosen.mode, chosen.reasons, chosen.multi_buffer) = (mode, vec![reason.to_owned()], socket.multi_buffer());
             worker.tell(Command::Open(number, memory, Box::new(socket)));
         }
         Ok(chosen)

@@ -35,6 +35,7 @@
 
 #![allow(clippy::doc_markdown)] // AF_XDP is a name, not code
 
+mod busy_poll;
 mod claims;
 mod error;
 mod ethtool;
@@ -51,6 +52,7 @@ mod umem;
 mod wait;
 pub mod xdp_offload;
 
+pub use busy_poll::{BusyPollWatch, BusyPolling};
 pub use error::XskError;
 pub use frame::{CHUNK, Frame, MAX_CHUNKS, MAX_PUSH, ROOM, SPLIT_AT};
 pub use modes::Mode;

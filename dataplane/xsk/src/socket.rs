@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
+use crate::busy_poll::{BusyPoll, BusyPollWatch};
 use crate::frame::{CHUNK, Frame, MAX_CHUNKS, Piece};
 use crate::modes::Mode;
 use crate::open::Bound;
@@ -92,6 +93,7 @@ pub struct Socket {
     cut_off: Vec<u32>,
     kick_due: bool,
     gone: bool,
+    busy_poll: Option<BusyPoll>,
     counts: SocketStats,
 }
 
@@ -158,6 +160,7 @@ impl Socket {
             cut_off: Vec::with_capacity(BATCH),
             kick_due: false,
             gone: false,
+            busy_poll: None,
             counts: SocketStats::default(),
         }
     }
@@ -176,7 +179,16 @@ impl Socket {
         let window = self.descs.get_mut(..want).unwrap_or_default();
         // SAFETY: the queue was bound on the region these chunks belong to, by
         // `bind`, and every received chunk was handed over by `refill`.
-        let got = unsafe { self.rx.consume(window) };
+        let mut got = unsafe { self.rx.consume(window) };
+        if let Some(busy_poll) = &mut self.busy_poll {
+            if got == 0 && busy_poll.poll() {
+                // SAFETY: as above.
+                got = unsafe { self.rx.consume(window) };
+            }
+            if got > 0 {
+                busy_poll.packets_came();
+            }
+        }
         for at in 0..got {
             if let Some(desc) = self.descs.get(at).copied() {
                 self.rx_out -= 1;
@@ -379,14 +391,13 @@ impl Socket {
         })
     }
 
-    /// Asks for busy polling by this thread: `budget` packets per poll, for up
-    /// to `micros`. Returns whether the kernel took it; devices without NAPI
-    /// ids (veth) take it and ignore it.
-    pub fn prefer_busy_poll(&self, micros: u32, budget: u32) -> bool {
-        let fd = self.as_raw_fd();
-        set_option(fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1)
-            && set_option(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros)
-            && set_option(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, budget)
+    /// Asks for preferred busy polling: the driver receives in this socket's own calls, `budget` packets in each. What
+    /// comes of it depends on kernel and driver, and shows in what is returned.
+    pub fn prefer_busy_poll(&mut self, budget: u32) -> BusyPollWatch {
+        let asked = BusyPoll::ask(self.as_raw_fd(), budget);
+        let watch = asked.watch();
+        self.busy_poll = Some(asked);
+        watch
     }
 
     /// Closes the socket and takes its chunks back into the pool. (The chunks

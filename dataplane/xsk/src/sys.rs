@@ -88,3 +88,11 @@ pub(crate) fn set_option(fd: RawFd, level: libc::c_int, option: libc::c_int, val
     let failed = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), 4) };
     failed == 0
 }
+
+/// Reads a socket option of one u32. None: the kernel does not have it.
+pub(crate) fn option(fd: RawFd, level: libc::c_int, option: libc::c_int) -> Option<u32> {
+    let (mut value, mut size) = (0_u32, 4);
+    // SAFETY: both pointers are to live locals, and the second says how large the first is.
+    let failed = unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut size) };
+    (failed == 0).then_some(value)
+}

@@ -4,7 +4,7 @@
 mod netns;
 
 use netns::{PORT_MAC, Wire, assert_adds_up, bytes, drain, enter, ip, ipv6, receive, until, veth};
-use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemRings, XskError, offload};
+use srv6d_xsk::{BusyPolling, Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemRings, XskError, offload};
 
 fn claim_all() -> ProgramSettings {
     ProgramSettings { untagged: true, claim_all: true, ..ProgramSettings::default() }
@@ -277,14 +277,20 @@ fn offloads_are_read_and_switched() {
     assert!(wrong.to_string().contains("nosuch: no such interface"), "{wrong}");
 }
 
+/// A socket on a veth is known by no NAPI: the options are taken, nothing comes of them, and packets come as before.
 #[test]
 #[ignore = "needs root"]
-fn busy_polling_is_taken() {
+fn busy_polling_is_taken_on_a_veth_and_does_nothing() {
     enter();
     veth("b", "pb", 1500, 1);
     let mut umem = Umem::new(8192).unwrap();
     let (_program, mut b) = port(&mut umem, "b");
-    assert!(b.prefer_busy_poll(20, 64));
+    let watch = b.prefer_busy_poll(64);
+    assert_eq!(watch.now(), BusyPolling::Unknown);
+    works(&mut umem, &mut b, "pb");
+    assert_eq!(watch.now(), BusyPolling::NoNapi);
+    // The kernel takes no more than 65535.
+    assert_eq!(b.prefer_busy_poll(1 << 16).now(), BusyPolling::Refused);
     works(&mut umem, &mut b, "pb");
 }
 
