@@ -19,8 +19,8 @@ const TARGET: &str = "fcbb:0:800:2::2";
 const EVERYBODY: [&str; 9] =
     ["host00", "host01", "host02", "leaf00", "leaf01", "leaf02", "spine00", "spine01", "spine02"];
 
-/// Long enough for a path to move, most of the time.
-const MOVE: Duration = Duration::from_secs(2);
+/// Long enough for a path to move on a busy machine.
+const MOVE: Duration = Duration::from_mins(1);
 
 /// The shipped fabric, whose hosts look at their controller every `interval`.
 fn fabric(interval: &str) -> String {
@@ -274,13 +274,13 @@ fn a_minute_of_restless_paths() {
         let here = spine(&last);
         switch(&lab, here, false);
         let deadline = Instant::now() + MOVE;
-        while carrier(&lab) == last && Instant::now() < deadline {
+        while carrier(&lab) == last {
+            assert!(Instant::now() < deadline, "{last} stays: {:#}", source(&lab));
             thread::sleep(Duration::from_millis(20));
         }
         switch(&lab, here, true);
-        let now = carrier(&lab);
-        moves += u32::from(now != last);
-        last = now;
+        moves += 1;
+        last = carrier(&lab);
     }
     assert!(moves >= 10, "{moves} moves were seen");
     assert!(stream.whole(&lab) > 5000);

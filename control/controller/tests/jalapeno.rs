@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use srv6d_controller::jalapeno::{PathKind, Settings, run};
@@ -103,6 +105,23 @@ async fn a_lost_spine_moves_the_path_and_its_name_stays() {
     let moved = |snapshot: &Snapshot| carriers(&snapshot.peers[FAR]) == ["fcbb:0:1004:1001:1006:fe06::"];
     let snapshot = source.until("over spine01", moved).await;
     assert_eq!(snapshot.peers[FAR].prefixes[0].paths[0].name, FAR);
+}
+
+/// The topology changes after it was looked at and before the path is asked for, and is as it was again as soon as the
+/// path is known: at the next look nothing seems to have happened.
+#[tokio::test]
+async fn a_path_of_a_topology_that_passed_does_not_stay() {
+    let spine = "fabric_node/10.0.0.0_spine00";
+    let server = server(json!([{ "route": "shortest_path", "count": 1, "fault": { "down": spine } }])).await;
+    // One peer, so that nothing is published before the round is over; time enough to switch before the next one.
+    let settings = Settings { peers: vec![FAR.to_owned()], interval: Duration::from_millis(500), ..settings(&server) };
+    let mut source = follow(settings);
+    let over = |carrier: &'static str| {
+        move |snapshot: &Snapshot| snapshot.peers.get(FAR).is_some_and(|peer| carriers(peer) == [carrier])
+    };
+    source.until("around spine00", over("fcbb:0:1004:1001:1006:fe06::")).await;
+    assert!(server.set_up(spine, true));
+    source.until("over spine00 again", over("fcbb:0:1004:1000:1006:fe06::")).await;
 }
 
 /// What goes wrong with the answers about one peer: it keeps its carrier, the cause is counted, the other peer goes on.

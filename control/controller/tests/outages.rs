@@ -28,7 +28,7 @@ async fn every_failure_of_the_whole_leaves_all_paths_in_force() {
 }
 
 async fn survives(fault: Value, cause: Cause, words: &str) {
-    let server = server(json!([{ "route": "topology", "after": 1, "count": 2, "fault": fault }])).await;
+    let server = server(json!([{ "route": "topology", "after": 2, "count": 2, "fault": fault }])).await;
     let mut source = follow(Settings { timeout: patience(cause), ..settings(&server) });
     let before = source.until("fresh", all_fresh).await;
     let both = |snapshot: &Snapshot| is_stale(snapshot, NEAR) && is_stale(snapshot, FAR);
@@ -47,7 +47,7 @@ async fn survives(fault: Value, cause: Cause, words: &str) {
 
 #[tokio::test]
 async fn stale_is_counted_from_the_first_failure() {
-    let server = server(json!([{ "route": "topology", "after": 1, "fault": { "status": 500 } }])).await;
+    let server = server(json!([{ "route": "topology", "after": 2, "fault": { "status": 500 } }])).await;
     let mut source = follow(settings(&server));
     source.until("fresh", all_fresh).await;
     let first = source.until("stale", |snapshot| is_stale(snapshot, FAR)).await;

@@ -125,7 +125,7 @@ async fn all_are_asked_several_at_a_time_and_never_more() {
     let distinct: BTreeSet<String> = snapshot.peers.values().flat_map(carriers).collect();
     assert_eq!(distinct.len(), 32, "one carrier to every leaf, its own among them");
     assert_eq!(gate.most.load(Ordering::SeqCst), AT_ONCE);
-    assert_eq!(server.requests(), 1024, "one question each, and the topology");
+    assert_eq!(server.requests(), 1025, "one question each, and the topology before and after");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -37,6 +37,9 @@ pub enum Fault {
     OtherDestination(String),
     /// No answer at all: the connection stays open.
     Silence,
+    /// This vertex (by id) or edge (by key) goes down first, and stays so: the topology is another one than the client
+    /// looked at.
+    Down(String),
 }
 
 impl Fault {
@@ -51,6 +54,7 @@ impl Fault {
             Self::Stale => "stale",
             Self::OtherDestination(_) => "other_destination",
             Self::Silence => "silence",
+            Self::Down(_) => "down",
         }
     }
 }
@@ -150,6 +154,7 @@ pub(crate) async fn apply(State(shared): State<Shared>, request: Request, next: 
         }
         Some(Fault::NotFound) => return axum::Json(not_found(NO_PATH)).into_response(),
         Some(Fault::Delay(milliseconds)) => tokio::time::sleep(Duration::from_millis(milliseconds)).await,
+        Some(Fault::Down(ref name)) => _ = shared.set_up(name, false),
         _ => {}
     }
     let response = next.run(request).await;

@@ -80,6 +80,15 @@ impl Shared {
         // Nobody listens: nothing is lost.
         let _ = self.changes.send(revision);
     }
+
+    /// Switches a vertex or an edge on or off, and tells whoever listens. False: there is none of that name.
+    pub(crate) fn set_up(&self, name: &str, up: bool) -> bool {
+        let known = self.write().store.set_up(name, up);
+        if known {
+            self.announce();
+        }
+        known
+    }
 }
 
 /// A server that has not been started.
@@ -185,11 +194,7 @@ impl Running {
 
     /// Switches a vertex (by id) or an edge (by key) on or off. False: there is none of that name.
     pub fn set_up(&self, name: &str, up: bool) -> bool {
-        let known = self.shared.write().store.set_up(name, up);
-        if known {
-            self.shared.announce();
-        }
-        known
+        self.shared.set_up(name, up)
     }
 
     /// Number of requests answered so far, those that went wrong on purpose included.

@@ -165,7 +165,32 @@ impl Task {
         self.release_unwanted().await;
         let due = self.known.due(self.digest != Some(topology.digest));
         self.digest = Some(topology.digest);
-        self.ask_for(due, &topology).await
+        if self.ask_for(due, &topology).await? {
+            self.digest = self.digest_still().await;
+        }
+        Ok(())
+    }
+
+    /// Was it this topology that the paths were computed over? If it is another one by now, they may be of that one, and
+    /// would stay if the next look found the first one again: so the next look asks anew, whatever it finds. This look
+    /// comes before the paths are published, unless they have waited too long for others or for it, so whoever changes
+    /// the topology because of a new path is seen.
+    ///
+    /// It costs the controller one request after every round that brought paths, and none while nothing changes. A
+    /// topology that never rests is asked about once per interval, as before. Two changes that both fall between the two
+    /// looks, and cancel each other out, go unseen: only asking for every path twice would find them.
+    async fn digest_still(&self) -> Option<u64> {
+        let mut look = std::pin::pin!(self.topology());
+        let looked = timeout(PUBLISH_WITHIN, &mut look).await;
+        let looked = if let Ok(looked) = looked {
+            looked
+        } else {
+            self.publish();
+            look.await
+        };
+        // If it cannot be had, the next look says so.
+        let now = looked.ok()?.digest;
+        self.digest.filter(|before| now == *before)
     }
 
     async fn topology(&self) -> Result<Topology, Failure> {
@@ -187,7 +212,8 @@ impl Task {
     }
 
     /// Asks for the paths of these peers, several at a time. When nothing but silence comes back, the rest is not asked.
-    async fn ask_for(&mut self, due: Vec<Question>, topology: &Topology) -> Result<(), Failure> {
+    /// True: some path is what the controller says now. An allocation is not: it is kept however loads have changed.
+    async fn ask_for(&mut self, due: Vec<Question>, topology: &Topology) -> Result<bool, Failure> {
         let Self { settings, client, known, begun, publish, .. } = self;
         let hops = if due.is_empty() { BTreeMap::new() } else { topology.hops_from(&settings.source) };
         let asker = Asker { settings, client, topology, hops: &hops, begun };
@@ -195,6 +221,7 @@ impl Task {
         let mut open: BTreeSet<String> = due.iter().map(|question| question.peer.clone()).collect();
         let mut silence = Silence { at_once, in_a_row: 0, heard: false, trouble: None };
         let mut unpublished = 0;
+        let mut is_answered = false;
         let answers = due.into_iter().map(|question| async move { (asker.ask(&question).await, question.peer) });
         let mut answers = std::pin::pin!(stream::iter(answers).buffer_unordered(at_once));
         loop {
@@ -210,6 +237,7 @@ impl Task {
             begun.end(&peer);
             known.take(&peer, &answer, &settings.kind, settings.interval);
             unpublished += 1;
+            is_answered |= answer.is_ok();
             if silence.is_enough(answer.err()) {
                 break;
             }
@@ -220,7 +248,7 @@ impl Task {
                 known.not_asked(open, &why);
                 Err(why)
             }
-            None => Ok(()),
+            None => Ok(is_answered && settings.kind != PathKind::Load),
         }
     }
 
