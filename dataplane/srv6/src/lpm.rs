@@ -67,18 +67,6 @@ pub struct Search {
     id: usize,
 }
 
-impl Search {
-    /// The caller's.
-    pub const fn id(&self) -> usize {
-        self.id
-    }
-
-    /// Value of the longest prefix that covers the address, once it has been looked up.
-    pub fn value(&self) -> Option<Value> {
-        (self.value != NONE).then_some(self.value)
-    }
-}
-
 /// A table of prefixes.
 #[derive(Clone, Debug, Default)]
 pub struct Lpm {
@@ -123,9 +111,16 @@ impl Lpm {
         (value != NONE).then_some(value)
     }
 
-    /// Looks all these addresses up.
-    pub fn lookup_all(&self, searches: &mut [Search]) {
+    /// Looks all these addresses up, and says what each led to.
+    #[inline]
+    pub fn lookup_all(&self, searches: &mut Vec<Search>, mut led_to: impl FnMut(usize, Value)) {
         self.general.lookup_all(searches);
+        for search in searches.drain(..) {
+            let value = self.general.value(&search);
+            if value != NONE {
+                led_to(search.id, value);
+            }
+        }
     }
 
     /// For an address in an indexed block: its value, or [`NONE`].

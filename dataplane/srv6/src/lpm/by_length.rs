@@ -12,7 +12,7 @@
 //! ```
 //!
 //! What comes next is computed, not branched on: which length matches differs from packet to packet, and a branch
-//! predicted wrong costs more than a probe, and with it the loads of the packets behind. A probe is one cache line.
+//! predicted wrong costs more than a probe, and with it the loads of the packets behind. A probe is half a cache line.
 
 mod amend;
 
@@ -76,9 +76,9 @@ fn folded(a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// A cache line of keys with their values.
+/// Half a cache line of keys with their values: few, because all are compared.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+#[repr(align(32))]
 struct Bucket<K, const N: usize> {
     keys: [K; N],
     values: [Value; N],
@@ -178,6 +178,16 @@ impl<K: Head, const N: usize> Level<K, N> {
     }
 }
 
+impl Search {
+    /// Below the node that has answered.
+    #[inline]
+    fn goes_on(&mut self, answer: Value) {
+        let is_hit = answer != MISS;
+        self.value = select_unpredictable(is_hit, answer, self.value);
+        self.node = 2 * self.node + 1 + u32::from(is_hit);
+    }
+}
+
 /// Lengths in the order of the tree, filled up with empty ones to a power of two less one.
 #[derive(Clone, Debug)]
 struct Tree<K, const N: usize> {
@@ -221,10 +231,7 @@ impl<K: Head, const N: usize> Tree<K, N> {
     #[inline]
     fn probe(&self, search: &mut Search) -> bool {
         let Some(level) = self.levels.get(search.node as usize) else { return false };
-        let value = level.find(K::of(search.address));
-        let is_hit = value != MISS;
-        search.value = select_unpredictable(is_hit, value, search.value);
-        search.node = 2 * search.node + 1 + u32::from(is_hit);
+        search.goes_on(level.find(K::of(search.address)));
         true
     }
 
@@ -280,9 +287,9 @@ pub(super) struct ByLength {
     /// How far these are from the end of 64 bits.
     first_shift: u32,
     /// Longer than these, up to /64, and entries at /64 for what is longer.
-    short: Tree<u64, 5>,
+    short: Tree<u64, 2>,
     /// Longer than /64.
-    long: Tree<u128, 3>,
+    long: Tree<u128, 1>,
 }
 
 impl Default for ByLength {
@@ -328,26 +335,32 @@ impl ByLength {
         self.deeper(address, self.short.lookup(address, self.start(address)))
     }
 
-    /// Goes on behind /64, where there is more.
     #[inline]
     fn deeper(&self, address: u128, value: Value) -> Value {
         if value & LONGER == 0 { value } else { self.long.lookup(address, value & !LONGER) }
     }
 
     /// Level by level, so that the probes of one level, which do not wait for each other, fetch their cache lines at the
-    /// same time.
+    /// same time. The first one has the same table for all.
     pub(super) fn lookup_all(&self, searches: &mut [Search]) {
+        let Some(root) = self.short.levels.first() else {
+            return searches.iter_mut().for_each(|search| search.value = self.start(search.address));
+        };
         for search in &mut *searches {
             (search.value, search.node) = (self.start(search.address), 0);
+            search.goes_on(root.find(u64::of(search.address)));
         }
-        for _ in 0..self.short.depth() {
+        for _ in 1..self.short.depth() {
             for search in &mut *searches {
                 self.short.probe(search);
             }
         }
-        for search in searches {
-            search.value = self.deeper(search.address, search.value);
-        }
+    }
+
+    /// Goes on behind /64, where there is more.
+    #[inline]
+    pub(super) fn value(&self, search: &Search) -> Value {
+        self.deeper(search.address, search.value)
     }
 
     pub(super) fn memory(&self) -> usize {

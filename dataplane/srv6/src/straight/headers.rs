@@ -2,8 +2,15 @@
 
 use srv6d_wire::{checksum, ipv4, ipv6, protocol};
 
-/// Next headers with more to look at: options (RFC 8200 section 4.2), `ICMPv6` (neighbour discovery).
-const LOOK_INTO: u64 = 1 << protocol::HOP_BY_HOP | 1 << protocol::ICMPV6 | 1 << protocol::DEST_OPTIONS;
+/// Next headers with more to look at: options (RFC 8200 section 4.2), `ICMPv6` (neighbour discovery). One load tells.
+#[allow(clippy::indexing_slicing, reason = "while it is compiled")]
+static LOOK_INTO: [bool; 256] = {
+    let mut headers = [false; 256];
+    headers[protocol::HOP_BY_HOP as usize] = true;
+    headers[protocol::ICMPV6 as usize] = true;
+    headers[protocol::DEST_OPTIONS as usize] = true;
+    headers
+};
 
 /// An IPv6 header, with the upper half of its source.
 #[derive(Clone, Copy)]
@@ -49,11 +56,11 @@ impl V6 {
 
     /// The hop limit allows one more hop, the addresses may go everywhere, and nothing behind has to be looked at.
     #[inline]
-    pub(super) const fn is_plain(&self) -> bool {
-        let (next_header, hop_limit) = (self.next_header(), self.first as u8);
+    pub(super) fn is_plain(&self) -> bool {
+        let hop_limit = self.first as u8;
         self.first >> 60 == 6
             && hop_limit > 1
-            && (next_header >= 64 || LOOK_INTO >> next_header & 1 == 0)
+            && LOOK_INTO.get(usize::from(self.next_header())) == Some(&false)
             && goes_everywhere(self.source)
             && goes_everywhere(self.destination[0])
     }

@@ -83,12 +83,11 @@ impl LookUps {
     /// What no index has answered.
     fn search(&mut self, vrf: &Vrf) {
         for (lpm, searches, family) in [(&vrf.v6, &mut self.v6, 0), (&vrf.v4, &mut self.v4, Found::IS_V4)] {
-            lpm.lookup_all(searches);
-            for search in searches.drain(..) {
-                if let (Some(value), Some(found)) = (search.value(), self.found.get_mut(search.id())) {
+            lpm.lookup_all(searches, |id, value| {
+                if let Some(found) = self.found.get_mut(id) {
                     *found = Found(value | family);
                 }
-            }
+            });
         }
     }
 }
