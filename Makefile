@@ -4,6 +4,9 @@
 ROOT   := $(if $(filter 0,$(shell id -u)),env,sudo -E)
 RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)" CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)"
 
+# Where cargo builds, should somebody keep that elsewhere.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
 .PHONY: help deps build demo test test-rootless test-root test-zerocopy bench bench-net lint doc
 
 help: ## this list
@@ -16,7 +19,7 @@ build: deps ## the srv6d binary: target/release/srv6d
 	cargo build --release --locked --package srv6d
 
 demo: build ## the fabric lab, with traffic crossing it
-	$(ROOT) target/release/srv6d lab demo
+	$(ROOT) $(TARGET)/release/srv6d lab demo
 
 test: test-rootless test-root ## everything; network namespaces are made and removed
 
@@ -27,14 +30,14 @@ test-root: deps ## AF_XDP, namespaces, the lab
 	$(RUNNER) cargo test --workspace --locked -- --ignored --test-threads=2
 
 test-zerocopy: build ## zero-copy ports on an emulated NIC: downloads QEMU and a kernel into target/, 70 MB
-	tests/zero-copy/run
+	tests/zero-copy/run $(TARGET)/release/srv6d
 
 bench: deps ## ns per packet, beside a floor
 	cargo bench --locked --package srv6d-bench
 
 bench-net: deps ## packets per second in network namespaces, beside the kernel, the AF_XDP floor and the veth ceiling
 	cargo build --release --locked --package srv6d --package srv6d-bench-net
-	$(ROOT) target/release/bench-net $(ARGS)
+	$(ROOT) $(TARGET)/release/bench-net $(ARGS)
 
 lint: deps ## formatting, clippy, documentation, licences
 	cargo fmt --all --check

@@ -15,6 +15,7 @@ use crate::layout::{Layout, Placement};
 use crate::results::{Figure, LatencyRow, Results, Row, SearchRow, Trial};
 use crate::search::{self, Range};
 use crate::sink::SinkKind;
+use crate::statistics::number_of;
 use crate::testbed::Mtu;
 use crate::trial::{Rig, Timing};
 use crate::verdict::{Counted, Verdict};
@@ -189,7 +190,7 @@ impl<'p> Campaign<'p> {
             }
             drop(rig);
             self.left = self.left.saturating_sub(started.elapsed());
-            let place = if several { format!("{} workers", layout.workers.len()) } else { placement.name().to_owned() };
+            let place = if several { number_of(layout.workers.len(), "worker") } else { placement.name().to_owned() };
             self.say(&format!("round {} {place:20} {:16} {}", round + 1, dut.name, said.join("  ")));
             (self.keep)(&self.results)?;
         }

@@ -206,7 +206,7 @@ impl Document {
         for section in &self.sections {
             let _ = writeln!(body, "<h2>{}</h2>", escaped(&section.heading));
             for paragraph in &section.text {
-                let _ = writeln!(body, "<p>{}</p>", escaped(paragraph));
+                let _ = writeln!(body, "<p>{}</p>", with_code(paragraph));
             }
             for chart in &section.charts {
                 let _ = writeln!(body, "<figure>{}</figure>", svg::bars(chart));
@@ -270,6 +270,17 @@ impl Table {
     }
 }
 
+/// A paragraph as HTML: what stands between backticks is code, as in Markdown.
+fn with_code(paragraph: &str) -> String {
+    let parts: Vec<&str> = paragraph.split('`').collect();
+    let is_paired = parts.len() % 2 == 1;
+    let html = parts.into_iter().enumerate().map(|(at, part)| match at % 2 {
+        1 if is_paired => format!("<code>{}</code>", escaped(part)),
+        _ => escaped(part),
+    });
+    html.collect::<Vec<_>>().join(if is_paired { "" } else { "`" })
+}
+
 /// Text as HTML and SVG want it.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -316,6 +327,12 @@ mod tests {
         let html = document().html();
         assert!(html.contains("<h1>A &amp; B</h1>") && html.contains("<td>srv6d &lt;uN&gt;</td>"), "{html}");
         assert!(html.contains("<svg") && !html.contains("<uN>"), "{html}");
+    }
+
+    #[test]
+    fn what_markdown_calls_code_is_code_in_html_too() {
+        assert_eq!(with_code("`>=`: a & b (`sendto`)."), "<code>&gt;=</code>: a &amp; b (<code>sendto</code>).");
+        assert_eq!(with_code("a lonely ` stays <b>"), "a lonely ` stays &lt;b&gt;");
     }
 
     /// Each colour is one on light ground, and another on dark.

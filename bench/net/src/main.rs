@@ -18,6 +18,7 @@ use srv6d_bench_net::layout::Placement;
 use srv6d_bench_net::machine::Stamp;
 use srv6d_bench_net::results::Results;
 use srv6d_bench_net::sink::SinkKind;
+use srv6d_bench_net::statistics::number_of;
 use srv6d_bench_net::trial::Timing;
 use srv6d_bench_net::{BenchError, affinity, host, netns, report};
 
@@ -193,8 +194,12 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     stamp.add("sink", plan.sink.meaning().to_owned());
     let say = |line: &str| eprintln!("{line}");
     let minutes = plan.estimate().as_secs().div_ceil(60);
-    say(&format!("{} rows, about {minutes} min", plan.duts.len()));
-    let keep = |results: &Results| write_json(&arguments.out, RESULTS, results);
+    say(&format!("{} to measure, about {minutes} min", number_of(plan.duts.len(), "row")));
+    say("million packets per second at each frame size; ~: somebody else had the cores for more than 2 % of the time");
+    let keep = |results: &Results| {
+        write_json(&arguments.out, RESULTS, results)
+            .map_err(|why| BenchError::of("results cannot be kept (--out)", why))
+    };
     let empty = Results { stamp, ..Results::default() };
     keep(&empty)?;
     let results = Campaign::run(&plan, empty, &say, &keep);
@@ -278,10 +283,15 @@ fn cores(arguments: &Arguments) -> Result<Vec<usize>, Failure> {
     if arguments.cores.is_empty() {
         return Ok(available);
     }
-    match arguments.cores.iter().find(|core| !available.contains(core)) {
-        Some(missing) => Err(Failure::Usage(format!("--cores: there is no core {missing}; there are {available:?}"))),
-        None => Ok(arguments.cores.clone()),
+    for (at, core) in arguments.cores.iter().enumerate() {
+        if !available.contains(core) {
+            return Err(Failure::Usage(format!("--cores: there is no core {core}; there are {available:?}")));
+        }
+        if arguments.cores.iter().take(at).any(|earlier| earlier == core) {
+            return Err(Failure::Usage(format!("--cores: core {core} stands there twice; each has one role")));
+        }
     }
+    Ok(arguments.cores.clone())
 }
 
 /// Set when somebody wants the run to end: after the trial under way, or at once when he asks twice.

@@ -4,8 +4,8 @@ use crate::bars::{self, Kept, Promise};
 use crate::document::{Document, Section, Table};
 use crate::layout::Placement;
 use crate::results::{Figure, LatencyRow, Results, Row, Schema, SearchRow};
-use crate::search::{Limit, NDR};
-use crate::statistics::Spread;
+use crate::search::{Found, Limit, NDR};
+use crate::statistics::{Spread, number_of};
 use crate::{dut, pictures};
 
 /// What each row of SRv6 work is shown beside. The floor beside the kernel is what these sockets leave to a forwarder that
@@ -211,7 +211,7 @@ fn workers(results: &Results) -> Option<Section> {
     counts.sort_unstable();
     counts.dedup();
     let mut table = Table { columns: words(&["Mpps, 64 bytes"]), rows: Vec::new() };
-    table.columns.extend(counts.iter().map(|count| format!("{count} queues")));
+    table.columns.extend(counts.iter().map(|&count| number_of(count, "queue")));
     for dut in dut::ALL {
         let of = |count: &usize| results.workers.iter().find(|row| row.dut == dut.name && row.workers == *count);
         let found: Vec<Option<&Row>> = counts.iter().map(of).collect();
@@ -236,12 +236,6 @@ fn searches(results: &Results) -> Option<Section> {
     let first = results.searches.first()?;
     let row = |row: &SearchRow| {
         let rate = row.found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3}", rate / 1e6));
-        let beyond = match row.found.limit {
-            Limit::Loss => "loss",
-            Limit::Generator => "the generator's limit: a lower bound",
-            Limit::Void => "void trials: a lower bound",
-            Limit::Range => "end of the range: a lower bound",
-        };
         vec![
             row.dut.clone(),
             row.size.clone(),
@@ -251,7 +245,7 @@ fn searches(results: &Results) -> Option<Section> {
                 format!("PDR, {:.1} % lost", 100.0 * row.accepted_loss)
             },
             rate,
-            beyond.to_owned(),
+            beyond(&row.found).to_owned(),
             format!("{} ({} void)", row.found.trials, row.found.void),
         ]
     };
@@ -270,6 +264,19 @@ fn searches(results: &Results) -> Option<Section> {
         charts: pictures::searches(results),
         ..Section::default()
     })
+}
+
+/// What stood in the way of a higher rate; of any rate, where none was found.
+fn beyond(found: &Found) -> &'static str {
+    match (found.rate.is_some(), found.limit) {
+        (_, Limit::Loss) => "loss",
+        (true, Limit::Generator) => "the generator's limit: a lower bound",
+        (true, Limit::Void) => "void trials: a lower bound",
+        (true, Limit::Range) => "end of the range: a lower bound",
+        (false, Limit::Generator) => "the generator fell short of every rate",
+        (false, Limit::Void) => "void trials at every rate",
+        (false, Limit::Range) => "end of the range",
+    }
 }
 
 fn latencies(results: &Results) -> Option<Section> {
@@ -432,11 +439,13 @@ mod tests {
 
     #[test]
     fn a_search_that_ended_at_the_generator_says_so() {
-        let found = crate::search::Found { rate: Some(5e6), limit: Limit::Generator, trials: 9, void: 1 };
+        let found = Found { rate: Some(5e6), limit: Limit::Generator, trials: 9, void: 1 };
         let (dut, size) = ("xdp-redirect".to_owned(), "64".to_owned());
         let row = SearchRow { placement: Placement::OneCore, dut, size, accepted_loss: NDR, found };
         let section = searches(&Results { searches: vec![row], ..Results::default() }).unwrap();
         let line = section.table.unwrap().rows.remove(0).join(" ");
         assert_eq!(line, "xdp-redirect 64 NDR, none lost 5.000 the generator's limit: a lower bound 9 (1 void)");
+        // Nothing found is no bound.
+        assert_eq!(beyond(&Found { rate: None, ..found }), "the generator fell short of every rate");
     }
 }

@@ -1,4 +1,4 @@
-//! Median and spread.
+//! Median and spread, and numbers in sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,11 @@ impl Spread {
     }
 }
 
+/// `1 queue`, `2 queues`.
+pub fn number_of(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a failure is the test's failure")]
@@ -48,6 +53,11 @@ mod tests {
         assert_eq!((spread.median, spread.low, spread.high, spread.count), (2.5, 1.0, 4.0, 4));
         assert_eq!(Spread::of([3.0, 9.0, 1.0]).unwrap().median, 3.0);
         assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!((number_of(1, "queue"), number_of(2, "queue")), ("1 queue".to_owned(), "2 queues".to_owned()));
     }
 
     #[test]
