@@ -210,7 +210,7 @@ impl Rig {
 
     fn cores_between(&self, from: &Moment, to: &Moment) -> Vec<CoreUse> {
         let seconds = to.at.duration_since(from.at).as_secs_f64();
-        let used = to.cpu.since(&from.cpu);
+        let used = to.cpu.since(&from.cpu, seconds);
         let of = |(core, role): (usize, String)| {
             let busy = used.busy.get(&core).copied().unwrap_or_default().share_of(seconds);
             CoreUse { core, role, busy }
@@ -220,7 +220,7 @@ impl Rig {
 
     fn counted(&self, from: &Moment, to: &Moment, totals: Counted) -> Counted {
         let seconds = to.at.duration_since(from.at).as_secs_f64();
-        let used: Use = to.cpu.since(&from.cpu);
+        let used: Use = to.cpu.since(&from.cpu, seconds);
         let measured = self.layout.measured();
         let generators: Vec<usize> =
             self.layout.generators.iter().copied().filter(|core| !measured.contains(core)).collect();
