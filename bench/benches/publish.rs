@@ -1,30 +1,44 @@
-//! What a worker feels of tables that come into force beside it: how long its rounds take then, and otherwise.
+//! What a worker feels of tables that come into force beside it: how many of its rounds are late then, and otherwise.
 //!
 //! One thread does round after round over ports in memory, as a worker does, and notes how long each one takes. Another
-//! one publishes: nothing, amendments, whole generations. A round is late when it takes more than [`LATE`] times the median.
+//! one publishes: nothing, amendments, whole generations. Each has a core of its own. A round is late when it takes more
+//! than [`LATE`] times the median.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{UsageWho, getrusage};
 use srv6d_bench::Rig;
 use srv6d_bench::frames::Class;
 use srv6d_bench::tables::{desired, prefix, route_change};
-use srv6d_dataplane::publish::Reader;
-use srv6d_dataplane::{BURST, Publisher, Wiring};
+use srv6d_dataplane::{BURST, Publisher, Reader, Wiring};
 
 const PREFIXES: u32 = 1_000_000;
 const LATE: f64 = 3.0;
-/// How long a publish can be felt: what is in it, and so many seconds after.
-const AFTER: f64 = 1e-3;
-const QUIET: Duration = Duration::from_secs(3);
-const AMENDMENTS: u32 = 300;
-const GENERATIONS: u32 = 6;
+/// How long a publish can be felt: from the first round that knows of it until so many seconds after the first one that
+/// is in it.
+const AFTER: f64 = 0.2e-3;
+const QUIET: Duration = Duration::from_secs(4);
+const AMENDMENTS: u32 = 400;
+const GENERATIONS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
+const NAMES: [&str; 3] = ["nothing", "amendments", "generations"];
 
 /// When a round began, and how many seconds it took.
 type Round = (f64, f64);
+
+/// What the worker's thread saw.
+struct Seen {
+    rounds: Vec<Round>,
+    /// Rounds, by their number, in which tables came: the first that knew of them, and the first in them.
+    changes: Vec<(usize, usize)>,
+    /// Late rounds in which the system gave the core to another thread.
+    interrupted: Vec<usize>,
+    /// Bytes that the thread has freed beyond what it allocated.
+    freed: i64,
+}
 
 fn main() {
     if std::env::args().any(|argument| argument == "--test") {
@@ -33,131 +47,202 @@ fn main() {
     let mut publisher = Publisher::new(1);
     publisher.expect_amendments();
     publisher.publish(Some(Arc::new(desired(PREFIXES, 1))), |_, _| Wiring::direct(2)).unwrap();
-    let (reader, stop, start) = (publisher.reader(), AtomicBool::new(false), Instant::now());
-    let (phases, (rounds, freed)) = std::thread::scope(|scope| {
-        let worker = scope.spawn(|| work(reader, &stop, start));
+    let (reader, start) = (publisher.reader(), Instant::now());
+    let stop = &AtomicBool::new(false);
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    let (phases, seen) = std::thread::scope(|scope| {
+        let (first, last) = (cores.first().copied(), cores.last().copied());
+        let worker = scope.spawn(move || {
+            last.map(core_affinity::set_for_current);
+            work(reader, stop, start)
+        });
+        first.map(core_affinity::set_for_current);
         let phases = publish(&mut publisher, start);
         stop.store(true, Ordering::Relaxed);
         (phases, worker.join().unwrap())
     });
-    report(&phases, &rounds);
-    println!("\nmemory freed by the worker's thread: {freed} bytes");
+    report(&phases, &seen);
+    println!("\nmemory freed by the worker's thread: {} bytes", seen.freed);
     println!("{:?}", publisher.published());
 }
 
-/// Rounds until told to stop, and the bytes that this thread has freed beyond what it allocated.
-fn work(mut reader: Reader, stop: &AtomicBool, start: Instant) -> (Vec<Round>, i64) {
+/// Rounds until told to stop.
+fn work(mut reader: Reader, stop: &AtomicBool, start: Instant) -> Seen {
     let mut rig = Rig::new(Class::Transit, PREFIXES);
-    let mut rounds = Vec::with_capacity(8_000_000);
-    let burst = f64::from(u32::try_from(BURST).unwrap());
+    // Written once, so that no page of it is new later.
+    let mut rounds = vec![(1.0, 1.0); 16_000_000];
+    rounds.clear();
+    let (mut changes, mut interrupted) = (Vec::with_capacity(1 << 16), Vec::with_capacity(1 << 20));
+    let (mut generation, mut beside, mut switches, mut late) = (reader.current().generation, None, 0, f64::MAX);
     let memory = allocation_counter::measure(|| {
         while !stop.load(Ordering::Relaxed) && rounds.len() < rounds.capacity() {
-            let began = start.elapsed().as_secs_f64();
-            let each = rig.time_ports(1, |rig| rig.step(reader.current()));
-            rounds.push((began, each * burst / 1e9));
+            let began = start.elapsed();
+            let now = u64::try_from(began.as_nanos()).unwrap();
+            let each = rig.time_ports(1, |rig| {
+                let view = reader.view(BURST, now);
+                beside = beside.or_else(|| view.next.is_some().then_some(rounds.len()));
+                if view.current.generation != generation {
+                    generation = view.current.generation;
+                    changes.push((beside.take().unwrap_or(rounds.len()), rounds.len()));
+                }
+                rig.step_beside(view, now);
+            });
+            let spent = each * f64::from(u32::try_from(BURST).unwrap()) / 1e9;
+            if spent > late {
+                let before = std::mem::replace(&mut switches, involuntary_switches());
+                interrupted.extend((switches != before).then_some(rounds.len()));
+            }
+            rounds.push((began.as_secs_f64(), spent));
+            if rounds.len() == 100_000 {
+                late = median(&rounds) * LATE;
+            }
         }
     });
-    (rounds, (-memory.bytes_current).max(0))
+    Seen { rounds, changes, interrupted, freed: (-memory.bytes_current).max(0) }
 }
 
-/// A stretch of time, and from when to when something was published in it.
+fn involuntary_switches() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).unwrap().involuntary_context_switches()
+}
+
+fn median(rounds: &[Round]) -> f64 {
+    let mut sorted: Vec<f64> = rounds.iter().map(|&(_, spent)| spent).collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// A stretch of time in which something was published again and again.
 struct Phase {
     name: &'static str,
     began: f64,
     ended: f64,
-    events: Vec<(f64, f64)>,
 }
 
 fn publish(publisher: &mut Publisher, start: Instant) -> Vec<Phase> {
     let now = || start.elapsed().as_secs_f64();
     let mut phases = Vec::new();
-    let mut phase = |name, work: &mut dyn FnMut() -> Vec<(f64, f64)>| {
+    let mut phase = |name, work: &mut dyn FnMut()| {
         let began = now();
-        let events = work();
-        phases.push(Phase { name, began, ended: now(), events });
+        work();
+        phases.push(Phase { name, began, ended: now() });
     };
+    std::thread::sleep(QUIET);
     for _ in 0..2 {
-        phase("nothing", &mut || {
-            std::thread::sleep(QUIET);
-            Vec::new()
-        });
-        phase("amendments", &mut || {
-            let one = |n: u32| {
+        phase(NAMES[0], &mut || std::thread::sleep(QUIET));
+        phase(NAMES[1], &mut || {
+            for n in 0..AMENDMENTS {
                 std::thread::sleep(PAUSE);
-                let began = now();
                 let amendment = route_change(prefix(n / 2 * 7919 % PREFIXES), n % 2 == 1);
                 publisher.amend(&amendment, |_, _| Wiring::direct(2)).unwrap();
-                (began, now())
-            };
-            (0..AMENDMENTS).map(one).collect()
+            }
         });
-        phase("generations", &mut || {
-            let one = |_| {
+        phase(NAMES[2], &mut || {
+            for _ in 0..GENERATIONS {
                 std::thread::sleep(PAUSE);
-                let began = now();
                 publisher.publish(None, |_, _| Wiring::direct(2)).unwrap();
-                (began, now())
-            };
-            (0..GENERATIONS).map(one).collect()
+            }
         });
     }
     phases
 }
 
-fn report(phases: &[Phase], rounds: &[Round]) {
-    let names = ["nothing", "amendments", "generations"];
-    let of = |name: &str| phases.iter().filter(move |phase| phase.name == name).collect::<Vec<_>>();
-    let within = |began: f64, ended: f64| {
-        let first = rounds.partition_point(|&(at, _)| at < began);
-        &rounds[first..rounds.partition_point(|&(at, _)| at < ended).max(first)]
-    };
-    let durations = |name: &str| {
-        let rounds = of(name).into_iter().flat_map(|phase| within(phase.began, phase.ended));
-        let mut sorted: Vec<f64> = rounds.map(|&(_, spent)| spent).collect();
-        sorted.sort_by(f64::total_cmp);
-        sorted
-    };
-    let quiet = durations("nothing");
-    let late = quiet[quiet.len() / 2] * LATE;
+impl Phase {
+    fn has(&self, seen: &Seen, round: usize) -> bool {
+        (self.began..self.ended).contains(&seen.rounds[round].0)
+    }
+}
+
+fn report(phases: &[Phase], seen: &Seen) {
+    let quiet: Vec<Round> =
+        phases.iter().filter(|phase| phase.name == NAMES[0]).flat_map(|p| within(p, seen)).collect();
+    let late = median(&quiet) * LATE;
     println!("rounds of {BURST} packets at {PREFIXES} prefixes, in microseconds; late: more than {:.1}\n", late * 1e6);
     println!(
-        "{:<14}{:>9}{:>10}{:>10}{:>10}{:>14}  longest",
-        "published", "rounds", "median", "99.9 %", "late", "late per s"
+        "{:<14}{:>9}{:>10}{:>10}{:>14}{:>14}  longest",
+        "published", "rounds", "median", "99.9 %", "late per s", "interrupted"
     );
-    for name in names {
-        let sorted = durations(name);
-        let share =
-            |part: usize| sorted[(sorted.len() - 1) / 1000 * part + (sorted.len() - 1) % 1000 * part / 1000] * 1e6;
-        let lates = sorted.iter().filter(|&&spent| spent > late).count();
-        let seconds: f64 = of(name).iter().map(|phase| phase.ended - phase.began).sum();
-        let longest: Vec<String> = sorted.iter().rev().take(6).map(|spent| format!("{:.0}", spent * 1e6)).collect();
-        println!(
-            "{name:<14}{:>9}{:>10.1}{:>10.1}{lates:>10}{:>14.1}  {}",
-            sorted.len(),
-            share(500),
-            share(999),
-            f64::from(u32::try_from(lates).unwrap()) / seconds,
-            longest.join(" ")
-        );
+    for name in NAMES {
+        all_rounds(name, phases, seen, late);
     }
-    println!("\nlate rounds around a publish, until {} ms after it: how many had so many\n", AFTER * 1e3);
-    println!("{:<14}{:>10}{:>8}{:>8}{:>8}{:>8}{:>16}", "published", "publishes", "0", "1", "2", "more", "longest, us");
-    for name in names {
-        let all = of(name).into_iter().flat_map(|phase| match name {
-            // As many stretches as long as an amendment's, for comparison.
-            "nothing" => {
-                (0..AMENDMENTS).map(|n| phase.began + PAUSE.as_secs_f64() * f64::from(n)).map(|at| (at, at)).collect()
-            }
-            _ => phase.events.clone(),
-        });
-        let (mut counts, mut longest, mut number) = ([0u32; 4], 0f64, 0);
-        for (began, ended) in all {
-            let around = within(began, ended + AFTER);
-            counts[around.iter().filter(|&&(_, spent)| spent > late).count().min(3)] += 1;
-            longest = around.iter().map(|&(_, spent)| spent).fold(longest, f64::max);
-            number += 1;
-        }
-        let [none, one, two, more] = counts;
-        println!("{name:<14}{number:>10}{none:>8}{one:>8}{two:>8}{more:>8}{:>16.0}", longest * 1e6);
+    println!(
+        "\nlate rounds around a publish, from the first round that knows of it until {} ms after the first in it;\n\
+         for comparison: around as many moments without a publish\n",
+        AFTER * 1e3
+    );
+    println!(
+        "{:<14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>15}{:>16}{:>16}",
+        "published", "publishes", "0 late", "1", "2", "more", "at most 1", "rounds beside", "longest, us"
+    );
+    for name in &NAMES[1..] {
+        let publishes: Vec<_> = seen.changes.iter().copied().filter(|&(_, at)| of(name, phases, seen, at)).collect();
+        around(name, &publishes, seen, late);
+        let quiet = phases.iter().filter(|phase| phase.name == NAMES[0]);
+        let moments: Vec<_> = quiet.flat_map(|phase| moments(phase, &publishes, seen)).collect();
+        around("  nothing", &moments, seen, late);
     }
+}
+
+fn of(name: &str, phases: &[Phase], seen: &Seen, round: usize) -> bool {
+    phases.iter().any(|phase| phase.name == name && phase.has(seen, round))
+}
+
+fn within(phase: &Phase, seen: &Seen) -> Vec<Round> {
+    let first = seen.rounds.partition_point(|&(at, _)| at < phase.began);
+    let end = seen.rounds.partition_point(|&(at, _)| at < phase.ended);
+    seen.rounds[first..end].to_vec()
+}
+
+fn all_rounds(name: &str, phases: &[Phase], seen: &Seen, late: f64) {
+    let of_name = || phases.iter().filter(|phase| phase.name == name);
+    let mut sorted: Vec<f64> = of_name().flat_map(|phase| within(phase, seen)).map(|(_, spent)| spent).collect();
+    sorted.sort_by(f64::total_cmp);
+    let share = |part: usize| sorted[(sorted.len() - 1) / 1000 * part + (sorted.len() - 1) % 1000 * part / 1000] * 1e6;
+    let lates = sorted.iter().filter(|&&spent| spent > late).count();
+    let interrupted = seen.interrupted.iter().filter(|&&round| of(name, phases, seen, round)).count();
+    let seconds: f64 = of_name().map(|phase| phase.ended - phase.began).sum();
+    let longest: Vec<String> = sorted.iter().rev().take(6).map(|spent| format!("{:.0}", spent * 1e6)).collect();
+    println!(
+        "{name:<14}{:>9}{:>10.1}{:>10.1}{:>14.1}{interrupted:>14}  {}",
+        sorted.len(),
+        share(500),
+        share(999),
+        f64::from(u32::try_from(lates).unwrap()) / seconds,
+        longest.join(" ")
+    );
+}
+
+/// Moments of a quiet phase, each as many rounds long as one of these publishes.
+fn moments(phase: &Phase, publishes: &[(usize, usize)], seen: &Seen) -> Vec<(usize, usize)> {
+    let first = seen.rounds.partition_point(|&(at, _)| at < phase.began);
+    let end = seen.rounds.partition_point(|&(at, _)| at < phase.ended - 10.0 * AFTER);
+    let every = (end - first) / (publishes.len() / 2).max(1);
+    let starts = (first..end).step_by(every.max(1));
+    starts.zip(publishes).map(|(start, (known, taken))| (start, start + (taken - known))).collect()
+}
+
+fn around(name: &str, publishes: &[(usize, usize)], seen: &Seen, late: f64) {
+    let (mut counts, mut longest, mut beside, mut late_beside) = ([0usize; 4], 0f64, Vec::new(), 0);
+    for &(known, taken) in publishes {
+        let until = seen.rounds[taken].0 + AFTER;
+        let after = seen.rounds[taken..].iter().take_while(|&&(at, _)| at < until);
+        counts[after.clone().filter(|&&(_, spent)| spent > late).count().min(3)] += 1;
+        longest = after.map(|&(_, spent)| spent).fold(longest, f64::max);
+        late_beside += seen.rounds[known..taken].iter().filter(|&&(_, spent)| spent > late).count();
+        beside.push(taken - known);
+    }
+    let all_beside: usize = beside.iter().sum();
+    beside.sort_unstable();
+    let [none, one, two, more] = counts;
+    println!(
+        "{name:<14}{:>10}{none:>9}{one:>9}{two:>9}{more:>9}{:>10.1} %{:>12.0}{:>16}{:>12.2} %",
+        publishes.len(),
+        percent(none + one, publishes.len()),
+        longest * 1e6,
+        beside.get(beside.len() / 2).copied().unwrap_or_default(),
+        percent(late_beside, all_beside)
+    );
+}
+
+fn percent(part: usize, of: usize) -> f64 {
+    f64::from(u32::try_from(part * 10_000 / of.max(1)).unwrap()) / 100.0
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use srv6d_dataplane::io::Io;
 use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::reader::View;
 use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
 use srv6d_srv6::{LookUps, forward_straight};
 
@@ -116,6 +117,12 @@ impl Rig {
     #[inline(never)]
     pub fn step(&mut self, snapshot: &Snapshot) {
         self.step.round(&mut self.io, snapshot, 1);
+    }
+
+    /// The same as a worker takes it whose tables may change.
+    #[inline(never)]
+    pub fn step_beside(&mut self, view: View<'_>, now: u64) {
+        self.step.round_beside(&mut self.io, view, now);
     }
 
     /// The floor between ports.

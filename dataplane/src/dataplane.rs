@@ -218,6 +218,8 @@ impl Dataplane {
             let started = dataplane.start_worker(worker, wanted_sender.clone(), smaller_path_sender.clone())?;
             dataplane.workers.push(started);
         }
+        let wakers: Vec<Waker> = dataplane.workers.iter().map(|worker| worker.waker.clone()).collect();
+        dataplane.tables.on_change(move || wakers.iter().for_each(Waker::wake));
         Ok(dataplane)
     }
 
@@ -312,13 +314,7 @@ impl Dataplane {
     /// A snapshot of `desired`, or of what is in force with the ports as they are now.
     fn publish_snapshot(&mut self, desired: Option<Arc<Desired>>) -> Result<(), BuildError> {
         let (tables, numbers, devices) = (&mut self.tables, &self.numbers, &self.devices);
-        tables.publish(desired, |desired, slots| wiring(desired, slots, numbers, devices))?;
-        self.wake_workers();
-        Ok(())
-    }
-
-    fn wake_workers(&self) {
-        self.workers.iter().for_each(|worker| worker.waker.wake());
+        tables.publish(desired, |desired, slots| wiring(desired, slots, numbers, devices))
     }
 
     fn claim(&mut self, name: &str) -> Result<(), XskError> {

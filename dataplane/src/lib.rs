@@ -17,6 +17,7 @@ mod held;
 pub mod io;
 pub mod memory;
 pub mod publish;
+pub mod reader;
 mod snapshot;
 mod step;
 mod worker;
@@ -26,6 +27,7 @@ pub use counters::{
 };
 pub use dataplane::{AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, forwarding};
 pub use publish::{Amended, Published, Publisher};
+pub use reader::Reader;
 pub use snapshot::{Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;
 pub use step::{BURST, Step};

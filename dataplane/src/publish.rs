@@ -1,25 +1,41 @@
 //! How tables come into force: whole generations, and few changes of the one that is.
 //!
 //! A worker takes the tables in force at the start of a round and keeps them until the next one, so it sees all of a
-//! change or nothing of it. What it had before is freed by the thread that publishes, never by a worker: that thread
-//! holds on to it until it is the last one who does.
+//! change or nothing of it ([`reader`](crate::reader)). What it had before is freed by the thread that publishes, never
+//! by a worker: that thread holds on to it until it is the last one who does.
 //!
-//! Once there was an amendment there are two copies of the tables, of which workers have one. The next amendment is made
-//! in the other one as soon as no worker is left there ([`Index`]).
+//! Once there was an amendment there are two copies of the tables, of which workers read one: its cache lines are on
+//! their cores, and those of the other one are not. So they are in the other one only while theirs is changed:
+//!
+//! ```text
+//!                         workers read        nobody reads
+//! before                  A                   B
+//! the change is made      A                   B: changed
+//! it is in force          B                   A
+//! and taken over          B                   A: changed
+//! back                    A                   B                each worker was in B for a round or two
+//! ```
+//!
+//! A worker that stays in A for long is not waited for; A takes the change over before the next amendment then
+//! ([`Index`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::{ArcSwap, Cache};
 use serde::Serialize;
 use srv6d_srv6::model::{Amendment, Desired};
 use srv6d_srv6::{BuildError, Edits, Index, NotAmended, Slots, Tables, Tally};
 
+use crate::reader::{InForce, Reader};
 use crate::snapshot::{Snapshot, Wiring};
 
-/// How long an amendment waits for workers to leave the copy it is to be made in. A worker is there for the rest of a
+/// How long a publish waits for workers to leave what is to be changed or freed. A worker is there for the rest of a
 /// round, and however long the system gives its core to others.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// How long workers are waited for that are to go back to the copy they know.
+const SHORT_PATIENCE: Duration = Duration::from_millis(2);
+/// How long the processor is kept meanwhile: a round takes less, a sleep more.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// How tables have come into force so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,13 +62,15 @@ pub struct Amended {
 /// The copy of the tables that no worker is to be in, or will soon be.
 struct Standby {
     snapshot: Arc<Snapshot>,
-    missing: Edits,
+    /// What it has to take over, if anything.
+    missing: Option<Edits>,
     index: Index,
 }
 
 /// Tables in force, and what they were made from.
 pub struct Publisher {
-    snapshot: Arc<ArcSwap<Snapshot>>,
+    in_force: Arc<InForce>,
+    wake: Box<dyn Fn() + Send>,
     workers: usize,
     desired: Arc<Desired>,
     slots: Slots,
@@ -65,22 +83,12 @@ pub struct Publisher {
     published: Published,
 }
 
-/// The tables in force, as a worker reads them.
-pub struct Reader(Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>);
-
-impl Reader {
-    /// What is in force now. The worker is in it until it calls this again.
-    #[inline]
-    pub fn current(&mut self) -> &Snapshot {
-        self.0.load()
-    }
-}
-
 impl Publisher {
     /// Empty tables for so many workers.
     pub fn new(workers: usize) -> Self {
         Self {
-            snapshot: Arc::new(ArcSwap::from_pointee(Snapshot::default())),
+            in_force: Arc::default(),
+            wake: Box::new(|| {}),
             workers,
             desired: Arc::default(),
             slots: Slots::default(),
@@ -94,12 +102,17 @@ impl Publisher {
 
     /// For a worker.
     pub fn reader(&self) -> Reader {
-        Reader(Cache::new(Arc::clone(&self.snapshot)))
+        Reader::new(Arc::clone(&self.in_force))
+    }
+
+    /// `wake` is called when other tables have come into force: workers that sleep are to look at them.
+    pub fn on_change(&mut self, wake: impl Fn() + Send + 'static) {
+        self.wake = Box::new(wake);
     }
 
     /// What is in force.
     pub fn current(&self) -> Arc<Snapshot> {
-        self.snapshot.load_full()
+        self.in_force.newest()
     }
 
     /// What it was made from.
@@ -124,7 +137,7 @@ impl Publisher {
 
     /// Counters in use, and those that are no longer.
     pub(crate) fn all_tallies(&self) -> Vec<Arc<Tally>> {
-        self.snapshot.load().tallies.iter().chain(&self.old_tallies).cloned().collect()
+        self.current().tallies.iter().chain(&self.old_tallies).cloned().collect()
     }
 
     /// Amendments are to be expected: from now on the tables are there twice, so that the first one takes no longer
@@ -153,15 +166,16 @@ impl Publisher {
         let (generation, wiring) = (current.generation + 1, wiring(&desired, &slots));
         let next = Arc::new(Snapshot::new(generation, tables, wiring, tallies));
         (self.desired, self.slots) = (desired, slots);
-        self.snapshot.store(Arc::clone(&next));
+        self.put_in_force(Arc::clone(&next));
         self.published.whole += 1;
         self.retired.extend(self.standby.take().map(|standby| standby.snapshot));
+        wait_for_others(&current, PATIENCE);
         self.retired.push(current);
         self.free_retired();
         if self.is_amended {
             self.standby = Index::new(&self.desired, &next.tables, parts).map(|index| Standby {
                 snapshot: Arc::new(Snapshot::clone(&next)),
-                missing: Edits::default(),
+                missing: None,
                 index,
             });
         }
@@ -201,15 +215,14 @@ impl Publisher {
     }
 
     fn amend_in_place(&mut self, standby: Standby, amendment: &Amendment) -> Result<Amended, NotAmended> {
-        let Standby { snapshot, missing, mut index } = standby;
+        let Standby { snapshot: mut next, missing, mut index } = standby;
         let current = self.current();
-        let (mut next, missing) = match owned(snapshot, PATIENCE) {
-            Ok(next) => (next, missing),
-            Err(busy) => {
-                self.retired.push(busy);
-                self.published.copied += 1;
-                (Arc::new(Snapshot::clone(&current)), Edits::default())
-            }
+        let missing = if wait_for_others(&next, PATIENCE) {
+            missing.unwrap_or_default()
+        } else {
+            self.retired.push(std::mem::replace(&mut next, Arc::new(Snapshot::clone(&current))));
+            self.published.copied += 1;
+            Edits::default()
         };
         let desired = Arc::make_mut(&mut self.desired);
         // Nobody else has it: otherwise it would be a copy.
@@ -219,18 +232,39 @@ impl Publisher {
         }
         let (edits, undo) = index.amend(desired, &mut self.slots, &mut snapshot.tables, amendment)?;
         if undo.is_empty() {
-            self.standby = Some(Standby { snapshot: next, missing: edits, index });
+            self.standby = Some(Standby { snapshot: next, missing: None, index });
             return Ok(Amended::default());
         }
         snapshot.generation = current.generation + 1;
         let slots = std::mem::take(&mut self.slots);
         snapshot.tallies = self.tallies(&current, &slots);
         self.slots = slots;
-        self.snapshot.store(next);
+        self.put_in_force(next);
         self.published.in_place += 1;
         let changes_offload = edits.changes_offload();
-        self.standby = Some(Standby { snapshot: current, missing: edits, index });
+        self.bring_back(Standby { snapshot: current, missing: Some(edits), index });
         Ok(Amended { undo, changes_offload })
+    }
+
+    /// Puts the copy that workers have just left in force again, with what it missed, if they leave it soon.
+    fn bring_back(&mut self, mut known: Standby) {
+        if wait_for_others(&known.snapshot, SHORT_PATIENCE)
+            && let Some(missing) = known.missing.take()
+        {
+            let current = self.current();
+            let snapshot = Arc::make_mut(&mut known.snapshot);
+            if snapshot.tables.take_over(&missing, &known.index).is_err() {
+                return; // of no use any more: the next amendment takes a whole build
+            }
+            (snapshot.generation, snapshot.tallies) = (current.generation, current.tallies.clone());
+            self.put_in_force(std::mem::replace(&mut known.snapshot, current));
+        }
+        self.standby = Some(known);
+    }
+
+    fn put_in_force(&self, snapshot: Arc<Snapshot>) {
+        self.in_force.put(snapshot);
+        (self.wake)();
     }
 
     /// The counters in use, or larger ones where slots have been added; the old ones are still summed up.
@@ -248,14 +282,15 @@ impl Publisher {
     }
 }
 
-/// A snapshot that nobody else has, or has after a while; the same one again if somebody still has it then.
-fn owned(mut snapshot: Arc<Snapshot>, patience: Duration) -> Result<Arc<Snapshot>, Arc<Snapshot>> {
-    let end = Instant::now() + patience;
-    while Arc::get_mut(&mut snapshot).is_none() {
-        if Instant::now() > end {
-            return Err(snapshot);
+/// Whether nobody else has it any more, after a while at the latest.
+fn wait_for_others(snapshot: &Arc<Snapshot>, patience: Duration) -> bool {
+    let begin = Instant::now();
+    while Arc::strong_count(snapshot) > 1 {
+        match begin.elapsed() {
+            spent if spent < SPIN => std::hint::spin_loop(),
+            spent if spent < patience => std::thread::sleep(Duration::from_micros(20)),
+            _ => return false,
         }
-        std::thread::sleep(Duration::from_micros(20));
     }
-    Ok(snapshot)
+    true
 }

@@ -5,6 +5,11 @@ use std::sync::Arc;
 use srv6d_srv6::{Tables, Tally};
 use srv6d_wire::eth;
 
+/// Most rounds that a worker looks at tables before it goes over to them.
+const MOST_BESIDE: usize = 2048;
+/// Bytes of prefix tables that are worth one such round: small ones are in a cache before long.
+const BYTES_PER_ROUND: usize = 1 << 14;
+
 /// Where the ports of tables are.
 #[derive(Clone, Debug, Default)]
 pub struct Wiring {
@@ -33,6 +38,10 @@ impl Wiring {
 pub struct Snapshot {
     /// Number of the generation; 0: nothing was published yet.
     pub generation: u64,
+    /// The generation that was compiled as a whole, of which this is a copy, amended or not.
+    pub compiled: u64,
+    /// Rounds in which a worker with packets looks at these tables before it goes over to them from others.
+    pub rounds_beside: u32,
     /// What to do with packets.
     pub tables: Tables,
     /// Socket of each port (by the port's index); `None`: not attached.
@@ -49,7 +58,8 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(generation: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
         let Wiring { socket_of, port_of, vlans } = wiring;
-        Self { generation, tables, socket_of, port_of, vlans, tallies }
+        let rounds_beside = u32::try_from(MOST_BESIDE.min(tables.memory() / BYTES_PER_ROUND)).unwrap_or(0);
+        Self { generation, compiled: generation, rounds_beside, tables, socket_of, port_of, vlans, tallies }
     }
 
     /// A snapshot for tests and benches: one worker, and socket n is port n.

@@ -9,7 +9,7 @@ use srv6d_xsk::{Frame, Socket, Umem, Waker, wait};
 
 use crate::dataplane::Polling;
 use crate::io::Io;
-use crate::publish::Reader;
+use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 use crate::step::Step;
 
@@ -179,13 +179,14 @@ pub(crate) fn run(
     polling: Polling,
 ) {
     let start = Instant::now();
-    let mut idle = 0;
+    let (mut idle, mut received) = (0, 0);
     loop {
         if !obey(&mut io, &mut step, commands) {
             break;
         }
         let now = nanoseconds(start);
-        if step.round(&mut io, reader.current(), now) > 0 {
+        received = step.round_beside(&mut io, reader.view(received, now), now);
+        if received > 0 {
             idle = 0;
             continue;
         }

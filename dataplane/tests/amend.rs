@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use ipnet::IpNet;
 use proptest::prelude::*;
 use srv6d_dataplane::memory::{Frame, Memory};
-use srv6d_dataplane::{Published, Publisher, Snapshot, Step, Totals, Wiring, WorkerCounters};
+use srv6d_dataplane::reader::View;
+use srv6d_dataplane::{Published, Publisher, Reader, Snapshot, Step, Totals, Wiring, WorkerCounters};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
     Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId,
@@ -137,6 +138,15 @@ struct Observed {
 }
 
 fn observe(snapshot: &Snapshot, slots: &Slots, frames: &[(usize, Vec<u8>)]) -> Observed {
+    observe_beside(snapshot, None, slots, frames)
+}
+
+fn observe_beside(
+    snapshot: &Snapshot,
+    next: Option<&Snapshot>,
+    slots: &Slots,
+    frames: &[(usize, Vec<u8>)],
+) -> Observed {
     let counters = Arc::new(WorkerCounters::default());
     let wanted = Arc::new(Mutex::new(Vec::new()));
     let asked = Arc::clone(&wanted);
@@ -147,7 +157,7 @@ fn observe(snapshot: &Snapshot, slots: &Slots, frames: &[(usize, Vec<u8>)]) -> O
     let mut sent = Vec::new();
     for (socket, frame) in frames {
         io.port(*socket).unwrap().rx.push_back(Frame::new(frame));
-        step.round(&mut io, &snapshot, 1);
+        step.round_beside(&mut io, View { current: &snapshot, next }, 1);
         sent.extend(io.take_sent().into_iter().map(|(socket, frame)| (socket, frame.bytes())));
     }
     let mut totals = Totals::default();
@@ -392,8 +402,9 @@ fn a_worker_that_stays_in_old_tables_is_left_there() {
     assert_eq!(late.current().generation, generation + 3);
 }
 
+/// Whichever copy of the tables a worker is in: it has the changes that its generation says, all of them and no other.
 #[test]
-fn a_round_sees_all_of_an_amendment_or_nothing() {
+fn a_round_sees_all_of_an_amendment_or_nothing_and_never_an_older_state_again() {
     let mut publisher = publisher(node());
     let mut reader = publisher.reader();
     let both = |port| Amendment {
@@ -404,32 +415,94 @@ fn a_round_sees_all_of_an_amendment_or_nothing() {
         ..Amendment::default()
     };
     assert!(amend(&mut publisher, &both(0)));
+    let first = publisher.current().generation;
     let is_over = AtomicBool::new(false);
     let rounds = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let mut step = Step::new(0, Arc::default(), |_, _| {});
             let mut io = Memory::new(PORTS.into());
-            let (mut seen, mut rounds) = ([0u64; 2], 0u64);
+            let (mut newest, mut rounds) = (first, 0u64);
             while !is_over.load(Ordering::Relaxed) || rounds == 0 {
                 for to in ["3000:1::1", "10.1.0.1"] {
                     io.port(0).unwrap().rx.push_back(Frame::new(&frame(to.parse().unwrap(), &[7; 26])));
                 }
-                step.round(&mut io, reader.current(), 1);
+                let snapshot = reader.current();
+                assert!(snapshot.generation >= newest, "{} after {newest}", snapshot.generation);
+                newest = snapshot.generation;
+                step.round(&mut io, snapshot, 1);
                 let sent: Vec<usize> = io.take_sent().into_iter().map(|(socket, _)| socket).collect();
-                assert!(sent == [0, 0] || sent == [1, 1], "{sent:?}");
-                seen[sent[0]] += 1;
+                let port = usize::try_from((newest - first) % 2).unwrap();
+                assert_eq!(sent, [port, port], "{} amendments later", newest - first);
                 rounds += 1;
             }
             rounds
         });
-        for number in 0..200 {
+        for number in 1..=200 {
             assert!(amend(&mut publisher, &both(number % 2)));
         }
         is_over.store(true, Ordering::Relaxed);
         worker.join().unwrap()
     });
     assert!(rounds > 0);
-    assert_eq!(publisher.published().in_place, 200, "the first of them is in force already");
+    assert_eq!((publisher.published().in_place, publisher.current().generation), (201, first + 200));
+}
+
+#[test]
+fn workers_go_back_to_the_copy_that_they_know() {
+    let mut publisher = publisher(node());
+    let known = Arc::as_ptr(&publisher.current());
+    for number in 0..4 {
+        assert!(amend(&mut publisher, &change("3000:1::/48", (number % 2 == 0).then(|| via(&[0])))));
+        assert_eq!(known, Arc::as_ptr(&publisher.current()));
+        is_as_built(&publisher, &frames_to("3000:1::1".parse().unwrap()));
+    }
+    assert_eq!(publisher.published().copied, 0);
+}
+
+#[test]
+fn a_busy_worker_looks_at_compiled_tables_for_a_while_and_an_idle_one_goes_over() {
+    let mut publisher = publisher(node());
+    let [mut busy, mut patient, mut idle, mut slow] = [(); 4].map(|()| publisher.reader());
+    let old = publisher.current().generation;
+    publisher.publish(None, |_, _| Wiring::direct(PORTS.into())).unwrap();
+    assert_eq!(idle.view(0, 1).current.generation, old + 1);
+    assert!(slow.view(64, 1).next.is_some());
+    assert_eq!(slow.view(64, 1_000_000_000).current.generation, old + 1, "whatever its rounds take");
+    let rounds_beside = |reader: &mut Reader, to: u64| {
+        let beside = |_: &u32| {
+            let view = reader.view(64, 1);
+            view.next.is_some_and(|next| view.current.generation == old && next.generation == to)
+        };
+        let rounds = (0..10_000u32).take_while(beside).count();
+        assert_eq!((reader.view(64, 1).current.generation, reader.view(64, 1).next.is_some()), (to, false));
+        rounds
+    };
+    let all = rounds_beside(&mut patient, old + 1);
+    assert!((16..=2048).contains(&all), "{all} rounds");
+    for _ in 0..10 {
+        busy.view(64, 1);
+    }
+    assert!(amend(&mut publisher, &change("3000:1::/48", Some(via(&[0])))));
+    assert_eq!(rounds_beside(&mut busy, old + 2), all - 10, "what comes meanwhile takes no longer");
+}
+
+/// What is looked up in tables to come leaves no trace: neither in packets, nor in counters of either tables.
+#[test]
+fn packets_that_are_looked_up_beside_stay_as_they_are() {
+    let mut publisher = publisher(node());
+    let frames: Vec<_> = ["3000:1::1", "4000::1", "4001::7", "44.2.0.1", "10.1.2.3", "fcbb:bbbb:1:2:3::"]
+        .into_iter()
+        .flat_map(|to| [8, 26, 230].map(|len| (0, frame(to.parse().unwrap(), &vec![7; len]))))
+        .collect();
+    let old = Snapshot::clone(&publisher.current());
+    let slots = publisher.slots().clone();
+    assert!(amend(&mut publisher, &steered("3000::/16", vec![path("over".into(), &["fcbb:bbbb:5::"], vec![hop(0)])])));
+    let tally = Arc::new(Tally::new(publisher.slots()));
+    let next = Snapshot { tallies: vec![Arc::clone(&tally)], ..Snapshot::clone(&publisher.current()) };
+    let now = observe(&old, &slots, &frames);
+    assert_ne!(observe(&next, publisher.slots(), &frames).sent, now.sent, "the tables to come lead elsewhere");
+    assert_eq!(observe_beside(&old, Some(&next), &slots, &frames), now);
+    assert!(tally.adjacencies.iter().chain(&tally.paths).all(|count| count.read() == (0, 0)));
 }
 
 #[test]

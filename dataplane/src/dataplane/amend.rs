@@ -24,7 +24,6 @@ impl Dataplane {
         if amended.undo.is_empty() {
             return Ok(amended);
         }
-        self.wake_workers();
         self.generation += 1;
         let names: Vec<String> = self.devices.keys().cloned().collect();
         for name in names {
