@@ -21,12 +21,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import ndr_report
+from ndr_latency import percentiles
 from ndr_search import Counters, Trial, confirm, search
 
 DRAIN_SECONDS = 2
 # The client waits this long behind the last packet before it says that sending has ended.
 RX_DELAY_SECONDS = 0.1
 FLUSH_PPS, FLUSH_SECONDS = 1500, 1
+WARM_UP_SECONDS = 2
 PREFLIGHT_PPS, PREFLIGHT_SECONDS = 10, 1
 SHARES = (10, 50, 90)
 FCS, PREAMBLE_AND_GAP = 4, 20
@@ -51,14 +53,14 @@ class Bench:
         self.latency_pps = int(tunables.get('lat_pps', 0))
 
     def load(self, size):
-        """Puts the streams of a frame size on the ports. Returns the size that became of it, and the streams' own."""
+        """Puts the streams of a frame size on the ports. Returns [(frame, weight)] of the streams."""
         try:
-            return self._load(size), size
+            return self._load(size)
         except ValueError as why:
             least = re.search(r'this packet needs (\d+)', str(why))
             if not least:
                 raise Refused('%s: %s' % (self.profile, why))
-            return self._load(int(least.group(1))), int(least.group(1))
+            return self._load(int(least.group(1)))
 
     def _load(self, size):
         self.client.reset(ports=sorted(set(self.senders + self.receivers)))
@@ -68,11 +70,17 @@ class Bench:
             flat = [part for key, value in tunables.items() for part in ('--' + key.replace('_', '-'), str(value))]
             streams = self.load_profile(os.path.join(HERE, self.profile), port, flat)
             self.client.add_streams(streams, ports=[port])
-            frames += [len(stream.get_pkt()) + FCS for stream in streams]
+            frames += [(len(stream.get_pkt()) + FCS, stream.to_json()['mode']['rate']['value']) for stream in streams]
         return frames
 
+    def warm_up(self, rate):
+        """What the first packets of all cost (memory of rings touched, caches, neighbours) is no trial's."""
+        self._send(self._at_least(rate / len(self.senders)), WARM_UP_SECONDS)
+        self.clock.sleep(DRAIN_SECONDS)
+
     def preflight(self):
-        """A few packets, slowly: wrong MTUs, routes and neighbours show here, and not as a rate of zero."""
+        """A few packets, slowly: wrong MTUs, routes and neighbours show here, and not as a rate of zero. Returns by how
+        many bytes a packet has become longer on its way."""
         self.client.clear_stats()
         self._send(self._at_least(PREFLIGHT_PPS), PREFLIGHT_SECONDS)
         self.clock.sleep(DRAIN_SECONDS)
@@ -86,6 +94,7 @@ class Bench:
         if arrived < sent:
             raise Refused('%d of %d packets arrived at a trickle: look at MTU, routes and neighbours of the device '
                           '(`srv6d show counters`)' % (arrived, sent))
+        return self._total(stats, self.receivers, 'ibytes') / arrived - self._total(stats, self.senders, 'obytes') / sent
 
     def trial(self, rate, seconds):
         """One rate. What is still in the receiving ring when sending ends is flushed out by a few packets more."""
@@ -95,26 +104,28 @@ class Bench:
         wall = self.clock.monotonic() - before - RX_DELAY_SECONDS
         self.clock.sleep(DRAIN_SECONDS)
         sent = self.client.get_stats()
-        latency = self.latency(sent)
+        # Packets that wait in the ring meanwhile are timed when they are polled: times before the flush, errors after it.
+        times = self.latency_times(sent)
         self._send(self._at_least(FLUSH_PPS), FLUSH_SECONDS)
         self.clock.sleep(DRAIN_SECONDS)
         all_ = self.client.get_stats()
         return Trial(rate, Counters(
             tx=self._total(all_, self.senders, 'opackets'), rx=self._total(all_, self.receivers, 'ipackets'),
             rx_errors=self._total(all_, self.receivers, 'ierrors'), tx_errors=self._total(all_, self.senders, 'oerrors'),
-            sent=self._total(sent, self.senders, 'opackets'), seconds=wall), latency)
+            sent=self._total(sent, self.senders, 'opackets'), seconds=wall), with_errors(times, all_))
 
-    def latency(self, stats):
-        """Microseconds of every latency group, and what its sequence numbers say."""
+    @staticmethod
+    def latency_times(stats):
+        """Microseconds of every latency group."""
         groups = {}
         for group, found in stats.get('latency', {}).items():
             if isinstance(group, int) and 'latency' in found:
-                times, errors = found['latency'], found.get('err_cntrs', {})
+                times = found['latency']
                 groups[group] = {
                     'min': times.get('total_min'), 'average': times.get('average'), 'max': times.get('total_max'),
                     'jitter': times.get('jitter'), 'hdrh': times.get('hdrh') or None,
-                    'lost': errors.get('dropped'), 'out_of_order': errors.get('out_of_order'), 'duplicated': errors.get('dup')}
-        return groups or None
+                    'percentiles': percentiles(times.get('hdrh'))}
+        return groups
 
     def _send(self, rate, seconds):
         per_port = rate / len(self.senders)
@@ -131,11 +142,27 @@ class Bench:
         return sum(stats[port][counter] for port in ports)
 
 
+def with_errors(groups, stats):
+    """Latency groups with what their sequence numbers say."""
+    for group, times in groups.items():
+        errors = stats.get('latency', {}).get(group, {}).get('err_cntrs', {})
+        times.update(lost=errors.get('dropped'), out_of_order=errors.get('out_of_order'), duplicated=errors.get('dup'))
+    return groups or None
+
+
+def mean(frames):
+    """Mean length of frames that come as often as their weights say."""
+    return sum(frame * weight for frame, weight in frames) / sum(weight for _, weight in frames)
+
+
 def measure(bench, size, options, say):
     """Everything about one frame size, as JSON."""
-    frames, used = bench.load(size)
-    say('frame %s' % used + ('' if used == size else ' (%s is below the smallest frame of this shape)' % size))
-    bench.preflight()
+    frames = bench.load(size)
+    lengths = sorted({frame for frame, _ in frames})
+    used = lengths[0] if len(lengths) == 1 else round(mean(frames), 1)
+    say('frame %s' % used + (' (%s is below the smallest frame of this shape)' % size if size and used > size else ''))
+    bench.warm_up(options.min)
+    longer = bench.preflight()
 
     def trial(rate):
         one = bench.trial(rate, options.trial)
@@ -150,7 +177,7 @@ def measure(bench, size, options, say):
     pdr = search(trial, options.min, options.max, options.pdr / 100, known=ndr.trials)
     pdr = confirm(pdr, final, options.pdr / 100)
     say('  NDR %s, PDR %g %% %s' % (ndr.text(), options.pdr, pdr.text()))
-    result = {'frame': used, 'asked_frame': size, 'frames': sorted(set(frames)),
+    result = {'frame': used, 'asked_frame': size, 'frames': lengths, 'egress_frame': round(used + longer, 1),
               'ndr': as_json(ndr, 0.0, frames), 'pdr': dict(as_json(pdr, options.pdr / 100, frames), percent=options.pdr)}
     if bench.latency_pps and ndr.rate > 0:
         result['latency'] = [{'percent_of_ndr': share, **latency_at(bench, ndr.rate * share / 100, options)} for share in SHARES]
@@ -163,7 +190,7 @@ def latency_at(bench, rate, options):
 
 
 def as_json(found, allowed, frames):
-    average = sum(frames) / len(frames)
+    average = mean(frames)
     return {
         'pps': found.rate, 'text': found.text(), 'limited_by': found.above, 'confirmed': found.confirmed, 'void_trials': found.voids,
         'l2_bps': found.rate * average * 8, 'l1_bps': found.rate * (average + PREAMBLE_AND_GAP) * 8,
@@ -184,19 +211,49 @@ def stamp(client, options):
         'trex': version.get('version'), 'trex_mode': version.get('mode'), 'trex_cores': system.get('dp_core_count'),
         'trex_core_type': system.get('core_type'), 'kernel': platform.release(), 'machine': platform.machine(),
         'host_cores': os.cpu_count(), 'load_average': os.getloadavg()[0], 'configuration': options.config,
+        'receive_ring': ring_of(options.config), 'device': options.dut,
         'profile': options.profile, 'tunables': options.tunable, 'senders': options.senders,
         'trial_seconds': options.trial, 'final_seconds': options.final, 'generator_ceiling_pps': options.ceiling}
 
 
+def ring_of(configuration):
+    """Frames that the receiving ring of a port takes: TRex loses what does not fit."""
+    path = next((path for path in (configuration, os.path.join(HERE, configuration)) if os.path.isfile(path)), None)
+    if not path:
+        return None
+    with open(path) as file:
+        counts = sorted(set(re.findall(r'framecnt=(\d+)', file.read())), key=int)
+    return '%s frames' % ', '.join(counts) if counts else None
+
+
 def table(report):
     """The report as Markdown."""
-    lines = ['| frame | NDR | PDR | L2 Mbit/s at NDR | void trials |', '|---|---|---|---|---|']
+    lines = []
     for run in report['runs']:
-        for one in run['sizes']:
-            lines.append('| %s | %s | %s | %.1f | %d |' % (
-                one['frame'], one['ndr']['text'], one['pdr']['text'], one['ndr']['l2_bps'] / 1e6,
-                one['ndr']['void_trials'] + one['pdr']['void_trials']))
+        found = ndr_report.table(run['sizes'])
+        lines += ['| %s |' % ' | '.join(row) for row in [found['columns'], ['---'] * len(found['columns']), *found['rows']]]
     return '\n'.join(lines)
+
+
+def keep(report, options):
+    """Writes what was asked for. Groups have numbers, which JSON knows as texts only."""
+    report = json.loads(json.dumps(report))
+    for path, content in ((options.json, report), (options.report, ndr_report.document(report))):
+        if path:
+            with open(path, 'w') as file:
+                json.dump(content, file, indent=2)
+
+
+def can_be_written(path):
+    """Found before hours of measuring, and nothing stays behind."""
+    was_there = os.path.exists(path)
+    try:
+        open(path, 'a').close()
+    except OSError as why:
+        raise argparse.ArgumentTypeError(str(why))
+    if not was_there:
+        os.remove(path)
+    return path
 
 
 def rate(text):
@@ -232,8 +289,9 @@ def parse(arguments):
     parser.add_argument('--repeat', type=int, default=1, help='the whole search so many times (%(default)s)')
     parser.add_argument('--ceiling', type=rate, help='what this generator reaches with its ports looped, for the report')
     parser.add_argument('--config', default='trex_cfg_veth.yaml', help='its configuration, for the report (%(default)s)')
-    parser.add_argument('--json', metavar='FILE', help='write every trial')
-    parser.add_argument('--report', metavar='FILE', help='write the report that `bench-net render FILE` makes pages of')
+    parser.add_argument('--dut', metavar='TEXT', help='for the report: what is between the ports, and on which cores')
+    parser.add_argument('--json', metavar='FILE', type=can_be_written, help='write every trial')
+    parser.add_argument('--report', metavar='FILE', type=can_be_written, help='write the report that `bench-net render FILE` makes pages of')
     options = parser.parse_args(arguments)
     ports = [int(port) for port in options.ports.split(',')]
     options.senders = sorted({port for one in ports for port in ((one, one ^ 1) if options.bidir else (one,))})
@@ -300,28 +358,33 @@ def main(arguments=None):
         client, load_profile, error = connect(options)
     except Refused as why:
         sys.exit('error: %s' % why)
+    say = lambda text: print(text, file=sys.stderr, flush=True)
+    report, ended = {'kind': 'trex-ndr', 'stamp': {}, 'runs': []}, None
     try:
         take(client, options, error)
         bench = Bench(client, options.senders, options.profile, dict(options.tunable), load_profile)
-        report = {'kind': 'trex-ndr', 'stamp': stamp(client, options), 'runs': []}
+        report['stamp'] = stamp(client, options)
         for number in range(options.repeat):
-            say = lambda text: print(text, file=sys.stderr, flush=True)
             say('search %d of %d' % (number + 1, options.repeat))
-            report['runs'].append({'sizes': [measure(bench, size, options, say) for size in options.sizes]})
+            sizes = []
+            report['runs'].append({'sizes': sizes})
+            for size in options.sizes:
+                sizes.append(measure(bench, size, options, say))
     except (Refused, error) as why:
-        sys.exit('error: %s' % why)
+        ended = 'error: %s' % why
     except KeyboardInterrupt:
         client.stop()
-        sys.exit(130)
+        ended = 130
     finally:
         client.disconnect()
-    print(table(report))
-    # Groups have numbers, which JSON knows as texts only.
-    report = json.loads(json.dumps(report))
-    for path, content in ((options.json, report), (options.report, ndr_report.document(report))):
-        if path:
-            with open(path, 'w') as file:
-                json.dump(content, file, indent=2)
+    if any(run['sizes'] for run in report['runs']):
+        # What was measured before is worth as much as it was.
+        if ended:
+            report['stamp']['cut_off'] = 'interrupted' if ended == 130 else ended
+        keep(report, options)
+        print(table(report))
+    if ended:
+        sys.exit(ended)
 
 
 if __name__ == '__main__':

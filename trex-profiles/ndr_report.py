@@ -3,32 +3,72 @@
 
 def document(report):
     """The JSON that `bench-net render` reads."""
-    sections = [section(number, run, len(report['runs'])) for number, run in enumerate(report['runs'], 1)]
+    runs = report['runs']
+    sections = [one for number, run in enumerate(runs, 1)
+                for one in [section(number, run, len(runs)), *latency_sections(number, run, len(runs))]]
     return {'schema': 1, 'title': 'TRex: highest rate through srv6d', 'stamp': stamp(report['stamp']), 'sections': sections}
 
 
 def stamp(values):
     """What the figures were made with, as pairs of texts."""
-    return [[name.replace('_', ' '), str(value)] for name, value in values.items() if value not in (None, [], '')]
+    return [[name.replace('_', ' '), text(value)] for name, value in values.items() if value not in (None, [], '')]
+
+
+def text(value):
+    """`lat_pps=1000, usids=6`, `0, 2`, `3.25`."""
+    if isinstance(value, list):
+        return ', '.join('='.join(one) if isinstance(one, list) else str(one) for one in value)
+    return '%.2f' % value if isinstance(value, float) and value < 1000 else str(value)
 
 
 def section(number, run, runs):
     sizes = run['sizes']
     return {
         'heading': 'Search' if runs == 1 else 'Search %d of %d' % (number, runs),
-        'text': ['A rate is a lower bound: the highest one that passed. Sizes are those that srv6d receives, with FCS. '
+        'text': ['A rate is a lower bound: the highest one that passed. Sizes are those that srv6d receives, with FCS, and '
+                 'beside them what left it. L1 counts 20 bytes more for each frame. '
                  'A trial in which the generator itself lost packets is void, and counts for nothing.'],
         'table': table(sizes),
         'charts': [rates(sizes)] + latencies(sizes),
     }
 
 
+def latency_sections(number, run, runs):
+    """What was timed, where latency packets were sent."""
+    rows, without = [], False
+    for one in run['sizes']:
+        for share in one.get('latency', []):
+            for group, times in sorted((share['groups_us'] or {}).items()):
+                known = times.get('percentiles') or {}
+                without |= not known
+                rows.append([str(one['frame']), '%d %%' % share['percent_of_ndr'], '%.0f' % share['rate'], str(group)] + [
+                    '-' if value is None else '%g' % value for value in (
+                        times['min'], known.get('p50'), known.get('p99'), known.get('p999'), times['max'], times['lost'])])
+    if not rows:
+        return []
+    said = ['Microseconds, of the latency packets alone; lost: of these, over the trial and what was flushed out after it.']
+    if without:
+        said.append('Without percentiles: the server sent no histogram. It does when it is started with `--hdrh`.')
+    columns = ['frame', 'of NDR', 'pps', 'group', 'min', 'p50', 'p99', 'p99.9', 'max', 'lost']
+    heading = 'Latency' if runs == 1 else 'Latency, search %d of %d' % (number, runs)
+    return [{'heading': heading, 'text': said, 'table': {'columns': columns, 'rows': rows}}]
+
+
 def table(sizes):
-    columns = ['frame', 'NDR', 'PDR', 'L2 Mbit/s at NDR', 'trials', 'void']
-    rows = [[str(one['frame']), one['ndr']['text'], one['pdr']['text'], '%.1f' % (one['ndr']['l2_bps'] / 1e6),
+    columns = ['frame', 'leaves as', 'NDR', 'PDR', 'L2 Mbit/s at NDR', 'L1 Mbit/s at NDR', 'trials', 'void']
+    rows = [[frame(one), '%g' % one['egress_frame'], one['ndr']['text'], one['pdr']['text'],
+             '%.1f' % (one['ndr']['l2_bps'] / 1e6), '%.1f' % (one['ndr']['l1_bps'] / 1e6),
              str(len(one['ndr']['trials']) + len(one['pdr']['trials'])),
              str(one['ndr']['void_trials'] + one['pdr']['void_trials'])] for one in sizes]
     return {'columns': columns, 'rows': rows}
+
+
+def frame(one):
+    """Its length, those of a mix, and what was asked for where that is below the smallest."""
+    if len(one['frames']) > 1:
+        return '%g (%s)' % (one['frame'], ', '.join(str(length) for length in one['frames']))
+    asked = one['asked_frame']
+    return str(one['frame']) if asked in (None, one['frame']) else '%d (smallest; %d asked)' % (one['frame'], asked)
 
 
 def rates(sizes):

@@ -43,7 +43,7 @@ GROUPS = {
 
 LATENCY_GROUP = {
     'er': {'drp': int, 'ooo': int, 'dup': int, 'sth': int, 'stl': int},
-    'lat': {'average': NUMBER, 'jit': int, 'total_max': NUMBER, 'total_min': NUMBER, 'last_max': NUMBER, 'histogram': dict}}
+    'lat': {'average': NUMBER, 'jit': int, 'total_max': NUMBER, 'total_min': NUMBER, 'last_max': NUMBER, 'histogram': dict, 'hdrh?': str}}
 
 PORT = {'port_id': int}
 MINE = {'port_id': int, 'handler': str}

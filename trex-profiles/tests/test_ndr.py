@@ -15,6 +15,7 @@ import lbr_trex_client  # noqa: F401 puts the client's folders on the path
 import trex.stl.api  # noqa: F401 and those of its libraries
 
 import ndr
+import ndr_report
 import server as stand_in
 import validate
 from server import Device, Server
@@ -41,6 +42,12 @@ def run(server, *arguments):
         return status, out.getvalue(), found
 
 
+def interrupt_at_512(load, bench, size):
+    if size == 512:
+        raise KeyboardInterrupt
+    return load(bench, size)
+
+
 def refuse(params):
     raise ValueError('no room')
 
@@ -64,7 +71,7 @@ class Ndr(unittest.TestCase):
             self.assertEqual((one['ndr']['limited_by'], one['ndr']['confirmed']), ('device', True))
             self.assertTrue(144_000 < one['ndr']['pps'] <= 150_000, one['ndr']['pps'])
         self.assertIn('| 256 |', text)
-        self.assertEqual(report['stamp']['trex'], 'stand-in')
+        self.assertEqual((report['stamp']['trex'], report['stamp']['receive_ring']), ('stand-in', '16384 frames'))
 
     def test_a_generator_at_its_limit_is_called_that(self):
         with Server(Device(), ceiling=100_000) as server:
@@ -103,7 +110,54 @@ class Ndr(unittest.TestCase):
         self.assertEqual(server.misfits, [])
         shares = report['runs'][0]['sizes'][0]['latency']
         self.assertEqual([one['percent_of_ndr'] for one in shares], [10, 50, 90])
-        self.assertEqual(shares[0]['groups_us']['1']['average'], 21.5)
+        group = shares[0]['groups_us']['1']
+        self.assertEqual(group['average'], 21.5)
+        self.assertEqual(group['percentiles'], {'p50': 20, 'p99': 20, 'p999': 90})
+        self.assertEqual(group['lost'], 1, 'what comes out of the ring behind the trial counts')
+
+    def test_a_server_without_histograms_is_called_that(self):
+        with Server(Device(capacity=150_000), hdrh=False) as server:
+            _, _, report = run(server, '--sizes', '256', '--tunable', 'lat_pps=1000')
+        self.assertIsNone(report['runs'][0]['sizes'][0]['latency'][0]['groups_us']['1']['percentiles'])
+        self.assertIn('--hdrh', json.dumps(ndr_report.document(report)))
+
+    def test_what_leaves_is_beside_what_came(self):
+        with Server(Device(capacity=150_000, longer=40)) as server:
+            _, text, report = run(server, '--sizes', '256', '--profile', 'srv6_encap_in.py')
+        self.assertEqual(report['runs'][0]['sizes'][0]['egress_frame'], 296)
+        self.assertIn('| 256 | 296 |', text)
+
+    def test_a_mix_has_its_weighted_mean(self):
+        with Server(Device(capacity=150_000)) as server:
+            _, text, report = run(server, '--profile', 'srv6_imix.py', '--sizes', 'profile')
+        one = report['runs'][0]['sizes'][0]
+        self.assertEqual(one['frame'], round((28 * 122 + 16 * 570 + 4 * 1518) / 48, 1))
+        self.assertAlmostEqual(one['ndr']['l2_bps'], one['ndr']['pps'] * 8 * (28 * 122 + 16 * 570 + 4 * 1518) / 48, delta=1)
+        self.assertIn('| 387.7 (122, 570, 1518) |', text)
+
+    def test_what_was_measured_before_a_mistake_is_kept(self):
+        with Server(Device(capacity=150_000, largest=400)) as server:
+            status, text, report = run(server, '--sizes', '256,512')
+        self.assertIn('look at MTU', status)
+        self.assertEqual([one['frame'] for one in report['runs'][0]['sizes']], [256])
+        self.assertIn('look at MTU', report['stamp']['cut_off'])
+        self.assertIn('| 256 |', text)
+
+    def test_what_was_measured_before_ctrl_c_is_kept(self):
+        with Server(Device(capacity=150_000)) as server:
+            real = ndr.Bench._load
+            ndr.Bench._load = lambda bench, size: interrupt_at_512(real, bench, size)
+            try:
+                status, _, report = run(server, '--sizes', '256,512')
+            finally:
+                ndr.Bench._load = real
+        self.assertEqual((status, report['stamp']['cut_off']), (130, 'interrupted'))
+        self.assertEqual(len(report['runs'][0]['sizes']), 1)
+
+    def test_a_report_that_cannot_be_written_is_found_before(self):
+        with Server(Device()) as server:
+            self.assertEqual(run(server, '--report', '/no/such/folder/report.json')[0], 2)
+            self.assertEqual(server.started, [])
 
     def test_a_frame_that_never_arrives_is_found_at_a_trickle(self):
         with Server(Device(largest=400)) as server:

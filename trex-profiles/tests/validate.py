@@ -26,7 +26,7 @@ sys.path.insert(0, PROFILES)
 
 try:
     import lbr_trex_client  # noqa: F401 puts the client's folders on the path
-    from trex.stl.api import STLClient, STLError, STLProfile
+    from trex.stl.api import UDP, Ether, STLClient, STLError, STLProfile
 except ImportError as missing:
     sys.exit('TRex\'s client library cannot be used (%s): Python 3.10 or 3.11, pip install lbr-trex-client==3.4.0' % missing)
 
@@ -61,15 +61,19 @@ def check_stream(stream):
     name = stream['name']
     require(SERVER_SMALLEST <= len(packet) <= SERVER_LARGEST, '%s: %d bytes' % (name, len(packet)))
     require(len(packet) >= WIRE_SMALLEST, '%s: %d bytes would be padded on the wire' % (name, len(packet)))
-    for instruction in stream['vm'].get('instructions', []):
+    instructions = stream['vm'].get('instructions', [])
+    sizes = {one['name']: one['size'] for one in instructions if one['type'] == 'flow_var'}
+    for instruction in instructions:
         if 'pkt_offset' in instruction:
-            size = instruction.get('pkt_cast_size', 1)
+            size = instruction.get('pkt_cast_size') or sizes[instruction['name']]
             require(instruction['pkt_offset'] + size <= len(packet), '%s writes behind its end' % name)
     label = int.from_bytes(packet[15:18], 'big') & 0xfffff
     if packet[12:14] == b'\x86\xdd' and packet[14] >> 4 == 6:
         require(label & 0xffff < FIRST_STAMPED_LABEL, '%s: TRex alters the flow label %#x' % (name, label))
     if stream['flow_stats']['enabled']:
         require(stream['flow_stats']['rule_type'] == 'latency', '%s: plain flow statistics do not survive srv6d' % name)
+        payload = Ether(packet)[UDP].payload
+        require(len(payload) >= LATENCY_TAIL, '%s: the latency tail needs %d bytes and there are %d' % (name, LATENCY_TAIL, len(payload)))
 
 
 def require(true, what):

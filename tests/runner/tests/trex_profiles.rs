@@ -64,7 +64,7 @@ fn main() {
 
 /// The driver's own tests, and one trial for each stream of each profile.
 fn trials(client: &Client) -> Vec<Trial> {
-    let programs = ["test_configurations.py", "test_search.py", "test_ndr.py"];
+    let programs = ["test_configurations.py", "test_search.py", "test_latency.py", "test_ndr.py"];
     let mut trials: Vec<Trial> = programs.map(|program| program_trial(client, program)).into();
     trials.push(report_trial(client));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trex-packets-{}", std::process::id()));
@@ -91,7 +91,7 @@ fn report_trial(client: &Client) -> Trial {
         let document: Document = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();
         let (markdown, page) = (document.markdown(), document.html());
-        for text in ["| 256 |", "| 512 |", "pps"] {
+        for text in ["| 256 | 256 |", "| 512 | 512 |", "pps", "| 256 | 10 % |"] {
             assert!(markdown.contains(text), "no {text} in\n{markdown}");
         }
         assert_eq!(page.matches("<svg").count(), 3, "rates, and latency of two sizes\n{page}");
