@@ -25,7 +25,7 @@ use crate::counters::{
 use crate::publish::{Published, Publisher};
 use crate::snapshot::Wiring;
 use crate::step::Step;
-use crate::worker::{self, Command, PacketMemory, Sockets};
+use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
 
 mod amend;
 mod attach;
@@ -262,7 +262,7 @@ impl Dataplane {
                 {
                     tracing::warn!("worker {index}: cannot be pinned to core {core}");
                 }
-                worker::run(Sockets::new(umem), step, reader, &commands, &own_waker, polling);
+                worker::run(Rounds::new(Sockets::new(umem), step, reader, commands), &own_waker, polling);
                 drop(alarm);
             })
             .map_err(|why| DataplaneError::System { what: "start a worker thread", why })?;

@@ -31,3 +31,4 @@ pub use reader::Reader;
 pub use snapshot::{Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;
 pub use step::{BURST, Step};
+pub use worker::{PacketMemory, Rounds, Sockets};

@@ -23,6 +23,7 @@ const LONG_SLEEP: Duration = Duration::from_secs(5);
 const DRAIN: Duration = Duration::from_millis(300);
 
 /// What control asks of a worker.
+#[derive(Debug)]
 pub(crate) enum Command {
     /// A socket for this number; one that was there is closed first.
     Open(usize, PacketMemory, Box<Socket>),
@@ -38,7 +39,7 @@ pub(crate) enum Command {
 
 /// Which packet memory a socket is on. A UMEM is in zero-copy mode for all its ports or for none, as its first socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PacketMemory {
+pub enum PacketMemory {
     /// That of the own veth, and of every port in copy mode.
     Copy,
     /// That of ports in zero-copy mode.
@@ -47,18 +48,21 @@ pub(crate) enum PacketMemory {
 
 /// The AF_XDP sockets of one worker. Frames move between ports of one packet memory as they are, and from one memory to
 /// the other as a copy.
-pub(crate) struct Sockets {
+#[derive(Debug)]
+pub struct Sockets {
     umem: Umem,
     zero_copy: Option<Box<Umem>>,
     by_number: Vec<Option<(PacketMemory, Box<Socket>)>>,
 }
 
 impl Sockets {
-    pub(crate) fn new(umem: Umem) -> Self {
+    /// None yet. The packet memory is that of ports in copy mode.
+    pub fn new(umem: Umem) -> Self {
         Self { umem, zero_copy: None, by_number: Vec::new() }
     }
 
-    fn open(&mut self, number: usize, memory: PacketMemory, socket: Box<Socket>) {
+    /// Takes a socket over; one that had the number is closed.
+    pub fn open(&mut self, number: usize, memory: PacketMemory, socket: Box<Socket>) {
         self.close(number);
         if self.by_number.len() <= number {
             self.by_number.resize_with(number + 1, || None);
@@ -78,7 +82,7 @@ impl Sockets {
     }
 
     /// A socket, and the packet memory it is on.
-    fn at(&mut self, number: usize) -> Option<(&mut Socket, &mut Umem)> {
+    pub fn at(&mut self, number: usize) -> Option<(&mut Socket, &mut Umem)> {
         let (memory, socket) = self.by_number.get_mut(number)?.as_mut()?;
         let umem = match memory {
             PacketMemory::Copy => &mut self.umem,
@@ -169,37 +173,59 @@ impl Io for Sockets {
     }
 }
 
-/// Runs until told to stop.
-pub(crate) fn run(
-    mut io: Sockets,
-    mut step: Step<Sockets>,
-    mut reader: Reader,
-    commands: &Receiver<Command>,
-    waker: &Waker,
-    polling: Polling,
-) {
-    let start = Instant::now();
-    let (mut idle, mut received) = (0, 0);
-    loop {
-        if !obey(&mut io, &mut step, commands) {
-            break;
+/// A worker without its thread.
+pub struct Rounds {
+    /// Its ports.
+    pub io: Sockets,
+    step: Step<Sockets>,
+    reader: Reader,
+    commands: Receiver<Command>,
+    start: Instant,
+    /// In the last round.
+    received: usize,
+}
+
+impl Rounds {
+    /// A worker that nobody tells anything.
+    pub fn alone(io: Sockets, step: Step<Sockets>, reader: Reader) -> Self {
+        Self::new(io, step, reader, crossbeam::channel::unbounded().1)
+    }
+
+    pub(crate) fn new(io: Sockets, step: Step<Sockets>, reader: Reader, commands: Receiver<Command>) -> Self {
+        Self { io, step, reader, commands, start: Instant::now(), received: 0 }
+    }
+
+    /// One round: packets received. `None`: it was told to stop.
+    pub fn round(&mut self) -> Option<usize> {
+        if !obey(&mut self.io, &mut self.step, &self.commands) {
+            return None;
         }
-        let now = nanoseconds(start);
-        received = step.round_beside(&mut io, reader.view(received, now), now);
+        let now = nanoseconds(self.start);
+        let view = self.reader.view(self.received, now);
+        self.received = self.step.round_beside(&mut self.io, view, now);
+        if self.received == 0 && self.io.is_sending() {
+            (0..self.io.sockets()).for_each(|socket| self.io.flush(socket));
+        }
+        Some(self.received)
+    }
+}
+
+/// Runs until told to stop.
+pub(crate) fn run(mut rounds: Rounds, waker: &Waker, polling: Polling) {
+    let mut idle = 0;
+    while let Some(received) = rounds.round() {
         if received > 0 {
             idle = 0;
             continue;
         }
         idle += 1;
-        if io.is_sending() {
-            (0..io.sockets()).for_each(|socket| io.flush(socket));
-        }
         if polling == Polling::Adaptive && idle > SPIN_ROUNDS {
-            sleep(&io, waker, step.held() > 0 || io.is_sending());
+            sleep(&rounds.io, waker, rounds.step.held() > 0 || rounds.io.is_sending());
         } else {
             std::hint::spin_loop();
         }
     }
+    let Rounds { mut io, mut step, mut reader, start, .. } = rounds;
     drain(&mut io, &mut step, reader.current(), start);
 }
 

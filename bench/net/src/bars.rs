@@ -1,7 +1,7 @@
 //! What the project promises, as ratios within one run, and whether the run kept it.
 
 use crate::layout::Placement;
-use crate::results::{Figure, Results};
+use crate::results::{Figure, Results, TurnsRow};
 use crate::statistics::Spread;
 
 /// One promise.
@@ -17,6 +17,8 @@ pub struct Promise {
     pub figure: Figure,
     /// At least so many times as large.
     pub at_least: f64,
+    /// The two take turns of milliseconds on the same sockets. Otherwise each is measured by whole trials.
+    pub in_turns: bool,
 }
 
 /// Sizes at which promises are kept.
@@ -29,8 +31,16 @@ const fn promise(
     figure: Figure,
     at_least: f64,
 ) -> Promise {
-    Promise { placement, dut, beside, figure, at_least }
+    Promise { placement, dut, beside, figure, at_least, in_turns: false }
 }
+
+/// srv6d is within 10 % of no work at all.
+const fn near_floor(placement: Placement, dut: &'static str) -> Promise {
+    Promise { in_turns: true, ..promise(placement, dut, FLOOR, Figure::PerSecond, 0.9) }
+}
+
+/// The row that srv6d takes turns with.
+pub const FLOOR: &str = "af_xdp-floor";
 
 /// All promises.
 pub const ALL: [Promise; 13] = [
@@ -40,12 +50,12 @@ pub const ALL: [Promise; 13] = [
     promise(Placement::SinkOnDutCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 1.1),
     promise(Placement::OneCore, "srv6d-encap.red", "linux-encap.red", Figure::PerCpuSecond, 1.4),
     promise(Placement::OneCore, "srv6d-uN", "linux-uN", Figure::PerCpuSecond, 1.1),
-    promise(Placement::SinkOnOwnCore, "srv6d-encap.red", "af_xdp-floor", Figure::PerSecond, 0.9),
-    promise(Placement::SinkOnOwnCore, "srv6d-uN", "af_xdp-floor", Figure::PerSecond, 0.9),
-    promise(Placement::SinkOnDutCore, "srv6d-encap.red", "af_xdp-floor", Figure::PerSecond, 0.9),
-    promise(Placement::SinkOnDutCore, "srv6d-uN", "af_xdp-floor", Figure::PerSecond, 0.9),
-    promise(Placement::OneCore, "srv6d-encap.red", "af_xdp-floor", Figure::PerSecond, 0.9),
-    promise(Placement::OneCore, "srv6d-uN", "af_xdp-floor", Figure::PerSecond, 0.9),
+    near_floor(Placement::SinkOnOwnCore, "srv6d-encap.red"),
+    near_floor(Placement::SinkOnOwnCore, "srv6d-uN"),
+    near_floor(Placement::SinkOnDutCore, "srv6d-encap.red"),
+    near_floor(Placement::SinkOnDutCore, "srv6d-uN"),
+    near_floor(Placement::OneCore, "srv6d-encap.red"),
+    near_floor(Placement::OneCore, "srv6d-uN"),
     promise(Placement::SinkOnDutCore, "srv6d-uN-offload", "xdp-redirect", Figure::PerSecond, 0.5),
 ];
 
@@ -79,6 +89,10 @@ impl Kept {
 /// Every promise at every size.
 pub fn judged(results: &Results) -> Vec<Kept> {
     let at = |promise: Promise, size: &'static str| {
+        if promise.in_turns {
+            let ratio = results.in_turns(promise.placement, promise.dut, size).and_then(TurnsRow::ratio);
+            return Kept { promise, size, ratio };
+        }
         let mine = results.flood(promise.placement, promise.dut, size);
         let theirs = results.flood(promise.placement, promise.beside, size);
         let ratio = mine.zip(theirs).and_then(|(mine, theirs)| mine.ratio(theirs, promise.figure));
@@ -116,6 +130,23 @@ mod tests {
         assert_eq!(word("srv6d-uN", "linux-uN", "64"), "missed");
         assert_eq!(word("srv6d-uN", "linux-uN", "1500"), "not measured");
         assert_eq!(word("srv6d-uN", "af_xdp-floor", "64"), "not measured");
+    }
+
+    #[test]
+    fn beside_the_floor_turns_decide_and_not_trials() {
+        let place = Placement::SinkOnOwnCore;
+        let floods = vec![row(place, "srv6d-uN", "64", &[0.5]), row(place, FLOOR, "64", &[1.0])];
+        let word = |turns| {
+            let results = Results { floods: floods.clone(), turns, ..Results::default() };
+            let of = |kept: &Kept| (kept.promise.placement, kept.promise.dut, kept.promise.beside, kept.size);
+            judged(&results).into_iter().find(|kept| of(kept) == (place, "srv6d-uN", FLOOR, "64")).unwrap().word()
+        };
+        assert_eq!(word(Vec::new()), "not measured");
+        let text = |text: &str| text.to_owned();
+        let (dut, beside, size) = (text("srv6d-uN"), text(FLOOR), text("64"));
+        // Without a figure of the floor's a pair says nothing.
+        let pairs = vec![[0.95, 1.0], [0.1, 1.0], [1.9, 2.0], [1.0, 0.0]];
+        assert_eq!(word(vec![TurnsRow { placement: place, dut, beside, size, pairs }]), "met");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::BenchError;
 use crate::bars;
-use crate::dut::Dut;
+use crate::dut::{self, Dut, Forwarder};
 use crate::frames::Size;
 use crate::generator::Load;
 use crate::latency::Latency;
 use crate::layout::{Layout, Placement};
-use crate::results::{Figure, LatencyRow, Results, Row, SearchRow, Trial};
+use crate::results::{Figure, LatencyRow, Results, Row, SearchRow, Trial, TurnsRow};
 use crate::search::{self, Range};
 use crate::sink::SinkKind;
 use crate::statistics::number_of;
@@ -24,6 +24,10 @@ use crate::verdict::{Counted, Verdict};
 const VISIT: Duration = Duration::from_millis(1600);
 /// Emptying rings and reading counters, beside the time of the traffic.
 const AROUND_TRIAL: Duration = Duration::from_millis(250);
+/// A turn of srv6d or the floor: short beside whatever the machine does for a while.
+const TURN: Duration = Duration::from_millis(5);
+/// Reading counters and waking up, for a pair of turns.
+const AROUND_TURN: Duration = Duration::from_millis(1);
 /// Lowest rate of a search.
 const SLOWEST: f64 = 20_000.0;
 /// Parts of the NDR, or of the PDR where there is no NDR, at which latency is measured, in percent.
@@ -54,6 +58,8 @@ pub struct Plan {
     pub other_rounds: usize,
     /// One trial.
     pub timing: Timing,
+    /// Pairs of turns of srv6d and the floor; 0: none.
+    pub pairs: usize,
     /// A trial that is worth nothing, or was disturbed, is repeated so often.
     pub repeats: u32,
     /// Sizes at which NDR and PDR are searched, with one worker; empty: no search, no latency.
@@ -89,7 +95,7 @@ impl Plan {
         };
         let floods: Duration = (0..self.rounds).map(|number| round(self.sizes_of(number))).sum();
         let workers = (VISIT + trial * 2) * self.workers.len() as u32 * duts * self.other_rounds as u32;
-        floods * placements * duts + workers + self.search_length() * duts
+        floods * placements * duts + workers + self.turns_length() * placements + self.search_length() * duts
     }
 
     /// Sizes of the floods in one round.
@@ -100,6 +106,13 @@ impl Plan {
 
     fn trial_length(&self) -> Duration {
         self.timing.before + self.timing.measured + AROUND_TRIAL
+    }
+
+    /// All turns in one placement: two sizes of each row of srv6d.
+    fn turns_length(&self) -> Duration {
+        let rows = self.duts.iter().filter(|dut| dut.forwarder == Forwarder::Srv6d).count() as u32;
+        let pairs = (TURN * 22 / 10 + AROUND_TURN) * self.pairs as u32;
+        if self.pairs == 0 { Duration::ZERO } else { (VISIT + pairs * 2) * rows }
     }
 
     /// Searches and latencies of one DUT: some ten trials each for NDR and PDR, the last twice as long.
@@ -122,7 +135,11 @@ impl<'p> Campaign<'p> {
         keep: &'p dyn Fn(&Results) -> Result<(), BenchError>,
     ) -> Results {
         let mut campaign = Self { plan, started: Instant::now(), progress, keep, results, left: plan.estimate() };
-        let ended = campaign.floods().and_then(|()| campaign.several_workers()).and_then(|()| campaign.searches());
+        let ended = campaign
+            .floods()
+            .and_then(|()| campaign.in_turns())
+            .and_then(|()| campaign.several_workers())
+            .and_then(|()| campaign.searches());
         let took = campaign.started.elapsed().as_secs();
         campaign.results.stamp.add("took", format!("{took} s"));
         campaign.results.cut_off = ended.err().map(|why| why.0);
@@ -142,6 +159,36 @@ impl<'p> Campaign<'p> {
                 for dut in &self.plan.duts {
                     self.visit(round, *placement, layout, dut, &self.plan.sizes_of(round), false)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// srv6d's rows and the floor in turns, at the sizes of the promises.
+    fn in_turns(&mut self) -> Result<(), BenchError> {
+        let plan = self.plan;
+        if plan.pairs == 0 || !plan.duts.iter().any(|dut| dut.forwarder == Forwarder::AfXdpFloor) {
+            return Ok(());
+        }
+        let is_promised = |size: &Size| bars::SIZES.contains(&size.to_string().as_str());
+        for &placement in &plan.placements {
+            let Ok(layout) = Layout::of(placement, &plan.cores) else { continue };
+            for dut in plan.duts.iter().filter(|dut| dut.forwarder == Forwarder::Srv6d) {
+                let Some(mut rig) = self.rig(&dut::in_turns(dut.work), &layout, Mtu::Standard)? else { continue };
+                let mut said = Vec::new();
+                for &size in plan.sizes.iter().filter(|size| is_promised(size)) {
+                    let load = Load::of(dut.work, size, false).flood(placement.flood());
+                    let pairs = rig.turns(&load, TURN, plan.pairs)?;
+                    self.go_on()?;
+                    let (dut, beside) = (dut.name.to_owned(), bars::FLOOR.to_owned());
+                    let row = TurnsRow { placement, dut, beside, size: size.to_string(), pairs };
+                    said.extend(row.ratio().map(|ratio| format!("{size}: {}", ratio.shown(1.0, 2))));
+                    self.results.turns.push(row);
+                }
+                drop(rig);
+                let floor = bars::FLOOR;
+                self.say(&format!("in turns {:20} {} / {floor} {}", placement.name(), dut.name, said.join("  ")));
+                (self.keep)(&self.results)?;
             }
         }
         Ok(())
@@ -392,6 +439,7 @@ mod tests {
             rounds: 3,
             other_rounds,
             timing: Timing { before: Duration::ZERO, measured: Duration::from_millis(750) },
+            pairs: 0,
             repeats: 0,
             searched: Vec::new(),
             workers: Vec::new(),
@@ -408,5 +456,13 @@ mod tests {
         // Two visits for both MTUs and four trials of a second; then twice one visit and two trials.
         assert_eq!(plan(3).estimate(), Duration::from_millis(3 * (2 * 1600 + 4000)));
         assert_eq!(plan(1).estimate(), Duration::from_millis(2 * 1600 + 4000 + 2 * (1600 + 2000)));
+    }
+
+    #[test]
+    fn turns_take_a_visit_of_each_row_of_srv6d_and_two_turns_a_pair_at_both_sizes() {
+        let duts = ["srv6d-uN", "srv6d-uN-offload", "af_xdp-floor"].into_iter().filter_map(dut::named).collect();
+        let plan = Plan { duts, pairs: 10, ..plan(1) };
+        assert_eq!(plan.turns_length(), Duration::from_millis(1600 + 2 * 10 * (2 * 5 + 1 + 1)));
+        assert_eq!(Plan { pairs: 0, ..plan }.turns_length(), Duration::ZERO);
     }
 }

@@ -14,6 +14,7 @@ use crate::frames::{OUT_MAC, SINK_MAC, Work};
 use crate::netns::Namespace;
 use crate::objects::{self, failed};
 use crate::testbed::{Testbed, ifindex, mac};
+use crate::turns::Turns;
 use crate::{BenchError, cpu};
 
 /// Who forwards.
@@ -27,6 +28,8 @@ pub enum Forwarder {
     Srv6dOffload,
     /// AF_XDP sockets as srv6d's and no work between them.
     AfXdpFloor,
+    /// srv6d's worker and the floor in turns, on the same sockets.
+    InTurns,
     /// An XDP program that redirects in the kernel. It may drop one frame in so many on purpose.
     Xdp {
         /// Every so manieth frame is dropped; 0: none.
@@ -64,6 +67,11 @@ pub const ALL: [Dut; 11] = [
     dut("xdp-redirect", Forwarder::Xdp { drop_every: 0 }, Work::Cross),
 ];
 
+/// srv6d doing this, and the floor, in turns.
+pub const fn in_turns(work: Work) -> Dut {
+    dut("in-turns", Forwarder::InTurns, work)
+}
+
 /// A DUT that loses one packet in a thousand, for tests of the bench itself.
 pub const LOSSY: Dut = dut("lossy", Forwarder::Xdp { drop_every: 1000 }, Work::Cross);
 
@@ -80,6 +88,8 @@ pub enum Running {
     Daemon(Daemon),
     /// Threads of this process.
     Threads(Box<Floor>),
+    /// A thread of this process that takes turns.
+    Turns(Box<Turns>),
     /// A program on the port.
     Program(Box<Ebpf>),
 }
@@ -90,6 +100,7 @@ impl Running {
         match self {
             Self::Kernel | Self::Program(_) => Vec::new(),
             Self::Daemon(daemon) => cpu::threads_of(daemon.child.id(), "srv6d-worker"),
+            Self::Turns(turns) => vec![turns.thread_number],
             Self::Threads(floor) => floor.thread_numbers.clone(),
         }
     }
@@ -110,6 +121,11 @@ impl Dut {
             }
             Forwarder::AfXdpFloor => {
                 Floor::start(&bed.dut_space, ingress, egress, workers).map(|floor| Running::Threads(Box::new(floor)))
+            }
+            Forwarder::InTurns => {
+                let core = workers.first().copied().unwrap_or_default();
+                Turns::start(&bed.dut_space, (ingress, egress), core, self.work)
+                    .map(|turns| Running::Turns(Box::new(turns)))
             }
             Forwarder::Xdp { drop_every } => bed
                 .dut_space

@@ -83,22 +83,25 @@ impl Ports {
         let mut burst: Vec<Frame> = Vec::with_capacity(BURST);
         while !stop.load(Ordering::Relaxed) {
             if self.from.rx_burst(&mut self.umem, BURST, &mut burst) == 0 {
-                if self.to.tx_pending() {
-                    self.to.flush(&mut self.umem);
-                }
                 std::hint::spin_loop();
-                continue;
             }
-            for frame in burst.drain(..) {
-                if let Err(frame) = self.to.tx(frame) {
-                    self.to.flush(&mut self.umem);
-                    if let Err(frame) = self.to.tx(frame) {
-                        self.umem.recycle(frame);
-                    }
-                }
-            }
-            self.to.flush(&mut self.umem);
+            send(&mut self.to, &mut self.umem, &mut burst);
         }
+    }
+}
+
+/// Sends what was received. What finds the ring full even after a flush is dropped.
+pub(crate) fn send(to: &mut Socket, umem: &mut Umem, burst: &mut Vec<Frame>) {
+    for frame in burst.drain(..) {
+        if let Err(frame) = to.tx(frame) {
+            to.flush(umem);
+            if let Err(frame) = to.tx(frame) {
+                umem.recycle(frame);
+            }
+        }
+    }
+    if to.tx_pending() {
+        to.flush(umem);
     }
 }
 

@@ -44,6 +44,7 @@ pub mod statistics;
 pub mod svg;
 pub mod testbed;
 pub mod trial;
+pub mod turns;
 pub mod verdict;
 
 pub use error::BenchError;

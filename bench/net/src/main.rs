@@ -72,6 +72,10 @@ struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u16).range(20..=60_000))]
     trial_ms: Option<u16>,
 
+    /// Pairs of turns that srv6d and the floor take, 5 ms each; 0: none [default: 200; 100 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    pairs: Option<u16>,
+
     /// No NDR, PDR and latency
     #[arg(long)]
     no_search: bool,
@@ -264,6 +268,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
             before: Duration::from_millis(choose(250, 150, 20).min(measured).into()),
             measured: Duration::from_millis(measured.into()),
         },
+        pairs: arguments.pairs.unwrap_or_else(|| choose(200, 100, 2)).into(),
         repeats: choose(2, 1, 0).into(),
         searched: match () {
             () if arguments.no_search || smoke => Vec::new(),

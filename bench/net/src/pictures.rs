@@ -26,7 +26,7 @@ fn looks(name: &str) -> (usize, Stroke) {
         Forwarder::Linux => Stroke::Dashed,
         Forwarder::Srv6d => Stroke::Solid,
         Forwarder::Srv6dOffload => Stroke::Mixed,
-        Forwarder::AfXdpFloor | Forwarder::Xdp { .. } => Stroke::Dotted,
+        Forwarder::AfXdpFloor | Forwarder::InTurns | Forwarder::Xdp { .. } => Stroke::Dotted,
     };
     let colour = match (work, forwarder) {
         (Work::Forward, _) => 0,

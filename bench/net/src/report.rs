@@ -58,6 +58,7 @@ pub fn promises(results: &Results) -> Section {
     let row = |kept: Kept| {
         let promise = kept.promise;
         let figure = match promise.figure {
+            Figure::PerSecond if promise.in_turns => "packets per second, in turns",
             Figure::PerSecond => "packets per second",
             Figure::PerCpuSecond => "packets per CPU second",
         };
@@ -73,14 +74,18 @@ pub fn promises(results: &Results) -> Section {
     };
     // A row that the run was not asked for is not one that it failed to measure.
     let was_run = |kept: &Kept| {
-        let Promise { dut, beside, placement, .. } = kept.promise;
+        let Promise { dut, beside, placement, in_turns, .. } = kept.promise;
+        if in_turns {
+            return kept.ratio.is_some();
+        }
         [dut, beside].into_iter().all(|name| results.flood(placement, name, kept.size).is_some())
     };
     Section {
         heading: "Promises".to_owned(),
         text: vec![
             "Ratios are taken within a round and the median of the rounds decides; in brackets the smallest and the \
-             largest."
+             largest. What is measured in turns changes hands every few milliseconds on the same sockets: the median of \
+             some hundred pairs decides, and in brackets are their quartiles."
                 .to_owned(),
         ],
         table: Some(Table {

@@ -25,6 +25,9 @@ pub struct Results {
     pub latencies: Vec<LatencyRow>,
     /// Floods with several workers.
     pub workers: Vec<Row>,
+    /// srv6d and the floor in turns.
+    #[serde(default)]
+    pub turns: Vec<TurnsRow>,
     /// What could not be done on this machine, and why.
     pub left_out: Vec<String>,
     /// Why the run ended before its end. None: it did not.
@@ -105,6 +108,28 @@ pub struct CoreUse {
     pub role: String,
     /// Shares of the time.
     pub busy: Busy,
+}
+
+/// A DUT and another one that took turns on the same sockets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnsRow {
+    /// Where the work runs.
+    pub placement: Placement,
+    /// Whose turn was first in each pair.
+    pub dut: String,
+    /// Whose was second.
+    pub beside: String,
+    /// The size asked for.
+    pub size: String,
+    /// Packets per second that reached the sink in the two turns of a pair.
+    pub pairs: Vec<[f64; 2]>,
+}
+
+impl TurnsRow {
+    /// The first divided by the second, pair by pair: median and quartiles.
+    pub fn ratio(&self) -> Option<Spread> {
+        Spread::of_many(self.pairs.iter().filter(|[_, theirs]| *theirs > 0.0).map(|[mine, theirs]| mine / theirs))
+    }
 }
 
 /// One search.
@@ -206,6 +231,11 @@ impl Results {
     /// A row of the floods.
     pub fn flood(&self, placement: Placement, dut: &str, size: &str) -> Option<&Row> {
         self.floods.iter().find(|row| row.placement == placement && row.dut == dut && row.size == size)
+    }
+
+    /// What a DUT and the floor did in turns.
+    pub fn in_turns(&self, placement: Placement, dut: &str, size: &str) -> Option<&TurnsRow> {
+        self.turns.iter().find(|row| row.placement == placement && row.dut == dut && row.size == size)
     }
 
     /// Trials, those without a figure, and those that others disturbed.

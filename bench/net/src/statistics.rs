@@ -26,6 +26,15 @@ impl Spread {
         Some(Self { median: f64::midpoint(lower, upper), low, high, count: values.len() })
     }
 
+    /// The same with the quartiles for both ends: of hundreds of values the outermost say nothing.
+    pub fn of_many(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let quarter = values.len() / 4;
+        let (low, high) = (*values.get(quarter)?, *values.get(values.len() - 1 - quarter)?);
+        Self::of(values).map(|all| Self { low, high, ..all })
+    }
+
     /// Both ends and the median, times `factor`, with so many digits: `1.68 [1.07-1.76]`.
     pub fn shown(&self, factor: f64, digits: usize) -> String {
         let [median, low, high] = [self.median, self.low, self.high].map(|value| value * factor);

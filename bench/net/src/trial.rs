@@ -21,6 +21,8 @@ const PREFLIGHT: u64 = 10;
 const PREFLIGHT_RATE: f64 = 2000.0;
 /// Nothing is forwarded after this time, whatever happened.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Traffic before the first turn.
+const WARM_UP: Duration = Duration::from_millis(100);
 /// Rings are empty when nothing came for so long.
 const QUIET: Duration = Duration::from_millis(60);
 
@@ -190,6 +192,39 @@ impl Rig {
         self.cores = self.cores_between(&from, &to);
         let totals = Counted { requested, sent: sent.frames, received, lost_at_sink, ..Counted::default() };
         Ok(self.counted(&from, &to, totals))
+    }
+
+    /// Whose turn it is from now on, where the DUT takes turns.
+    pub fn change_turn(&self, to_floor: bool) {
+        if let Running::Turns(turns) = &self.running {
+            turns.change(to_floor);
+        }
+    }
+
+    /// Pairs of turns, as packets per second at the sink: srv6d's and the floor's after it. The DUT is one that takes
+    /// turns.
+    pub fn turns(&mut self, load: &Load, turn: Duration, pairs: usize) -> Result<Vec<[f64; 2]>, BenchError> {
+        self.drained()?;
+        let cores = self.layout.generators.clone();
+        let Running::Turns(turns) = &self.running else {
+            return Err(BenchError("this row takes no turns".to_owned()));
+        };
+        let Testbed { generator, generator_space, sink, .. } = &mut self.bed;
+        let rate = |to_floor: bool| {
+            turns.change(to_floor);
+            // What the other one has sent arrives.
+            thread::sleep(turn / 10);
+            let (began, before) = (Instant::now(), sink.received()?.frames);
+            thread::sleep(turn);
+            let arrived = sink.received()?.frames - before;
+            Ok::<f64, BenchError>(arrived as f64 / began.elapsed().as_secs_f64())
+        };
+        let done = generator.while_sending(generator_space, &cores, load, |_| {
+            thread::sleep(WARM_UP);
+            (0..pairs).map(|_| Ok([rate(false)?, rate(true)?])).collect()
+        });
+        turns.change(false);
+        done
     }
 
     /// One trial in which every so manieth frame is timed. The load is a stamped one.

@@ -63,6 +63,23 @@ fn a_sink_counts_every_frame_and_every_byte() {
     assert_eq!(after.bytes - before.bytes, 1_000 * (7 * 64 + 4 * 570 + 1500));
 }
 
+/// Encapsulation adds 40 bytes, and the floor nothing: who forwards is whose turn it is.
+#[test]
+#[ignore = "needs root"]
+fn srv6d_and_the_floor_take_turns_on_the_same_sockets() {
+    let Some(mut rig) = rig(&dut::in_turns(Work::Encapsulate)) else { return };
+    let load = Load::of(Work::Encapsulate, Size::Bytes(200), false).at(Some(5_000.0));
+    for (to_floor, length) in [(false, 240), (true, 200), (false, 240)] {
+        rig.change_turn(to_floor);
+        let before = rig.bed.sink.received().unwrap();
+        let counted = rig.exactly(&load, 100).unwrap();
+        assert_eq!((counted.sent, counted.received), (100, 100));
+        assert_eq!(rig.bed.sink.received().unwrap().bytes - before.bytes, 100 * length);
+    }
+    let pairs = rig.turns(&load, Duration::from_millis(20), 3).unwrap();
+    assert_eq!(pairs.len(), 3);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_sink_behind_the_kernels_receive_path_counts_as_exactly() {

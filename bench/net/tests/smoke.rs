@@ -45,6 +45,10 @@ fn every_row_is_measured_and_reported() {
         assert!(markdown.contains(dut.name) && html.contains(dut.name), "{}", dut.name);
     }
     assert!(html.contains("<svg"));
+    for name in ["srv6d-forward", "srv6d-encap.red", "srv6d-uN", "srv6d-uDT6"] {
+        let row = results.turns.iter().find(|row| row.dut == name).unwrap_or_else(|| panic!("{name} took no turns"));
+        assert_eq!(row.pairs.len(), 2, "{row:?}");
+    }
 }
 
 /// Ctrl-C in the middle: what was measured is there, as results and as a report that says so, and no namespace is.

@@ -1,0 +1,193 @@
+//! srv6d and the floor in turns: one thread with one pair of sockets, which forwards as srv6d's worker for some
+//! milliseconds and then without any work. What a machine does by itself, it does to both of a pair.
+//!
+//! ```text
+//! turn    │ srv6d │ floor │ srv6d │ floor │ ...     5 ms each; a tenth of that between two turns is not counted
+//! at the sink    a1      b1      a2      b2         packets per second; what counts is the median of a1/b1, a2/b2, ...
+//! ```
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use ipnet::Ipv6Net;
+use srv6d_dataplane::{BURST, PacketMemory, Publisher, Rounds, Sockets, Step, Wiring, WorkerCounters};
+use srv6d_srv6::carrier::SegmentList;
+use srv6d_srv6::model::{
+    Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route,
+    RouteAction, Steer, TableId, Tunnel, UnknownSid,
+};
+use srv6d_xsk::{Frame, Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemRings, XskError};
+
+use crate::floor::{self, FRAMES, RING};
+use crate::frames::{IN_MAC, OUT_MAC, SINK_MAC, Work};
+use crate::netns::Namespace;
+use crate::{BenchError, affinity};
+
+const NEXT_HOP: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2));
+const SOURCE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+
+/// A thread that takes turns until this is dropped. It begins as srv6d.
+pub struct Turns {
+    stop: Arc<AtomicBool>,
+    is_floor: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    /// Number of the thread.
+    pub thread_number: i32,
+    // Takes the port from the kernel.
+    _program: Program,
+}
+
+impl Turns {
+    /// Starts the thread on a core: the first queue of both ports.
+    pub fn start(
+        space: &Namespace,
+        (ingress, egress): (&str, &str),
+        core: usize,
+        work: Work,
+    ) -> Result<Self, BenchError> {
+        let said = |why: XskError| BenchError(why.to_string());
+        space.inside(|| {
+            let settings = ProgramSettings { untagged: true, claim_all: true, ..ProgramSettings::default() };
+            let mut program = Program::attach(ingress, Mode::Auto, &settings).map_err(said)?;
+            let mut rounds = worker(work, (ingress, egress), &mut program)?;
+            let (stop, is_floor) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (stopped, turn) = (Arc::clone(&stop), Arc::clone(&is_floor));
+            let (tell, told) = mpsc::channel();
+            let thread = thread::spawn(move || {
+                if affinity::pin(0, core).is_ok() && tell.send(nix::unistd::gettid().as_raw()).is_ok() {
+                    take_turns(&mut rounds, &stopped, &turn);
+                }
+            });
+            let thread_number = told.recv().map_err(|why| BenchError::of("start a worker", why))?;
+            Ok(Self { stop, is_floor, thread: Some(thread), thread_number, _program: program })
+        })
+    }
+
+    /// Whose turn it is from now on.
+    pub fn change(&self, to_floor: bool) {
+        self.is_floor.store(to_floor, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn take_turns(rounds: &mut Rounds, stop: &AtomicBool, is_floor: &AtomicBool) {
+    let mut burst: Vec<Frame> = Vec::with_capacity(BURST);
+    while !stop.load(Ordering::Relaxed) {
+        let received = if is_floor.load(Ordering::Relaxed) {
+            cross(&mut rounds.io, &mut burst)
+        } else {
+            rounds.round().unwrap_or(0)
+        };
+        if received == 0 {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// What the row `af_xdp-floor` does.
+fn cross(io: &mut Sockets, burst: &mut Vec<Frame>) -> usize {
+    let Some((from, umem)) = io.at(0) else { return 0 };
+    let received = from.rx_burst(umem, BURST, burst);
+    if let Some((to, umem)) = io.at(1) {
+        floor::send(to, umem, burst);
+    }
+    received
+}
+
+/// A worker as srv6d has it, with two ports and the tables for this work.
+fn worker(work: Work, (ingress, egress): (&str, &str), program: &mut Program) -> Result<Rounds, BenchError> {
+    let said = |why: XskError| BenchError(why.to_string());
+    let umem = Umem::with_rings(FRAMES, UmemRings { fill: RING, completion: RING }).map_err(said)?;
+    let rings = Rings { rx: RING, tx: RING };
+    let from = Socket::open(&umem, ingress, 0, Mode::Auto, rings).map_err(said)?;
+    let to = Socket::open(&umem, egress, 0, Mode::Auto, rings).map_err(said)?;
+    program.set_socket(0, &from).map_err(said)?;
+    let mut io = Sockets::new(umem);
+    for (number, socket) in [from, to].into_iter().enumerate() {
+        io.open(number, PacketMemory::Copy, Box::new(socket));
+    }
+    let mut publisher = Publisher::new(1);
+    publisher
+        .publish(Some(Arc::new(desired(work)?)), |_, _| Wiring::direct(2))
+        .map_err(|why| BenchError::of("build the tables", why))?;
+    let step = Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {});
+    Ok(Rounds::alone(io, step, publisher.reader()))
+}
+
+/// What the rows of srv6d are configured to do.
+fn desired(work: Work) -> Result<Desired, BenchError> {
+    let mut desired = Desired {
+        ports: vec![port("in", 0, IN_MAC, 1500), port("out", 1, OUT_MAC, 2000)],
+        tunnel: Tunnel { source: Some(SOURCE), ..Tunnel::default() },
+        blocks: vec![Block { prefix: net([0xfcbb, 0, 0, 0], 32), unknown: Some(UnknownSid::Drop) }],
+        routes: vec![route(net([0xfcbb, 0, 0, 0], 32))],
+        neighbors: [((PortId(1), NEXT_HOP), Mac(SINK_MAC))].into(),
+        ..Desired::default()
+    };
+    let sid = |prefix, behavior| LocalSid { prefix, behavior, flavors: Flavors::default() };
+    let inner = net([0x2001, 0xdb8, 0xb, 0], 64);
+    let dscp = DscpMode::Pipe(0);
+    match work {
+        Work::Encapsulate => desired.steers.push(steer(inner)?),
+        Work::Cross | Work::Forward | Work::Shift | Work::Decapsulate => desired.routes.push(route(inner)),
+    }
+    match work {
+        Work::Shift => {
+            let csid = Some(Csid { lblen: 32, nflen: 16 });
+            desired.sids.push(sid(net([0xfcbb, 0, 1, 0], 48), Behavior::End { csid, dscp }));
+        }
+        Work::Decapsulate => {
+            let end = Behavior::EndDt { family: DtFamily::V6, table: TableId::MAIN, dscp };
+            desired.sids.push(sid(net([0xfcbb, 0, 1, 0xfe06], 64), end));
+        }
+        Work::Cross | Work::Forward | Work::Encapsulate => {}
+    }
+    Ok(desired)
+}
+
+fn net([a, b, c, d]: [u16; 4], length: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0), length)
+}
+
+fn hop() -> Hop {
+    Hop { port: PortId(1), via: Some(NEXT_HOP), weight: 1 }
+}
+
+fn route(prefix: Ipv6Net) -> Route {
+    Route { table: TableId::MAIN, prefix: prefix.into(), action: RouteAction::Via(vec![hop()]) }
+}
+
+fn steer(prefix: Ipv6Net) -> Result<Steer, BenchError> {
+    let carrier = Ipv6Addr::new(0xfcbb, 0, 2, 0xfe06, 0, 0, 0, 0);
+    let segments = SegmentList::new(vec![carrier], &[]).map_err(|why| BenchError::of("make the path", why))?;
+    let path = Path { name: "path".to_owned(), segments, full_srh: false, weight: 1, source: None, via: vec![hop()] };
+    Ok(Steer { table: TableId::MAIN, prefix: prefix.into(), paths: vec![path] })
+}
+
+fn port(name: &str, index: u16, mac: [u8; 6], mtu: u32) -> Port {
+    Port {
+        name: name.to_owned(),
+        device: index,
+        vlan: None,
+        mac: Mac(mac),
+        mtu,
+        up: true,
+        table: TableId::MAIN,
+        role: Role::Fabric,
+        source: None,
+        icmp_source_v6: None,
+        icmp_source_v4: None,
+        allowed_sources: Vec::new(),
+        allowed_carriers: Vec::new(),
+        fill_checksum: false,
+    }
+}
