@@ -17,6 +17,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
+use srv6d_dataplane::Published;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tracing::debug;
@@ -316,6 +317,15 @@ impl Collector {
     fn rest(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {
         let generation = self.0.generation.generations.first().map_or(0, |row| row.generation);
         gauges(encoder, "generation", "Generation of the tables in force", [(vec![], generation)].into_iter())?;
+        let Published { whole, whole_for_amendment, in_place, copied } = self.0.generation.tables;
+        let compiled = [("generation", whole - whole_for_amendment), ("amendment", whole_for_amendment)];
+        let compiled = compiled.map(|(cause, count)| (vec![("cause", cause)], count));
+        let help = "Tables compiled whole, for a new generation or for an amendment that could not be made in place";
+        counters(encoder, "tables", help, &Unit::Other("compiled".to_owned()), compiled.into_iter())?;
+        let amended = [("standby", in_place - copied), ("fresh", copied)];
+        let amended = amended.map(|(copy, count)| (vec![("copy", copy)], count));
+        let help = "Amendments of tables made in place, in the copy kept for that or in a fresh one";
+        counters(encoder, "tables", help, &Unit::Other("amended".to_owned()), amended.into_iter())?;
         let unresolved = self.0.neighbors.iter().filter(|row| row.next_hop && row.state == Health::Unresolved).count();
         gauges(
             encoder,
@@ -369,6 +379,10 @@ mod tests {
             "srv6d_sid_packets_total{sid=\"fcbb:0:1004::/48\",behavior=\"uN\"} 0",
             "srv6d_path_bytes_total{path=\"spine01\",prefix=\"2001:db8:b::/48\"} 1440",
             "srv6d_generation 2",
+            "srv6d_tables_compiled_total{cause=\"generation\"} 5",
+            "srv6d_tables_compiled_total{cause=\"amendment\"} 1",
+            "srv6d_tables_amended_total{copy=\"standby\"} 10",
+            "srv6d_tables_amended_total{copy=\"fresh\"} 2",
             "srv6d_unresolved_next_hops 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");

@@ -165,6 +165,30 @@ fn a_random_walk_of_route_changes_ends_where_the_kernel_does() {
     }
 }
 
+/// A route whose meaning changes is amended in place, as soon as nothing else changes with it.
+#[test]
+#[ignore = "needs root"]
+fn amendments_are_counted() {
+    let rig = started();
+    let amended = || {
+        let view: Value = serde_json::from_slice(&rig.ask("node", "show generation --json").stdout).unwrap();
+        assert!(view["tables"]["whole"].as_u64().unwrap() > 0, "{view}");
+        view["tables"]["in_place"].as_u64().unwrap()
+    };
+    rig.inside("router", "ip route add blackhole 10.44.0.0/16");
+    agree(&rig, "a route");
+    let before = amended();
+    let mut meanings = ["unreachable", "blackhole"].into_iter().cycle();
+    wait_for("an amendment", || {
+        let meaning = meanings.next().unwrap_or_default();
+        rig.inside("router", &format!("ip route replace {meaning} 10.44.0.0/16"));
+        agree(&rig, meaning);
+        (amended() > before).then_some(())
+    });
+    let text = String::from_utf8(rig.ask("node", "show generation").stdout).unwrap();
+    assert!(text.contains("\ntables: compiled whole "), "{text}");
+}
+
 /// One `ip` command over few prefixes, so that they meet; now and then what routes depend on.
 fn change(random: &mut fastrand::Rng) -> String {
     match random.u8(0..20) {

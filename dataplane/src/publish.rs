@@ -22,7 +22,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use srv6d_srv6::model::{Amendment, Desired};
 use srv6d_srv6::{BuildError, Edits, Index, NotAmended, Slots, Tables, Tally};
 
@@ -38,7 +38,7 @@ const SHORT_PATIENCE: Duration = Duration::from_millis(2);
 const SPIN: Duration = Duration::from_micros(50);
 
 /// How tables have come into force so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
     /// Whole generations, compiled from all there is.
     pub whole: u64,

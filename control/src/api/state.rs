@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use srv6d_dataplane::Published;
 
 /// Whether a port, a next hop or a SID can carry packets now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -281,6 +282,9 @@ pub struct GenerationView {
     pub config: String,
     /// Newest first; the first one is in force.
     pub generations: Vec<GenerationRow>,
+    /// How the tables came into force, since the daemon was started.
+    #[serde(default)]
+    pub tables: Published,
     /// The generation that was returned to: sources are not followed until the next reload.
     #[serde(default)]
     pub held: Option<u64>,

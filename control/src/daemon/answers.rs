@@ -273,6 +273,7 @@ impl Node {
             started: self.started,
             config: self.path.display().to_string(),
             generations: self.history.rows(),
+            tables: self.dataplane.published(),
             held: self.held,
             pending: headlines(&self.plan.pending),
             warnings,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+use srv6d_dataplane::Published;
+
 use super::lines;
 use super::table::Table;
 use crate::api::state::{Changed, GenerationView};
@@ -23,6 +25,7 @@ pub fn render(view: &GenerationView) -> String {
         table.row([row.generation.to_string(), time(row.published), row.source.clone(), changes(&row.changes)]);
     }
     text.push_str(&table.finish("nothing was published yet"));
+    text.push_str(&tables(view.tables));
     if let Some(held) = view.held {
         let _ = writeln!(text, "held at generation {held} by a rollback; `srv6d reload` follows the sources again");
     }
@@ -30,6 +33,17 @@ pub fn render(view: &GenerationView) -> String {
     text.push_str(&section("warning", &view.warnings));
     text.push_str(&section("last reload refused", &view.refused));
     text
+}
+
+/// Both counts, and what is unusual about them.
+fn tables(published: Published) -> String {
+    let Published { whole, whole_for_amendment, in_place, copied } = published;
+    let beside = |count: u64, of: &str| if count > 0 { format!(" ({count} of them {of})") } else { String::new() };
+    format!(
+        "tables: compiled whole {whole} times{}, amended in place {in_place} times{}\n",
+        beside(whole_for_amendment, "for a change that could not be made in place"),
+        beside(copied, "in a fresh copy")
+    )
 }
 
 pub fn reloaded(reloaded: &Reloaded) -> String {
@@ -88,6 +102,17 @@ mod tests {
         ]);
         assert_eq!(changes(&all), "sids +3 -1 ~2, steers -4");
         assert_eq!(changes(&BTreeMap::new()), "none");
+    }
+
+    #[test]
+    fn what_is_unusual_about_tables_is_said() {
+        let usual = Published { whole: 3, in_place: 7, ..Published::default() };
+        assert_eq!(tables(usual), "tables: compiled whole 3 times, amended in place 7 times\n");
+        assert_eq!(
+            tables(Published { whole_for_amendment: 1, copied: 2, ..usual }),
+            "tables: compiled whole 3 times (1 of them for a change that could not be made in place), \
+             amended in place 7 times (2 of them in a fresh copy)\n"
+        );
     }
 
     #[test]
