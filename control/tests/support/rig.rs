@@ -17,6 +17,8 @@ pub use super::lab::{SRV6D, WINDOW, text};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const NODES: [&str; 3] = ["a", "router", "b"];
+/// Interface index of a host's end of its link; no port of the router has it.
+const WIRE: u32 = 100;
 
 /// The router's configuration; its kernel gives the addresses and the connected routes.
 pub const CONFIG: &str = r#"
@@ -100,8 +102,9 @@ impl Rig {
     /// `wire` on the host, `port` on the router.
     pub fn link(&self, host: &str, port: &str, queues: u32) {
         let shape = format!("numrxqueues {queues} numtxqueues {queues}");
+        // Linux sees that a veth is up within a second; at once where the index of its other end differs.
         must(&format!(
-            "ip link add wire netns {} {shape} type veth peer name {port} {shape} netns {}",
+            "ip link add wire netns {} index {WIRE} {shape} type veth peer name {port} {shape} netns {}",
             self.ns(host),
             self.ns("router")
         ));
