@@ -11,6 +11,7 @@ use super::demo::{Pair, hosts, pairs};
 use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
+use super::losses::Losses;
 use super::netns;
 use super::outage::{self, Failure};
 use super::screen::{GOOD, Screen, styled};
@@ -179,6 +180,7 @@ impl Demo<'_> {
             .collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
         let mut table = Table::new(&headings);
+        let before = Losses::of(&self.lab);
         for how in FAILURES {
             let lost = self.measured(spine, streams, |demo, begin| {
                 outage::fail(&demo.lab, spine, how)?;
@@ -213,6 +215,7 @@ impl Demo<'_> {
         self.screen.line(
             "  RINGS: packets that found a full ring at another node, because a worker had to wait for its core.",
         );
+        Losses::of(&self.lab).show(&before, self.screen);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use super::counters::{self, PathPackets};
 use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
+use super::losses::Losses;
 use super::reroute::{Reroute, usid};
 use super::screen::{BAD, DIM, GOOD, Screen, styled};
 use super::tool::{PATIENCE, Tool};
@@ -272,7 +273,7 @@ impl Demo<'_> {
             .find(|pair| pair.target.is_ipv6())
             .ok_or_else(|| LabError::Invalid("no IPv6 prefix is steered\nfix: see `srv6d lab topology`".to_owned()))?;
         let from_spine = self.spine_of(pair)?;
-        let before = self.spines()?;
+        let (before, lost_before) = (self.spines()?, Losses::of(&self.lab));
         self.draw_path(pair, &from_spine);
 
         let (mut receiver, listening) =
@@ -297,6 +298,9 @@ impl Demo<'_> {
         }
         let to_spine = self.spine_of(pair)?;
         self.draw_path(pair, &to_spine);
+        if report.lost > 0 {
+            Losses::of(&self.lab).show(&lost_before, self.screen);
+        }
         self.verdict(&how, [&from_spine, &to_spine], sent, &report, &self.since(&before)?)
     }
 

@@ -16,6 +16,7 @@ mod fabric;
 mod frr;
 mod interrupt;
 mod kernel;
+mod losses;
 mod moves;
 mod netns;
 mod node_config;
