@@ -400,7 +400,7 @@ impl Dataplane {
             counters.sids.push(SidCounters { sid: sid.to_string(), packets, bytes });
         }
         for (path, slot) in self.tables.slots().paths.iter() {
-            let (packets, bytes) = sum(slot, |tally| &tally.paths);
+            let (packets, bytes) = with(sum(slot, |tally| &tally.paths), self.in_front.path(slot));
             counters.paths.push(PathCounters { path: path.clone(), packets, bytes });
         }
         for (port, slot) in self.tables.slots().vlans.iter() {

@@ -1,4 +1,4 @@
-//! Plain shifts in the XDP program, in front of the workers, on the ports that ask for it.
+//! Plain shifts and encapsulations in the XDP program, in front of the workers, on the ports that ask for it.
 //!
 //! The program gets an extract of the very tables that the workers have, with every generation and whenever a port
 //! comes or goes. Whatever goes wrong here is no error of the dataplane: packets then go to the workers, as on a port
@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use srv6d_srv6::model::PortId;
-use srv6d_srv6::offload::{Offload, OffloadedHop, OffloadedPort, OffloadedWay};
+use srv6d_srv6::offload::{self, Offload, OffloadedHop, OffloadedPath, OffloadedPort, OffloadedWay};
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{Forwarding, Hop, InPort, PacketCount, Way, XdpOffload};
+use srv6d_xsk::xdp_offload::{Forwarding, Hop, InPort, PacketCount, Path, Way, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name};
@@ -23,7 +23,7 @@ const ONE_BUFFER: u32 = 1500;
 /// How a port that asks for `offload = "xdp"` stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PortOffload {
-    /// The XDP program forwards plain shifts that come in here.
+    /// The XDP program forwards what is plain and comes in here.
     pub on: bool,
     /// Why it does not, or which of them it does not. Empty: there is nothing to say.
     pub reason: String,
@@ -77,6 +77,11 @@ impl InFront {
     pub(super) fn sid(&self, slot: usize) -> PacketCount {
         let slot = u32::try_from(slot).ok();
         self.loaded().zip(slot).map(|(program, slot)| program.sid(slot)).unwrap_or_default()
+    }
+
+    pub(super) fn path(&self, slot: usize) -> PacketCount {
+        let slot = u32::try_from(slot).ok();
+        self.loaded().zip(slot).map(|(program, slot)| program.path(slot)).unwrap_or_default()
     }
 
     pub(super) fn hop(&self, slot: usize) -> PacketCount {
@@ -231,7 +236,10 @@ impl Dataplane {
         let led_to: BTreeSet<u16> = offload.hops.values().map(|hop| hop.device).collect();
         let names =
             led_to.iter().filter_map(|&index| self.tables.desired().ports.get(usize::from(index)).map(device_name));
-        let not_taken: Vec<String> = names.filter_map(|name| Some(not_taken(name, self.redirect(name)?))).collect();
+        let mut not_taken: Vec<String> = names.filter_map(|name| Some(not_taken(name, self.redirect(name)?))).collect();
+        if offload.too_many {
+            not_taken.push(format!("workers encapsulate: more than {} prefixes lie in steered ones", offload::MOST));
+        }
         let of_port: BTreeMap<&str, &str> = (offload.refused.iter())
             .filter_map(|(id, &why)| Some((self.tables.desired().ports.get(usize::from(id.0)).map(device_name)?, why)))
             .collect();
@@ -274,6 +282,8 @@ pub fn forwarding(
     Forwarding {
         ports: offload.ports.iter().filter_map(in_port).collect(),
         ways: offload.ways.iter().map(|(&prefix, found)| (prefix, way(found))).collect(),
+        ways_v4: offload.ways_v4.iter().map(|(&prefix, found)| (prefix, way(found))).collect(),
+        paths: offload.paths.iter().map(|(&slot, found)| (slot, path(found))).collect(),
         hops: offload.hops.iter().filter_map(hop).collect(),
     }
 }
@@ -305,5 +315,11 @@ fn way(found: &OffloadedWay) -> Way {
         OffloadedWay::Worker => Way::Worker,
         OffloadedWay::Shift { by, sid, via } => Way::Shift { by: *by, sid: *sid, via: via.clone() },
         OffloadedWay::Route(group) => Way::Route(group.clone()),
+        OffloadedWay::Encapsulate { paths, with_qp } => Way::Encapsulate { paths: paths.clone(), with_qp: *with_qp },
     }
+}
+
+fn path(found: &OffloadedPath) -> Path {
+    let OffloadedPath { addresses, hop_limit, class, mtu, via } = found.clone();
+    Path { addresses, hop_limit, class, mtu, via }
 }

@@ -7,10 +7,10 @@ use ipnet::IpNet;
 use srv6d_wire::{eth, protocol, srh};
 
 use crate::carrier::SegmentList;
-use crate::lpm::{Key, Lpm, Meaning, Value};
+use crate::lpm::{Key, Lpm, Meaning};
 use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, TableId};
 use crate::straight::Straight;
-use crate::straight::offload::Offload;
+use crate::straight::offload::{Offload, Scope};
 use crate::tables::{
     Action, Adjacency, AdjacencyState, CrossConnect, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables, Target, Vrf,
     VrfIndex,
@@ -72,11 +72,11 @@ impl Tables {
         build.routes()?;
         build.blocks();
         build.neighbors()?;
-        let carriers_meet = build.in_blocks_of_shifts();
+        let met = build.entries.get(usize::from(MAIN)).map(|main| Scope::of(desired).among(main)).unwrap_or_default();
         build.prefix_tables();
         build.paths()?;
         build.tables.straight = Straight::build(&build.tables);
-        build.tables.offload = Offload::of(&build.tables, &carriers_meet, &desired.offload);
+        build.tables.offload = Offload::of(&build.tables, &met, &desired.offload);
         let kept = keep(&mut build);
         Ok((build.tables, kept))
     }
@@ -109,21 +109,6 @@ impl Rank {
 pub(crate) fn indexed_blocks(desired: &Desired) -> Vec<u32> {
     let blocks = desired.blocks.iter().filter(|block| block.prefix.prefix_len() == 32);
     blocks.map(|block| (block.prefix.network().to_bits() >> 96) as u32).collect()
-}
-
-/// Upper 32 bits of the SIDs that shift, where that may happen in front of the workers.
-pub(crate) fn blocks_of_shifts(desired: &Desired) -> BTreeSet<u32> {
-    let shifts = |sid: &&LocalSid| {
-        matches!(sid.behavior, Behavior::End { csid: Some(_), .. } | Behavior::EndX { csid: Some(_), .. })
-    };
-    let sids = desired.sids.iter().filter(|_| !desired.offload.is_empty()).filter(shifts);
-    sids.map(|sid| (sid.prefix.network().to_bits() >> 96) as u32).collect()
-}
-
-/// A prefix lies in a block, or around it.
-pub(crate) fn meets(key: Key, block: u32) -> bool {
-    let len = key.len.min(32);
-    Key::new(u128::from(block) << 96, len) == Key::new(key.bits, len)
 }
 
 /// Tables that SIDs are looked up in: main, and those of ports where the policy says so.
@@ -395,15 +380,6 @@ impl<'d> Build<'d> {
         };
         let all = local.chain(sids).chain(steers).chain(routes).chain(blocks);
         all.filter(|&(table, prefix)| is_inside(table, prefix)).collect()
-    }
-
-    /// All of the main table that a packet to a SID that shifts can be looked up to, before and after: a shift changes
-    /// nothing in front of the uSIDs. Nothing where nobody asks for it.
-    fn in_blocks_of_shifts(&self) -> Vec<(Key, Value)> {
-        let blocks = blocks_of_shifts(self.desired);
-        let meets = |key: &Key| blocks.iter().any(|&block| meets(*key, block));
-        let main = self.entries.get(usize::from(MAIN)).map(|[v6, _]| v6.as_slice()).unwrap_or_default();
-        main.iter().filter(|(key, _)| meets(key)).map(|&(key, meaning)| (key, meaning.value)).collect()
     }
 
     fn prefix_tables(&mut self) {

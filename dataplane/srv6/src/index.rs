@@ -19,12 +19,12 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::build::{Build, BuildError, Entries, Known, Rank, blocks_of_shifts, buckets, indexed_blocks, key, meets};
+use crate::build::{Build, BuildError, Entries, Known, Rank, buckets, indexed_blocks, key};
 use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
 use crate::model::{
     Amendment, Desired, Hop, Path, Route, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId, UnknownSid,
 };
-use crate::straight::offload::Offload;
+use crate::straight::offload::{Offload, Scope, is_met};
 use crate::straight::put;
 use crate::tables::{Adjacency, MAIN, PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
@@ -234,7 +234,7 @@ impl Index {
         edits.adjacencies = tables.adjacencies.get(before.0..).unwrap_or_default().to_vec();
         edits.groups = tables.groups.get(before.1..).unwrap_or_default().to_vec();
         tables.follow(&edits);
-        self.offload(desired, tables, &mut edits);
+        self.offload(desired, tables, &mut edits, !undo.steers.is_empty());
         if self.is_cluttered(tables) {
             return Err(NotAmended::Whole(Whole::LeftOver, undo));
         }
@@ -484,17 +484,17 @@ impl Index {
         Ok(led.into_iter().copied().collect())
     }
 
-    /// The extract for the offload, where one of the prefixes belongs to it.
-    fn offload(&self, desired: &Desired, tables: &mut Tables, edits: &mut Edits) {
-        let blocks = blocks_of_shifts(desired);
+    /// The extract for the offload, where it can be another one.
+    fn offload(&self, desired: &Desired, tables: &mut Tables, edits: &mut Edits, are_steered: bool) {
+        let Some(main) = self.prefixes.first().filter(|_| !desired.offload.is_empty()) else { return };
+        let [v6, v4] = main;
         let is_in = |&(vrf, is_v6, key): &(VrfIndex, bool, Key)| {
-            vrf == MAIN && is_v6 && blocks.iter().any(|&block| meets(key, block))
+            vrf == MAIN && is_met(desired, if is_v6 { v6 } else { v4 }, is_v6, key)
         };
-        let Some([v6, _]) = self.prefixes.first().filter(|_| edits.prefixes.iter().any(is_in)) else { return };
-        let around = |&block: &u32| v6.around(Key::new(u128::from(block) << 96, 32));
-        let entries: Vec<_> = blocks.iter().flat_map(around).collect();
-        tables.offload = Offload::of(tables, &entries, &desired.offload);
-        edits.offload = Some(tables.offload.clone());
+        if are_steered || !edits.paths.is_empty() || edits.prefixes.iter().any(is_in) {
+            tables.offload = Offload::of(tables, &Scope::of(desired).among_ordered(main), &desired.offload);
+            edits.offload = Some(tables.offload.clone());
+        }
     }
 
     fn is_cluttered(&self, tables: &Tables) -> bool {

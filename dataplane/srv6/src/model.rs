@@ -90,7 +90,7 @@ pub struct Desired {
     /// Largest outer packet along these segments, where a router on the way has said one (RFC 8201). Egress MTUs hold
     /// too.
     pub path_mtus: BTreeMap<SegmentList, u32>,
-    /// Ports whose plain shifts may be forwarded in front of the workers ([`Offload`](crate::offload::Offload)).
+    /// Ports whose plain shifts and encapsulations may be forwarded in front of the workers ([`Offload`](crate::offload::Offload)).
     pub offload: BTreeSet<PortId>,
 }
 

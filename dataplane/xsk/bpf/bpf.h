@@ -22,6 +22,8 @@ static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) =
 	(void *)BPF_FUNC_redirect_map;
 static long (*const bpf_tail_call)(void *ctx, void *programs, __u32 index) =
 	(void *)BPF_FUNC_tail_call;
+static long (*const bpf_xdp_adjust_head)(struct xdp_md *ctx, int by) =
+	(void *)BPF_FUNC_xdp_adjust_head;
 /* All buffers of a frame together. */
 static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) =
 	(void *)BPF_FUNC_xdp_get_buff_len;
@@ -37,4 +39,5 @@ static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) =
 #endif
 /* Both ways the same. */
 #define ntohs(x) htons(x)
+#define cpu_to_be32(x) be32_to_cpu(x)
 #define cpu_to_be64(x) be64_to_cpu(x)

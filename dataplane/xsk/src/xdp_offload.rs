@@ -1,7 +1,8 @@
-//! Plain uSID shifts in the XDP program itself (`bpf/offload.c`), for ports whose sockets copy every packet.
+//! Plain uSID shifts and encapsulations in the XDP program itself (`bpf/offload.c`), for ports whose sockets copy every
+//! packet.
 //!
 //! ```text
-//!   port ─► offload.c ─┬─ a plain shift: written, counted ──────────► another port, by devmap
+//!   port ─► offload.c ─┬─ a plain shift or encapsulation: written, counted ──► another port, by devmap
 //!                      └─ anything else: tail call ─► claim.c ─► socket or kernel, as ever
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! says which one is: a packet sees the old tables or the new ones as a whole. Before a set is written again, every
 //! program that may have begun a packet with it has ended: the kernel says when.
 
+mod forwarding;
 mod grace;
 mod index;
 mod maps;
@@ -22,8 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use aya::maps::MapError;
-use aya::maps::lpm_trie::Key;
+use aya::maps::lpm_trie::{Key, LpmTrie};
+use aya::maps::{MapData, MapError};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 
@@ -31,8 +33,10 @@ use crate::XskError;
 use crate::program::{Program, chain, os_code, program_fix};
 use grace::Grace;
 use index::Index;
-use maps::{BLOCKS, BlockRow, GroupRow, HopRow, Maps, PortRow, USIDS, WayKey, WayRow};
-pub use maps::{GROUP_MEMBERS, GROUPS, HOPS, PORTS, SIDS};
+use maps::{BLOCKS, BlockRow, GroupRow, HopRow, Maps, PathRow, PortRow, USIDS, WayKey, WayRow};
+
+pub use forwarding::{Forwarding, Group, Hop, InPort, PacketCount, Path, Way};
+pub use maps::{GROUP_MEMBERS, GROUPS, HOPS, PATHS, PORTS, SIDS};
 
 /// What `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
@@ -46,69 +50,8 @@ const ALL_PORTS: &str = "offload";
 /// What the worker alone does.
 const TO_WORKER: WayRow = WayRow { kind: maps::TO_WORKER, by: 0, zero: 0, sid: 0, group: 0 };
 
-/// Prefixes of one generation. Memory is taken per entry in use.
+/// Prefixes of one generation, of both families. Memory is taken per entry in use.
 pub const WAYS: usize = 1 << 17;
-
-/// What the program does with packets: one generation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Forwarding {
-    /// By the port's number: the ports whose packets it may forward.
-    pub ports: BTreeMap<u16, InPort>,
-    /// By network (host bits zero) and prefix length. The longest decides; where nothing matches the worker decides.
-    pub ways: BTreeMap<(u128, u8), Way>,
-    /// By number.
-    pub hops: BTreeMap<u32, Hop>,
-}
-
-/// A port that packets come in through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InPort {
-    /// The address that frames have to be sent to.
-    pub mac: [u8; 6],
-    /// Bytes of the longest frame.
-    pub longest: u16,
-}
-
-/// What a prefix leads to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
-    /// Whatever is not one of the others.
-    Worker,
-    /// NEXT-CSID behind a 32-bit block.
-    Shift {
-        /// Bits consumed by one shift: 16 or 32.
-        by: u8,
-        /// Number of the SID's counter.
-        sid: u32,
-        /// uA: the next hops. uN: the new destination is looked up.
-        via: Option<Group>,
-    },
-    /// Next hops.
-    Route(Group),
-}
-
-/// Next hops by number, each as often as its share of the flows. A flow's hash picks one.
-pub type Group = Arc<[u32]>;
-
-/// A next hop that is ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hop {
-    /// Destination and source.
-    pub addresses: [u8; 12],
-    /// Longest IPv6 packet.
-    pub mtu: u32,
-    /// Number of the port.
-    pub port: u16,
-}
-
-/// Packets and bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PacketCount {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes: of frames at ports, of IPv6 packets at SIDs and next hops.
-    pub bytes: u64,
-}
 
 /// The program and its tables.
 pub struct XdpOffload {
@@ -128,6 +71,8 @@ pub struct XdpOffload {
 struct Written {
     ports: BTreeMap<u16, PortRow>,
     ways: BTreeMap<(u128, u8), WayRow>,
+    ways_v4: BTreeMap<(u128, u8), WayRow>,
+    paths: BTreeMap<u32, PathRow>,
     hops: BTreeMap<u32, HopRow>,
     blocks: BTreeMap<u32, BlockRow>,
     usids: BTreeMap<u32, WayRow>,
@@ -152,7 +97,7 @@ impl XdpOffload {
             fix: program_fix(code),
         };
         crate::sys::quiet_libraries();
-        let entries = u32::try_from(2 * (WAYS + 1)).unwrap_or(u32::MAX);
+        let entries = u32::try_from(2 * (WAYS + 2)).unwrap_or(u32::MAX);
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("ways", entries)
             .load(OBJECT)
@@ -229,8 +174,8 @@ impl XdpOffload {
     /// # Errors
     /// They do not fit, or the kernel refuses. Then the old ones are still in force: take the program off all ports.
     pub fn publish(&mut self, forwarding: &Forwarding) -> Result<(), XskError> {
-        if forwarding.ways.len() > WAYS {
-            let why = format!("{} prefixes, and {WAYS} fit", forwarding.ways.len());
+        if forwarding.prefixes() > WAYS {
+            let why = format!("{} prefixes, and {WAYS} fit", forwarding.prefixes());
             return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
         }
         let waited = self.grace.end();
@@ -257,6 +202,11 @@ impl XdpOffload {
         sum(&self.maps.sid_counts, number)
     }
 
+    /// What was encapsulated towards a path.
+    pub fn path(&self, number: u32) -> PacketCount {
+        sum(&self.maps.path_counts, number)
+    }
+
     /// What was sent to a next hop.
     pub fn hop(&self, number: u32) -> PacketCount {
         sum(&self.maps.hop_counts, number)
@@ -274,21 +224,26 @@ impl XdpOffload {
 
     /// A prefix of each set that stays: what the two have above them then never changes.
     fn write_roots(&mut self) -> Result<(), MapError> {
-        (0..2).try_for_each(|set| self.maps.ways.insert(&way_key(set, 0, 0), TO_WORKER, 0))
+        (0..2).try_for_each(|set| {
+            self.maps.ways.insert(&way_key(index(set), 0, 0), TO_WORKER, 0)?;
+            self.maps.ways.insert(&way_key(maps::V4_SET | index(set), 0, 0), TO_WORKER, 0)
+        })
     }
 
     fn write(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
         self.free_groups();
         self.write_ports(set, wanted)?;
         self.write_hops(set, wanted)?;
+        self.write_paths(set, wanted)?;
         self.write_ways(set, wanted)
     }
 
     /// Groups that the set in force does not use may be another from now on.
     fn free_groups(&mut self) {
         let Some(in_force) = self.sets.get(self.in_force) else { return };
-        let has_group = |row: &&WayRow| matches!(row.kind, maps::SHIFT_VIA | maps::ROUTE);
-        let used: BTreeSet<u32> = in_force.ways.values().filter(has_group).map(|row| row.group).collect();
+        let has_group = |row: &&WayRow| matches!(row.kind, maps::SHIFT_VIA | maps::ROUTE | maps::ENCAPSULATE);
+        let ways = in_force.ways.values().chain(in_force.ways_v4.values()).filter(has_group).map(|row| row.group);
+        let used: BTreeSet<u32> = ways.chain(in_force.paths.values().map(|row| row.group)).collect();
         self.groups.retain(|_, number| used.contains(number));
         self.free_groups = (0..GROUPS).rev().filter(|number| !used.contains(number)).collect();
     }
@@ -310,34 +265,41 @@ impl XdpOffload {
         write_rows(&mut now.hops, rows, |&number, row| map.set(offset + number, row, 0))
     }
 
-    fn write_ways(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
+    fn write_paths(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
         let mut rows = BTreeMap::new();
-        for (&prefix, way) in &wanted.ways {
-            rows.insert(prefix, self.way_row(way)?);
+        for (&number, path) in wanted.paths.iter().filter(|&(&number, _)| number < PATHS) {
+            let Some(group) = self.group(&path.via)? else { continue };
+            let (addresses, (class_kept, class_set)) = (path.addresses, path.class);
+            let row = PathRow {
+                addresses,
+                group,
+                mtu: path.mtu,
+                hop_limit: path.hop_limit,
+                class_kept,
+                class_set,
+                ..PathRow::default()
+            };
+            rows.insert(number, row);
         }
+        let (map, offset) = (&mut self.maps.paths, index(set) * PATHS);
+        let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
+        write_rows(&mut now.paths, rows, |&number, row| map.set(offset + number, row, 0))
+    }
+
+    fn write_ways(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
+        let (rows, rows_v4) = (self.way_rows(&wanted.ways)?, self.way_rows(&wanted.ways_v4)?);
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
         let Index { blocks, usids } = Index::of(&rows);
         let (map, offset) = (&mut self.maps.usids, index(set) * BLOCKS * USIDS);
         write_rows(&mut now.usids, usids, |&at, row| map.set(offset + at, row, 0))?;
         let (map, offset) = (&mut self.maps.blocks, index(set) * BLOCKS);
         write_rows(&mut now.blocks, blocks, |&number, row| map.set(offset + number, row, 0))?;
-        let map = &mut self.maps.ways;
-        let gone: Vec<(u128, u8)> = now.ways.keys().filter(|prefix| !rows.contains_key(prefix)).copied().collect();
-        for (address, len) in gone {
-            if len == 0 {
-                map.insert(&way_key(set, 0, 0), TO_WORKER, 0)?;
-            } else {
-                map.remove(&way_key(set, address, len))?;
-            }
-            now.ways.remove(&(address, len));
-        }
-        for ((address, len), row) in rows {
-            if now.ways.get(&(address, len)) != Some(&row) {
-                map.insert(&way_key(set, address, len), row, 0)?;
-                now.ways.insert((address, len), row);
-            }
-        }
-        Ok(())
+        write_prefixes(&mut self.maps.ways, index(set), &mut now.ways, rows)?;
+        write_prefixes(&mut self.maps.ways, maps::V4_SET | index(set), &mut now.ways_v4, rows_v4)
+    }
+
+    fn way_rows(&mut self, ways: &BTreeMap<(u128, u8), Way>) -> Result<BTreeMap<(u128, u8), WayRow>, MapError> {
+        ways.iter().map(|(&prefix, way)| Ok((prefix, self.way_row(way)?))).collect()
     }
 
     fn way_row(&mut self, way: &Way) -> Result<WayRow, MapError> {
@@ -353,19 +315,23 @@ impl XdpOffload {
                 let group = self.group(via)?;
                 group.map(|group| WayRow { kind: maps::ROUTE, group, ..WayRow::default() })
             }
+            Way::Encapsulate { paths, with_qp } => {
+                let (group, by) = (self.group(paths)?, u8::from(*with_qp));
+                group.map(|group| WayRow { kind: maps::ENCAPSULATE, by, group, ..WayRow::default() })
+            }
         };
         Ok(row.unwrap_or(TO_WORKER))
     }
 
-    /// The number of these next hops. `None`: they do not fit, and their packets are the worker's.
+    /// The number of these next hops or paths. `None`: they do not fit, and their packets are the worker's.
     fn group(&mut self, group: &Group) -> Result<Option<u32>, MapError> {
         if let Some(&number) = self.groups.get(group) {
             return Ok(Some(number));
         }
-        let fits = (1..=GROUP_MEMBERS).contains(&group.len()) && group.iter().all(|&hop| hop < HOPS);
+        let fits = (1..=GROUP_MEMBERS).contains(&group.len()) && group.iter().all(|&member| member < HOPS);
         let Some(number) = fits.then(|| self.free_groups.pop()).flatten() else { return Ok(None) };
-        let mut row = GroupRow { members: u32::try_from(group.len()).unwrap_or(0), hops: [0; GROUP_MEMBERS] };
-        row.hops.iter_mut().zip(group.iter()).for_each(|(slot, hop)| *slot = *hop);
+        let mut row = GroupRow { count: u32::try_from(group.len()).unwrap_or(0), members: [0; GROUP_MEMBERS] };
+        row.members.iter_mut().zip(group.iter()).for_each(|(slot, member)| *slot = *member);
         self.maps.groups.set(number, row, 0)?;
         self.groups.insert(Arc::clone(group), number);
         Ok(Some(number))
@@ -407,15 +373,40 @@ fn write_rows<K: Copy + Ord, R: Copy + Default + PartialEq>(
     Ok(())
 }
 
+/// The same for prefixes. The one of length 0 stays.
+fn write_prefixes(
+    map: &mut LpmTrie<MapData, WayKey, WayRow>,
+    set: u32,
+    now: &mut BTreeMap<(u128, u8), WayRow>,
+    wanted: BTreeMap<(u128, u8), WayRow>,
+) -> Result<(), MapError> {
+    let gone: Vec<(u128, u8)> = now.keys().filter(|prefix| !wanted.contains_key(prefix)).copied().collect();
+    for (address, len) in gone {
+        if len == 0 {
+            map.insert(&way_key(set, 0, 0), TO_WORKER, 0)?;
+        } else {
+            map.remove(&way_key(set, address, len))?;
+        }
+        now.remove(&(address, len));
+    }
+    for ((address, len), row) in wanted {
+        if now.get(&(address, len)) != Some(&row) {
+            map.insert(&way_key(set, address, len), row, 0)?;
+            now.insert((address, len), row);
+        }
+    }
+    Ok(())
+}
+
 fn index(set: usize) -> u32 {
     u32::from(set == 1)
 }
 
-fn way_key(set: usize, address: u128, len: u8) -> Key<WayKey> {
-    Key::new(32 + u32::from(len), WayKey { set: index(set), address: address.to_be_bytes() })
+fn way_key(set: u32, address: u128, len: u8) -> Key<WayKey> {
+    Key::new(32 + u32::from(len), WayKey { set, address: address.to_be_bytes() })
 }
 
-fn sum(counts: &aya::maps::PerCpuArray<aya::maps::MapData, maps::CountRow>, number: u32) -> PacketCount {
+fn sum(counts: &aya::maps::PerCpuArray<MapData, maps::CountRow>, number: u32) -> PacketCount {
     let Ok(cells) = counts.get(&number, 0) else { return PacketCount::default() };
     let add = |sum: PacketCount, cell: &maps::CountRow| PacketCount {
         packets: sum.packets + cell.packets,
@@ -447,6 +438,7 @@ mod tests {
             ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514 })].into(),
             ways: [(prefix(1), Way::Shift { by: 16, sid: 5, via: None }), (prefix(2), Way::Route(via))].into(),
             hops: [(7, Hop { addresses: [mac; 12], mtu: 1500, port: 3 })].into(),
+            ..Forwarding::default()
         }
     }
 

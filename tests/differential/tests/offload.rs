@@ -140,7 +140,8 @@ fn compare(front: &mut Front, desired: &Desired, slots: &Slots, arrival: &Arriva
 fn counts(front: &Front, slots: &Slots) -> Counts {
     let pair = |PacketCount { packets, bytes }| (packets, bytes);
     let sids = slots.sids.iter().map(|(sid, slot)| (Counted::Sid(*sid), pair(front.sid(slot))));
+    let paths = slots.paths.iter().map(|(path, slot)| (Counted::Path(path.clone()), pair(front.path(slot))));
     let hops = slots.adjacencies.iter();
     let hops = hops.map(|((port, to), slot)| (Counted::NextHop(port.clone(), *to), pair(front.hop(slot))));
-    sids.chain(hops).collect()
+    sids.chain(paths).chain(hops).collect()
 }

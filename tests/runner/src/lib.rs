@@ -280,7 +280,8 @@ impl Node {
                 counters.insert(format!("sid.{sid}"), packets(&tally.sids, slot) + passed_by);
             }
             for (path, slot) in self.slots.paths.iter() {
-                counters.insert(format!("path.{path}"), packets(&tally.paths, slot));
+                let passed_by = self.front.as_ref().map_or(0, |front| front.path(slot).packets);
+                counters.insert(format!("path.{path}"), packets(&tally.paths, slot) + passed_by);
             }
         }
         Ok(counters)

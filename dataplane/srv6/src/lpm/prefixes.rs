@@ -251,7 +251,12 @@ impl Prefixes {
             let shorter = Key::new(key.bits, len);
             self.get(shorter).map(|meaning| (shorter, meaning.value))
         });
-        covering.chain(self.outside.inside(key)).chain(self.indexed.inside(key))
+        covering.chain(self.inside(key))
+    }
+
+    /// All inside a prefix, itself included.
+    pub fn inside(&self, key: Key) -> impl Iterator<Item = (Key, Value)> {
+        self.outside.inside(key).chain(self.indexed.inside(key))
     }
 
     /// Meanings of this rank.

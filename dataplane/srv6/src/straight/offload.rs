@@ -1,17 +1,20 @@
-//! The straight way of shifts, for a program that forwards them in front of the workers.
+//! The straight way of shifts and encapsulations, for a program that forwards them in front of the workers.
 //!
-//! It is an extract like the rest of `Straight`, by the same rules, as data for somebody else: that
-//! program knows uN and uA with 32-bit blocks, and hands everything else to the worker.
+//! It is an extract like the rest of `Straight`, by the same rules, as data for somebody else: that program knows uN and
+//! uA with 32-bit blocks and paths of one segment, and hands everything else to the worker.
+
+mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use srv6d_wire::eth;
 
-use super::{PlainHop, PlainPort, PlainSid, Shift};
-use crate::lpm::{Key, Value};
+use super::{PlainHop, PlainPath, PlainPort, PlainSid, Shift};
 use crate::model::{PortId, Role};
 use crate::tables::{MAIN, PortEntry, Tables, Target};
+pub use scope::MOST;
+pub(crate) use scope::{Met, Scope, is_met};
 
 /// What may be forwarded in front of the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,9 +23,15 @@ pub struct Offload {
     pub ports: BTreeMap<PortId, OffloadedPort>,
     /// Ports that were asked for, and why their packets may not.
     pub refused: BTreeMap<PortId, &'static str>,
-    /// All prefixes of the main table that lie in the block of a SID that shifts, or around it: what a carrier can meet.
-    /// By network and length.
+    /// All IPv6 prefixes of the main table that lie in the block of a SID that shifts, or around it: what a carrier can
+    /// meet; and those in steered prefixes. By network and length.
     pub ways: BTreeMap<(u128, u8), OffloadedWay>,
+    /// All IPv4 prefixes in steered ones, in the upper 32 bits.
+    pub ways_v4: BTreeMap<(u128, u8), OffloadedWay>,
+    /// There are more than [`MOST`] prefixes: those in steered ones are left out.
+    pub too_many: bool,
+    /// Paths of one segment, by the slot of their counter. All others are the worker's.
+    pub paths: BTreeMap<u32, OffloadedPath>,
     /// Next hops that are ready, by the slot of their counter.
     pub hops: BTreeMap<u32, OffloadedHop>,
 }
@@ -52,6 +61,28 @@ pub enum OffloadedWay {
     },
     /// Next hops, as buckets of slots.
     Route(Arc<[u32]>),
+    /// Steered.
+    Encapsulate {
+        /// Paths, as buckets of slots.
+        paths: Arc<[u32]>,
+        /// The `RoCEv2` queue pair is part of the flow.
+        with_qp: bool,
+    },
+}
+
+/// H.Encaps.Red in one segment: what the outer header has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffloadedPath {
+    /// Source and destination.
+    pub addresses: [u8; 32],
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Bits of the inner traffic class that the outer one has, and bits it has besides.
+    pub class: (u8, u8),
+    /// Longest outer packet that routers on the path carry.
+    pub mtu: u32,
+    /// Next hops, as buckets of slots.
+    pub via: Arc<[u32]>,
 }
 
 /// A next hop that untagged packets can be sent to.
@@ -66,8 +97,8 @@ pub struct OffloadedHop {
 }
 
 impl Offload {
-    /// `entries` are the prefixes of the main table that matter, the first of equal ones in force.
-    pub(crate) fn of(tables: &Tables, entries: &[(Key, Value)], ports: &BTreeSet<PortId>) -> Self {
+    /// `met` are the prefixes of the main table that matter.
+    pub(crate) fn of(tables: &Tables, met: &Met, ports: &BTreeSet<PortId>) -> Self {
         let mut offload = Self::default();
         for &id in ports {
             let Some(port) = tables.port(id) else { continue };
@@ -79,12 +110,12 @@ impl Offload {
         if offload.ports.is_empty() {
             return offload;
         }
-        let mut groups = Groups { tables, known: BTreeMap::new() };
-        for (key, value) in entries {
-            let way = || groups.way(Target::decode(*value)).unwrap_or(OffloadedWay::Worker);
-            offload.ways.entry((key.bits, key.len)).or_insert_with(way);
-        }
-        offload.hops = groups.hops();
+        let mut extract = Extract { tables, groups: BTreeMap::new(), paths: BTreeMap::new() };
+        offload.ways = met.v6.iter().map(|(&prefix, &value)| (prefix, extract.way(Target::decode(value)))).collect();
+        offload.ways_v4 = met.v4.iter().map(|(&prefix, &value)| (prefix, extract.way(Target::decode(value)))).collect();
+        offload.too_many = met.too_many;
+        offload.hops = extract.hops();
+        offload.paths = extract.paths.into_iter().filter_map(|(slot, path)| Some((slot, path?))).collect();
         offload
     }
 }
@@ -110,43 +141,81 @@ impl OffloadedPort {
     }
 }
 
-/// Groups of next hops by their slots: a slot stays with its next hop from generation to generation.
-struct Groups<'t> {
+/// Next hops and paths by their slots: a slot stays with its own from generation to generation.
+struct Extract<'t> {
     tables: &'t Tables,
-    known: BTreeMap<u32, Arc<[u32]>>,
+    /// By their index.
+    groups: BTreeMap<u32, Arc<[u32]>>,
+    /// `None`: the worker's.
+    paths: BTreeMap<u32, Option<OffloadedPath>>,
 }
 
-impl Groups<'_> {
-    fn way(&mut self, target: Target) -> Option<OffloadedWay> {
-        match target {
-            Target::Sid(index) => match PlainSid::of(self.tables, self.tables.sids.get(index as usize)?) {
-                PlainSid::Shift(Shift { slot, by, group }) => {
-                    let via = match group {
-                        Some(group) => Some(self.slots(group)?),
-                        None => None,
-                    };
-                    Some(OffloadedWay::Shift { by: u8::try_from(by).ok()?, sid: slot, via })
-                }
-                PlainSid::Decapsulate(_) | PlainSid::Walk => None,
-            },
-            Target::Route(group) | Target::Neighbor(group) => Some(OffloadedWay::Route(self.slots(group)?)),
+impl Extract<'_> {
+    fn way(&mut self, target: Target) -> OffloadedWay {
+        let way = match target {
+            Target::Sid(sid) => self.shift(sid),
+            Target::Steer(steer) => self.encapsulate(steer),
+            Target::Route(group) | Target::Neighbor(group) => self.slots(group).map(OffloadedWay::Route),
             _ => None,
+        };
+        way.unwrap_or(OffloadedWay::Worker)
+    }
+
+    fn shift(&mut self, sid: u32) -> Option<OffloadedWay> {
+        match PlainSid::of(self.tables, self.tables.sids.get(sid as usize)?) {
+            PlainSid::Shift(Shift { slot, by, group }) => {
+                let via = match group {
+                    Some(group) => Some(self.slots(group)?),
+                    None => None,
+                };
+                Some(OffloadedWay::Shift { by: u8::try_from(by).ok()?, sid: slot, via })
+            }
+            PlainSid::Decapsulate(_) | PlainSid::Walk => None,
         }
     }
 
+    fn encapsulate(&mut self, steer: u32) -> Option<OffloadedWay> {
+        let buckets = self.tables.steers.get(steer as usize)?;
+        let mut known = BTreeSet::new();
+        for &path in buckets.iter().filter(|&&path| known.insert(path)) {
+            let slot = self.tables.paths.get(path as usize)?.slot;
+            let plain = self.path(path);
+            // Of two that share a counter, and would be one here, neither is.
+            let same = |known: &mut Option<OffloadedPath>| known.take_if(|known| Some(&*known) != plain.as_ref());
+            self.paths.entry(slot).and_modify(|known| drop(same(known))).or_insert_with(|| plain.clone());
+        }
+        let slots: Arc<[u32]> =
+            buckets.iter().filter_map(|&path| self.tables.paths.get(path as usize)).map(|path| path.slot).collect();
+        let is_plain = slots.iter().any(|slot| self.paths.get(slot).is_some_and(Option::is_some));
+        is_plain.then_some(OffloadedWay::Encapsulate { paths: slots, with_qp: self.tables.tunnel.hash_qp })
+    }
+
+    fn path(&mut self, path: u32) -> Option<OffloadedPath> {
+        let straight = &self.tables.straight;
+        let &PlainPath { addresses, first, group, srh_len, mtu, way, .. } = straight.paths.get(path as usize)?;
+        let is_plain = way == super::Way::Straight && srh_len == 0;
+        Some(OffloadedPath {
+            addresses,
+            hop_limit: first as u8,
+            class: (straight.class.kept, straight.class.set),
+            mtu: mtu.into(),
+            via: is_plain.then(|| self.slots(group)).flatten()?,
+        })
+    }
+
     fn slots(&mut self, group: u32) -> Option<Arc<[u32]>> {
-        if let Some(known) = self.known.get(&group) {
+        if let Some(known) = self.groups.get(&group) {
             return Some(Arc::clone(known));
         }
         let slot = |&member: &u32| self.tables.adjacencies.get(member as usize).map(|adjacency| adjacency.slot);
         let slots: Option<Arc<[u32]>> = self.tables.groups.get(group as usize)?.iter().map(slot).collect();
-        self.known.insert(group, Arc::clone(slots.as_ref()?));
+        self.groups.insert(group, Arc::clone(slots.as_ref()?));
         slots
     }
 
     /// The next hops that can be sent to. What goes to any other, the worker holds or refuses.
     fn hops(&self) -> BTreeMap<u32, OffloadedHop> {
-        let used: BTreeSet<u32> = self.known.values().flat_map(|slots| slots.iter().copied()).collect();
+        let used: BTreeSet<u32> = self.groups.values().flat_map(|slots| slots.iter().copied()).collect();
         let hops = self.tables.adjacencies.iter().filter(|adjacency| used.contains(&adjacency.slot));
         let is_fabric = |device: u16| self.tables.port(PortId(device)).is_some_and(|port| port.role != Role::Kernel);
         hops.map(PlainHop::of)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::TO_WORKER;
-use super::maps::{BLOCKS, BlockRow, IN_TRIE, USIDS, WayRow};
+use super::maps::{BLOCKS, BlockRow, IN_TRIE, SHIFT, SHIFT_VIA, USIDS, WayRow};
 
 /// Length of a block that can have an index.
 const BLOCK: u8 = 32;
@@ -18,15 +18,15 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An index for the first blocks that these prefixes are in. One with a prefix between block and uSID has none: it
-    /// would fill thousands of entries.
+    /// An index for the first blocks with SIDs that shift. One with a prefix between block and uSID has none: it would
+    /// fill thousands of entries.
     pub(super) fn of(rows: &BTreeMap<(u128, u8), WayRow>) -> Self {
         let mut index = Self::default();
-        let inside = rows.keys().filter(|(_, len)| *len > BLOCK);
-        let uneven: BTreeSet<u128> =
-            inside.clone().filter(|(_, len)| *len < USID).map(|&(bits, _)| block(bits)).collect();
+        let between = rows.keys().filter(|(_, len)| (BLOCK + 1..USID).contains(len));
+        let uneven: BTreeSet<u128> = between.map(|&(bits, _)| block(bits)).collect();
+        let shifts = rows.iter().filter(|((_, len), row)| *len > BLOCK && matches!(row.kind, SHIFT | SHIFT_VIA));
         let blocks: BTreeSet<u128> =
-            inside.map(|&(bits, _)| block(bits)).filter(|block| !uneven.contains(block)).collect();
+            shifts.map(|(&(bits, _), _)| block(bits)).filter(|block| !uneven.contains(block)).collect();
         for (number, block) in (0..BLOCKS).zip(blocks) {
             index.add(rows, number, block);
         }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     fn row(sid: u32) -> WayRow {
-        WayRow { kind: super::super::maps::SHIFT, sid, ..WayRow::default() }
+        WayRow { kind: SHIFT, sid, ..WayRow::default() }
     }
 
     fn prefix(text: &str, len: u8) -> (u128, u8) {
@@ -75,7 +75,10 @@ mod tests {
 
     #[test]
     fn a_usid_leads_where_its_longest_prefix_does() {
+        let steered = WayRow { kind: super::super::maps::ENCAPSULATE, ..row(11) };
         let rows = BTreeMap::from([
+            // Nothing shifts there.
+            (prefix("2001:db8:1::", 48), steered),
             (prefix("::", 0), row(1)),
             (prefix("fcbb::", 32), row(2)),
             (prefix("fcbb:0:1::", 48), row(3)),
@@ -83,6 +86,7 @@ mod tests {
             (prefix("fcbb:0:2:e001::", 64), row(5)),
             (prefix("fcbb:0:3::", 128), row(6)),
             (prefix("fcbb:0:0::", 48), row(7)),
+            (prefix("fcbb:0:4::", 48), steered),
             // Uneven: left to the trie.
             (prefix("fcbb:1:100::", 40), row(8)),
             (prefix("fcbb:2:1::", 48), row(9)),
@@ -94,7 +98,8 @@ mod tests {
             index.blocks.iter().map(|(number, block)| (*number, block.prefix, block.way.sid)).collect();
         assert_eq!(blocks, [(0, 0xfcbb_0000, 2), (1, 0xfcbb_0002, 1)]);
         let usids: Vec<_> = index.usids.iter().map(|(at, row)| (*at, row.kind == IN_TRIE, row.sid)).collect();
-        let expected = [(0, false, 7), (1, false, 3), (2, true, 0), (3, true, 0), (USIDS + 1, false, 9)];
+        let expected =
+            [(0, false, 7), (1, false, 3), (2, true, 0), (3, true, 0), (4, false, 11), (USIDS + 1, false, 9)];
         assert_eq!(usids, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The structs of `bpf/offload.c`, and its maps.
+//! The structs of `bpf/offload_tables.h`, and its maps.
 
 use aya::maps::{Array, DevMap, HashMap, LpmTrie, MapData, PerCpuArray, ProgramArray};
 use aya::{Ebpf, Pod};
@@ -9,7 +9,9 @@ pub const PORTS: u32 = 256;
 pub const SIDS: u32 = 4096;
 /// Next hops there can be.
 pub const HOPS: u32 = 4096;
-/// Groups of next hops there can be.
+/// Paths there can be: as many as next hops, for a group has either.
+pub const PATHS: u32 = HOPS;
+/// Groups of next hops or paths there can be.
 pub const GROUPS: u32 = 4096;
 /// Buckets of one group.
 pub const GROUP_MEMBERS: usize = 63;
@@ -23,6 +25,10 @@ pub(super) const SHIFT: u8 = 2;
 pub(super) const SHIFT_VIA: u8 = 3;
 pub(super) const ROUTE: u8 = 4;
 pub(super) const IN_TRIE: u8 = 5;
+pub(super) const ENCAPSULATE: u8 = 6;
+
+/// Sets of IPv4 prefixes are behind those of IPv6.
+pub(super) const V4_SET: u32 = 2;
 
 /// `struct port`.
 #[repr(C)]
@@ -64,8 +70,21 @@ pub(super) struct WayKey {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupRow {
-    pub(super) members: u32,
-    pub(super) hops: [u32; GROUP_MEMBERS],
+    pub(super) count: u32,
+    pub(super) members: [u32; GROUP_MEMBERS],
+}
+
+/// `struct path`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PathRow {
+    pub(super) addresses: [u8; 32],
+    pub(super) group: u32,
+    pub(super) mtu: u32,
+    pub(super) hop_limit: u8,
+    pub(super) class_kept: u8,
+    pub(super) class_set: u8,
+    pub(super) zero: u8,
 }
 
 /// `struct hop`.
@@ -96,6 +115,8 @@ unsafe impl Pod for WayKey {}
 // SAFETY: as for PortRow.
 unsafe impl Pod for GroupRow {}
 // SAFETY: as for PortRow.
+unsafe impl Pod for PathRow {}
+// SAFETY: as for PortRow.
 unsafe impl Pod for HopRow {}
 // SAFETY: as for PortRow.
 unsafe impl Pod for CountRow {}
@@ -109,9 +130,11 @@ pub(super) struct Maps {
     pub(super) usids: Array<MapData, WayRow>,
     pub(super) ways: LpmTrie<MapData, WayKey, WayRow>,
     pub(super) groups: Array<MapData, GroupRow>,
+    pub(super) paths: Array<MapData, PathRow>,
     pub(super) hops: Array<MapData, HopRow>,
     pub(super) targets: DevMap<MapData>,
     pub(super) sid_counts: PerCpuArray<MapData, CountRow>,
+    pub(super) path_counts: PerCpuArray<MapData, CountRow>,
     pub(super) hop_counts: PerCpuArray<MapData, CountRow>,
     pub(super) rx_counts: PerCpuArray<MapData, CountRow>,
     pub(super) tx_counts: PerCpuArray<MapData, CountRow>,
@@ -128,9 +151,11 @@ impl Maps {
             usids: ebpf.take_map("usids")?.try_into().ok()?,
             ways: ebpf.take_map("ways")?.try_into().ok()?,
             groups: ebpf.take_map("groups")?.try_into().ok()?,
+            paths: ebpf.take_map("paths")?.try_into().ok()?,
             hops: ebpf.take_map("hops")?.try_into().ok()?,
             targets: ebpf.take_map("targets")?.try_into().ok()?,
             sid_counts: ebpf.take_map("sid_counts")?.try_into().ok()?,
+            path_counts: ebpf.take_map("path_counts")?.try_into().ok()?,
             hop_counts: ebpf.take_map("hop_counts")?.try_into().ok()?,
             rx_counts: ebpf.take_map("rx_counts")?.try_into().ok()?,
             tx_counts: ebpf.take_map("tx_counts")?.try_into().ok()?,

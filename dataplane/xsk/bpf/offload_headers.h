@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Headers, and which of them are plain: straight/headers.rs and straight/look_ups.rs have the same list. */
+#pragma once
+
+#include "offload_tables.h"
+
+#define ETH_LEN 14
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86dd
+#define IPV4_LEN 20
+#define IPV6_LEN 40
+/* Without FCS. What is shorter is padded: left to the worker. */
+#define ETH_MIN_FRAME 60
+
+#define IPPROTO_HOPOPTS 0
+#define IPPROTO_IPIP 4
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+#define IPPROTO_IPV6 41
+#define IPPROTO_ROUTING 43
+#define IPPROTO_ICMPV6 58
+#define IPPROTO_DSTOPTS 60
+#define IPPROTO_SCTP 132
+
+/* Words of two and four bytes: frames begin two bytes behind a multiple of four
+ * where that matters (NET_IP_ALIGN). */
+struct eth {
+	__u8 addresses[12];
+	__be16 type;
+} __attribute__((packed, aligned(2)));
+
+struct ipv6 {
+	__u8 version_flow[4];
+	__be16 payload_len;
+	__u8 next_header;
+	__u8 hop_limit;
+	__u64 src[2];
+	__u64 dst[2];
+} __attribute__((packed, aligned(4)));
+
+struct ipv4 {
+	__u8 version_len;
+	__u8 tos;
+	__be16 total_len;
+	__be16 id;
+	__be16 fragment;
+	__u8 ttl;
+	__u8 protocol;
+	__be16 checksum;
+	__be32 src;
+	__be32 dst;
+} __attribute__((packed, aligned(4)));
+
+/* An outer header, as it is written. */
+struct outer {
+	__be32 version_class_label;
+	__be16 payload_len;
+	__u8 next_header;
+	__u8 hop_limit;
+	__u32 addresses[8];
+};
+
+/* To this port, and no longer than it takes. */
+static ALWAYS_INLINE int is_for(const struct port *port, const struct eth *eth, __u64 len)
+{
+	__u8 differs = 0;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < 6; i++)
+		differs |= eth->addresses[i] ^ port->mac[i];
+	return !differs && len >= ETH_MIN_FRAME && len <= port->longest;
+}
+
+/* As long as its header says, with addresses that may go anywhere, and nothing
+ * behind the header that asks to be looked at. */
+static ALWAYS_INLINE int is_plain_v6(const struct ipv6 *ip, __u64 len)
+{
+	const __u8 *src = (const __u8 *)ip->src, *dst = (const __u8 *)ip->dst;
+
+	return ip->version_flow[0] >> 4 == 6 && len == ETH_LEN + IPV6_LEN + (__u64)ntohs(ip->payload_len) &&
+	       ip->hop_limit > 1 && ip->next_header != IPPROTO_HOPOPTS && ip->next_header != IPPROTO_ICMPV6 &&
+	       ip->next_header != IPPROTO_DSTOPTS &&
+	       /* Not ::/64 (unspecified, loopback), below fe00:: (link-local, multicast). */
+	       ip->src[0] && ip->dst[0] && src[0] < 0xfe && dst[0] < 0xfe;
+}
+
+/* Not 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16 (link-local), multicast or broadcast. */
+static ALWAYS_INLINE int goes_everywhere_v4(__u32 address)
+{
+	__u32 network = address >> 24;
+
+	return network && network != 127 && network < 224 && address >> 16 != 0xa9fe;
+}
+
+/* The same of IPv4: without options, the checksum right. */
+static ALWAYS_INLINE int is_plain_v4(const struct ipv4 *ip, __u64 len)
+{
+	const __u32 *words = (const void *)ip;
+	__u64 sum = 0;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < IPV4_LEN / 4; i++)
+		sum += words[i];
+#pragma unroll
+	for (i = 0; i < 3; i++)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return ip->version_len == 0x45 && len == ETH_LEN + (__u64)ntohs(ip->total_len) && ip->ttl > 1 &&
+	       sum == 0xffff && goes_everywhere_v4(be32_to_cpu(ip->src)) && goes_everywhere_v4(be32_to_cpu(ip->dst));
+}
