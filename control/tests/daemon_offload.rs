@@ -1,7 +1,9 @@
-//! `offload = "xdp"`: plain shifts pass the workers, are counted all the same, and follow every change at once.
+//! `offload = "xdp"`: plain shifts and encapsulations pass the workers, are counted all the same, and follow every change
+//! at once.
 //!
 //! ```text
 //! a ── encapsulates to fcbb:0:1:2:: ──► eth1  router, uN 1: shifts, past its workers  eth2 ──► b, SID 2: decapsulates
+//! a ── 2001:db8:c::1, as it is ───────► eth1  router: encapsulates to fcbb:0:2::      eth2 ──► b, SID 2: decapsulates
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
@@ -59,8 +61,12 @@ fn offload(rig: &Rig, name: &str) -> (bool, String) {
 
 /// Datagrams from `a` to `b`: how many were sent, and how many were lost, duplicated or out of order.
 fn send(rig: &Rig) -> (u64, u64) {
-    let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7080");
-    let sender = rig.traffic("a", &format!("udp-send [2001:db8:b::2]:7080 2000 1 200 --window {WINDOW}"));
+    send_to(rig, "2001:db8:b::2")
+}
+
+fn send_to(rig: &Rig, host: &str) -> (u64, u64) {
+    let receiver = rig.receiver("b", "udp", &format!("[{host}]:7080"));
+    let sender = rig.traffic("a", &format!("udp-send [{host}]:7080 2000 1 200 --window {WINDOW}"));
     assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
     judge(&report(&receiver.wait_with_output().unwrap().stdout))
 }
@@ -264,6 +270,71 @@ fn a_capture_sees_every_packet_and_the_program_forwards_again_behind_it() {
     wait_for("end of the capture", || offload(&rig, "eth1").0.then_some(()));
     let (offloaded, all_arrived) = offloaded_of_a_few(&rig);
     assert!(offloaded > 0 && all_arrived, "{offloaded}");
+    rig.check_balance();
+}
+
+/// Another host address of `b`.
+const STEERED: &str = "2001:db8:c::1";
+
+/// The router steers there by the path of this name, and elsewhere by the other one. Both carriers end at `b`.
+fn steering(path: &str) -> String {
+    let other = if path == "one" { "two" } else { "one" };
+    let steer = |prefix: &str, name: &str| {
+        let last = if name == "one" { 1 } else { 2 };
+        format!(
+            "[[steer]]\nprefix = \"{prefix}\"\npaths = [{{ name = \"{name}\", segments = [\"fcbb:0:2:{last}::\"] }}]\n"
+        )
+    };
+    config() + &steer("2001:db8:c::/64", path) + &steer("2001:db8:d::/64", other)
+}
+
+fn steer(rig: &Rig, path: &str) {
+    fs::write(rig.file("node.toml"), steering(path)).unwrap();
+    let taken = rig.ask("node", "reload");
+    assert!(taken.status.success(), "{}", text(&taken.stderr));
+}
+
+/// Packets of the paths "one" and "two".
+fn by_path(rig: &Rig) -> [u64; 2] {
+    let paths = rig.show("paths");
+    let packets = |name: &str| {
+        let row = paths.as_array().unwrap().iter().find(|row| row.get("path").unwrap() == name).unwrap();
+        row.get("packets").and_then(serde_json::Value::as_u64).unwrap()
+    };
+    ["one", "two"].map(packets)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn encapsulations_pass_the_workers_too_and_follow_each_reload() {
+    let mut rig = rig();
+    rig.inside("b", &format!("ip addr add {STEERED}/128 dev lo"));
+    rig.ready(&steering("one"));
+    neighbor_is_known(&rig);
+    for (path, at) in [("one", 0), ("two", 1), ("one", 0)] {
+        steer(&rig, path);
+        let (offloaded, before) = (rig.counter("offloaded"), by_path(&rig));
+        let (sent, wrong) = send_to(&rig, STEERED);
+        let offloaded = rig.counter("offloaded") - offloaded;
+        assert!(wrong == 0 && offloaded >= sent, "{path}: {wrong} of {sent} lost, {offloaded} offloaded");
+        let mut grown = by_path(&rig);
+        grown.iter_mut().zip(before).for_each(|(now, was)| *now -= was);
+        assert_eq!(grown.get(1 - at), Some(&0), "{path}: {grown:?}");
+        assert!(grown.get(at) >= Some(&sent), "{path}: {grown:?} of {sent}");
+    }
+    let (before, paths) = (rig.counter("offloaded"), by_path(&rig));
+    let receiver = rig.receiver("b", "udp", &format!("[{STEERED}]:7083"));
+    let mut sender = rig.stream("a", &format!("[{STEERED}]:7083"), 4000);
+    for reloads in 0..RELOADS / 3 {
+        steer(&rig, if reloads % 2 == 0 { "two" } else { "one" });
+    }
+    end(&mut sender);
+    let (sent, wrong) = judge(&report(&receiver.wait_with_output().unwrap().stdout));
+    assert!(sent > 100 && wrong == 0, "{wrong} of {sent}");
+    assert!(rig.counter("offloaded") - before >= sent, "all of it was the program's");
+    let now = by_path(&rig);
+    let grown: u64 = now.iter().zip(paths).map(|(now, was)| now - was).sum();
+    assert!(grown >= sent, "{sent} sent, and {grown} counted");
     rig.check_balance();
 }
 

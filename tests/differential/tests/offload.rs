@@ -4,11 +4,13 @@
 //! `PROPTEST_CASES=100000 cargo test -p srv6d-differential --test offload -- --ignored` looks where nobody has looked yet.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test may panic")]
+#![allow(clippy::cast_possible_truncation, reason = "any bits will do for a host")]
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use ipnet::IpNet;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
@@ -17,51 +19,70 @@ use srv6d_differential::generate::frames::Arrival;
 use srv6d_differential::generate::{frames, state};
 use srv6d_differential::{describe, fast, random_tests};
 use srv6d_model::{Counted, Counts};
+use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
-    Behavior, Csid, Desired, DscpMode, Flavors, Hop, LocalSid, Mac, PortId, Role, Route, RouteAction, TableId,
+    Behavior, Csid, Desired, DscpMode, Flavors, Hop, LocalSid, Mac, Path, PortId, Role, Route, RouteAction, Steer,
+    TableId,
 };
 use srv6d_srv6::{Slots, Tables, Verdict};
+use srv6d_wire::checksum;
 use srv6d_xsk::xdp_offload::PacketCount;
 
 #[test]
 #[ignore = "needs root"]
 fn what_the_program_forwards_the_packet_path_would_have_sent() {
     let interfaces = Rc::new(Interfaces::of_this_thread().unwrap());
-    let forwarded = Cell::new(0);
+    // Encapsulated: IPv6, IPv4.
+    let (forwarded, encapsulated) = (Cell::new(0), Cell::new([0; 2]));
     let mut runner = TestRunner::new(random_tests(200));
     // One program for all states: each of them replaces the one before, as generations do.
     let front = RefCell::new(Front::load(interfaces).unwrap());
     let aimed = prop::option::weighted(0.8, (any::<Index>(), any::<u128>()));
-    let inputs = (state::state(), any::<bool>(), prop::collection::vec((frames::arrival(), aimed), 100));
+    let inputs = (state::state(), prop::bool::weighted(0.75), prop::collection::vec((frames::arrival(), aimed), 100));
     let result = runner.run(&inputs, |(state, is_open, arrivals)| {
         let desired = offloading(&state.0, is_open);
         let mut slots = Slots::default();
-        let Ok(tables) = Tables::build(&desired, &mut slots) else { return Ok(()) };
+        let Ok(tables) = Tables::build(&desired, &mut slots) else {
+            return Ok(());
+        };
         let mut front = front.borrow_mut();
         front.publish(&tables).map_err(TestCaseError::fail)?;
         for (arrival, aimed) in &arrivals {
             let mut arrival = arrival.clone();
-            if let Some((sid, argument)) = aimed {
-                aim(&mut arrival.frame, &desired, *sid, *argument);
+            if let Some((prefix, argument)) = aimed {
+                aim(&mut arrival.frame, &desired, *prefix, *argument);
             }
             let arrival = &arrival;
             if usize::from(arrival.port) >= desired.ports.len() {
                 continue;
             }
-            let one = compare(&mut front, &desired, &slots, arrival).map_err(|why| {
+            let counted = compare(&mut front, &desired, &slots, arrival).map_err(|why| {
                 let input = describe::input(&desired, arrival.port, &arrival.frame);
                 TestCaseError::fail(format!("\n{}{input}\n{why}", describe::state(&desired)))
             })?;
-            forwarded.set(forwarded.get() + one);
+            forwarded.set(forwarded.get() + u32::from(counted.is_some()));
+            let family = arrival.frame.get(12..14).map_or(0, |bytes| usize::from(bytes == [8, 0]));
+            let is_path = |what: &Counted| matches!(what, Counted::Path(_));
+            if counted.is_some_and(|counted| counted.keys().any(is_path)) {
+                let mut so_far = encapsulated.get();
+                if let Some(count) = so_far.get_mut(family) {
+                    *count += 1;
+                }
+                encapsulated.set(so_far);
+            }
         }
         Ok(())
     });
     result.unwrap_or_else(|why| panic!("{why}"));
-    assert!(forwarded.get() > 500, "only {} of all frames were forwarded: nothing is proven", forwarded.get());
+    let (forwarded, [v6, v4]) = (forwarded.get(), encapsulated.get());
+    assert!(
+        forwarded - v6 - v4 > 250 && v6 > 150 && v4 > 25,
+        "of all frames only {forwarded} were forwarded, {v6} and {v4} of them encapsulated: nothing is proven"
+    );
 }
 
-/// The same with the program asked for on every port, and less of what it leaves to the worker whatever the frame: half of
-/// the states then are about what it forwards.
+/// The same with the program asked for on every port, and less of what it leaves to the worker whatever the frame: most
+/// states then are about what it forwards.
 fn offloading(desired: &Desired, is_open: bool) -> Desired {
     let mut desired = desired.clone();
     desired.offload = (0..).zip(&desired.ports).map(|(index, _)| PortId(index)).collect();
@@ -72,6 +93,7 @@ fn offloading(desired: &Desired, is_open: bool) -> Desired {
             port.allowed_sources.clear();
         }
         go_somewhere(&mut desired);
+        steer_plainly(&mut desired);
     }
     desired
 }
@@ -100,25 +122,69 @@ fn go_somewhere(desired: &mut Desired) {
     }
 }
 
+/// Two thirds of the paths have one segment, and both families are steered.
+fn steer_plainly(desired: &mut Desired) {
+    for (prefix, name) in [("2001:db8:7::/48", "plain"), ("10.7.0.0/16", "plain of IPv4")] {
+        let segments = SegmentList::new(vec!["fcbb:bbbb:9::".parse().unwrap()], &[]).unwrap();
+        let path = Path { name: name.to_owned(), segments, full_srh: false, weight: 1, source: None, via: Vec::new() };
+        desired.steers.push(Steer { table: TableId::MAIN, prefix: prefix.parse().unwrap(), paths: vec![path] });
+    }
+    for (number, path) in desired.steers.iter_mut().flat_map(|steer| &mut steer.paths).enumerate() {
+        if number % 3 != 2 {
+            path.segments = SegmentList::new(vec![path.segments.first()], &[]).unwrap();
+            path.full_srh = false;
+        }
+        if number % 3 == 0 {
+            path.via.clear();
+        }
+    }
+}
+
 fn shifts(sid: &LocalSid) -> bool {
     matches!(sid.behavior, Behavior::End { csid: Some(_), .. } | Behavior::EndX { csid: Some(_), .. })
 }
 
-/// Sends an IPv6 packet to one of the node's SIDs: most random destinations are nothing that a program forwards.
-fn aim(frame: &mut [u8], desired: &Desired, sid: Index, argument: u128) {
+/// Sends a packet to one of the node's SIDs or steered prefixes: most random destinations are nothing that a program
+/// forwards.
+fn aim(frame: &mut [u8], desired: &Desired, prefix: Index, argument: u128) {
     let is_v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
-    let shifts: Vec<&LocalSid> = desired.sids.iter().filter(|sid| shifts(sid)).collect();
-    if let (true, false, Some(destination)) = (is_v6, shifts.is_empty(), frame.get_mut(38..54)) {
-        let prefix = sid.get(&shifts).prefix;
-        let address = prefix.network().to_bits() | argument & prefix.hostmask().to_bits();
-        destination.copy_from_slice(&address.to_be_bytes());
+    let sids = desired.sids.iter().filter(|sid| is_v6 && shifts(sid)).map(|sid| IpNet::V6(sid.prefix));
+    let steered = desired.steers.iter().filter(|steer| steer.table == TableId::MAIN).map(|steer| steer.prefix);
+    let steered = steered.filter(|prefix| prefix.addr().is_ipv6() == is_v6);
+    let [sids, steered]: [Vec<IpNet>; 2] = [sids.collect(), steered.collect()];
+    let to_sid = steered.is_empty() || argument.count_ones() % 2 == 0;
+    let among = if to_sid && !sids.is_empty() { sids } else { steered };
+    if among.is_empty() {
+        return;
+    }
+    // Most random packets carry another one, or an extension header.
+    let carried = [17, 6, 132, 44, 59].get((argument >> 64) as usize % 8);
+    if let (false, Some(&carried)) = (to_sid, carried) {
+        write(frame, if is_v6 { 20 } else { 23 }, &[carried]);
+    }
+    match prefix.get(&among) {
+        IpNet::V6(prefix) => {
+            let address = prefix.network().to_bits() | argument & prefix.hostmask().to_bits();
+            write(frame, 38, &address.to_be_bytes());
+        }
+        IpNet::V4(prefix) => {
+            let address = prefix.network().to_bits() | argument as u32 & prefix.hostmask().to_bits();
+            write(frame, 30, &address.to_be_bytes());
+            write(frame, 24, &[0; 2]);
+            let sum = frame.get(14..34).map(checksum::of).unwrap_or_default();
+            write(frame, 24, &sum.to_be_bytes());
+        }
     }
 }
 
-/// Returns the number of frames forwarded, 0 or 1.
-fn compare(front: &mut Front, desired: &Desired, slots: &Slots, arrival: &Arrival) -> Result<u64, String> {
+fn write(frame: &mut [u8], at: usize, bytes: &[u8]) {
+    frame.get_mut(at..at + bytes.len()).into_iter().for_each(|place| place.copy_from_slice(bytes));
+}
+
+/// Returns what a frame that was forwarded has been counted as.
+fn compare(front: &mut Front, desired: &Desired, slots: &Slots, arrival: &Arrival) -> Result<Option<Counts>, String> {
     let before = counts(front, slots);
-    let Some((device, bytes)) = front.forward(arrival.port, &arrival.frame)? else { return Ok(0) };
+    let Some((device, bytes)) = front.forward(arrival.port, &arrival.frame)? else { return Ok(None) };
     let right = fast::outcome(desired, arrival.port, &arrival.frame).map_err(|why| why.to_string())?;
     if right.verdict != Verdict::Tx(device) || right.frame != bytes {
         return Err(format!("program: out of {device}: {bytes:02x?}\npacket path: {right:02x?}"));
@@ -134,7 +200,7 @@ fn compare(front: &mut Front, desired: &Desired, slots: &Slots, arrival: &Arriva
     if counted != right.counts {
         return Err(format!("program: {counted:?}\npacket path: {:?}", right.counts));
     }
-    Ok(1)
+    Ok(Some(counted))
 }
 
 fn counts(front: &Front, slots: &Slots) -> Counts {
