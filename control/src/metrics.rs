@@ -233,7 +233,7 @@ impl Collector {
         let offload = rows.iter().filter_map(|row| {
             row.offload.as_ref().map(|offload| (vec![("port", row.name.as_str())], u64::from(offload.on)))
         });
-        gauges(encoder, "port_offload", "1 while the XDP program forwards plain shifts, where asked to", offload)?;
+        gauges(encoder, "port_offload", "1 while the XDP program forwards what is plain, where asked to", offload)?;
         let up = rows.iter().map(|row| (vec![("port", row.name.as_str())], u64::from(row.state == Health::Up)));
         gauges(encoder, "port_up", "1 while the port can carry packets", up)
     }

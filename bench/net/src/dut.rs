@@ -53,7 +53,7 @@ const fn dut(name: &'static str, forwarder: Forwarder, work: Work) -> Dut {
 }
 
 /// All rows, in the order of reports.
-pub const ALL: [Dut; 11] = [
+pub const ALL: [Dut; 12] = [
     dut("linux-forward", Forwarder::Linux, Work::Forward),
     dut("linux-encap.red", Forwarder::Linux, Work::Encapsulate),
     dut("linux-uN", Forwarder::Linux, Work::Shift),
@@ -62,6 +62,7 @@ pub const ALL: [Dut; 11] = [
     dut("srv6d-encap.red", Forwarder::Srv6d, Work::Encapsulate),
     dut("srv6d-uN", Forwarder::Srv6d, Work::Shift),
     dut("srv6d-uDT6", Forwarder::Srv6d, Work::Decapsulate),
+    dut("srv6d-encap.red-offload", Forwarder::Srv6dOffload, Work::Encapsulate),
     dut("srv6d-uN-offload", Forwarder::Srv6dOffload, Work::Shift),
     dut("af_xdp-floor", Forwarder::AfXdpFloor, Work::Cross),
     dut("xdp-redirect", Forwarder::Xdp { drop_every: 0 }, Work::Cross),

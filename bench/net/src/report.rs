@@ -10,7 +10,7 @@ use crate::{dut, pictures};
 
 /// What each row of SRv6 work is shown beside. The floor beside the kernel is what these sockets leave to a forwarder that
 /// does no work at all.
-pub const BESIDE: [(&str, &str); 12] = [
+pub const BESIDE: [(&str, &str); 14] = [
     ("srv6d-forward", "linux-forward"),
     ("srv6d-encap.red", "linux-encap.red"),
     ("srv6d-uN", "linux-uN"),
@@ -21,6 +21,8 @@ pub const BESIDE: [(&str, &str); 12] = [
     ("srv6d-uDT6", "af_xdp-floor"),
     ("af_xdp-floor", "linux-encap.red"),
     ("af_xdp-floor", "linux-uN"),
+    ("srv6d-encap.red-offload", "linux-encap.red"),
+    ("srv6d-encap.red-offload", "xdp-redirect"),
     ("srv6d-uN-offload", "linux-uN"),
     ("srv6d-uN-offload", "xdp-redirect"),
 ];

@@ -29,10 +29,11 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// `struct xdp_md`: data, `data_end`, `data_meta`, `ingress_ifindex`, `rx_queue_index`, `egress_ifindex`.
-    fn context(self, len: usize) -> Vec<u8> {
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
-        [0, len, 0, self.ifindex, self.queue, 0].into_iter().flat_map(u32::to_ne_bytes).collect()
+    /// `struct xdp_md`: data, `data_end`, `data_meta`, `ingress_ifindex`, `rx_queue_index`, `egress_ifindex`. The frame
+    /// begins behind so many bytes of metadata.
+    fn context(self, metadata: usize, len: usize) -> Vec<u8> {
+        let [metadata, len] = [metadata, len].map(|len| u32::try_from(len).unwrap_or(u32::MAX));
+        [metadata, len, 0, self.ifindex, self.queue, 0].into_iter().flat_map(u32::to_ne_bytes).collect()
     }
 }
 
@@ -41,7 +42,16 @@ impl Arrival {
 /// # Errors
 /// The kernel refuses: no privilege, a frame shorter than an Ethernet header, no such interface.
 pub fn once(program: &Xdp, frame: &[u8], arrival: Arrival) -> io::Result<(u32, Vec<u8>)> {
-    let context = arrival.context(frame.len());
+    once_behind(program, 0, frame, arrival)
+}
+
+/// The same with the first bytes as metadata, which lie in the room in front of the frame: the more of it, the less can be
+/// put in front.
+///
+/// # Errors
+/// As of [`once`]. Kernels before 6.6 take 32 bytes at most.
+pub fn once_behind(program: &Xdp, metadata: usize, frame: &[u8], arrival: Arrival) -> io::Result<(u32, Vec<u8>)> {
+    let context = arrival.context(metadata, frame.len());
     let mut out = vec![0; frame.len() + HEADROOM];
     let options = TestRunOptions {
         data_in: Some(frame),
@@ -62,7 +72,7 @@ pub fn once(program: &Xdp, frame: &[u8], arrival: Arrival) -> io::Result<(u32, V
 /// # Errors
 /// The kernel refuses (Linux 5.18 is the first that can), or a signal has come.
 pub fn live(program: &Xdp, frame: &[u8], arrival: Arrival, repeat: u32, batch: u32) -> io::Result<()> {
-    let context = arrival.context(frame.len());
+    let context = arrival.context(0, frame.len());
     let options = TestRunOptions {
         data_in: Some(frame),
         ctx_in: Some(&context),

@@ -425,7 +425,7 @@ mod tests {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
-    use crate::test_run::{Arrival, once};
+    use crate::test_run::{Arrival, once, once_behind};
 
     const PASS: u32 = 2;
     const REDIRECT: u32 = 4;
@@ -440,6 +440,14 @@ mod tests {
             hops: [(7, Hop { addresses: [mac; 12], mtu: 1500, port: 3 })].into(),
             ..Forwarding::default()
         }
+    }
+
+    /// What [`frame`] is sent to, steered by path 4.
+    fn steering() -> Forwarding {
+        let via: Group = Arc::from([7]);
+        let path = Path { addresses: [0x30; 32], hop_limit: 64, class: (0xff, 0), mtu: 1500, via };
+        let way = Way::Encapsulate { paths: Arc::from([4]), with_qp: false };
+        Forwarding { ways: [((0xfcbb << 112, 16), way)].into(), paths: [(4, path)].into(), ..forwarding(9) }
     }
 
     /// To `fcbb:0:1:2::`.
@@ -458,6 +466,28 @@ mod tests {
         let told = "BPF_PROG_LOAD failed: Permission denied. R2 pointer -= pointer prohibited";
         assert_eq!(in_short(said), told);
         assert_eq!(in_short("no memory"), "no memory");
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn where_no_header_fits_in_front_the_frame_is_the_workers_and_as_it_was() {
+        const METADATA: usize = 200;
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let mut offload = XdpOffload::load().unwrap();
+        offload.add_port(3, "lo").unwrap();
+        offload.publish(&steering()).unwrap();
+        let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
+        let behind = [vec![0xee; METADATA], frame()].concat();
+        match once_behind(offload.program().unwrap(), METADATA, &behind, arrival) {
+            Ok(done) => assert!(done == (PASS, behind), "{done:x?}"),
+            Err(why) => eprintln!("SKIPPED: this kernel takes no {METADATA} bytes of metadata: {why}"),
+        }
+        let counts = |offload: &XdpOffload| [offload.path(4), offload.hop(7), offload.received(3), offload.sent(3)];
+        assert_eq!(counts(&offload), [PacketCount::default(); 4], "nothing was sent");
+
+        let (verdict, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
+        assert_eq!((verdict, out.len()), (REDIRECT, 40 + frame().len()));
+        assert_eq!(counts(&offload).map(|count| count.bytes), [100, 100, 74, 114]);
     }
 
     #[test]
