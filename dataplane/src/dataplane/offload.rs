@@ -47,7 +47,7 @@ pub(super) struct InFront {
     known: BTreeSet<String>,
     /// Devices that the program is on.
     on: BTreeSet<String>,
-    given: Option<Forwarding>,
+    given: Option<Box<Forwarding>>,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Somebody captures packets, which only workers show.
     rests: bool,
@@ -172,7 +172,7 @@ impl Dataplane {
         }
         in_front.redirect = self.devices.keys().map(|name| (name.clone(), probe::takes_redirect(name))).collect();
         let forwarding = self.forwarding(offload, asked, &in_front.redirect, in_front.rests);
-        if in_front.given.as_ref() != Some(&forwarding) {
+        if in_front.given.as_deref() != Some(&forwarding) {
             in_front.given = None;
             program.publish(&forwarding)?;
         }
@@ -190,7 +190,7 @@ impl Dataplane {
                 _ => {}
             }
         }
-        in_front.given = Some(forwarding);
+        in_front.given = Some(Box::new(forwarding));
         Ok(())
     }
 

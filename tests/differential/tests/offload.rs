@@ -152,7 +152,7 @@ fn aim(frame: &mut [u8], desired: &Desired, prefix: Index, argument: u128) {
     let steered = desired.steers.iter().filter(|steer| steer.table == TableId::MAIN).map(|steer| steer.prefix);
     let steered = steered.filter(|prefix| prefix.addr().is_ipv6() == is_v6);
     let [sids, steered]: [Vec<IpNet>; 2] = [sids.collect(), steered.collect()];
-    let to_sid = steered.is_empty() || argument.count_ones() % 2 == 0;
+    let to_sid = steered.is_empty() || argument.count_ones().is_multiple_of(2);
     let among = if to_sid && !sids.is_empty() { sids } else { steered };
     if among.is_empty() {
         return;
