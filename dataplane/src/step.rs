@@ -41,9 +41,9 @@ pub struct Step<I: Io> {
 
 /// What it takes to look packets up for nothing.
 struct Beside {
-    look_ups: LookUps,
     /// Where nothing is counted.
     tally: Tally,
+    limiter: Limiter,
     room: Box<[u8]>,
     /// So that it is not always the same packets of a burst.
     turns: u32,
@@ -96,8 +96,8 @@ impl<I: Io> Step<I> {
             smaller_path: Box::new(|_| {}),
             taps: Arc::default(),
             beside: Beside {
-                look_ups: LookUps::with_capacity(BESIDE),
                 tally: Tally::default(),
+                limiter: Limiter::default(),
                 room: vec![0; 2 * BESIDE_HEAD].into(),
                 turns: 0,
             },
@@ -188,20 +188,19 @@ impl<I: Io> Step<I> {
     #[cold]
     fn look_beside(&mut self, io: &I, next: &Snapshot, socket: usize, burst: &mut [I::Frame]) {
         let Some(port) = next.port_of.get(socket).copied().flatten() else { return };
-        let Beside { look_ups, tally, room, turns } = &mut self.beside;
+        let Beside { tally, limiter, room, turns } = &mut self.beside;
         *turns = turns.wrapping_add(1);
         let count = burst.len().min(BESIDE);
         let first = (turns.wrapping_mul(0x9e37_79b1) >> 16) as usize % (burst.len() - count + 1);
-        let Some(some) = burst.get_mut(first..first + count) else { return };
-        let found = look_ups.find(&next.tables, port, some.iter_mut().map(|frame| io.packet(frame)));
-        for (frame, &found) in some.iter_mut().zip(found) {
+        for frame in burst.iter_mut().skip(first).take(count) {
             let packet = io.packet(frame);
             let head = packet.bytes().len().min(BESIDE_HEAD);
             if let (Some(to), Some(from)) = (room.get_mut(..head), packet.bytes().get(..head)) {
                 to.copy_from_slice(from);
             }
             let mut copy = Packet::new(room, head, packet.total_len() - head);
-            let _ = forward_straight(&next.tables, tally, &mut copy, found);
+            // Not what `forward` below is made of: a second caller of that would keep it out of the packet path's loop.
+            let _ = srv6d_srv6::forward(&next.tables, tally, limiter, 0, port, &mut copy);
         }
     }
 
