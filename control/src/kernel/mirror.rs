@@ -314,12 +314,12 @@ impl Mirror {
         let mut seen = Seen::default();
         if self.is_stale || self.read.elapsed() > REFRESH {
             self.is_stale = false;
-            let Environment { devices, neighbors, vrfs, cores, .. } = self.devices().await?;
-            seen.devices = devices != environment.devices
-                || neighbors != environment.neighbors
-                || (vrfs != environment.vrfs || cores != environment.cores);
-            (environment.devices, environment.neighbors) = (devices, neighbors);
-            (environment.vrfs, environment.cores) = (vrfs, cores);
+            let Environment { devices, neighbors, vrfs, vrf_members, cores, .. } = self.devices().await?;
+            seen.devices = (devices != environment.devices || neighbors != environment.neighbors)
+                || (vrfs != environment.vrfs || vrf_members != environment.vrf_members)
+                || cores != environment.cores;
+            (environment.devices, environment.neighbors, environment.cores) = (devices, neighbors, cores);
+            (environment.vrfs, environment.vrf_members) = (vrfs, vrf_members);
         }
         // Only one hand holds the routes while they are changed: otherwise all of them would be copied.
         environment.routes = Arc::default();
