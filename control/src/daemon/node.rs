@@ -394,10 +394,15 @@ impl Node {
         self.follow(self.inputs.clone(), Cause::Kernel, mirror).await
     }
 
-    /// Puts a few changed routes in force, if nothing else has changed. False: it takes a whole plan.
+    /// Puts a few changed routes in force, and then other neighbours, if nothing else has changed. False: it takes a whole
+    /// plan.
     async fn amend(&mut self, mirror: &Mirror) -> bool {
-        if !self.unplanned.is_little() {
-            return false;
+        self.unplanned.is_little() && self.amend_routes(mirror).await && self.resolve(mirror).await
+    }
+
+    async fn amend_routes(&mut self, mirror: &Mirror) -> bool {
+        if self.unplanned.routes.is_empty() {
+            return true;
         }
         let next_hops: Vec<IpAddr> = self.dataplane.next_hops().into_iter().map(|(_, address, _)| address).collect();
         let Inputs { config, offers } = &self.inputs;
@@ -406,20 +411,42 @@ impl Node {
             return false;
         };
         let (diff, changes) = self.plan.amend(amended);
-        if diff.is_empty() {
-            self.unplanned = Seen::default();
+        if !diff.is_empty() {
+            if let Err(why) = self.dataplane.amend(&changes) {
+                error!("routes that changed are planned with all others: {why}");
+                return false;
+            }
+            self.note_generation(&diff);
+            self.steer_amended(&changes, mirror).await;
+            self.ask_for_unresolved(mirror).await;
+        }
+        self.unplanned.routes.clear();
+        true
+    }
+
+    /// Among many routes a whole plan takes much longer than the tables: neighbours come into these without one.
+    async fn resolve(&mut self, mirror: &Mirror) -> bool {
+        if !self.unplanned.neighbors {
             return true;
         }
-        if let Err(why) = self.dataplane.amend(&changes) {
-            error!("routes that changed are planned with all others: {why}");
-            return false;
+        let Some(neighbors) = plan::neighbors(&self.inputs.config, &self.environment) else { return false };
+        let diff = self.plan.resolve(neighbors);
+        if !diff.is_empty() {
+            if let Err(why) = self.dataplane.publish(&self.plan.desired) {
+                error!("neighbours that changed are planned with all else: {why}");
+                return false;
+            }
+            self.note_generation(&diff);
+            self.ask_for_unresolved(mirror).await;
         }
-        self.unplanned = Seen::default();
-        self.history.push(self.dataplane.generation(), &Cause::Kernel.to_string(), &diff, self.inputs.clone());
-        info!("generation {} ({}): {diff}", self.dataplane.generation().0, Cause::Kernel);
-        self.steer_amended(&changes, mirror).await;
-        self.ask_for_unresolved(mirror).await;
+        self.unplanned.neighbors = false;
         true
+    }
+
+    fn note_generation(&mut self, diff: &Diff) {
+        let (generation, cause) = (self.dataplane.generation(), Cause::Kernel);
+        self.history.push(generation, &cause.to_string(), diff, self.inputs.clone());
+        info!("generation {} ({cause}): {diff}", generation.0);
     }
 
     /// A source offers something else than before. While a rollback holds, that is only remembered.

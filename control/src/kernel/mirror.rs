@@ -66,8 +66,10 @@ pub struct Mirror {
 /// What changed between two looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Devices, addresses or neighbours.
+    /// Devices or addresses.
     pub devices: bool,
+    /// Neighbours.
+    pub neighbors: bool,
     /// Routes of these prefixes.
     pub routes: BTreeSet<RouteKey>,
     /// Rules, or so much that nobody counted.
@@ -78,18 +80,19 @@ impl Seen {
     /// This and that.
     pub fn extend(&mut self, other: Self) {
         self.devices |= other.devices;
+        self.neighbors |= other.neighbors;
         self.all_routes |= other.all_routes;
         self.routes.extend(other.routes);
     }
 
-    /// Routes of a few prefixes, and nothing else.
+    /// Routes of a few prefixes, neighbours, and nothing else.
     pub fn is_little(&self) -> bool {
         !self.devices && !self.all_routes && self.routes.len() <= FEW
     }
 
     /// Everything is as it was.
     pub fn is_nothing(&self) -> bool {
-        !self.devices && !self.all_routes && self.routes.is_empty()
+        self.is_little() && !self.neighbors && self.routes.is_empty()
     }
 }
 
@@ -315,9 +318,9 @@ impl Mirror {
         if self.is_stale || self.read.elapsed() > REFRESH {
             self.is_stale = false;
             let Environment { devices, neighbors, vrfs, vrf_members, cores, .. } = self.devices().await?;
-            seen.devices = (devices != environment.devices || neighbors != environment.neighbors)
-                || (vrfs != environment.vrfs || vrf_members != environment.vrf_members)
-                || cores != environment.cores;
+            seen.neighbors = neighbors != environment.neighbors;
+            seen.devices = (devices != environment.devices || cores != environment.cores)
+                || (vrfs != environment.vrfs || vrf_members != environment.vrf_members);
             (environment.devices, environment.neighbors, environment.cores) = (devices, neighbors, cores);
             (environment.vrfs, environment.vrf_members) = (vrfs, vrf_members);
         }

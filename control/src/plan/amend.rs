@@ -15,15 +15,18 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use srv6d_kernel_routes::{KernelAction, KernelRoute, RouteKey, Routes};
-use srv6d_srv6::model::{Amendment, Path, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId};
+use srv6d_srv6::model::{
+    Amendment, Desired, Mac, Path, PortId, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId,
+};
 
-use super::diff::{Change, Diff, in_table};
+use super::diff::{Change, Diff, diff, in_table};
 use super::environment::is_link_local;
 use super::followed::Unfollowed;
 use super::ports::{self, Ports};
-use super::{Plan, plan_with};
-use crate::config::{Config, Findings, OneHop, SegmentRoute};
+use super::{Context, Plan, plan_with};
+use crate::config::{Config, Findings, OneHop, SegmentRoute, Sid};
 use crate::plan::Environment;
+use crate::sonic;
 use crate::source::Offer;
 
 /// Routes that a part may have; among more, a whole plan is as quick.
@@ -75,6 +78,19 @@ pub fn amended(sources: Sources<'_>, plan: &Plan, keys: &BTreeSet<RouteKey>, nex
     }
     let is_used = |key: &RouteKey| environment.routes.used_for(key).is_some();
     Amended::of(part, keys, is_used)
+}
+
+/// The neighbours of a plan whose file has not changed. `None`: a uA that names no neighbour means whoever is on its port.
+pub fn neighbors(config: &Config, environment: &Environment) -> Option<BTreeMap<(PortId, IpAddr), Mac>> {
+    let names_none = |sid: &Sid| sid.hop.via.is_none() && sid.hop.port.is_some() && sid.nexthops.is_empty();
+    if config.sids.iter().any(|sid| names_none(sid.get_ref())) {
+        return None;
+    }
+    let environment = &*sonic::laid_over(config, environment);
+    let rules = ports::rules(config, environment);
+    let found = &mut Findings::new(config.source.clone());
+    let ports = Ports::resolve(config, environment, &rules, found);
+    Some(ports::neighbors(&Context { config, environment, rules, ports }, found))
 }
 
 /// First segments and next hops of the paths in force, and how many paths have them.
@@ -262,6 +278,18 @@ fn by_key<T>(entries: Vec<T>, key: fn(&T) -> (TableId, IpNet)) -> BTreeMap<(Tabl
 }
 
 impl Plan {
+    /// Takes over other neighbours: what that changes, for people.
+    pub fn resolve(&mut self, neighbors: BTreeMap<(PortId, IpAddr), Mac>) -> Diff {
+        let part = |desired: &Desired| Desired {
+            ports: desired.ports.clone(),
+            neighbors: desired.neighbors.clone(),
+            ..Desired::default()
+        };
+        let before = part(&self.desired);
+        self.desired.neighbors = neighbors;
+        diff(&before, &part(&self.desired))
+    }
+
     /// Takes over what has changed: what that was, for people and for the tables.
     pub fn amend(&mut self, amended: Amended) -> (Diff, Amendment) {
         let Amended { keys, mut changes, unfollowed } = amended;

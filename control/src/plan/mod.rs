@@ -28,7 +28,7 @@ use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
 use crate::sonic;
 use crate::source::{Offer, Outcome};
 
-pub use amend::{Amended, FirstHops, Sources, amended};
+pub use amend::{Amended, FirstHops, Sources, amended, neighbors};
 pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 use fib::Fib;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use srv6d::config::Config;
-use srv6d::plan::{self, Environment, Plan, Sources};
+use srv6d::plan::{self, Environment, KernelNeighbor, Plan, Sources};
 use srv6d_kernel_routes::{Effect, Messages, RouteKey, Routes};
-use srv6d_srv6::model::{Desired, TableId};
+use srv6d_srv6::model::{Desired, Mac, TableId};
 use srv6d_srv6::{Slots, Tables};
 
 use crate::netlink::{
@@ -99,6 +99,14 @@ impl Node {
                 self.rule = rule;
                 return None;
             }
+            Step::Neighbor(device, resolved) => {
+                let address: IpAddr = if device == 2 { "2001:db8:a::2" } else { "2001:db8:b::2" }.parse().unwrap();
+                let neighbors = &mut self.environment.neighbors;
+                neighbors.retain(|known| known.address != address);
+                let mac = resolved.map(|last| Mac([2, 0, 0, 0, 0, last]));
+                neighbors.extend(mac.map(|mac| KernelNeighbor { device: format!("eth{}", device - 1), address, mac }));
+                Vec::new()
+            }
         };
         Some(self.hear(&told))
     }
@@ -119,11 +127,14 @@ impl Node {
         let whole = plan::plan(&self.config, &self.environment).unwrap();
         let before = self.plan.desired.clone();
         let (diff, of_tables) = self.plan.amend(amended);
-        prop_assert_eq!(sorted(self.plan.clone()), sorted(whole));
         prop_assert_eq!(diff, plan::diff(&before, &self.plan.desired));
         let mut told = before;
         told.amend(&of_tables);
         prop_assert_eq!(desired_sorted(told), desired_sorted(self.plan.desired.clone()));
+        let before = self.plan.desired.clone();
+        let diff = self.plan.resolve(plan::neighbors(&self.config, &self.environment).unwrap());
+        prop_assert_eq!(diff, plan::diff(&before, &self.plan.desired));
+        prop_assert_eq!(sorted(self.plan.clone()), sorted(whole));
         Ok(true)
     }
 }
@@ -220,6 +231,8 @@ enum Step {
     Object(bool),
     /// `ip rule add lookup 100`: what is read anew.
     Rule(bool),
+    /// The one on that device is known by another MAC address, or no more.
+    Neighbor(u32, Option<u8>),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -229,6 +242,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => place().prop_map(|(at, aside)| Step::Delete(at, aside)),
         1 => any::<bool>().prop_map(Step::Object),
         1 => prop::bool::weighted(0.2).prop_map(Step::Rule),
+        2 => (2..4_u32, prop::option::of(2..4_u8)).prop_map(|(device, mac)| Step::Neighbor(device, mac)),
     ]
 }
 
