@@ -13,7 +13,7 @@ use crate::BenchError;
 use crate::document::{Bar, Chart, Document, Group, Section, Table};
 use crate::dut::Daemon;
 use crate::machine::Stamp;
-use crate::netns::{Namespace, run};
+use crate::netns::{Namespace, run, tool};
 use crate::results::Schema;
 use crate::statistics::Spread;
 
@@ -77,9 +77,11 @@ pub fn measure(
     srv6d: &Path,
     rounds: u16,
     seconds: u16,
-    stamp: Stamp,
+    mut stamp: Stamp,
     say: &dyn Fn(&str),
 ) -> Result<Document, BenchError> {
+    let version = run(tool("iperf3").arg("--version")).unwrap_or_default();
+    stamp.add("generator", version.lines().next().unwrap_or("iperf3").trim().to_owned());
     let mut all = Vec::new();
     for row in rows() {
         let bed = Bed::new(row.mtu)?;
@@ -96,9 +98,17 @@ pub fn measure(
 
 impl Measured {
     fn ratio(&self) -> Spread {
-        let ratios = self.srv6d.iter().zip(&self.kernel).map(|(srv6d, kernel)| srv6d / kernel);
-        Spread::of(ratios).unwrap_or(Spread { median: 0.0, low: 0.0, high: 0.0, count: 0 })
+        spread(self.srv6d.iter().zip(&self.kernel).map(|(srv6d, kernel)| srv6d / kernel))
     }
+
+    fn line(&self) -> Vec<String> {
+        let gigabits = |rates: &[f64]| spread(rates.iter().copied()).shown(1e-9, 2);
+        vec![self.row.name(), self.ratio().shown(1.0, 2), gigabits(&self.kernel), gigabits(&self.srv6d)]
+    }
+}
+
+fn spread(values: impl Iterator<Item = f64>) -> Spread {
+    Spread::of(values).unwrap_or(Spread { median: 0.0, low: 0.0, high: 0.0, count: 0 })
 }
 
 /// Host and far end, with a veth between them.
@@ -144,13 +154,13 @@ impl Bed {
 
     /// Bits a second that the server has received.
     fn iperf3(&self, row: Row, seconds: u16) -> Result<f64, BenchError> {
-        let mut server = self.far.command("iperf3");
+        let mut server = self.far.dependent("iperf3");
         let server =
             server.args(["-6", "-s", "-1", "-B", "2001:db8:f::1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let server = server.map_err(|why| BenchError::of("iperf3 (Fix: sudo apt-get install iperf3)", why))?;
         let _server = Ended(server);
         self.wait_for_server()?;
-        let mut client = self.host.command("iperf3");
+        let mut client = self.host.dependent("iperf3");
         client.args(["-6", "-c", "2001:db8:f::1", "-J", "-t", &seconds.to_string()]);
         client.args(["-P", &row.flows.to_string()]);
         if row.udp {
@@ -186,7 +196,8 @@ impl Drop for Ended {
 }
 
 fn document(all: &[Measured], stamp: Stamp) -> Document {
-    let rows = all.iter().map(|measured| vec![measured.row.name(), measured.ratio().shown(1.0, 2)]).collect();
+    let rows = all.iter().map(Measured::line).collect();
+    let columns = ["stream", "srv6d / kernel", "kernel, Gbit/s", "srv6d, Gbit/s"].map(str::to_owned).to_vec();
     let groups = all.iter().map(|measured| {
         let ratio = measured.ratio();
         let bar = Bar { series: "srv6d".to_owned(), value: ratio.median, low: ratio.low, high: ratio.high };
@@ -208,7 +219,7 @@ fn document(all: &[Measured], stamp: Stamp) -> Document {
                  its segmentation offload and by srv6d. Ratios of what arrived, within a round: median and range."
                     .to_owned(),
             ],
-            table: Some(Table { columns: vec!["stream".to_owned(), "srv6d / kernel".to_owned()], rows }),
+            table: Some(Table { columns, rows }),
             charts: vec![chart],
             ..Section::default()
         }],
@@ -237,8 +248,9 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_a_round() {
         let row = Row { mtu: 1500, udp: false, flows: 1 };
-        let measured = Measured { row, kernel: vec![10.0, 20.0, 40.0], srv6d: vec![5.0, 10.0, 10.0] };
+        let measured = Measured { row, kernel: vec![10e9, 20e9, 40e9], srv6d: vec![5e9, 10e9, 10e9] };
         let document = document(&[measured], Stamp::default());
-        assert!(document.markdown().contains("0.50 [0.25-0.50]"), "{}", document.markdown());
+        let line = "| 0.50 [0.25-0.50] | 20.00 [10.00-40.00] | 10.00 [5.00-10.00] |";
+        assert!(document.markdown().contains(line), "{}", document.markdown());
     }
 }

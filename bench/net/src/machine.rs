@@ -28,8 +28,6 @@ impl Stamp {
             ("bench-net", env!("CARGO_PKG_VERSION").to_owned()),
             ("iproute2", said("ip", &["-V"])),
             ("AF_XDP", format!("native XDP, copy mode; rings of {RING}, {FRAMES} buffers per worker, busy polling")),
-            ("generator", "live frames of a BPF program; 1024 flows (UDP source ports)".to_owned()),
-            ("frame sizes", "of what enters the DUT, without the Ethernet checksum".to_owned()),
         ];
         Self(facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }

@@ -195,6 +195,8 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     let plan = plan(arguments)?;
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let mut stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim());
+    stamp.add("generator", "live frames of a BPF program; 1024 flows (UDP source ports)".to_owned());
+    stamp.add("frame sizes", "of what enters the DUT, without the Ethernet checksum".to_owned());
     stamp.add("sink", plan.sink.meaning().to_owned());
     let say = |line: &str| eprintln!("{line}");
     let minutes = plan.estimate().as_secs().div_ceil(60);
@@ -221,6 +223,9 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
 fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), Failure> {
     make_ready()?;
     let srv6d = srv6d(arguments)?;
+    if !netns::has("iperf3") {
+        return Err(Failure::Usage("iperf3 is not there. Fix: sudo apt-get install iperf3".to_owned()));
+    }
     let stamp = Stamp::take(&srv6d, &format!("bench-net host --rounds {rounds} --seconds {seconds}"));
     let document = host::measure(&srv6d, rounds, seconds, stamp, &|line| eprintln!("{line}"))?;
     write_document(&document, &arguments.out.join("host"))

@@ -1,6 +1,7 @@
 //! Network namespaces of the bench, and commands and threads in them.
 
 use std::fs::File;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -102,7 +103,8 @@ impl Drop for Namespace {
 /// A program of the system.
 pub fn tool(program: &str) -> Command {
     let mut command = Command::new(program);
-    command.env("PATH", search_path()).stdin(Stdio::null());
+    // A group of its own: a terminal's Ctrl-C is for the bench, which ends what it has begun.
+    command.env("PATH", search_path()).stdin(Stdio::null()).process_group(0);
     command
 }
 

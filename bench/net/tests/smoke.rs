@@ -1,6 +1,7 @@
 //! The whole bench, as short as it can be: every DUT forwards, and the report says so. No figure is looked at.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -64,18 +65,22 @@ fn an_interrupted_run_keeps_what_it_has_and_cleans_up() {
         .args(["--smoke", "--rounds", "100", "--dut", "xdp-redirect"])
         // No srv6d is started for this row.
         .args(["--srv6d", env!("CARGO_BIN_EXE_bench-net")])
+        .process_group(0)
         .spawn()
         .unwrap();
     let kept =
         || Some(serde_json::from_str::<Results>(&std::fs::read_to_string(out.join("results.json")).ok()?).unwrap());
     until("a row is kept while it runs", || kept().is_some_and(|results| !results.floods.is_empty()));
-    kill(&run, nix::sys::signal::Signal::SIGINT);
+    // As a terminal does it: the programs that are run under it get it, too.
+    let group = nix::unistd::Pid::from_raw(run.id().cast_signed());
+    nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGINT).unwrap();
     let status = run.wait().unwrap();
     let results = kept().unwrap();
     let markdown = std::fs::read_to_string(out.join("report.md")).unwrap();
     std::fs::remove_dir_all(&out).unwrap();
     assert_eq!(status.code(), Some(1));
     assert_eq!(results.cut_off.as_deref(), Some("interrupted"));
+    assert_eq!(results.left_out, Vec::<String>::new(), "this machine lacks nothing");
     assert!(results.floods.iter().flat_map(|row| &row.trials).count() < 100, "{results:?}");
     assert!(markdown.contains("* cut off: interrupted"), "{markdown}");
     assert_eq!(namespaces_of(run.id()), Vec::<String>::new());
