@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use srv6d_dataplane::io::Io;
+use srv6d_dataplane::io::{Buffers, Io};
 use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::reader::View;
 use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
-use srv6d_srv6::{LookUps, forward_straight};
+use srv6d_srv6::{LookUps, forward_all};
 
 use crate::floor::Floor;
 use crate::frames::{Class, FLOWS, frame};
@@ -153,13 +153,10 @@ impl Rig {
     pub fn forward(&mut self, snapshot: &Snapshot) {
         let Some(tally) = snapshot.tallies.first() else { return };
         let found = self.look_ups.find(&snapshot.tables, 0, self.burst.iter_mut().map(|frame| self.io.packet(frame)));
-        for (frame, &found) in self.burst.iter_mut().zip(found) {
-            let mut packet = self.io.packet(frame);
-            let device = forward_straight(&snapshot.tables, tally, &mut packet, found);
-            assert_eq!(device, Some(1), "every packet goes straight");
-            let head = packet.settle();
-            self.io.resize(frame, head, false);
-        }
+        let done = forward_all(&snapshot.tables, tally, &Buffers(&self.io), &mut self.burst, found, |leaving| {
+            assert_eq!(leaving.device, 1, "every packet leaves by port 1");
+        });
+        assert_eq!(done, self.burst.len(), "every packet goes straight");
     }
 }
 

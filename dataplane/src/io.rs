@@ -1,5 +1,6 @@
 //! What a worker needs of its ports.
 
+use srv6d_srv6::Frames;
 use srv6d_wire::Packet;
 
 /// Ports of one worker, by socket number.
@@ -33,4 +34,22 @@ pub trait Io {
 
     /// Sends what was queued.
     fn flush(&mut self, socket: usize);
+}
+
+/// The frames of ports, as the straight way takes them.
+#[derive(Debug)]
+pub struct Buffers<'i, I>(pub &'i I);
+
+impl<I: Io> Frames for Buffers<'_, I> {
+    type Frame = I::Frame;
+
+    #[inline]
+    fn packet<'f>(&self, frame: &'f mut I::Frame) -> Packet<'f> {
+        self.0.packet(frame)
+    }
+
+    #[inline]
+    fn resize(&self, frame: &mut I::Frame, head: usize, keep_tail: bool) {
+        self.0.resize(frame, head, keep_tail);
+    }
 }

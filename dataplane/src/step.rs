@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use srv6d_srv6::model::PortId;
 use srv6d_srv6::tally::Count;
-use srv6d_srv6::{DropReason, Limiter, LookUps, PathMtu, Tally, Verdict, forward_straight, learned, walk};
+use srv6d_srv6::{
+    DropReason, Leaving, Limiter, LookUps, PathMtu, Tally, Verdict, forward_all, forward_straight, learned, walk,
+};
 use srv6d_wire::Packet;
 
 use crate::capture::{self, Sink, Taps};
 use crate::counters::WorkerCounters;
 use crate::held::Held;
-use crate::io::Io;
+use crate::io::{Buffers, Io};
 use crate::reader::View;
 use crate::snapshot::Snapshot;
 
@@ -223,21 +225,25 @@ impl<I: Io> Step<I> {
         };
         let found = self.look_ups.find(tables, port, frames.iter_mut().map(|frame| io.packet(frame)));
         let is_watched = round.taps.is_some() || !round.snapshot.vlans.is_empty();
-        for (frame, &found) in frames.iter_mut().zip(found) {
+        let mut done = 0;
+        while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {
+            let mut plain = 0;
+            if !is_watched {
+                let leave = |leaving| join(&mut self.runs, leaving);
+                plain = forward_all(tables, round.tally, &Buffers(io), frames, found, leave);
+            }
+            let (Some(frame), Some(&found)) = (frames.get_mut(plain), found.get(plain)) else { break };
             let mut packet = io.packet(frame);
             let verdict = if let Some(port) = forward_straight(tables, round.tally, &mut packet, found) {
                 let (head, tail) = (packet.settle(), packet.tail_len());
                 io.resize(frame, head, tail > 0);
-                if !is_watched {
-                    join(&mut self.runs, port, head + tail);
-                    continue;
-                }
                 Verdict::Tx(port)
             } else {
                 walked(io, round, port, frame, &mut self.limiter, &mut self.smaller_path)
             };
             let vlan = if is_watched { watch(io, round, verdict, frame) } else { None };
             self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(frame) });
+            done += plain + 1;
         }
     }
 
@@ -360,15 +366,14 @@ fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Fram
     round.snapshot.vlan_slot(way_out, io.packet(frame).bytes())
 }
 
-/// One more packet to be sent through this port.
-#[inline]
-fn join(runs: &mut Vec<Run>, port: u16, bytes: usize) {
+/// More packets to be sent through a port.
+fn join(runs: &mut Vec<Run>, Leaving { device, packets, bytes }: Leaving) {
     match runs.last_mut() {
-        Some(run) if matches!(run.verdict, Verdict::Tx(known) if known == port) => {
-            run.packets += 1;
+        Some(run) if matches!(run.verdict, Verdict::Tx(known) if known == device) => {
+            run.packets += packets;
             run.bytes += bytes;
         }
-        _ => runs.push(Run { verdict: Verdict::Tx(port), vlan: None, packets: 1, bytes }),
+        _ => runs.push(Run { verdict: Verdict::Tx(device), vlan: None, packets, bytes }),
     }
 }
 

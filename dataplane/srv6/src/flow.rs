@@ -41,14 +41,14 @@ fn mix(a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
+/// `rest` comes to what is mixed already, so that it never cancels out bits of an address.
 #[inline]
 fn hash(source: u128, destination: u128, rest: u64) -> FlowHash {
+    // As they lie in the packet: to swap their bytes would mix nothing.
+    let [source, destination] = [source.swap_bytes(), destination.swap_bytes()];
     let from = mix((source >> 64) as u64 ^ 0x2d35_8dcc_aa6c_78a5, source as u64 ^ 0x8bb8_4b93_962e_acc9);
     let to = mix((destination >> 64) as u64 ^ 0x4b33_a62e_d433_d4a3, destination as u64 ^ 0x4d5a_2da5_1de1_aa47);
-    FlowHash(mix(
-        from ^ 0x9e37_79b9_7f4a_7c15,
-        to.rotate_left(23) ^ mix(rest ^ 0xd6e8_feb8_6659_fd93, 0xff51_afd7_ed55_8ccd),
-    ))
+    FlowHash(mix(from ^ rest, to))
 }
 
 /// Key of an outer or transit IPv6 packet: source, destination, flow label; ports where there is no flow label.

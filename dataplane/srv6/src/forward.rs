@@ -303,7 +303,7 @@ impl Progress {
     #[inline]
     fn count(&self, tally: &Tally, bytes: usize) {
         for &slot in self.hits.iter().take(self.hit_count) {
-            tally.sid(slot, bytes);
+            tally.sid(slot, 1, bytes);
         }
         if self.ecn_unused {
             tally.ecn_unused.add(1, bytes);
@@ -314,10 +314,10 @@ impl Progress {
 #[inline]
 fn count_egress(tally: &Tally, layer: &Layer, egress: Egress<'_>) {
     match egress {
-        Egress::Plain(adjacency) => tally.adjacency(adjacency.slot, layer.len()),
+        Egress::Plain(adjacency) => tally.adjacency(adjacency.slot, 1, layer.len()),
         Egress::Encapsulated(path, adjacency, _) => {
             tally.path(path.slot, layer.len() + path.header_len);
-            tally.adjacency(adjacency.slot, layer.len() + path.header_len);
+            tally.adjacency(adjacency.slot, 1, layer.len() + path.header_len);
         }
     }
 }

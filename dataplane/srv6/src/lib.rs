@@ -24,6 +24,6 @@ pub use icmp::Limiter;
 pub use index::{Edits, Index, NotAmended, Whole};
 pub use path_mtu::{PathMtu, learned};
 pub use reason::DropReason;
-pub use straight::{Found, LookUps, forward as forward_straight, offload};
+pub use straight::{Found, Frames, Leaving, LookUps, forward as forward_straight, forward_all, offload};
 pub use tables::{AdjacencyState, Tables};
 pub use tally::{Slots, Tally};

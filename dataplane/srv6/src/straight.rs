@@ -18,7 +18,12 @@
 //! tables' cache lines for several packets at a time instead of one after the other.
 
 #![allow(clippy::cast_possible_truncation, reason = "taking fields out of words")]
+#![allow(
+    clippy::inline_always,
+    reason = "a packet in a loop of its own needs no call, which would cost a tenth of its time"
+)]
 
+mod burst;
 mod headers;
 mod look_ups;
 pub mod offload;
@@ -31,7 +36,11 @@ use srv6d_wire::{Packet, eth, ipv6};
 use crate::model::{Csid, DscpMode, DtFamily, Role};
 use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;
+pub use burst::{Frames, Leaving, forward_all};
 pub use look_ups::{Found, LookUps};
+
+/// Where the traffic class stands in the first word of a header.
+const CLASS: u32 = 52;
 
 /// Ethernet and IPv6. Shorter than [`eth::MIN_FRAME`], so an IPv4 frame has as many bytes.
 const HEAD: usize = eth::LEN + ipv6::LEN;
@@ -135,11 +144,12 @@ struct Decapsulate {
     uniform: bool,
 }
 
-/// The outer traffic class: bits kept of the inner one, and bits set.
+/// The outer traffic class where it stands in the first word of a header: bits kept of the inner one, and bits set, with
+/// the version.
 #[derive(Clone, Copy, Debug, Default)]
 struct OuterClass {
-    kept: u8,
-    set: u8,
+    kept: u64,
+    set: u64,
 }
 
 impl Straight {
@@ -323,12 +333,18 @@ impl PlainSid {
 }
 
 impl OuterClass {
+    /// The bits kept, and those set.
+    fn bits(self) -> (u8, u8) {
+        ((self.kept >> CLASS) as u8, (self.set >> CLASS) as u8)
+    }
+
     fn of(tables: &Tables) -> Self {
-        let ecn = if tables.tunnel.ecn_compat { 0 } else { 3 };
-        match tables.tunnel.dscp {
-            DscpMode::Uniform => Self { kept: !3 | ecn, set: 0 },
-            DscpMode::Pipe(dscp) => Self { kept: ecn, set: dscp << 2 },
-        }
+        let ecn: u8 = if tables.tunnel.ecn_compat { 0 } else { 3 };
+        let (kept, set) = match tables.tunnel.dscp {
+            DscpMode::Uniform => (!3 | ecn, 0),
+            DscpMode::Pipe(dscp) => (ecn, dscp << 2),
+        };
+        Self { kept: u64::from(kept) << CLASS, set: 6 << 60 | u64::from(set) << CLASS }
     }
 }
 
@@ -338,23 +354,57 @@ const fn halves(bits: u128) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 
+/// What is done to a packet.
+#[derive(Clone, Copy)]
+enum Kind<'t> {
+    Shift(&'t Shift),
+    Decapsulate(&'t Decapsulate),
+    EncapsulateV6,
+    EncapsulateV4,
+    RouteV6,
+    RouteV4,
+}
+
+impl<'t> Kind<'t> {
+    #[inline]
+    fn of(tables: &'t Tables, found: Found) -> Option<Self> {
+        match (Target::decode(found.value()?), found.is_v6()) {
+            (Target::Sid(sid), _) => match tables.straight.sids.get(sid as usize)? {
+                PlainSid::Shift(shift) => Some(Self::Shift(shift)),
+                PlainSid::Decapsulate(decapsulate) => Some(Self::Decapsulate(decapsulate)),
+                PlainSid::Walk => None,
+            },
+            (Target::Steer(_), true) => Some(Self::EncapsulateV6),
+            (Target::Steer(_), false) => Some(Self::EncapsulateV4),
+            (Target::Route(_) | Target::Neighbor(_), true) => Some(Self::RouteV6),
+            (Target::Route(_) | Target::Neighbor(_), false) => Some(Self::RouteV4),
+            _ => None,
+        }
+    }
+}
+
 /// Takes the straight way, if the packet is plain from end to end. `None`: it is not, and nothing was written.
 /// Otherwise it is ready to leave through the device. `found` is what [`LookUps`] found for this very packet.
-#[inline]
+#[inline(never)]
 pub fn forward(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: Found) -> Option<u16> {
-    let straight = &tables.straight;
-    match (Target::decode(found.value()?), found.is_v6()) {
-        (Target::Sid(sid), _) => match straight.sids.get(sid as usize)? {
-            PlainSid::Shift(shift) => shift.forward(tables, tally, packet),
-            PlainSid::Decapsulate(decapsulate) => decapsulate.forward(tables, tally, packet),
-            PlainSid::Walk => None,
-        },
-        (Target::Steer(steer), true) => write::encapsulate_v6(tables, tally, packet, steer),
-        (Target::Steer(steer), false) => write::encapsulate_v4(tables, tally, packet, steer),
-        (Target::Route(group) | Target::Neighbor(group), true) => write::route_v6(tables, tally, packet, group),
-        (Target::Route(group) | Target::Neighbor(group), false) => write::route_v4(tables, tally, packet, group),
-        _ => None,
-    }
+    let ready = match Kind::of(tables, found)? {
+        Kind::Shift(shift) => {
+            let ready = shift.forward(tables, packet)?;
+            tally.sid(shift.slot, 1, ready.len);
+            ready
+        }
+        Kind::Decapsulate(sid) => {
+            let ready = sid.forward(tables, packet)?;
+            tally.sid(sid.slot, 1, ready.len + ipv6::LEN);
+            ready
+        }
+        Kind::EncapsulateV6 => write::encapsulate_v6(tables, tally, packet, found.index())?,
+        Kind::EncapsulateV4 => write::encapsulate_v4(tables, tally, packet, found.index())?,
+        Kind::RouteV6 => write::route_v6(tables, packet, found.index())?,
+        Kind::RouteV4 => write::route_v4(tables, packet, found.index())?,
+    };
+    tally.adjacency(ready.hop.slot, 1, ready.len);
+    Some(ready.hop.device)
 }
 
 #[cfg(test)]

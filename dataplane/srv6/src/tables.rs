@@ -103,6 +103,12 @@ impl Target {
         tag << INDEX_BITS | index
     }
 
+    /// The index in a value.
+    #[inline]
+    pub(crate) const fn index(value: Value) -> u32 {
+        value & ((1 << INDEX_BITS) - 1)
+    }
+
     /// The group of next hops, of a value that leads to nothing but one.
     #[inline]
     pub(crate) const fn group(value: Value) -> Option<u32> {

@@ -66,9 +66,9 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) fn sid(&self, slot: u32, bytes: usize) {
+    pub(crate) fn sid(&self, slot: u32, packets: usize, bytes: usize) {
         if let Some(count) = self.sids.get(slot as usize) {
-            count.add(1, bytes);
+            count.add(packets, bytes);
         }
     }
 
@@ -80,9 +80,9 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) fn adjacency(&self, slot: u32, bytes: usize) {
+    pub(crate) fn adjacency(&self, slot: u32, packets: usize, bytes: usize) {
         if let Some(count) = self.adjacencies.get(slot as usize) {
-            count.add(1, bytes);
+            count.add(packets, bytes);
         }
     }
 }

@@ -30,6 +30,12 @@ impl<'a> Header<'a> {
         bytes.first_chunk().filter(|header| header[0] >> 4 == 6).map(Self)
     }
 
+    /// A header whose version is known.
+    #[inline]
+    pub const fn known(bytes: &'a [u8; LEN]) -> Self {
+        Self(bytes)
+    }
+
     /// DSCP and ECN.
     #[inline]
     pub const fn traffic_class(self) -> u8 {

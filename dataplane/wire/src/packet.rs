@@ -86,15 +86,17 @@ impl<'a> Packet<'a> {
     pub fn replace_front(&mut self, pull: usize, push: usize) -> Result<&mut [u8], NoRoom> {
         let from = self.start + pull;
         let shift = push.saturating_sub(from);
-        if from > self.end || self.room.len() - self.end < shift {
+        let end = self.end + shift;
+        if from > self.end {
             return Err(NoRoom);
         }
+        let room = self.room.get_mut(..end).ok_or(NoRoom)?;
         if shift > 0 {
-            self.room.copy_within(from..self.end, push);
-            self.end += shift;
+            room.copy_within(from..self.end, from + shift);
+            self.end = end;
         }
         self.start = from + shift - push;
-        self.room.get_mut(self.start..self.end).ok_or(NoRoom)
+        room.get_mut(self.start..).ok_or(NoRoom)
     }
 
     /// Drops `n` bytes from the front; all of the first buffer at most.

@@ -41,15 +41,20 @@ static ALWAYS_INLINE __u64 with_ports(__u8 protocol, __be32 ports)
 	return has_ports(protocol) ? (__u64)be32_to_cpu(ports) << 8 | protocol : protocol;
 }
 
+/* Eight bytes as a little-endian processor loads them. */
+static ALWAYS_INLINE __u64 as_it_lies(__u64 value)
+{
+	return __builtin_bswap64(value);
+}
+
 static ALWAYS_INLINE __u64 hash_v6(const struct ipv6 *ip, struct address to, __u64 rest)
 {
 	__u64 from, hash;
 
-	from = mix(be64_to_cpu(ip->src[0]) ^ 0x2d358dccaa6c78a5, be64_to_cpu(ip->src[1]) ^ 0x8bb84b93962eacc9);
-	hash = mix(to.high ^ 0x4b33a62ed433d4a3, to.low ^ 0x4d5a2da51de1aa47);
-	hash = hash << 23 | hash >> 41;
-	hash ^= mix(rest ^ 0xd6e8feb86659fd93, 0xff51afd7ed558ccd);
-	return mix(from ^ 0x9e3779b97f4a7c15, hash);
+	from = mix(as_it_lies(be64_to_cpu(ip->src[1])) ^ 0x2d358dccaa6c78a5,
+		   as_it_lies(be64_to_cpu(ip->src[0])) ^ 0x8bb84b93962eacc9);
+	hash = mix(as_it_lies(to.low) ^ 0x4b33a62ed433d4a3, as_it_lies(to.high) ^ 0x4d5a2da51de1aa47);
+	return mix(from ^ rest, hash);
 }
 
 static ALWAYS_INLINE __u64 hash_v4(const struct ipv4 *ip, __u64 rest)

@@ -49,6 +49,12 @@ impl V6 {
         (self.first >> 52) as u8
     }
 
+    /// The first word: the class where an outer header has it, among others.
+    #[inline]
+    pub(super) const fn class_in_place(&self) -> u64 {
+        self.first
+    }
+
     #[inline]
     pub(super) const fn next_header(&self) -> u8 {
         (self.first >> 8) as u8
@@ -108,6 +114,12 @@ impl V4 {
     #[inline]
     pub(super) const fn class(&self) -> u8 {
         (self.words[0] >> 48) as u8
+    }
+
+    /// A word with the class where an outer IPv6 header has it, among others.
+    #[inline]
+    pub(super) const fn class_in_place(&self) -> u64 {
+        self.words[0] << 4
     }
 
     /// Without options, the checksum right; the TTL allows one more hop, the addresses may go everywhere.

@@ -5,10 +5,10 @@ use srv6d_wire::{Packet, eth};
 use super::headers::{V4, V6, word};
 use super::{HEAD, PlainPort};
 use crate::lpm::{Search, Value};
-use crate::tables::{Tables, Vrf};
+use crate::tables::{Tables, Target, Vrf};
 
 /// What the first look-up of a plain packet led to. A packet that is not plain has none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found(Value);
 
 impl Found {
@@ -26,6 +26,18 @@ impl Found {
     #[inline]
     pub(super) const fn is_v6(self) -> bool {
         self.0 & Self::IS_V4 == 0
+    }
+
+    /// The index of the target, among those of its kind.
+    #[inline]
+    pub(super) const fn index(self) -> u32 {
+        Target::index(self.0)
+    }
+
+    /// To a target of the same kind, in a packet of the same family.
+    #[inline]
+    pub(super) const fn is_like(self, other: Self) -> bool {
+        Target::index(self.0 ^ other.0) == self.0 ^ other.0
     }
 
     /// For one packet, which came in through `device`.
@@ -56,7 +68,7 @@ impl LookUps {
     }
 
     /// Where these packets, which came in through `device`, are to go: one for each, in their order.
-    #[inline]
+    #[inline(never)]
     pub fn find<'p>(
         &mut self,
         tables: &Tables,
@@ -108,26 +120,23 @@ enum Destination {
     V4(u128),
 }
 
-#[inline]
+#[inline(always)]
 fn plain_destination(tables: &Tables, port: &PlainPort, packet: &Packet<'_>) -> Option<Destination> {
     let len = packet.total_len();
     let head: &[u8; HEAD] = packet.bytes().first_chunk()?;
     if word(head, 0) >> 16 != port.mac || len < eth::MIN_FRAME || len > port.longest {
         return None;
     }
-    match u16::from_be_bytes([head[12], head[13]]) {
-        eth::IPV6 => {
-            let header = V6::read(head, eth::LEN);
-            if header.len() + eth::LEN != len || !header.is_plain() {
-                return None;
-            }
-            let is_guarded = port.guards_blocks && tables.in_block(header.address());
-            (!is_guarded).then(|| Destination::V6(header.address()))
-        }
-        eth::IPV4 => {
-            let header = V4::read(head, eth::LEN);
-            (header.len() + eth::LEN == len && header.is_plain()).then(|| Destination::V4(header.destination()))
-        }
-        _ => None,
+    let ether_type = [head[12], head[13]];
+    if ether_type == eth::IPV6.to_be_bytes() {
+        let header = V6::read(head, eth::LEN);
+        let is_guarded = port.guards_blocks && tables.in_block(header.address());
+        let is_plain = header.len() + eth::LEN == len && header.is_plain() && !is_guarded;
+        is_plain.then(|| Destination::V6(header.address()))
+    } else if ether_type == eth::IPV4.to_be_bytes() {
+        let header = V4::read(head, eth::LEN);
+        (header.len() + eth::LEN == len && header.is_plain()).then(|| Destination::V4(header.destination()))
+    } else {
+        None
     }
 }

@@ -197,7 +197,7 @@ impl Extract<'_> {
         Some(OffloadedPath {
             addresses,
             hop_limit: first as u8,
-            class: (straight.class.kept, straight.class.set),
+            class: straight.class.bits(),
             mtu: mtu.into(),
             via: is_plain.then(|| self.slots(group)).flatten()?,
         })

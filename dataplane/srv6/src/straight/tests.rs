@@ -309,6 +309,70 @@ proptest! {
     }
 }
 
+/// A packet's room, bytes in it, and bytes in further buffers.
+type Held = (Vec<u8>, usize, usize);
+
+/// Packets that hold themselves.
+struct Alone;
+
+impl Frames for Alone {
+    type Frame = Held;
+
+    fn packet<'f>(&self, (room, head, tail): &'f mut Held) -> Packet<'f> {
+        Packet::new(room, *head, *tail)
+    }
+
+    fn resize(&self, (_, head, tail): &mut Held, new: usize, keep_tail: bool) {
+        *head = new;
+        *tail = if keep_tail { *tail } else { 0 };
+    }
+}
+
+fn counts(tally: &Tally) -> Vec<(u64, u64)> {
+    tally.sids.iter().chain(&tally.paths).chain(&tally.adjacencies).map(crate::tally::Count::read).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    /// Whatever is mixed in a burst: each packet becomes what it becomes alone, and what is counted together comes to
+    /// the same.
+    #[test]
+    fn a_burst_equals_its_packets(frames in prop::collection::vec((frame(), 1..4usize), 0..24), device in 0..5u16) {
+        let (tables, slots) = tables(DscpMode::Uniform, false);
+        let mut burst: Vec<Held> = Vec::new();
+        for ((bytes, tail), times) in frames {
+            let head = bytes.len() - tail;
+            let mut room = bytes;
+            room.resize(ROOM, 0xa5);
+            burst.extend(std::iter::repeat_n((room, head, tail), times));
+        }
+        let (mut alone, mut left, one_by_one) = (burst.clone(), Vec::new(), Tally::new(&slots));
+        for held in &mut alone {
+            let mut packet = Alone.packet(held);
+            let way = straight(&tables, &one_by_one, device, &mut packet);
+            let (head, tail) = (packet.settle(), packet.tail_len());
+            Alone.resize(held, head, tail > 0);
+            left.push(way.map(|device| (device, held.1 + held.2)));
+        }
+        let together = Tally::new(&slots);
+        let mut look_ups = LookUps::with_capacity(burst.len());
+        let found = look_ups.find(&tables, device, burst.iter_mut().map(|held| Alone.packet(held))).to_vec();
+        let (mut done, mut expected) = (0, left.iter());
+        while done < burst.len() {
+            let (frames, found) = (&mut burst[done..], &found[done..]);
+            done += forward_all(&tables, &together, &Alone, frames, found, |leaving| {
+                let row: Vec<_> = expected.by_ref().take(leaving.packets).map(|way| way.unwrap()).collect();
+                assert!(row.iter().all(|&(device, _)| device == leaving.device));
+                assert_eq!(row.iter().map(|&(_, bytes)| bytes).sum::<usize>(), leaving.bytes);
+            });
+            prop_assert_eq!(expected.next().copied().flatten(), None);
+            done += 1;
+        }
+        prop_assert_eq!(burst, alone);
+        prop_assert_eq!(counts(&together), counts(&one_by_one));
+    }
+}
+
 /// Without this the comparison above could be one of nothing.
 #[test]
 fn plain_packets_go_straight() {

@@ -11,6 +11,15 @@ use crate::flow::{self, FlowHash};
 use crate::tables::{MAIN, Tables, Target};
 use crate::tally::Tally;
 
+/// A packet that is ready to leave. Next hop and SID have not counted it yet: packets one behind the other often share
+/// both.
+#[derive(Clone, Copy)]
+pub(super) struct Ready<'t> {
+    pub(super) hop: &'t PlainHop,
+    /// Of the IP packet, as it leaves.
+    pub(super) len: usize,
+}
+
 /// Ethernet, outer IPv6, inner IPv6.
 const NESTED_V6: usize = HEAD + ipv6::LEN;
 /// Ethernet, outer IPv6, inner IPv4.
@@ -18,63 +27,74 @@ const NESTED_V4: usize = HEAD + ipv4::LEN;
 /// What is not block, in the upper half of a SID.
 const BEHIND_BLOCK: u64 = 0xffff_ffff;
 
-#[inline]
-pub(super) fn route_v6(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, group: u32) -> Option<u16> {
+#[inline(always)]
+pub(super) fn route_v6<'t>(tables: &'t Tables, packet: &mut Packet<'_>, group: u32) -> Option<Ready<'t>> {
     let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
     let hop = tables.straight.hop(tables, group, header.len(), || transit_v6(packet.bytes(), header.address()))?;
     let (ethernet, ip) = headers(packet)?;
     spend_hop_v6(ip);
-    Some(hop.send(tally, ethernet, header.len()))
+    Some(hop.ready(ethernet, header.len()))
 }
 
-#[inline]
-pub(super) fn route_v4(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, group: u32) -> Option<u16> {
+#[inline(always)]
+pub(super) fn route_v4<'t>(tables: &'t Tables, packet: &mut Packet<'_>, group: u32) -> Option<Ready<'t>> {
     let header = V4::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
     let hop = tables.straight.hop(tables, group, header.len(), || flow_v4(tables, packet.bytes(), eth::LEN))?;
     let (ethernet, ip) = headers(packet)?;
     spend_hop_v4(ip);
-    Some(hop.send(tally, ethernet, header.len()))
+    Some(hop.ready(ethernet, header.len()))
 }
 
-#[inline]
-pub(super) fn encapsulate_v6(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, steer: u32) -> Option<u16> {
+#[inline(always)]
+pub(super) fn encapsulate_v6<'t>(
+    tables: &'t Tables,
+    tally: &Tally,
+    packet: &mut Packet<'_>,
+    steer: u32,
+) -> Option<Ready<'t>> {
     let header = V6::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
     // The walk looks for its own outer header in these (RFC 2473 section 4.1.3).
     if matches!(header.next_header(), protocol::IPV6 | protocol::IPV4 | protocol::ROUTING) {
         return None;
     }
     let bytes = packet.bytes().get(eth::LEN..)?;
-    let flow = flow::inner_v6(bytes, ipv6::Header::parse(bytes)?, tables.tunnel.hash_qp);
-    let inner = Inner { protocol: protocol::IPV6, class: header.class(), len: header.len(), flow };
+    let flow = flow::inner_v6(bytes, ipv6::Header::known(bytes.first_chunk()?), tables.tunnel.hash_qp);
+    let inner = Inner { protocol: protocol::IPV6, class: header.class_in_place(), len: header.len(), flow };
     encapsulate(tables, tally, packet, steer, inner, spend_hop_v6)
 }
 
-#[inline]
-pub(super) fn encapsulate_v4(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, steer: u32) -> Option<u16> {
+#[inline(always)]
+pub(super) fn encapsulate_v4<'t>(
+    tables: &'t Tables,
+    tally: &Tally,
+    packet: &mut Packet<'_>,
+    steer: u32,
+) -> Option<Ready<'t>> {
     let header = V4::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
     let flow = flow_v4(tables, packet.bytes(), eth::LEN);
-    let inner = Inner { protocol: protocol::IPV4, class: header.class(), len: header.len(), flow };
+    let inner = Inner { protocol: protocol::IPV4, class: header.class_in_place(), len: header.len(), flow };
     encapsulate(tables, tally, packet, steer, inner, spend_hop_v4)
 }
 
 #[derive(Clone, Copy)]
 struct Inner {
     protocol: u8,
-    class: u8,
+    /// With other bits around it.
+    class: u64,
     len: usize,
     flow: FlowHash,
 }
 
 /// H.Encaps.Red and H.Encaps (RFC 8986 section 5).
-#[inline]
-fn encapsulate<const N: usize>(
-    tables: &Tables,
+#[inline(always)]
+fn encapsulate<'t, const N: usize>(
+    tables: &'t Tables,
     tally: &Tally,
     packet: &mut Packet<'_>,
     steer: u32,
     inner: Inner,
     spend_hop: impl FnOnce(&mut [u8; N]),
-) -> Option<u16> {
+) -> Option<Ready<'t>> {
     let path = tables.straight.path(tables, steer, inner.flow)?;
     let srh = path.srh(&tables.straight)?;
     let len = inner.len + srh.len() + ipv6::LEN;
@@ -96,11 +116,11 @@ fn encapsulate<const N: usize>(
     path.write(header, tables.straight.class, inner, next_header, len - ipv6::LEN);
     tally.path(path.slot, len);
     put_type(ethernet, eth::IPV6);
-    Some(hop.send(tally, ethernet, len))
+    Some(hop.ready(ethernet, len))
 }
 
 impl Straight {
-    #[inline]
+    #[inline(always)]
     fn path(&self, tables: &Tables, steer: u32, flow: FlowHash) -> Option<&PlainPath> {
         let path = self.steers.get(steer as usize)?;
         match path.way {
@@ -114,8 +134,14 @@ impl Straight {
     }
 
     /// The next hop of a flow, if an IP packet of so many bytes fits.
-    #[inline]
-    fn hop(&self, tables: &Tables, group: u32, len: usize, flow: impl FnOnce() -> FlowHash) -> Option<&PlainHop> {
+    #[inline(always)]
+    fn hop<'t>(
+        &'t self,
+        tables: &Tables,
+        group: u32,
+        len: usize,
+        flow: impl FnOnce() -> FlowHash,
+    ) -> Option<&'t PlainHop> {
         let only = self.groups.get(group as usize)?;
         if len <= only.mtu as usize {
             return Some(only);
@@ -126,7 +152,7 @@ impl Straight {
 }
 
 impl PlainPath {
-    #[inline]
+    #[inline(always)]
     fn srh<'s>(&self, straight: &'s Straight) -> Option<&'s [u8]> {
         if self.srh_len == 0 {
             return Some(&[]);
@@ -135,11 +161,10 @@ impl PlainPath {
     }
 
     /// | 6 | class 8 | flow label 20 | payload length 16 | next header 8 | hop limit 8 |, and the addresses.
-    #[inline]
+    #[inline(always)]
     fn write(&self, header: &mut [u8; ipv6::LEN], class: OuterClass, inner: Inner, next_header: u8, payload: usize) {
-        let class = inner.class & class.kept | class.set;
-        let first = 6 << 60
-            | u64::from(class) << 52
+        let first = inner.class & class.kept
+            | class.set
             | u64::from(inner.flow.flow_label()) << 32
             | u64::from(payload as u16) << 16
             | u64::from(next_header) << 8
@@ -152,16 +177,15 @@ impl PlainPath {
 
 impl PlainHop {
     /// The type of the packet is in place.
-    #[inline]
-    fn send(&self, tally: &Tally, header: &mut [u8; eth::LEN], len: usize) -> u16 {
+    #[inline(always)]
+    fn ready(&self, header: &mut [u8; eth::LEN], len: usize) -> Ready<'_> {
         let [addresses @ .., _, _] = header;
         *addresses = self.ethernet;
-        tally.adjacency(self.slot, len);
-        self.device
+        Ready { hop: self, len }
     }
 }
 
-#[inline]
+#[inline(always)]
 fn put_type(header: &mut [u8; eth::LEN], ether_type: u16) {
     let [.., high, low] = header;
     [*high, *low] = ether_type.to_be_bytes();
@@ -169,8 +193,8 @@ fn put_type(header: &mut [u8; eth::LEN], ether_type: u16) {
 
 impl Shift {
     /// RFC 9800 section 4.1.1, N01 to N08, and out: by a look-up of the new destination, or to a next hop of a uA.
-    #[inline]
-    pub(super) fn forward(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>) -> Option<u16> {
+    #[inline(always)]
+    pub(super) fn forward<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>) -> Option<Ready<'t>> {
         let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
         let [high, low] = header.destination;
         // | block 32 | active uSIDs | argument |  ->  | block 32 | argument | zero |
@@ -187,29 +211,28 @@ impl Shift {
         let (ethernet, ip) = headers(packet)?;
         spend_hop_v6(ip);
         ipv6::set_destination(ip, destination);
-        tally.sid(self.slot, header.len());
-        Some(hop.send(tally, ethernet, header.len()))
+        Some(hop.ready(ethernet, header.len()))
     }
 }
 
 impl Decapsulate {
     /// RFC 8986 sections 4.6 to 4.8, where the inner packet is all the outer one carries.
-    #[inline]
-    pub(super) fn forward(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>) -> Option<u16> {
+    #[inline(always)]
+    pub(super) fn forward<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>) -> Option<Ready<'t>> {
         let outer = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
         let [high, low] = outer.destination;
         if high & self.argument[0] | low & self.argument[1] != 0 {
             return None;
         }
         match outer.next_header() {
-            protocol::IPV6 if self.v6 => self.forward_v6(tables, tally, packet, outer),
-            protocol::IPV4 if self.v4 => self.forward_v4(tables, tally, packet, outer),
+            protocol::IPV6 if self.v6 => self.forward_v6(tables, packet, outer),
+            protocol::IPV4 if self.v4 => self.forward_v4(tables, packet, outer),
             _ => None,
         }
     }
 
-    #[inline]
-    fn forward_v6(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, outer: V6) -> Option<u16> {
+    #[inline(always)]
+    fn forward_v6<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6) -> Option<Ready<'t>> {
         let inner = V6::read(packet.bytes().first_chunk::<NESTED_V6>()?, HEAD);
         let len = inner.len();
         let class = self.class(outer, inner.class(), len).filter(|_| inner.is_plain())?;
@@ -224,13 +247,12 @@ impl Decapsulate {
         let (ethernet, ip) = headers(packet)?;
         spend_hop_v6(ip);
         ipv6::set_traffic_class(ip, class);
-        tally.sid(self.slot, outer.len());
         put_type(ethernet, eth::IPV6);
-        Some(hop.send(tally, ethernet, len))
+        Some(hop.ready(ethernet, len))
     }
 
-    #[inline]
-    fn forward_v4(&self, tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, outer: V6) -> Option<u16> {
+    #[inline(always)]
+    fn forward_v4<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6) -> Option<Ready<'t>> {
         let inner = V4::read(packet.bytes().first_chunk::<NESTED_V4>()?, HEAD);
         let len = inner.len();
         let class = self.class(outer, inner.class(), len).filter(|_| inner.is_plain())?;
@@ -240,13 +262,12 @@ impl Decapsulate {
         packet.settle();
         let (ethernet, ip) = headers(packet)?;
         ipv4::set_tos_ttl(ip, class, ip[ipv4::TTL].wrapping_sub(1));
-        tally.sid(self.slot, outer.len());
         put_type(ethernet, eth::IPV4);
-        Some(hop.send(tally, ethernet, len))
+        Some(hop.ready(ethernet, len))
     }
 
     /// Traffic class of the inner packet as it goes on, if nothing stands behind it and its ECN stays.
-    #[inline]
+    #[inline(always)]
     fn class(&self, outer: V6, inner: u8, len: usize) -> Option<u8> {
         // An outer ECN of Not-ECT, or the inner one: the inner one stays (RFC 6040 section 4.2).
         let [outer_ecn, inner_ecn] = [outer.class() & 3, inner & 3];
@@ -258,19 +279,19 @@ impl Decapsulate {
 }
 
 /// Ethernet and IP header, to be written.
-#[inline]
+#[inline(always)]
 fn headers<'p, const N: usize>(packet: &'p mut Packet<'_>) -> Option<(&'p mut [u8; eth::LEN], &'p mut [u8; N])> {
     let (ethernet, behind) = packet.bytes_mut().split_first_chunk_mut()?;
     Some((ethernet, behind.first_chunk_mut()?))
 }
 
-#[inline]
+#[inline(always)]
 fn transit_v6(frame: &[u8], destination: u128) -> FlowHash {
     let bytes = frame.get(eth::LEN..).unwrap_or_default();
     ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, destination)).unwrap_or_default()
 }
 
-#[inline]
+#[inline(always)]
 fn flow_v4(tables: &Tables, frame: &[u8], at: usize) -> FlowHash {
     let bytes = frame.get(at..).unwrap_or_default();
     ipv4::Header::parse(bytes).map(|header| flow::v4(bytes, header, tables.tunnel.hash_qp)).unwrap_or_default()
