@@ -1,5 +1,6 @@
 //! The whole bench: every row, interleaved round by round.
 
+use std::cmp::Ordering::Equal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,6 +59,8 @@ pub struct Plan {
     pub other_rounds: usize,
     /// One trial.
     pub timing: Timing,
+    /// Only one load where a placement has several.
+    pub one_load: bool,
     /// Pairs of turns of srv6d and the floor; 0: none.
     pub pairs: usize,
     /// A trial that is worth nothing, or was disturbed, is repeated so often.
@@ -95,7 +98,11 @@ impl Plan {
         };
         let floods: Duration = (0..self.rounds).map(|number| round(self.sizes_of(number))).sum();
         let workers = (VISIT + trial * 2) * self.workers.len() as u32 * duts * self.other_rounds as u32;
-        floods * placements * duts + workers + self.turns_length() * placements + self.search_length() * duts
+        let loads = |placement: &Placement| if self.one_load { 1 } else { placement.loads().len() as u32 };
+        let more: u32 = self.placements.iter().map(|placement| loads(placement) - 1).sum();
+        let sizes: usize = (0..self.rounds).map(|number| self.sizes_of(number).len()).sum();
+        let loads = trial * sizes as u32 * more * duts;
+        floods * placements * duts + loads + workers + self.turns_length() * placements + self.search_length() * duts
     }
 
     /// Sizes of the floods in one round.
@@ -231,8 +238,8 @@ impl<'p> Campaign<'p> {
             let Some(mut rig) = self.rig(dut, layout, mtu)? else { continue };
             let mut said = Vec::new();
             for size in sizes {
-                let load = Load::of(dut.work, size, false).flood(placement.flood());
-                let trial = self.trial(&mut rig, &load, round)?;
+                let load = Load::of(dut.work, size, false);
+                let trial = self.best_trial(&mut rig, &load, placement, round)?;
                 said.push(shown(size, &trial));
                 self.keep(placement, layout.workers.len(), dut, size, &load, trial, several);
             }
@@ -271,6 +278,14 @@ impl<'p> Campaign<'p> {
                 Ok(None)
             }
         }
+    }
+
+    /// At the load of which most is forwarded.
+    fn best_trial(&self, rig: &mut Rig, load: &Load, placement: Placement, round: usize) -> Result<Trial, BenchError> {
+        let usual = [placement.flood()];
+        let loads = if self.plan.one_load { &usual } else { placement.loads() };
+        let trials = loads.iter().map(|&rate| self.trial(rig, &load.clone().flood(rate), round));
+        best(trials.collect::<Result<_, _>>()?).ok_or_else(|| BenchError("no load was offered".to_owned()))
     }
 
     /// Repeated until it measured the DUT undisturbed; else the best of the attempts.
@@ -415,6 +430,20 @@ impl<'p> Campaign<'p> {
     }
 }
 
+/// Of trials at rising loads the one that forwarded most, or any rather than a void one. Where a higher load brought
+/// less, a load that was forwarded whole is what the DUT can do, and no lower bound of it.
+fn best(trials: Vec<Trial>) -> Option<Trial> {
+    let is_void = |trial: &Trial| matches!(trial.verdict, Verdict::Void { .. });
+    let last = trials.len().checked_sub(1)?;
+    let rank = |trial: &Trial| (!is_void(trial), trial.counted.forwarded);
+    let (at, mut best) =
+        trials.into_iter().enumerate().max_by(|(_, a), (_, b)| rank(a).partial_cmp(&rank(b)).unwrap_or(Equal))?;
+    if best.verdict == Verdict::GeneratorLimited && at < last {
+        best.verdict = Verdict::Measured { loss: best.counted.loss() };
+    }
+    Some(best)
+}
+
 /// Of two trials the one that measured the DUT, then the one that waited less.
 fn worth(trial: &Trial) -> (bool, f64) {
     (matches!(trial.verdict, Verdict::Measured { .. }), -trial.counted.waited - trial.counted.stolen)
@@ -441,6 +470,7 @@ mod tests {
             rounds: 3,
             other_rounds,
             timing: Timing { before: Duration::ZERO, measured: Duration::from_millis(750) },
+            one_load: true,
             pairs: 0,
             repeats: 0,
             searched: Vec::new(),
@@ -458,6 +488,27 @@ mod tests {
         // Two visits for both MTUs and four trials of a second; then twice one visit and two trials.
         assert_eq!(plan(3).estimate(), Duration::from_millis(3 * (2 * 1600 + 4000)));
         assert_eq!(plan(1).estimate(), Duration::from_millis(2 * 1600 + 4000 + 2 * (1600 + 2000)));
+    }
+
+    #[test]
+    fn the_load_counts_of_which_most_is_forwarded() {
+        let measured = Verdict::Measured { loss: 0.5 };
+        let void = Verdict::Void { why: crate::verdict::Why::SinkLimited };
+        let best = |trials: &[(f64, Verdict)]| {
+            let trial = |&(forwarded, verdict): &(f64, Verdict)| {
+                let counted = Counted { forwarded, sent: 10, received: 10, ..Counted::default() };
+                Trial { round: 0, attempts: 1, counted, verdict, cores: Vec::new() }
+            };
+            best(trials.iter().map(trial).collect()).map(|best| (best.counted.forwarded, best.verdict))
+        };
+        let whole = Verdict::GeneratorLimited;
+        assert_eq!(best(&[(0.5, whole), (0.6, measured), (0.2, measured)]), Some((0.6, measured)));
+        // More was offered, and less came of it.
+        assert_eq!(best(&[(0.5, whole), (0.4, measured)]), Some((0.5, Verdict::Measured { loss: 0.0 })));
+        assert_eq!(best(&[(0.5, whole), (0.7, whole)]), Some((0.7, whole)));
+        assert_eq!(best(&[(0.5, measured), (0.7, void)]), Some((0.5, measured)));
+        assert_eq!(best(&[(0.7, void)]), Some((0.7, void)));
+        assert_eq!(best(&[]), None);
     }
 
     #[test]

@@ -41,8 +41,9 @@ impl Placement {
             Self::SinkOnOwnCore => "the same, and the sink receives on a core of its own (threaded NAPI)",
             Self::OneCore => {
                 "receive work of the DUT's first port (deferred NAPI), DUT, and the sink's receive work share one core; \
-                 700,000 packets per second are offered: a flood leaves a worker on this core nothing (receive \
-                 livelock)"
+                 offered are 0.5, 0.7 and 1 million packets per second, and a flood, one after the other, and what \
+                 counts is the one of which most arrives: a flood leaves a worker on this core nothing (receive \
+                 livelock), and serves the kernel best"
             }
             Self::Inline => "receive work runs on the sender's core, step by step: veth without any setting",
         }
@@ -156,12 +157,19 @@ impl Layout {
 
 impl Placement {
     /// Packets per second of a flood; none: as many as possible. Where receive work and worker share a core, a flood
-    /// leaves nothing for the worker, so no more is offered there than a core may be able to forward. Packets per CPU
-    /// second need no overload.
+    /// leaves nothing for the worker, so no more is offered there than a core may be able to forward.
     pub fn flood(self) -> Option<f64> {
         match self {
             Self::OneCore => Some(700_000.0),
             Self::SinkOnDutCore | Self::SinkOnOwnCore | Self::Inline => None,
+        }
+    }
+
+    /// Loads to offer in turn, of which the one counts that most is forwarded of; none: as many as possible.
+    pub fn loads(self) -> &'static [Option<f64>] {
+        match self {
+            Self::OneCore => &[Some(500_000.0), Some(700_000.0), Some(1_000_000.0), None],
+            Self::SinkOnDutCore | Self::SinkOnOwnCore | Self::Inline => &[None],
         }
     }
 

@@ -273,6 +273,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
             before: Duration::from_millis(choose(250, 150, 20).min(measured).into()),
             measured: Duration::from_millis(measured.into()),
         },
+        one_load: smoke,
         pairs: arguments.pairs.unwrap_or_else(|| choose(200, 100, 2)).into(),
         repeats: choose(2, 1, 0).into(),
         searched: match () {
