@@ -44,6 +44,22 @@ class Configurations(unittest.TestCase):
             cores = [platform['master_thread_id'], platform['latency_thread_id'], *platform['dual_if'][0]['threads']]
             self.assertEqual(len(cores), len(set(cores)))
 
+    def test_the_lab_has_the_ports_addresses_and_files_of_its_configuration(self):
+        folder = os.path.join(PROFILES, 'clab')
+        with open(os.path.join(folder, 'srv6d-trex.clab.yml')) as file:
+            topology = yaml.safe_load(file)['topology']
+        with open(os.path.join(PROFILES, 'trex_cfg_clab.yaml')) as file:
+            [configuration] = yaml.safe_load(file)
+        self.assertEqual([link['endpoints'] for link in topology['links']],
+                         [['trex:eth1', 'dut:eth1'], ['trex:eth2', 'dut:eth2']])
+        for number, (interface, port) in enumerate(zip(configuration['interfaces'], configuration['port_info']), 1):
+            self.assertIn('iface=eth%d,' % number, interface)
+            for node, address in (('trex', port['src_mac']), ('dut', port['dest_mac'])):
+                self.assertIn('ip link set eth%d address %s' % (number, address), topology['nodes'][node]['exec'])
+        for node in topology['nodes'].values():
+            for bind in node['binds']:
+                self.assertTrue(os.path.exists(os.path.join(folder, bind.split(':')[0])), bind)
+
 
 if __name__ == '__main__':
     unittest.main()
