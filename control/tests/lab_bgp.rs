@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use srv6d::lab::FABRIC_BGP;
 use support::bgp::{frr_is_missing, lab_command, nearly_whole, sent, stream};
-use support::lab::{Lab, PATIENCE, SRV6D, all_gone, balanced, eventually, gone, srv6d, text};
+use support::lab::{Lab, PATIENCE, SRV6D, balanced, eventually, gone, srv6d, text};
 
 fn reaches(lab: &Lab, from: &str, address: &str) {
     lab.must(from, &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "10", address]);
@@ -106,7 +106,7 @@ fn what_was_restarted_by_hand_is_shown_and_ended(lab: &Lab) {
     // It has its ports until its last thread has ended.
     let is_kernels = || !lab.must("spine00", &["ip", "link", "show"]).contains("xdp");
     eventually("nobody answers any more", || {
-        UnixStream::connect(node.join("srv6d.sock")).is_err() && all_gone(old) && is_kernels()
+        UnixStream::connect(node.join("srv6d.sock")).is_err() && gone(old) && is_kernels()
     });
     let config = node.join("srv6d.toml").display().to_string();
     let mut by_hand = Command::new(SRV6D)

@@ -10,6 +10,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use srv6d::process::Process;
+
 use super::counters;
 
 pub const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d");
@@ -184,16 +186,9 @@ pub fn eventually(what: &str, mut state: impl FnMut() -> bool) {
     }
 }
 
+/// Not even a thread of it is left, which would have its files and ports. A zombie has ended.
 pub fn gone(pid: i32) -> bool {
-    // A zombie has ended; this process is not its parent.
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .map_or(true, |stat| stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
-}
-
-/// Not even a thread of it is left, which would have its files and ports.
-pub fn all_gone(pid: i32) -> bool {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    gone(pid) && threads < 2
+    Process::of(pid.cast_unsigned()).is_none_or(|process| !process.alive())
 }
 
 /// Every packet ended in exactly one counter, on every srv6d node.
