@@ -56,15 +56,13 @@ pub fn stream(lab: &Lab, from: &str, to: &str, address: &str, meanwhile: impl Fn
 /// Packets that found a full ring anywhere in the lab, because a worker had to wait for its core: that is the machine's
 /// doing, a route that is missing is not.
 pub fn lost_in_rings(lab: &Lab) -> u64 {
-    let namespaces = lab.namespaces();
-    let nodes = namespaces.iter().map(|name| name.split(' ').next().unwrap().rsplit('-').next().unwrap());
-    let of_node = |node: &str| -> u64 {
+    let of_node = |node: &String| -> u64 {
         let ports = lab.exec(node, &[SRV6D, "show", "ports", "--json"]).stdout;
         let ports: Value = serde_json::from_slice(&ports).unwrap_or_default();
         let lost = |port: &Value| port["rx_lost"].as_u64().unwrap() + port["tx_lost"].as_u64().unwrap();
         ports.as_array().into_iter().flatten().map(lost).sum()
     };
-    nodes.map(of_node).sum()
+    lab.nodes().iter().map(of_node).sum()
 }
 
 /// At most one datagram of a hundred is lost, those not counted that found a full ring.

@@ -116,10 +116,8 @@ impl Lab {
 
     /// Where packets may have been lost: every node's counters, and what the kernel's devices dropped.
     pub fn losses(&self) -> String {
-        let namespaces = self.namespaces();
         let mut said = String::new();
-        for name in namespaces.iter().filter_map(|line| line.split(' ').next()) {
-            let node = name.rsplit('-').next().unwrap();
+        for node in &self.nodes() {
             writeln!(said, "\n{node}:").unwrap();
             said.push_str(&text(&self.exec(node, &[SRV6D, "show", "counters"]).stdout));
             let sockets = text(&self.exec(node, &["nstat", "-asz", "UdpRcvbufErrors", "Udp6RcvbufErrors"]).stdout);
@@ -148,6 +146,12 @@ impl Lab {
         let output = Command::new("ip").args(["netns", "list"]).output().unwrap();
         let mine = format!("srv6d-{}-", self.name);
         text(&output.stdout).lines().filter(|line| line.starts_with(&mine)).map(str::to_owned).collect()
+    }
+
+    /// Names of the nodes that have a namespace.
+    pub fn nodes(&self) -> Vec<String> {
+        let name = |line: &String| line.split(' ').next()?.rsplit('-').next().map(str::to_owned);
+        self.namespaces().iter().filter_map(name).collect()
     }
 
     /// Process of one node's srv6d.
