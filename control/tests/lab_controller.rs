@@ -71,7 +71,7 @@ impl Stream {
         let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
         let listening: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         let to = listening["listening"].as_str().unwrap();
-        let sender = lab.spawn(FROM, &["udp-send", to, rate, seconds, "200", "--window", WINDOW]);
+        let sender = lab.spawn(FROM, &["udp-send", to, rate, seconds, "200", "--window", &WINDOW.to_string()]);
         Self { sender, sink, lines }
     }
 

@@ -52,6 +52,7 @@ pub use routing::{PlainRoute, routes as plain_routes};
 pub use topology::{
     Chosen, End, FABRIC, FABRIC_BGP, Kind, Link, Node, NodePort, Role, Routing, Sid, Steer, SteerPath, Topology, Via,
 };
+pub use window::WINDOW;
 
 use fabric::Lab;
 use interrupt::Interrupt;

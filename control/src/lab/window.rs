@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::traffic::{UDP_HEADER, numbers};
 
 /// That of streams of which nothing is to be lost: a quarter of the shortest ring that a node of a lab has.
-pub(super) const WINDOW: u64 = 64;
+pub const WINDOW: u64 = 64;
 /// Without an answer for so long, one more datagram is sent than the window allows.
 const NO_ANSWER: Duration = Duration::from_millis(100);
 

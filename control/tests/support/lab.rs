@@ -10,15 +10,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use srv6d::lab::WINDOW;
 use srv6d::process::Process;
 
 use super::counters;
 
 pub const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d");
-
-/// Datagrams of a stream that may be on their way: fewer than the shortest ring of a lab has room for, so that a worker
-/// that waits for its core loses none.
-pub const WINDOW: &str = "64";
 
 /// Nothing here takes longer.
 pub const PATIENCE: Duration = Duration::from_mins(1);
@@ -98,7 +95,7 @@ impl Lab {
         let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
         let listening = next().get("listening").unwrap().as_str().unwrap().to_owned();
         let sender = self
-            .spawn(from, &["udp-send", &listening, "500", "0.5", size, "--window", WINDOW])
+            .spawn(from, &["udp-send", &listening, "500", "0.5", size, "--window", &WINDOW.to_string()])
             .wait_with_output()
             .unwrap();
         assert!(sender.status.success(), "{from} -> {address}: {}", text(&sender.stderr));
