@@ -22,6 +22,11 @@ class Case:
     def __str__(self):
         return ' '.join([self.profile] + self.tunables)
 
+    def pps(self):
+        """What its endless streams add up to, as written: the caller scales it. Latency packets come on top."""
+        asked = dict(zip(self.tunables[::2], self.tunables[1::2]))
+        return (28 + 16 + 4 if self.profile == 'srv6_imix' else 1000) + int(asked.get('--lat-pps', 0))
+
     def count(self, stream):
         """How many packets of a stream are rendered: all of a burst, and a few of what goes on for ever."""
         return stream['mode'].get('total_pkts', self.packets)

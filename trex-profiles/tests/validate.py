@@ -105,6 +105,8 @@ def validate(case):
             require(streams, '%s: %s' % (case, why))
             for stream in streams:
                 check_stream(stream)
+            endless = [stream['mode']['rate']['value'] for stream in streams if stream['mode']['type'] == 'continuous']
+            require(sum(endless) == case.pps(), '%s: %s pps and not %d' % (case, endless, case.pps()))
             per_port.append(streams)
         if not case.refused:
             check_groups(case, per_port)
