@@ -43,7 +43,7 @@ const fn near_floor(placement: Placement, dut: &'static str) -> Promise {
 pub const FLOOR: &str = "af_xdp-floor";
 
 /// All promises.
-pub const ALL: [Promise; 13] = [
+pub const ALL: [Promise; 17] = [
     promise(Placement::SinkOnOwnCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 2.8),
     promise(Placement::SinkOnOwnCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 2.3),
     promise(Placement::SinkOnDutCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 1.6),
@@ -56,6 +56,10 @@ pub const ALL: [Promise; 13] = [
     near_floor(Placement::SinkOnDutCore, "srv6d-uN"),
     near_floor(Placement::OneCore, "srv6d-encap.red"),
     near_floor(Placement::OneCore, "srv6d-uN"),
+    promise(Placement::SinkOnDutCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerSecond, 1.6),
+    promise(Placement::SinkOnDutCore, "srv6d-uN-offload", "linux-uN", Figure::PerSecond, 1.1),
+    promise(Placement::OneCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerCpuSecond, 1.4),
+    promise(Placement::OneCore, "srv6d-uN-offload", "linux-uN", Figure::PerCpuSecond, 1.1),
     promise(Placement::SinkOnDutCore, "srv6d-uN-offload", "xdp-redirect", Figure::PerSecond, 0.5),
 ];
 
