@@ -114,13 +114,11 @@ impl Lpm {
 
     /// Looks all these addresses up, and says what each led to.
     #[inline]
-    pub fn lookup_all(&self, searches: &mut Vec<Search>, mut led_to: impl FnMut(usize, Value)) {
+    pub fn lookup_all(&self, searches: &mut Vec<Search>, mut led_to: impl FnMut(usize, Option<Value>)) {
         self.general.lookup_all(searches);
         for search in searches.drain(..) {
             let value = self.general.value(&search);
-            if value != NONE {
-                led_to(search.id, value);
-            }
+            led_to(search.id, (value != NONE).then_some(value));
         }
     }
 

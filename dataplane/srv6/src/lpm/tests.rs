@@ -56,7 +56,7 @@ proptest! {
         let mut searches = Vec::new();
         let look_up = |(id, &address)| lpm.lookup_or(address, id, &mut searches);
         let mut found: Vec<_> = probes.iter().enumerate().map(look_up).collect();
-        lpm.lookup_all(&mut searches, |id, value| found[id] = Some(value));
+        lpm.lookup_all(&mut searches, |id, value| found[id] = value);
         prop_assert_eq!(found, probes.iter().map(|&address| naive(&entries, address)).collect::<Vec<_>>());
     }
 }

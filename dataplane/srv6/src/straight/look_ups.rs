@@ -1,9 +1,11 @@
 //! The first look-up of plain packets: whether they are plain so far, and where their destination leads.
 
+use std::hint::black_box;
+
 use srv6d_wire::{Packet, eth};
 
 use super::headers::{V4, V6, word};
-use super::{HEAD, PlainPort};
+use super::{HEAD, PlainPort, Straight};
 use crate::lpm::{Search, Value};
 use crate::tables::{Tables, Target, Vrf};
 
@@ -88,18 +90,33 @@ impl LookUps {
             };
             *found = value.map_or(Found::NOTHING, Found);
         }
-        self.search(vrf);
+        self.search(tables, vrf);
         &self.found
     }
 
-    /// What no index has answered.
-    fn search(&mut self, vrf: &Vrf) {
+    /// What no index has answered. Paths are touched, so that the cache lines of all of them are fetched at the same time:
+    /// where packets are written, each waits for its own.
+    fn search(&mut self, tables: &Tables, vrf: &Vrf) {
+        let mut touched = 0;
         for (lpm, searches, family) in [(&vrf.v6, &mut self.v6, 0), (&vrf.v4, &mut self.v4, Found::IS_V4)] {
             lpm.lookup_all(searches, |id, value| {
                 if let Some(found) = self.found.get_mut(id) {
-                    *found = Found(value | family);
+                    *found = value.map_or(Found::NOTHING, |value| Found(value | family));
                 }
+                touched |= value.map_or(0, |value| tables.straight.touch(value));
             });
+        }
+        black_box(touched);
+    }
+}
+
+impl Straight {
+    /// Reads something of a path.
+    #[inline(always)]
+    fn touch(&self, value: Value) -> u32 {
+        match Target::decode(value) {
+            Target::Steer(steer) => self.steers.get(steer as usize).map_or(0, |path| path.group),
+            _ => 0,
         }
     }
 }
