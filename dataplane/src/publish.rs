@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use srv6d_srv6::index::Parts;
 use srv6d_srv6::model::{Amendment, Desired};
 use srv6d_srv6::{BuildError, Edits, Index, NotAmended, Slots, Tables, Tally};
 
@@ -157,7 +158,10 @@ impl Publisher {
     ) -> Result<(), BuildError> {
         let desired = desired.unwrap_or_else(|| Arc::clone(&self.desired));
         let mut slots = self.slots.clone();
-        let (tables, parts) = Tables::build_with_parts(&desired, &mut slots)?;
+        let (mut tables, parts) = Tables::build_with_parts(&desired, &mut slots)?;
+        if self.is_amended {
+            tables.make_room();
+        }
         for port in desired.ports.iter().filter(|port| port.vlan.is_some()) {
             slots.vlans.slot(port.name.clone());
         }
@@ -173,13 +177,24 @@ impl Publisher {
         self.retired.push(current);
         self.free_retired();
         if self.is_amended {
-            self.standby = Index::new(&self.desired, &next.tables, parts).map(|index| Standby {
-                snapshot: Arc::new(Snapshot::clone(&next)),
-                missing: None,
-                index,
-            });
+            self.make_ready(&next, parts);
         }
         Ok(())
+    }
+
+    /// Has the tables twice, with room for what amendments add.
+    fn make_ready(&mut self, next: &Snapshot, parts: Parts) {
+        // If control keeps this state too, the first amendment makes a copy of it anyway.
+        if let Some(desired) = Arc::get_mut(&mut self.desired) {
+            desired.make_room();
+        }
+        let mut standby = next.clone();
+        standby.tables.make_room();
+        self.standby = Index::new(&self.desired, &next.tables, parts).map(|index| Standby {
+            snapshot: Arc::new(standby),
+            missing: None,
+            index,
+        });
     }
 
     /// Makes a few changes of what is in force. They are made in place where that is possible, and `wiring` is asked

@@ -460,6 +460,19 @@ fn workers_go_back_to_the_copy_that_they_know() {
 }
 
 #[test]
+fn lists_have_room_for_what_is_added() {
+    let mut desired = node();
+    desired.routes.shrink_to_fit();
+    let mut publisher = publisher(desired);
+    let room = publisher.desired().routes.capacity();
+    for number in 0..6 {
+        assert!(amend(&mut publisher, &change(&format!("3000:{number:x}::/48"), Some(via(&[0])))));
+    }
+    assert_eq!(publisher.published().whole, 1);
+    assert_eq!(publisher.desired().routes.capacity(), room, "one more route does not copy all of them");
+}
+
+#[test]
 fn a_busy_worker_looks_at_compiled_tables_for_a_while_and_an_idle_one_goes_over() {
     let mut publisher = publisher(node());
     let [mut busy, mut patient, mut idle, mut slow] = [(); 4].map(|()| publisher.reader());

@@ -106,7 +106,24 @@ pub struct Index {
     room: [usize; 3],
 }
 
+impl Desired {
+    /// Makes [room](room_for_more) for what amendments add.
+    pub fn make_room(&mut self) {
+        room_for_more(&mut self.routes);
+        room_for_more(&mut self.steers);
+    }
+}
+
 impl Tables {
+    /// Makes [room](room_for_more) for what amendments add.
+    pub fn make_room(&mut self) {
+        room_for_more(&mut self.adjacencies);
+        room_for_more(&mut self.groups);
+        room_for_more(&mut self.paths);
+        room_for_more(&mut self.steers);
+        self.straight.make_room();
+    }
+
     /// Compiles `desired` as [`build`](Self::build) does, and keeps what an [`Index`] is made of.
     ///
     /// # Errors
@@ -534,6 +551,12 @@ fn place<T>(free: &mut Vec<u32>, entries: &mut Vec<T>, entry: T) -> u32 {
         entries.push(entry);
         u32::try_from(entries.len() - 1).unwrap_or(u32::MAX)
     })
+}
+
+/// Room for an eighth more: a list that is full is copied as a whole for one more entry, which takes milliseconds where
+/// there are a million.
+pub(crate) fn room_for_more<T>(entries: &mut Vec<T>) {
+    entries.reserve_exact(entries.len() / 8 + 64);
 }
 
 /// Puts an entry in place of the one at a position; `None`: takes that away, and the last one comes there. The position.

@@ -33,6 +33,7 @@ use std::collections::HashMap;
 
 use srv6d_wire::{Packet, eth, ipv6};
 
+use crate::index::room_for_more;
 use crate::model::{Csid, DscpMode, DtFamily, Role};
 use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;
@@ -191,6 +192,14 @@ impl Straight {
             let plain = PlainPath::first(steer, &self.paths);
             put(&mut self.steers, at, plain, PlainPath::WALK);
         }
+    }
+
+    /// Makes room for what amendments add.
+    pub(crate) fn make_room(&mut self) {
+        room_for_more(&mut self.groups);
+        room_for_more(&mut self.hops);
+        room_for_more(&mut self.steers);
+        room_for_more(&mut self.paths);
     }
 
     /// Bytes of the SRHs, those that no path has any more included.
