@@ -15,16 +15,27 @@ use srv6d_bench::frames::Class;
 use srv6d_bench::tables::{desired, prefix, route_change};
 use srv6d_dataplane::{BURST, Publisher, Reader, Wiring};
 
-const PREFIXES: u32 = 1_000_000;
 const LATE: f64 = 3.0;
 /// How long a publish can be felt: from the first round that knows of it until so many seconds after the first one that
 /// is in it.
 const AFTER: f64 = 0.2e-3;
-const QUIET: Duration = Duration::from_secs(4);
-const AMENDMENTS: u32 = 400;
-const GENERATIONS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 const NAMES: [&str; 3] = ["nothing", "amendments", "generations"];
+
+/// How much of everything.
+#[derive(Clone, Copy)]
+pub struct Size {
+    /// Prefixes of the tables.
+    pub prefixes: u32,
+    /// Rounds that are noted at most.
+    pub rounds: usize,
+    /// How long nothing is published, each time.
+    pub quiet: Duration,
+    /// Amendments, each time.
+    pub amendments: u32,
+    /// Whole generations, each time.
+    pub generations: u32,
+}
 
 /// When a round began, and how many seconds it took.
 type Round = (f64, f64);
@@ -44,9 +55,18 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return; // `cargo test --benches`
     }
+    let quiet = Duration::from_secs(4);
+    run(Size { prefixes: 1_000_000, rounds: 16_000_000, quiet, amendments: 400, generations: 20 });
+}
+
+/// Prints the tables.
+///
+/// # Panics
+/// A generation is refused.
+pub fn run(size: Size) {
     let mut publisher = Publisher::new(1);
     publisher.expect_amendments();
-    publisher.publish(Some(Arc::new(desired(PREFIXES, 1))), |_, _| Wiring::direct(2)).unwrap();
+    publisher.publish(Some(Arc::new(desired(size.prefixes, 1))), |_, _| Wiring::direct(2)).unwrap();
     let (reader, start) = (publisher.reader(), Instant::now());
     let stop = &AtomicBool::new(false);
     let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -54,23 +74,23 @@ fn main() {
         let (first, last) = (cores.first().copied(), cores.last().copied());
         let worker = scope.spawn(move || {
             last.map(core_affinity::set_for_current);
-            work(reader, stop, start)
+            work(reader, stop, start, size)
         });
         first.map(core_affinity::set_for_current);
-        let phases = publish(&mut publisher, start);
+        let phases = publish(&mut publisher, start, size);
         stop.store(true, Ordering::Relaxed);
         (phases, worker.join().unwrap())
     });
-    report(&phases, &seen);
+    report(&phases, &seen, size.prefixes);
     println!("\nmemory freed by the worker's thread: {} bytes", seen.freed);
     println!("{:?}", publisher.published());
 }
 
 /// Rounds until told to stop.
-fn work(mut reader: Reader, stop: &AtomicBool, start: Instant) -> Seen {
-    let mut rig = Rig::new(Class::Transit, PREFIXES);
+fn work(mut reader: Reader, stop: &AtomicBool, start: Instant, size: Size) -> Seen {
+    let mut rig = Rig::new(Class::Transit, size.prefixes);
     // Written once, so that no page of it is new later.
-    let mut rounds = vec![(1.0, 1.0); 16_000_000];
+    let mut rounds = vec![(1.0, 1.0); size.rounds];
     rounds.clear();
     let (mut changes, mut interrupted) = (Vec::with_capacity(1 << 16), Vec::with_capacity(1 << 20));
     let (mut generation, mut beside, mut switches, mut late) = (reader.current().generation, None, 0, f64::MAX);
@@ -108,7 +128,7 @@ fn involuntary_switches() -> i64 {
 fn median(rounds: &[Round]) -> f64 {
     let mut sorted: Vec<f64> = rounds.iter().map(|&(_, spent)| spent).collect();
     sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// A stretch of time in which something was published again and again.
@@ -118,7 +138,7 @@ struct Phase {
     ended: f64,
 }
 
-fn publish(publisher: &mut Publisher, start: Instant) -> Vec<Phase> {
+fn publish(publisher: &mut Publisher, start: Instant, size: Size) -> Vec<Phase> {
     let now = || start.elapsed().as_secs_f64();
     let mut phases = Vec::new();
     let mut phase = |name, work: &mut dyn FnMut()| {
@@ -126,18 +146,18 @@ fn publish(publisher: &mut Publisher, start: Instant) -> Vec<Phase> {
         work();
         phases.push(Phase { name, began, ended: now() });
     };
-    std::thread::sleep(QUIET);
+    std::thread::sleep(size.quiet);
     for _ in 0..2 {
-        phase(NAMES[0], &mut || std::thread::sleep(QUIET));
+        phase(NAMES[0], &mut || std::thread::sleep(size.quiet));
         phase(NAMES[1], &mut || {
-            for n in 0..AMENDMENTS {
+            for n in 0..size.amendments {
                 std::thread::sleep(PAUSE);
-                let amendment = route_change(prefix(n / 2 * 7919 % PREFIXES), n % 2 == 1);
+                let amendment = route_change(prefix(n / 2 * 7919 % size.prefixes), n % 2 == 1);
                 publisher.amend(&amendment, |_, _| Wiring::direct(2)).unwrap();
             }
         });
         phase(NAMES[2], &mut || {
-            for _ in 0..GENERATIONS {
+            for _ in 0..size.generations {
                 std::thread::sleep(PAUSE);
                 publisher.publish(None, |_, _| Wiring::direct(2)).unwrap();
             }
@@ -152,11 +172,11 @@ impl Phase {
     }
 }
 
-fn report(phases: &[Phase], seen: &Seen) {
+fn report(phases: &[Phase], seen: &Seen, prefixes: u32) {
     let quiet: Vec<Round> =
         phases.iter().filter(|phase| phase.name == NAMES[0]).flat_map(|p| within(p, seen)).collect();
     let late = median(&quiet) * LATE;
-    println!("rounds of {BURST} packets at {PREFIXES} prefixes, in microseconds; late: more than {:.1}\n", late * 1e6);
+    println!("rounds of {BURST} packets at {prefixes} prefixes, in microseconds; late: more than {:.1}\n", late * 1e6);
     println!(
         "{:<14}{:>9}{:>10}{:>10}{:>14}{:>14}  longest",
         "published", "rounds", "median", "99.9 %", "late per s", "interrupted"
@@ -165,13 +185,22 @@ fn report(phases: &[Phase], seen: &Seen) {
         all_rounds(name, phases, seen, late);
     }
     println!(
-        "\nlate rounds around a publish, from the first round that knows of it until {} ms after the first in it;\n\
-         for comparison: around as many moments without a publish\n",
+        "\nlate rounds around a publish, until {} ms after the first round in it, and around as many moments without one;\n\
+         rounds with the tables to come beside those in force, and how many of them were late\n",
         AFTER * 1e3
     );
     println!(
-        "{:<14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>15}{:>16}{:>16}",
-        "published", "publishes", "0 late", "1", "2", "more", "at most 1", "rounds beside", "longest, us"
+        "{:<14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>12}{:>12}{:>16}{:>14}",
+        "published",
+        "publishes",
+        "0 late",
+        "1",
+        "2",
+        "more",
+        "at most 1",
+        "longest, us",
+        "rounds beside",
+        "late beside"
     );
     for name in &NAMES[1..] {
         let publishes: Vec<_> = seen.changes.iter().copied().filter(|&(_, at)| of(name, phases, seen, at)).collect();
@@ -196,7 +225,8 @@ fn all_rounds(name: &str, phases: &[Phase], seen: &Seen, late: f64) {
     let of_name = || phases.iter().filter(|phase| phase.name == name);
     let mut sorted: Vec<f64> = of_name().flat_map(|phase| within(phase, seen)).map(|(_, spent)| spent).collect();
     sorted.sort_by(f64::total_cmp);
-    let share = |part: usize| sorted[(sorted.len() - 1) / 1000 * part + (sorted.len() - 1) % 1000 * part / 1000] * 1e6;
+    let last = sorted.len().saturating_sub(1);
+    let at = |place: usize| sorted.get(place).map_or(f64::NAN, |spent| spent * 1e6);
     let lates = sorted.iter().filter(|&&spent| spent > late).count();
     let interrupted = seen.interrupted.iter().filter(|&&round| of(name, phases, seen, round)).count();
     let seconds: f64 = of_name().map(|phase| phase.ended - phase.began).sum();
@@ -204,8 +234,8 @@ fn all_rounds(name: &str, phases: &[Phase], seen: &Seen, late: f64) {
     println!(
         "{name:<14}{:>9}{:>10.1}{:>10.1}{:>14.1}{interrupted:>14}  {}",
         sorted.len(),
-        share(500),
-        share(999),
+        at(last / 2),
+        at(last - last / 1000),
         f64::from(u32::try_from(lates).unwrap()) / seconds,
         longest.join(" ")
     );

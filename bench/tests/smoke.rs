@@ -11,6 +11,8 @@ mod allocations;
 mod build;
 #[path = "../benches/instructions.rs"]
 mod instructions;
+#[path = "../benches/publish.rs"]
+mod publish;
 #[path = "../benches/ratio.rs"]
 mod ratio;
 #[path = "../benches/step.rs"]
@@ -34,6 +36,12 @@ fn no_packet_allocates() {
 #[test]
 fn tables_are_built_and_their_memory_is_counted() {
     build::run([300, 400, 500], 1, 20);
+}
+
+#[test]
+fn late_rounds_are_counted() {
+    let quiet = Duration::from_millis(20);
+    publish::run(publish::Size { prefixes: 500, rounds: 200_000, quiet, amendments: 4, generations: 2 });
 }
 
 #[test]

@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use crate::snapshot::Snapshot;
 
 /// Longest time for one round beside the new tables, in nanoseconds: where rounds are longer, they are fewer.
-const LONGEST_ROUND: u64 = 5_000;
+const LONGEST_ROUND: u64 = 8_000;
 
 /// What is in force, and how often that has changed.
 #[derive(Debug, Default)]
