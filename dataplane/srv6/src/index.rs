@@ -107,7 +107,7 @@ pub struct Index {
 }
 
 impl Desired {
-    /// Makes [room](room_for_more) for what amendments add.
+    /// Makes room for what amendments add: an eighth more entries.
     pub fn make_room(&mut self) {
         room_for_more(&mut self.routes);
         room_for_more(&mut self.steers);
@@ -115,7 +115,7 @@ impl Desired {
 }
 
 impl Tables {
-    /// Makes [room](room_for_more) for what amendments add.
+    /// Makes room for what amendments add: an eighth more entries.
     pub fn make_room(&mut self) {
         room_for_more(&mut self.adjacencies);
         room_for_more(&mut self.groups);
