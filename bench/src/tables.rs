@@ -9,7 +9,7 @@ use srv6d_dataplane::Snapshot;
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
     Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId,
-    Role, Route, RouteAction, RouteChange, Steer, TableId, Tunnel, UnknownSid,
+    Route, RouteAction, RouteChange, Steer, TableId, Tunnel, UnknownSid,
 };
 use srv6d_srv6::{BuildError, Slots, Tables, Tally};
 
@@ -62,25 +62,6 @@ fn hop() -> Hop {
     Hop { port: PortId(1), via: Some(NEXT_HOP), weight: 1 }
 }
 
-fn port(name: &str, index: u16) -> Port {
-    Port {
-        name: name.to_owned(),
-        device: index,
-        vlan: None,
-        mac: PORT_MAC,
-        mtu: 9000,
-        up: true,
-        table: TableId::MAIN,
-        role: Role::Fabric,
-        source: None,
-        icmp_source_v6: None,
-        icmp_source_v4: None,
-        allowed_sources: vec![],
-        allowed_carriers: vec![],
-        fill_checksum: false,
-    }
-}
-
 /// One of 64 segment lists: many prefixes lie behind each of a fabric's paths.
 fn segments(prefix: u32, count: u16) -> SegmentList {
     let egress = 0x200 + (prefix % 64) as u16;
@@ -103,7 +84,7 @@ pub fn desired(prefixes: u32, list: u16) -> Desired {
     routes.push(route(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8).into()));
     let block = Ipv6Net::new_assert(Ipv6Addr::new(0xfcbb, 0xbbbb, 0, 0, 0, 0, 0, 0), 32);
     Desired {
-        ports: vec![port("p0", 0), port("p1", 1)],
+        ports: vec![Port::fabric("p0", 0, PORT_MAC, 9000), Port::fabric("p1", 1, PORT_MAC, 9000)],
         tunnel: Tunnel { source: Some(SOURCE), ..Tunnel::default() },
         blocks: vec![Block { prefix: block, unknown: Some(UnknownSid::Drop) }],
         sids: sids(),

@@ -13,7 +13,7 @@ use srv6d_dataplane::{Published, Publisher, Reader, Snapshot, Step, Totals, Wiri
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
     Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId,
-    Role, Route, RouteAction, RouteChange, Steer, SteerChange, TableId, Tunnel, UnknownSid,
+    Route, RouteAction, RouteChange, Steer, SteerChange, TableId, Tunnel, UnknownSid,
 };
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{Slots, Tables, Tally};
@@ -36,22 +36,7 @@ fn hop(port: u16) -> Hop {
 
 /// Port 3 is in a VRF. The neighbour on port 2 is unknown.
 fn port(index: u16) -> Port {
-    Port {
-        name: format!("p{index}"),
-        device: index,
-        vlan: None,
-        mac: MAC,
-        mtu: 1500,
-        up: true,
-        table: if index == 3 { VRF } else { TableId::MAIN },
-        role: Role::Fabric,
-        source: None,
-        icmp_source_v6: None,
-        icmp_source_v4: None,
-        allowed_sources: vec![],
-        allowed_carriers: vec![],
-        fill_checksum: false,
-    }
+    Port { table: if index == 3 { VRF } else { TableId::MAIN }, ..Port::fabric(format!("p{index}"), index, MAC, 1500) }
 }
 
 fn path(name: String, segments: &[&str], via: Vec<Hop>) -> Path {

@@ -26,20 +26,8 @@ fn ip(text: &str) -> Ipv6Addr {
 
 fn port(index: u16) -> Port {
     Port {
-        name: format!("p{index}"),
-        device: index,
-        vlan: None,
-        mac: MACS[usize::from(index)],
-        mtu: 1500,
-        up: true,
-        table: TableId::MAIN,
-        role: Role::Fabric,
-        source: None,
         icmp_source_v6: Some(format!("2001:db8:{index}::1").parse().unwrap()),
-        icmp_source_v4: None,
-        allowed_sources: vec![],
-        allowed_carriers: vec![],
-        fill_checksum: false,
+        ..Port::fabric(format!("p{index}"), index, MACS[usize::from(index)], 1500)
     }
 }
 

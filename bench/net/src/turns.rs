@@ -16,7 +16,7 @@ use ipnet::Ipv6Net;
 use srv6d_dataplane::{BURST, PacketMemory, Publisher, Rounds, Sockets, Step, Wiring, WorkerCounters};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
-    Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route,
+    Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Route,
     RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
 use srv6d_xsk::{Frame, Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemRings, XskError};
@@ -126,7 +126,7 @@ fn worker(work: Work, (ingress, egress): (&str, &str), program: &mut Program) ->
 /// What the rows of srv6d are configured to do.
 fn desired(work: Work) -> Result<Desired, BenchError> {
     let mut desired = Desired {
-        ports: vec![port("in", 0, IN_MAC, 1500), port("out", 1, OUT_MAC, 2000)],
+        ports: vec![Port::fabric("in", 0, Mac(IN_MAC), 1500), Port::fabric("out", 1, Mac(OUT_MAC), 2000)],
         tunnel: Tunnel { source: Some(SOURCE), ..Tunnel::default() },
         blocks: vec![Block { prefix: net([0xfcbb, 0, 0, 0], 32), unknown: Some(UnknownSid::Drop) }],
         routes: vec![route(net([0xfcbb, 0, 0, 0], 32))],
@@ -171,23 +171,4 @@ fn steer(prefix: Ipv6Net) -> Result<Steer, BenchError> {
     let segments = SegmentList::new(vec![carrier], &[]).map_err(|why| BenchError::of("make the path", why))?;
     let path = Path { name: "path".to_owned(), segments, full_srh: false, weight: 1, source: None, via: vec![hop()] };
     Ok(Steer { table: TableId::MAIN, prefix: prefix.into(), paths: vec![path] })
-}
-
-fn port(name: &str, index: u16, mac: [u8; 6], mtu: u32) -> Port {
-    Port {
-        name: name.to_owned(),
-        device: index,
-        vlan: None,
-        mac: Mac(mac),
-        mtu,
-        up: true,
-        table: TableId::MAIN,
-        role: Role::Fabric,
-        source: None,
-        icmp_source_v6: None,
-        icmp_source_v4: None,
-        allowed_sources: Vec::new(),
-        allowed_carriers: Vec::new(),
-        fill_checksum: false,
-    }
 }

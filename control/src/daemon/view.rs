@@ -380,22 +380,7 @@ mod tests {
     use super::*;
 
     fn port(name: &str, device: u16, vlan: Option<u16>, up: bool) -> Port {
-        Port {
-            name: name.to_owned(),
-            device,
-            vlan,
-            mac: Mac([2, 0, 0, 0, 0, 1]),
-            mtu: 1500,
-            up,
-            table: TableId::MAIN,
-            role: Role::Fabric,
-            source: None,
-            icmp_source_v6: None,
-            icmp_source_v4: None,
-            allowed_sources: Vec::new(),
-            allowed_carriers: Vec::new(),
-            fill_checksum: false,
-        }
+        Port { vlan, up, ..Port::fabric(name, device, Mac([2, 0, 0, 0, 0, 1]), 1500) }
     }
 
     fn hop(port: u16, via: &str) -> Hop {

@@ -132,20 +132,11 @@ impl<'a> Ports<'a> {
         let Some(id) = port_id(self.models.len()) else { return };
         self.host = Some(id);
         self.models.push(model::Port {
-            name: veth.device.clone(),
-            device: id.0,
-            vlan: None,
-            mac: veth.packet_mac,
-            mtu: veth.mtu,
             up: veth.up,
-            table: TableId::MAIN,
             role: Role::Kernel,
-            source: None,
             icmp_source_v6: global_v6(node_addresses(environment)),
             icmp_source_v4: global_v4(node_addresses(environment)),
-            allowed_sources: Vec::new(),
-            allowed_carriers: Vec::new(),
-            fill_checksum: false,
+            ..model::Port::fabric(veth.device.as_str(), id.0, veth.packet_mac, veth.mtu)
         });
     }
 

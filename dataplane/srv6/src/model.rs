@@ -240,6 +240,28 @@ pub struct Port {
     pub fill_checksum: bool,
 }
 
+impl Port {
+    /// An untagged port to a node of the SRv6 domain: up, in the main table, and nothing restricted.
+    pub fn fabric(name: impl Into<String>, device: u16, mac: Mac, mtu: u32) -> Self {
+        Self {
+            name: name.into(),
+            device,
+            vlan: None,
+            mac,
+            mtu,
+            up: true,
+            table: TableId::MAIN,
+            role: Role::Fabric,
+            source: None,
+            icmp_source_v6: None,
+            icmp_source_v4: None,
+            allowed_sources: Vec::new(),
+            allowed_carriers: Vec::new(),
+            fill_checksum: false,
+        }
+    }
+}
+
 /// Who is on the other side of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {

@@ -44,22 +44,7 @@ fn host() -> IpAddr {
 }
 
 fn port(name: String, index: u16, mac: Mac, role: Role) -> Port {
-    Port {
-        name,
-        device: index,
-        vlan: None,
-        mac,
-        mtu: 9000,
-        up: true,
-        table: TableId::MAIN,
-        role,
-        source: None,
-        icmp_source_v6: None,
-        icmp_source_v4: None,
-        allowed_sources: Vec::new(),
-        allowed_carriers: Vec::new(),
-        fill_checksum: false,
-    }
+    Port { role, ..Port::fabric(name, index, mac, 9000) }
 }
 
 fn hop(port: u16, via: IpAddr) -> Hop {

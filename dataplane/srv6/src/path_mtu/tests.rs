@@ -8,7 +8,7 @@ use etherparse::{Icmpv6Type, PacketBuilder, icmpv6};
 
 use super::*;
 use crate::model::{
-    Block, Hop, Mac, Path, Policy, Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
+    Block, Hop, Mac, Path, Policy, Port, PortId, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
 use crate::{DropReason, Limiter, Tally, Verdict, forward};
 
@@ -43,20 +43,9 @@ fn desired() -> Desired {
     let steer = |prefix: &str, paths| Steer { table: TableId::MAIN, prefix: prefix.parse().unwrap(), paths };
     Desired {
         ports: vec![Port {
-            name: "p0".to_owned(),
-            device: 0,
-            vlan: None,
-            mac: MAC,
-            mtu: 1500,
-            up: true,
-            table: TableId::MAIN,
-            role: Role::Fabric,
-            source: None,
             icmp_source_v6: Some(ip("2001:db8::1")),
             icmp_source_v4: Some([192, 0, 2, 1].into()),
-            allowed_sources: vec![],
-            allowed_carriers: vec![],
-            fill_checksum: false,
+            ..Port::fabric("p0", 0, MAC, 1500)
         }],
         tunnel: Tunnel { source: Some(ip(TUNNEL)), ..Tunnel::default() },
         policy: Policy::default(),

@@ -27,20 +27,10 @@ const ROOM: usize = 2048;
 /// Ports 0 and 1: fabric. 2: a VLAN of 1. 3: edge. 4: fabric, small MTU.
 fn port(index: u16, name: &str) -> Port {
     Port {
-        name: name.to_owned(),
-        device: if index == 2 { 1 } else { index },
         vlan: (index == 2).then_some(100),
-        mac: MAC,
-        mtu: if index == 4 { 300 } else { 1500 },
-        up: true,
-        table: TableId::MAIN,
         role: if index == 3 { Role::Edge } else { Role::Fabric },
         source: (index == 4).then(|| address(0x2001_0db8, [4])),
-        icmp_source_v6: None,
-        icmp_source_v4: None,
-        allowed_sources: vec![],
-        allowed_carriers: vec![],
-        fill_checksum: false,
+        ..Port::fabric(name, if index == 2 { 1 } else { index }, MAC, if index == 4 { 300 } else { 1500 })
     }
 }
 
