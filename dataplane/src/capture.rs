@@ -52,10 +52,11 @@ impl Taps {
     /// Those who look; `None`: nobody, which is almost always so.
     #[inline]
     pub(crate) fn looking(&self) -> Option<Arc<Vec<Sink>>> {
-        (self.open.load(Ordering::Relaxed) > 0).then(|| self.sinks.load_full())
+        self.is_open().then(|| self.sinks.load_full())
     }
 
     /// Somebody looks.
+    #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
