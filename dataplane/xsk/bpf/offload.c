@@ -92,7 +92,7 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const st
 	struct ipv6 *ip = (void *)(eth + 1);
 	const void *end = (const void *)(long)ctx->data_end;
 	__u32 len = ETH_LEN + IPV6_LEN + ntohs(ip->payload_len), l3_len = len - ETH_LEN;
-	__u32 group = way->group, number, index;
+	__u32 group = way->group, number;
 	const struct way *next;
 	const struct hop *hop;
 	__u64 usids;
@@ -112,14 +112,8 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const st
 		group = next->group;
 	}
 	number = choose_for_transit(ip, end, to, group);
-	if (number >= HOPS)
-		return XDP_PASS;
-	index = set * HOPS + number;
-	hop = bpf_map_lookup_elem(&hops, &index);
-	if (!hop || l3_len > hop->mtu)
-		return XDP_PASS;
-	/* Says where to, and no more: 0 when there is no such interface. */
-	if (bpf_redirect_map(&targets, hop->port, 0) != XDP_REDIRECT)
+	hop = leave_by(set, number, l3_len);
+	if (!hop)
 		return XDP_PASS;
 
 	__builtin_memcpy(eth->addresses, hop->addresses, sizeof(eth->addresses));

@@ -55,14 +55,8 @@ static ALWAYS_INLINE int encapsulate(struct xdp_md *ctx, __u32 set, __u32 in, __
 	if (!path || len > path->mtu)
 		return XDP_PASS;
 	hop_number = choose(path->group, inner->flow);
-	if (hop_number >= HOPS)
-		return XDP_PASS;
-	index = set * HOPS + hop_number;
-	hop = bpf_map_lookup_elem(&hops, &index);
-	if (!hop || len > hop->mtu)
-		return XDP_PASS;
-	/* Says where to, and no more: 0 when there is no such interface. */
-	if (bpf_redirect_map(&targets, hop->port, 0) != XDP_REDIRECT)
+	hop = leave_by(set, hop_number, len);
+	if (!hop)
 		return XDP_PASS;
 	/* There may be no room in front: of a frame with much metadata, say. */
 	if (bpf_xdp_adjust_head(ctx, -IPV6_LEN))

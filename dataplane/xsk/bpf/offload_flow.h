@@ -105,3 +105,18 @@ static ALWAYS_INLINE __u32 choose(__u32 number, __u64 flow)
 
 	return group ? pick(group, flow) : NONE;
 }
+
+/* The next hop of this number, if it is ready and takes so long a packet: the frame will leave there. 0: not. */
+static ALWAYS_INLINE const struct hop *leave_by(__u32 set, __u32 number, __u32 len)
+{
+	__u32 index = set * HOPS + number;
+	const struct hop *hop;
+
+	if (number >= HOPS)
+		return 0;
+	hop = bpf_map_lookup_elem(&hops, &index);
+	if (!hop || len > hop->mtu)
+		return 0;
+	/* Says where to, and no more: 0 when there is no such interface. */
+	return bpf_redirect_map(&targets, hop->port, 0) == XDP_REDIRECT ? hop : 0;
+}
