@@ -149,8 +149,7 @@ impl<'p> Campaign<'p> {
             .and_then(|()| campaign.searches());
         let took = campaign.started.elapsed().as_secs();
         campaign.results.stamp.add("took", format!("{took} s"));
-        // A program that it runs gets the same Ctrl-C, and its failure is no reason of its own.
-        campaign.results.cut_off = ended.err().map(|why| campaign.go_on().err().unwrap_or(why).0);
+        campaign.results.cut_off = ended.err().map(|why| why.0);
         campaign.results
     }
 
@@ -273,7 +272,6 @@ impl<'p> Campaign<'p> {
         match made {
             Ok(rig) => Ok(Some(rig)),
             Err(why) => {
-                self.go_on()?;
                 self.leave_out(format!("{}: {why}", dut.name));
                 Ok(None)
             }
