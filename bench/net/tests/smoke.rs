@@ -9,23 +9,32 @@ use std::time::{Duration, Instant};
 use srv6d_bench_net::dut;
 use srv6d_bench_net::results::Results;
 
-/// Beside the test programs, when the whole workspace was built.
+/// Beside the test programs, when the whole workspace was built. Else it says so.
 fn srv6d() -> Option<PathBuf> {
     let file = PathBuf::from(env!("CARGO_BIN_EXE_bench-net")).parent()?.join("srv6d");
-    file.is_file().then_some(file)
+    if !file.is_file() {
+        println!("SKIPPED: srv6d is not built: cargo build --package srv6d");
+        return None;
+    }
+    Some(file)
+}
+
+/// Else it says so.
+fn has_two_cores() -> bool {
+    let has = srv6d_bench_net::affinity::available().len() >= 2;
+    if !has {
+        println!("SKIPPED: generator and DUT need a core each, and there is one");
+    }
+    has
 }
 
 #[test]
 #[ignore = "needs root"]
 fn every_row_is_measured_and_reported() {
-    if srv6d_bench_net::affinity::available().len() < 2 {
-        println!("SKIPPED: generator and DUT need a core each, and there is one");
+    if !has_two_cores() {
         return;
     }
-    let Some(srv6d) = srv6d() else {
-        println!("SKIPPED: srv6d is not built: cargo build --package srv6d");
-        return;
-    };
+    let Some(srv6d) = srv6d() else { return };
     let out = std::env::temp_dir().join(format!("srv6d-bench-net-{}", std::process::id()));
     let run = Command::new(env!("CARGO_BIN_EXE_bench-net"))
         .args(["--smoke", "--srv6d"])
@@ -56,8 +65,7 @@ fn every_row_is_measured_and_reported() {
 #[test]
 #[ignore = "needs root"]
 fn an_interrupted_run_keeps_what_it_has_and_cleans_up() {
-    if srv6d_bench_net::affinity::available().len() < 2 {
-        println!("SKIPPED: generator and DUT need a core each, and there is one");
+    if !has_two_cores() {
         return;
     }
     let out = std::env::temp_dir().join(format!("srv6d-bench-net-cut-{}", std::process::id()));
@@ -71,7 +79,7 @@ fn an_interrupted_run_keeps_what_it_has_and_cleans_up() {
     let kept =
         || Some(serde_json::from_str::<Results>(&std::fs::read_to_string(out.join("results.json")).ok()?).unwrap());
     until("a row is kept while it runs", || kept().is_some_and(|results| !results.floods.is_empty()));
-    // As a terminal does it: the programs that are run under it get it, too.
+    // As a terminal does it: to the whole group.
     let group = nix::unistd::Pid::from_raw(run.id().cast_signed());
     nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGINT).unwrap();
     let status = run.wait().unwrap();
@@ -90,14 +98,10 @@ fn an_interrupted_run_keeps_what_it_has_and_cleans_up() {
 #[test]
 #[ignore = "needs root"]
 fn what_a_killed_run_leaves_goes_with_the_next() {
-    if srv6d_bench_net::affinity::available().len() < 2 {
-        println!("SKIPPED: generator and DUT need a core each, and there is one");
+    if !has_two_cores() {
         return;
     }
-    let Some(srv6d) = srv6d() else {
-        println!("SKIPPED: srv6d is not built: cargo build --package srv6d");
-        return;
-    };
+    let Some(srv6d) = srv6d() else { return };
     let out = std::env::temp_dir().join(format!("srv6d-bench-net-killed-{}", std::process::id()));
     let measure = |rounds| {
         let mut command = bench(&out);
