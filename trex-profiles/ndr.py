@@ -104,7 +104,8 @@ class Bench:
         wall = self.clock.monotonic() - before - RX_DELAY_SECONDS
         self.clock.sleep(DRAIN_SECONDS)
         sent = self.client.get_stats()
-        # Packets that wait in the ring meanwhile are timed when they are polled: times before the flush, errors after it.
+        # Packets that wait in the ring meanwhile are timed when they are polled: times before the flush, errors of both
+        # (the client counts errors from each start on).
         times = self.latency_times(sent)
         self._send(self._at_least(FLUSH_PPS), FLUSH_SECONDS)
         self.clock.sleep(DRAIN_SECONDS)
@@ -112,7 +113,7 @@ class Bench:
         return Trial(rate, Counters(
             tx=self._total(all_, self.senders, 'opackets'), rx=self._total(all_, self.receivers, 'ipackets'),
             rx_errors=self._total(all_, self.receivers, 'ierrors'), tx_errors=self._total(all_, self.senders, 'oerrors'),
-            sent=self._total(sent, self.senders, 'opackets'), seconds=wall), with_errors(times, all_))
+            sent=self._total(sent, self.senders, 'opackets'), seconds=wall), with_errors(times, sent, all_))
 
     @staticmethod
     def latency_times(stats):
@@ -142,11 +143,12 @@ class Bench:
         return sum(stats[port][counter] for port in ports)
 
 
-def with_errors(groups, stats):
-    """Latency groups with what their sequence numbers say."""
+def with_errors(groups, *all_stats):
+    """Latency groups with what their sequence numbers say, in the trial and in the flush behind it."""
     for group, times in groups.items():
-        errors = stats.get('latency', {}).get(group, {}).get('err_cntrs', {})
-        times.update(lost=errors.get('dropped'), out_of_order=errors.get('out_of_order'), duplicated=errors.get('dup'))
+        errors = [stats.get('latency', {}).get(group, {}).get('err_cntrs', {}) for stats in all_stats]
+        for name, counter in (('lost', 'dropped'), ('out_of_order', 'out_of_order'), ('duplicated', 'dup')):
+            times[name] = sum(one.get(counter, 0) for one in errors)
     return groups or None
 
 
@@ -180,11 +182,13 @@ def measure(bench, size, options, say):
     result = {'frame': used, 'asked_frame': size, 'frames': lengths, 'egress_frame': round(used + longer, 1),
               'ndr': as_json(ndr, 0.0, frames), 'pdr': dict(as_json(pdr, options.pdr / 100, frames), percent=options.pdr)}
     if bench.latency_pps and ndr.rate > 0:
-        result['latency'] = [{'percent_of_ndr': share, **latency_at(bench, ndr.rate * share / 100, options)} for share in SHARES]
+        result['latency'] = [{'percent_of_ndr': share, **latency_at(bench, size, ndr.rate * share / 100, options)} for share in SHARES]
     return result
 
 
-def latency_at(bench, rate, options):
+def latency_at(bench, size, rate, options):
+    # The server counts times from when a stream is added, over all its starts: those of the search are no part of it.
+    bench.load(size)
     one = bench.trial(max(rate, bench._at_least(1)), options.trial)
     return {'rate': one.requested, 'verdict': one.verdict(0.0), 'groups_us': one.latency}
 

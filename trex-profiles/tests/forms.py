@@ -37,13 +37,15 @@ STREAM = {
     'mode': {'type': str, 'rate': {'type': str, 'value': NUMBER}}, 'vm': {'instructions': [dict]},
     'flow_stats': {'enabled': bool, 'stream_id?': int, 'rule_type?': str}}
 
-GROUPS = {
-    'ver_id': dict, 'flow_stats': dict,
-    'latency': dict}
+# None: there is none.
+ANY = (dict, type(None))
+GROUPS = {'ver_id': ANY, 'flow_stats': ANY, 'latency': ANY}
 
+# What did not happen is missing.
 LATENCY_GROUP = {
-    'er': {'drp': int, 'ooo': int, 'dup': int, 'sth': int, 'stl': int},
-    'lat': {'average': NUMBER, 'jit': int, 'total_max': NUMBER, 'total_min': NUMBER, 'last_max': NUMBER, 'histogram': dict, 'hdrh?': str}}
+    'er?': {'drp?': int, 'ooo?': int, 'dup?': int, 'sth?': int, 'stl?': int},
+    'lat': {'average': NUMBER, 'jit': int, 'total_max': NUMBER, 'total_min': NUMBER, 'last_max': NUMBER, 'histogram?': dict,
+            'hdrh?': str}}
 
 PORT = {'port_id': int}
 MINE = {'port_id': int, 'handler': str}
@@ -88,7 +90,7 @@ def misfits(method, params, result):
     found = ['%s: asked with %s' % (method, one) for one in against(asked, params, 'params')]
     found += ['%s: answered with %s' % (method, one) for one in against(answered, result, 'result')]
     if method == 'get_pgid_stats':
-        for name, group in result['latency'].items():
+        for name, group in (result['latency'] or {}).items():
             if name != 'g':
                 found += ['%s: answered with %s' % (method, one) for one in against(LATENCY_GROUP, group, name)]
     return found

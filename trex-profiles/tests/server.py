@@ -1,10 +1,10 @@
 """Stands in for a TRex server: its RPC and publisher over ZMQ, as far as the client needs them for ndr.py, in front of
 a generator and a device with known properties. No packet is sent.
 
-No server has been recorded. What it answers has the fields and types that TRex's RPC specification and the command
-handlers of its server name (`forms.py`, which every answer and every question is held against); it refuses what they
-refuse, with their codes: no API handle, a port that is not acquired, another version. Its clock is its own: a trial of a
-minute takes no time.
+What it answers has the fields and types that TRex's RPC specification and the command handlers of its server name
+(`forms.py`, which every answer and every question is held against), and those of the answers that are recorded
+(`test_recorded.py`); it refuses what servers refuse, in their words: no API handle, a port that is not acquired, another
+version. Its clock is its own: a trial of a minute takes no time.
 """
 
 import itertools
@@ -13,6 +13,7 @@ import threading
 import zlib
 
 import forms
+from groups import Groups
 
 MAGIC = 0xABE85CEA  # in front of a compressed message
 PORTS = (0, 1)
@@ -20,8 +21,13 @@ PROFILE_FINISHED_TX = 14
 CLIENTS_RX_DELAY = 0.1
 SLOW = 10_000
 API = (5, 1)
-# 50 packets of 12 us, 940 of 20, 9 of 90 and one of 4321, as the reference implementation of HdrHistogram writes them.
-HISTOGRAM = 'HISTFAAAACp4nJNpmSzMwMDAzQABTFCaEUzOmNZg/wEiIJ7Ce4Ovk1HoOhcTAI0PBx8='
+GLOBAL_RATES = (
+    'm_active_flows', 'm_bw_per_core', 'm_cpu_util', 'm_cpu_util_raw', 'm_open_flows', 'm_platform_factor', 'm_rx_bps',
+    'm_rx_core_pps', 'm_rx_cpu_util', 'm_rx_drop_bps', 'm_rx_pps', 'm_socket_util', 'm_tx_bps', 'm_tx_cps',
+    'm_tx_expected_bps', 'm_tx_expected_cps', 'm_tx_expected_pps', 'm_tx_pps')
+GLOBAL_COUNTS = ('m_active_sockets', *('m_total_' + name for name in (
+    'alloc_error', 'clients', 'nat_active', 'nat_learn_error', 'nat_no_fid', 'nat_open', 'nat_syn_wait', 'nat_time_out',
+    'nat_time_out_wait_ack', 'queue_drop', 'queue_full', 'rx_bytes', 'rx_pkts', 'servers', 'tx_bytes', 'tx_pkts')))
 
 
 class Clock:
@@ -55,14 +61,20 @@ def not_now(why):
 
 
 def not_so(why):
-    return Refused(-32602, 'Bad parameters for method', why)
+    # The servers' own spelling.
+    return Refused(-32602, 'Bad paramters for method', why)
 
 
 class Device:
-    """Forwards `capacity` packets a second, each `longer` than it came, and loses a share beside."""
+    """Forwards `capacity` packets a second, each `longer` than it came, and loses a share beside. A packet takes 20
+    microseconds, and 1500 where more come than it forwards; `lost_timed` packets of each latency group are lost in a trial."""
 
-    def __init__(self, capacity=1e9, lose=0.0, largest=1 << 20, longer=0):
+    def __init__(self, capacity=1e9, lose=0.0, largest=1 << 20, longer=0, lost_timed=0):
         self.capacity, self.lose, self.largest, self.longer = capacity, lose, largest, longer
+        self.lost_timed = lost_timed
+
+    def microseconds(self, rate):
+        return 20 if rate <= self.capacity else 1500
 
     def forward(self, count, rate, size):
         if size > self.largest:
@@ -77,7 +89,9 @@ class Server:
 
     def __init__(self, device, ceiling=1e9, ring=1e9, stuck=0, link=True, owner='', api=API, hdrh=True):
         self.device, self.ceiling, self.ring, self.stuck_most = device, ceiling, ring, stuck
-        self.link, self.api, self.hdrh = link, api, hdrh
+        self.link, self.api = link, api
+        self.groups = Groups(hdrh)
+        self.handle = 'handle'
         self.owner = {port: owner for port in PORTS}
         self.handler = {port: 'handler of somebody else' for port in PORTS}
         self.misfits = []
@@ -142,8 +156,8 @@ class Server:
 
     def verify(self, method, params):
         """What the server looks at before any command: the handle of the interface, and who has the port."""
-        if method not in forms.WITHOUT_API and params.get('api_h') != 'handle':
-            raise not_now('API verification failed - API handler provided mismatch')
+        if method not in forms.WITHOUT_API and params.get('api_h') != self.handle:
+            raise not_now("API verification failed - API handler provided mismatch for class: 'common'")
         if method in forms.OWNED:
             if 'handler' not in params:
                 raise not_so("field 'handler' is missing")
@@ -157,9 +171,11 @@ class Server:
 
     def api_sync_v2(self, params):
         asked = (params['major'], params['minor'])
-        if asked != self.api:
-            raise not_now('Version mismatch - server has %s, client asks for %s' % (self.api, asked))
-        return {'api_h': 'handle'}
+        if asked[0] != self.api[0] or asked[1] > self.api[1]:
+            why = ('RPC version mismatch: a newer client version is required' if asked[0] < self.api[0] else
+                   'Version mismatch: your client version is too new to be supported by the server')
+            raise not_now("%s\n(API type 'STL': - server: '%d.%d', client: '%d.%d')" % (why, *self.api, *asked))
+        return {'api_h': self.handle}
 
     def get_version(self, params):
         return {'version': 'stand-in', 'build_date': '', 'build_time': '', 'built_by': '', 'mode': 'STL'}
@@ -184,12 +200,13 @@ class Server:
         port = params['port_id']
         state = 'STREAMS' if self.streams[port] else 'IDLE'
         return {'state': state, 'state_profile': {'_': state}, 'owner': self.owner[port], 'max_stream_id': 0, 'service': False,
-                'service_filtered': False,
-                'attr': {'speed': 10, 'link': {'up': self.link}, 'promiscuous': {'enabled': False},
+                'service_filtered': False, 'profile_count': 1,
+                'attr': {'speed': 10.0, 'rx_filter_mode': 'hw', 'link': {'up': self.link}, 'promiscuous': {'enabled': False},
                          'multicast': {'enabled': False}, 'fc': {'mode': 0}, 'vxlan_fs': [], 'vlan': {'tags': []},
                          'layer_cfg': {'ether': {'state': 'configured', 'src': '02:00:00:00:aa:00', 'dst': '02:00:00:00:dd:00'},
                                        'ipv4': {'state': 'none'}, 'ipv6': {'enabled': False}}},
-                'rx_info': {'queue': {'is_active': False}, 'stack': 'legacy'}}
+                'rx_info': {name: {'is_active': name == 'stack'} for name in (
+                    'capture_port', 'capwap_proxy', 'grat_arp', 'latency', 'queue', 'stack')}}
 
     def publish_now(self, params):
         self.event('trex-barrier', params['key'], {})
@@ -222,9 +239,12 @@ class Server:
         return {}
 
     def get_all_streams(self, params):
-        return {'profiles': {}}
+        streams = {str(number): stream for number, stream in self.streams[params['port_id']].items()}
+        return {'profiles': {'_': streams}} if params.get('profile_id') == '*' else {'streams': streams}
 
     def remove_all_streams(self, params):
+        for group in self.timed(params['port_id']):
+            self.groups.remove(group)
         self.streams[params['port_id']] = {}
         return {}
 
@@ -245,17 +265,24 @@ class Server:
 
     def add_stream(self, params):
         self.streams[params['port_id']][params['stream_id']] = params['stream']
+        for group in self.timed(params['port_id']):
+            self.groups.add(group)
         return {}
+
+    def timed(self, port):
+        """The latency groups of its streams, with their packets a second."""
+        return {one['flow_stats']['stream_id']: one['mode']['rate']['value'] for one in self.streams[port].values()
+                if one['flow_stats']['enabled'] and one['flow_stats'].get('rule_type') == 'latency'}
 
     # Sending.
 
     def start_traffic(self, params):
-        port, seconds = params['port_id'], params['duration']
+        port, seconds = params['port_id'], max(0, params['duration'])
         streams = list(self.streams[port].values())
         if not streams:
             raise ValueError('no streams on port %d' % port)
         rate = float(params['mul']['value'])
-        least = sum(one['mode']['rate']['value'] for one in streams if one['flow_stats'].get('rule_type') == 'latency')
+        least = sum(self.timed(port).values())
         if rate < least:
             raise ValueError('the latency streams enforce a minimum rate of %d' % least)
         self.started.append((port, rate, seconds))
@@ -276,7 +303,17 @@ class Server:
         taken = arrived - overflow - self.stuck[port ^ 1]
         self.counters[port ^ 1]['ipackets'] += taken
         self.counters[port ^ 1]['ibytes'] += taken * (size + self.device.longer)
+        for group, each in self.timed(port).items():
+            self.time(self.groups.known[group], int(each * seconds), rate, real)
         self.clock.send(count / real + CLIENTS_RX_DELAY)
+
+    def time(self, group, count, rate, real):
+        """The last packet of a fast stream is seen as lost once later ones come out of the ring."""
+        fast = rate > SLOW
+        group.dropped += self.device.lost_timed if fast else int(group.started and not group.slow)
+        group.started, group.slow = True, not fast
+        group.sent += count
+        group.arrived(count, self.device.microseconds(real))
 
     def event(self, name, kind, data):
         self.events.append({'name': name, 'type': kind, 'data': data, 'seq': next(self.sequence)})
@@ -288,26 +325,13 @@ class Server:
         return dict(rates, **self.counters[params['port_id']])
 
     def get_global_stats(self, params):
-        return dict.fromkeys(('m_cpu_util', 'm_rx_cpu_util', 'm_tx_bps', 'm_tx_pps', 'm_rx_bps', 'm_rx_pps', 'm_rx_drop_bps',
-                              'm_bw_per_core', 'm_total_queue_full', 'm_tx_cps', 'm_tx_expected_bps'), 0)
-
-    def groups(self):
-        return [one['flow_stats']['stream_id'] for streams in self.streams.values() for one in streams.values()
-                if one['flow_stats']['enabled']]
+        return dict(dict.fromkeys(GLOBAL_RATES, 0.0), **dict.fromkeys(GLOBAL_COUNTS, 0))
 
     def get_active_pgids(self, params):
-        return {'ids': {'latency': self.groups(), 'flow_stats': []}}
+        return self.groups.active()
 
     def get_pgid_stats(self, params):
-        # The last packets of a fast stream are seen as lost once later ones come out of the ring.
-        late = 1 if self.started and self.started[-1][1] <= SLOW else 0
-        group = {'er': {'drp': late, 'ooo': 0, 'dup': 0, 'sth': 0, 'stl': 0},
-                 'lat': {'average': 21.5, 'jit': 3, 'total_max': 90, 'total_min': 12, 'last_max': 80,
-                         'histogram': {'10': 5, '20': 90, '90': 1}}}
-        if self.hdrh:
-            group['lat']['hdrh'] = HISTOGRAM
-        return {'ver_id': {}, 'flow_stats': {'g': {'rx_err': {}, 'tx_err': {}}},
-                'latency': dict({'g': {'old_flow': 0, 'bad_hdr': 0}}, **{str(one): group for one in self.groups()})}
+        return self.groups.statistics(params['pgids'], PORTS)
 
 
 def plain(message):

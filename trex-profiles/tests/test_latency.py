@@ -4,9 +4,11 @@ import os
 import sys
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
-from ndr_latency import percentiles
+from groups import histogram
+from ndr_latency import decoded, percentiles
 
 # 1 to 10,000 us, one packet each, two digits.
 STEADY = 'HISTFAAAADd4nJNpmSzMwMC8kwECmKA0I5icMa3B/gNUgGlkA5YBBhwDDAQGGCgMMHAYYNDASB5UAgAckVMg'
@@ -19,6 +21,11 @@ class Percentiles(unittest.TestCase):
     def test_they_are_those_of_the_reference(self):
         self.assertEqual(percentiles(STEADY), {'p50': 5023, 'p99': 9919, 'p999': 10047})
         self.assertEqual(percentiles(UNEVEN), {'p50': 20, 'p99': 20, 'p999': 90})
+
+    def test_the_stand_in_writes_them_as_they_are_read(self):
+        times = {12: 50, 20: 940, 90: 9, 2047: 300}
+        self.assertEqual(decoded(histogram(times))[2], sorted(times.items()))
+        self.assertEqual(decoded(histogram({}))[2], [])
 
     def test_what_is_no_histogram_has_none(self):
         for text in (EMPTY, None, '', 'AAAA', 'no histogram', STEADY[:40]):

@@ -46,6 +46,10 @@ class Verdict(unittest.TestCase):
     def test_more_than_was_sent_is_void(self):
         self.assertEqual(self.verdict(extra=1), VOID)
 
+    def test_counters_that_went_backwards_are_void(self):
+        self.assertEqual(Trial(1000, Counters(10_000, -6_000, 0, 0, 10_000, 10.0)).verdict(0.0), VOID)
+        self.assertEqual(Trial(1000, Counters(-10, -10, 0, 0, 10_000, 10.0)).verdict(0.0), VOID)
+
     def test_a_start_that_was_refused_is_void(self):
         self.assertEqual(Trial(1000, Counters(0, 0, 0, 0, 0, 1.0)).verdict(0.0), VOID)
 

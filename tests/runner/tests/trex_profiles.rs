@@ -64,7 +64,7 @@ fn main() {
 
 /// The driver's own tests, and one trial for each stream of each profile.
 fn trials(client: &Client) -> Vec<Trial> {
-    let programs = ["test_configurations.py", "test_search.py", "test_latency.py", "test_ndr.py"];
+    let programs = ["test_configurations.py", "test_search.py", "test_latency.py", "test_ndr.py", "test_recorded.py"];
     let mut trials: Vec<Trial> = programs.map(|program| program_trial(client, program)).into();
     trials.push(report_trial(client));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trex-packets-{}", std::process::id()));
