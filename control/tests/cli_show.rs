@@ -14,7 +14,7 @@ use std::thread;
 
 const TOPICS: [&str; 7] = ["ports", "sids", "routes", "paths", "neighbors", "counters", "generation"];
 
-/// A socket that answers one request with `answer`, and hands out the request.
+/// A socket that answers so many requests in turn, and hands out the requests.
 struct Daemon {
     socket: PathBuf,
     served: thread::JoinHandle<String>,
@@ -22,20 +22,26 @@ struct Daemon {
 
 impl Daemon {
     fn that_says(name: &str, answer: String) -> Self {
+        Self::that_says_in_turn(name, vec![answer])
+    }
+
+    fn that_says_in_turn(name: &str, answers: Vec<String>) -> Self {
         let socket = std::env::temp_dir().join(format!("srv6d-show-{}-{name}.sock", std::process::id()));
         drop(fs::remove_file(&socket));
         let listener = UnixListener::bind(&socket).unwrap();
         let served = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = String::new();
-            BufReader::new(stream.try_clone().unwrap()).read_line(&mut request).unwrap();
-            stream.write_all(answer.as_bytes()).unwrap();
-            request
+            let mut requests = String::new();
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                BufReader::new(stream.try_clone().unwrap()).read_line(&mut requests).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+            requests
         });
         Self { socket, served }
     }
 
-    /// The request, once it was answered.
+    /// The requests, once they were answered.
     fn request(self) -> String {
         let request = self.served.join().unwrap();
         fs::remove_file(self.socket).unwrap();
@@ -150,4 +156,41 @@ fn daemon_of_another_version_is_named() {
     daemon.request();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("speaks version 9"), "{output:?}");
+}
+
+#[test]
+fn a_table_of_what_is_in_force_says_that_not_all_is() {
+    let daemon = Daemon::that_says_in_turn("waits", vec![answer("routes"), answer("generation")]);
+    let output = srv6d(&daemon.socket).args(["show", "routes"]).output().unwrap();
+    daemon.request();
+    let shown = stdout(&output);
+    let expected = fs::read_to_string(recorded("routes.txt")).unwrap();
+    assert!(shown.starts_with(&expected), "{shown}");
+    assert!(
+        shown.ends_with("pending: 1 not in force yet; `srv6d show generation` says what each waits for\n"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_watched_table_comes_again_with_rates_and_outlives_the_daemon() {
+    let daemon = Daemon::that_says_in_turn("watch", vec![answer("sids"), answer("sids")]);
+    let mut child = srv6d(&daemon.socket).args(["show", "sids", "-w=1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let rates = |line: &String| line.split_whitespace().skip(3).map(str::to_owned).collect::<Vec<_>>();
+    let mut rows = lines.by_ref().filter(|line| line.starts_with("fcbb:0:1004::/48"));
+    let (first, second) = (rows.next().unwrap(), rows.next().unwrap());
+    assert_eq!(rates(&first), ["-", "-"], "{first}");
+    assert_eq!(rates(&second), ["0", "0"], "{second}");
+    daemon.request();
+    assert!(lines.any(|line| line == "srv6d is not running; waiting for it"));
+    assert!(child.try_wait().unwrap().is_none(), "it goes on");
+    drop(lines);
+    assert_eq!(child.wait().unwrap().code(), Some(0), "until its reader is gone");
+}
+
+#[test]
+fn json_is_not_for_watching() {
+    let output = srv6d(Path::new("/nonexistent/srv6d.sock")).args(["show", "sids", "-w", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

@@ -4,21 +4,34 @@ use std::path::Path;
 
 use super::output::{self, Failure};
 use crate::api::client;
-use crate::api::{Request, Response};
+use crate::api::{Refusal, Request, Response, Topic};
 use crate::show;
 
 /// Asks, and prints the answer as a table or as JSON.
 pub fn ask(socket: &Path, request: &Request, json: bool) -> Result<(), Failure> {
     let response = client::ask(socket, request)?;
     if let Response::Refused(refusal) = response {
-        let message = refusal.errors.join("\n\n");
-        return Err(if refusal.invalid_configuration {
-            Failure::invalid(format!("{message}\n\nnothing was changed: the old configuration stays in force"))
-        } else {
-            Failure::failed(format!("error: {message}"))
-        });
+        return Err(refused(&refusal));
     }
     if json { print_value(&response) } else { output::print(&show::render(&response)) }
+}
+
+pub fn refused(refusal: &Refusal) -> Failure {
+    let message = refusal.errors.join("\n\n");
+    if refusal.invalid_configuration {
+        Failure::invalid(format!("{message}\n\nnothing was changed: the old configuration stays in force"))
+    } else {
+        Failure::failed(format!("error: {message}"))
+    }
+}
+
+/// Below a table of what is in force: how much of the configuration is not. A daemon that has ended meanwhile has said
+/// what was asked for.
+pub fn say_what_waits(socket: &Path) -> Result<(), Failure> {
+    let Ok(Response::Generation(view)) = client::ask(socket, &Request::Show { topic: Topic::Generation }) else {
+        return Ok(());
+    };
+    output::print(&show::what_waits(&view))
 }
 
 /// The value alone: what a program asked for, without the words of the protocol.

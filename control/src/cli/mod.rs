@@ -10,9 +10,11 @@ mod path_server;
 mod place;
 mod plugin;
 mod sonic;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -162,7 +164,8 @@ enum Command {
     #[command(after_help = "Examples:\n  \
         srv6d show ports\n  \
         srv6d show paths --json | jq '.[] | {path, packets}'\n  \
-        watch -n1 srv6d show counters")]
+        srv6d show ports --watch             packets and bits a second, until Ctrl-C\n  \
+        srv6d show generation                what waits, what was refused, what changed last")]
     Show {
         /// What to show
         #[arg(value_enum)]
@@ -170,8 +173,19 @@ enum Command {
         /// With `routes`: those of the kernel's that are not followed, and why
         #[arg(long)]
         unfollowed: bool,
+        /// Again every so many seconds, 1 if none are named; what counts packets then shows rates
+        #[arg(
+            short,
+            long,
+            value_name = "SECONDS",
+            num_args = 0..=1,
+            require_equals = true,
+            default_missing_value = "1",
+            value_parser = clap::value_parser!(u64).range(1..=3600)
+        )]
+        watch: Option<u64>,
         /// Print JSON, for programs; names of keys do not change
-        #[arg(long)]
+        #[arg(long, conflicts_with = "watch")]
         json: bool,
     },
     /// Packets that srv6d takes and sends on a port, as pcap
@@ -254,7 +268,9 @@ pub fn main() -> ExitCode {
         Command::Rollback { generation, dry_run, json } => {
             ask::ask(&socket_or_default(socket), &Request::Rollback { generation, dry_run }, json)
         }
-        Command::Show { topic, unfollowed, json } => show(topic, unfollowed, &socket_or_default(socket), json),
+        Command::Show { topic, unfollowed, watch, json } => {
+            shown(topic, unfollowed).and_then(|topic| show(topic, &socket_or_default(socket), watch, json))
+        }
         Command::Capture(arguments) => capture::capture(&arguments, &socket_or_default(socket)),
         Command::Doctor { interfaces, config, json } => {
             doctor::doctor(&interfaces, config.as_deref(), socket.as_deref(), json)
@@ -284,16 +300,24 @@ fn run(config: PathBuf, dry_run: bool, plugin: bool, socket: Option<PathBuf>) ->
     daemon::run(&config, socket).map_err(Failure::from)
 }
 
-fn show(topic: Topic, unfollowed: bool, socket: &Path, json: bool) -> Result<(), Failure> {
-    let topic = match (topic, unfollowed) {
-        (Topic::Routes, true) => Topic::Unfollowed,
-        (topic, false) => topic,
+fn shown(topic: Topic, unfollowed: bool) -> Result<Topic, Failure> {
+    match (topic, unfollowed) {
+        (Topic::Routes, true) => Ok(Topic::Unfollowed),
+        (topic, false) => Ok(topic),
         (_, true) => {
             let why = "error: only routes can be unfollowed\nfix: srv6d show routes --unfollowed";
-            return Err(Failure::invalid(why.to_owned()));
+            Err(Failure::invalid(why.to_owned()))
         }
-    };
-    ask::ask(socket, &Request::Show { topic }, json)
+    }
+}
+
+fn show(topic: Topic, socket: &Path, watched: Option<u64>, json: bool) -> Result<(), Failure> {
+    if let Some(seconds) = watched {
+        return watch::watch(socket, topic, Duration::from_secs(seconds));
+    }
+    ask::ask(socket, &Request::Show { topic }, json)?;
+    let is_planned = matches!(topic, Topic::Sids | Topic::Routes | Topic::Paths);
+    if is_planned && !json { ask::say_what_waits(socket) } else { Ok(()) }
 }
 
 fn socket_or_default(socket: Option<PathBuf>) -> PathBuf {

@@ -78,12 +78,16 @@ impl From<RunError> for Failure {
 
 /// Prints `text`. A reader that has seen enough (`srv6d show ports | head -1`) is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_on(text).map(drop)
+}
+
+/// The same, where more is to come. False: the reader has seen enough.
+pub fn print_on(text: &str) -> Result<bool, Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format!("error: cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::failed(format!("error: cannot write to standard output: {error}"))),
     }
 }
 

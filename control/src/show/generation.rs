@@ -35,6 +35,14 @@ pub fn render(view: &GenerationView) -> String {
     text
 }
 
+/// A line where something of the configuration is not in force yet; else nothing.
+pub fn what_waits(view: &GenerationView) -> String {
+    match view.pending.len() {
+        0 => String::new(),
+        count => format!("pending: {count} not in force yet; `srv6d show generation` says what each waits for\n"),
+    }
+}
+
 /// Both counts, and what is unusual about them.
 fn tables(published: Published) -> String {
     let Published { whole, whole_for_amendment, in_place, copied } = published;
@@ -85,7 +93,8 @@ fn counts(changed: Changed) -> Option<String> {
     (!counts.is_empty()).then(|| counts.join(" "))
 }
 
-fn time(seconds: u64) -> String {
+/// RFC 3339, in UTC.
+pub fn time(seconds: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }
 

@@ -3,6 +3,7 @@
 mod counters;
 mod fpm;
 mod generation;
+pub mod rates;
 mod source;
 pub(crate) mod table;
 
@@ -13,6 +14,8 @@ use crate::api::state::{
 use crate::plan::NOBODY;
 use srv6d_srv6::model::TableId;
 use table::Table;
+
+pub use generation::{time, what_waits};
 
 /// The answer as text for a terminal, with a newline at its end.
 pub fn render(response: &Response) -> String {
