@@ -155,6 +155,18 @@ fn run_without_privileges_or_directory_fails_before_it_touches_anything() {
 }
 
 #[test]
+fn a_log_level_that_is_none_is_named() {
+    let file = File::new("level", VALID);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_srv6d"));
+    command.args(["--socket", "/proc/srv6d.sock", "run", "--config", file.path()]);
+    let output = command.env("RUST_LOG", "srv6d=verbose").output().unwrap();
+    let error = stderr(&output);
+    assert!(error.contains("WARN RUST_LOG is passed over") && error.contains("RUST_LOG=debug"), "{error}");
+    let output = command.env("RUST_LOG", "debug").output().unwrap();
+    assert!(!stderr(&output).contains("RUST_LOG"), "{}", stderr(&output));
+}
+
+#[test]
 fn doctor_looks_at_the_machine_without_a_daemon() {
     let output = srv6d(&["--socket", "/nonexistent/srv6d.sock", "doctor", "--json", "srv6d-absent"]);
     assert_eq!(output.status.code(), Some(1), "an interface that does not exist is in the way");

@@ -40,6 +40,10 @@ fn either_port_comes_and_goes_under_traffic() {
     let log = rig.log("node");
     assert_eq!(log.matches("eth1: attached").count(), 3, "{log}");
     assert_eq!(log.matches("eth2: attached").count(), 3, "{log}");
+    for port in ["eth1", "eth2"] {
+        let told = log.matches(&format!("[[port]] device: waits for network device {port}")).count();
+        assert_eq!(told, 2, "the log says each time what is missing: {log}");
+    }
 }
 
 #[test]

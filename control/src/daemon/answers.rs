@@ -94,7 +94,12 @@ impl Node {
     /// The file as it is now, planned with what sources offer now.
     async fn read(&mut self, mirror: &mut Mirror) -> Result<(Inputs, Plan), Refusal> {
         let filename = self.path.display().to_string();
-        let text = fs::read_to_string(&self.path).map_err(|why| failed(format!("cannot read {filename}: {why}")))?;
+        let text = fs::read_to_string(&self.path).map_err(|why| {
+            failed(format!(
+                "cannot read {filename}: {why}\n\
+                 fix: put it back, readable for the daemon's user; until then the old configuration stays in force"
+            ))
+        })?;
         self.look_for_all(mirror).await?;
         self.plan_text(&text, &filename, &self.latest).map_err(|errors| invalid(&errors))
     }

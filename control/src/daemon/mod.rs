@@ -148,13 +148,21 @@ fn read(path: &Path) -> Result<Config, RunError> {
 
 /// What goes on, on standard error; `RUST_LOG` says how much of it.
 pub fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|asked| !asked.is_empty()).map(EnvFilter::try_new);
+    let (filter, refused) = match asked {
+        None => (EnvFilter::new("info"), None),
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(why)) => (EnvFilter::new("info"), Some(why)),
+    };
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
     // journald has its own time stamps.
     let under_systemd = std::env::var_os("JOURNAL_STREAM").is_some();
     let log = log.with_ansi(io::stderr().is_terminal());
     // Only a second daemon in the same process (a test) has set one already.
     let _ = if under_systemd { log.without_time().try_init() } else { log.try_init() };
+    if let Some(why) = refused {
+        warn!("RUST_LOG is passed over, the level is info: {why}; write e.g. RUST_LOG=debug, or srv6d=debug,warn");
+    }
 }
 
 /// What the control loop wakes up for.

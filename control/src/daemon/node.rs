@@ -33,6 +33,9 @@ use crate::source::running::Status;
 /// MTU of the own veth while a port is missing: whatever appears later, a packet for the kernel must fit.
 const LARGEST_MTU: u32 = 9500;
 
+/// How many findings of one plan are logged.
+const LOGGED_FINDINGS: usize = 20;
+
 /// How often one neighbour is asked for, however many packets wait for it.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -144,7 +147,8 @@ impl Node {
         let host_name = || nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
         let mut node = Self {
             name: planned.name.clone().unwrap_or_else(|| host_name().unwrap_or_default()),
-            path: path.to_owned(),
+            // Whoever asks stands somewhere else.
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             started: now(),
             inputs: Inputs { config: Arc::new(config), ..Inputs::default() },
             latest: Arc::default(),
@@ -173,9 +177,7 @@ impl Node {
         mirror.look_again();
         node.look(mirror).await?;
         let plan = plan::plan(&node.inputs.config, &node.environment)?;
-        for finding in headlines(&plan.warnings).into_iter().chain(headlines(&plan.pending)) {
-            warn!("{finding}");
-        }
+        log_findings(findings(&plan));
         if plan.host.steer_local
             && !steered(&plan).is_empty()
             && let Some(other) = kernel::steered_by_another(mirror.handle(), &node.veth.name).await?
@@ -265,6 +267,10 @@ impl Node {
         self.detach_unwanted(&plan);
         if plan.devices.iter().any(|port| port.present && self.had_to_go(&port.device)) {
             self.attach_new(&plan, &Cause::Kernel)?;
+        }
+        if cause != Cause::Start {
+            let known: BTreeSet<String> = findings(&self.plan).collect();
+            log_findings(findings(&plan).filter(|finding| !known.contains(finding)));
         }
         self.inputs = inputs;
         self.plan = plan;
@@ -622,6 +628,22 @@ impl Node {
         let balance = if total.balanced() { "balanced" } else { "NOT balanced" };
         let drops: u64 = total.drop.values().sum();
         info!("stopped: rx {} tx {} kernel {} dropped {drops}, {balance}", total.rx, total.tx, total.kernel);
+    }
+}
+
+/// What deserves a look, and what waits.
+fn findings(plan: &Plan) -> impl Iterator<Item = String> {
+    headlines(&plan.warnings).into_iter().chain(headlines(&plan.pending))
+}
+
+/// A link that goes may leave a thousand paths waiting: the log has the first of them.
+fn log_findings(mut findings: impl Iterator<Item = String>) {
+    for finding in findings.by_ref().take(LOGGED_FINDINGS) {
+        warn!("{finding}");
+    }
+    let more = findings.count();
+    if more > 0 {
+        warn!("{more} more like these: `srv6d show generation` has all");
     }
 }
 
