@@ -163,6 +163,14 @@ fn prefixes_with_host_bits_get_the_masked_one_suggested() {
 }
 
 #[test]
+fn a_prefix_without_a_length_gets_the_one_its_bits_need() {
+    assert_refused("[[sid]]\nsid = \"fcbb:0:1004::\"\nbehavior = \"uN\"", 2, &["\"fcbb:0:1004::/48\""]);
+    assert_refused("[[sid]]\nsid = \"fcbb:0:1004:fe06::\"\nbehavior = \"uDT6\"", 2, &["\"fcbb:0:1004:fe06::/64\""]);
+    assert_refused("[[route]]\nprefix = \"10.0.0.0\"", 2, &["\"10.0.0.0/8\""]);
+    assert_refused("[[route]]\nprefix = \"::\"", 2, &["\"::/0\""]);
+}
+
+#[test]
 fn e15_sources_that_are_no_unicast_address() {
     for (source, kind) in
         [("ff02::1", "multicast"), ("::", "unspecified"), ("::1", "loopback"), ("fe80::1", "link-local")]

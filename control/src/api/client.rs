@@ -17,7 +17,7 @@ pub enum AskError {
     /// Nobody listens.
     #[error(
         "srv6d is not running: nothing answers on {socket}\n\
-         start it with `systemctl start srv6d` or `srv6d run --config /etc/srv6d/srv6d.toml`; \
+         fix: start it with `systemctl start srv6d` or `srv6d run --config /etc/srv6d/srv6d.toml`; \
          if it listens elsewhere, name its socket with --socket or SRV6D_SOCKET"
     )]
     NotRunning {

@@ -157,10 +157,20 @@ impl Value for Ipv6Net {
 
 fn not_a_prefix<T: Value>(text: &str) -> Refusal {
     let fix = match text.parse::<IpAddr>() {
-        Ok(address) => format!("add the prefix length, e.g. \"{address}/{}\"", IpNet::from(address).prefix_len()),
+        Ok(address) => format!("add the prefix length, e.g. \"{address}/{}\"", likely_length(address)),
         Err(_) => format!("write {}", T::expected()),
     };
     Refusal { what: format!("{text:?} is not {}", T::expected().split(',').next().unwrap_or_default()), fix }
+}
+
+/// The shortest length at the end of a group that keeps every bit: what ends with `::` is a locator or a subnet.
+fn likely_length(address: IpAddr) -> u32 {
+    let group = if address.is_ipv4() { 8 } else { 16 };
+    let (bits, zeros) = match address {
+        IpAddr::V4(address) => (32, address.to_bits().trailing_zeros()),
+        IpAddr::V6(address) => (128, address.to_bits().trailing_zeros()),
+    };
+    (bits - zeros.min(bits)).next_multiple_of(group)
 }
 
 fn without_host_bits<T: PartialEq + Display>(prefix: T, masked: &T, text: &str) -> Result<T, Refusal> {
