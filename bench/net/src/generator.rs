@@ -25,8 +25,15 @@ use crate::{BenchError, affinity, jumbo, testbed};
 const HEADER: usize = 120;
 /// Frames per batch of a generator without a rate: what one core sends most with.
 const BATCH: u32 = 64;
-/// Up to this rate of a core every frame leaves by itself; beyond, the cost of a batch is shared by several.
-const SINGLY: f64 = 1_000_000.0;
+/// Up to this rate of a core every frame leaves by itself. Beyond, those that fell due while the ones before them were
+/// handed over leave together: each hand-over wakes the receiving thread, and where a core sleeps as deeply as on a
+/// virtual machine that takes 3 to 10 microseconds.
+const SINGLY: f64 = 100_000.0;
+/// Frames per batch up to [`FAST`]. A batch ends when the program has run so often, whether a frame was due or not, so that
+/// a frame waits up to a microsecond for those after it.
+const TOGETHER: u32 = 16;
+/// From this rate of a core on batches are as large as without a rate.
+const FAST: f64 = 1_000_000.0;
 
 /// What to send.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,7 +126,7 @@ impl Generator {
         body: impl FnOnce(&Sender<'_>) -> Result<T, BenchError>,
     ) -> Result<T, BenchError> {
         let longest = self.prepare(cores.len(), load)?;
-        let batch = batch(load.rate.map(|rate| rate / cores.len() as f64));
+        let batch = batch(load.rate.map(|rate| rate / cores.len() as f64), load.stamped);
         let program: &Xdp = self
             .ebpf
             .program("generate")
@@ -220,11 +227,13 @@ fn gap_q8(rate: f64) -> u64 {
     (256e9 / rate).round().max(1.0) as u64
 }
 
-fn batch(rate_of_core: Option<f64>) -> u32 {
+/// Frames that carry the time go in no larger batches than they need: their waiting is in what they measure.
+fn batch(rate_of_core: Option<f64>, stamped: bool) -> u32 {
     match rate_of_core {
         Some(rate) if rate <= SINGLY => 1,
-        Some(rate) => (rate / SINGLY).ceil().clamp(2.0, 16.0) as u32,
-        None => BATCH,
+        Some(rate) if stamped => ((rate / SINGLY).ceil() as u32).min(TOGETHER),
+        Some(rate) if rate <= FAST => TOGETHER,
+        Some(_) | None => BATCH,
     }
 }
 
@@ -297,7 +306,9 @@ mod tests {
 
     #[test]
     fn frames_leave_singly_as_long_as_that_is_fast_enough() {
-        assert_eq!((batch(Some(200_000.0)), batch(Some(1_000_001.0)), batch(Some(3e7)), batch(None)), (1, 2, 16, 64));
+        let batches = |stamped| [Some(100e3), Some(300e3), Some(3e7), None].map(|rate| batch(rate, stamped));
+        assert_eq!(batches(false), [1, 16, 64, 64]);
+        assert_eq!(batches(true), [1, 3, 16, 64]);
     }
 
     #[test]

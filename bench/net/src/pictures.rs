@@ -16,8 +16,9 @@ const PERCENTILES: [(f64, &str); 6] =
 
 /// What the pictures have in common, in words.
 pub const LEGEND: &str = "Dots are medians, bars go from the lowest to the highest round, hollow triangles are lower \
-                          bounds (generator or sink was the limit), diamonds the NDR. A colour is a kind of work; dashed \
-                          is the kernel, dotted the bare floor and ceiling. The axis is logarithmic.";
+                          bounds (generator or sink was the limit), diamonds the NDR. A colour is a kind of work; a full \
+                          line is srv6d, dashes and dots its offload, dashes the kernel, dots the bare floor and \
+                          ceiling. The axis is logarithmic.";
 
 /// A row's colour is its work, its stroke who does it.
 fn looks(name: &str) -> (usize, Stroke) {
@@ -278,7 +279,7 @@ mod tests {
         let histogram = vec![step(0.0, 5.0), step(0.9, 7.0), step(0.999, 9.0), step(1.0, 90.0)];
         let latency = Some(Latency { p50: 6.0, p99: 8.0, p999: 9.0, max: 90.0, samples: 1000, histogram });
         let (dut, size) = ("linux-uN".to_owned(), "128".to_owned());
-        let row = LatencyRow { placement: PLACE, dut, size, load: 50, rate: 1e5, latency, loss: 0.0 };
+        let row = LatencyRow { placement: PLACE, dut, size, load: 50, rate: 1e5, offered: None, latency, loss: 0.0 };
         let plots = latencies(&Results { latencies: vec![row], ..Results::default() });
         let points = &plots.first().unwrap().lines.first().unwrap().points;
         let rounded: Vec<(f64, f64)> = points.iter().map(|point| (point.x.round(), point.y)).collect();

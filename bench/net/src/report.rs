@@ -82,8 +82,14 @@ pub fn promises(results: &Results) -> Section {
         }
         [dut, beside].into_iter().all(|name| results.flood(placement, name, kept.size).is_some())
     };
+    let heading = "Promises".to_owned();
+    let rows: Vec<Vec<String>> = bars::judged(results).into_iter().filter(was_run).map(row).collect();
+    if rows.is_empty() {
+        let text = vec!["No promise is about what this run has measured.".to_owned()];
+        return Section { heading, text, ..Section::default() };
+    }
     Section {
-        heading: "Promises".to_owned(),
+        heading,
         text: vec![
             "Ratios are taken within a round and the median of the rounds decides; in brackets the smallest and the \
              largest. What is measured in turns changes hands every few milliseconds on the same sockets: the median of \
@@ -91,8 +97,8 @@ pub fn promises(results: &Results) -> Section {
                 .to_owned(),
         ],
         table: Some(Table {
-            columns: words(&["rows", "placement", "size", "figure", "at least", "measured", ""]),
-            rows: bars::judged(results).into_iter().filter(was_run).map(row).collect(),
+            columns: words(&["rows", "placement", "size", "figure", "at least", "measured", "promise"]),
+            rows,
         }),
         ..Section::default()
     }
@@ -145,7 +151,13 @@ fn ratios(results: &Results, placement: Placement) -> Section {
     }
     Section {
         heading: format!("Ratios, {}", placement.name()),
-        text: vec![format!("Placement: {}.", placement.meaning())],
+        text: vec![
+            format!("Placement: {}.", placement.meaning()),
+            "Above 1 the first of the two is faster. A full line is srv6d beside the kernel, dots are beside the bare \
+             floor or ceiling, dashes and dots the offload or the floor beside the kernel. A row that generator or sink \
+             limited has no ratio."
+                .to_owned(),
+        ],
         table: Some(table),
         plots: vec![pictures::ratios(results, placement)],
         ..Section::default()
@@ -191,8 +203,8 @@ fn explained(figure: Figure, rows: &[&Row]) -> String {
     };
     match figure {
         Figure::PerSecond => format!(
-            "Flood; counted at the sink. Millions, median [lowest-highest] of the rounds. `>=`: generator or sink was \
-             the limit.{longer}"
+            "Flood; counted at the sink. Millions, median [lowest-highest] of the rounds. `>=`: who is named was the \
+             limit, and not the DUT.{longer}"
         ),
         Figure::PerCpuSecond => "The same packets divided by the busy time of every core that carried them behind the \
                                  generator's: receive work, worker, sink. A worker that polls is always busy."
@@ -205,7 +217,7 @@ fn cell(row: &Row, figure: Figure) -> String {
         return spread.shown(1e-6, 2);
     }
     match (figure, row.at_least()) {
-        (Figure::PerSecond, Some(spread)) => format!(">= {:.2} ({})", spread.median / 1e6, row.why_none()),
+        (Figure::PerSecond, Some(spread)) => format!(">= {:.2} ({})", spread.median / 1e6, row.who_was_the_limit()),
         _ => "-".to_owned(),
     }
 }
@@ -260,7 +272,7 @@ fn searches(results: &Results) -> Option<Section> {
         heading: format!("Rates without loss, {}", first.placement.name()),
         text: vec![
             "Bisected to within 2 %, then confirmed by a trial twice as long; the rate is what the generator really \
-             offered, a lower bound. A ring of a veth holds 256 frames: a core that is taken away for half a \
+             offered, a lower bound. The NDR is searched up to the PDR. A ring of a veth holds 256 frames: a core that is taken away for half a \
              millisecond costs the NDR."
                 .to_owned(),
         ],
@@ -286,6 +298,15 @@ fn beyond(found: &Found) -> &'static str {
     }
 }
 
+/// The load asked for, and what the generator made of it where that is something else.
+fn load(row: &LatencyRow) -> String {
+    let asked = format!("{} % of NDR or PDR, {:.0} kpps", row.load, row.rate / 1e3);
+    match row.offered {
+        Some(offered) if offered < 0.97 * row.rate => format!("{asked} (offered {:.0})", offered / 1e3),
+        _ => asked,
+    }
+}
+
 fn latencies(results: &Results) -> Option<Section> {
     let first = results.latencies.first()?;
     let row = |row: &LatencyRow| {
@@ -294,7 +315,7 @@ fn latencies(results: &Results) -> Option<Section> {
         vec![
             row.dut.clone(),
             row.placement.name().to_owned(),
-            format!("{} % of NDR or PDR, {:.0} kpps", row.load, row.rate / 1e3),
+            load(row),
             time(latency.map(|latency| latency.p50)),
             time(latency.map(|latency| latency.p99)),
             time(latency.map(|latency| latency.p999)),
@@ -307,7 +328,7 @@ fn latencies(results: &Results) -> Option<Section> {
         text: vec![format!(
             "From generator to sink, microseconds, frames of {} bytes. Inline, every step runs on the sender's core at \
              once; with receive threads a halted core has to be woken first. On a virtual machine what is beyond p99.9 \
-             is the machine.",
+             is the machine. `offered` stands where the generator sent less than it was asked for.",
             first.size
         )],
         table: Some(Table {
@@ -423,7 +444,7 @@ mod tests {
         let markdown = document(&results()).markdown();
         assert!(markdown.contains("| srv6d-uN / linux-uN | 1.50 [1.33-2.00] |"), "{markdown}");
         assert!(markdown.contains("| srv6d-uN | 0.90 [0.80-1.00] |"), "{markdown}");
-        assert!(markdown.contains("| xdp-redirect | >= 5.00 (the generator was the limit) |"), "{markdown}");
+        assert!(markdown.contains("| xdp-redirect | >= 5.00 (generator) |"), "{markdown}");
         assert!(markdown.contains("needs 4 cores and there are 3"), "{markdown}");
         let lost = "| xdp-redirect | sink on DUT's core | 1 | 64 | 3 | 3 | 0 | the generator was the limit |";
         assert!(markdown.contains(lost), "{markdown}");
@@ -442,6 +463,24 @@ mod tests {
         let lines: Vec<String> = table.rows.iter().map(|row| row.join(" ")).collect();
         let uns = "srv6d-uN / linux-uN sink on DUT's core 64 packets per second 1.1 1.50 [1.33-2.00] met";
         assert_eq!(lines, [uns], "what was not asked for is left out");
+    }
+
+    #[test]
+    fn a_run_that_no_promise_is_about_says_so() {
+        let section = promises(&Results { floods: Vec::new(), ..results() });
+        assert_eq!((section.table, section.text.len()), (None, 1));
+    }
+
+    #[test]
+    fn a_load_that_the_generator_did_not_reach_is_shown() {
+        let (dut, size) = ("linux-uN".to_owned(), "128".to_owned());
+        let place = Placement::SinkOnDutCore;
+        let row =
+            LatencyRow { placement: place, dut, size, load: 90, rate: 5e5, offered: None, latency: None, loss: 0.0 };
+        assert_eq!(load(&row), "90 % of NDR or PDR, 500 kpps");
+        assert_eq!(load(&LatencyRow { offered: Some(4.9e5), ..row.clone() }), "90 % of NDR or PDR, 500 kpps");
+        let short = LatencyRow { offered: Some(3e5), ..row };
+        assert_eq!(load(&short), "90 % of NDR or PDR, 500 kpps (offered 300)");
     }
 
     #[test]

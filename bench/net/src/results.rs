@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::Busy;
+use crate::frames::Size;
 use crate::latency::Latency;
 use crate::layout::Placement;
 use crate::machine::Stamp;
 use crate::search::Found;
 use crate::statistics::Spread;
-use crate::verdict::{Counted, Verdict};
+use crate::verdict::{Counted, Verdict, Why};
 
 /// All of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -147,6 +148,13 @@ pub struct SearchRow {
     pub found: Found,
 }
 
+impl SearchRow {
+    /// What was found for a row and a size.
+    pub fn of(placement: Placement, dut: &str, size: Size, accepted_loss: f64, found: Found) -> Self {
+        Self { placement, dut: dut.to_owned(), size: size.to_string(), accepted_loss, found }
+    }
+}
+
 /// Latency at one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyRow {
@@ -160,6 +168,9 @@ pub struct LatencyRow {
     pub load: u32,
     /// That rate, in packets per second.
     pub rate: f64,
+    /// What the generator made of it.
+    #[serde(default)]
+    pub offered: Option<f64>,
     /// None: nothing arrived that could be timed.
     pub latency: Option<Latency>,
     /// Share of packets lost meanwhile.
@@ -206,9 +217,15 @@ impl Row {
         Spread::of(pairs.filter(|&(_, theirs)| theirs > 0.0).map(|(mine, theirs)| mine / theirs))
     }
 
-    /// Why there is no figure, of the last trial that has none.
-    pub fn why_none(&self) -> &'static str {
-        self.trials.iter().rev().find_map(|trial| trial.verdict.why_none()).unwrap_or("not tried")
+    /// In one word: of the last trial that has no figure of the DUT's.
+    pub fn who_was_the_limit(&self) -> &'static str {
+        let word = |trial: &Trial| match trial.verdict {
+            Verdict::Measured { .. } => None,
+            Verdict::GeneratorLimited => Some("generator"),
+            Verdict::Void { why: Why::SinkLimited } => Some("sink"),
+            Verdict::Void { why: Why::MoreThanSent } => Some("more than sent"),
+        };
+        self.trials.iter().rev().find_map(word).unwrap_or("not tried")
     }
 
     fn measured(&self) -> impl Iterator<Item = &Trial> {
@@ -279,6 +296,6 @@ pub(crate) mod tests {
         let limited = row(Placement::OneCore, "a", "64", &[-5.0]);
         assert_eq!(limited.figure(Figure::PerSecond), None);
         assert_eq!(limited.at_least().unwrap().median, 5.0);
-        assert_eq!(limited.why_none(), "the generator was the limit");
+        assert_eq!(limited.who_was_the_limit(), "generator");
     }
 }

@@ -9,8 +9,10 @@ pub const NDR: f64 = 0.0;
 /// Share that the PDR may lose.
 pub const PDR: f64 = 0.005;
 
-/// A trial that said nothing is repeated so often.
+/// A trial that said nothing, or lost little, is repeated so often: one of them that passes is enough.
 const REPEATS: u32 = 2;
+/// Up to this share it may be the machine that lost them: a core that is taken away for some milliseconds of a trial.
+const HICCUP: f64 = 0.05;
 /// A rate that was not confirmed goes down by this.
 const STEP_BACK: f64 = 0.9;
 
@@ -50,6 +52,16 @@ pub struct Found {
     pub trials: u32,
     /// Of these, void.
     pub void: u32,
+}
+
+impl Found {
+    /// An NDR, searched up to this PDR: what stood in the way of the PDR stood in its way, too.
+    #[must_use]
+    pub fn below(self, pdr: Self) -> Self {
+        let rate = self.rate.zip(pdr.rate).map(|(ndr, pdr)| ndr.min(pdr)).or(self.rate);
+        let limit = if self.limit == Limit::Range { pdr.limit } else { self.limit };
+        Self { rate, limit, ..self }
+    }
 }
 
 /// A rate tried.
@@ -99,8 +111,10 @@ impl<E, F: FnMut(f64, bool) -> Result<Counted, E>> Search<F> {
             self.trials += 1;
             let again = match counted.verdict() {
                 Verdict::Measured { loss } if loss <= self.accepted_loss => return Ok(Tried::Passed(counted.offered)),
-                Verdict::Measured { .. } if counted.is_disturbed() => Limit::Loss,
+                Verdict::Measured { loss } if loss <= HICCUP || counted.is_disturbed() => Limit::Loss,
                 Verdict::Measured { .. } => return Ok(Tried::Failed(Limit::Loss)),
+                // Its core was somebody else's meanwhile.
+                Verdict::GeneratorLimited if counted.is_disturbed() => Limit::Generator,
                 Verdict::GeneratorLimited => return Ok(Tried::Failed(Limit::Generator)),
                 Verdict::Void { .. } => {
                     self.void += 1;
@@ -215,6 +229,48 @@ mod tests {
         };
         let found = search(NDR, RANGE, trial).unwrap();
         assert!(found.rate.unwrap() <= 500e3, "{found:?}");
+    }
+
+    #[test]
+    fn a_generator_that_was_disturbed_gets_another_chance() {
+        let mut calls = 0;
+        let trial = |rate: f64, _| {
+            calls += 1;
+            let disturbed = Counted { offered: rate / 2.0, waited: 0.5, ..FAKE.trial(rate) };
+            Ok::<_, ()>(if calls == 1 { disturbed } else { FAKE.trial(rate) })
+        };
+        let found = search(NDR, Range { high: 600e3, ..RANGE }, trial).unwrap();
+        assert_eq!((found.rate, found.limit), (Some(600e3), Limit::Range));
+    }
+
+    #[test]
+    fn a_hiccup_is_no_limit_and_an_overload_is_found_in_one_trial() {
+        let mut losses = [0.02, 0.0].into_iter();
+        let once = |rate: f64, _| {
+            let lost = (rate * losses.next().unwrap_or(0.0)) as u64;
+            Ok::<_, ()>(Counted { received: rate as u64 - lost, ..FAKE.trial(rate) })
+        };
+        let found = search(NDR, Range { high: 500e3, ..RANGE }, once).unwrap();
+        assert_eq!((found.rate, found.limit, found.trials), (Some(500e3), Limit::Range, 3));
+        let mut tried = Vec::new();
+        let trial = |rate: f64, _| {
+            tried.push(rate);
+            Ok::<_, ()>(FAKE.trial(rate))
+        };
+        search(NDR, RANGE, trial).unwrap();
+        assert_eq!(tried.iter().filter(|&&rate| rate > 1.9e6).count(), 1, "{tried:?}");
+    }
+
+    #[test]
+    fn an_ndr_as_high_as_the_pdr_ends_where_that_did() {
+        let range = Range { gap: 0.001, ..RANGE };
+        let pdr = FAKE.found(PDR, range);
+        let at_most = |found: Found, limit| Found { limit, ..found }.below(pdr);
+        let ndr = Found { rate: pdr.rate.map(|rate| rate * 1.001), ..FAKE.found(NDR, range) };
+        assert_eq!((at_most(ndr, Limit::Range).rate, at_most(ndr, Limit::Range).limit), (pdr.rate, Limit::Loss));
+        assert_eq!(at_most(ndr, Limit::Generator).limit, Limit::Generator);
+        let none = Found { rate: None, ..ndr };
+        assert_eq!(none.below(pdr).rate, None);
     }
 
     #[test]
