@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::affinity;
 use crate::floor::{FRAMES, RING};
 use crate::netns::{run, tool};
+use crate::statistics::number_of;
 
 /// Machine, kernel, versions. No names of hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,9 +23,13 @@ impl Stamp {
         };
         let facts = [
             ("command", command.to_owned()),
+            ("date", said("date", &["--utc", "+%F %H:%M UTC"])),
             ("machine", machine()),
             ("kernel", said("uname", &["-sr"])),
-            ("srv6d", said(&srv6d.to_string_lossy(), &["--version"])),
+            (
+                "srv6d",
+                build(&said(&srv6d.to_string_lossy(), &["--version"]), &said("sha256sum", &[&srv6d.to_string_lossy()])),
+            ),
             ("bench-net", env!("CARGO_PKG_VERSION").to_owned()),
             ("iproute2", said("ip", &["-V"])),
             ("AF_XDP", format!("native XDP, copy mode; rings of {RING}, {FRAMES} buffers per worker, busy polling")),
@@ -38,6 +43,14 @@ impl Stamp {
     }
 }
 
+/// Two builds of one version are told apart by what `sha256sum` says of the file.
+fn build(version: &str, checksum: &str) -> String {
+    match checksum.get(..12) {
+        Some(first) => format!("{version}, build {first}"),
+        None => version.to_owned(),
+    }
+}
+
 fn machine() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -48,5 +61,16 @@ fn machine() -> String {
     let flags = field("flags").unwrap_or_default();
     let is_virtual = flags.split_whitespace().any(|flag| flag == "hypervisor");
     let kind = if is_virtual { "virtual machine" } else { "machine" };
-    format!("{kind} with {} cores, {model}", affinity::available().len())
+    format!("{kind} with {}, {model}", number_of(affinity::available().len(), "core"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_of_one_version_are_told_apart() {
+        assert_eq!(build("srv6d 0.1.0", "0123456789abcdef  srv6d"), "srv6d 0.1.0, build 0123456789ab");
+        assert_eq!(build("srv6d 0.1.0", "unknown"), "srv6d 0.1.0");
+    }
 }

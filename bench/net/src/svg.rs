@@ -10,8 +10,10 @@ const PLOT: f64 = 260.0;
 const LEFT: f64 = 64.0;
 /// Above the plot: title.
 const TOP: f64 = 34.0;
-/// Below the plot: labels of the groups.
-const GROUP_LABELS: f64 = 26.0;
+/// Below the plot: a line of the labels of the groups.
+const LABEL_LINE: f64 = 16.0;
+/// A letter of them, on average.
+const LETTER: f64 = 7.0;
 const LEGEND_LINE: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 4;
 /// Colours there are; the style sheet of the page says what they look like on light and on dark ground.
@@ -41,13 +43,16 @@ pub fn digits(top: f64) -> usize {
 pub fn bars(chart: &Chart) -> String {
     let series = series(chart);
     let highest = chart.groups.iter().flat_map(|group| &group.bars).map(|bar| bar.high.max(bar.value));
-    let top = ceiling(highest.fold(0.0, f64::max));
-    let legend = series.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE;
-    let height = TOP + PLOT + GROUP_LABELS + legend + 8.0;
-    let mut out = opening(&chart.title, &chart.unit, WIDTH, height, LEFT);
-    axis(&mut out, top);
+    let top = end_of_axis(highest.fold(0.0, f64::max));
     let group_width = (WIDTH - LEFT) / chart.groups.len().max(1) as f64;
-    for (at, group) in chart.groups.iter().enumerate() {
+    let letters = (group_width / LETTER) as usize;
+    let labels: Vec<Vec<String>> = chart.groups.iter().map(|group| wrapped(&group.label, letters)).collect();
+    let label_lines = labels.iter().map(Vec::len).max().unwrap_or(0) as f64;
+    let below = TOP + PLOT + 10.0 + label_lines * LABEL_LINE;
+    let legend = series.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE;
+    let mut out = opening(&chart.title, &chart.unit, WIDTH, below + legend + 8.0, LEFT);
+    axis(&mut out, top);
+    for (at, (group, label)) in chart.groups.iter().zip(&labels).enumerate() {
         let left = LEFT + at as f64 * group_width;
         let width = group_width * 0.86 / group.bars.len().max(1) as f64;
         for (bar_at, bar) in group.bars.iter().enumerate() {
@@ -56,13 +61,26 @@ pub fn bars(chart: &Chart) -> String {
             draw(&mut out, bar, x, width, top, &colour(number));
         }
         let middle = left + group_width / 2.0;
-        let y = TOP + PLOT + 17.0;
-        let _ =
-            writeln!(out, "<text x=\"{middle:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", escaped(&group.label));
+        for (line, text) in label.iter().enumerate() {
+            let y = TOP + PLOT + 17.0 + line as f64 * LABEL_LINE;
+            let _ = writeln!(out, "<text x=\"{middle:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", escaped(text));
+        }
     }
-    key(&mut out, &series);
+    key(&mut out, &series, below);
     out.push_str("</svg>");
     out
+}
+
+/// A label in lines of so many letters, where a space or a hyphen lets it be parted.
+fn wrapped(label: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in label.split_inclusive([' ', '-']) {
+        match lines.last_mut() {
+            Some(line) if line.len() + part.trim_end().len() <= letters => line.push_str(part),
+            _ => lines.push(part.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Names of the series, in the order they first come.
@@ -83,6 +101,16 @@ pub fn ceiling(value: f64) -> f64 {
     }
     let power = 10_f64.powf(value.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= value).unwrap_or(value)
+}
+
+/// Where an axis ends whose five rules are to have short labels: little above the value.
+fn end_of_axis(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 1.0;
+    }
+    let power = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    steps.into_iter().map(|step| step * power).find(|&step| step >= value).unwrap_or(value)
 }
 
 fn height_of(value: f64, top: f64) -> f64 {
@@ -127,11 +155,11 @@ fn draw(out: &mut String, bar: &Bar, x: f64, width: f64, top: f64, colour: &str)
     }
 }
 
-fn key(out: &mut String, series: &[&str]) {
+fn key(out: &mut String, series: &[&str], top: f64) {
     let column = (WIDTH - LEFT) / LEGEND_COLUMNS as f64;
     for (at, name) in series.iter().enumerate() {
         let x = LEFT + (at % LEGEND_COLUMNS) as f64 * column;
-        let y = TOP + PLOT + GROUP_LABELS + (at / LEGEND_COLUMNS) as f64 * LEGEND_LINE;
+        let y = top + (at / LEGEND_COLUMNS) as f64 * LEGEND_LINE;
         let colour = colour(at);
         let _ = writeln!(
             out,
@@ -154,6 +182,20 @@ mod tests {
         for (value, expected) in [(0.83, 1.0), (1.2, 2.0), (4.6, 5.0), (7.0, 10.0), (0.0, 1.0)] {
             assert!((ceiling(value) - expected).abs() < 1e-9, "{value}");
         }
+    }
+
+    #[test]
+    fn bars_leave_little_of_their_picture_empty() {
+        for (value, expected) in [(1.06, 1.5), (0.43, 0.5), (1.9, 2.0), (2.4, 2.5), (6.5, 8.0), (0.0, 1.0)] {
+            assert!((end_of_axis(value) - expected).abs() < 1e-9, "{value}: {}", end_of_axis(value));
+        }
+    }
+
+    #[test]
+    fn a_label_is_parted_where_that_can_be_done() {
+        assert_eq!(wrapped("srv6d-encap.red-offload", 10), ["srv6d-", "encap.red-", "offload"]);
+        assert_eq!(wrapped("TCP MTU 1500, 1 flow", 13), ["TCP MTU 1500, ", "1 flow"]);
+        assert_eq!(wrapped("linux-uN", 20), ["linux-uN"]);
     }
 
     #[test]
