@@ -246,6 +246,18 @@ const STYLE: &str = "\
     @media(max-width:40rem){th,td{white-space:nowrap}dl{display:block}dd{margin-bottom:.4rem}}";
 
 impl Table {
+    /// For a terminal: columns below each other.
+    pub fn text(&self) -> String {
+        let lines = || std::iter::once(&self.columns).chain(&self.rows);
+        let width_of = |at: usize| lines().filter_map(|cells| cells.get(at)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..self.columns.len()).map(|at| width_of(at).unwrap_or(0)).collect();
+        let line = |cells: &Vec<String>| {
+            let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
+        };
+        lines().map(line).collect()
+    }
+
     fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let mut out = line(&self.columns);
@@ -320,6 +332,14 @@ mod tests {
         let expected = "# A & B\n\n* kernel: 6.18\n\n## Rates\n\nMpps.\n\n| row | 64 |\n|---|---:|\n\
                         | srv6d <uN> | 1.50 |\n";
         assert_eq!(document().markdown(), expected);
+    }
+
+    #[test]
+    fn a_terminal_has_columns_below_each_other() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let columns = row(["rows", "64", "promise"]);
+        let table = Table { columns, rows: vec![row(["a / b", "1.00 [0.90-1.10]", "met"])] };
+        assert_eq!(table.text(), "rows   64                promise\na / b  1.00 [0.90-1.10]  met\n");
     }
 
     #[test]

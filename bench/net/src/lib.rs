@@ -20,6 +20,7 @@
 pub mod affinity;
 pub mod bars;
 pub mod campaign;
+pub mod compare;
 pub mod cpu;
 pub mod document;
 pub mod dut;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use srv6d_bench_net::campaign::{Campaign, Plan};
+use srv6d_bench_net::compare::Comparison;
 use srv6d_bench_net::document::Document;
 use srv6d_bench_net::dut::{self, Dut};
 use srv6d_bench_net::frames::Size;
@@ -89,11 +90,11 @@ struct Arguments {
     first: bool,
 
     /// The srv6d to measure [default: beside this program]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     srv6d: Option<PathBuf>,
 
-    /// Where results.json, report.md, report.html and report.json go
-    #[arg(long, value_name = "DIRECTORY", default_value = "target/bench-net")]
+    /// Where results.json, report.md, report.html and report.json go; those of `host` into host/ there
+    #[arg(long, value_name = "DIRECTORY", default_value = "target/bench-net", global = true)]
     out: PathBuf,
 
     #[command(subcommand)]
@@ -115,13 +116,23 @@ enum Word {
     },
     /// Writes the Markdown and HTML of a report that is JSON, beside it
     Render {
-        /// The report, as report.json
+        /// The report, as report.json, or the directory it is in
         file: PathBuf,
     },
     /// Writes the report of results again, beside them
     Report {
-        /// The results, as results.json
+        /// The results, as results.json, or the directory they are in
         file: PathBuf,
+    },
+    /// Compares the ratios of two runs: which have changed by more than their rounds differ
+    Compare {
+        /// The results of the first run, as results.json, or the directory they are in
+        before: PathBuf,
+        /// Those of the second
+        after: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -143,10 +154,11 @@ fn main() -> ExitCode {
             Ok(())
         }
         Some(Word::Host { rounds, seconds }) => measure_host(&arguments, *rounds, *seconds),
-        Some(Word::Render { file }) => read(file).and_then(|document| write_document(&document, &beside(file))),
-        Some(Word::Report { file }) => {
-            read(file).and_then(|results: Results| write_document(&report::document(&results), &beside(file)))
-        }
+        Some(Word::Render { file }) => render(file),
+        Some(Word::Report { file }) => read_results(file).and_then(|(file, results)| {
+            write_document(&report::document(&results), file.parent().unwrap_or(Path::new("")))
+        }),
+        Some(Word::Compare { before, after, json }) => compare(before, after, *json),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -211,10 +223,14 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     let results = Campaign::run(&plan, empty, &say, &keep);
     keep(&results)?;
     write_document(&report::document(&results), &arguments.out)?;
-    for row in report::promises(&results).table.into_iter().flat_map(|table| table.rows) {
-        println!("{}", row.join("  "));
+    if let Some(table) = report::promises(&results).table {
+        print!("{}", table.text());
     }
     match results.cut_off {
+        None if results.is_empty() => {
+            let why = results.left_out.join("; ");
+            Err(BenchError(format!("nothing was measured: {why}")).into())
+        }
         Some(why) => Err(BenchError(format!("{why}; the report has what was measured until then")).into()),
         None => Ok(()),
     }
@@ -329,19 +345,54 @@ fn srv6d(arguments: &Arguments) -> Result<PathBuf, Failure> {
     )))
 }
 
-fn beside(file: &Path) -> PathBuf {
-    file.parent().map_or_else(PathBuf::new, Path::to_path_buf)
+/// The file of this name, where the directory it is in was given.
+fn file_in(path: &Path, name: &str) -> PathBuf {
+    if path.is_dir() { path.join(name) } else { path.to_path_buf() }
 }
 
-fn read<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, Failure> {
-    let text = fs::read_to_string(file).map_err(|why| Failure::Usage(format!("{}: {why}", file.display())))?;
-    serde_json::from_str(&text).map_err(|why| Failure::Usage(format!("{}: {why}", file.display())))
+fn read<T: serde::de::DeserializeOwned>(file: &Path, form: &str) -> Result<T, Failure> {
+    let shown = file.display();
+    let text = fs::read_to_string(file).map_err(|why| Failure::Usage(format!("{shown}: {why}")))?;
+    serde_json::from_str(&text).map_err(|why| Failure::Usage(format!("{shown} is not {form}: {why}")))
+}
+
+fn read_results(path: &Path) -> Result<(PathBuf, Results), Failure> {
+    let file = file_in(path, RESULTS);
+    let form = "what bench-net measured (results.json; a report.json is for `bench-net render`)";
+    read(&file, form).map(|results| (file, results))
+}
+
+/// Pages of the same name as the file: reports of several runs may lie in one directory.
+fn render(path: &Path) -> Result<(), Failure> {
+    let file = file_in(path, "report.json");
+    let form = "a report (report.json; a results.json is for `bench-net report`)";
+    write_pages(&read(&file, form)?, &file)
+}
+
+fn compare(before: &Path, after: &Path, json: bool) -> Result<(), Failure> {
+    let ((_, before), (_, after)) = (read_results(before)?, read_results(after)?);
+    let comparison = Comparison::of(&before, &after);
+    if comparison.figures.is_empty() {
+        return Err(Failure::Usage("the two runs have no ratio in common".to_owned()));
+    }
+    if json {
+        let text = serde_json::to_string_pretty(&comparison).map_err(|why| BenchError::of("compare", why))?;
+        println!("{text}");
+    } else {
+        print!("{}", comparison.text());
+    }
+    Ok(())
 }
 
 fn write_document(document: &Document, directory: &Path) -> Result<(), Failure> {
     write_json(directory, "report.json", document)?;
-    write(&directory.join("report.md"), &document.markdown())?;
-    let html = directory.join("report.html");
+    write_pages(document, &directory.join("report.json"))
+}
+
+/// Beside the JSON of a report.
+fn write_pages(document: &Document, json: &Path) -> Result<(), Failure> {
+    write(&json.with_extension("md"), &document.markdown())?;
+    let html = json.with_extension("html");
     write(&html, &document.html())?;
     println!("report: {}", html.display());
     Ok(())

@@ -245,6 +245,12 @@ impl Verdict {
 }
 
 impl Results {
+    /// Nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        let Self { floods, workers, turns, searches, latencies, .. } = self;
+        floods.is_empty() && workers.is_empty() && turns.is_empty() && searches.is_empty() && latencies.is_empty()
+    }
+
     /// A row of the floods.
     pub fn flood(&self, placement: Placement, dut: &str, size: &str) -> Option<&Row> {
         self.floods.iter().find(|row| row.placement == placement && row.dut == dut && row.size == size)

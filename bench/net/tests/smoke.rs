@@ -167,3 +167,38 @@ fn a_core_with_two_roles_is_refused_before_anything_is_measured() {
     assert_eq!(run.status.code(), Some(2), "{said}");
     assert!(said.contains("core 0 stands there twice"), "{said}");
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_run_that_could_measure_nothing_fails_and_says_why() {
+    let out = std::env::temp_dir().join(format!("srv6d-bench-net-none-{}", std::process::id()));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_bench-net"));
+    run.args(["--smoke", "--dut", "xdp-redirect", "--srv6d", env!("CARGO_BIN_EXE_bench-net"), "--out"]).arg(&out);
+    let only = srv6d_bench_net::affinity::available().first().unwrap().to_string();
+    let run = run.args(["--cores", &only]).output().unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    let why = "error: nothing was measured: placement `all on one core` needs 2 cores and there are 1";
+    assert!(said.contains(why), "{said}");
+}
+
+#[test]
+fn a_file_of_another_kind_is_refused_and_the_right_command_named() {
+    let directory = std::env::temp_dir().join(format!("srv6d-bench-net-kinds-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let report = directory.join("report.json");
+    std::fs::write(&report, r#"{"schema": 1, "title": "t", "stamp": [], "sections": []}"#).unwrap();
+    let run = |word: &str| Command::new(env!("CARGO_BIN_EXE_bench-net")).args([word]).arg(&report).output().unwrap();
+    let compared =
+        Command::new(env!("CARGO_BIN_EXE_bench-net")).arg("compare").args([&report, &report]).output().unwrap();
+    let (reported, rendered) = (run("report"), run("render"));
+    let page = std::fs::read_to_string(directory.join("report.html"));
+    std::fs::remove_dir_all(&directory).unwrap();
+    for refused in [reported, compared] {
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("a report.json is for `bench-net render`"), "{said}");
+    }
+    assert!(rendered.status.success() && page.unwrap().contains("<h1>t</h1>"));
+}

@@ -1,0 +1,313 @@
+//! Two runs beside each other: ratios within the one and within the other.
+//!
+//! Rates of two runs are not compared: the machine was another one an hour ago. What it did to srv6d it did to the kernel
+//! and to the floor, too, so that ratios within a run can be.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::bars::FLOOR;
+use crate::document::Table;
+use crate::layout::Placement;
+use crate::report::BESIDE;
+use crate::results::{Figure, Results, Row, TurnsRow};
+use crate::search::{Found, Limit, NDR, PDR};
+use crate::statistics::{Spread, number_of};
+
+/// What two runs have in common.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Facts of the stamps that differ: name, before, after.
+    pub stamps: Vec<(String, String, String)>,
+    /// Ratios that both have.
+    pub figures: Vec<Compared>,
+    /// Ratios that one of the two does not have.
+    pub in_one_only: usize,
+}
+
+/// A ratio in both runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Compared {
+    /// Which one.
+    #[serde(flatten)]
+    pub ratio: Ratio,
+    /// In the first run.
+    pub before: Spread,
+    /// In the second.
+    pub after: Spread,
+    /// The second median divided by the first.
+    pub change: f64,
+    /// What that is worth.
+    pub verdict: Change,
+}
+
+/// Which ratio.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ratio {
+    /// Whose figure.
+    pub dut: String,
+    /// Beside whose.
+    pub beside: String,
+    /// Which figure.
+    pub figure: &'static str,
+    /// Where the work runs.
+    pub placement: Placement,
+    /// How many workers.
+    pub workers: usize,
+    /// The size asked for.
+    pub size: String,
+}
+
+/// What a change is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// All rounds of the second run are below all rounds of the first.
+    Lower,
+    /// Above.
+    Higher,
+    /// The two overlap.
+    WithinSpread,
+    /// One of the runs has a single value: nobody knows how far it spreads.
+    NoSpread,
+}
+
+impl Change {
+    fn of(before: Spread, after: Spread) -> Self {
+        if before.count < 2 || after.count < 2 {
+            Self::NoSpread
+        } else if after.high < before.low {
+            Self::Lower
+        } else if after.low > before.high {
+            Self::Higher
+        } else {
+            Self::WithinSpread
+        }
+    }
+
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Lower => "lower",
+            Self::Higher => "higher",
+            Self::WithinSpread => "within the spread",
+            Self::NoSpread => "one value",
+        }
+    }
+}
+
+impl Comparison {
+    /// Of a run and a later one.
+    pub fn of(before: &Results, after: &Results) -> Self {
+        let (first, second) = (ratios(before), ratios(after));
+        let compared = |(ratio, before): &(Ratio, Spread)| {
+            let (_, after) = second.iter().find(|(other, _)| other == ratio)?;
+            let verdict = Change::of(*before, *after);
+            let change = after.median / before.median;
+            Some(Compared { ratio: ratio.clone(), before: *before, after: *after, change, verdict })
+        };
+        let figures: Vec<Compared> = first.iter().filter_map(compared).collect();
+        let in_one_only = first.len() + second.len() - 2 * figures.len();
+        Self { stamps: stamps(before, after), figures, in_one_only }
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for (name, before, after) in &self.stamps {
+            let _ = writeln!(out, "{name}: {before}\n{:>width$}  {after}", "->", width = name.len());
+        }
+        let columns =
+            ["rows", "placement", "size", "figure", "before", "after", "change", ""].map(str::to_owned).to_vec();
+        let rows = self.figures.iter().map(Compared::line).collect();
+        let _ = write!(out, "\n{}", Table { columns, rows }.text());
+        let count = |which| self.figures.iter().filter(|compared| compared.verdict == which).count();
+        let _ = writeln!(
+            out,
+            "\n{}: {} lower, {} higher, {} within the spread, {} of a single value; {} in one of the runs only",
+            number_of(self.figures.len(), "ratio"),
+            count(Change::Lower),
+            count(Change::Higher),
+            count(Change::WithinSpread),
+            count(Change::NoSpread),
+            self.in_one_only
+        );
+        out
+    }
+}
+
+impl Compared {
+    fn line(&self) -> Vec<String> {
+        let Ratio { dut, beside, figure, placement, workers, size } = &self.ratio;
+        let place = if *workers > 1 { number_of(*workers, "worker") } else { placement.name().to_owned() };
+        vec![
+            format!("{dut} / {beside}"),
+            place,
+            size.clone(),
+            (*figure).to_owned(),
+            self.before.shown(1.0, 2),
+            self.after.shown(1.0, 2),
+            format!("{:+.1} %", 100.0 * (self.change - 1.0)),
+            self.verdict.text().to_owned(),
+        ]
+    }
+}
+
+/// Facts that differ; when, how long and with how many trials is no fact about what was measured.
+fn stamps(before: &Results, after: &Results) -> Vec<(String, String, String)> {
+    let of = |results: &Results, name: &str| {
+        let fact = results.stamp.0.iter().find(|(other, _)| other == name);
+        fact.map_or_else(|| "unknown".to_owned(), |(_, value)| value.clone())
+    };
+    let mut names: Vec<&str> =
+        [before, after].iter().flat_map(|run| &run.stamp.0).map(|(name, _)| name.as_str()).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(*name) && *name != "took");
+    let fact = |name: &str| (name.to_owned(), of(before, name), of(after, name));
+    names.into_iter().map(fact).filter(|(_, before, after)| before != after).collect()
+}
+
+/// Every ratio that a run has.
+fn ratios(results: &Results) -> Vec<(Ratio, Spread)> {
+    let rows = results.floods.iter().chain(&results.workers);
+    let floods = rows.flat_map(|row| of_row(results, row));
+    let turns = results.turns.iter().filter_map(in_turns);
+    floods.chain(turns).chain(of_searches(results)).collect()
+}
+
+/// A row beside those that it is shown beside.
+fn of_row(results: &Results, row: &Row) -> Vec<(Ratio, Spread)> {
+    let same_place =
+        |other: &&Row| (other.placement, other.workers, &other.size) == (row.placement, row.workers, &row.size);
+    let figures = [(Figure::PerSecond, "packets per second"), (Figure::PerCpuSecond, "packets per CPU second")];
+    let mut found = Vec::new();
+    for (_, beside) in BESIDE.iter().filter(|(dut, _)| *dut == row.dut) {
+        let mut others = results.floods.iter().chain(&results.workers).filter(same_place);
+        let Some(other) = others.find(|other| other.dut == *beside) else { continue };
+        for (figure, name) in figures {
+            let ratio = Ratio {
+                dut: row.dut.clone(),
+                beside: other.dut.clone(),
+                figure: name,
+                placement: row.placement,
+                workers: row.workers,
+                size: row.size.clone(),
+            };
+            found.extend(row.ratio(other, figure).map(|spread| (ratio, spread)));
+        }
+    }
+    found
+}
+
+fn in_turns(row: &TurnsRow) -> Option<(Ratio, Spread)> {
+    let ratio = Ratio {
+        dut: row.dut.clone(),
+        beside: FLOOR.to_owned(),
+        figure: "packets per second, in turns",
+        placement: row.placement,
+        workers: 1,
+        size: row.size.clone(),
+    };
+    row.ratio().map(|spread| (ratio, spread))
+}
+
+/// NDR and PDR, where it was the DUT that lost.
+fn of_searches(results: &Results) -> Vec<(Ratio, Spread)> {
+    let rate = |found: Found| found.rate.filter(|_| found.limit == Limit::Loss);
+    let mut found = Vec::new();
+    for row in &results.searches {
+        let figure = if row.accepted_loss <= NDR { "NDR" } else { "PDR" };
+        for (_, beside) in BESIDE.iter().filter(|(dut, _)| *dut == row.dut) {
+            let is_it = |other: &&crate::results::SearchRow| {
+                (other.placement, other.dut.as_str(), &other.size) == (row.placement, *beside, &row.size)
+                    && (other.accepted_loss - row.accepted_loss).abs() < PDR / 2.0
+            };
+            let other = results.searches.iter().find(is_it).and_then(|other| rate(other.found));
+            let Some((mine, theirs)) = rate(row.found).zip(other) else { continue };
+            let (dut, beside, size) = (row.dut.clone(), (*beside).to_owned(), row.size.clone());
+            let ratio = Ratio { dut, beside, figure, placement: row.placement, workers: 1, size };
+            found.extend(Spread::of([mine / theirs]).map(|spread| (ratio, spread)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failure is the test's failure")]
+
+    use super::*;
+    use crate::machine::Stamp;
+    use crate::results::SearchRow;
+    use crate::results::tests::row;
+
+    const PLACE: Placement = Placement::SinkOnDutCore;
+
+    fn run(rates: [f64; 3], build: &str) -> Results {
+        let stamp = [("kernel", "6.18"), ("srv6d", build), ("took", build)];
+        Results {
+            stamp: Stamp(stamp.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()),
+            floods: vec![row(PLACE, "srv6d-uN", "64", &rates), row(PLACE, "linux-uN", "64", &[1.0, 1.0, 1.0])],
+            ..Results::default()
+        }
+    }
+
+    fn verdict(before: [f64; 3], after: [f64; 3]) -> Change {
+        Comparison::of(&run(before, "a"), &run(after, "b")).figures[0].verdict
+    }
+
+    #[test]
+    fn a_change_is_what_lies_outside_of_all_rounds() {
+        assert_eq!(verdict([1.2, 1.3, 1.4], [0.9, 1.0, 1.1]), Change::Lower);
+        assert_eq!(verdict([1.2, 1.3, 1.4], [1.5, 1.6, 1.7]), Change::Higher);
+        assert_eq!(verdict([1.2, 1.3, 1.4], [0.9, 1.0, 1.25]), Change::WithinSpread);
+        // A round that the generator limited has no ratio.
+        assert_eq!(verdict([1.2, 1.3, 1.4], [0.9, -1.0, -1.0]), Change::NoSpread);
+    }
+
+    #[test]
+    fn a_terminal_has_both_and_what_differs_of_the_stamps() {
+        let text = Comparison::of(&run([1.0, 1.0, 1.0], "a"), &run([0.5, 0.5, 0.5], "b")).text();
+        assert!(text.starts_with("srv6d: a\n   ->  b\n\n"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("srv6d-uN / linux-uN")).unwrap();
+        assert!(line.contains("1.00 [1.00-1.00]  0.50 [0.50-0.50]  -50.0 %  lower"), "{line}");
+        assert!(
+            text.ends_with(
+                "2 ratios: 2 lower, 0 higher, 0 within the spread, 0 of a single value; 0 in one of the runs only\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_only_one_run_has_is_counted_and_not_compared() {
+        let lone = Results { workers: vec![row(PLACE, "srv6d-uN", "64", &[1.0])], ..Results::default() };
+        let comparison = Comparison::of(&run([1.0, 1.0, 1.0], "a"), &lone);
+        assert_eq!((comparison.figures.len(), comparison.in_one_only), (0, 2));
+    }
+
+    #[test]
+    fn rates_without_loss_are_compared_where_the_dut_was_the_limit() {
+        let found = |rate, limit| Found { rate: Some(rate), limit, trials: 1, void: 0 };
+        let of = |mine: Found| {
+            let search = |dut: &str, accepted_loss, found| SearchRow {
+                placement: PLACE,
+                dut: dut.to_owned(),
+                size: "64".to_owned(),
+                accepted_loss,
+                found,
+            };
+            let theirs = found(2.0, Limit::Loss);
+            let searches = [("srv6d-uN", mine), ("linux-uN", theirs)];
+            let searches = searches.iter().flat_map(|&(dut, found)| [NDR, PDR].map(|loss| search(dut, loss, found)));
+            Results { searches: searches.collect(), ..Results::default() }
+        };
+        let limited = of(found(3.0, Limit::Generator));
+        let before = of(found(1.0, Limit::Loss));
+        assert!(Comparison::of(&before, &limited).figures.is_empty());
+        let figures = Comparison::of(&before, &of(found(3.0, Limit::Loss))).figures;
+        let said: Vec<_> = figures.iter().map(|compared| (compared.ratio.figure, compared.change)).collect();
+        assert_eq!(said, [("NDR", 3.0), ("PDR", 3.0)]);
+    }
+}
