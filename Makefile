@@ -7,7 +7,7 @@ RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)" CARGO_TARGET_AA
 # Where cargo builds, should somebody keep that elsewhere.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help deps build demo test test-rootless test-root test-zerocopy bench bench-net lint doc
+.PHONY: help deps build install uninstall demo test test-rootless test-root test-zerocopy bench bench-net lint doc
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -17,6 +17,27 @@ deps:
 
 build: deps ## the srv6d binary: target/release/srv6d
 	cargo build --release --locked --package srv6d
+
+# Where `make install` puts things. DESTDIR goes before, for packages.
+PREFIX      := /usr/local
+SYSTEMD     := /etc/systemd/system
+SHARE       := $(DESTDIR)$(PREFIX)/share
+COMPLETIONS := bash:bash-completion/completions/srv6d zsh:zsh/site-functions/_srv6d fish:fish/vendor_completions.d/srv6d.fish
+
+install: ## what `make build` has built, with manual pages, completion and the systemd unit: sudo make install
+	@test -x $(TARGET)/release/srv6d || { echo "error: $(TARGET)/release/srv6d is missing: make build, then make install" >&2; exit 1; }
+	install -D -m 755 $(TARGET)/release/srv6d $(DESTDIR)$(PREFIX)/bin/srv6d
+	install -d $(SHARE)/man/man1 $(DESTDIR)$(SYSTEMD)
+	$(TARGET)/release/srv6d man $(SHARE)/man/man1
+	for completion in $(COMPLETIONS); do \
+		install -d $$(dirname $(SHARE)/$${completion#*:}); \
+		$(TARGET)/release/srv6d completion $${completion%%:*} > $(SHARE)/$${completion#*:} || exit 1; \
+	done
+	sed 's|/usr/bin/srv6d|$(PREFIX)/bin/srv6d|' packaging/srv6d.service > $(DESTDIR)$(SYSTEMD)/srv6d.service
+
+uninstall: ## takes all of that away again; configuration stays
+	rm -f $(DESTDIR)$(PREFIX)/bin/srv6d $(SHARE)/man/man1/srv6d.1 $(SHARE)/man/man1/srv6d-*.1 $(DESTDIR)$(SYSTEMD)/srv6d.service
+	rm -f $(foreach completion,$(COMPLETIONS),$(SHARE)/$(lastword $(subst :, ,$(completion))))
 
 demo: build ## the fabric lab, with traffic crossing it
 	$(ROOT) $(TARGET)/release/srv6d lab demo

@@ -53,7 +53,7 @@ fn every_command_explains_itself_with_an_example_or_a_consequence() {
 
 #[test]
 fn no_line_of_the_help_is_broken_twice() {
-    let words = "run,check,reload,rollback,sync,path-server,place,show,capture,doctor,completion,sonic,sonic check,\
+    let words = "run,check,reload,rollback,sync,path-server,place,show,capture,doctor,completion,man,sonic,sonic check,\
                  sonic convert,sonic run,sonic ready,sonic install-words,lab,lab up,lab exec,lab fail,lab demo,lab scale";
     for command in words.split(',') {
         let arguments: Vec<&str> = command.split(' ').chain(["--help"]).collect();
@@ -186,6 +186,77 @@ fn completion_scripts_know_the_commands() {
         assert_eq!(output.status.code(), Some(0), "{shell}");
         assert!(stdout(&output).contains("doctor"), "{shell}");
     }
+}
+
+#[test]
+fn every_command_of_the_help_has_a_manual_page() {
+    let directory = std::env::temp_dir().join(format!("srv6d-man-{}", std::process::id()));
+    let output = srv6d(&["man", directory.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for (page, expected) in [
+        ("srv6d.1", "srv6d\\-show(1)"),
+        ("srv6d-show.1", ".SH EXAMPLES"),
+        ("srv6d-lab-up.1", "\\-\\-routing"),
+        ("srv6d-sonic-run.1", "config_db.json"),
+    ] {
+        let text = fs::read_to_string(directory.join(page)).unwrap_or_default();
+        assert!(text.contains(expected), "{page}: {text}");
+    }
+    assert!(!directory.join("srv6d-guard.1").exists(), "it is nobody's business");
+    fs::remove_dir_all(&directory).unwrap();
+    let output = srv6d(&["man", "/proc/srv6d"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot write manual pages into /proc/srv6d"), "{}", stderr(&output));
+}
+
+/// What is installed below a directory, by paths from there.
+fn installed(root: &Path) -> Vec<String> {
+    let listed = Command::new("find").arg(root).args(["-type", "f", "-printf", "%P\n"]).output().unwrap();
+    stdout(&listed).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn make_install_puts_all_in_place_and_uninstall_takes_it_away() {
+    let root = std::env::temp_dir().join(format!("srv6d-install-{}", std::process::id()));
+    let built = root.join("target/release");
+    fs::create_dir_all(&built).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_srv6d"), built.join("srv6d")).unwrap();
+    let destination = root.join("destination");
+    let make = |what: &str, prefix: &str| {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let variables = [("TARGET", &root.join("target")), ("DESTDIR", &destination)];
+        let variables = variables.map(|(name, path)| format!("{name}={}", path.display()));
+        let mut command = Command::new("make");
+        command.args(["--silent", "--directory"]).arg(repository).arg(what).args(variables);
+        // What the surrounding make was told is not meant for this one.
+        command.arg(format!("PREFIX={prefix}")).env_remove("MAKEFLAGS").output().unwrap()
+    };
+    let done = make("install", "/usr");
+    assert!(done.status.success(), "{}", stderr(&done));
+    let files = installed(&destination);
+    for file in [
+        "usr/bin/srv6d",
+        "usr/share/man/man1/srv6d.1",
+        "usr/share/man/man1/srv6d-show.1",
+        "usr/share/bash-completion/completions/srv6d",
+        "usr/share/zsh/site-functions/_srv6d",
+        "usr/share/fish/vendor_completions.d/srv6d.fish",
+        "etc/systemd/system/srv6d.service",
+    ] {
+        assert!(files.iter().any(|found| found == file), "{file} is missing in {files:?}");
+    }
+    let done = make("uninstall", "/usr");
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert_eq!(installed(&destination), Vec::<String>::new());
+
+    assert!(make("install", "/opt/srv6d").status.success());
+    let unit = fs::read_to_string(destination.join("etc/systemd/system/srv6d.service")).unwrap();
+    assert!(unit.contains("ExecStart=/opt/srv6d/bin/srv6d run") && !unit.contains("=/usr/bin"), "{unit}");
+
+    fs::remove_file(built.join("srv6d")).unwrap();
+    let refused = make("install", "/usr");
+    assert!(!refused.status.success() && stderr(&refused).contains("make build"), "{}", stderr(&refused));
+    fs::remove_dir_all(&root).unwrap();
 }
 
 #[test]

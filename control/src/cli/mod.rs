@@ -5,6 +5,7 @@ mod capture;
 mod check;
 mod doctor;
 mod dry_run;
+mod manual;
 mod output;
 mod path_server;
 mod place;
@@ -239,6 +240,16 @@ enum Command {
         #[arg(value_enum)]
         shell: Shell,
     },
+    /// Write manual pages, one for each command
+    #[command(after_help = "Examples:\n  \
+        srv6d man /usr/local/share/man/man1  then: man srv6d, man srv6d-show\n  \
+        srv6d man . && man ./srv6d.1         to read them here\n\n\
+        `make install` puts them, completion scripts and the systemd unit where they belong.")]
+    Man {
+        /// Directory to write them into; it is made if it is not there
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
+    },
     /// Remove the interface that a killed daemon left behind, and with it its routes
     #[command(hide = true)]
     Cleanup {
@@ -277,6 +288,7 @@ pub fn main() -> ExitCode {
         }
         Command::Lab(arguments) => return lab::run(arguments),
         Command::Completion { shell } => completion(shell),
+        Command::Man { directory } => manual::write(Cli::command(), &directory),
         Command::Cleanup { config } => cleanup(&config),
         Command::Guard => return kernel::guard::main(),
     };
