@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
+#[path = "support/recorded.rs"]
+mod recorded;
+
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use srv6d::api::state::{SourceView, State};
-use srv6d::api::{Response, decode};
+use srv6d::api::Response;
+use srv6d::api::state::SourceView;
 use srv6d::source::running::Sources;
 use srv6d::source::view::views;
 use srv6d::{config, metrics, show};
@@ -56,24 +59,7 @@ fn state_of<'v>(view: &'v SourceView, peer: &str) -> &'v str {
 }
 
 fn exposition(view: SourceView) -> String {
-    macro_rules! recorded {
-        ($topic:literal, $variant:ident) => {
-            match decode::<Response>(include_str!(concat!("recorded/", $topic, ".json"))) {
-                Ok(Response::$variant(value)) => value,
-                other => unreachable!("{other:?}"),
-            }
-        };
-    }
-    metrics::exposition(State {
-        counters: *recorded!("counters", Counters),
-        sids: recorded!("sids", Sids),
-        routes: recorded!("routes", Routes),
-        paths: recorded!("paths", Paths),
-        neighbors: recorded!("neighbors", Neighbors),
-        generation: *recorded!("generation", Generation),
-        sources: vec![view],
-    })
-    .unwrap()
+    metrics::exposition(recorded::state(vec![view])).unwrap()
 }
 
 #[tokio::test]
