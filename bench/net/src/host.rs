@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -69,19 +70,38 @@ struct Measured {
     srv6d: Vec<f64>,
 }
 
-/// Measures every row `rounds` times, the two ways in turn, and makes a report of it.
+/// How it is measured.
+pub struct Plan<'p> {
+    /// The srv6d to measure.
+    pub srv6d: &'p Path,
+    /// How often each row is.
+    pub rounds: u16,
+    /// Of each stream.
+    pub seconds: u16,
+    /// Set by a signal: end after the round under way, and report what there is.
+    pub interrupted: &'p AtomicBool,
+}
+
+impl Plan<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+/// Measures every row, the two ways in turn, and makes a report of it.
 ///
 /// # Errors
 /// iperf3 is missing, or a part of the bed does not come up.
-pub fn measure(
-    srv6d: &Path,
-    rounds: u16,
-    seconds: u16,
-    mut stamp: Stamp,
-    say: &dyn Fn(&str),
-) -> Result<Document, BenchError> {
+pub fn measure(plan: &Plan<'_>, mut stamp: Stamp, say: &dyn Fn(&str)) -> Result<Document, BenchError> {
+    let Plan { srv6d, rounds, seconds, .. } = *plan;
     let version = run(tool("iperf3").arg("--version")).unwrap_or_default();
     stamp.add("generator", version.lines().next().unwrap_or("iperf3").trim().to_owned());
+    let streams = rows().len() as u64 * 2 * u64::from(rounds);
+    // Starting a server, a client and srv6d takes about a second.
+    let minutes = (streams * (u64::from(seconds) + 1)).div_ceil(60);
+    say(&format!(
+        "{streams} streams, about {minutes} min; what arrives through srv6d, the kernel's own encapsulation is 1"
+    ));
     let mut all = Vec::new();
     for row in rows() {
         let bed = Bed::new(row.mtu)?;
@@ -89,9 +109,16 @@ pub fn measure(
         for _ in 0..rounds {
             measured.kernel.push(bed.by_kernel(row, seconds)?);
             measured.srv6d.push(bed.by_srv6d(row, seconds, srv6d)?);
+            if plan.is_interrupted() {
+                break;
+            }
         }
-        say(&format!("{:<28} srv6d / kernel {}", row.name(), measured.ratio().shown(1.0, 2)));
+        say(&format!("{:<22} {}", row.name(), measured.ratio().shown(1.0, 2)));
         all.push(measured);
+        if plan.is_interrupted() {
+            stamp.add("cut off", "interrupted: what follows is a part of a run".to_owned());
+            break;
+        }
     }
     Ok(document(&all, stamp))
 }
@@ -222,8 +249,16 @@ fn document(all: &[Measured], stamp: Stamp) -> Document {
             table: Some(Table { columns, rows }),
             charts: vec![chart],
             ..Section::default()
-        }],
+        }, advice()],
     }
+}
+
+fn advice() -> Section {
+    let text = "A host's own bulk TCP belongs to the kernel: its stack hands packets of up to 64 kB through the \
+                encapsulation and cuts them at the very end, and AF_XDP gets them cut. srv6d belongs where packets are \
+                small and many, where paths follow a controller or are spread over several carriers, and where others' \
+                packets are forwarded (guests, containers, transit): there is no large packet to lose.";
+    Section { heading: "Which to use when".to_owned(), text: vec![text.to_owned()], ..Section::default() }
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use crate::statistics::number_of;
 pub struct Stamp(pub Vec<(String, String)>);
 
 impl Stamp {
-    /// Of this machine and this program, now.
-    pub fn take(srv6d: &Path, command: &str) -> Self {
+    /// Of this machine and this program, now. `polling` is what srv6d is configured to do.
+    pub fn take(srv6d: &Path, command: &str, polling: &str) -> Self {
         let said = |program: &str, arguments: &[&str]| {
             let said = run(tool(program).args(arguments)).unwrap_or_default();
             said.lines().next().unwrap_or("unknown").trim().to_owned()
@@ -32,7 +32,7 @@ impl Stamp {
             ),
             ("bench-net", env!("CARGO_PKG_VERSION").to_owned()),
             ("iproute2", said("ip", &["-V"])),
-            ("AF_XDP", format!("native XDP, copy mode; rings of {RING}, {FRAMES} buffers per worker, busy polling")),
+            ("AF_XDP", format!("native XDP, copy mode; rings of {RING}, {FRAMES} buffers per worker, {polling}")),
         ];
         Self(facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
@@ -206,7 +206,7 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     make_ready()?;
     let plan = plan(arguments)?;
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let mut stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim());
+    let mut stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim(), "busy polling");
     stamp.add("generator", "live frames of a BPF program; 1024 flows (UDP source ports)".to_owned());
     stamp.add("frame sizes", "of what enters the DUT, without the Ethernet checksum".to_owned());
     stamp.add("sink", plan.sink.meaning().to_owned());
@@ -242,9 +242,16 @@ fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), 
     if !netns::has("iperf3") {
         return Err(Failure::Usage("iperf3 is not there. Fix: sudo apt-get install iperf3".to_owned()));
     }
-    let stamp = Stamp::take(&srv6d, &format!("bench-net host --rounds {rounds} --seconds {seconds}"));
-    let document = host::measure(&srv6d, rounds, seconds, stamp, &|line| eprintln!("{line}"))?;
-    write_document(&document, &arguments.out.join("host"))
+    let stamp =
+        Stamp::take(&srv6d, &format!("bench-net host --rounds {rounds} --seconds {seconds}"), "adaptive polling");
+    let interrupted = interrupted()?;
+    let plan = host::Plan { srv6d: &srv6d, rounds, seconds, interrupted: &interrupted };
+    let document = host::measure(&plan, stamp, &|line| eprintln!("{line}"))?;
+    write_document(&document, &arguments.out.join("host"))?;
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(BenchError("interrupted; the report has what was measured until then".to_owned()).into());
+    }
+    Ok(())
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan, Failure> {

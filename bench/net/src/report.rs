@@ -365,7 +365,8 @@ fn cores(results: &Results, placement: Placement) -> Option<Section> {
         text: vec![format!(
             "Shares of the time while frames of {size} bytes went through: in programs (a worker's own code), in the \
              kernel for them and for its own threads (`sendto`, threaded NAPI), in interrupts and softirqs. A worker \
-             that polls is always busy."
+             that polls is always busy. The kernel tells this in hundredths of a second, so that a short trial may have a \
+             share above 1."
         )],
         table: Some(table),
         charts: vec![chart],

@@ -138,9 +138,13 @@ fn kill(run: &std::process::Child, signal: nix::sys::signal::Signal) {
 }
 
 fn namespaces_of(process: u32) -> Vec<String> {
+    namespaces("srv6d-bn", process)
+}
+
+fn namespaces(prefix: &str, process: u32) -> Vec<String> {
     let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| name.starts_with(&format!("srv6d-bn{process}-"))).collect()
+    names.filter(|name| name.starts_with(&format!("{prefix}{process}-"))).collect()
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -201,4 +205,28 @@ fn a_file_of_another_kind_is_refused_and_the_right_command_named() {
         assert!(said.contains("a report.json is for `bench-net render`"), "{said}");
     }
     assert!(rendered.status.success() && page.unwrap().contains("<h1>t</h1>"));
+}
+
+/// Ctrl-C after the first stream: that one is in the report, and no namespace is left.
+#[test]
+#[ignore = "needs root"]
+fn an_interrupted_run_of_a_hosts_streams_reports_those_it_has() {
+    let Some(srv6d) = srv6d() else { return };
+    if !srv6d_bench_net::netns::has("iperf3") {
+        println!("SKIPPED: iperf3 is not there: sudo apt-get install iperf3");
+        return;
+    }
+    let out = std::env::temp_dir().join(format!("srv6d-bench-net-host-{}", std::process::id()));
+    let mut command = bench(&out);
+    command.args(["host", "--rounds", "100", "--seconds", "1", "--srv6d"]).arg(srv6d);
+    let mut run = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    until("its namespaces are there", || namespaces("srv6d-h", run.id()).len() == 2);
+    kill(&run, nix::sys::signal::Signal::SIGINT);
+    let status = run.wait().unwrap();
+    let markdown = std::fs::read_to_string(out.join("host/report.md")).unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert!(markdown.contains("* cut off: interrupted") && markdown.contains("| TCP MTU 1500, 1 flow |"), "{markdown}");
+    assert!(!markdown.contains("| TCP MTU 1500, 8 flows |") && markdown.contains("Which to use when"), "{markdown}");
+    assert_eq!(namespaces("srv6d-h", run.id()), Vec::<String>::new());
 }
