@@ -42,7 +42,7 @@ impl Scales {
             let low = floor(lowest.min(high / 2.0)).max(high / 10_f64.powf(DECADES));
             (low.log10(), high.log10())
         } else {
-            (0.0, ceiling(highest))
+            (0.0, top(highest))
         };
         Self { left, width: (right - left).max(1e-9), low, high, log: plot.log }
     }
@@ -68,6 +68,16 @@ impl Scales {
         }
         (0..=5).map(|part| self.high * f64::from(part) / 5.0).collect()
     }
+}
+
+/// Where an axis that begins at zero ends: above the value, with round numbers at its fifths.
+fn top(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 1.0;
+    }
+    let power = 10_f64.powf(value.log10().floor());
+    let ends = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0].map(|end| end * power);
+    ends.into_iter().find(|&end| end >= value).unwrap_or(value)
 }
 
 /// The round number below: 1, 2 or 5 times a power of ten.
@@ -219,6 +229,13 @@ mod tests {
         assert!(svg.contains(&format!("points=\"{left:.1},{TOP:.1} {right:.1},{middle:.1}\"")), "{svg}");
         assert!(svg.contains(&format!("M{left:.1} {middle:.1}V{TOP:.1}")), "{svg}");
         assert!(svg.contains("class=\"hollow\"") && svg.contains("a &lt;b&gt;: 5.000 [2.500-5.000]"), "{svg}");
+    }
+
+    #[test]
+    fn an_axis_from_zero_ends_not_far_above_its_highest_value() {
+        for (value, end) in [(217.0, 250.0), (154.0, 200.0), (5.0, 5.0), (10.1, 15.0), (0.0, 1.0), (0.41, 0.5)] {
+            assert!((top(value) - end).abs() < 1e-9, "{value}: {}", top(value));
+        }
     }
 
     #[test]
