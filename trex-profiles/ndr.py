@@ -8,7 +8,6 @@ thought of: what the rings of TRex lose themselves makes a trial void, and a gen
 asked to is never taken for the device.
 """
 
-import argparse
 import datetime
 import json
 import os
@@ -22,17 +21,17 @@ sys.path.insert(0, HERE)
 
 import ndr_report
 from ndr_latency import percentiles
+from ndr_options import parse
 from ndr_search import Counters, Trial, confirm, search
 
 DRAIN_SECONDS = 2
-# The client waits this long behind the last packet before it says that sending has ended.
+# The client waits this long behind the last packet before it says that sending has ended, if packets are timed.
 RX_DELAY_SECONDS = 0.1
 FLUSH_PPS, FLUSH_SECONDS = 1500, 1
 WARM_UP_SECONDS = 2
 PREFLIGHT_PPS, PREFLIGHT_SECONDS = 10, 1
 SHARES = (10, 50, 90)
 FCS, PREAMBLE_AND_GAP = 4, 20
-RFC2544 = '64,128,256,512,1024,1280,1518'
 
 
 class Refused(Exception):
@@ -53,14 +52,16 @@ class Bench:
         self.latency_pps = int(tunables.get('lat_pps', 0))
 
     def load(self, size):
-        """Puts the streams of a frame size on the ports. Returns [(frame, weight)] of the streams."""
-        try:
-            return self._load(size)
-        except ValueError as why:
-            least = re.search(r'this packet needs (\d+)', str(why))
-            if not least:
-                raise Refused('%s: %s' % (self.profile, why))
-            return self._load(int(least.group(1)))
+        """Puts the streams of a frame size on the ports: of the smallest that fits. Returns [(frame, weight)] of the streams."""
+        while True:
+            try:
+                return self._load(size)
+            except ValueError as why:
+                least = re.search(r'this packet needs (\d+)', str(why))
+                # A stream may need more than the one that said so first.
+                if not least or int(least.group(1)) <= (size or 0):
+                    raise Refused('%s: %s' % (self.profile, why))
+                size = int(least.group(1))
 
     def _load(self, size):
         self.client.reset(ports=sorted(set(self.senders + self.receivers)))
@@ -75,16 +76,16 @@ class Bench:
 
     def warm_up(self, rate):
         """What the first packets of all cost (memory of rings touched, caches, neighbours) is no trial's."""
-        self._send(self._at_least(rate / len(self.senders)), WARM_UP_SECONDS)
+        self._send(rate, WARM_UP_SECONDS)
         self.clock.sleep(DRAIN_SECONDS)
 
     def preflight(self):
         """A few packets, slowly: wrong MTUs, routes and neighbours show here, and not as a rate of zero. Returns by how
         many bytes a packet has become longer on its way."""
         self.client.clear_stats()
-        self._send(self._at_least(PREFLIGHT_PPS), PREFLIGHT_SECONDS)
+        self._send(self.at_least(PREFLIGHT_PPS), PREFLIGHT_SECONDS)
         self.clock.sleep(DRAIN_SECONDS)
-        self._send(self._at_least(FLUSH_PPS), FLUSH_SECONDS)
+        self._send(self.at_least(FLUSH_PPS), FLUSH_SECONDS)
         self.clock.sleep(DRAIN_SECONDS)
         stats = self.client.get_stats()
         sent = self._total(stats, self.senders, 'opackets')
@@ -101,13 +102,13 @@ class Bench:
         self.client.clear_stats()
         before = self.clock.monotonic()
         self._send(rate, seconds)
-        wall = self.clock.monotonic() - before - RX_DELAY_SECONDS
+        wall = self.clock.monotonic() - before - (RX_DELAY_SECONDS if self.latency_pps else 0)
         self.clock.sleep(DRAIN_SECONDS)
         sent = self.client.get_stats()
         # Packets that wait in the ring meanwhile are timed when they are polled: times before the flush, errors of both
         # (the client counts errors from each start on).
         times = self.latency_times(sent)
-        self._send(self._at_least(FLUSH_PPS), FLUSH_SECONDS)
+        self._send(self.at_least(FLUSH_PPS), FLUSH_SECONDS)
         self.clock.sleep(DRAIN_SECONDS)
         all_ = self.client.get_stats()
         return Trial(rate, Counters(
@@ -134,7 +135,7 @@ class Bench:
         self.client.wait_on_traffic(
             ports=self.senders, timeout=6 * seconds + 10, rx_delay_ms=int(RX_DELAY_SECONDS * 1000))
 
-    def _at_least(self, rate):
+    def at_least(self, rate):
         # The latency streams keep their rate, and a total below theirs is refused.
         return max(rate, 2 * self.latency_pps) * len(self.senders)
 
@@ -163,7 +164,10 @@ def measure(bench, size, options, say):
     lengths = sorted({frame for frame, _ in frames})
     used = lengths[0] if len(lengths) == 1 else round(mean(frames), 1)
     say('frame %s' % used + (' (%s is below the smallest frame of this shape)' % size if size and used > size else ''))
-    bench.warm_up(options.min)
+    lowest = bench.at_least(options.min / len(bench.senders))
+    if lowest > options.max:
+        raise Refused('--max %g: with latency packets at least %g' % (options.max, lowest))
+    bench.warm_up(lowest)
     longer = bench.preflight()
 
     def trial(rate):
@@ -175,8 +179,8 @@ def measure(bench, size, options, say):
     def final(rate):
         return bench.trial(rate, options.final)
 
-    ndr = confirm(search(trial, options.min, options.max, 0.0), final, 0.0)
-    pdr = search(trial, options.min, options.max, options.pdr / 100, known=ndr.trials)
+    ndr = confirm(search(trial, lowest, options.max, 0.0), final, 0.0)
+    pdr = search(trial, lowest, options.max, options.pdr / 100, known=ndr.trials)
     pdr = confirm(pdr, final, options.pdr / 100)
     say('  NDR %s, PDR %g %% %s' % (ndr.text(), options.pdr, pdr.text()))
     result = {'frame': used, 'asked_frame': size, 'frames': lengths, 'egress_frame': round(used + longer, 1),
@@ -189,7 +193,7 @@ def measure(bench, size, options, say):
 def latency_at(bench, size, rate, options):
     # The server counts times from when a stream is added, over all its starts: those of the search are no part of it.
     bench.load(size)
-    one = bench.trial(max(rate, bench._at_least(1)), options.trial)
+    one = bench.trial(max(rate, bench.at_least(1)), options.trial)
     return {'rate': one.requested, 'verdict': one.verdict(0.0), 'groups_us': one.latency}
 
 
@@ -248,65 +252,6 @@ def keep(report, options):
                 json.dump(content, file, indent=2)
 
 
-def can_be_written(path):
-    """Found before hours of measuring, and nothing stays behind."""
-    was_there = os.path.exists(path)
-    try:
-        open(path, 'a').close()
-    except OSError as why:
-        raise argparse.ArgumentTypeError(str(why))
-    if not was_there:
-        os.remove(path)
-    return path
-
-
-def rate(text):
-    """'250kpps' -> 250000.0"""
-    found = re.fullmatch(r'([0-9.]+)([kKmM]?)(pps)?', text)
-    if not found:
-        raise argparse.ArgumentTypeError('write a rate as 250kpps, not %s' % text)
-    return float(found.group(1)) * {'': 1, 'k': 1e3, 'm': 1e6}[found.group(2).lower()]
-
-
-def tunable(text):
-    if '=' not in text:
-        raise argparse.ArgumentTypeError('write a tunable as NAME=VALUE, not %s' % text)
-    return text.split('=', 1)
-
-
-def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--server', default='127.0.0.1', help='TRex server (%(default)s)')
-    parser.add_argument('--rpc-port', type=int, default=4501, help='its RPC (%(default)s)')
-    parser.add_argument('--publisher-port', type=int, default=4500, help='its publisher (%(default)s)')
-    parser.add_argument('--ports', default='0', help='sending ports, the neighbours receive (%(default)s)')
-    parser.add_argument('--force', action='store_true', help='take the ports, even if somebody else has them')
-    parser.add_argument('--bidir', action='store_true', help='both ports of each pair send')
-    parser.add_argument('--profile', default='srv6_usid_transit.py', help='a profile beside this file (%(default)s)')
-    parser.add_argument('--tunable', type=tunable, action='append', default=[], metavar='NAME=VALUE', help='of the profile')
-    parser.add_argument('--sizes', default=RFC2544, help='frames with FCS, or "profile" for the profile\'s own (%(default)s)')
-    parser.add_argument('--min', type=rate, default=1e3, help='lowest rate (1kpps)')
-    parser.add_argument('--max', type=rate, default=1e6, help='highest rate (1000kpps)')
-    parser.add_argument('--pdr', type=float, default=0.5, help='loss of PDR in percent (%(default)s)')
-    parser.add_argument('--trial', type=int, default=10, help='seconds of a trial (%(default)s)')
-    parser.add_argument('--final', type=int, default=60, help='seconds of the trial that confirms (%(default)s; RFC 2544: 60)')
-    parser.add_argument('--repeat', type=int, default=1, help='the whole search so many times (%(default)s)')
-    parser.add_argument('--ceiling', type=rate, help='what this generator reaches with its ports looped, for the report')
-    parser.add_argument('--config', default='trex_cfg_veth.yaml', help='its configuration, for the report (%(default)s)')
-    parser.add_argument('--dut', metavar='TEXT', help='for the report: what is between the ports, and on which cores')
-    parser.add_argument('--json', metavar='FILE', type=can_be_written, help='write every trial')
-    parser.add_argument('--report', metavar='FILE', type=can_be_written, help='write the report that `bench-net render FILE` makes pages of')
-    options = parser.parse_args(arguments)
-    ports = [int(port) for port in options.ports.split(',')]
-    options.senders = sorted({port for one in ports for port in ((one, one ^ 1) if options.bidir else (one,))})
-    if len({port // 2 for port in options.senders}) < len(options.senders) and not options.bidir:
-        parser.error('--ports %s: both ports of a pair send only with --bidir' % options.ports)
-    options.sizes = [None] if options.sizes == 'profile' else [int(size) for size in options.sizes.split(',')]
-    if not 0 < options.min <= options.max:
-        parser.error('--min %g --max %g: 0 < min <= max' % (options.min, options.max))
-    return options
-
-
 def connect(options):
     try:
         import lbr_trex_client  # noqa: F401 puts the client's folders on the path
@@ -322,7 +267,7 @@ def connect(options):
         try:
             profile = STLProfile.load_py(path, direction=port % 2, port_id=port, tunables=tunables)
         except STLError as why:
-            raise ValueError(str(why))
+            raise ValueError(last_words(why))
         if profile is None:
             raise Refused('%s refused %s' % (os.path.basename(path), ' '.join(tunables)))
         return profile.get_streams()
@@ -334,8 +279,15 @@ def connect(options):
         if 'ersion' in str(why):
             raise Refused('the TRex server at %s is of another version than this client, which goes with v3.04 and later: %s'
                           % (where, why))
-        raise Refused('no TRex server at %s: %s' % (where, why))
+        raise Refused('no TRex server at %s. Start it as trex-profiles/README.md says, and run this beside it, in its namespace '
+                      '(`ip netns exec trex ...`), or name it with --server (%s)' % (where, str(why).strip(' *\n')))
     return client, load_profile, STLError
+
+
+def last_words(why):
+    """What a profile says of a mistake, without the way that it went through the client."""
+    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
+    return re.sub(r'^ValueError: ', '', lines[-1]) if lines else 'it cannot be loaded'
 
 
 def take(client, options, error):
@@ -357,11 +309,13 @@ def take(client, options, error):
 
 
 def main(arguments=None):
-    options = parse(arguments)
+    options = parse(arguments, __doc__)
     try:
         client, load_profile, error = connect(options)
     except Refused as why:
         sys.exit('error: %s' % why)
+    except KeyboardInterrupt:
+        sys.exit(130)
     say = lambda text: print(text, file=sys.stderr, flush=True)
     report, ended = {'kind': 'trex-ndr', 'stamp': {}, 'runs': []}, None
     try:
@@ -387,6 +341,8 @@ def main(arguments=None):
             report['stamp']['cut_off'] = 'interrupted' if ended == 130 else ended
         keep(report, options)
         print(table(report))
+    if ended == 130:
+        say('interrupted: %s' % ('what was measured is kept' if any(run['sizes'] for run in report['runs']) else 'nothing was measured'))
     if ended:
         sys.exit(ended)
 

@@ -28,6 +28,22 @@ def percentiles(text):
     return {name: value_at(share * total, first, digits, counts) for name, share in SHARES.items()}
 
 
+def curve(text, furthest):
+    """[(share of the packets, microseconds that it took at most)], a step for each slot, up to a share of `furthest`."""
+    try:
+        first, digits, counts = decoded(text)
+    except (TypeError, ValueError, binascii.Error, zlib.error, struct.error):
+        return []
+    total, passed, points = sum(count for _, count in counts), 0, []
+    for _, count in counts:
+        time = value_at(passed + 1, first, digits, counts)
+        if passed / total > furthest:
+            break
+        points += [(passed / total, time), (min((passed + count) / total, furthest), time)]
+        passed += count
+    return points
+
+
 def decoded(text):
     """(power of two of the lowest value, digits, [(slot, count)] of what is not empty)"""
     raw = base64.b64decode(text)

@@ -1,36 +1,48 @@
 """A search as a document of bench-net, which makes pages and pictures of it: `bench-net render FILE.json`."""
 
+import math
+
+from ndr_latency import curve
+
+# Named at the bottom of a latency curve: 0.9 is 1, 0.99 is 2.
+PERCENTILES = ((0.0, 'min'), (0.5, '50 %'), (0.9, '90 %'), (0.99, '99 %'), (0.999, '99.9 %'), (0.9999, '99.99 %'))
+NAMES = {'senders': 'sending ports', 'generator_ceiling_pps': 'ceiling of the generator, pps'}
+# Of the ceiling: what a trial may fall short of the rate that was asked for.
+NEAR = 0.97
+STROKES = ('solid', 'dashed', 'dotted', 'mixed')
+
 
 def document(report):
     """The JSON that `bench-net render` reads."""
     runs = report['runs']
-    sections = [one for number, run in enumerate(runs, 1)
-                for one in [section(number, run, len(runs)), *latency_sections(number, run, len(runs))]]
+    sections = [one for number, run in enumerate(runs, 1) for one in [
+        section(number, run, len(runs), report['stamp'].get('generator_ceiling_pps')), *latency_sections(number, run, len(runs)), trials(number, run, len(runs))]]
     return {'schema': 1, 'title': 'TRex: highest rate through srv6d', 'stamp': stamp(report['stamp']), 'sections': sections}
 
 
 def stamp(values):
     """What the figures were made with, as pairs of texts."""
-    return [[name.replace('_', ' '), text(value)] for name, value in values.items() if value not in (None, [], '')]
+    return [[NAMES.get(name, name.replace('_', ' ')), text(value)] for name, value in values.items() if value not in (None, [], '')]
 
 
 def text(value):
     """`lat_pps=1000, usids=6`, `0, 2`, `3.25`."""
     if isinstance(value, list):
         return ', '.join('='.join(one) if isinstance(one, list) else str(one) for one in value)
-    return '%.2f' % value if isinstance(value, float) and value < 1000 else str(value)
+    return '%.*f' % (2 if value < 1000 else 0, value) if isinstance(value, float) else str(value)
 
 
-def section(number, run, runs):
+def section(number, run, runs, ceiling):
     sizes = run['sizes']
-    return {
-        'heading': 'Search' if runs == 1 else 'Search %d of %d' % (number, runs),
-        'text': ['A rate is a lower bound: the highest one that passed. Sizes are those that srv6d receives, with FCS, and '
-                 'beside them what left it. L1 counts 20 bytes more for each frame. '
-                 'A trial in which the generator itself lost packets is void, and counts for nothing.'],
-        'table': table(sizes),
-        'charts': [rates(sizes)] + latencies(sizes),
-    }
+    said = ['A rate is a lower bound: the highest one that passed. Sizes are those that srv6d receives, with FCS, and '
+            'beside them what left it. L1 counts 20 bytes more for each frame. '
+            'A trial in which the generator itself lost packets is void, and counts for nothing.',
+            'In the picture a bar goes from the highest rate that passed to the lowest that did not; a hollow triangle '
+            'is a lower bound: above it the generator was the limit, lost frames itself, or nothing was tried.']
+    if ceiling and any(one['ndr']['pps'] > NEAR * ceiling for one in sizes):
+        said.append('NDRs at the ceiling of the generator (%.0f pps) are its own: such a device needs a faster one.' % ceiling)
+    heading = 'Search' if runs == 1 else 'Search %d of %d' % (number, runs)
+    return {'heading': heading, 'text': said, 'table': table(sizes), 'plots': [rates(sizes)]}
 
 
 def latency_sections(number, run, runs):
@@ -50,8 +62,23 @@ def latency_sections(number, run, runs):
     if without:
         said.append('Without percentiles: the server sent no histogram. It does when it is started with `--hdrh`.')
     columns = ['frame', 'of NDR', 'pps', 'group', 'min', 'p50', 'p99', 'p99.9', 'max', 'lost']
-    heading = 'Latency' if runs == 1 else 'Latency, search %d of %d' % (number, runs)
-    return [{'heading': heading, 'text': said, 'table': {'columns': columns, 'rows': rows}}]
+    return [{'heading': headed('Latency', number, runs), 'text': said, 'table': {'columns': columns, 'rows': rows},
+             'plots': [plot for plot in map(latencies, run['sizes']) if plot['lines']]}]
+
+
+def trials(number, run, runs):
+    """Every trial, with what it says."""
+    rows = [['%s, %s' % (one['frame'], name), '%.0f' % trial['requested'], '%.0f' % trial['offered'], str(trial['tx']),
+             str(trial['tx'] - trial['rx']), str(trial['rx_errors'] + trial['tx_errors']), trial['verdict']]
+            for one in run['sizes'] for name in ('ndr', 'pdr') for trial in one[name]['trials']]
+    return {'heading': headed('Trials', number, runs),
+            'text': ['Packets; errors are those that the generator counted at its own ports. Those of the NDR count for the PDR, too.'],
+            'table': {'columns': ['frame, search', 'asked for, pps', 'offered, pps', 'sent', 'lost', 'errors', 'verdict'],
+                      'rows': [[row[0].replace('ndr', 'NDR').replace('pdr', 'PDR'), *row[1:]] for row in rows]}}
+
+
+def headed(what, number, runs):
+    return what if runs == 1 else '%s, search %d of %d' % (what, number, runs)
 
 
 def table(sizes):
@@ -72,10 +99,23 @@ def frame(one):
 
 
 def rates(sizes):
-    def bar(series, found):
-        return {'series': series, 'value': found['pps'], 'low': found['pps'], 'high': lowest_failed(found)}
-    groups = [{'label': str(one['frame']), 'bars': [bar('NDR', one['ndr']), bar('PDR', one['pdr'])]} for one in sizes]
-    return {'title': 'Rate by frame size; the spread ends at the lowest rate that did not pass', 'unit': 'pps', 'groups': groups}
+    """NDR and PDR over the frame size."""
+    def line(name, key, colour):
+        points = [dict(x=at, **point(one[key])) for at, one in enumerate(sizes) if one[key]['pps'] > 0]
+        return {'name': name, 'colour': colour, 'stroke': STROKES[colour], 'points': points}
+    lines = [line('NDR: none lost', 'ndr', 0)] + [
+        line('PDR: %g %% lost' % percent, 'pdr', 1) for percent in {one['pdr']['percent'] for one in sizes}]
+    ticks = [{'at': at, 'label': '%g' % one['frame']} for at, one in enumerate(sizes)]
+    if len(sizes) == 1:  # in the middle
+        ticks += [{'at': at, 'label': ''} for at in (-1, 1)]
+    return {'title': 'Rate by frame size', 'unit': 'kpps', 'along': 'frame that srv6d receives, bytes with FCS',
+            'ticks': ticks, 'lines': lines}
+
+
+def point(found):
+    rate = found['pps'] / 1e3
+    return {'y': rate, 'low': rate, 'high': lowest_failed(found) / 1e3,
+            'mark': 'measured' if found['limited_by'] == 'device' else 'at-least'}
 
 
 def lowest_failed(found):
@@ -83,13 +123,20 @@ def lowest_failed(found):
     return min(above, default=found['pps'])
 
 
-def latencies(sizes):
-    """One picture for each size that was sent with latency packets."""
-    charts = []
-    for one in sizes:
-        groups = [{'label': '%d %% of NDR' % share['percent_of_ndr'], 'bars': [
-            {'series': 'group %s' % group, 'value': times['average'], 'low': times['min'], 'high': times['max']}
-            for group, times in sorted((share['groups_us'] or {}).items())]} for share in one.get('latency', [])]
-        if groups:
-            charts.append({'title': 'Latency, average and range, frames of %s' % one['frame'], 'unit': 'us', 'groups': groups})
-    return charts
+def latencies(one):
+    """Which share of the packets took no longer than what, for each load of a frame size."""
+    furthest, lines = PERCENTILES[-1][0], []
+    for number, share in enumerate(one.get('latency', [])):
+        for group, times in sorted((share['groups_us'] or {}).items()):
+            points = [{'x': nines(at), 'y': time, 'low': time, 'high': time, 'mark': 'none'}
+                      for at, time in curve(times['hdrh'], furthest)]
+            if points:
+                lines.append({'name': '%d %% of NDR, group %s' % (share['percent_of_ndr'], group), 'colour': number,
+                              'stroke': STROKES[len(lines) % len(STROKES)], 'points': points})
+    return {'title': 'Latency, frames of %s bytes' % one['frame'], 'unit': 'us', 'log': True, 'lines': lines,
+            'along': 'share of the packets that took no longer',
+            'ticks': [{'at': nines(at), 'label': label} for at, label in PERCENTILES]}
+
+
+def nines(share):
+    return -math.log10(1 - share)

@@ -66,6 +66,8 @@ class Found:
         if self.rate == 0:
             return {'device': 'below the minimum', 'generator': 'not found: the generator is the limit',
                     'void': 'not found: the generator lost frames itself'}.get(self.above, 'not found')
+        if self.confirmed is False:
+            return '%.0f pps, not confirmed' % self.rate
         if self.above == 'device':
             return '%.0f pps' % self.rate
         why = {'generator': 'generator-limited', 'void': 'above, the generator lost frames itself',
@@ -117,13 +119,15 @@ def narrow(found, one, verdict, low, high):
 
 
 def confirm(found, trial, allowed_loss, steps=5, gap=0.02):
-    """Tries the rate again for the final length, and goes down by `gap` until one passes."""
+    """Tries the rate again for the final length, and goes down by `gap` until one passes: what was offered then is the rate."""
     for _ in range(steps):
         if found.rate <= 0:
             break
         one, verdict = attempt(found, trial, found.rate, allowed_loss)
         if verdict == PASS:
             found.confirmed = True
+            # What passed is what was sent, and a generator at its limit sends less than it is asked to.
+            found.rate = min(found.rate, one.offered)
             return found
         found.above = ABOVE[verdict]
         found.rate *= 1 - gap

@@ -293,7 +293,7 @@ class Server:
     def send(self, port, rate, seconds, size):
         count, real = int(rate * seconds), min(rate, self.ceiling)
         if not self.link:
-            return self.clock.send(seconds + CLIENTS_RX_DELAY)
+            return self.clock.send(seconds)
         arrived = self.device.forward(count, real, size) + self.stuck[port ^ 1]
         overflow = min(arrived, max(0, int((real - self.ring) * seconds)))
         self.stuck[port ^ 1] = min(self.stuck_most, arrived - overflow) if rate > SLOW else 0
@@ -305,7 +305,7 @@ class Server:
         self.counters[port ^ 1]['ibytes'] += taken * (size + self.device.longer)
         for group, each in self.timed(port).items():
             self.time(self.groups.known[group], int(each * seconds), rate, real)
-        self.clock.send(count / real + CLIENTS_RX_DELAY)
+        self.clock.send(count / real + (CLIENTS_RX_DELAY if self.timed(port) else 0))
 
     def time(self, group, count, rate, real):
         """The last packet of a fast stream is seen as lost once later ones come out of the ring."""

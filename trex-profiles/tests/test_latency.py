@@ -8,7 +8,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 from groups import histogram
-from ndr_latency import decoded, percentiles
+from ndr_latency import curve, decoded, percentiles
 
 # 1 to 10,000 us, one packet each, two digits.
 STEADY = 'HISTFAAAADd4nJNpmSzMwMC8kwECmKA0I5icMa3B/gNUgGlkA5YBBhwDDAQGGCgMMHAYYNDASB5UAgAckVMg'
@@ -26,6 +26,11 @@ class Percentiles(unittest.TestCase):
         times = {12: 50, 20: 940, 90: 9, 2047: 300}
         self.assertEqual(decoded(histogram(times))[2], sorted(times.items()))
         self.assertEqual(decoded(histogram({}))[2], [])
+
+    def test_a_curve_has_a_step_for_each_time(self):
+        self.assertEqual(curve(histogram({20: 99, 90: 1}), 0.9999), [(0.0, 20), (0.99, 20), (0.99, 90), (0.9999, 90)])
+        self.assertEqual(curve(EMPTY, 0.9999), [])
+        self.assertEqual(curve('no histogram', 0.9999), [])
 
     def test_what_is_no_histogram_has_none(self):
         for text in (EMPTY, None, '', 'AAAA', 'no histogram', STEADY[:40]):

@@ -15,6 +15,7 @@ import lbr_trex_client  # noqa: F401 puts the client's folders on the path
 import trex.stl.api  # noqa: F401 and those of its libraries
 
 import ndr
+import ndr_options
 import ndr_report
 import server as stand_in
 import validate
@@ -78,7 +79,14 @@ class Ndr(unittest.TestCase):
             _, text, report = run(server, '--sizes', '256')
         found = report['runs'][0]['sizes'][0]['ndr']
         self.assertEqual(found['limited_by'], 'generator')
+        self.assertTrue(97_000 < found['pps'] <= 100_000, 'what it was asked for beyond its ceiling was never sent')
         self.assertIn('generator-limited', text)
+
+    def test_a_device_at_the_ceiling_of_the_generator_is_called_that(self):
+        for ceiling, is_said in (('150kpps', True), ('300kpps', False)):
+            with Server(Device(capacity=150_000)) as server:
+                _, _, report = run(server, '--sizes', '256', '--ceiling', ceiling)
+            self.assertEqual('needs a faster one' in json.dumps(ndr_report.document(report)), is_said)
 
     def test_what_the_rings_lose_is_void(self):
         with Server(Device(), ring=50_000) as server:
@@ -103,6 +111,12 @@ class Ndr(unittest.TestCase):
             _, _, report = run(server, '--sizes', '64')
         one = report['runs'][0]['sizes'][0]
         self.assertEqual((one['asked_frame'], one['frame']), (64, 106))
+
+    def test_the_smallest_frame_has_room_for_what_times_it(self):
+        with Server(Device(capacity=150_000)) as server:
+            _, text, report = run(server, '--sizes', '64', '--tunable', 'lat_pps=1000')
+        self.assertEqual(report['runs'][0]['sizes'][0]['frame'], 122)
+        self.assertIn('| 122 (smallest; 64 asked) |', text)
 
     def test_latency_is_read_at_three_shares_of_the_rate(self):
         with Server(Device(capacity=150_000)) as server:
@@ -156,8 +170,11 @@ class Ndr(unittest.TestCase):
             ndr.Bench._load = lambda bench, size: interrupt_at_512(real, bench, size)
             try:
                 status, _, report = run(server, '--sizes', '256,512')
+                nothing = run(server, '--sizes', '512')
             finally:
                 ndr.Bench._load = real
+        self.assertEqual((nothing[0], nothing[2]), (130, None))
+        self.assertEqual(server.owner, dict.fromkeys(server.owner, ''), 'the ports are let go')
         self.assertEqual((status, report['stamp']['cut_off']), (130, 'interrupted'))
         self.assertEqual(len(report['runs'][0]['sizes']), 1)
 
@@ -194,11 +211,34 @@ class Ndr(unittest.TestCase):
             self.assertIn('no room', validate.offer_to(where)[0])
 
     def test_mistakes_are_named(self):
+        mistakes = {
+            '--max 0': '250kpps', '--max fast': '250kpps', '--max 1.2.3k': '250kpps', '--min 2k --max 1k': 'above the highest',
+            '--sizes 64,,': '128,512', '--sizes big': '128,512', '--sizes 0': '64 to 9238', '--sizes 9239': '64 to 9238',
+            '--ports x': 'write 0,2', '--ports 0,1': '--bidir', '--pdr 200': 'less than 100', '--pdr few': 'less than 100',
+            '--trial 0': 'from 1 up', '--final -1': 'from 1 up', '--repeat 0': 'from 1 up',
+            '--tunable usids': 'NAME=VALUE', '--tunable =3': 'NAME=VALUE', '--tunable fsize=128': '--sizes',
+            '--tunable lat_pps=many': 'packets a second', '--report /no/such/folder/report.json': 'No such file',
+            '--profile no_such.py': 'srv6_usid_transit.py', '--profile ../README.md': 'srv6_usid_transit.py'}
+        for arguments, words in mistakes.items():
+            with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit) as end:
+                ndr_options.parse(arguments.split())
+            self.assertEqual(end.exception.code, 2)
+            self.assertIn(words, said.getvalue(), arguments)
+
+    def test_mistakes_that_a_profile_finds_are_named(self):
         with Server(Device()) as server:
-            self.assertEqual(run(server, '--max', '0')[0], 2)
-            self.assertEqual(run(server, '--max', 'fast')[0], 2)
             self.assertIn('refused', str(run(server, '--tunable', 'speed=3', '--sizes', '256')[0]))
-            self.assertIn('no_such.py', str(run(server, '--profile', 'no_such.py')[0]))
+            self.assertEqual(run(server, '--tunable', 'flows=100000', '--sizes', '256')[0],
+                             'error: srv6_usid_transit.py: --flows 100000: 0 to 16384')
+            self.assertIn('latency packets at least 2e+06', str(run(server, '--tunable', 'lat_pps=1000000', '--sizes', '256')[0]))
+            self.assertEqual(server.started, [])
+
+    def test_what_was_offered_is_what_left_in_the_time_of_sending(self):
+        for tunable in ([], ['--tunable', 'lat_pps=1000']):
+            with Server(Device(capacity=150_000)) as server:
+                _, _, report = run(server, '--sizes', '256', *tunable)
+            for one in report['runs'][0]['sizes'][0]['ndr']['trials']:
+                self.assertAlmostEqual(one['offered'] / one['requested'], 1.0, places=4)
 
     def test_a_conversation_that_has_another_form_than_the_servers_is_found(self):
         with Server(Device(capacity=150_000)) as server:
@@ -243,7 +283,9 @@ class Ndr(unittest.TestCase):
     def test_a_server_that_is_not_there(self):
         with Server(Device()) as server:
             pass
-        self.assertIn('no TRex server at', str(run(server, '--sizes', '256')[0]))
+        said = str(run(server, '--sizes', '256')[0])
+        self.assertIn('no TRex server at', said)
+        self.assertIn('ip netns exec', said)
 
 
 if __name__ == '__main__':

@@ -120,7 +120,14 @@ class Confirm(unittest.TestCase):
 
     def test_what_never_passes_is_not_confirmed(self):
         found = search(bench(capacity=100_000), 1000, 1_000_000, 0.0)
-        self.assertFalse(confirm(found, bench(capacity=10), 0.0).confirmed)
+        lost = confirm(found, bench(capacity=10), 0.0)
+        self.assertFalse(lost.confirmed)
+        self.assertIn('not confirmed', lost.text())
+
+    def test_the_rate_is_what_was_offered(self):
+        found = search(bench(ceiling=100_000), 1000, 1_000_000, 0.0)
+        self.assertGreater(found.rate, 100_000)
+        self.assertEqual(confirm(found, bench(ceiling=100_000), 0.0).text(), '>= 100000 pps (generator-limited)')
 
 
 if __name__ == '__main__':

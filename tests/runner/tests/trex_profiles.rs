@@ -91,10 +91,14 @@ fn report_trial(client: &Client) -> Trial {
         let document: Document = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();
         let (markdown, page) = (document.markdown(), document.html());
-        for text in ["| 256 | 256 |", "| 512 | 512 |", "pps", "| 256 | 10 % |"] {
+        for text in ["| 256 | 256 |", "| 512 | 512 |", "pps", "| 256 | 10 % |", "| 256, NDR |"] {
             assert!(markdown.contains(text), "no {text} in\n{markdown}");
         }
         assert_eq!(page.matches("<svg").count(), 3, "rates, and latency of two sizes\n{page}");
+        for text in ["Rate by frame size (kpps)", "bytes with FCS", "frames of 512 bytes (us)", "90 % of NDR, group 1"]
+        {
+            assert!(page.contains(text), "no {text} in\n{page}");
+        }
         Ok(())
     })
 }
