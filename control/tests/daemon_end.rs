@@ -12,7 +12,7 @@ use support::rig::{CONFIG, Rig, SRV6D, end, must, report, wait_for};
 fn before_the_kernel() -> (Rig, usize) {
     let mut rig = Rig::new(1);
     rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
-    assert!(rig.pings(), "the kernel forwards");
+    wait_for("ping through the kernel", || rig.pings().then_some(()));
     let daemon = rig.ready(CONFIG);
     wait_for("packets through srv6d", || (rig.pings() && rig.counter("tx") > 0).then_some(()));
     (rig, daemon)
@@ -113,7 +113,7 @@ fn a_worker_that_panics_takes_the_process_down_and_the_kernel_takes_over() {
     let log = rig.log("node");
     assert!(log.contains("panicked at") && log.contains("a worker has died"), "{log}");
     assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2") && !rig.exists("srv6d0"));
-    assert!(rig.pings(), "the kernel forwards");
+    wait_for("ping through the kernel", || rig.pings().then_some(()));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn ctrl_c_ends_it_as_sigterm_does() {
     rig.check_balance();
     assert_eq!(rig.stop(daemon, "INT"), Some(0), "{}", rig.log("node"));
     assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2") && !rig.exists("srv6d0"));
-    assert!(rig.pings(), "the kernel forwards");
+    wait_for("ping through the kernel", || rig.pings().then_some(()));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn without_its_own_interface_it_ends_and_says_so() {
     assert_eq!(rig.ended(daemon), Some(1), "{}", rig.log("node"));
     assert!(rig.log("node").contains("srv6d's own interface srv6d0 was deleted"), "{}", rig.log("node"));
     assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2"));
-    assert!(rig.pings(), "the kernel forwards");
+    wait_for("ping through the kernel", || rig.pings().then_some(()));
 }
 
 #[test]
@@ -148,6 +148,6 @@ fn a_second_one_ends_at_once_and_disturbs_nothing() {
     rig.check_lives(daemon);
     assert!(rig.exists("srv6d0"));
     let before = rig.counter("tx");
-    assert!(rig.pings() && rig.counter("tx") > before, "the first one forwards");
+    wait_for("ping through the first one", || (rig.pings() && rig.counter("tx") > before).then_some(()));
     rig.check_balance();
 }

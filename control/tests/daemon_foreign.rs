@@ -39,7 +39,7 @@ fn the_daemon_does_not_start_over_it() {
         assert!(log.contains("ip link set dev eth2 xdp off"), "{log}");
         assert!(is_there(&rig, "eth2"), "{kind}");
         assert!(rig.is_kernels("eth1") && !rig.exists("srv6d0"), "nothing of srv6d is left");
-        assert!(rig.pings(), "through the kernel, and the program that was there");
+        wait_for("ping through the kernel, and the program that was there", || rig.pings().then_some(()));
     }
 }
 

@@ -52,7 +52,7 @@ fn packets_of_several_chunks_cross_too() {
     }
     ready(&mut rig, &CONFIG.replace("frames = 2048", "frames = 2048\ncores = [0, 1]"), "eth2");
     for size in [3000, 3500, 3600, 3700, 3800, 7600, 8900] {
-        rig.inside("a", &format!("ping -6 -c 1 -W 5 -M do -s {size} 2001:db8:b::2"));
+        rig.inside("a", &format!("ping -6 -c 1 -w 20 -M do -s {size} 2001:db8:b::2"));
     }
     everything_crosses(&rig);
 }

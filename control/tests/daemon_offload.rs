@@ -76,15 +76,16 @@ fn judge(report: &serde_json::Value) -> (u64, u64) {
     (number("sent"), number("lost") + number("duplicated") + number("reordered"))
 }
 
-/// Packets that XDP programs forward of a few echo requests of `a`, and whether all were answered.
+/// Packets that XDP programs forward of a few echo requests of `a`, and whether all were answered. They go out together:
+/// behind the last one ping waits for the interval, which is longer than any answer takes.
 fn offloaded_of_a_few(rig: &Rig) -> (u64, bool) {
     let before = rig.counter("offloaded");
-    let said = text(&rig.output("a", "ping -6 -q -c 20 -i 0.01 -W 20 2001:db8:b::2").stdout);
+    let said = text(&rig.output("a", "ping -6 -q -c 20 -l 20 -i 5 -W 5 2001:db8:b::2").stdout);
     (rig.counter("offloaded") - before, said.contains(" 0% packet loss"))
 }
 
 fn neighbor_is_known(rig: &Rig) {
-    rig.inside("router", "ping -6 -c 1 -W 5 2001:db8:b::2");
+    rig.inside("router", "ping -6 -c 1 -w 20 2001:db8:b::2");
     wait_for("next hop of the program", || (offloaded_of_a_few(rig).0 > 0).then_some(()));
 }
 
@@ -121,7 +122,7 @@ fn shifts_pass_the_workers_and_every_counter_knows_of_them() {
     assert!(shown.lines().any(|line| line.starts_with("offloaded ") && line.contains("past the workers")), "{shown}");
     // What is no shift goes by the worker as ever.
     let workers = rig.counter("rx") - rig.counter("offloaded");
-    rig.inside("b", "ping -6 -c 3 -i 0.1 -W 2 2001:db8:a::2");
+    rig.inside("b", "ping -6 -c 3 -i 0.1 -w 20 2001:db8:a::2");
     assert!(rig.counter("rx") - rig.counter("offloaded") >= workers + 3);
     rig.check_balance();
 }
@@ -239,7 +240,7 @@ fn a_kernel_that_refuses_the_program_has_the_workers_forward() {
     command.env("SRV6D_TEST_NO_OFFLOAD", "1");
     rig.spawn(command);
     rig.wait_until_ready();
-    rig.inside("router", "ping -6 -c 1 -W 5 2001:db8:b::2");
+    rig.inside("router", "ping -6 -c 1 -w 20 2001:db8:b::2");
     wait_for("answers", || (offloaded_of_a_few(&rig) == (0, true)).then_some(()));
     assert_eq!(offload(&rig, "eth1"), (false, "refused by a test".to_owned()));
 }
@@ -351,7 +352,9 @@ fn frames_in_several_buffers_are_shifted_too() {
     let jumbo = || {
         let (rx, offloaded) = (rig.port_counter("eth1", "rx_bytes"), rig.counter("offloaded"));
         let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7082");
-        let sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7082 500 1 8500");
+        // Each takes several descriptors of a ring.
+        let window = WINDOW / 8;
+        let sender = rig.traffic("a", &format!("udp-send [2001:db8:b::2]:7082 500 1 8500 --window {window}"));
         assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
         let (sent, wrong) = judge(&report(&receiver.wait_with_output().unwrap().stdout));
         assert_eq!(wrong, 0);

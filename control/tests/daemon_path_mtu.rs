@@ -83,10 +83,9 @@ fn tcp_crosses_a_link_that_is_smaller_than_the_others() {
     assert!(route.contains("mtu 1360"), "{route}");
     // Behind 40 bytes of IPv6 and 8 of ICMPv6.
     rig.inside("a", "ip -6 route flush cache");
-    assert!(ping(1360 - 48).status.success(), "what fits crosses");
-    let refused = ping(1361 - 48);
-    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
-    assert!(said.contains("Packet too big: mtu=1360"), "the inner sender is told: {said}");
+    wait_for("ping that fits", || ping(1360 - 48).status.success().then_some(()));
+    let refused = || String::from_utf8_lossy(&ping(1361 - 48).stdout).contains("Packet too big: mtu=1360");
+    wait_for("message to the inner sender", || refused().then_some(()));
     rig.check_balance();
 }
 

@@ -40,7 +40,7 @@ fn it_says_when_it_is_ready_what_it_does_and_when_it_stops() {
     let daemon = rig.spawn(command);
     let ready = manager.hears("READY=1");
     assert!(ready.contains("STATUS=generation 1, 2 ports attached (0 pending)"), "{ready}");
-    assert!(rig.pings(), "ready means that packets cross");
+    wait_for("ping through srv6d", || rig.pings().then_some(()));
     rig.inside("b", "ip link del wire");
     let status = manager.hears("1 ports attached (1 pending)");
     assert!(status.starts_with("STATUS=generation "), "{status}");
@@ -81,7 +81,8 @@ fn cleanup_removes_what_a_killed_daemon_and_its_guard_left() {
 
     let guards = run(&format!("pgrep -P {} -x srv6-guard", rig.pid(daemon))).stdout;
     let guard = String::from_utf8_lossy(&guards).trim().to_owned();
-    must(&format!("kill -9 {} {guard}", rig.pid(daemon)));
+    // Stopped first: it would clean up in the moment between its daemon's end and its own.
+    must(&format!("kill -STOP {guard} && kill -9 {} {guard}", rig.pid(daemon)));
     assert_eq!(rig.ended(daemon), None);
     assert!(rig.exists("srv6d0"), "nobody was left to remove it");
     for _ in 0..2 {

@@ -17,7 +17,7 @@ use support::bgp::{frr_is_missing, lab_command, nearly_whole, sent, stream};
 use support::lab::{Lab, PATIENCE, SRV6D, balanced, eventually, gone, srv6d, text};
 
 fn reaches(lab: &Lab, from: &str, address: &str) {
-    lab.must(from, &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "10", address]);
+    lab.must(from, &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "30", address]);
 }
 
 #[test]

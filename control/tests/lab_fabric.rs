@@ -29,7 +29,7 @@ fn fabric(kernel_nodes: &[&str]) -> String {
 
 fn both_ways(lab: &Lab, first: (&str, &str), last: (&str, &str)) {
     for ((from, _), (to, address)) in [(first, last), (last, first)] {
-        lab.must(from, &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "10", address]);
+        lab.must(from, &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "30", address]);
         let (sent, received) = lab.tcp(from, to, address);
         assert_eq!(sent.get("sha256"), received.get("sha256"), "{from} -> {to}");
         assert_eq!(received.get("bytes").unwrap(), 2_000_000);
@@ -78,7 +78,7 @@ fn fabric_carries_both_families_over_the_named_spines_and_leaves_nothing_behind(
 fn jumbo_frames_and_datagrams_cross_whole() {
     let lab = Lab::up("mtu", &fabric(&[]).replace("\nmtu = 1500", "\nmtu = 9500"));
     for address in ["fcbb:0:800:2::2", "10.200.2.2"] {
-        lab.must("host00", &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "10", "-M", "do", "-s", "9400", address]);
+        lab.must("host00", &["ping", "-n", "-c", "3", "-i", "0.2", "-w", "30", "-M", "do", "-s", "9400", address]);
     }
     both_ways(&lab, ("host00", "fcbb:0:800::2"), ("host02", "fcbb:0:800:2::2"));
     both_ways(&lab, ("host00", "10.200.0.2"), ("host02", "10.200.2.2"));
@@ -114,7 +114,7 @@ fn too_big_for_the_encapsulation_is_told_to_the_application() {
 #[ignore = "needs root"]
 fn a_datagram_that_the_kernel_fragments_arrives() {
     let lab = Lab::up("frag", &fabric(&[]));
-    lab.must("host00", &["ping", "-n", "-c", "2", "-i", "0.2", "-w", "5", "10.200.2.2"]);
+    lab.must("host00", &["ping", "-n", "-c", "2", "-i", "0.2", "-w", "30", "10.200.2.2"]);
     let report = lab.udp_of("3000", "host00", "host02", "10.200.2.2");
     let number = |key: &str| report.get(key).and_then(serde_json::Value::as_u64);
     assert_eq!((number("lost"), number("received")), (Some(0), number("sent")), "{report}\n{}", lab.losses());

@@ -69,9 +69,11 @@ fn a_leaf_whose_files_and_links_come_late() {
 
     check_forwarding(&leaf);
     // IPv4 of the tenant: one way, for a kernel decapsulates it only into a VRF device.
-    let received = || leaf.inside("h", "nstat -asz IcmpInEchos");
-    leaf.output("a", "ping -c 1 -W 1 198.51.100.2");
-    assert!(received().lines().any(|line| line.starts_with("IcmpInEchos") && !line.contains(" 0 ")), "{}", received());
+    wait_for("echo request of IPv4", || {
+        leaf.output("a", "ping -c 1 -W 1 198.51.100.2");
+        let received = leaf.inside("h", "nstat -asz IcmpInEchos");
+        received.lines().any(|line| line.starts_with("IcmpInEchos") && !line.contains(" 0 ")).then_some(())
+    });
     // What is unknown in the block goes nowhere, and nobody is told.
     let lost = leaf.output("a", "ping -6 -c 1 -W 1 fcbb:bbbb:77::1");
     assert!(!text(&lost.stdout).contains("unreachable"), "{}", text(&lost.stdout));
@@ -141,7 +143,7 @@ fn a_changed_configuration_changes_the_kernel_and_a_broken_one_nothing() {
         assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
         let why = text(&refused.stderr);
         assert!(why.contains("srv6d.toml:") && why.contains("config_db.json"), "{why}");
-        assert!(leaf.pings("a", "3fff:b::1"), "{}", leaf.log());
+        leaf.wait_for_ping("a", "3fff:b::1");
     }
     assert!(leaf.show("sids").to_string().contains("fcbb:bbbb:1:d047::/64"));
     fs::write(&running, CONFIG_DB).unwrap();
@@ -231,7 +233,7 @@ fn captured(leaf: &Leaf, command: &str) -> String {
     let socket = leaf.root.join("run/srv6d/srv6d.sock");
     let full = command.replace("SRV6D", &format!("{SRV6D} --socket {}", socket.display()));
     let child = std::process::Command::new("ip")
-        .args(["netns", "exec", &leaf.ns("leaf"), "timeout", "20", "sh", "-c", &full])
+        .args(["netns", "exec", &leaf.ns("leaf"), "timeout", "40", "sh", "-c", &full])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
@@ -273,10 +275,17 @@ fn transit_packets_are_seen_by_who_looks() {
     assert_eq!(seen.matches("> fcbb:bbbb:1:2:d6::").count(), 4, "{seen}");
     let seen = captured(&leaf, "SRV6D sonic tcpdump -ni Ethernet0 -c 1 'icmp6 and ip6[40] == 136'");
     assert!(seen.contains("neighbor advertisement"), "what is the kernel's: {seen}");
-    // A script ends it with a signal, and reads the file then.
+    // A script ends it with a signal, and reads the file then. On a busy machine the first three seconds may be over
+    // before a packet is seen.
     let file = leaf.root.join("transit.pcap");
-    let seen =
-        captured(&leaf, &format!("timeout 3 SRV6D sonic tcpdump -i Ethernet0 -w {0}; tcpdump -nr {0}", file.display()));
+    let seen = captured(
+        &leaf,
+        &format!(
+            "for seconds in 3 6 12; do timeout $seconds SRV6D sonic tcpdump -i Ethernet0 -w {0}; \
+             tcpdump -nr {0} | grep d6:: && break; done",
+            file.display()
+        ),
+    );
     assert!(seen.contains("> fcbb:bbbb:1:2:d6::"), "{seen}");
     let refused = leaf.srv6d("capture Ethernet99");
     assert_eq!(refused.status.code(), Some(1));

@@ -214,7 +214,9 @@ fn counters_count_and_begin_anew_for_whoever_clears_them() {
     leaf.inside("a", "ping -c 5 -i 0.2 3fff:b::1");
     let frame = 40 + 24 + 40 + 64 + 14 + 4;
     let five = [5.to_string(), (5 * frame).to_string()];
-    assert_eq!(cells(&switch.ask("show srv6 stats"), "fcbb:bbbb:1::/48")[1..], five);
+    // The last one may still be on its way.
+    let counted = || cells(&switch.ask("show srv6 stats"), "fcbb:bbbb:1::/48");
+    wait_for("five packets", || counted().ends_with(&five).then_some(()));
     assert_eq!(switch.ask("srv6stat -s fcbb:bbbb:1::/48").lines().count(), 3);
     switch.tell("srv6stat -c");
     assert_eq!(cells(&switch.ask("show srv6 stats"), "fcbb:bbbb:1::/48")[1..], ["0", "0"]);
@@ -231,14 +233,18 @@ fn counters_count_and_begin_anew_for_whoever_clears_them() {
     switch.leaf.wait_until_ready();
     switch.leaf.wait_for_ping("a", "2001:db8:b::2");
     switch.leaf.inside("a", "ping -c 2 -i 0.2 3fff:b::1");
-    assert_eq!(cells(&switch.ask("show srv6 stats"), "fcbb:bbbb:1::/48")[1], "2");
+    let counted = || cells(&switch.ask("show srv6 stats"), "fcbb:bbbb:1::/48");
+    wait_for("two packets", || (counted().get(1)? == "2").then_some(()));
 }
 
 /// Packets that end in the blackhole of the block are discards of the port they came by.
 fn check_port_counters(switch: &Switch) {
     assert_eq!(switch.ask("sonic-clear counters"), "Cleared counters\n");
     switch.leaf.output("a", "ping -6 -c 4 -i 0.2 -W 1 fcbb:bbbb:77::1");
-    let table = switch.ask("show interfaces counters");
+    let table = wait_for("four discards", || {
+        let table = switch.ask("show interfaces counters");
+        cells(&table, "Ethernet0")[7].parse().is_ok_and(|dropped: u64| dropped >= 4).then_some(table)
+    });
     assert!(table.starts_with("Last cached time was 2"), "{table}");
     let heading: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(

@@ -119,8 +119,9 @@ async fn all_are_asked_several_at_a_time_and_never_more() {
     // Slow enough that questions overlap.
     let server = server(32, json!([{ "route": "shortest_path", "fault": { "delay": 5 } }])).await;
     let (gate, url) = Gate::before(&server).await;
-    let mut source = follow(everyone(32, url));
-    let snapshot = source.until("fresh", all_fresh).await;
+    // One round, and no second one before the questions are counted.
+    let mut source = follow(Settings { interval: Duration::from_mins(1), ..everyone(32, url) });
+    let snapshot = source.until("fresh", |snapshot| all_fresh(snapshot) && snapshot.health.next.is_some()).await;
     assert_eq!(snapshot.peers.len(), 1023, "the sender itself is no peer");
     let distinct: BTreeSet<String> = snapshot.peers.values().flat_map(carriers).collect();
     assert_eq!(distinct.len(), 32, "one carrier to every leaf, its own among them");
