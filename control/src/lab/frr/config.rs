@@ -58,6 +58,9 @@ pub fn bgpd_conf(topology: &Topology, node: &Node, directory: &Path) -> String {
     for port in sessions(topology, node) {
         let _ = writeln!(text, " neighbor {} interface peer-group FABRIC", port.own.port);
         let _ = writeln!(text, " neighbor {} description {} {}", port.own.port, port.peer.node, port.peer.port);
+        if waits(topology, &port) {
+            let _ = writeln!(text, " neighbor {} passive", port.own.port);
+        }
     }
     for family in ["ipv4", "ipv6"] {
         let _ = writeln!(text, " address-family {family} unicast\n  redistribute connected route-map ANNOUNCED");
@@ -105,6 +108,13 @@ const RESTARTS: &str = "\
  bgp graceful-restart stalepath-time 30
  bgp graceful-restart select-defer-time 5
 ";
+
+/// Whether the other end of a link opens the session, and this one waits for it. Where both do, their links come up
+/// together, their delays end together, and FRR 8.4 at either end closes the connection that the other end keeps: both
+/// begin again in step, now and then for longer than anybody waits (RFC 4271 section 6.8).
+fn waits(topology: &Topology, port: &NodePort<'_>) -> bool {
+    as_number(topology, &port.own.node) > as_number(topology, &port.peer.node)
+}
 
 /// Ports with another router behind them.
 fn sessions<'t>(topology: &'t Topology, node: &Node) -> impl Iterator<Item = NodePort<'t>> {
@@ -159,6 +169,17 @@ mod tests {
         assert!(text.contains("match interface eth4") && text.contains("network fcbb:0:1005::/48"), "{text}");
         assert!(text.contains("router bgp 4200000002\n bgp router-id 10.255.5.1\n"), "{text}");
         assert!(!text.contains(" route "), "nothing static: {text}");
+    }
+
+    #[test]
+    fn one_end_of_a_link_opens_the_session() {
+        let topology = Topology::parse(FABRIC_BGP, "fabric").unwrap();
+        let waiting = |node: &str| {
+            let text = bgpd_conf(&topology, topology.node(node).unwrap(), Path::new("/run/x"));
+            text.matches(" passive\n").count()
+        };
+        assert_eq!(["leaf00", "leaf01", "leaf02"].map(waiting), [0; 3]);
+        assert_eq!(["spine00", "spine01", "spine02"].map(waiting), [3; 3]);
     }
 
     #[test]
