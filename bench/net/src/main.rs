@@ -218,7 +218,8 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
         write_json(&arguments.out, RESULTS, results)
             .map_err(|why| BenchError::of("results cannot be kept (--out)", why))
     };
-    let empty = Results { stamp, ..Results::default() };
+    // True until the run has ended: who is killed cannot say so any more.
+    let empty = Results { stamp, cut_off: Some("killed, or still under way".to_owned()), ..Results::default() };
     keep(&empty)?;
     let results = Campaign::run(&plan, empty, &say, &keep);
     keep(&results)?;

@@ -117,12 +117,16 @@ fn what_a_killed_run_leaves_goes_with_the_next() {
     until("srv6d runs", || dut().is_some_and(|name| processes(&name) > 0));
     kill(&run, nix::sys::signal::Signal::SIGKILL);
     run.wait().unwrap();
+    let results =
+        || serde_json::from_str::<Results>(&std::fs::read_to_string(out.join("results.json")).unwrap()).unwrap();
+    assert!(results().cut_off.is_some_and(|why| why.contains("killed")));
     let left = namespaces_of(run.id());
     assert!(!left.is_empty());
     for name in &left {
         until("srv6d ends with the bench", || processes(name) == 0);
     }
     assert!(measure("1").wait().unwrap().success());
+    assert_eq!(results().cut_off, None);
     assert_eq!(namespaces_of(run.id()), Vec::<String>::new());
     std::fs::remove_dir_all(&out).unwrap();
 }
