@@ -52,20 +52,20 @@ fn a_generator_sends_what_it_is_asked_for_and_never_faster() {
     let counted = rig.exactly(&load, 2_000).unwrap();
     assert_eq!((counted.sent, counted.received), (2_000, 2_000));
     let endless = rig.trial(&load, SHORT).unwrap();
-    // Half a second of twenty thousand per second; how much less depends on who else runs, more is impossible.
-    assert!(endless.offered <= 20_400.0 && endless.sent > 100, "{endless:?}");
-    for rate in [20_000.0, 100_000.0] {
-        // Now and then one is held up between a counter and a clock; a generator with another rate is so every time.
-        let paces: Vec<f64> = (0..20).map(|_| pace(&mut rig, rate) / rate).take_while(|pace| !is_kept(*pace)).collect();
+    // How much less depends on who else runs; how much more, on when a clock was read.
+    assert!(endless.offered < 30_000.0 && endless.sent > 100, "{endless:?}");
+    for rate in [20_000.0, 100_000.0, 300_000.0] {
+        // Now and then somebody else is there between a counter and a clock; a generator with another rate has it always.
+        let paces: Vec<f64> = (0..5).map(|_| pace(&mut rig, rate) / rate).take_while(|pace| !is_kept(*pace)).collect();
         assert!(
-            paces.len() < 20,
+            paces.len() < 5,
             "{rate} packets per second were asked for, and paced were so many times that: {paces:?}"
         );
     }
 }
 
 fn is_kept(pace: f64) -> bool {
-    (0.9..1.1).contains(&pace)
+    (0.95..1.05).contains(&pace)
 }
 
 /// Frames per second, with those that were given up because the generator did not run: whoever else is on its core, it is
@@ -74,14 +74,27 @@ fn pace(rig: &mut Rig, rate: f64) -> f64 {
     let load = Load::of(Work::Cross, Size::Bytes(128), false).at(Some(rate));
     let core = *affinity::available().first().unwrap();
     let bed = &mut rig.bed;
-    let slots_of = |sender: &Sender<'_>| sender.sent().map(|sent| (sent.frames + sent.late) as f64);
     let paced = bed.generator.while_sending(&bed.generator_space, &[core], &load, |sender| {
         sleep(Duration::from_millis(50));
-        let (began, before) = (Instant::now(), slots_of(sender)?);
+        let (began, before) = on_its_core(sender);
         sleep(Duration::from_millis(300));
-        Ok((slots_of(sender)? - before) / began.elapsed().as_secs_f64())
+        let (ended, after) = on_its_core(sender);
+        Ok((after - before) / ended.duration_since(began).as_secs_f64())
     });
     paced.unwrap()
+}
+
+/// A moment in which the generator runs, and its count: what it gives up it counts once it has its core again.
+fn on_its_core(sender: &Sender<'_>) -> (Instant, f64) {
+    let slots = || sender.sent().map(|sent| (sent.frames + sent.late) as f64).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < deadline {
+        let (before, at, now) = (slots(), Instant::now(), slots());
+        if now > before && at.elapsed() < Duration::from_millis(1) {
+            return (at, now);
+        }
+    }
+    panic!("the generator does not send");
 }
 
 #[test]
