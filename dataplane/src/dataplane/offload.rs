@@ -272,8 +272,10 @@ pub fn forwarding(
     from: impl Fn(u16) -> Option<u16>,
     to: impl Fn(u16) -> Option<(u16, TakesRedirect)>,
 ) -> Forwarding {
-    let in_port =
-        |(id, port): (&PortId, &OffloadedPort)| Some((from(id.0)?, InPort { mac: port.mac, longest: port.longest }));
+    let in_port = |(id, port): (&PortId, &OffloadedPort)| {
+        let &OffloadedPort { mac, longest, guards_blocks } = port;
+        Some((from(id.0)?, InPort { mac, longest, guards_blocks }))
+    };
     let hop = |(&slot, hop): (&u32, &OffloadedHop)| {
         let (port, takes) = to(hop.device).filter(|(_, takes)| takes.frames)?;
         let mtu = if takes.multi_buffer { hop.mtu } else { hop.mtu.min(ONE_BUFFER) };
@@ -281,6 +283,7 @@ pub fn forwarding(
     };
     Forwarding {
         ports: offload.ports.iter().filter_map(in_port).collect(),
+        blocks: offload.blocks.clone(),
         ways: offload.ways.iter().map(|(&prefix, found)| (prefix, way(found))).collect(),
         ways_v4: offload.ways_v4.iter().map(|(&prefix, found)| (prefix, way(found))).collect(),
         paths: offload.paths.iter().map(|(&slot, found)| (slot, path(found))).collect(),

@@ -127,7 +127,8 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const st
 	return XDP_REDIRECT;
 }
 
-static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, struct eth *eth, __u64 len)
+static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, const struct port *port, struct eth *eth,
+				    __u64 len)
 {
 	const struct ipv6 *ip = (const void *)(eth + 1);
 	const struct way *way;
@@ -138,7 +139,7 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, str
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
 	way = look_up(set, to);
-	if (!way)
+	if (!way || (way->in_block && port->guards_blocks))
 		return XDP_PASS;
 	if (way->kind == SHIFT || way->kind == SHIFT_VIA)
 		return shift(ctx, set, in, way, eth, to);
@@ -175,7 +176,7 @@ static ALWAYS_INLINE int forward(struct xdp_md *ctx, __u32 in)
 	if (!port || !is_for(port, eth, len))
 		return XDP_PASS;
 	if (eth->type == htons(ETH_P_IPV6))
-		return forward_v6(ctx, set, in, eth, len);
+		return forward_v6(ctx, set, in, port, eth, len);
 	return eth->type == htons(ETH_P_IP) ? forward_v4(ctx, set, in, eth, len) : XDP_PASS;
 }
 

@@ -29,6 +29,7 @@ struct address {
 struct port {
 	__u8 mac[6];
 	__u16 longest; /* frame; 0: none */
+	__u32 guards_blocks; /* edge and host: what is addressed to a SID block is for the worker to admit */
 };
 
 /* What a prefix leads to. AS_BLOCK and IN_TRIE stand in `usids` alone: what the block
@@ -38,7 +39,8 @@ enum { AS_BLOCK, TO_WORKER, SHIFT, SHIFT_VIA, ROUTE, IN_TRIE, ENCAPSULATE };
 struct way {
 	__u8 kind;
 	__u8 by; /* bits: 16 or 32; ENCAPSULATE: 1: RoCEv2 queue pairs are part of the flow */
-	__u16 zero;
+	__u8 in_block; /* the whole prefix lies in a SID block; of any other, nothing that leads here does */
+	__u8 zero;
 	__u32 sid;   /* whose counter */
 	__u32 group; /* SHIFT_VIA and ROUTE: of hops; ENCAPSULATE: of paths */
 };

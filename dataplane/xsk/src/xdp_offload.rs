@@ -15,6 +15,7 @@
 //! says which one is: a packet sees the old tables or the new ones as a whole. Before a set is written again, every
 //! program that may have begun a packet with it has ended: the kernel says when.
 
+mod blocks;
 mod forwarding;
 mod grace;
 mod index;
@@ -48,7 +49,7 @@ const PROGRAM: &str = "srv6d_offload";
 const ALL_PORTS: &str = "offload";
 
 /// What the worker alone does.
-const TO_WORKER: WayRow = WayRow { kind: maps::TO_WORKER, by: 0, zero: 0, sid: 0, group: 0 };
+const TO_WORKER: WayRow = WayRow { kind: maps::TO_WORKER, by: 0, in_block: 0, zero: 0, sid: 0, group: 0 };
 
 /// Prefixes of one generation, of both families. Memory is taken per entry in use.
 pub const WAYS: usize = 1 << 17;
@@ -250,7 +251,12 @@ impl XdpOffload {
 
     fn write_ports(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
         let rows = wanted.ports.iter().filter(|&(&port, _)| u32::from(port) < PORTS);
-        let rows = rows.map(|(&port, row)| (port, PortRow { mac: row.mac, longest: row.longest })).collect();
+        let row = |&InPort { mac, longest, guards_blocks }: &InPort| PortRow {
+            mac,
+            longest,
+            guards_blocks: guards_blocks.into(),
+        };
+        let rows = rows.map(|(&port, in_port)| (port, row(in_port))).collect();
         let (map, offset) = (&mut self.maps.ports, index(set) * PORTS);
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
         write_rows(&mut now.ports, rows, |&port, row| map.set(offset + u32::from(port), row, 0))
@@ -287,7 +293,8 @@ impl XdpOffload {
     }
 
     fn write_ways(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
-        let (rows, rows_v4) = (self.way_rows(&wanted.ways)?, self.way_rows(&wanted.ways_v4)?);
+        let (mut rows, rows_v4) = (self.way_rows(&wanted.ways)?, self.way_rows(&wanted.ways_v4)?);
+        blocks::mark(&mut rows, &wanted.blocks);
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
         let Index { blocks, usids } = Index::of(&rows);
         let (map, offset) = (&mut self.maps.usids, index(set) * BLOCKS * USIDS);
@@ -435,7 +442,7 @@ mod tests {
         let prefix = |usid: u128| (0xfcbb << 112 | usid << 80, 48);
         let via: Group = Arc::from([7]);
         Forwarding {
-            ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514 })].into(),
+            ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514, guards_blocks: false })].into(),
             ways: [(prefix(1), Way::Shift { by: 16, sid: 5, via: None }), (prefix(2), Way::Route(via))].into(),
             hops: [(7, Hop { addresses: [mac; 12], mtu: 1500, port: 3 })].into(),
             ..Forwarding::default()
@@ -488,6 +495,30 @@ mod tests {
         let (verdict, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
         assert_eq!((verdict, out.len()), (REDIRECT, 40 + frame().len()));
         assert_eq!(counts(&offload).map(|count| count.bytes), [100, 100, 74, 114]);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn what_is_sent_to_a_block_through_a_port_that_guards_them_is_the_workers() {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let mut offload = XdpOffload::load().unwrap();
+        offload.add_port(3, "lo").unwrap();
+        let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
+        let block = (0xfcbb << 112, 32);
+        // The frame is sent to the block, and to nothing that lies around this one.
+        let other = (0xfcbb << 112 | 2 << 80, 48);
+        for forwarding in [forwarding(9), steering()] {
+            for (guards_blocks, blocks, verdict) in
+                [(false, [block], REDIRECT), (true, [block], PASS), (true, [other], REDIRECT)]
+            {
+                let mut forwarding = Forwarding { blocks: blocks.into(), ..forwarding.clone() };
+                forwarding.ports.values_mut().for_each(|port| port.guards_blocks = guards_blocks);
+                offload.publish(&forwarding).unwrap();
+                let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
+                assert_eq!(done, verdict, "{guards_blocks} {blocks:x?}");
+                assert_eq!(out == frame(), verdict == PASS);
+            }
+        }
     }
 
     #[test]

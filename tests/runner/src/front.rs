@@ -1,6 +1,7 @@
 //! The XDP program of `offload = "xdp"` in front of a worker step, both without wires: `BPF_PROG_TEST_RUN` gives the
 //! program a frame as if it had come in through a port, and gives back what the program has made of it.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use nix::sched::{CloneFlags, unshare};
@@ -13,16 +14,19 @@ use srv6d_xsk::xdp_offload::{PacketCount, XdpOffload};
 use crate::netns;
 
 /// Cases of the conformance pack with frames that the program forwards.
-pub const OFFLOADED: [&str; 70] = [
+pub const OFFLOADED: [&str; 75] = [
     "A01", "A02", "A02b", "A06b", "A06c", "A07a", "A07b", "A07c", "A10", "A11", "A12", "E01", "E02", "E06a", "E06b",
     "E08a", "E08b", "E08c", "E10a", "E10b", "E11a", "E11b", "E12", "E13a", "E13b", "E13c", "E14a", "E14b", "E14c",
     "E17a", "E17b", "E27a", "E27b", "E28a", "E30", "E30b", "E35a", "E35b", "E36c", "E38", "I02", "I05b", "O02", "O05",
-    "U01", "U02", "U03b", "U05a", "U08", "U09", "U10", "U11", "U15a", "U15b", "U37", "U38b", "U40", "U41a", "U41b",
-    "U41c", "U41d", "U42", "U43b", "U50d", "U55a", "X01a", "X01b", "X04b", "X07a", "X08",
+    "S06a", "S06b", "S06c", "S06e", "S06h", "U01", "U02", "U03b", "U05a", "U08", "U09", "U10", "U11", "U15a", "U15b",
+    "U37", "U38b", "U40", "U41a", "U41b", "U41c", "U41d", "U42", "U43b", "U50d", "U55a", "X01a", "X01b", "X04b",
+    "X07a", "X08",
 ];
 
 /// Ports there can be: more than any state of the tests has.
 const PORTS: u16 = 8;
+/// Counters of a kind there can be: more than any case has.
+const SLOTS: usize = 64;
 /// `XDP_PASS`, for want of a worker to call, and `XDP_REDIRECT`.
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
@@ -56,8 +60,14 @@ impl Interfaces {
 #[derive(Debug)]
 pub struct Front {
     interfaces: Rc<Interfaces>,
-    program: XdpOffload,
+    program: Rc<RefCell<XdpOffload>>,
+    /// What had been counted when this one began.
+    before: Counts,
 }
+
+/// By slot or port: SIDs, paths, next hops, received and sent at ports.
+#[derive(Debug, Default)]
+struct Counts([Vec<PacketCount>; 5]);
 
 impl Front {
     /// Loads it, without tables as yet.
@@ -69,7 +79,14 @@ impl Front {
         for (port, (name, _)) in (0..).zip(&interfaces.0) {
             program.add_port(port, name).map_err(|why| why.to_string())?;
         }
-        Ok(Self { interfaces, program })
+        Ok(Self { interfaces, program: Rc::new(RefCell::new(program)), before: Counts::default() })
+    }
+
+    /// The same program, which has counted nothing yet: to load one takes long. It has the tables of whoever published last.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let before = Counts::of(&self.program.borrow());
+        Self { interfaces: Rc::clone(&self.interfaces), program: Rc::clone(&self.program), before }
     }
 
     /// Gives it the extract of these tables, on ports that send whatever is redirected into them.
@@ -79,7 +96,7 @@ impl Front {
     pub fn publish(&mut self, tables: &Tables) -> Result<(), String> {
         let everything = TakesRedirect { frames: true, multi_buffer: true };
         let extract = forwarding(tables.offload(), Some, |port| Some((port, everything)));
-        self.program.publish(&extract).map_err(|why| why.to_string())
+        self.program.borrow_mut().publish(&extract).map_err(|why| why.to_string())
     }
 
     /// A frame that comes in through a device. `None`: it is the worker's, and as it was. Else the device it leaves
@@ -89,15 +106,18 @@ impl Front {
     /// The frame was written to and is still the worker's; it was counted in several places, or in none.
     pub fn forward(&mut self, device: u16, frame: &[u8]) -> Result<Option<(u16, Vec<u8>)>, String> {
         let Some((_, ifindex)) = self.interfaces.0.get(usize::from(device)) else { return Ok(None) };
-        let program = self.program.program().ok_or("no program")?;
         if frame.len() < ETHERNET {
             return Ok(None);
         }
-        let before = self.counts();
+        let before = self.by_port();
         let arrival = Arrival { ifindex: *ifindex, queue: 0 };
-        let (verdict, bytes) = once(program, frame, arrival).map_err(|why| format!("test run: {why}"))?;
+        let done = {
+            let offload = self.program.borrow();
+            once(offload.program().ok_or("no program")?, frame, arrival)
+        };
+        let (verdict, bytes) = done.map_err(|why| format!("test run: {why}"))?;
         let grown: Vec<(u64, u64)> =
-            before.iter().zip(self.counts()).map(|(was, now)| (now.0 - was.0, now.1 - was.1)).collect();
+            before.iter().zip(self.by_port()).map(|(was, now)| (now.0 - was.0, now.1 - was.1)).collect();
         let received: u64 = grown.iter().map(|(received, _)| received).sum();
         let came_in = grown.get(usize::from(device)).map_or(0, |(received, _)| *received);
         let sent: Vec<u16> = (0..).zip(&grown).filter(|(_, grown)| grown.1 > 0).map(|(port, _)| port).collect();
@@ -109,27 +129,58 @@ impl Front {
         }
     }
 
-    fn counts(&self) -> Vec<(u64, u64)> {
-        (0..PORTS).map(|port| (self.program.received(port).packets, self.program.sent(port).packets)).collect()
+    /// Frames received and sent.
+    fn by_port(&self) -> Vec<(u64, u64)> {
+        let frames = |at, port| self.counted(at, port).packets;
+        (0..usize::from(PORTS)).map(|port| (frames(RECEIVED, port), frames(SENT, port))).collect()
     }
 
     /// What was forwarded at the SID with this slot.
     pub fn sid(&self, slot: usize) -> PacketCount {
-        u32::try_from(slot).map(|slot| self.program.sid(slot)).unwrap_or_default()
+        self.counted(SID, slot)
     }
 
     /// What was encapsulated towards the path with this slot.
     pub fn path(&self, slot: usize) -> PacketCount {
-        u32::try_from(slot).map(|slot| self.program.path(slot)).unwrap_or_default()
+        self.counted(PATH, slot)
     }
 
     /// What was sent to the next hop with this slot.
     pub fn hop(&self, slot: usize) -> PacketCount {
-        u32::try_from(slot).map(|slot| self.program.hop(slot)).unwrap_or_default()
+        self.counted(HOP, slot)
     }
 
     /// Frames forwarded.
     pub fn forwarded(&self) -> u64 {
-        self.counts().iter().map(|(received, _)| received).sum()
+        self.by_port().iter().map(|(received, _)| received).sum()
+    }
+
+    fn counted(&self, at: usize, number: usize) -> PacketCount {
+        let now = Counts::one(&self.program.borrow(), at, number);
+        let before = self.before.0.get(at).and_then(|counts| counts.get(number)).copied().unwrap_or_default();
+        PacketCount { packets: now.packets - before.packets, bytes: now.bytes - before.bytes }
+    }
+}
+
+const SID: usize = 0;
+const PATH: usize = 1;
+const HOP: usize = 2;
+const RECEIVED: usize = 3;
+const SENT: usize = 4;
+
+impl Counts {
+    fn of(program: &XdpOffload) -> Self {
+        Self([SID, PATH, HOP, RECEIVED, SENT].map(|at| (0..SLOTS).map(|slot| Self::one(program, at, slot)).collect()))
+    }
+
+    fn one(program: &XdpOffload, at: usize, number: usize) -> PacketCount {
+        let (slot, port) = (u32::try_from(number).unwrap_or(u32::MAX), u16::try_from(number).unwrap_or(u16::MAX));
+        match at {
+            SID => program.sid(slot),
+            PATH => program.path(slot),
+            HOP => program.hop(slot),
+            RECEIVED => program.received(port),
+            _ => program.sent(port),
+        }
     }
 }

@@ -22,7 +22,7 @@ use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
 use srv6d_pack::{Case, Event, Setup};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, Mac, PortId};
+use srv6d_srv6::model::{Desired, Mac, PortId, Role};
 use srv6d_srv6::{PathMtu, Slots, Tables, Tally};
 
 use front::Front;
@@ -56,26 +56,53 @@ pub fn run_behind(case: &Case, front: Option<Front>) -> Result<u64, String> {
         }
     };
     let mut node = Node::behind(&desired_now, front)?;
-    let mut published = environment.clone();
     let mut all = Vec::new();
-    for (number, step) in (1..).zip(&case.steps) {
-        step.events.iter().for_each(|event| apply(&mut environment, event));
-        if environment != published {
-            published = environment.clone();
-            node.publish(&desired(&case.setup.config, &environment)?)?;
-        }
-        for input in &step.inputs {
-            node.receive(&input.port, &input.built.bytes)?;
-        }
-        let sent = node.run(step.at_ms * 1_000_000);
-        step.check(&sent).map_err(|diff| format!("step {number}: {diff}"))?;
+    node.play(case, &mut environment, &|desired| desired, |number, sent| {
+        let step = case.steps.get(number).ok_or("no such step")?;
+        step.check(&sent).map_err(|diff| format!("step {}: {diff}", number + 1))?;
         all.extend(sent);
-        environment.path_mtus.extend(node.smaller_paths());
-    }
+        Ok(())
+    })?;
     case.check_properties(&all).map_err(|diff| diff.to_string())?;
     let counters = node.counters()?;
     case.check_counters(&counters).map_err(|diff| diff.to_string())?;
     Ok(node.front.as_ref().map_or(0, Front::forwarded))
+}
+
+/// What a case came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Played {
+    /// What was sent in each step, in no order: the port it left through, and its bytes.
+    pub sent: Vec<Vec<(String, Vec<u8>)>>,
+    /// In the pack's words.
+    pub counters: BTreeMap<String, u64>,
+    /// What came in and was forwarded by the program in front.
+    pub offloaded: Vec<Vec<u8>>,
+}
+
+/// Plays a case on a node with another role of all its ports, whatever the pack states: that is about the roles it has
+/// there. `None`: its configuration is to be refused.
+///
+/// # Errors
+/// The node cannot be made.
+pub fn play_as(case: &Case, role: Role, front: Option<Front>) -> Result<Option<Played>, String> {
+    if case.refused.is_some() {
+        return Ok(None);
+    }
+    let mut environment = environment(&case.setup);
+    let with_role = |mut desired: Desired| {
+        let ports = desired.ports.iter_mut().filter(|port| port.role != Role::Kernel);
+        ports.for_each(|port| port.role = role);
+        desired
+    };
+    let mut node = Node::behind(&with_role(desired(&case.setup.config, &environment)?), front)?;
+    let mut played = Played::default();
+    node.play(case, &mut environment, &with_role, |_, mut sent| {
+        sent.sort();
+        played.sent.push(sent);
+        Ok(())
+    })?;
+    Ok(Some(Played { counters: node.counters()?, offloaded: node.offloaded, ..played }))
 }
 
 /// What the configuration of a case plans there.
@@ -163,6 +190,8 @@ pub struct Node {
     front: Option<Front>,
     /// What the program in front has forwarded since the last round.
     passed_by: Vec<(String, Vec<u8>)>,
+    /// What it has forwarded, as it came in.
+    offloaded: Vec<Vec<u8>>,
 }
 
 impl Node {
@@ -212,7 +241,32 @@ impl Node {
             names: names.collect(),
             front,
             passed_by: Vec::new(),
+            offloaded: Vec::new(),
         })
+    }
+
+    /// Plays the steps of a case. `altered`: what is planned, as it is to be. `each` takes what a step has sent.
+    fn play(
+        &mut self,
+        case: &Case,
+        environment: &mut Environment,
+        altered: &dyn Fn(Desired) -> Desired,
+        mut each: impl FnMut(usize, Vec<(String, Vec<u8>)>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut published = environment.clone();
+        for (number, step) in case.steps.iter().enumerate() {
+            step.events.iter().for_each(|event| apply(environment, event));
+            if *environment != published {
+                published = environment.clone();
+                self.publish(&altered(desired(&case.setup.config, environment)?))?;
+            }
+            for input in &step.inputs {
+                self.receive(&input.port, &input.built.bytes)?;
+            }
+            each(number, self.run(step.at_ms * 1_000_000))?;
+            environment.path_mtus.extend(self.smaller_paths());
+        }
+        Ok(())
     }
 
     fn publish(&mut self, desired: &Desired) -> Result<(), String> {
@@ -238,6 +292,7 @@ impl Node {
             && let Some((to, bytes)) = front.forward(device, frame)?
         {
             self.passed_by.push((self.names.get(usize::from(to)).cloned().unwrap_or_default(), bytes));
+            self.offloaded.push(frame.to_vec());
             return Ok(());
         }
         let socket = socket.and_then(|socket| self.io.port(socket)).ok_or_else(|| format!("no port {port}"))?;

@@ -1,39 +1,87 @@
 //! Every case of the conformance pack with the XDP program of `offload = "xdp"` in front of the worker step: the same
 //! frames come out, and the same is counted. Which cases the program forwards frames of is written down
 //! (`front::OFFLOADED`): a program that leaves all to the worker would pass everything else.
+//!
+//! Those cases, and those about who may use SIDs, once more with all ports as edge ports and as host ports. What becomes of
+//! a frame then is what the worker alone makes of it; and the program forwards the same frames as of fabric ports, without
+//! those to a SID block.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::cell::OnceCell;
+use std::net::Ipv6Addr;
 use std::path::Path;
 use std::rc::Rc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use srv6d_conformance::front::{Front, Interfaces, OFFLOADED};
 use srv6d_conformance::gaps::judge;
+use srv6d_conformance::{desired, environment, play_as};
 use srv6d_pack::Case;
+use srv6d_srv6::model::Role;
+
+/// About who may use SIDs.
+const SECURITY: &str = "S";
 
 fn main() {
     let arguments = Arguments::from_args();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance");
     let pack = srv6d_pack::load(&directory).expect("the pack loads");
-    libtest_mimic::run(&arguments, pack.cases.into_iter().map(trial).collect()).exit();
+    libtest_mimic::run(&arguments, pack.cases.into_iter().flat_map(trials).collect()).exit();
 }
 
-fn trial(case: Case) -> Trial {
-    let name = format!("offload::{} {}", case.id, case.title);
-    Trial::test(name, move || judge(&case, run(&case)).map_err(Failed::from)).with_ignored_flag(true)
+fn trials(case: Case) -> Vec<Trial> {
+    let name = |role: &str| format!("offload{role}::{} {}", case.id, case.title);
+    let mut trials = Vec::new();
+    if OFFLOADED.contains(&case.id.as_str()) || case.id.starts_with(SECURITY) {
+        for role in [Role::Edge, Role::Host] {
+            let (name, case) = (name(&format!(" {role:?}").to_lowercase()), case.clone());
+            let trial = Trial::test(name, move || run_as(&case, role).map_err(Failed::from));
+            trials.push(trial.with_ignored_flag(true));
+        }
+    }
+    let name = name("");
+    let trial = Trial::test(name, move || judge(&case, run(&case)).map_err(Failed::from));
+    trials.push(trial.with_ignored_flag(true));
+    trials
+}
+
+/// One program for all cases of a thread: each replaces what the one before has published.
+fn front() -> Result<Front, String> {
+    thread_local!(static LOADED: OnceCell<Front> = const { OnceCell::new() });
+    LOADED.with(|loaded| match loaded.get() {
+        Some(loaded) => Ok(loaded.again()),
+        None => {
+            let new = Front::load(Rc::new(Interfaces::of_this_thread()?))?;
+            Ok(loaded.get_or_init(|| new).again())
+        }
+    })
 }
 
 fn run(case: &Case) -> Result<(), String> {
-    thread_local!(static INTERFACES: OnceCell<Rc<Interfaces>> = const { OnceCell::new() });
-    let interfaces = INTERFACES.with(|made| match made.get() {
-        Some(made) => Ok(Rc::clone(made)),
-        None => Interfaces::of_this_thread().map(|new| Rc::clone(made.get_or_init(|| Rc::new(new)))),
-    })?;
-    let forwarded = srv6d_conformance::run_behind(case, Some(Front::load(interfaces)?))?;
+    let forwarded = srv6d_conformance::run_behind(case, Some(front()?))?;
     match (OFFLOADED.contains(&case.id.as_str()), forwarded) {
         (true, 0) => Err("all of it was left to the worker".to_owned()),
         (false, 1..) => Err(format!("{forwarded} frames were not left to the worker: add {} to the list", case.id)),
         _ => Ok(()),
     }
+}
+
+fn run_as(case: &Case, role: Role) -> Result<(), String> {
+    let played = |role: Role, front: Option<Front>| {
+        play_as(case, role, front)?.ok_or_else(|| "a configuration that is refused".to_owned())
+    };
+    let (alone, mut behind) = (played(role, None)?, played(role, Some(front()?))?);
+    let offloaded = std::mem::take(&mut behind.offloaded);
+    if behind != alone {
+        return Err(format!("with the program: {behind:#?}\nby the worker alone: {alone:#?}"));
+    }
+    let blocks = desired(&case.setup.config, &environment(&case.setup))?.blocks;
+    let to_block = |frame: &[u8]| {
+        let address = frame.get(38..54).filter(|_| frame.get(12..14) == Some(&[0x86, 0xdd]));
+        let address = address.and_then(|bytes| Some(Ipv6Addr::from(*bytes.first_chunk::<16>()?)));
+        address.is_some_and(|address| blocks.iter().any(|block| block.prefix.contains(&address)))
+    };
+    let mut expected = played(Role::Fabric, Some(front()?))?.offloaded;
+    expected.retain(|frame| !to_block(frame));
+    if offloaded == expected { Ok(()) } else { Err(format!("forwarded {offloaded:x?}, and not {expected:x?}")) }
 }

@@ -23,6 +23,8 @@ pub struct Offload {
     pub ports: BTreeMap<PortId, OffloadedPort>,
     /// Ports that were asked for, and why their packets may not.
     pub refused: BTreeMap<PortId, &'static str>,
+    /// SID blocks. Not every port may send there.
+    pub blocks: BTreeSet<(u128, u8)>,
     /// All IPv6 prefixes of the main table that lie in the block of a SID that shifts, or around it: what a carrier can
     /// meet; and those in steered prefixes. By network and length.
     pub ways: BTreeMap<(u128, u8), OffloadedWay>,
@@ -36,13 +38,15 @@ pub struct Offload {
     pub hops: BTreeMap<u32, OffloadedHop>,
 }
 
-/// A port that asks nothing of a packet but its MAC address and its length.
+/// A port that asks nothing of a packet but its MAC address, its length, and perhaps that it is not sent to a SID block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadedPort {
     /// Address of the port.
     pub mac: [u8; 6],
     /// Longest frame, in bytes.
     pub longest: u16,
+    /// Edge or host port: who may send to a SID block, the worker says.
+    pub guards_blocks: bool,
 }
 
 /// What a prefix leads to.
@@ -113,6 +117,7 @@ impl Offload {
         let mut extract = Extract { tables, groups: BTreeMap::new(), paths: BTreeMap::new() };
         offload.ways = met.v6.iter().map(|(&prefix, &value)| (prefix, extract.way(Target::decode(value)))).collect();
         offload.ways_v4 = met.v4.iter().map(|(&prefix, &value)| (prefix, extract.way(Target::decode(value)))).collect();
+        offload.blocks = tables.blocks.iter().map(|block| (block.network().to_bits(), block.prefix_len())).collect();
         offload.too_many = met.too_many;
         offload.hops = extract.hops();
         offload.paths = extract.paths.into_iter().filter_map(|(slot, path)| Some((slot, path?))).collect();
@@ -124,7 +129,7 @@ impl Offload {
 fn why_not(tables: &Tables, port: &PortEntry) -> Option<&'static str> {
     let reasons = [
         (port.vlan.is_some(), "frames of a VLAN are the worker's"),
-        (port.role != Role::Fabric, "what may enter through an edge or a host port is for the worker to check"),
+        (port.role == Role::Kernel, "what applications of this node send is the worker's"),
         (port.vrf != MAIN, "SIDs are in the main table, and the port is in another one"),
         (!port.allowed_sources.is_empty(), "allowed_sources of the port are for the worker to check"),
         (!tables.policy.domain_sources.is_empty(), "domain_sources are for the worker to check"),
@@ -137,7 +142,8 @@ fn why_not(tables: &Tables, port: &PortEntry) -> Option<&'static str> {
 impl OffloadedPort {
     fn of(port: &PortEntry) -> Self {
         let longest = port.mtu + eth::LEN;
-        Self { mac: port.mac.0, longest: u16::try_from(longest).unwrap_or(u16::MAX) }
+        let guards_blocks = PlainPort::of(port).guards_blocks;
+        Self { mac: port.mac.0, longest: u16::try_from(longest).unwrap_or(u16::MAX), guards_blocks }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the program does with packets, in numbers: those of ports, counters, next hops and paths.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One generation. A prefix is its network (host bits zero) and its length: the longest decides; where nothing matches
@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub struct Forwarding {
     /// By the port's number: the ports whose packets it may forward.
     pub ports: BTreeMap<u16, InPort>,
+    /// SID blocks: not every port may send there.
+    pub blocks: BTreeSet<(u128, u8)>,
     /// By IPv6 prefix.
     pub ways: BTreeMap<(u128, u8), Way>,
     /// By IPv4 prefix, in the upper 32 bits: packets that are encapsulated.
@@ -33,6 +35,8 @@ pub struct InPort {
     pub mac: [u8; 6],
     /// Bytes of the longest frame.
     pub longest: u16,
+    /// What is sent to a SID block is left to the worker, which says who may.
+    pub guards_blocks: bool,
 }
 
 /// What a prefix leads to.

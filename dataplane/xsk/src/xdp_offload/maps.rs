@@ -36,6 +36,7 @@ pub(super) const V4_SET: u32 = 2;
 pub(super) struct PortRow {
     pub(super) mac: [u8; 6],
     pub(super) longest: u16,
+    pub(super) guards_blocks: u32,
 }
 
 /// `struct way`.
@@ -44,7 +45,8 @@ pub(super) struct PortRow {
 pub(super) struct WayRow {
     pub(super) kind: u8,
     pub(super) by: u8,
-    pub(super) zero: u16,
+    pub(super) in_block: u8,
+    pub(super) zero: u8,
     pub(super) sid: u32,
     pub(super) group: u32,
 }
