@@ -7,6 +7,8 @@
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+#[path = "daemon_offload/edge.rs"]
+mod edge;
 mod support;
 
 use std::fs;
@@ -61,12 +63,13 @@ fn offload(rig: &Rig, name: &str) -> (bool, String) {
 
 /// Datagrams from `a` to `b`: how many were sent, and how many were lost, duplicated or out of order.
 fn send(rig: &Rig) -> (u64, u64) {
-    send_to(rig, "2001:db8:b::2")
+    send_to(rig, ("a", "b"), "2001:db8:b::2")
 }
 
-fn send_to(rig: &Rig, host: &str) -> (u64, u64) {
-    let receiver = rig.receiver("b", "udp", &format!("[{host}]:7080"));
-    let sender = rig.traffic("a", &format!("udp-send [{host}]:7080 2000 1 200 --window {WINDOW}"));
+/// The same from one node to another one, which has this address.
+fn send_to(rig: &Rig, (from, to): (&str, &str), host: &str) -> (u64, u64) {
+    let receiver = rig.receiver(to, "udp", &format!("[{host}]:7080"));
+    let sender = rig.traffic(from, &format!("udp-send [{host}]:7080 2000 1 200 --window {WINDOW}"));
     assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
     judge(&report(&receiver.wait_with_output().unwrap().stdout))
 }
@@ -315,7 +318,7 @@ fn encapsulations_pass_the_workers_too_and_follow_each_reload() {
     for (path, at) in [("one", 0), ("two", 1), ("one", 0)] {
         steer(&rig, path);
         let (offloaded, before) = (rig.counter("offloaded"), by_path(&rig));
-        let (sent, wrong) = send_to(&rig, STEERED);
+        let (sent, wrong) = send_to(&rig, ("a", "b"), STEERED);
         let offloaded = rig.counter("offloaded") - offloaded;
         assert!(wrong == 0 && offloaded >= sent, "{path}: {wrong} of {sent} lost, {offloaded} offloaded");
         let mut grown = by_path(&rig);
