@@ -48,12 +48,12 @@ fn trials(case: Case) -> Vec<Trial> {
 /// One program for all cases of a thread: each replaces what the one before has published.
 fn front() -> Result<Front, String> {
     thread_local!(static LOADED: OnceCell<Front> = const { OnceCell::new() });
-    LOADED.with(|loaded| match loaded.get() {
-        Some(loaded) => Ok(loaded.again()),
-        None => {
+    LOADED.with(|loaded| {
+        if loaded.get().is_none() {
             let new = Front::load(Rc::new(Interfaces::of_this_thread()?))?;
-            Ok(loaded.get_or_init(|| new).again())
+            loaded.get_or_init(|| new);
         }
+        loaded.get().map(Front::again).ok_or_else(|| "no program".to_owned())
     })
 }
 

@@ -34,7 +34,7 @@ mod tests {
     }
 
     fn row(sid: u32, in_block: u8) -> WayRow {
-        WayRow { sid, in_block, ..WayRow::default() }
+        WayRow { in_block, sid, ..WayRow::default() }
     }
 
     #[test]
