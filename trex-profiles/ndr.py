@@ -15,6 +15,7 @@ import platform
 import re
 import sys
 import time
+import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -71,7 +72,9 @@ class Bench:
             flat = [part for key, value in tunables.items() for part in ('--' + key.replace('_', '-'), str(value))]
             streams = self.load_profile(os.path.join(HERE, self.profile), port, flat)
             self.client.add_streams(streams, ports=[port])
-            frames += [(len(stream.get_pkt()) + FCS, stream.to_json()['mode']['rate']['value']) for stream in streams]
+            # The thin stream that times is no part of a mix: its rate is no weight.
+            frames += [(len(stream.get_pkt()) + FCS, stream.to_json()['mode']['rate']['value']) for stream in streams
+                       if not stream.has_flow_stats()]
         return frames
 
     def warm_up(self, rate):
@@ -158,7 +161,7 @@ def mean(frames):
     return sum(frame * weight for frame, weight in frames) / sum(weight for _, weight in frames)
 
 
-def measure(bench, size, options, say):
+def measure(bench, size, options):
     """Everything about one frame size, as JSON."""
     frames = bench.load(size)
     lengths = sorted({frame for frame, _ in frames})
@@ -170,18 +173,17 @@ def measure(bench, size, options, say):
     bench.warm_up(lowest)
     longer = bench.preflight()
 
-    def trial(rate):
-        one = bench.trial(rate, options.trial)
-        say('  %9.0f pps: %-17s lost %d of %d' % (
-            rate, one.verdict(0.0), one.counters.tx - one.counters.rx, one.counters.tx))
-        return one
+    def found(allowed, known=()):
+        def trial(rate, seconds=options.trial):
+            one = bench.trial(rate, seconds)
+            say('  %9.0f pps for %d s: %-17s lost %d of %d' % (
+                rate, seconds, one.verdict(allowed), one.counters.tx - one.counters.rx, one.counters.tx))
+            return one
+        rough = search(trial, lowest, options.max, allowed, known=known)
+        return confirm(rough, lambda rate: trial(rate, options.final), allowed)
 
-    def final(rate):
-        return bench.trial(rate, options.final)
-
-    ndr = confirm(search(trial, lowest, options.max, 0.0), final, 0.0)
-    pdr = search(trial, lowest, options.max, options.pdr / 100, known=ndr.trials)
-    pdr = confirm(pdr, final, options.pdr / 100)
+    ndr = found(0.0)
+    pdr = found(options.pdr / 100, known=ndr.trials)
     say('  NDR %s, PDR %g %% %s' % (ndr.text(), options.pdr, pdr.text()))
     result = {'frame': used, 'asked_frame': size, 'frames': lengths, 'egress_frame': round(used + longer, 1),
               'ndr': as_json(ndr, 0.0, frames), 'pdr': dict(as_json(pdr, options.pdr / 100, frames), percent=options.pdr)}
@@ -316,35 +318,48 @@ def main(arguments=None):
         sys.exit('error: %s' % why)
     except KeyboardInterrupt:
         sys.exit(130)
-    say = lambda text: print(text, file=sys.stderr, flush=True)
     report, ended = {'kind': 'trex-ndr', 'stamp': {}, 'runs': []}, None
     try:
-        take(client, options, error)
-        bench = Bench(client, options.senders, options.profile, dict(options.tunable), load_profile)
-        report['stamp'] = stamp(client, options)
-        for number in range(options.repeat):
-            say('search %d of %d' % (number + 1, options.repeat))
-            sizes = []
-            report['runs'].append({'sizes': sizes})
-            for size in options.sizes:
-                sizes.append(measure(bench, size, options, say))
+        searches(client, load_profile, error, options, report)
     except (Refused, error) as why:
         ended = 'error: %s' % why
     except KeyboardInterrupt:
         client.stop()
         ended = 130
+    except Exception as why:  # the client's library has assertions about counters
+        traceback.print_exc()
+        ended = 'error: %s: %s' % (type(why).__name__, why)
     finally:
         client.disconnect()
-    if any(run['sizes'] for run in report['runs']):
+    is_worth_something = any(run['sizes'] for run in report['runs'])
+    if is_worth_something:
         # What was measured before is worth as much as it was.
         if ended:
             report['stamp']['cut_off'] = 'interrupted' if ended == 130 else ended
         keep(report, options)
         print(table(report))
     if ended == 130:
-        say('interrupted: %s' % ('what was measured is kept' if any(run['sizes'] for run in report['runs']) else 'nothing was measured'))
+        say('interrupted: %s' % ('what was measured is kept' if is_worth_something else 'nothing was measured'))
     if ended:
         sys.exit(ended)
+
+
+def searches(client, load_profile, error, options, report):
+    """All that was asked for; the report has each frame size as soon as it is done."""
+    take(client, options, error)
+    bench = Bench(client, options.senders, options.profile, dict(options.tunable), load_profile)
+    report['stamp'] = stamp(client, options)
+    for number in range(options.repeat):
+        say('search %d of %d' % (number + 1, options.repeat))
+        sizes = []
+        report['runs'].append({'sizes': sizes})
+        for size in options.sizes:
+            sizes.append(measure(bench, size, options))
+
+
+def say(text):
+    """What it is at, beside the results."""
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == '__main__':

@@ -43,10 +43,20 @@ def run(server, *arguments):
         return status, out.getvalue(), found
 
 
-def interrupt_at_512(load, bench, size):
-    if size == 512:
-        raise KeyboardInterrupt
-    return load(bench, size)
+@contextlib.contextmanager
+def loading_512(raises):
+    """Ends a search there."""
+    real = ndr.Bench._load
+
+    def load(bench, size):
+        if size == 512:
+            raise raises
+        return real(bench, size)
+    ndr.Bench._load = load
+    try:
+        yield
+    finally:
+        ndr.Bench._load = real
 
 
 def refuse(params):
@@ -155,6 +165,9 @@ class Ndr(unittest.TestCase):
         self.assertEqual(one['frame'], round((28 * 122 + 16 * 570 + 4 * 1518) / 48, 1))
         self.assertAlmostEqual(one['ndr']['l2_bps'], one['ndr']['pps'] * 8 * (28 * 122 + 16 * 570 + 4 * 1518) / 48, delta=1)
         self.assertIn('| 387.7 (122, 570, 1518) |', text)
+        with Server(Device(capacity=150_000)) as server:
+            _, text, _ = run(server, '--profile', 'srv6_imix.py', '--sizes', 'profile', '--tunable', 'lat_pps=1000')
+        self.assertIn('| 387.7 (122, 570, 1518) |', text)
 
     def test_what_was_measured_before_a_mistake_is_kept(self):
         with Server(Device(capacity=150_000, largest=400)) as server:
@@ -165,17 +178,18 @@ class Ndr(unittest.TestCase):
         self.assertIn('| 256 |', text)
 
     def test_what_was_measured_before_ctrl_c_is_kept(self):
-        with Server(Device(capacity=150_000)) as server:
-            real = ndr.Bench._load
-            ndr.Bench._load = lambda bench, size: interrupt_at_512(real, bench, size)
-            try:
-                status, _, report = run(server, '--sizes', '256,512')
-                nothing = run(server, '--sizes', '512')
-            finally:
-                ndr.Bench._load = real
+        with Server(Device(capacity=150_000)) as server, loading_512(KeyboardInterrupt()):
+            status, _, report = run(server, '--sizes', '256,512')
+            nothing = run(server, '--sizes', '512')
         self.assertEqual((nothing[0], nothing[2]), (130, None))
         self.assertEqual(server.owner, dict.fromkeys(server.owner, ''), 'the ports are let go')
         self.assertEqual((status, report['stamp']['cut_off']), (130, 'interrupted'))
+        self.assertEqual(len(report['runs'][0]['sizes']), 1)
+
+    def test_what_was_measured_before_the_client_fails_is_kept(self):
+        with Server(Device(capacity=150_000)) as server, loading_512(AssertionError('negative')):
+            status, _, report = run(server, '--sizes', '256,512')
+        self.assertEqual((status, report['stamp']['cut_off']), ('error: AssertionError: negative',) * 2)
         self.assertEqual(len(report['runs'][0]['sizes']), 1)
 
     def test_a_report_that_cannot_be_written_is_found_before(self):
