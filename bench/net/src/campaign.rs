@@ -245,7 +245,7 @@ impl<'p> Campaign<'p> {
             drop(rig);
             self.left = self.left.saturating_sub(started.elapsed());
             let place = if several { number_of(layout.workers.len(), "worker") } else { placement.name().to_owned() };
-            self.say(&format!("round {} {place:20} {:16} {}", round + 1, dut.name, said.join("  ")));
+            self.say(&format!("round {} {place:19} {:24} {}", round + 1, dut.name, said.join("  ")));
             (self.keep)(&self.results)?;
         }
         Ok(())
@@ -378,7 +378,7 @@ impl<'p> Campaign<'p> {
         self.left = self.left.saturating_sub(started.elapsed());
         let [ndr_said, pdr_said] = [ndr, pdr]
             .map(|found| found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3} Mpps", rate / 1e6)));
-        self.say(&format!("search {:16} {size} bytes: NDR {ndr_said}, PDR {pdr_said}", dut.name));
+        self.say(&format!("search {:24} {size} bytes: NDR {ndr_said}, PDR {pdr_said}", dut.name));
         (self.keep)(&self.results)?;
         Ok(ndr.rate.or(pdr.rate))
     }
@@ -423,7 +423,7 @@ impl<'p> Campaign<'p> {
         }
         drop(rig);
         self.left = self.left.saturating_sub(started.elapsed());
-        self.say(&format!("latency {:16} {}: p50 {} us", dut.name, placement.name(), said.join(", ")));
+        self.say(&format!("latency {:24} {}: p50 {} us", dut.name, placement.name(), said.join(", ")));
         (self.keep)(&self.results)
     }
 
