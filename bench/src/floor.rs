@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6};
+use srv6d_wire::{Packet, eth, ipv4, ipv6};
 
 const HEAD: usize = eth::LEN + ipv6::LEN;
 /// An SRH of two segments.
@@ -134,9 +134,7 @@ fn spend_hop(packet: &mut Packet<'_>, at: usize) -> Option<()> {
 
 fn spend_ttl(packet: &mut Packet<'_>, at: usize) -> Option<()> {
     let header: &mut [u8; ipv4::LEN] = packet.bytes_mut().get_mut(at..)?.first_chunk_mut()?;
-    header[ipv4::TTL] = header[ipv4::TTL].wrapping_sub(1);
-    let sum = checksum::replace(u16::from_be_bytes([header[10], header[11]]), 0x0100, 0);
-    [header[10], header[11]] = sum.to_be_bytes();
+    ipv4::spend_ttl(header);
     Some(())
 }
 

@@ -27,6 +27,12 @@ impl<'a> Header<'a> {
         (header.0[0] >> 4 == 4 && header.header_len() >= LEN && header.header_len() <= bytes.len()).then_some(header)
     }
 
+    /// A header whose version is known, and that it is no longer than the packet.
+    #[inline]
+    pub const fn known(bytes: &'a [u8; LEN]) -> Self {
+        Self(bytes)
+    }
+
     /// With options, in bytes.
     #[inline]
     pub const fn header_len(self) -> usize {
@@ -88,6 +94,16 @@ impl<'a> Header<'a> {
     }
 }
 
+/// Spends one hop. What the sum loses the checksum, its complement, gains (RFC 1624): the TTL is the upper half of its word.
+#[inline]
+pub fn spend_ttl(header: &mut [u8; LEN]) {
+    header[TTL] = header[TTL].wrapping_sub(1);
+    let sum = u32::from(u16::from_be_bytes([header[10], header[11]])) + 0x0100;
+    // A carry comes in again at the other end, and so does all ones, which is zero.
+    let [_, _, high, low] = (sum + u32::from(sum >= 0xffff)).to_be_bytes();
+    [header[10], header[11]] = [high, low];
+}
+
 /// Writes TOS and TTL and keeps the header checksum right (RFC 1624).
 #[inline]
 pub fn set_tos_ttl(header: &mut [u8; LEN], tos: u8, ttl: u8) {
@@ -116,6 +132,19 @@ mod tests {
         assert_eq!(&header[10..12], [0x4a, 0xfe]);
         set_tos_ttl(&mut header, 0xbb, 63);
         assert_eq!(checksum::of(&header), 0);
+    }
+
+    #[test]
+    fn a_spent_ttl_is_in_any_checksum() {
+        let mut header = [0x45, 0xb9, 0, 0x30, 0, 1, 0, 0, 64, 17, 0, 0, 1, 1, 1, 1, 44, 2, 2, 2];
+        for sum in 0..=u16::MAX {
+            (header[8], [header[10], header[11]]) = (64, sum.to_be_bytes());
+            spend_ttl(&mut header);
+            assert_eq!(
+                (header[8], [header[10], header[11]]),
+                (63, checksum::replace(sum, 0x4011, 0x3f11).to_be_bytes())
+            );
+        }
     }
 
     #[test]
