@@ -62,16 +62,28 @@ pub fn transit(packet: &[u8], header: ipv6::Header<'_>, destination: u128) -> Fl
 /// Key of an IPv6 packet that is encapsulated: the 5-tuple; the 3-tuple of a fragment (RFC 6438 section 3).
 #[inline]
 pub fn inner_v6(packet: &[u8], header: ipv6::Header<'_>, with_qp: bool) -> FlowHash {
-    hash(header.source(), header.destination(), upper(header.next_header(), packet, ipv6::LEN, with_qp))
+    inner_v6_with(header, upper(header.next_header(), packet, ipv6::LEN, with_qp))
+}
+
+/// The same, where [`ports`] are known; without them, the protocol.
+#[inline]
+pub(crate) fn inner_v6_with(header: ipv6::Header<'_>, upper: u64) -> FlowHash {
+    hash(header.source(), header.destination(), upper)
 }
 
 /// Key of an IPv4 packet.
 #[inline]
 pub fn v4(packet: &[u8], header: ipv4::Header<'_>, with_qp: bool) -> FlowHash {
+    v4_behind(packet, header, header.header_len(), with_qp)
+}
+
+/// The same, where the length of the header is known.
+#[inline]
+pub(crate) fn v4_behind(packet: &[u8], header: ipv4::Header<'_>, header_len: usize, with_qp: bool) -> FlowHash {
     let rest = if header.is_fragment() {
         u64::from(header.protocol())
     } else {
-        upper(header.protocol(), packet, header.header_len(), with_qp)
+        upper(header.protocol(), packet, header_len, with_qp)
     };
     let addresses = u64::from(header.source()) << 32 | u64::from(header.destination());
     let product = u128::from(addresses ^ 0x2d35_8dcc_aa6c_78a5) * u128::from(rest ^ 0x8bb8_4b93_962e_acc9);
@@ -80,16 +92,25 @@ pub fn v4(packet: &[u8], header: ipv4::Header<'_>, with_qp: bool) -> FlowHash {
 
 #[inline]
 fn upper(protocol: u8, packet: &[u8], offset: usize, with_qp: bool) -> u64 {
-    let tuple = u64::from(protocol);
-    if !matches!(protocol, protocol::TCP | protocol::UDP | protocol::SCTP) {
-        return tuple;
+    match protocol {
+        protocol::TCP | protocol::UDP | protocol::SCTP => ports(protocol, packet, offset, with_qp),
+        _ => protocol.into(),
     }
-    let ports = u64::from(be32(packet, offset).unwrap_or(0)) << 8 | tuple;
-    if with_qp && protocol == protocol::UDP && be16(packet, offset + 2) == Some(ROCE_V2) {
-        let qp = be32(packet, offset + BTH_QP).unwrap_or(0) & 0x00ff_ffff;
-        return ports ^ u64::from(qp) << 40;
-    }
-    ports
+}
+
+/// Protocol and ports of what stands at `offset`; of `RoCEv2`, the queue pair if asked for.
+#[inline]
+pub(crate) fn ports(protocol: u8, packet: &[u8], offset: usize, with_qp: bool) -> u64 {
+    let ports = u64::from(be32(packet, offset).unwrap_or(0)) << 8 | u64::from(protocol);
+    if with_qp { ports ^ queue_pair(protocol, packet, offset) << 40 } else { ports }
+}
+
+/// Destination of a `RoCEv2` packet, otherwise 0.
+#[inline]
+fn queue_pair(protocol: u8, packet: &[u8], offset: usize) -> u64 {
+    let is_roce = protocol == protocol::UDP && be16(packet, offset + 2) == Some(ROCE_V2);
+    let word = if is_roce { be32(packet, offset + BTH_QP) } else { None };
+    u64::from(word.unwrap_or(0) & 0x00ff_ffff)
 }
 
 #[cfg(test)]

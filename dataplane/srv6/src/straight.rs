@@ -39,6 +39,7 @@ use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid
 use crate::tally::Tally;
 pub use burst::{Frames, Leaving, forward_all};
 pub use look_ups::{Found, LookUps};
+use write::Encapsulation;
 
 /// Where the traffic class stands in the first word of a header.
 const CLASS: u32 = 52;
@@ -98,7 +99,7 @@ struct PlainPath {
     /// Where its SRH begins in [`Straight::srhs`], and its length; often 0.
     srh: u32,
     srh_len: u16,
-    /// Largest outer packet that routers on the path carry.
+    /// Largest outer packet that routers on the path carry; that of a prefix's only path, its only next hop, too.
     mtu: u16,
     way: Way,
 }
@@ -107,7 +108,7 @@ struct PlainPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Straight,
-    /// One of several paths of a prefix: the flow decides.
+    /// One of several paths of a prefix or next hops of a path: the flow decides.
     ByFlow,
     /// Left to the walk.
     Walk,
@@ -158,14 +159,15 @@ impl Straight {
         let domain_is_open = tables.policy.domain_sources.is_empty();
         let sid = |sid| if domain_is_open { PlainSid::of(tables, sid) } else { PlainSid::Walk };
         let mut srhs = Srhs::default();
-        let paths: Vec<_> = tables.paths.iter().map(|path| PlainPath::of(tables, path, &mut srhs)).collect();
         let hops: Vec<_> = tables.adjacencies.iter().map(PlainHop::of).collect();
+        let groups: Vec<_> = tables.groups.iter().map(|members| PlainHop::only(members, &hops)).collect();
+        let paths: Vec<_> = tables.paths.iter().map(|path| PlainPath::of(tables, path, &mut srhs)).collect();
         Self {
             ports: tables.ports.iter().map(PlainPort::of).collect(),
             sids: tables.sids.iter().map(sid).collect(),
-            groups: tables.groups.iter().map(|members| PlainHop::only(members, &hops)).collect(),
             hops,
-            steers: tables.steers.iter().map(|steer| PlainPath::first(steer, &paths)).collect(),
+            steers: tables.steers.iter().map(|steer| PlainPath::first(steer, &paths, &groups)).collect(),
+            groups,
             paths,
             srhs,
             class: OuterClass::of(tables),
@@ -189,7 +191,7 @@ impl Straight {
         }
         for at in steers.map(|steer| steer as usize) {
             let Some(steer) = tables.steers.get(at) else { continue };
-            let plain = PlainPath::first(steer, &self.paths);
+            let plain = PlainPath::first(steer, &self.paths, &self.groups);
             put(&mut self.steers, at, plain, PlainPath::WALK);
         }
     }
@@ -273,11 +275,15 @@ impl PlainPath {
     }
 
     /// What stands for all paths of a prefix.
-    fn first(steer: &[u32], paths: &[Self]) -> Self {
-        match steer {
-            [only] => paths.get(*only as usize).copied().unwrap_or(Self::WALK),
-            _ => Self { way: Way::ByFlow, ..Self::WALK },
+    fn first(steer: &[u32], paths: &[Self], groups: &[PlainHop]) -> Self {
+        let by_flow = Self { way: Way::ByFlow, ..Self::WALK };
+        let [only] = steer else { return by_flow };
+        let path = paths.get(*only as usize).copied().unwrap_or(Self::WALK);
+        let hop = groups.get(path.group as usize).copied().unwrap_or_default();
+        if hop.by_flow {
+            return Self { way: if path.way == Way::Walk { Way::Walk } else { Way::ByFlow }, ..path };
         }
+        Self { mtu: u32::from(path.mtu).min(hop.mtu) as u16, ..path }
     }
 }
 
@@ -407,8 +413,8 @@ pub fn forward(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: F
             tally.sid(sid.slot, 1, ready.len + ipv6::LEN);
             ready
         }
-        Kind::EncapsulateV6 => write::encapsulate_v6(tables, tally, packet, found.index())?,
-        Kind::EncapsulateV4 => write::encapsulate_v4(tables, tally, packet, found.index())?,
+        Kind::EncapsulateV6 => Encapsulation::new(tables, tally).v6(packet, found.index())?,
+        Kind::EncapsulateV4 => Encapsulation::new(tables, tally).v4(packet, found.index())?,
         Kind::RouteV6 => write::route_v6(tables, packet, found.index())?,
         Kind::RouteV4 => write::route_v4(tables, packet, found.index())?,
     };

@@ -6,7 +6,7 @@
 use srv6d_wire::{Packet, eth, ipv6};
 
 use super::look_ups::Found;
-use super::write::{self, Ready};
+use super::write::{self, Encapsulation, Ready};
 use super::{Kind, PlainHop};
 use crate::tables::Tables;
 use crate::tally::Tally;
@@ -35,7 +35,7 @@ pub struct Leaving {
 }
 
 /// So many IP packets of so many bytes.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Sum {
     packets: usize,
     bytes: usize,
@@ -90,10 +90,12 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
                 sum.packets
             }
             Kind::EncapsulateV6 => {
-                self.run(|found, packet| write::encapsulate_v6(tables, tally, packet, same(found)?)).packets
+                let encapsulation = Encapsulation::new(tables, tally);
+                self.run(move |found, packet| encapsulation.v6(packet, same(found)?)).packets
             }
             Kind::EncapsulateV4 => {
-                self.run(|found, packet| write::encapsulate_v4(tables, tally, packet, same(found)?)).packets
+                let encapsulation = Encapsulation::new(tables, tally);
+                self.run(move |found, packet| encapsulation.v4(packet, same(found)?)).packets
             }
             Kind::RouteV6 => self.run(|found, packet| write::route_v6(tables, packet, same(found)?)).packets,
             Kind::RouteV4 => self.run(|found, packet| write::route_v4(tables, packet, same(found)?)).packets,
@@ -103,40 +105,50 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
     /// All packets in front that `write` takes. Not inlined: one loop is enough for the registers there are.
     #[inline(never)]
     fn run<'t>(&mut self, write: impl Fn(Found, &mut Packet<'_>) -> Option<Ready<'t>>) -> Sum {
-        let (mut all, mut row) = (Sum::default(), Sum::default());
-        let mut hop: Option<&PlainHop> = None;
+        let mut row = Row { hop: None, bytes: 0, before: Sum::default() };
+        let mut done = 0;
         for (frame, &found) in self.frames.iter_mut().zip(self.found) {
             let mut packet = self.io.packet(frame);
             let Some(ready) = write(found, &mut packet) else { break };
-            let (head, tail) = (packet.settle(), packet.tail_len());
-            self.io.resize(frame, head, tail > 0);
-            if !std::ptr::eq(hop.map_or(std::ptr::null(), std::ptr::from_ref), ready.hop) {
-                if let Some(hop) = hop {
-                    all.add(row);
-                    leave(self.tally, hop, std::mem::take(&mut row), &mut self.leave);
-                }
-                hop = Some(ready.hop);
+            let head = packet.settle();
+            // Plain packets are never cut: what lies in further buffers stays.
+            self.io.resize(frame, head, true);
+            if !row.leads_to(ready.hop) {
+                row.turn(Some(ready.hop), done, self.tally, &mut self.leave);
             }
-            row.add(Sum { packets: 1, bytes: ready.len });
+            row.bytes += ready.len;
+            done += 1;
         }
-        if let Some(hop) = hop {
-            all.add(row);
-            leave(self.tally, hop, row, &mut self.leave);
-        }
-        all
+        row.turn(None, done, self.tally, &mut self.leave);
+        row.before
     }
 }
 
-/// Through one next hop. Plain frames carry an Ethernet header and a packet, and nothing else.
-fn leave(tally: &Tally, hop: &PlainHop, row: Sum, leave: &mut impl FnMut(Leaving)) {
-    tally.adjacency(hop.slot, row.packets, row.bytes);
-    leave(Leaving { device: hop.device, packets: row.packets, bytes: row.bytes + row.packets * eth::LEN });
+/// Packets one behind the other that leave through one next hop.
+struct Row<'t> {
+    hop: Option<&'t PlainHop>,
+    bytes: usize,
+    /// Of the rows before.
+    before: Sum,
 }
 
-impl Sum {
+impl<'t> Row<'t> {
     #[inline]
-    fn add(&mut self, other: Self) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
+    fn leads_to(&self, hop: &PlainHop) -> bool {
+        std::ptr::eq(self.hop.map_or(std::ptr::null(), std::ptr::from_ref), hop)
+    }
+
+    /// Behind `done` packets come others that leave through another hop, or none. Not inlined: it takes registers, and is
+    /// rare.
+    #[inline(never)]
+    fn turn(&mut self, next: Option<&'t PlainHop>, done: usize, tally: &Tally, leave: &mut impl FnMut(Leaving)) {
+        let (packets, bytes) = (done - self.before.packets, std::mem::take(&mut self.bytes));
+        if let Some(hop) = std::mem::replace(&mut self.hop, next) {
+            tally.adjacency(hop.slot, packets, bytes);
+            self.before.packets += packets;
+            self.before.bytes += bytes;
+            // Plain frames carry an Ethernet header and a packet, and nothing else.
+            leave(Leaving { device: hop.device, packets, bytes: bytes + packets * eth::LEN });
+        }
     }
 }

@@ -1,15 +1,34 @@
 //! Plain headers, read by words at fixed offsets.
 
-use srv6d_wire::{checksum, ipv4, ipv6, protocol};
+use srv6d_wire::{ipv6, protocol};
 
-/// Next headers with more to look at: options (RFC 8200 section 4.2), `ICMPv6` (neighbour discovery). One load tells.
+/// What a next header leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Behind {
+    /// Ports, which are part of a flow.
+    Ports,
+    /// A packet, or a header in front of one.
+    Tunnel,
+    /// Options (RFC 8200 section 4.2), `ICMPv6` (neighbour discovery).
+    LookInto,
+    Other,
+}
+
+/// By next header: one load tells.
 #[allow(clippy::indexing_slicing, reason = "while it is compiled")]
-static LOOK_INTO: [bool; 256] = {
-    let mut headers = [false; 256];
-    headers[protocol::HOP_BY_HOP as usize] = true;
-    headers[protocol::ICMPV6 as usize] = true;
-    headers[protocol::DEST_OPTIONS as usize] = true;
-    headers
+static BEHIND: [Behind; 256] = {
+    let mut behind = [Behind::Other; 256];
+    behind[protocol::TCP as usize] = Behind::Ports;
+    behind[protocol::UDP as usize] = Behind::Ports;
+    behind[protocol::SCTP as usize] = Behind::Ports;
+    behind[protocol::IPV4 as usize] = Behind::Tunnel;
+    behind[protocol::IPV6 as usize] = Behind::Tunnel;
+    behind[protocol::ROUTING as usize] = Behind::Tunnel;
+    behind[protocol::HOP_BY_HOP as usize] = Behind::LookInto;
+    behind[protocol::ICMPV6 as usize] = Behind::LookInto;
+    behind[protocol::DEST_OPTIONS as usize] = Behind::LookInto;
+    behind
 };
 
 /// An IPv6 header, with the upper half of its source.
@@ -60,13 +79,19 @@ impl V6 {
         (self.first >> 8) as u8
     }
 
+    /// What the next header leads to.
+    #[inline]
+    pub(super) fn behind(&self) -> Behind {
+        BEHIND.get(usize::from(self.next_header())).copied().unwrap_or(Behind::Other)
+    }
+
     /// The hop limit allows one more hop, the addresses may go everywhere, and nothing behind has to be looked at.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         let hop_limit = self.first as u8;
         self.first >> 60 == 6
             && hop_limit > 1
-            && LOOK_INTO.get(usize::from(self.next_header())) == Some(&false)
+            && self.behind() != Behind::LookInto
             && goes_everywhere(self.source)
             && goes_everywhere(self.destination[0])
     }
@@ -125,23 +150,35 @@ impl V4 {
     /// Without options, the checksum right; the TTL allows one more hop, the addresses may go everywhere.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        const NOT_PLAIN: [u32; 2] = [0, 127];
         let [first, second] = self.words;
-        let source = second as u32;
         let halves = |word: u64| (word >> 32) + (word & 0xffff_ffff);
         let sum = halves(first) + halves(second) + u64::from(self.destination);
         first >> 56 == 0x45
             && (second >> 56) > 1
-            // Neither 0.0.0.0/8, nor 127.0.0.0/8.
-            && !NOT_PLAIN.contains(&(source >> 24))
-            && !NOT_PLAIN.contains(&(self.destination >> 24))
-            // Neither 169.254.0.0/16 (link-local), nor multicast, nor broadcast.
-            && source >> 16 != 0xa9fe
-            && source >> 24 < 224
-            && self.destination >> 16 != 0xa9fe
-            && self.destination >> 24 < 224
-            && checksum::finish(sum) == 0
+            && goes_everywhere_v4(second as u32)
+            && goes_everywhere_v4(self.destination)
+            // 16-bit words, added with the carries put in again, are all ones: what 65,535 divides.
+            && sum.is_multiple_of(0xffff)
     }
+}
+
+/// First octets of this host, loopback, multicast and broadcast addresses.
+#[allow(clippy::indexing_slicing, reason = "while it is compiled")]
+static STAYS_NEAR: [bool; 256] = {
+    let mut octets = [false; 256];
+    (octets[0], octets[127]) = (true, true);
+    let mut octet = 224;
+    while octet < 256 {
+        octets[octet] = true;
+        octet += 1;
+    }
+    octets
+};
+
+/// None of these, and not link-local (169.254.0.0/16).
+#[inline]
+fn goes_everywhere_v4(address: u32) -> bool {
+    STAYS_NEAR.get(usize::from((address >> 24) as u8)) == Some(&false) && address >> 16 != 0xa9fe
 }
 
 /// Eight bytes at a fixed offset.
@@ -153,12 +190,4 @@ pub(super) fn word<const N: usize>(frame: &[u8; N], at: usize) -> u64 {
 #[inline]
 pub(super) fn spend_hop_v6(header: &mut [u8; ipv6::LEN]) {
     header[ipv6::HOP_LIMIT] = header[ipv6::HOP_LIMIT].wrapping_sub(1);
-}
-
-#[inline]
-pub(super) fn spend_hop_v4(header: &mut [u8; ipv4::LEN]) {
-    header[ipv4::TTL] = header[ipv4::TTL].wrapping_sub(1);
-    // The TTL is the upper half of its word.
-    let sum = checksum::replace(u16::from_be_bytes([header[10], header[11]]), 0x0100, 0);
-    [header[10], header[11]] = sum.to_be_bytes();
 }

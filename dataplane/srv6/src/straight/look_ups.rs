@@ -5,8 +5,8 @@ use std::hint::black_box;
 use srv6d_wire::{Packet, eth};
 
 use super::headers::{V4, V6, word};
-use super::{HEAD, PlainPort, Straight};
-use crate::lpm::{Search, Value};
+use super::{PlainPath, PlainPort};
+use crate::lpm::{Lpm, Search, Value};
 use crate::tables::{Tables, Target, Vrf};
 
 /// What the first look-up of a plain packet led to. A packet that is not plain has none.
@@ -94,31 +94,29 @@ impl LookUps {
         &self.found
     }
 
-    /// What no index has answered. Paths are touched, so that the cache lines of all of them are fetched at the same time:
-    /// where packets are written, each waits for its own.
+    /// What no index has answered.
     fn search(&mut self, tables: &Tables, vrf: &Vrf) {
-        let mut touched = 0;
-        for (lpm, searches, family) in [(&vrf.v6, &mut self.v6, 0), (&vrf.v4, &mut self.v4, Found::IS_V4)] {
-            lpm.lookup_all(searches, |id, value| {
-                if let Some(found) = self.found.get_mut(id) {
-                    *found = value.map_or(Found::NOTHING, |value| Found(value | family));
-                }
-                touched |= value.map_or(0, |value| tables.straight.touch(value));
-            });
-        }
-        black_box(touched);
+        let (found, steers) = (&mut self.found, &tables.straight.steers);
+        let touched = search(&vrf.v6, &mut self.v6, 0, found, steers);
+        black_box(touched | search(&vrf.v4, &mut self.v4, Found::IS_V4, found, steers));
     }
 }
 
-impl Straight {
-    /// Reads something of a path.
-    #[inline(always)]
-    fn touch(&self, value: Value) -> u32 {
-        match Target::decode(value) {
-            Target::Steer(steer) => self.steers.get(steer as usize).map_or(0, |path| path.group),
-            _ => 0,
+/// Paths are touched, so that the cache lines of all of them are fetched at the same time: where packets are written,
+/// each waits for its own.
+#[inline(never)]
+fn search(lpm: &Lpm, searches: &mut Vec<Search>, family: u32, found: &mut [Found], steers: &[PlainPath]) -> u32 {
+    let mut touched = 0;
+    lpm.lookup_all(searches, |id, value| {
+        let Some(value) = value else { return };
+        if let Some(found) = found.get_mut(id) {
+            *found = Found(value | family);
         }
-    }
+        if let Target::Steer(steer) = Target::decode(value) {
+            touched |= steers.get(steer as usize).map_or(0, |path| path.group);
+        }
+    });
+    touched
 }
 
 impl Tables {
@@ -140,8 +138,8 @@ enum Destination {
 #[inline(always)]
 fn plain_destination(tables: &Tables, port: &PlainPort, packet: &Packet<'_>) -> Option<Destination> {
     let len = packet.total_len();
-    let head: &[u8; HEAD] = packet.bytes().first_chunk()?;
-    if word(head, 0) >> 16 != port.mac || len < eth::MIN_FRAME || len > port.longest {
+    let head: &[u8; eth::MIN_FRAME] = packet.bytes().first_chunk()?;
+    if word(head, 0) >> 16 != port.mac || len > port.longest {
         return None;
     }
     let ether_type = [head[12], head[13]];

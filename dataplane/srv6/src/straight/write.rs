@@ -5,11 +5,11 @@
 
 use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
 
-use super::headers::{V4, V6, joined, spend_hop_v4, spend_hop_v6};
+use super::headers::{Behind, V4, V6, joined, spend_hop_v6};
 use super::{Decapsulate, HEAD, OuterClass, PlainHop, PlainPath, Shift, Straight, Way};
 use crate::flow::{self, FlowHash};
 use crate::tables::{MAIN, Tables, Target};
-use crate::tally::Tally;
+use crate::tally::{Count, Tally};
 
 /// A packet that is ready to leave. Next hop and SID have not counted it yet: packets one behind the other often share
 /// both.
@@ -30,7 +30,8 @@ const BEHIND_BLOCK: u64 = 0xffff_ffff;
 #[inline(always)]
 pub(super) fn route_v6<'t>(tables: &'t Tables, packet: &mut Packet<'_>, group: u32) -> Option<Ready<'t>> {
     let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
-    let hop = tables.straight.hop(tables, group, header.len(), || transit_v6(packet.bytes(), header.address()))?;
+    let hop =
+        tables.straight.hop(tables, group, header.len(), || transit_v6(packet.bytes(), eth::LEN, header.address()))?;
     let (ethernet, ip) = headers(packet)?;
     spend_hop_v6(ip);
     Some(hop.ready(ethernet, header.len()))
@@ -41,41 +42,22 @@ pub(super) fn route_v4<'t>(tables: &'t Tables, packet: &mut Packet<'_>, group: u
     let header = V4::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
     let hop = tables.straight.hop(tables, group, header.len(), || flow_v4(tables, packet.bytes(), eth::LEN))?;
     let (ethernet, ip) = headers(packet)?;
-    spend_hop_v4(ip);
+    ipv4::spend_ttl(ip);
     Some(hop.ready(ethernet, header.len()))
 }
 
-#[inline(always)]
-pub(super) fn encapsulate_v6<'t>(
+/// What all packets that are encapsulated share, taken together so that their loop has it at hand.
+#[derive(Clone, Copy)]
+pub(super) struct Encapsulation<'t> {
     tables: &'t Tables,
-    tally: &Tally,
-    packet: &mut Packet<'_>,
-    steer: u32,
-) -> Option<Ready<'t>> {
-    let header = V6::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
-    // The walk looks for its own outer header in these (RFC 2473 section 4.1.3).
-    if matches!(header.next_header(), protocol::IPV6 | protocol::IPV4 | protocol::ROUTING) {
-        return None;
-    }
-    let bytes = packet.bytes().get(eth::LEN..)?;
-    let flow = flow::inner_v6(bytes, ipv6::Header::known(bytes.first_chunk()?), tables.tunnel.hash_qp);
-    let inner = Inner { protocol: protocol::IPV6, class: header.class_in_place(), len: header.len(), flow };
-    encapsulate(tables, tally, packet, steer, inner, spend_hop_v6)
+    counts: &'t [Count],
+    steers: &'t [PlainPath],
+    groups: &'t [PlainHop],
+    class: OuterClass,
+    with_qp: bool,
 }
 
-#[inline(always)]
-pub(super) fn encapsulate_v4<'t>(
-    tables: &'t Tables,
-    tally: &Tally,
-    packet: &mut Packet<'_>,
-    steer: u32,
-) -> Option<Ready<'t>> {
-    let header = V4::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
-    let flow = flow_v4(tables, packet.bytes(), eth::LEN);
-    let inner = Inner { protocol: protocol::IPV4, class: header.class_in_place(), len: header.len(), flow };
-    encapsulate(tables, tally, packet, steer, inner, spend_hop_v4)
-}
-
+/// A packet to be encapsulated.
 #[derive(Clone, Copy)]
 struct Inner {
     protocol: u8,
@@ -85,54 +67,95 @@ struct Inner {
     flow: FlowHash,
 }
 
-/// H.Encaps.Red and H.Encaps (RFC 8986 section 5).
-#[inline(always)]
-fn encapsulate<'t, const N: usize>(
-    tables: &'t Tables,
-    tally: &Tally,
-    packet: &mut Packet<'_>,
-    steer: u32,
-    inner: Inner,
-    spend_hop: impl FnOnce(&mut [u8; N]),
-) -> Option<Ready<'t>> {
-    let path = tables.straight.path(tables, steer, inner.flow)?;
-    let srh = path.srh(&tables.straight)?;
-    let len = inner.len + srh.len() + ipv6::LEN;
-    let hop = tables.straight.hop(tables, path.group, len, || inner.flow)?;
-    if len > usize::from(path.mtu) {
-        return None;
-    }
-    let bytes = packet.replace_front(eth::LEN, HEAD + srh.len()).ok()?;
-    let (ethernet, bytes) = bytes.split_first_chunk_mut()?;
-    let (header, mut behind) = bytes.split_first_chunk_mut()?;
-    let mut next_header = inner.protocol;
-    if !srh.is_empty() {
-        let (slot, packet) = behind.split_at_mut_checked(srh.len())?;
-        slot.copy_from_slice(srh);
-        *slot.first_mut()? = inner.protocol;
-        (next_header, behind) = (protocol::ROUTING, packet);
-    }
-    spend_hop(behind.first_chunk_mut()?);
-    path.write(header, tables.straight.class, inner, next_header, len - ipv6::LEN);
-    tally.path(path.slot, len);
-    put_type(ethernet, eth::IPV6);
-    Some(hop.ready(ethernet, len))
-}
-
-impl Straight {
+impl<'t> Encapsulation<'t> {
     #[inline(always)]
-    fn path(&self, tables: &Tables, steer: u32, flow: FlowHash) -> Option<&PlainPath> {
+    pub(super) fn new(tables: &'t Tables, tally: &'t Tally) -> Self {
+        let Straight { steers, groups, class, .. } = &tables.straight;
+        Self { tables, counts: &tally.paths, steers, groups, class: *class, with_qp: tables.tunnel.hash_qp }
+    }
+
+    #[inline(always)]
+    pub(super) fn v6(&self, packet: &mut Packet<'_>, steer: u32) -> Option<Ready<'t>> {
+        let header = V6::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
+        let bytes = packet.bytes().get(eth::LEN..)?;
+        let next_header = header.next_header();
+        let upper = match header.behind() {
+            Behind::Ports => flow::ports(next_header, bytes, ipv6::LEN, self.with_qp),
+            // The walk looks for its own outer header in these (RFC 2473 section 4.1.3).
+            Behind::Tunnel => return None,
+            _ => next_header.into(),
+        };
+        let flow = flow::inner_v6_with(ipv6::Header::known(bytes.first_chunk()?), upper);
+        let inner = Inner { protocol: protocol::IPV6, class: header.class_in_place(), len: header.len(), flow };
+        self.put(packet, steer, inner, spend_hop_v6)
+    }
+
+    #[inline(always)]
+    pub(super) fn v4(&self, packet: &mut Packet<'_>, steer: u32) -> Option<Ready<'t>> {
+        let header = V4::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
+        let bytes = packet.bytes().get(eth::LEN..)?;
+        // Plain headers have no options.
+        let flow = flow::v4_behind(bytes, ipv4::Header::known(bytes.first_chunk()?), ipv4::LEN, self.with_qp);
+        let inner = Inner { protocol: protocol::IPV4, class: header.class_in_place(), len: header.len(), flow };
+        self.put(packet, steer, inner, ipv4::spend_ttl)
+    }
+
+    #[inline(always)]
+    fn put<const N: usize>(
+        &self,
+        packet: &mut Packet<'_>,
+        steer: u32,
+        inner: Inner,
+        spend_hop: impl FnOnce(&mut [u8; N]),
+    ) -> Option<Ready<'t>> {
         let path = self.steers.get(steer as usize)?;
-        match path.way {
-            Way::Straight => Some(path),
-            Way::ByFlow => {
-                let path = tables.path_index(steer, flow)?;
-                self.paths.get(path as usize).filter(|path| path.way == Way::Straight)
-            }
-            Way::Walk => None,
+        let (path, hop) = match path.way {
+            Way::Straight => (path, self.groups.get(path.group as usize)?),
+            Way::ByFlow => self.tables.straight.by_flow(self.tables, steer, inner)?,
+            Way::Walk => return None,
+        };
+        match path.srh(&self.tables.straight)? {
+            // Of a known length: most paths have none.
+            [] => self.put_header(packet, (path, hop), &[], inner, spend_hop),
+            srh => self.put_header(packet, (path, hop), srh, inner, spend_hop),
         }
     }
 
+    /// H.Encaps.Red and H.Encaps (RFC 8986 section 5).
+    #[inline(always)]
+    fn put_header<const N: usize>(
+        &self,
+        packet: &mut Packet<'_>,
+        (path, hop): (&PlainPath, &'t PlainHop),
+        srh: &[u8],
+        inner: Inner,
+        spend_hop: impl FnOnce(&mut [u8; N]),
+    ) -> Option<Ready<'t>> {
+        let len = inner.len + srh.len() + ipv6::LEN;
+        if len > usize::from(path.mtu) {
+            return None;
+        }
+        let bytes = packet.replace_front(eth::LEN, HEAD + srh.len()).ok()?;
+        let (ethernet, bytes) = bytes.split_first_chunk_mut()?;
+        let (header, mut behind) = bytes.split_first_chunk_mut()?;
+        let mut next_header = inner.protocol;
+        if !srh.is_empty() {
+            let (slot, packet) = behind.split_at_mut_checked(srh.len())?;
+            slot.copy_from_slice(srh);
+            *slot.first_mut()? = inner.protocol;
+            (next_header, behind) = (protocol::ROUTING, packet);
+        }
+        spend_hop(behind.first_chunk_mut()?);
+        path.write(header, self.class, inner, next_header, len - ipv6::LEN);
+        if let Some(count) = self.counts.get(path.slot as usize) {
+            count.add(1, len);
+        }
+        put_type(ethernet, eth::IPV6);
+        Some(hop.ready(ethernet, len))
+    }
+}
+
+impl Straight {
     /// The next hop of a flow, if an IP packet of so many bytes fits.
     #[inline(always)]
     fn hop<'t>(
@@ -146,8 +169,24 @@ impl Straight {
         if len <= only.mtu as usize {
             return Some(only);
         }
-        let member = only.by_flow.then(|| tables.member_index(group, flow))??;
+        if only.by_flow { self.member(tables, group, len, flow()) } else { None }
+    }
+
+    /// One of several next hops. Not inlined, and neither is what follows: it would take the registers of a loop that
+    /// mostly goes without.
+    #[inline(never)]
+    fn member(&self, tables: &Tables, group: u32, len: usize, flow: FlowHash) -> Option<&PlainHop> {
+        let member = tables.member_index(group, || flow)?;
         self.hops.get(member as usize).filter(|hop| len <= hop.mtu as usize)
+    }
+
+    /// One of several paths of a prefix, and one of several next hops.
+    #[inline(never)]
+    fn by_flow(&self, tables: &Tables, steer: u32, inner: Inner) -> Option<(&PlainPath, &PlainHop)> {
+        let path =
+            self.paths.get(tables.path_index(steer, inner.flow)? as usize).filter(|path| path.way != Way::Walk)?;
+        let len = inner.len + usize::from(path.srh_len) + ipv6::LEN;
+        Some((path, self.hop(tables, path.group, len, || inner.flow)?))
     }
 }
 
@@ -207,7 +246,8 @@ impl Shift {
             None => Target::group(tables.find_v6(MAIN, destination)?)?,
             Some(group) => group,
         };
-        let hop = tables.straight.hop(tables, group, header.len(), || transit_v6(packet.bytes(), destination))?;
+        let hop =
+            tables.straight.hop(tables, group, header.len(), || transit_v6(packet.bytes(), eth::LEN, destination))?;
         let (ethernet, ip) = headers(packet)?;
         spend_hop_v6(ip);
         ipv6::set_destination(ip, destination);
@@ -237,10 +277,7 @@ impl Decapsulate {
         let len = inner.len();
         let class = self.class(outer, inner.class(), len).filter(|_| inner.is_plain())?;
         let group = Target::group(tables.find_v6(self.vrf, inner.address())?)?;
-        let flow = || {
-            let bytes = packet.bytes().get(HEAD..).unwrap_or_default();
-            ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, inner.address())).unwrap_or_default()
-        };
+        let flow = || transit_v6(packet.bytes(), HEAD, inner.address());
         let hop = tables.straight.hop(tables, group, len, flow)?;
         packet.pull_front(ipv6::LEN);
         packet.settle();
@@ -285,13 +322,15 @@ fn headers<'p, const N: usize>(packet: &'p mut Packet<'_>) -> Option<(&'p mut [u
     Some((ethernet, behind.first_chunk_mut()?))
 }
 
-#[inline(always)]
-fn transit_v6(frame: &[u8], destination: u128) -> FlowHash {
-    let bytes = frame.get(eth::LEN..).unwrap_or_default();
+/// Of the packet at an offset. Neither this nor the next is inlined: they would take the registers of a loop that mostly
+/// goes without.
+#[inline(never)]
+fn transit_v6(frame: &[u8], at: usize, destination: u128) -> FlowHash {
+    let bytes = frame.get(at..).unwrap_or_default();
     ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, destination)).unwrap_or_default()
 }
 
-#[inline(always)]
+#[inline(never)]
 fn flow_v4(tables: &Tables, frame: &[u8], at: usize) -> FlowHash {
     let bytes = frame.get(at..).unwrap_or_default();
     ipv4::Header::parse(bytes).map(|header| flow::v4(bytes, header, tables.tunnel.hash_qp)).unwrap_or_default()
