@@ -106,6 +106,9 @@ fn work(mut reader: Reader, stop: &AtomicBool, start: Instant, size: Size) -> Se
                     changes.push((beside.take().unwrap_or(rounds.len()), rounds.len()));
                 }
                 rig.step_beside(view, now);
+                if rig.knows_next() {
+                    reader.go_over();
+                }
             });
             let spent = each * f64::from(u32::try_from(BURST).unwrap()) / 1e9;
             if spent > late {

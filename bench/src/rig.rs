@@ -125,6 +125,11 @@ impl Rig {
         self.step.round_beside(&mut self.io, view, now);
     }
 
+    /// The step knows the tables to come.
+    pub fn knows_next(&self) -> bool {
+        self.step.knows_next()
+    }
+
     /// The floor between ports.
     #[inline(never)]
     pub fn ports<F: Floor>(&mut self) {

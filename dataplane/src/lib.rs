@@ -9,6 +9,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod beside;
 pub mod capture;
 mod claims;
 mod counters;

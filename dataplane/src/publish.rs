@@ -13,11 +13,11 @@
 //! the change is made      A                   B: changed
 //! it is in force          B                   A
 //! and taken over          B                   A: changed
-//! back                    A                   B                each worker was in B for a round or two
+//! back                    A                   B                workers have waited for it: a microsecond or two
 //! ```
 //!
-//! A worker that stays in A for long is not waited for; A takes the change over before the next amendment then
-//! ([`Index`]).
+//! A worker does not wait long, and goes on in B then. One that stays in A for long is not waited for; A takes the change
+//! over before the next amendment then ([`Index`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -250,10 +250,12 @@ impl Publisher {
             self.standby = Some(Standby { snapshot: next, missing: None, index });
             return Ok(Amended::default());
         }
-        snapshot.generation = current.generation + 1;
+        (snapshot.generation, snapshot.is_passing) = (current.generation + 1, true);
         let slots = std::mem::take(&mut self.slots);
         snapshot.tallies = self.tallies(&current, &slots);
         self.slots = slots;
+        // What will have to be changed is here then, while workers wait for it.
+        current.tables.touch(&edits);
         self.put_in_force(next);
         self.published.in_place += 1;
         let changes_offload = edits.changes_offload();
@@ -272,6 +274,7 @@ impl Publisher {
                 return; // of no use any more: the next amendment takes a whole build
             }
             (snapshot.generation, snapshot.tallies) = (current.generation, current.tallies.clone());
+            snapshot.is_passing = false;
             self.put_in_force(std::mem::replace(&mut known.snapshot, current));
         }
         self.standby = Some(known);

@@ -2,13 +2,15 @@
 //!
 //! Tables that another core has just compiled are in no cache of the worker's core: going over to them at once would make
 //! dozens of rounds late. So a worker that has packets stays in the tables it knows for some more rounds, and in each of
-//! these looks a few of its packets up in the new ones too, for nothing but the cache lines (`Step::round_beside`). It is
+//! these looks packets up in the new ones too, for nothing but the cache lines, until they are known (`beside`). It is
 //! bounded by rounds and by time, and a worker without packets goes over at once.
 //!
-//! Copies of tables it knows, with amendments or without, are taken at once.
+//! Copies of tables it knows, with amendments or without, are taken at once. One that is in force only while the copy it
+//! knows is changed is not read at all: the worker waits for that change to be made, which takes less than a round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
@@ -16,6 +18,9 @@ use crate::snapshot::Snapshot;
 
 /// Longest time for one round beside the new tables, in nanoseconds: where rounds are longer, they are fewer.
 const LONGEST_ROUND: u64 = 8_000;
+
+/// How long a worker waits for the copy it knows: as long as its first round in the other one would take.
+const ASIDE: Duration = Duration::from_micros(20);
 
 /// What is in force, and how often that has changed.
 #[derive(Debug, Default)]
@@ -32,6 +37,18 @@ impl InForce {
     pub(crate) fn put(&self, snapshot: Arc<Snapshot>) {
         self.snapshot.store(snapshot);
         self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Waits until there is something else than what was `seen`, for a moment.
+    fn changes_soon(&self, seen: u64) -> bool {
+        let begin = Instant::now();
+        while self.changes.load(Ordering::Acquire) == seen {
+            if begin.elapsed() > ASIDE {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        true
     }
 }
 
@@ -74,9 +91,7 @@ impl Reader {
     /// What to read in a round that begins at `now` (nanoseconds); the round before had `received` packets.
     #[inline]
     pub fn view(&mut self, received: usize, now: u64) -> View<'_> {
-        let changes = self.in_force.changes.load(Ordering::Acquire);
-        if changes != self.seen {
-            self.seen = changes;
+        if self.in_force.changes.load(Ordering::Acquire) != self.seen {
             self.look(now);
         }
         if self.next.is_some() {
@@ -85,11 +100,22 @@ impl Reader {
         View { current: &self.current, next: self.next.as_ref().map(|next| &*next.snapshot) }
     }
 
+    /// The tables to come are known: from now on packets go through them.
+    pub fn go_over(&mut self) {
+        if let Some(next) = self.next.take() {
+            self.current = next.snapshot;
+        }
+    }
+
     #[cold]
     fn look(&mut self, now: u64) {
+        self.seen = self.in_force.changes.load(Ordering::Acquire);
         let snapshot = self.in_force.newest();
         if snapshot.compiled == self.current.compiled {
             self.current = snapshot;
+            if self.current.is_passing && self.in_force.changes_soon(self.seen) {
+                self.look(now);
+            }
             return;
         }
         // Tables that come while others are looked at do not make it any longer.
@@ -107,5 +133,41 @@ impl Reader {
         } else if let Some(next) = &mut self.next {
             next.rounds_left -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(generation: u64, is_passing: bool) -> Arc<Snapshot> {
+        Arc::new(Snapshot { generation, is_passing, ..Snapshot::default() })
+    }
+
+    #[test]
+    fn a_worker_waits_for_the_copy_it_knows_but_not_for_ever() {
+        let in_force = Arc::new(InForce::default());
+        let mut reader = Reader::new(Arc::clone(&in_force));
+        in_force.put(snapshot(1, true));
+        assert_eq!(reader.current().generation, 1, "nothing follows");
+        let (mut generation, mut was_waited_for) = (1, false);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !was_waited_for && Instant::now() < deadline {
+            let (passing, known) = (snapshot(generation + 1, true), snapshot(generation + 2, false));
+            was_waited_for = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    in_force.put(Arc::clone(&passing));
+                    while Arc::strong_count(&passing) < 3 {
+                        std::hint::spin_loop(); // until the worker has left the copy before
+                    }
+                    in_force.put(known);
+                });
+                let taken = std::iter::repeat_with(|| reader.current().generation).find(|&taken| taken > generation);
+                taken == Some(generation + 2)
+            });
+            generation += 2;
+            assert_eq!(reader.current().generation, generation);
+        }
+        assert!(was_waited_for, "at least once in twenty seconds");
     }
 }

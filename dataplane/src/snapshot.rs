@@ -40,7 +40,9 @@ pub struct Snapshot {
     pub generation: u64,
     /// The generation that was compiled as a whole, of which this is a copy, amended or not.
     pub compiled: u64,
-    /// Rounds in which a worker with packets looks at these tables before it goes over to them from others.
+    /// In force only while the copy that workers know is changed: that one follows at once.
+    pub is_passing: bool,
+    /// Most rounds in which a worker with packets looks at these tables before it goes over to them from others.
     pub rounds_beside: u32,
     /// What to do with packets.
     pub tables: Tables,
@@ -59,7 +61,17 @@ impl Snapshot {
     pub(crate) fn new(generation: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
         let Wiring { socket_of, port_of, vlans } = wiring;
         let rounds_beside = u32::try_from(MOST_BESIDE.min(tables.memory() / BYTES_PER_ROUND)).unwrap_or(0);
-        Self { generation, compiled: generation, rounds_beside, tables, socket_of, port_of, vlans, tallies }
+        Self {
+            generation,
+            compiled: generation,
+            is_passing: false,
+            rounds_beside,
+            tables,
+            socket_of,
+            port_of,
+            vlans,
+            tallies,
+        }
     }
 
     /// A snapshot for tests and benches: one worker, and socket n is port n.

@@ -8,8 +8,8 @@ use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
     DropReason, Leaving, Limiter, LookUps, PathMtu, Tally, Verdict, forward_all, forward_straight, learned, walk,
 };
-use srv6d_wire::Packet;
 
+use crate::beside::Beside;
 use crate::capture::{self, Sink, Taps};
 use crate::counters::WorkerCounters;
 use crate::held::Held;
@@ -19,11 +19,6 @@ use crate::snapshot::Snapshot;
 
 /// Packets received from one port at a time.
 pub const BURST: usize = 64;
-
-/// Of these, how many are looked up in tables that are to come, beside those in force: as many as make no round late.
-const BESIDE: usize = 2;
-/// Of such a packet, and of the room it is written in.
-const BESIDE_HEAD: usize = 256;
 
 /// What a worker keeps between rounds.
 pub struct Step<I: Io> {
@@ -39,16 +34,6 @@ pub struct Step<I: Io> {
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
     taps: Arc<Taps>,
     beside: Beside,
-}
-
-/// What it takes to look packets up for nothing.
-struct Beside {
-    /// Where nothing is counted.
-    tally: Tally,
-    limiter: Limiter,
-    room: Box<[u8]>,
-    /// So that it is not always the same packets of a burst.
-    turns: u32,
 }
 
 /// What all packets of a round share.
@@ -97,12 +82,7 @@ impl<I: Io> Step<I> {
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
             taps: Arc::default(),
-            beside: Beside {
-                tally: Tally::default(),
-                limiter: Limiter::default(),
-                room: vec![0; 2 * BESIDE_HEAD].into(),
-                turns: 0,
-            },
+            beside: Beside::new(),
         }
     }
 
@@ -125,12 +105,17 @@ impl<I: Io> Step<I> {
         self.held.len()
     }
 
+    /// What its packets need of the tables to come, which it was shown beside those in force, is in its core's caches.
+    pub fn knows_next(&self) -> bool {
+        self.beside.is_known()
+    }
+
     /// One round over all sockets at `now` (nanoseconds of a clock that never goes back). Returns the packets received.
     pub fn round(&mut self, io: &mut I, snapshot: &Snapshot, now: u64) -> usize {
         self.round_beside(io, View { current: snapshot, next: None }, now)
     }
 
-    /// The same. A few packets are looked up in the tables that are to come, too: their cache lines are there then.
+    /// The same. Packets are looked up in the tables that are to come, too: their cache lines are there then.
     pub fn round_beside(&mut self, io: &mut I, View { current: snapshot, next }: View<'_>, now: u64) -> usize {
         let Some(tally) = snapshot.tallies.get(self.worker) else { return 0 };
         let round = Round { snapshot, next, tally, now, taps: self.taps.looking() };
@@ -165,7 +150,7 @@ impl<I: Io> Step<I> {
                 }
             }
             if let Some(next) = round.next {
-                self.look_beside(io, next, socket, &mut burst);
+                self.beside.look(io, next, socket, &mut burst);
             }
             self.forward(io, round, socket, &mut burst);
             self.leave(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
@@ -183,26 +168,6 @@ impl<I: Io> Step<I> {
             if let Some(slot) = round.snapshot.vlan_slot(socket, io.packet(frame).bytes()) {
                 count(&round.tally.vlans_rx, slot, 1, io.packet_len(frame));
             }
-        }
-    }
-
-    /// Forwards copies of a few packets by tables that are to come, and forgets them.
-    #[cold]
-    fn look_beside(&mut self, io: &I, next: &Snapshot, socket: usize, burst: &mut [I::Frame]) {
-        let Some(port) = next.port_of.get(socket).copied().flatten() else { return };
-        let Beside { tally, limiter, room, turns } = &mut self.beside;
-        *turns = turns.wrapping_add(1);
-        let count = burst.len().min(BESIDE);
-        let first = (turns.wrapping_mul(0x9e37_79b1) >> 16) as usize % (burst.len() - count + 1);
-        for frame in burst.iter_mut().skip(first).take(count) {
-            let packet = io.packet(frame);
-            let head = packet.bytes().len().min(BESIDE_HEAD);
-            if let (Some(to), Some(from)) = (room.get_mut(..head), packet.bytes().get(..head)) {
-                to.copy_from_slice(from);
-            }
-            let mut copy = Packet::new(room, head, packet.total_len() - head);
-            // Not what `forward` below is made of: a second caller of that would keep it out of the packet path's loop.
-            let _ = srv6d_srv6::forward(&next.tables, tally, limiter, 0, port, &mut copy);
         }
     }
 

@@ -203,6 +203,9 @@ impl Rounds {
         let now = nanoseconds(self.start);
         let view = self.reader.view(self.received, now);
         self.received = self.step.round_beside(&mut self.io, view, now);
+        if self.step.knows_next() {
+            self.reader.go_over();
+        }
         if self.received == 0 && self.io.is_sending() {
             (0..self.io.sockets()).for_each(|socket| self.io.flush(socket));
         }

@@ -475,6 +475,9 @@ fn a_busy_worker_looks_at_compiled_tables_for_a_while_and_an_idle_one_goes_over(
         assert_eq!((reader.view(64, 1).current.generation, reader.view(64, 1).next.is_some()), (to, false));
         rounds
     };
+    let mut quick = publisher.reader();
+    quick.go_over();
+    assert_eq!(quick.view(64, 1).current.generation, old + 1, "nothing is to come");
     let all = rounds_beside(&mut patient, old + 1);
     assert!((16..=2048).contains(&all), "{all} rounds");
     for _ in 0..10 {
@@ -482,6 +485,11 @@ fn a_busy_worker_looks_at_compiled_tables_for_a_while_and_an_idle_one_goes_over(
     }
     assert!(amend(&mut publisher, &change("3000:1::/48", Some(via(&[0])))));
     assert_eq!(rounds_beside(&mut busy, old + 2), all - 10, "what comes meanwhile takes no longer");
+    publisher.publish(None, |_, _| Wiring::direct(PORTS.into())).unwrap();
+    assert!(quick.view(64, 1).next.is_some());
+    quick.go_over();
+    let view = quick.view(64, 1);
+    assert_eq!((view.current.generation, view.next.is_some()), (old + 3, false), "tables that are known");
 }
 
 /// What is looked up in tables to come leaves no trace: neither in packets, nor in counters of either tables.

@@ -159,6 +159,13 @@ impl Tables {
         Ok(())
     }
 
+    /// Reads what [`take_over`](Self::take_over) will change of the prefix tables, so that it is in a cache by then.
+    pub fn touch(&self, edits: &Edits) {
+        for &(vrf, is_v6, key) in &edits.prefixes {
+            std::hint::black_box(self.lookup(vrf, is_v6, key.bits));
+        }
+    }
+
     fn amend_prefix(&mut self, index: &Index, (vrf, is_v6, key): (VrfIndex, bool, Key)) -> Result<(), TooMuch> {
         let tables = self.vrfs.get_mut(usize::from(vrf)).zip(index.prefixes.get(usize::from(vrf)));
         let Some((tables, [v6, v4])) = tables else { return Ok(()) };
