@@ -8,14 +8,13 @@ use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteScope, RouteType,
 };
+use srv6d_kernel_routes::rtnetlink::message::NEW_ROUTE;
 
 use crate::event::{RouteKey, Vrf};
 use crate::frame::HEADER as FRAME_HEADER;
 
 /// Bytes of a netlink message header.
 const MESSAGE_HEADER: usize = 16;
-/// `RTM_NEWROUTE`.
-const NEW_ROUTE: u16 = 24;
 /// `RTM_F_OFFLOAD`; the library's name for this word's bits is that of a next hop's flag, another one.
 const OFFLOAD: u32 = 0x4000;
 /// A table number that the header has room for.

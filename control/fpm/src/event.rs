@@ -4,16 +4,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
+use srv6d_kernel_routes::rtnetlink::message::{
+    DEL_NEIGHBOUR, DEL_NEXT_HOP, DEL_ROUTE, NEW_NEIGHBOUR, NEW_NEXT_HOP, NEW_ROUTE,
+};
 
 use crate::{nexthop, route, sid};
 
-/// `RTM_*` (`linux/rtnetlink.h`).
-const NEW_ROUTE: u16 = 24;
-const DEL_ROUTE: u16 = 25;
-const NEW_NEIGHBOUR: u16 = 28;
-const DEL_NEIGHBOUR: u16 = 29;
-const NEW_NEXT_HOP: u16 = 104;
-const DEL_NEXT_HOP: u16 = 105;
 /// SONiC's own.
 const NEW_SID: u16 = 1000;
 const DEL_SID: u16 = 1001;

@@ -7,21 +7,14 @@
 //!                                   | id | weight - 1 | padding |
 //! ```
 
+use srv6d_kernel_routes::rtnetlink::next_hop::{BLACKHOLE, ENCAP, ENCAP_TYPE, GATEWAY, GROUP, GROUP_TYPE, ID, OIF};
+
 use crate::attributes::{self, attributes};
 use crate::event::{Decoded, Event, Hop, Malformed, NextHop};
 use crate::seg6::{self, EncapBytes, some};
 
 const HEADER: usize = 8;
 const GROUP_ENTRY: usize = 8;
-/// `NHA_*` (`linux/nexthop.h`).
-const ID: u16 = 1;
-const GROUP: u16 = 2;
-const GROUP_TYPE: u16 = 3;
-const BLACKHOLE: u16 = 4;
-const DEVICE: u16 = 5;
-const GATEWAY: u16 = 6;
-const ENCAP_TYPE: u16 = 7;
-const ENCAP: u16 = 8;
 
 #[derive(Default)]
 struct Read<'a> {
@@ -42,7 +35,7 @@ fn read(body: &[u8]) -> Result<(u32, Read<'_>), Malformed> {
             ID => read.id = Some(attributes::u32(value)?),
             GROUP => read.group = Some(value),
             BLACKHOLE => read.blackhole = true,
-            DEVICE => read.hop.device = Some(attributes::u32(value)?).filter(|device| *device != 0),
+            OIF => read.hop.device = Some(attributes::u32(value)?).filter(|device| *device != 0),
             GATEWAY => read.hop.via = some(attributes::address(value)?),
             ENCAP_TYPE => read.encap.kind = Some(attributes::u16(value)?),
             ENCAP => read.encap.bytes = value,

@@ -5,6 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::{RouteHeader, RouteType};
+use srv6d_kernel_routes::rtnetlink::route::{
+    DESTINATION, ENCAP, ENCAP_TYPE, GATEWAY, METRICS, MULTIPATH, NEXT_HOP_ID, OIF, PREFERRED_SOURCE, PRIORITY, SOURCE,
+    TABLE, VIA,
+};
 
 use crate::attributes::{self, attributes};
 use crate::event::{Decoded, Dialect, Event, Hop, Ignored, Malformed, Route, RouteKey, Target, Vrf};
@@ -14,20 +18,6 @@ use crate::seg6::{self, EncapBytes, some};
 pub const HEADER: usize = 12;
 /// Bytes of `struct rtnexthop`.
 const HOP_HEADER: usize = 8;
-/// `RTA_*` (`linux/rtnetlink.h`).
-const DESTINATION: u16 = 1;
-const SOURCE: u16 = 2;
-const DEVICE: u16 = 4;
-const GATEWAY: u16 = 5;
-const PRIORITY: u16 = 6;
-const PREFERRED_SOURCE: u16 = 7;
-const METRICS: u16 = 8;
-const MULTIPATH: u16 = 9;
-const TABLE: u16 = 15;
-const VIA: u16 = 18;
-const ENCAP_TYPE: u16 = 21;
-const ENCAP: u16 = 22;
-const NEXT_HOP_ID: u16 = 30;
 /// What stock zebra writes for an IPv6 neighbour of an IPv4 route; the neighbour itself it does not say.
 const NEIGHBOUR_NOT_SAID: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 0, 1));
 
@@ -56,7 +46,7 @@ impl<'a> Read<'a> {
     fn take(&mut self, kind: u16, value: &'a [u8]) -> Result<(), Malformed> {
         match kind {
             DESTINATION => self.destination = Some(attributes::address(value)?),
-            DEVICE => self.hop.device = Some(attributes::u32(value)?).filter(|device| *device != 0),
+            OIF => self.hop.device = Some(attributes::u32(value)?).filter(|device| *device != 0),
             GATEWAY => self.hop.via = some(attributes::address(value)?),
             VIA => self.hop.via = some(attributes::via(value)?),
             MULTIPATH => self.multipath = Some(value),

@@ -14,6 +14,7 @@ mod model;
 mod next_hop;
 mod route;
 mod routes;
+pub mod rtnetlink;
 mod rule;
 pub mod seg6;
 

@@ -11,20 +11,14 @@ use crate::Message;
 use crate::attribute::{INET, INET6, u16_at, u32_at};
 use crate::next_hop;
 use crate::route;
+use crate::rtnetlink::message::{
+    DEL_NEXT_HOP, DEL_ROUTE, DEL_RULE, GET_NEXT_HOP, GET_ROUTE, GET_RULE, NEW_NEXT_HOP, NEW_ROUTE, NEW_RULE,
+};
 use crate::rule;
 
 const HEAD: usize = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-const NEW_ROUTE: u16 = 24;
-const DEL_ROUTE: u16 = 25;
-const GET_ROUTE: u16 = 26;
-const NEW_RULE: u16 = 32;
-const DEL_RULE: u16 = 33;
-const GET_RULE: u16 = 34;
-const NEW_NEXT_HOP: u16 = 104;
-const DEL_NEXT_HOP: u16 = 105;
-const GET_NEXT_HOP: u16 = 106;
 
 /// `NLM_F_DUMP_INTR`: what is dumped changed meanwhile.
 const DUMP_INTERRUPTED: u16 = 0x10;

@@ -6,16 +6,8 @@ use std::net::IpAddr;
 use crate::attribute::{Attributes, address, byte_at, u16_at, u32_at};
 use crate::encap::{self, Encap};
 use crate::model::{KernelAction, KernelHop};
+use crate::rtnetlink::next_hop::{BLACKHOLE, ENCAP, ENCAP_TYPE, FDB, GATEWAY, GROUP, ID, OIF};
 
-/// `NHA_*` (`linux/nexthop.h`).
-const ID: u16 = 1;
-const GROUP: u16 = 2;
-const BLACKHOLE: u16 = 4;
-const OIF: u16 = 5;
-const GATEWAY: u16 = 6;
-const ENCAP_TYPE: u16 = 7;
-const ENCAP: u16 = 8;
-const FDB: u16 = 11;
 /// `struct nhmsg`.
 const HEAD: usize = 8;
 /// `struct nexthop_grp`: number, weight less one (its upper byte since Linux 6.12), reserved.

@@ -9,20 +9,12 @@ use crate::attribute::{Attributes, INET, INET6, address, byte_at, u16_at, u32_at
 use crate::encap;
 use crate::model::{KernelAction, KernelHop};
 use crate::next_hop::single;
+use crate::rtnetlink::route::{
+    DESTINATION, ENCAP, ENCAP_TYPE, GATEWAY, MULTIPATH, NEXT_HOP_ID, OIF, PRIORITY, TABLE, VIA,
+};
 
 /// `struct rtmsg`.
 const HEAD: usize = 12;
-/// `RTA_*` (`linux/rtnetlink.h`).
-const DESTINATION: u16 = 1;
-const OIF: u16 = 4;
-const GATEWAY: u16 = 5;
-const PRIORITY: u16 = 6;
-const MULTIPATH: u16 = 9;
-const TABLE: u16 = 15;
-const VIA: u16 = 18;
-const ENCAP_TYPE: u16 = 21;
-const ENCAP: u16 = 22;
-const NEXT_HOP_OBJECT: u16 = 30;
 /// `RTN_*`: the type of a route.
 const UNICAST: u8 = 1;
 const LOCAL: u8 = 2;
@@ -146,7 +138,7 @@ impl<'a> Found<'a> {
             // `struct rtvia`: the family, and an address of that.
             VIA => self.via = value.get(2..).and_then(address),
             OIF => self.device = u32_at(value, 0),
-            NEXT_HOP_OBJECT => self.next_hop = u32_at(value, 0),
+            NEXT_HOP_ID => self.next_hop = u32_at(value, 0),
             ENCAP_TYPE => self.encap_type = u16_at(value, 0).unwrap_or_default(),
             ENCAP => self.encap = value,
             MULTIPATH => self.legs = value,
