@@ -92,7 +92,7 @@ fn what_a_zombie_has_left_behind_is_in_nobodys_way() {
     rig.inside("router", "ip link add srv6d0 type veth peer name srv6d0-x");
     rig.inside("router", &format!("ip link set srv6d0 alias 'srv6d pid {}'", zombie.id()));
     rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     zombie.wait().unwrap();
 }
 

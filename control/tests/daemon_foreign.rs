@@ -60,16 +60,14 @@ fn a_reload_that_would_need_its_port_changes_nothing() {
 
     rig.inside("router", "ip link set dev eth2 xdp off");
     assert!(rig.ask("node", "reload").status.success());
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     rig.check_balance();
 }
 
 #[test]
 #[ignore = "needs root"]
 fn a_port_that_comes_back_with_it_waits_and_says_why() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let rig = Rig::forwarding(1, CONFIG);
     rig.inside("b", "ip link del wire");
     wait_for("pending port", || text(&rig.ask("node", "show ports").stdout).contains("pending").then_some(()));
     // The program is on the device before it gets the name srv6d waits for.

@@ -15,7 +15,7 @@ fn ready(rig: &mut Rig, config: &str, apart: &str) {
     command.env("SRV6D_TEST_APART", apart);
     rig.spawn(command);
     rig.wait_until_ready();
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
 }
 
 /// Many times the chunks of both memories cross: one that is lost on the way is missed in the end.

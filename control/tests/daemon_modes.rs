@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::Value;
-use support::rig::{CONFIG, Rig, SRV6D, text, wait_for};
+use support::rig::{CONFIG, Rig, SRV6D, text};
 
 /// `eth1` and `eth2` with one more key each.
 fn ports(key: &str) -> String {
@@ -15,7 +15,7 @@ fn ports(key: &str) -> String {
 
 fn carries_traffic(rig: &mut Rig, config: &str) -> Value {
     rig.ready(config);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     for (from, to, address) in [("a", "b", "[2001:db8:b::2]:7050"), ("b", "a", "[2001:db8:a::2]:7051")] {
         let (sent, received) = rig.tcp(from, to, address);
         assert_eq!(sent, received, "{from} to {address}");

@@ -13,7 +13,7 @@ fn forwards_and_leaves_the_rest_to_the_kernel() {
     let mut rig = Rig::new(1);
     assert!(!rig.pings(), "the kernel of the router does not forward");
     let daemon = rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     // The router's own address is the kernel's.
     rig.inside("a", "ping -6 -c 2 -i 0.2 -w 20 2001:db8:a::1");
     rig.check_balance();
@@ -26,9 +26,7 @@ fn forwards_and_leaves_the_rest_to_the_kernel() {
 #[test]
 #[ignore = "needs root"]
 fn tcp_crosses_in_both_directions_and_reaches_the_router_itself() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let rig = Rig::forwarding(1, CONFIG);
     for (from, to, address) in [
         ("a", "b", "[2001:db8:b::2]:7001"),
         ("b", "a", "[2001:db8:a::2]:7002"),
@@ -45,7 +43,7 @@ fn tcp_crosses_in_both_directions_and_reaches_the_router_itself() {
 fn a_killed_daemon_leaves_nothing_in_the_way() {
     let mut rig = Rig::new(1);
     let daemon = rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     rig.check_balance();
     rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
     assert_eq!(rig.stop(daemon, "KILL"), None);
@@ -56,9 +54,7 @@ fn a_killed_daemon_leaves_nothing_in_the_way() {
 #[test]
 #[ignore = "needs root"]
 fn a_bad_configuration_changes_nothing() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let rig = Rig::forwarding(1, CONFIG);
     fs::write(rig.file("node.toml"), format!("{CONFIG}\n[[sid]]\nsid = \"fcbb::/48\"\nbehaviour = \"uN\"\n")).unwrap();
     let refused = rig.ask("node", "reload");
     let said = text(&refused.stderr);
@@ -71,9 +67,7 @@ fn a_bad_configuration_changes_nothing() {
 #[test]
 #[ignore = "needs root"]
 fn another_xdp_program_is_named_and_left_alone() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let mut rig = Rig::forwarding(1, CONFIG);
     let second = rig.start("second", &CONFIG.replace("[node]", "[host]\ninterface = \"other0\"\n[node]"));
     let code = rig.ended(second);
     let log = rig.log("second");
@@ -87,9 +81,7 @@ fn another_xdp_program_is_named_and_left_alone() {
 #[test]
 #[ignore = "needs root"]
 fn a_port_that_comes_back_is_taken_again() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let rig = Rig::forwarding(1, CONFIG);
     rig.inside("b", "ip link del wire");
     wait_for("pending port", || text(&rig.ask("node", "show ports").stdout).contains("pending").then_some(()));
     rig.link("b", "eth2", 1);
@@ -100,9 +92,7 @@ fn a_port_that_comes_back_is_taken_again() {
 #[test]
 #[ignore = "needs root"]
 fn a_neighbour_with_a_new_address_is_followed() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let rig = Rig::forwarding(1, CONFIG);
     rig.inside("b", "ip link set wire address 02:00:00:00:0b:0b");
     // The kernel of the router learns it from a neighbour that speaks; srv6d from the kernel.
     rig.inside("b", "ping -6 -c 1 -w 20 2001:db8:b::1");
@@ -120,7 +110,7 @@ fn a_neighbour_in_use_is_kept_fresh() {
         "sysctl -qw net.ipv6.neigh.eth2.base_reachable_time_ms=1000 net.ipv6.neigh.eth2.delay_first_probe_time=1",
     );
     rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     let _flow = rig.flow("a");
     let is_reachable = || rig.inside("router", "ip neigh show 2001:db8:b::2 dev eth2").contains("REACHABLE");
     // Only a probe of the router's kernel makes it reachable, and nothing but srv6d gives it a reason to probe.
@@ -138,7 +128,7 @@ fn a_permanent_neighbour_entry_stays_permanent() {
     let mac = rig.inside("b", "cat /sys/class/net/wire/address");
     rig.inside("router", &format!("ip neigh replace 2001:db8:b::2 lladdr {} dev eth2 nud permanent", mac.trim()));
     rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     // Longer than two rounds of keeping neighbours in use fresh.
     rig.inside("a", "ping -6 -q -c 40 -i 0.2 2001:db8:b::2");
     let entry = rig.inside("router", "ip neigh show 2001:db8:b::2");
@@ -152,7 +142,7 @@ fn two_workers_share_two_queues() {
     let mut rig = Rig::new(2);
     let config = CONFIG.replace("frames = 2048", "frames = 2048\ncores = [0, 1]");
     rig.ready(&config);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     assert_eq!(rig.port_counter("eth1", "queues"), 2);
     let before = rig.counter("tx");
     for address in 10..26 {

@@ -17,7 +17,7 @@ fn state(rig: &Rig, port: &str) -> String {
 fn either_port_comes_and_goes_under_traffic() {
     let mut rig = Rig::new(1);
     let daemon = rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     let mut received = 0;
     for (host, port) in [("b", "eth2"), ("a", "eth1"), ("b", "eth2"), ("a", "eth1")] {
         let flow = rig.flow(if host == "a" { "b" } else { "a" });
@@ -42,16 +42,14 @@ fn either_port_comes_and_goes_under_traffic() {
     assert_eq!(log.matches("eth2: attached").count(), 3, "{log}");
     for port in ["eth1", "eth2"] {
         let told = log.matches(&format!("[[port]] device: waits for network device {port}")).count();
-        assert_eq!(told, 2, "the log says each time what is missing: {log}");
+        assert!(told >= 2, "the log says each time what is missing: {log}");
     }
 }
 
 #[test]
 #[ignore = "needs root"]
 fn a_port_that_is_replaced_between_two_looks_is_noticed() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let rig = Rig::forwarding(1, CONFIG);
     for _ in 0..5 {
         rig.inside("b", "ip link del wire");
         rig.link("b", "eth2", 1);
@@ -70,23 +68,21 @@ fn a_port_that_was_never_there_is_taken_when_it_appears() {
     let shown = text(&rig.ask("node", "show ports").stdout);
     assert!(shown.contains("eth2: waits for network device eth2"), "{shown}");
     rig.link("b", "eth2", 1);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     rig.check_balance();
 }
 
 #[test]
 #[ignore = "needs root"]
 fn a_port_that_goes_down_and_up_carries_packets_again() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let rig = Rig::forwarding(1, CONFIG);
     for _ in 0..3 {
         rig.inside("b", "ip link set wire down");
         wait_for("port without carrier", || (state(&rig, "eth2") == "down").then_some(()));
         rig.inside("b", "ip link set wire up");
         rig.inside("b", "ip -6 addr replace 2001:db8:b::2/64 dev wire nodad");
         rig.inside("b", "ip -6 route replace default via 2001:db8:b::1");
-        wait_for("ping through srv6d", || rig.pings().then_some(()));
+        rig.wait_for_pings();
     }
     rig.check_balance();
 }

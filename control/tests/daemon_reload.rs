@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::Child;
 
-use support::rig::{CONFIG, Rig, end, report, text, wait_for};
+use support::rig::{CONFIG, Rig, end, report, text};
 
 /// Tables that differ from one reload to the next: a SID, a route, and a steered prefix of that number.
 fn changed(number: usize) -> String {
@@ -50,9 +50,7 @@ fn reload_while_running(rig: &Rig, sender: &mut Child) {
 #[test]
 #[ignore = "needs root"]
 fn no_datagram_is_lost_duplicated_or_reordered() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let rig = Rig::forwarding(1, CONFIG);
     let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7010");
     let mut sender = rig.stream("a", "[2001:db8:b::2]:7010", 2000);
     reload_while_running(&rig, &mut sender);
@@ -66,9 +64,7 @@ fn no_datagram_is_lost_duplicated_or_reordered() {
 #[test]
 #[ignore = "needs root"]
 fn a_tcp_connection_needs_no_retransmission() {
-    let mut rig = Rig::new(1);
-    rig.ready(CONFIG);
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    let rig = Rig::forwarding(1, CONFIG);
     let receiver = rig.receiver("b", "tcp", "[2001:db8:b::2]:7011");
     // A window of one packet or two: the transfer lasts, and no queue overflows by itself.
     rig.inside("b", "sysctl -qw net.ipv4.tcp_rmem='4096 8192 8192'");

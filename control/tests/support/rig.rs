@@ -175,12 +175,24 @@ impl Rig {
         daemon
     }
 
+    /// A node that forwards already.
+    pub fn forwarding(queues: u32, config: &str) -> Self {
+        let mut rig = Self::new(queues);
+        rig.ready(config);
+        rig.wait_for_pings();
+        rig
+    }
+
     pub fn pid(&self, daemon: usize) -> u32 {
         self.daemons.get(daemon).unwrap().id()
     }
 
     pub fn pings(&self) -> bool {
         self.output("a", "ping -6 -c 2 -i 0.2 -W 1 2001:db8:b::2").status.success()
+    }
+
+    pub fn wait_for_pings(&self) {
+        wait_for("ping through srv6d", || self.pings().then_some(()));
     }
 
     /// A traffic tool of the program, in a namespace.
