@@ -1,5 +1,10 @@
 //! The running node: what is planned, what is in force, and the steps from one to the other.
 
+mod amend;
+mod local;
+mod neighbors;
+mod ports;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
@@ -7,37 +12,29 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ipnet::IpNet;
-use srv6d_dataplane::{Dataplane, DataplaneError, Settings};
-use srv6d_srv6::model::{Amendment, Desired, Path as CarrierPath, PortId, Role, TableId};
-use srv6d_srv6::tables::AdjacencyState;
-use srv6d_xsk::{Mode, XskError, offload};
-use tracing::{debug, error, info, warn};
+use srv6d_dataplane::{Dataplane, Settings};
+use srv6d_xsk::offload;
+use tracing::{error, info, warn};
 
 use super::RunError;
 use super::answers::headlines;
 use super::fault;
 use super::history::{History, Inputs, now};
 use super::path_mtu::PathMtus;
-use super::view::device_of;
-use crate::config::{Config, Polling, PortMode, SidBehavior, Spanned};
+use crate::config::{Config, Polling};
 use crate::fpm::{self, InForce, Placed, Snapshot};
 use crate::kernel::{self, Guard, HostVeth, KernelError, Mirror, Seen, Steering};
-use crate::plan::{self, Diff, Environment, KernelNeighbor, Plan, PortDevice};
+use crate::plan::{self, Diff, Environment, Plan};
 use crate::sonic::{self, SwitchKernel};
 use crate::source::Offer;
 use crate::source::running::Status;
-
-/// MTU of the own veth while a port is missing: whatever appears later, a packet for the kernel must fit.
-const LARGEST_MTU: u32 = 9500;
+use local::{own_mtu, steered};
+use neighbors::ASK_AGAIN;
 
 /// How many findings of one plan are logged.
 const LOGGED_FINDINGS: usize = 20;
-
-/// How often one neighbour is asked for, however many packets wait for it.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What brought a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -280,114 +277,6 @@ impl Node {
         Ok(diff)
     }
 
-    /// Attaches what is there and was not. A refusal at start or reload is an error; later it is noted and tried again.
-    fn attach_new(&mut self, plan: &Plan, cause: &Cause) -> Result<Vec<String>, RunError> {
-        let mut added = Vec::new();
-        self.refused.retain(|device, _| plan.devices.iter().any(|port| port.device == *device && port.present));
-        for port in &plan.devices {
-            let Some(ifindex) = self.environment.device(&port.device).map(|device| device.ifindex) else { continue };
-            if self.attached.get(&port.device).is_some_and(|known| *known != ifindex) {
-                self.detach(&port.device);
-            }
-            if self.attached.contains_key(&port.device) {
-                continue;
-            }
-            match self.attach(port, ifindex) {
-                Ok(()) => added.push(port.device.clone()),
-                // Gone between the look and now: the next event says so.
-                Err(DataplaneError::Xsk(XskError::NoInterface { .. })) => {}
-                Err(why) if matches!(cause, Cause::Kernel | Cause::PathMtu | Cause::Offer(_)) => {
-                    self.note_refusal(&port.device, &why);
-                }
-                Err(why) => {
-                    self.detach_all(&added);
-                    return Err(why.into());
-                }
-            }
-        }
-        Ok(added)
-    }
-
-    /// Neither attached nor refused: detached because its packet memory went with another device.
-    fn had_to_go(&self, device: &str) -> bool {
-        !self.attached.contains_key(device) && !self.refused.contains_key(device)
-    }
-
-    fn attach(&mut self, port: &PortDevice, ifindex: u32) -> Result<(), DataplaneError> {
-        let attached = if fault::is_apart(&port.device) {
-            self.dataplane.attach_apart(&port.device)?
-        } else {
-            self.dataplane.attach(&port.device, mode(port.mode))?
-        };
-        info!("{}: attached, {} mode, {} queue(s): {}", port.device, attached.mode, attached.queues, attached.reason);
-        self.attached.insert(port.device.clone(), ifindex);
-        self.refused.remove(&port.device);
-        Ok(())
-    }
-
-    fn note_refusal(&mut self, device: &str, why: &DataplaneError) {
-        let why = why.to_string();
-        // Said of the device already.
-        let why = why.strip_prefix(&format!("{device}: ")).unwrap_or(&why);
-        if self.refused.get(device).is_none_or(|known| known != why) {
-            warn!("{device}: not attached: {why}");
-        }
-        self.refused.insert(device.to_owned(), why.to_owned());
-    }
-
-    fn detach_unwanted(&mut self, plan: &Plan) {
-        let wanted = |device: &String| plan.devices.iter().any(|port| port.device == *device && port.present);
-        let gone: Vec<String> = self.attached.keys().filter(|device| !wanted(device)).cloned().collect();
-        self.detach_all(&gone);
-    }
-
-    fn detach_all(&mut self, devices: &[String]) {
-        for device in devices {
-            self.detach(device);
-        }
-    }
-
-    /// Others may have to go with it, and are attached again.
-    fn detach(&mut self, device: &str) {
-        for gone in self.dataplane.detach(device) {
-            self.attached.remove(&gone);
-            info!("{gone}: detached");
-        }
-    }
-
-    /// Kernel routes that lead local applications' traffic here: the main table's steered prefixes.
-    async fn steer(&mut self, mirror: &Mirror) {
-        let wanted = if self.plan.host.steer_local { steered(&self.plan) } else { BTreeMap::new() };
-        let veth = (self.veth.name.as_str(), self.veth.ifindex);
-        let synced = self.steering.sync(mirror.handle(), veth, &wanted, &self.environment.routes).await;
-        self.note_steering(synced);
-    }
-
-    /// The same where only these entries of the main table have changed.
-    async fn steer_amended(&mut self, changes: &Amendment, mirror: &Mirror) {
-        if !self.plan.host.steer_local {
-            return;
-        }
-        let mtu = MtuOf::new(&self.plan.desired);
-        let of_main = changes.steers.iter().filter(|steer| steer.table == TableId::MAIN);
-        let steered =
-            of_main.map(|steer| (steer.prefix, (!steer.paths.is_empty()).then(|| mtu.of_paths(&steer.paths))));
-        let steered: BTreeMap<IpNet, Option<u32>> = steered.collect();
-        let others = changes.routes.iter().filter(|route| route.table == TableId::MAIN).map(|route| route.prefix);
-        let veth = (self.veth.name.as_str(), self.veth.ifindex);
-        let routes = &self.environment.routes;
-        let amended = self.steering.amend(mirror.handle(), veth, &steered, others, routes).await;
-        self.note_steering(amended);
-    }
-
-    fn note_steering(&mut self, done: Result<(), KernelError>) {
-        let trouble = done.err().map(|why| why.to_string());
-        if let Some(why) = trouble.as_ref().filter(|_| trouble != self.steering_trouble) {
-            error!("local applications' traffic is not all steered: {why}");
-        }
-        self.steering_trouble = trouble;
-    }
-
     /// Something changed in the kernel: plan anew, publish only if that changes the tables.
     pub async fn follow_kernel(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         mirror.follow_routes(self.needs_routes())?;
@@ -398,61 +287,6 @@ impl Node {
         }
         self.see_ports();
         self.follow(self.inputs.clone(), Cause::Kernel, mirror).await
-    }
-
-    /// Puts a few changed routes in force, and then other neighbours, if nothing else has changed. False: it takes a whole
-    /// plan.
-    async fn amend(&mut self, mirror: &Mirror) -> bool {
-        self.unplanned.is_little() && self.amend_routes(mirror).await && self.resolve(mirror).await
-    }
-
-    async fn amend_routes(&mut self, mirror: &Mirror) -> bool {
-        if self.unplanned.routes.is_empty() {
-            return true;
-        }
-        let next_hops: Vec<IpAddr> = self.dataplane.next_hops().into_iter().map(|(_, address, _)| address).collect();
-        let Inputs { config, offers } = &self.inputs;
-        let sources = plan::Sources { config, offers, environment: &self.environment };
-        let Some(amended) = plan::amended(sources, &self.plan, &self.unplanned.routes, &next_hops) else {
-            return false;
-        };
-        let (diff, changes) = self.plan.amend(amended);
-        if !diff.is_empty() {
-            if let Err(why) = self.dataplane.amend(&changes) {
-                error!("routes that changed are planned with all others: {why}");
-                return false;
-            }
-            self.note_generation(&diff);
-            self.steer_amended(&changes, mirror).await;
-            self.ask_for_unresolved(mirror).await;
-        }
-        self.unplanned.routes.clear();
-        true
-    }
-
-    /// Among many routes a whole plan takes much longer than the tables: neighbours come into these without one.
-    async fn resolve(&mut self, mirror: &Mirror) -> bool {
-        if !self.unplanned.neighbors {
-            return true;
-        }
-        let Some(neighbors) = plan::neighbors(&self.inputs.config, &self.environment) else { return false };
-        let diff = self.plan.resolve(neighbors);
-        if !diff.is_empty() {
-            if let Err(why) = self.dataplane.publish(&self.plan.desired) {
-                error!("neighbours that changed are planned with all else: {why}");
-                return false;
-            }
-            self.note_generation(&diff);
-            self.ask_for_unresolved(mirror).await;
-        }
-        self.unplanned.neighbors = false;
-        true
-    }
-
-    fn note_generation(&mut self, diff: &Diff) {
-        let (generation, cause) = (self.dataplane.generation(), Cause::Kernel);
-        self.history.push(generation, &cause.to_string(), diff, self.inputs.clone());
-        info!("generation {} ({cause}): {diff}", generation.0);
     }
 
     /// A source offers something else than before. While a rollback holds, that is only remembered.
@@ -530,22 +364,6 @@ impl Node {
         Ok(())
     }
 
-    /// A uA that names no neighbour means the one on its port, and that one may never have said a word.
-    fn look_for_neighbors(&self) {
-        for sid in self.inputs.config.sids.iter().map(Spanned::get_ref) {
-            let is_open = matches!(sid.behavior.get_ref(), SidBehavior::UA | SidBehavior::EndX)
-                && sid.hop.via.is_none()
-                && sid.nexthops.is_empty();
-            let port = sid.hop.port.as_ref().filter(|_| is_open);
-            let Some(device) = port.and_then(|port| self.environment.device(port.get_ref())) else { continue };
-            let is_there = |known: &KernelNeighbor| known.device == device.name && known.address.is_ipv6();
-            if device.up && !self.environment.neighbors.iter().any(is_there) {
-                let asked = kernel::ask_all_nodes(device.ifindex);
-                asked.unwrap_or_else(|why| debug!("{}: cannot ask who is there: {why}", device.name));
-            }
-        }
-    }
-
     /// Packets wait for neighbours, a path carries less than was known, or a worker has died.
     pub async fn serve_workers(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         if !self.dataplane.healthy() {
@@ -563,37 +381,6 @@ impl Node {
         }
         self.look(mirror).await?;
         self.follow(self.inputs.clone(), Cause::PathMtu, mirror).await
-    }
-
-    async fn ask_for_unresolved(&mut self, mirror: &Mirror) {
-        for (port, address, state) in self.dataplane.next_hops() {
-            if state == AdjacencyState::Unresolved {
-                self.ask(port, address, mirror).await;
-            }
-        }
-    }
-
-    /// The kernel resolves or probes; the answer comes back as a change of its neighbour table.
-    async fn ask(&mut self, port: PortId, address: IpAddr, mirror: &Mirror) {
-        let Some(ifindex) = self.layer3_ifindex(port) else { return };
-        let moment = Instant::now();
-        let recently = |then: &Instant| moment.duration_since(*then) < ASK_AGAIN;
-        if self.asked.get(&(ifindex, address)).is_some_and(recently) {
-            return;
-        }
-        self.asked.insert((ifindex, address), moment);
-        if let Err(why) = mirror.resolve(ifindex, address).await {
-            debug!("{why}");
-        }
-    }
-
-    /// The kernel's device that holds the neighbours of a port: for a tagged port its VLAN device, if there is one.
-    fn layer3_ifindex(&self, port: PortId) -> Option<u32> {
-        let desired = self.dataplane.desired();
-        let port = desired.ports.get(usize::from(port.0))?;
-        let device = self.environment.device(&port.name);
-        let device = device.or_else(|| self.environment.device(device_of(desired, port)))?;
-        Some(device.ifindex)
     }
 
     /// The descriptor that is readable when workers want something.
@@ -654,45 +441,6 @@ async fn remove(veth: &HostVeth, mirror: &Mirror) {
     }
 }
 
-/// Steered prefixes of the main table, and the largest packet that fits into each of their paths.
-fn steered(plan: &Plan) -> BTreeMap<IpNet, u32> {
-    let mtu = MtuOf::new(&plan.desired);
-    let main = plan.desired.steers.iter().filter(|steer| steer.table == TableId::MAIN);
-    main.map(|steer| (steer.prefix, mtu.of_paths(&steer.paths))).collect()
-}
-
-/// The largest packets that fit into paths.
-struct MtuOf<'d> {
-    desired: &'d Desired,
-    /// Of all ports to the fabric: a path that names no port may leave by any.
-    fabric: Option<u32>,
-}
-
-impl<'d> MtuOf<'d> {
-    fn new(desired: &'d Desired) -> Self {
-        let fabric = desired.ports.iter().filter(|port| port.role != Role::Kernel).map(|port| port.mtu);
-        Self { desired, fabric: fabric.min() }
-    }
-
-    fn of_paths(&self, paths: &[CarrierPath]) -> u32 {
-        paths.iter().map(|path| self.of_path(path)).min().unwrap_or(LARGEST_MTU)
-    }
-
-    fn of_path(&self, path: &CarrierPath) -> u32 {
-        let hops = path.via.iter().filter_map(|hop| self.desired.ports.get(usize::from(hop.port.0)));
-        let port = hops.map(|port| port.mtu).min().or(self.fabric).unwrap_or(LARGEST_MTU);
-        let learned = self.desired.path_mtus.get(&path.segments).copied().unwrap_or(u32::MAX);
-        port.min(learned).saturating_sub(path.overhead())
-    }
-}
-
-/// The kernel drops what is larger than the MTU of the veth it comes through.
-fn own_mtu(plan: &Plan) -> u32 {
-    let all_there = plan.devices.iter().all(|port| port.present);
-    let largest = plan.desired.ports.iter().map(|port| port.mtu).max();
-    largest.filter(|_| all_there).unwrap_or(LARGEST_MTU).min(LARGEST_MTU)
-}
-
 fn settings(plan: &Plan) -> Settings {
     Settings {
         cores: plan.workers.cores.clone(),
@@ -704,14 +452,5 @@ fn settings(plan: &Plan) -> Settings {
         frames: plan.workers.frames,
         ring: plan.workers.ring,
         ports: u32::try_from(plan.devices.len() + 1).unwrap_or(u32::MAX),
-    }
-}
-
-const fn mode(mode: PortMode) -> Mode {
-    match mode {
-        PortMode::Auto => Mode::Auto,
-        PortMode::ZeroCopy => Mode::ZeroCopy,
-        PortMode::Native => Mode::Native,
-        PortMode::Generic => Mode::Generic,
     }
 }
