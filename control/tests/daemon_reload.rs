@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::Child;
 
-use support::rig::{CONFIG, Rig, end, report, text};
+use support::rig::{CONFIG, Rig, end, report, text, wait_for};
 
 /// Tables that differ from one reload to the next: a SID, a route, and a steered prefix of that number.
 fn changed(number: usize) -> String {

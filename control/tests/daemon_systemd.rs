@@ -40,7 +40,7 @@ fn it_says_when_it_is_ready_what_it_does_and_when_it_stops() {
     let daemon = rig.spawn(command);
     let ready = manager.hears("READY=1");
     assert!(ready.contains("STATUS=generation 1, 2 ports attached (0 pending)"), "{ready}");
-    wait_for("ping through srv6d", || rig.pings().then_some(()));
+    rig.wait_for_pings();
     rig.inside("b", "ip link del wire");
     let status = manager.hears("1 ports attached (1 pending)");
     assert!(status.starts_with("STATUS=generation "), "{status}");
