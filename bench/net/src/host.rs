@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::BenchError;
@@ -40,7 +41,7 @@ port = "eth1"
 "#;
 
 /// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// Of the link, in bytes.
     pub mtu: u32,
@@ -63,11 +64,29 @@ impl Row {
     }
 }
 
+/// What a run found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Form of the file.
+    pub schema: Schema,
+    /// Machine, kernel, versions, command.
+    pub stamp: Stamp,
+    /// Row by row.
+    pub streams: Vec<Streams>,
+    /// Why the run ended before its end. None: it did not.
+    #[serde(default)]
+    pub cut_off: Option<String>,
+}
+
 /// Bits a second that arrived, round by round, of both ways to encapsulate.
-struct Measured {
-    row: Row,
-    kernel: Vec<f64>,
-    srv6d: Vec<f64>,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Streams {
+    /// What was sent.
+    pub row: Row,
+    /// By the kernel.
+    pub kernel: Vec<f64>,
+    /// Through srv6d.
+    pub srv6d: Vec<f64>,
 }
 
 /// How it is measured.
@@ -88,42 +107,55 @@ impl Plan<'_> {
     }
 }
 
-/// Measures every row, the two ways in turn, and makes a report of it.
-///
-/// # Errors
-/// iperf3 is missing, or a part of the bed does not come up.
-pub fn measure(plan: &Plan<'_>, mut stamp: Stamp, say: &dyn Fn(&str)) -> Result<Document, BenchError> {
-    let Plan { srv6d, rounds, seconds, .. } = *plan;
+/// Measures every row, the two ways in turn. What ends it early is said in the results ([`Results::cut_off`]).
+pub fn measure(
+    plan: &Plan<'_>,
+    stamp: Stamp,
+    say: &dyn Fn(&str),
+    keep: &dyn Fn(&Results) -> Result<(), BenchError>,
+) -> Results {
+    let cut_off = Some(crate::results::UNDER_WAY.to_owned());
+    let mut results = Results { stamp, cut_off, ..Results::default() };
     let version = run(tool("iperf3").arg("--version")).unwrap_or_default();
-    stamp.add("generator", version.lines().next().unwrap_or("iperf3").trim().to_owned());
-    let streams = rows().len() as u64 * 2 * u64::from(rounds);
+    results.stamp.add("generator", version.lines().next().unwrap_or("iperf3").trim().to_owned());
+    let streams = rows().len() as u64 * 2 * u64::from(plan.rounds);
     // Starting a server, a client and srv6d takes about a second.
-    let minutes = (streams * (u64::from(seconds) + 1)).div_ceil(60);
+    let minutes = (streams * (u64::from(plan.seconds) + 1)).div_ceil(60);
     say(&format!(
         "{streams} streams, about {minutes} min; what arrives through srv6d, the kernel's own encapsulation is 1"
     ));
-    let mut all = Vec::new();
-    for row in rows() {
-        let bed = Bed::new(row.mtu)?;
-        let mut measured = Measured { row, kernel: Vec::new(), srv6d: Vec::new() };
-        for _ in 0..rounds {
-            measured.kernel.push(bed.by_kernel(row, seconds)?);
-            measured.srv6d.push(bed.by_srv6d(row, seconds, srv6d)?);
-            if plan.is_interrupted() {
-                break;
-            }
-        }
-        say(&format!("{:<22} {}", row.name(), measured.ratio().shown(1.0, 2)));
-        all.push(measured);
-        if plan.is_interrupted() {
-            stamp.add("cut off", "interrupted: what follows is a part of a run".to_owned());
-            break;
-        }
-    }
-    Ok(document(&all, stamp))
+    let ended = rows().into_iter().try_for_each(|row| measure_row(plan, row, &mut results, say, keep));
+    results.cut_off = ended.err().map(|why| why.0);
+    results
 }
 
-impl Measured {
+fn measure_row(
+    plan: &Plan<'_>,
+    row: Row,
+    results: &mut Results,
+    say: &dyn Fn(&str),
+    keep: &dyn Fn(&Results) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let bed = Bed::new(row.mtu)?;
+    let mut streams = Streams { row, kernel: Vec::new(), srv6d: Vec::new() };
+    for round in 0..plan.rounds {
+        let (kernel, srv6d) = (bed.by_kernel(row, plan.seconds)?, bed.by_srv6d(row, plan.seconds, plan.srv6d)?);
+        streams.kernel.push(kernel);
+        streams.srv6d.push(srv6d);
+        if round > 0 {
+            results.streams.pop();
+        }
+        results.streams.push(streams.clone());
+        keep(results)?;
+        if plan.is_interrupted() {
+            return Err(BenchError("interrupted".to_owned()));
+        }
+    }
+    say(&format!("{:<22} {}", row.name(), streams.ratio().shown(1.0, 2)));
+    Ok(())
+}
+
+impl Streams {
     fn ratio(&self) -> Spread {
         spread(self.srv6d.iter().zip(&self.kernel).map(|(srv6d, kernel)| srv6d / kernel))
     }
@@ -222,13 +254,18 @@ impl Drop for Ended {
     }
 }
 
-fn document(all: &[Measured], stamp: Stamp) -> Document {
-    let rows = all.iter().map(Measured::line).collect();
+/// The report.
+pub fn document(results: &Results) -> Document {
+    let mut stamp = results.stamp.clone();
+    if let Some(why) = &results.cut_off {
+        stamp.add("cut off", format!("{why}: what follows is a part of a run"));
+    }
+    let rows = results.streams.iter().map(Streams::line).collect();
     let columns = ["stream", "srv6d / kernel", "kernel, Gbit/s", "srv6d, Gbit/s"].map(str::to_owned).to_vec();
-    let groups = all.iter().map(|measured| {
-        let ratio = measured.ratio();
+    let groups = results.streams.iter().map(|streams| {
+        let ratio = streams.ratio();
         let bar = Bar { series: "srv6d".to_owned(), value: ratio.median, low: ratio.low, high: ratio.high };
-        Group { label: measured.row.name(), bars: vec![bar] }
+        Group { label: streams.row.name(), bars: vec![bar] }
     });
     let chart = Chart {
         title: "What arrives through srv6d; the kernel's own encapsulation is 1".to_owned(),
@@ -283,8 +320,11 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_a_round() {
         let row = Row { mtu: 1500, udp: false, flows: 1 };
-        let measured = Measured { row, kernel: vec![10e9, 20e9, 40e9], srv6d: vec![5e9, 10e9, 10e9] };
-        let document = document(&[measured], Stamp::default());
+        let streams = Streams { row, kernel: vec![10e9, 20e9, 40e9], srv6d: vec![5e9, 10e9, 10e9] };
+        let results = Results { streams: vec![streams], ..Results::default() };
+        let text = serde_json::to_string(&results).unwrap();
+        assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
+        let document = document(&results);
         let line = "| 0.50 [0.25-0.50] | 20.00 [10.00-40.00] | 10.00 [5.00-10.00] |";
         assert!(document.markdown().contains(line), "{}", document.markdown());
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Parser;
@@ -17,7 +17,7 @@ use srv6d_bench_net::dut::{self, Dut};
 use srv6d_bench_net::frames::Size;
 use srv6d_bench_net::layout::Placement;
 use srv6d_bench_net::machine::Stamp;
-use srv6d_bench_net::results::Results;
+use srv6d_bench_net::results::{Results, UNDER_WAY};
 use srv6d_bench_net::sink::SinkKind;
 use srv6d_bench_net::statistics::number_of;
 use srv6d_bench_net::trial::Timing;
@@ -155,9 +155,7 @@ fn main() -> ExitCode {
         }
         Some(Word::Host { rounds, seconds }) => measure_host(&arguments, *rounds, *seconds),
         Some(Word::Render { file }) => render(file),
-        Some(Word::Report { file }) => read_results(file).and_then(|(file, results)| {
-            write_document(&report::document(&results), file.parent().unwrap_or(Path::new("")))
-        }),
+        Some(Word::Report { file }) => report_again(file),
         Some(Word::Compare { before, after, json }) => compare(before, after, *json),
     };
     match done {
@@ -214,12 +212,8 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     let minutes = plan.estimate().as_secs().div_ceil(60);
     say(&format!("{} to measure, about {minutes} min", number_of(plan.duts.len(), "row")));
     say("million packets per second at each frame size; ~: somebody else had the cores for more than 2 % of the time");
-    let keep = |results: &Results| {
-        write_json(&arguments.out, RESULTS, results)
-            .map_err(|why| BenchError::of("results cannot be kept (--out)", why))
-    };
-    // True until the run has ended: who is killed cannot say so any more.
-    let empty = Results { stamp, cut_off: Some("killed, or still under way".to_owned()), ..Results::default() };
+    let keep = |results: &Results| keep(&arguments.out, results);
+    let empty = Results { stamp, cut_off: Some(UNDER_WAY.to_owned()), ..Results::default() };
     keep(&empty)?;
     let results = Campaign::run(&plan, empty, &say, &keep);
     keep(&results)?;
@@ -227,11 +221,20 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(table) = report::promises(&results).table {
         print!("{}", table.text());
     }
-    match results.cut_off {
-        None if results.is_empty() => {
-            let why = results.left_out.join("; ");
-            Err(BenchError(format!("nothing was measured: {why}")).into())
-        }
+    if results.cut_off.is_none() && results.is_empty() {
+        let why = results.left_out.join("; ");
+        return Err(BenchError(format!("nothing was measured: {why}")).into());
+    }
+    whole(results.cut_off)
+}
+
+fn keep(directory: &Path, results: &impl serde::Serialize) -> Result<(), BenchError> {
+    write_json(directory, RESULTS, results).map_err(|why| BenchError::of("results cannot be kept (--out)", why))
+}
+
+/// A part of a run is reported, and no success.
+fn whole(cut_off: Option<String>) -> Result<(), Failure> {
+    match cut_off {
         Some(why) => Err(BenchError(format!("{why}; the report has what was measured until then")).into()),
         None => Ok(()),
     }
@@ -247,12 +250,12 @@ fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), 
         Stamp::take(&srv6d, &format!("bench-net host --rounds {rounds} --seconds {seconds}"), "adaptive polling");
     let interrupted = interrupted()?;
     let plan = host::Plan { srv6d: &srv6d, rounds, seconds, interrupted: &interrupted };
-    let document = host::measure(&plan, stamp, &|line| eprintln!("{line}"))?;
-    write_document(&document, &arguments.out.join("host"))?;
-    if interrupted.load(Ordering::Relaxed) {
-        return Err(BenchError("interrupted; the report has what was measured until then".to_owned()).into());
-    }
-    Ok(())
+    let out = arguments.out.join("host");
+    let keep = |results: &host::Results| keep(&out, results);
+    let results = host::measure(&plan, stamp, &|line| eprintln!("{line}"), &keep);
+    keep(&results)?;
+    write_document(&host::document(&results), &out)?;
+    whole(results.cut_off)
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
@@ -364,10 +367,19 @@ fn read<T: serde::de::DeserializeOwned>(file: &Path, form: &str) -> Result<T, Fa
     serde_json::from_str(&text).map_err(|why| Failure::Usage(format!("{shown} is not {form}: {why}")))
 }
 
-fn read_results(path: &Path) -> Result<(PathBuf, Results), Failure> {
-    let file = file_in(path, RESULTS);
+fn read_results(path: &Path) -> Result<Results, Failure> {
     let form = "what bench-net measured (results.json; a report.json is for `bench-net render`)";
-    read(&file, form).map(|results| (file, results))
+    read(&file_in(path, RESULTS), form)
+}
+
+/// Of a host's streams, or of all else.
+fn report_again(path: &Path) -> Result<(), Failure> {
+    let file = file_in(path, RESULTS);
+    let document = match read::<host::Results>(&file, "") {
+        Ok(streams) => host::document(&streams),
+        Err(_) => report::document(&read_results(&file)?),
+    };
+    write_document(&document, file.parent().unwrap_or(Path::new("")))
 }
 
 /// Pages of the same name as the file: reports of several runs may lie in one directory.
@@ -378,7 +390,7 @@ fn render(path: &Path) -> Result<(), Failure> {
 }
 
 fn compare(before: &Path, after: &Path, json: bool) -> Result<(), Failure> {
-    let ((_, before), (_, after)) = (read_results(before)?, read_results(after)?);
+    let (before, after) = (read_results(before)?, read_results(after)?);
     let comparison = Comparison::of(&before, &after);
     if comparison.figures.is_empty() {
         return Err(Failure::Usage("the two runs have no ratio in common".to_owned()));

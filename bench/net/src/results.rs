@@ -36,6 +36,9 @@ pub struct Results {
     pub cut_off: Option<String>,
 }
 
+/// Why results end where they do, until the run has ended: who is killed cannot say so any more.
+pub const UNDER_WAY: &str = "killed, or still under way";
+
 /// Number of a form of results: another one as soon as a field changes its meaning or goes. Fields may join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]

@@ -227,9 +227,14 @@ fn an_interrupted_run_of_a_hosts_streams_reports_those_it_has() {
     until("its namespaces are there", || namespaces("srv6d-h", run.id()).len() == 2);
     kill(&run, nix::sys::signal::Signal::SIGINT);
     let status = run.wait().unwrap();
-    let markdown = std::fs::read_to_string(out.join("host/report.md")).unwrap();
+    let markdown = || std::fs::read_to_string(out.join("host/report.md")).unwrap();
+    let first = markdown();
+    assert!(
+        Command::new(env!("CARGO_BIN_EXE_bench-net")).arg("report").arg(out.join("host")).status().unwrap().success()
+    );
+    let markdown = markdown();
     std::fs::remove_dir_all(&out).unwrap();
-    assert_eq!(status.code(), Some(1));
+    assert_eq!((status.code(), &first), (Some(1), &markdown), "results.json has it all");
     assert!(markdown.contains("* cut off: interrupted") && markdown.contains("| TCP MTU 1500, 1 flow |"), "{markdown}");
     assert!(!markdown.contains("| TCP MTU 1500, 8 flows |") && markdown.contains("Which to use when"), "{markdown}");
     assert_eq!(namespaces("srv6d-h", run.id()), Vec::<String>::new());
