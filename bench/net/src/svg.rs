@@ -12,8 +12,8 @@ const LEFT: f64 = 64.0;
 const TOP: f64 = 34.0;
 /// Below the plot: a line of the labels of the groups.
 const LABEL_LINE: f64 = 16.0;
-/// A letter of them, on average.
-const LETTER: f64 = 7.0;
+/// A letter of them, where many are capitals.
+const LETTER: f64 = 8.0;
 const LEGEND_LINE: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 4;
 /// Colours there are; the style sheet of the page says what they look like on light and on dark ground.
