@@ -275,7 +275,9 @@ impl Decapsulate {
     fn forward_v6<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6) -> Option<Ready<'t>> {
         let inner = V6::read(packet.bytes().first_chunk::<NESTED_V6>()?, HEAD);
         let len = inner.len();
-        let class = self.class(outer, inner.class(), len).filter(|_| inner.is_plain())?;
+        if !is_all(outer, inner.class(), len) || !inner.is_plain() {
+            return None;
+        }
         let group = Target::group(tables.find_v6(self.vrf, inner.address())?)?;
         let flow = || transit_v6(packet.bytes(), HEAD, inner.address());
         let hop = tables.straight.hop(tables, group, len, flow)?;
@@ -283,7 +285,9 @@ impl Decapsulate {
         packet.settle();
         let (ethernet, ip) = headers(packet)?;
         spend_hop_v6(ip);
-        ipv6::set_traffic_class(ip, class);
+        if self.uniform {
+            ipv6::set_traffic_class(ip, uniform(outer, inner.class()));
+        }
         put_type(ethernet, eth::IPV6);
         Some(hop.ready(ethernet, len))
     }
@@ -292,27 +296,37 @@ impl Decapsulate {
     fn forward_v4<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6) -> Option<Ready<'t>> {
         let inner = V4::read(packet.bytes().first_chunk::<NESTED_V4>()?, HEAD);
         let len = inner.len();
-        let class = self.class(outer, inner.class(), len).filter(|_| inner.is_plain())?;
+        if !is_all(outer, inner.class(), len) || !inner.is_plain() {
+            return None;
+        }
         let group = Target::group(tables.find_v4(self.vrf, inner.destination())?)?;
         let hop = tables.straight.hop(tables, group, len, || flow_v4(tables, packet.bytes(), HEAD))?;
         packet.pull_front(ipv6::LEN);
         packet.settle();
         let (ethernet, ip) = headers(packet)?;
-        ipv4::set_tos_ttl(ip, class, ip[ipv4::TTL].wrapping_sub(1));
+        if self.uniform {
+            ipv4::set_tos_ttl(ip, uniform(outer, inner.class()), ip[ipv4::TTL].wrapping_sub(1));
+        } else {
+            ipv4::spend_ttl(ip);
+        }
         put_type(ethernet, eth::IPV4);
         Some(hop.ready(ethernet, len))
     }
+}
 
-    /// Traffic class of the inner packet as it goes on, if nothing stands behind it and its ECN stays.
-    #[inline(always)]
-    fn class(&self, outer: V6, inner: u8, len: usize) -> Option<u8> {
-        // An outer ECN of Not-ECT, or the inner one: the inner one stays (RFC 6040 section 4.2).
-        let [outer_ecn, inner_ecn] = [outer.class() & 3, inner & 3];
-        let ecn_stays = outer_ecn == 0 || outer_ecn == inner_ecn;
-        let is_whole = len + ipv6::LEN == outer.len() && len + eth::LEN >= eth::MIN_FRAME;
-        let class = if self.uniform { outer.class() & !3 | inner_ecn } else { inner };
-        (is_whole && ecn_stays).then_some(class)
-    }
+/// Whether nothing stands behind an inner packet of this class and length, and its ECN stays.
+#[inline(always)]
+fn is_all(outer: V6, inner: u8, len: usize) -> bool {
+    // An outer ECN of Not-ECT, or the inner one: the inner one stays (RFC 6040 section 4.2).
+    let outer_ecn = outer.class() & 3;
+    let ecn_stays = outer_ecn == 0 || outer_ecn == inner & 3;
+    ecn_stays && len + ipv6::LEN == outer.len() && len + eth::LEN >= eth::MIN_FRAME
+}
+
+/// The outer DSCP with the inner ECN.
+#[inline(always)]
+fn uniform(outer: V6, inner: u8) -> u8 {
+    outer.class() & !3 | inner & 3
 }
 
 /// Ethernet and IP header, to be written.
