@@ -191,3 +191,32 @@ pub(super) fn word<const N: usize>(frame: &[u8; N], at: usize) -> u64 {
 pub(super) fn spend_hop_v6(header: &mut [u8; ipv6::LEN]) {
     header[ipv6::HOP_LIMIT] = header[ipv6::HOP_LIMIT].wrapping_sub(1);
 }
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+    use crate::flow;
+
+    #[test]
+    fn what_has_ports_is_what_a_flow_tells_apart_by_them() {
+        for next_header in 0..=u8::MAX {
+            let mut bytes = [0; 64];
+            (bytes[0], bytes[6], bytes[7]) = (0x60, next_header, 64);
+            let key = |bytes: &[u8; 64]| flow::inner_v6(bytes, ipv6::Header::parse(bytes).unwrap(), false);
+            let without = key(&bytes);
+            bytes[ipv6::LEN + 3] = 1;
+            let has_ports = V6::read(&bytes, 0).behind() == Behind::Ports;
+            assert_eq!(has_ports, key(&bytes) != without, "next header {next_header}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_stay_near_are_not_plain() {
+        for octet in 0..=u8::MAX {
+            let stays = matches!(octet, 0 | 127 | 224..);
+            assert_eq!(goes_everywhere_v4(u32::from(octet) << 24 | 0x0001_0203), !stays, "{octet}.1.2.3");
+        }
+        assert!(!goes_everywhere_v4(0xa9fe_0001) && goes_everywhere_v4(0xa9fd_0001));
+    }
+}
