@@ -28,7 +28,7 @@ use srv6d_srv6::model::{Amendment, Desired};
 use srv6d_srv6::{BuildError, Edits, Index, NotAmended, Slots, Tables, Tally};
 
 use crate::reader::{InForce, Reader};
-use crate::snapshot::{Snapshot, Wiring};
+use crate::snapshot::{Snapshot, Wiring, in_huge_pages};
 
 /// How long a publish waits for workers to leave what is to be changed or freed. A worker is there for the rest of a
 /// round, and however long the system gives its core to others.
@@ -190,6 +190,7 @@ impl Publisher {
         }
         let mut standby = next.clone();
         standby.tables.make_room();
+        in_huge_pages(&standby.tables);
         self.standby = Index::new(&self.desired, &next.tables, parts).map(|index| Standby {
             snapshot: Arc::new(standby),
             missing: None,

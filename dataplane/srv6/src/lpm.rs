@@ -6,12 +6,14 @@
 //!
 //! Addresses are big-endian `u128`, IPv4 addresses in the upper 32 bits.
 
-#![allow(clippy::cast_possible_truncation, reason = "taking bits out of an address")]
+#![allow(clippy::cast_possible_truncation, reason = "taking bits out of an address; bursts are short")]
 #![allow(clippy::inline_always, reason = "what an index answers is answered in a handful of instructions")]
 
 mod amend;
 mod by_length;
 mod prefixes;
+
+use std::ops::Range;
 
 use by_length::ByLength;
 pub use prefixes::{Meaning, Prefixes, TooMuch};
@@ -65,7 +67,9 @@ pub struct Search {
     address: u128,
     value: Value,
     node: u32,
-    id: usize,
+    /// Bucket of the node to begin with.
+    bucket: u32,
+    id: u32,
 }
 
 /// A table of prefixes.
@@ -106,7 +110,7 @@ impl Lpm {
     #[inline]
     pub fn lookup_or(&self, address: u128, id: usize, searches: &mut Vec<Search>) -> Option<Value> {
         let Some(value) = self.in_block(address) else {
-            searches.push(Search { address, value: NONE, node: 0, id });
+            searches.push(Search { address, value: NONE, node: 0, bucket: 0, id: id as u32 });
             return None;
         };
         (value != NONE).then_some(value)
@@ -118,7 +122,7 @@ impl Lpm {
         self.general.lookup_all(searches);
         for search in searches.drain(..) {
             let value = self.general.value(&search);
-            led_to(search.id, (value != NONE).then_some(value));
+            led_to(search.id as usize, (value != NONE).then_some(value));
         }
     }
 
@@ -152,6 +156,11 @@ impl Lpm {
     /// No prefix at all.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Where its hash tables are: what is read of them lies far apart.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<*const u8>> {
+        self.general.ranges().chain(self.inside.ranges())
     }
 
     /// Bytes the table holds.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_wire::ipv6;
@@ -294,6 +295,11 @@ impl Tables {
     /// Next hops in use by any route, SID or path, and how they stand.
     pub fn next_hops(&self) -> impl Iterator<Item = (PortId, IpAddr, AdjacencyState)> {
         self.adjacencies.iter().map(|adjacency| (adjacency.port, adjacency.neighbor, adjacency.state))
+    }
+
+    /// Where the hash tables of prefixes are.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<*const u8>> {
+        self.vrfs.iter().flat_map(|vrf| vrf.v6.ranges().chain(vrf.v4.ranges()))
     }
 
     /// Bytes held by the prefix tables.

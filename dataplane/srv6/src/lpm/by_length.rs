@@ -17,6 +17,9 @@
 mod amend;
 
 use std::hint::select_unpredictable;
+use std::ops::Range;
+
+use prefetch_index::prefetch_index;
 
 use super::{Key, NONE, Search, Value, mask};
 
@@ -150,8 +153,20 @@ impl<K: Head, const N: usize> Level<K, N> {
 
     #[inline]
     fn find(&self, address: K) -> Value {
+        self.find_from(self.bucket_of(address & self.mask), address)
+    }
+
+    /// Where to find an address; its cache line is asked for.
+    #[inline]
+    fn fetch(&self, address: K) -> u32 {
+        let index = self.bucket_of(address & self.mask);
+        prefetch_index(&self.buckets, index);
+        index as u32
+    }
+
+    #[inline]
+    fn find_from(&self, mut index: usize, address: K) -> Value {
         let key = address & self.mask;
-        let mut index = self.bucket_of(key);
         loop {
             let Some(bucket) = self.buckets.get(index) else { return MISS };
             let value = bucket.find(key);
@@ -222,22 +237,39 @@ impl<K: Head, const N: usize> Tree<K, N> {
     /// Value of the longest prefix; `default` where there is none.
     #[inline]
     fn lookup(&self, address: u128, default: Value) -> Value {
-        let mut search = Search { address, value: default, node: 0, id: 0 };
-        while self.probe(&mut search) {}
+        let mut search = Search { address, value: default, node: 0, bucket: 0, id: 0 };
+        while let Some(level) = self.levels.get(search.node as usize) {
+            search.goes_on(level.find(K::of(address)));
+        }
         search.value
     }
 
-    /// One node further down. `false`: there is none.
+    /// Looks into the bucket that was asked for.
     #[inline]
-    fn probe(&self, search: &mut Search) -> bool {
-        let Some(level) = self.levels.get(search.node as usize) else { return false };
-        search.goes_on(level.find(K::of(search.address)));
-        true
+    fn probe(&self, search: &mut Search) {
+        if let Some(level) = self.levels.get(search.node as usize) {
+            search.goes_on(level.find_from(search.bucket as usize, K::of(search.address)));
+        }
+    }
+
+    /// Asks for the bucket of the node that comes next.
+    #[inline]
+    fn fetch(&self, search: &mut Search) {
+        if let Some(level) = self.levels.get(search.node as usize) {
+            search.bucket = level.fetch(K::of(search.address));
+        }
     }
 
     /// How many probes lead down to the leaves.
     fn depth(&self) -> u32 {
         (self.levels.len() + 1).trailing_zeros()
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = Range<*const u8>> {
+        self.levels.iter().map(|level| {
+            let Range { start, end } = level.buckets.as_ptr_range();
+            start.cast()..end.cast()
+        })
     }
 
     fn memory(&self) -> usize {
@@ -340,20 +372,28 @@ impl ByLength {
         if value & LONGER == 0 { value } else { self.long.lookup(address, value & !LONGER) }
     }
 
-    /// Level by level, so that the probes of one level, which do not wait for each other, fetch their cache lines at the
-    /// same time. The first one has the same table for all.
+    /// Level by level: the cache lines of a level are asked for while those of the level before are looked into, and
+    /// nothing waits for them meanwhile.
     pub(super) fn lookup_all(&self, searches: &mut [Search]) {
         let Some(root) = self.short.levels.first() else {
             return searches.iter_mut().for_each(|search| search.value = self.start(search.address));
         };
         for search in &mut *searches {
-            (search.value, search.node) = (self.start(search.address), 0);
-            search.goes_on(root.find(u64::of(search.address)));
+            search.bucket = root.fetch(u64::of(search.address));
         }
-        for _ in 1..self.short.depth() {
+        for search in &mut *searches {
+            (search.value, search.node) = (self.start(search.address), 0);
+            search.goes_on(root.find_from(search.bucket as usize, u64::of(search.address)));
+            self.short.fetch(search);
+        }
+        for _ in 2..self.short.depth() {
             for search in &mut *searches {
                 self.short.probe(search);
+                self.short.fetch(search);
             }
+        }
+        for search in &mut *searches {
+            self.short.probe(search);
         }
     }
 
@@ -361,6 +401,11 @@ impl ByLength {
     #[inline]
     pub(super) fn value(&self, search: &Search) -> Value {
         self.deeper(search.address, search.value)
+    }
+
+    /// Where its tables are.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<*const u8>> {
+        self.short.ranges().chain(self.long.ranges())
     }
 
     pub(super) fn memory(&self) -> usize {

@@ -1,7 +1,6 @@
 //! The first look-up of plain packets: whether they are plain so far, and where their destination leads.
 
-use std::hint::black_box;
-
+use prefetch_index::prefetch_index;
 use srv6d_wire::{Packet, eth};
 
 use super::headers::{V4, V6, word};
@@ -97,26 +96,23 @@ impl LookUps {
     /// What no index has answered.
     fn search(&mut self, tables: &Tables, vrf: &Vrf) {
         let (found, steers) = (&mut self.found, &tables.straight.steers);
-        let touched = search(&vrf.v6, &mut self.v6, 0, found, steers);
-        black_box(touched | search(&vrf.v4, &mut self.v4, Found::IS_V4, found, steers));
+        search(&vrf.v6, &mut self.v6, 0, found, steers);
+        search(&vrf.v4, &mut self.v4, Found::IS_V4, found, steers);
     }
 }
 
-/// Paths are touched, so that the cache lines of all of them are fetched at the same time: where packets are written,
+/// Paths are asked for, so that the cache lines of all of them are fetched at the same time: where packets are written,
 /// each waits for its own.
 #[inline(never)]
-fn search(lpm: &Lpm, searches: &mut Vec<Search>, family: u32, found: &mut [Found], steers: &[PlainPath]) -> u32 {
-    let mut touched = 0;
+fn search(lpm: &Lpm, searches: &mut Vec<Search>, family: u32, found: &mut [Found], steers: &[PlainPath]) {
     lpm.lookup_all(searches, |id, value| {
         let Some(value) = value else { return };
+        // Some path or none for a value that is no steered prefix: to ask what it is would take longer.
+        prefetch_index(steers, Target::index(value) as usize);
         if let Some(found) = found.get_mut(id) {
             *found = Found(value | family);
         }
-        if let Target::Steer(steer) = Target::decode(value) {
-            touched |= steers.get(steer as usize).map_or(0, |path| path.group);
-        }
     });
-    touched
 }
 
 impl Tables {
