@@ -4,27 +4,29 @@
 //! few. Routes may be many: they are dumped once, and kept as events change them. Whenever an event was lost, or does not
 //! say enough, they are dumped again ([`srv6d_kernel_routes`] knows which).
 
+mod followed_routes;
+mod links;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt, TryStreamExt};
-use ipnet::IpNet;
 use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
-use rtnetlink::packet_route::link::{InfoData, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::address::AddressMessage;
+use rtnetlink::packet_route::link::LinkMessage;
 use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
 use rtnetlink::{Handle, MulticastGroup, RouteMessageBuilder};
-use srv6d_kernel_routes::{Effect, Message, RouteKey, Routes};
-use srv6d_srv6::model::{Mac, TableId};
-use tracing::warn;
+use srv6d_kernel_routes::RouteKey;
+use srv6d_srv6::model::TableId;
 
-use super::route_socket::RouteSocket;
 use super::{KernelError, netlink, resolve, system};
 use crate::plan::{Device, Environment, KernelNeighbor};
+use followed_routes::FollowedRoutes;
+use links::{address, controller, device, is_up, mac, vrf_table};
 
 /// How long events may come one after the other before they are acted on together.
 const SETTLE: Duration = Duration::from_millis(2);
@@ -33,15 +35,8 @@ const STREAM: Duration = Duration::from_millis(20);
 const WORK_SHARE: u32 = 3;
 /// A look at devices and neighbours even without an event: if one was lost, this is how long it can matter.
 const REFRESH: Duration = Duration::from_secs(10);
-/// The same for routes, or this many times what it takes.
-const ROUTE_REFRESH: Duration = Duration::from_mins(1);
-const ROUTE_REFRESH_SHARE: u32 = 100;
-/// A dump of the routes takes at most this share of the time, however fast they change: one in so many.
-const ROUTE_DUMP_SHARE: u32 = 3;
 /// Prefixes that are looked at one by one when they change.
 const FEW: usize = 64;
-/// Events that may wait to be taken into account; with more, a dump is quicker.
-const EVENTS: usize = 200_000;
 
 type Events = futures_util::stream::BoxStream<'static, NetlinkMessage<RouteNetlinkMessage>>;
 
@@ -93,88 +88,6 @@ impl Seen {
     /// Everything is as it was.
     pub fn is_nothing(&self) -> bool {
         self.is_little() && !self.neighbors && self.routes.is_empty()
-    }
-}
-
-/// The routes as of the last dump and the events since.
-struct FollowedRoutes {
-    known: Arc<Routes>,
-    events: RouteSocket,
-    requests: RouteSocket,
-    waiting: Vec<Message>,
-    /// Nobody knows what they are now.
-    is_lost: bool,
-    dumped: Instant,
-    took: Duration,
-    dumps: u64,
-}
-
-impl FollowedRoutes {
-    fn open() -> Result<Self, KernelError> {
-        let refused = |why| system("open a netlink socket for routes")(why);
-        let (events, requests) = (RouteSocket::events().map_err(refused)?, RouteSocket::requests().map_err(refused)?);
-        let (dumped, took) = (Instant::now(), Duration::ZERO);
-        Ok(Self { known: Arc::default(), events, requests, waiting: Vec::new(), is_lost: true, dumped, took, dumps: 0 })
-    }
-
-    fn take_events(&mut self) {
-        self.is_lost |= !self.events.take(&mut self.waiting);
-        if self.is_lost || self.waiting.len() > EVENTS {
-            self.is_lost = true;
-            self.waiting.clear();
-        }
-    }
-
-    /// The moment from which on the next dump may begin.
-    fn next_dump(&self) -> Instant {
-        self.dumped + self.took * (ROUTE_DUMP_SHARE - 1)
-    }
-
-    /// A dump even without an event.
-    fn is_old(&self) -> bool {
-        self.dumped.elapsed() > ROUTE_REFRESH.max(self.took * ROUTE_REFRESH_SHARE)
-    }
-
-    /// Takes events into account, and dumps where they do not suffice. `seen` gets what changed.
-    async fn look(&mut self, seen: &mut Seen) -> Result<(), KernelError> {
-        self.take_events();
-        let known = Arc::make_mut(&mut self.known);
-        for message in self.waiting.drain(..) {
-            self.is_lost |= !self.is_lost && known.apply(message, &mut seen.routes) == Effect::DumpAgain;
-        }
-        if self.is_lost && Instant::now() >= self.next_dump() {
-            self.is_lost = false;
-            self.dump(seen).await?;
-        } else if self.is_old() {
-            self.check(seen).await?;
-        }
-        Ok(())
-    }
-
-    async fn dump(&mut self, seen: &mut Seen) -> Result<(), KernelError> {
-        let begin = Instant::now();
-        let found = self.requests.dump().await.map_err(system("list the routes"))?;
-        match self.known.differences(&found) {
-            Some(keys) => seen.routes.extend(keys),
-            None => seen.all_routes = true,
-        }
-        self.known = Arc::new(found);
-        (self.dumped, self.took) = (Instant::now(), begin.elapsed());
-        self.dumps += 1;
-        Ok(())
-    }
-
-    /// What was kept by events must be what a dump says.
-    async fn check(&mut self, seen: &mut Seen) -> Result<(), KernelError> {
-        let mut differing = Seen::default();
-        self.dump(&mut differing).await?;
-        self.take_events();
-        if !differing.is_nothing() && self.waiting.is_empty() {
-            warn!("{} routes had changed without an event: {:?}", differing.routes.len(), differing.routes.first());
-        }
-        seen.all_routes |= differing.all_routes;
-        seen.routes.extend(differing.routes);
-        Ok(())
     }
 }
 
@@ -435,70 +348,6 @@ fn link_state(message: &NetlinkMessage<RouteNetlinkMessage>) -> Option<(u32, boo
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => Some((link.header.index, false)),
         _ => None,
     }
-}
-
-fn is_up(link: &LinkMessage) -> bool {
-    link.header.flags.contains(LinkFlags::Up | LinkFlags::LowerUp)
-}
-
-fn device(link: &LinkMessage) -> Device {
-    let mut device = Device {
-        name: String::new(),
-        ifindex: link.header.index,
-        mac: Mac::default(),
-        mtu: 0,
-        up: is_up(link),
-        addresses: Vec::new(),
-    };
-    for attribute in &link.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => device.name.clone_from(name),
-            LinkAttribute::Address(bytes) => device.mac = mac(bytes).unwrap_or_default(),
-            LinkAttribute::Mtu(mtu) => device.mtu = *mtu,
-            _ => {}
-        }
-    }
-    device
-}
-
-/// The device that a link belongs to: a VRF, a bridge, a bond.
-fn controller(link: &LinkMessage) -> Option<u32> {
-    link.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::Controller(index) => Some(*index),
-        _ => None,
-    })
-}
-
-/// The table of a VRF device.
-fn vrf_table(link: &LinkMessage) -> Option<TableId> {
-    let infos = link.attributes.iter().filter_map(|attribute| match attribute {
-        LinkAttribute::LinkInfo(infos) => Some(infos),
-        _ => None,
-    });
-    infos.flatten().find_map(|info| match info {
-        LinkInfo::Data(InfoData::Vrf(vrf)) => vrf.iter().find_map(|part| match part {
-            InfoVrf::TableId(table) => Some(TableId(*table)),
-            _ => None,
-        }),
-        _ => None,
-    })
-}
-
-fn mac(bytes: &[u8]) -> Option<Mac> {
-    bytes.try_into().ok().map(Mac)
-}
-
-/// On a point-to-point interface `Local` is ours and `Address` the peer's.
-fn address(message: &AddressMessage) -> Option<IpNet> {
-    let mut address = None;
-    for attribute in &message.attributes {
-        match attribute {
-            AddressAttribute::Local(local) => address = Some(*local),
-            AddressAttribute::Address(other) => address = address.or(Some(*other)),
-            _ => {}
-        }
-    }
-    IpNet::new(address?, message.header.prefix_len).ok()
 }
 
 fn cores() -> Vec<usize> {

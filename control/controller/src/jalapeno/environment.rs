@@ -51,78 +51,102 @@ pub struct EnvironmentError {
 /// # Errors
 /// The first that is missing or cannot be used.
 pub fn read(variables: &BTreeMap<String, String>) -> Result<Environment, EnvironmentError> {
-    let text = |name: &str| variables.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
-    let error = |variable, what: &str, fix| EnvironmentError { variable, what: what.to_owned(), fix };
-    let number = |variable: &'static str, usual: usize| match text(variable) {
-        None => Ok(usual),
-        Some(value) => value.parse().map_err(|_| error(variable, value, "write a number")),
-    };
+    let said = Said(variables);
     let mut notes = Vec::new();
-    let endpoint = text("JALAPENO_API_ENDPOINT").ok_or_else(|| {
+    let endpoint = said.text("JALAPENO_API_ENDPOINT").ok_or_else(|| {
         error("JALAPENO_API_ENDPOINT", "is not set", "set it, e.g. to http://198.18.133.104:30800/api/v1")
     })?;
-    let graph = text("TOPOLOGY_COLLECTION").unwrap_or_else(|| {
+    let graph = said.text("TOPOLOGY_COLLECTION").unwrap_or_else(|| {
         notes.push("TOPOLOGY_COLLECTION is not set: fabric_graph".to_owned());
         "fabric_graph"
     });
-    let rank = number("RANK", 0)?;
-    let prefix = text("HOSTNAME_PREFIX").unwrap_or("host");
-    let hosts: Vec<&str> = text("HOSTS")
-        .map(|hosts| hosts.split([',', ' ']).filter(|host| !host.is_empty()).collect())
-        .unwrap_or_default();
-    let world = number("WORLD_SIZE", hosts.len())?;
-    let by_rank = |rank: usize| format!("{prefix}{rank:02}");
-    let all: Vec<String> = match hosts.as_slice() {
-        [] => (0..world).map(by_rank).collect(),
-        listed => listed.iter().map(|host| (*host).to_owned()).collect(),
-    };
-    if all.len() < 2 {
-        return Err(error("HOSTS", "names no other host", "list every host of the job, or set WORLD_SIZE"));
-    }
-    let named = text("HOSTNAME").filter(|name| all.iter().any(|host| host == name));
-    if let (None, None, Some(name), Some(first)) = (named, text("RANK"), text("HOSTNAME"), all.first()) {
-        notes.push(format!("HOSTNAME {name} is none of the hosts and RANK is not set: this is {first}"));
-    }
-    let own = named.map(str::to_owned).or_else(|| all.get(rank).cloned());
-    let own = own.ok_or_else(|| error("RANK", "is beyond the last host", "set RANK, or HOSTNAME to one of HOSTS"))?;
-    let id = |name: &str| {
-        id_of(name).map_err(|why| EnvironmentError { variable: "HOSTS", what: why.to_string(), fix: "write keys" })
-    };
-    let function = match text("DEST_FUNCTION") {
-        None => None,
-        Some(value) => match u16::from_str_radix(value.trim_start_matches("0x"), 16) {
-            Ok(function @ 1..) => Some(function),
-            _ => return Err(error("DEST_FUNCTION", value, "write a uSID in hexadecimal, e.g. fe06")),
-        },
-    };
-    let gateway = match text("BACKEND_GATEWAY").map(str::parse) {
+    let (source, peers) = said.job(&mut notes)?;
+    let gateway = match said.text("BACKEND_GATEWAY").map(str::parse) {
         None => None,
         Some(Ok(gateway)) => Some(gateway),
         Some(Err(_)) => return Err(error("BACKEND_GATEWAY", "is not an address", "write the leaf's address")),
     };
-    let fallback = Ipv6Net::new_assert(Ipv6Addr::new(0xfcbb, 0, 0, 0, 0, 0, 0, 0), 32);
-    let block = match text("SRV6_USID_BLOCK").map(str::parse::<Ipv6Net>) {
-        None => fallback,
-        Some(Ok(block)) => block.trunc(),
-        Some(Err(_)) => return Err(error("SRV6_USID_BLOCK", "is not a prefix", "write it as fcbb::/32")),
-    };
-    if text("ROUTE_PLATFORM").is_some_and(|platform| platform != "linux") {
+    let (function, block) = (said.function()?, said.block()?);
+    if said.text("ROUTE_PLATFORM").is_some_and(|platform| platform != "linux") {
         notes.push("ROUTE_PLATFORM: srv6d forwards itself, whatever the platform".to_owned());
     }
-    let peers = all.iter().filter(|host| **host != own).map(|host| id(host)).collect::<Result<_, _>>()?;
     Ok(Environment {
         endpoint: endpoint.to_owned(),
         graph: graph.to_owned(),
-        interface: text("BACKEND_INTERFACE").unwrap_or("eth1").to_owned(),
-        source: id(&own)?,
+        interface: said.text("BACKEND_INTERFACE").unwrap_or("eth1").to_owned(),
+        source,
         peers,
         function,
-        full_srh: text("SRV6_ENCAP_MODE") == Some("encap"),
-        table: u32::try_from(number("ROUTE_TABLE_ID", 254)?).unwrap_or(254),
+        full_srh: said.text("SRV6_ENCAP_MODE") == Some("encap"),
+        table: u32::try_from(said.number("ROUTE_TABLE_ID", 254)?).unwrap_or(254),
         gateway,
         block,
         notes,
     })
+}
+
+fn error(variable: &'static str, what: &str, fix: &'static str) -> EnvironmentError {
+    EnvironmentError { variable, what: what.to_owned(), fix }
+}
+
+/// The variables; empty ones are not set.
+#[derive(Clone, Copy)]
+struct Said<'v>(&'v BTreeMap<String, String>);
+
+impl<'v> Said<'v> {
+    fn text(self, name: &str) -> Option<&'v str> {
+        self.0.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
+
+    fn number(self, variable: &'static str, usual: usize) -> Result<usize, EnvironmentError> {
+        let Some(value) = self.text(variable) else { return Ok(usual) };
+        value.parse().map_err(|_| error(variable, value, "write a number"))
+    }
+
+    /// Ids of this host and of the others.
+    fn job(self, notes: &mut Vec<String>) -> Result<(String, Vec<String>), EnvironmentError> {
+        let rank = self.number("RANK", 0)?;
+        let prefix = self.text("HOSTNAME_PREFIX").unwrap_or("host");
+        let hosts: Vec<&str> = self
+            .text("HOSTS")
+            .map(|hosts| hosts.split([',', ' ']).filter(|host| !host.is_empty()).collect())
+            .unwrap_or_default();
+        let world = self.number("WORLD_SIZE", hosts.len())?;
+        let by_rank = |rank: usize| format!("{prefix}{rank:02}");
+        let all: Vec<String> = match hosts.as_slice() {
+            [] => (0..world).map(by_rank).collect(),
+            listed => listed.iter().map(|host| (*host).to_owned()).collect(),
+        };
+        if all.len() < 2 {
+            return Err(error("HOSTS", "names no other host", "list every host of the job, or set WORLD_SIZE"));
+        }
+        let named = self.text("HOSTNAME").filter(|name| all.iter().any(|host| host == name));
+        if let (None, None, Some(name), Some(first)) = (named, self.text("RANK"), self.text("HOSTNAME"), all.first()) {
+            notes.push(format!("HOSTNAME {name} is none of the hosts and RANK is not set: this is {first}"));
+        }
+        let own = named.map(str::to_owned).or_else(|| all.get(rank).cloned());
+        let own =
+            own.ok_or_else(|| error("RANK", "is beyond the last host", "set RANK, or HOSTNAME to one of HOSTS"))?;
+        let id = |name: &str| id_of(name).map_err(|why| error("HOSTS", &why.to_string(), "write keys"));
+        let peers = all.iter().filter(|host| **host != own).map(|host| id(host)).collect::<Result<_, _>>()?;
+        Ok((id(&own)?, peers))
+    }
+
+    fn function(self) -> Result<Option<u16>, EnvironmentError> {
+        let Some(value) = self.text("DEST_FUNCTION") else { return Ok(None) };
+        match u16::from_str_radix(value.trim_start_matches("0x"), 16) {
+            Ok(function @ 1..) => Ok(Some(function)),
+            _ => Err(error("DEST_FUNCTION", value, "write a uSID in hexadecimal, e.g. fe06")),
+        }
+    }
+
+    fn block(self) -> Result<Ipv6Net, EnvironmentError> {
+        match self.text("SRV6_USID_BLOCK").map(str::parse::<Ipv6Net>) {
+            None => Ok(Ipv6Net::new_assert(Ipv6Addr::new(0xfcbb, 0, 0, 0, 0, 0, 0, 0), 32)),
+            Some(Ok(block)) => Ok(block.trunc()),
+            Some(Err(_)) => Err(error("SRV6_USID_BLOCK", "is not a prefix", "write it as fcbb::/32")),
+        }
+    }
 }
 
 #[cfg(test)]
