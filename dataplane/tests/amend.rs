@@ -96,7 +96,7 @@ fn node() -> Desired {
         neighbors: [0, 1, 3]
             .map(|port| ((PortId(port), neighbor(port)), Mac([2, 0, 0, 0, 1, u8::try_from(port).unwrap()])))
             .into(),
-        offload: [PortId(0)].into(),
+        offload: [PortId(0), PortId(3)].into(),
         ..Desired::default()
     }
 }
@@ -243,12 +243,13 @@ fn steer_change() -> impl Strategy<Value = SteerChange> {
         vec!["fcbb:bbbb:9:1::", "fcbb:bbbb:4::", "fcbb:bbbb:6::"],
     ]);
     let paths = prop::collection::vec((segments, prop::option::of(0..3u16)), 0..3);
-    (prefix(), paths).prop_map(|(prefix, paths)| {
+    let table = prop_oneof![3 => Just(TableId::MAIN), 1 => Just(VRF)];
+    (table, prefix(), paths).prop_map(|(table, prefix, paths)| {
         let named = |(number, (segments, to)): (usize, (Vec<&str>, Option<u16>))| {
-            path(format!("{prefix}-{number}"), &segments, to.map(hop).into_iter().collect())
+            path(format!("{}-{prefix}-{number}", table.0), &segments, to.map(hop).into_iter().collect())
         };
         let paths = paths.into_iter().enumerate().map(named).collect();
-        SteerChange { table: TableId::MAIN, prefix, paths }
+        SteerChange { table, prefix, paths }
     })
 }
 

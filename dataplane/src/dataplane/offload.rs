@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use srv6d_srv6::model::PortId;
-use srv6d_srv6::offload::{self, Offload, OffloadedHop, OffloadedPath, OffloadedPort, OffloadedWay};
+use srv6d_srv6::offload::{self, Offload, OffloadedHop, OffloadedPath, OffloadedPort, OffloadedTable, OffloadedWay};
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{Forwarding, Hop, InPort, PacketCount, Path, Way, XdpOffload};
+use srv6d_xsk::xdp_offload::{Forwarding, Hop, InPort, PacketCount, Path, Table, Way, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name};
@@ -19,6 +19,8 @@ use super::{Dataplane, Device, PacketMemory, device_name};
 /// longer ones in silence, and the program cannot tell: the verifier allows no difference of packet pointers to those
 /// without `CAP_PERFMON`.
 const ONE_BUFFER: u32 = 1500;
+
+const _: () = assert!(offload::TABLES <= srv6d_xsk::xdp_offload::TABLES, "there is room for all tables");
 
 /// How a port that asks for `offload = "xdp"` stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -240,6 +242,9 @@ impl Dataplane {
         if offload.too_many {
             not_taken.push(format!("workers encapsulate: more than {} prefixes lie in steered ones", offload::MOST));
         }
+        if !self.tables.desired().policy.domain_sources.is_empty() {
+            not_taken.push("what is sent to SIDs goes through the worker: domain_sources says who may".to_owned());
+        }
         let of_port: BTreeMap<&str, &str> = (offload.refused.iter())
             .filter_map(|(id, &why)| Some((self.tables.desired().ports.get(usize::from(id.0)).map(device_name)?, why)))
             .collect();
@@ -273,8 +278,8 @@ pub fn forwarding(
     to: impl Fn(u16) -> Option<(u16, TakesRedirect)>,
 ) -> Forwarding {
     let in_port = |(id, port): (&PortId, &OffloadedPort)| {
-        let &OffloadedPort { mac, longest, guards_blocks } = port;
-        Some((from(id.0)?, InPort { mac, longest, guards_blocks }))
+        let &OffloadedPort { mac, longest, table, guards_blocks } = port;
+        Some((from(id.0)?, InPort { mac, longest, table, guards_blocks }))
     };
     let hop = |(&slot, hop): (&u32, &OffloadedHop)| {
         let (port, takes) = to(hop.device).filter(|(_, takes)| takes.frames)?;
@@ -284,8 +289,7 @@ pub fn forwarding(
     Forwarding {
         ports: offload.ports.iter().filter_map(in_port).collect(),
         blocks: offload.blocks.clone(),
-        ways: offload.ways.iter().map(|(&prefix, found)| (prefix, way(found))).collect(),
-        ways_v4: offload.ways_v4.iter().map(|(&prefix, found)| (prefix, way(found))).collect(),
+        tables: offload.tables.iter().map(|(&number, found)| (number, table(found))).collect(),
         paths: offload.paths.iter().map(|(&slot, found)| (slot, path(found))).collect(),
         hops: offload.hops.iter().filter_map(hop).collect(),
     }
@@ -311,6 +315,11 @@ fn why_not(device: &Device) -> Option<String> {
     }
     (device.memory == PacketMemory::ZeroCopy)
         .then(|| "the worker has its packets without a copy (zero-copy)".to_owned())
+}
+
+fn table(found: &OffloadedTable) -> Table {
+    let ways = |found: &BTreeMap<_, _>| found.iter().map(|(&prefix, found)| (prefix, way(found))).collect();
+    Table { v6: ways(&found.v6), v4: ways(&found.v4) }
 }
 
 fn way(found: &OffloadedWay) -> Way {

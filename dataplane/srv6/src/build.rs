@@ -72,7 +72,7 @@ impl Tables {
         build.routes()?;
         build.blocks();
         build.neighbors()?;
-        let met = build.entries.get(usize::from(MAIN)).map(|main| Scope::of(desired).among(main)).unwrap_or_default();
+        let met = Scope::of(desired, &build.vrfs).among(&build.entries);
         build.prefix_tables();
         build.paths()?;
         build.tables.straight = Straight::build(&build.tables);

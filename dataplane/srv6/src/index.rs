@@ -510,13 +510,15 @@ impl Index {
 
     /// The extract for the offload, where it can be another one.
     fn offload(&self, desired: &Desired, tables: &mut Tables, edits: &mut Edits, are_steered: bool) {
-        let Some(main) = self.prefixes.first().filter(|_| !desired.offload.is_empty()) else { return };
-        let [v6, v4] = main;
-        let is_in = |&(vrf, is_v6, key): &(VrfIndex, bool, Key)| {
-            vrf == MAIN && is_met(desired, if is_v6 { v6 } else { v4 }, is_v6, key)
+        if desired.offload.is_empty() {
+            return;
+        }
+        let is_in = |&changed: &(VrfIndex, bool, Key)| {
+            self.prefixes.get(usize::from(changed.0)).is_some_and(|prefixes| is_met(desired, prefixes, changed))
         };
         if are_steered || !edits.paths.is_empty() || edits.prefixes.iter().any(is_in) {
-            tables.offload = Offload::of(tables, &Scope::of(desired).among_ordered(main), &desired.offload);
+            let met = Scope::of(desired, &self.vrfs).among_ordered(&self.prefixes);
+            tables.offload = Offload::of(tables, &met, &desired.offload);
             edits.offload = Some(tables.offload.clone());
         }
     }

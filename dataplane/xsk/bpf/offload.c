@@ -46,12 +46,12 @@ static ALWAYS_INLINE const struct way *look_up_in_block(__u32 set, struct addres
 	return 0;
 }
 
-static ALWAYS_INLINE const struct way *look_up(__u32 set, struct address to)
+static ALWAYS_INLINE const struct way *look_up(__u32 set, __u16 table, struct address to)
 {
-	const struct way *way = look_up_in_block(set, to);
+	const struct way *way = table == MAIN_TABLE ? look_up_in_block(set, to) : 0;
 	struct way_key key = {
 		.prefix_len = 8 * (sizeof(key) - sizeof(key.prefix_len)),
-		.set = set,
+		.set = KEY_SET(set, table, 0),
 		.high = cpu_to_be64(to.high),
 		.low = cpu_to_be64(to.low),
 	};
@@ -59,11 +59,11 @@ static ALWAYS_INLINE const struct way *look_up(__u32 set, struct address to)
 	return way ? way : bpf_map_lookup_elem(&ways, &key);
 }
 
-static ALWAYS_INLINE const struct way *look_up_v4(__u32 set, __be32 to)
+static ALWAYS_INLINE const struct way *look_up_v4(__u32 set, __u16 table, __be32 to)
 {
 	struct way_key key = {
 		.prefix_len = 8 * (sizeof(key.set) + sizeof(to)),
-		.set = V4_SET | set,
+		.set = KEY_SET(set, table, 1),
 		.high = cpu_to_be64((__u64)be32_to_cpu(to) << 32),
 	};
 
@@ -106,7 +106,7 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const st
 	to.low <<= way->by & 63;
 
 	if (way->kind == SHIFT) {
-		next = look_up(set, to);
+		next = look_up(set, MAIN_TABLE, to);
 		if (!next || next->kind != ROUTE)
 			return XDP_PASS;
 		group = next->group;
@@ -138,7 +138,7 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, con
 		return XDP_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
-	way = look_up(set, to);
+	way = look_up(set, port->table, to);
 	if (!way || (way->in_block && port->guards_blocks))
 		return XDP_PASS;
 	if (way->kind == SHIFT || way->kind == SHIFT_VIA)
@@ -146,14 +146,15 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, con
 	return way->kind == ENCAPSULATE ? encapsulate_v6(ctx, set, in, way, ip, to) : XDP_PASS;
 }
 
-static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, const struct eth *eth, __u64 len)
+static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, const struct port *port,
+				    const struct eth *eth, __u64 len)
 {
 	const struct ipv4 *ip = (const void *)(eth + 1);
 	const struct way *way;
 
 	if (!is_plain_v4(ip, len))
 		return XDP_PASS;
-	way = look_up_v4(set, ip->dst);
+	way = look_up_v4(set, port->table, ip->dst);
 	return way && way->kind == ENCAPSULATE ? encapsulate_v4(ctx, set, in, way, ip) : XDP_PASS;
 }
 
@@ -177,7 +178,7 @@ static ALWAYS_INLINE int forward(struct xdp_md *ctx, __u32 in)
 		return XDP_PASS;
 	if (eth->type == htons(ETH_P_IPV6))
 		return forward_v6(ctx, set, in, port, eth, len);
-	return eth->type == htons(ETH_P_IP) ? forward_v4(ctx, set, in, eth, len) : XDP_PASS;
+	return eth->type == htons(ETH_P_IP) ? forward_v4(ctx, set, in, port, eth, len) : XDP_PASS;
 }
 
 SEC("xdp.frags")

@@ -29,7 +29,8 @@ struct address {
 struct port {
 	__u8 mac[6];
 	__u16 longest; /* frame; 0: none */
-	__u32 guards_blocks; /* edge and host: what is addressed to a SID block is for the worker to admit */
+	__u16 table; /* number of its VRF, MAIN_TABLE or another */
+	__u16 guards_blocks; /* edge and host: what is addressed to a SID block is for the worker to admit */
 };
 
 /* What a prefix leads to. AS_BLOCK and IN_TRIE stand in `usids` alone: what the block
@@ -53,9 +54,12 @@ struct block {
 	struct way way; /* of the longest prefix not longer than the block */
 };
 
-/* LPM keys are compared byte by byte: the set stands in front of the address. An IPv4
- * address is the first four bytes of one, in a set of its own. */
-#define V4_SET 2
+/* SIDs are there, and carriers are looked up there once they are shifted. */
+#define MAIN_TABLE 0
+
+/* LPM keys are compared byte by byte: table, family and set stand in front of the address.
+ * An IPv4 address is the first four bytes of one. */
+#define KEY_SET(set, table, is_v4) ((__u32)(table) << 2 | (is_v4) << 1 | (set))
 
 struct way_key {
 	__u32 prefix_len;

@@ -36,8 +36,8 @@ use grace::Grace;
 use index::Index;
 use maps::{BLOCKS, BlockRow, GroupRow, HopRow, Maps, PathRow, PortRow, USIDS, WayKey, WayRow};
 
-pub use forwarding::{Forwarding, Group, Hop, InPort, PacketCount, Path, Way};
-pub use maps::{GROUP_MEMBERS, GROUPS, HOPS, PATHS, PORTS, SIDS};
+pub use forwarding::{Forwarding, Group, Hop, InPort, PacketCount, Path, Table, Way};
+pub use maps::{GROUP_MEMBERS, GROUPS, HOPS, PATHS, PORTS, SIDS, TABLES};
 
 /// What `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
@@ -67,12 +67,15 @@ pub struct XdpOffload {
     ebpf: Ebpf,
 }
 
+/// By network and length.
+type Rows = BTreeMap<(u128, u8), WayRow>;
+
 /// What stands in one set of the maps.
 #[derive(Debug, Default)]
 struct Written {
     ports: BTreeMap<u16, PortRow>,
-    ways: BTreeMap<(u128, u8), WayRow>,
-    ways_v4: BTreeMap<(u128, u8), WayRow>,
+    /// By table: IPv6 and IPv4.
+    ways: BTreeMap<u16, [Rows; 2]>,
     paths: BTreeMap<u32, PathRow>,
     hops: BTreeMap<u32, HopRow>,
     blocks: BTreeMap<u32, BlockRow>,
@@ -98,7 +101,8 @@ impl XdpOffload {
             fix: program_fix(code),
         };
         crate::sys::quiet_libraries();
-        let entries = u32::try_from(2 * (WAYS + 2)).unwrap_or(u32::MAX);
+        // Each set of each table has a root.
+        let entries = u32::try_from(2 * (WAYS + 2 * usize::from(TABLES))).unwrap_or(u32::MAX);
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("ways", entries)
             .load(OBJECT)
@@ -225,10 +229,12 @@ impl XdpOffload {
 
     /// A prefix of each set that stays: what the two have above them then never changes.
     fn write_roots(&mut self) -> Result<(), MapError> {
-        (0..2).try_for_each(|set| {
-            self.maps.ways.insert(&way_key(index(set), 0, 0), TO_WORKER, 0)?;
-            self.maps.ways.insert(&way_key(maps::V4_SET | index(set), 0, 0), TO_WORKER, 0)
-        })
+        let sets = (0..TABLES).flat_map(|table| [(0, table), (1, table)]);
+        let roots = sets.flat_map(|(set, table)| [false, true].map(|is_v4| maps::key_set(set, table, is_v4)));
+        for root in roots {
+            self.maps.ways.insert(&way_key(root, 0, 0), TO_WORKER, 0)?;
+        }
+        Ok(())
     }
 
     fn write(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
@@ -243,7 +249,8 @@ impl XdpOffload {
     fn free_groups(&mut self) {
         let Some(in_force) = self.sets.get(self.in_force) else { return };
         let has_group = |row: &&WayRow| matches!(row.kind, maps::SHIFT_VIA | maps::ROUTE | maps::ENCAPSULATE);
-        let ways = in_force.ways.values().chain(in_force.ways_v4.values()).filter(has_group).map(|row| row.group);
+        let rows = in_force.ways.values().flatten().flat_map(Rows::values);
+        let ways = rows.filter(has_group).map(|row| row.group);
         let used: BTreeSet<u32> = ways.chain(in_force.paths.values().map(|row| row.group)).collect();
         self.groups.retain(|_, number| used.contains(number));
         self.free_groups = (0..GROUPS).rev().filter(|number| !used.contains(number)).collect();
@@ -251,9 +258,10 @@ impl XdpOffload {
 
     fn write_ports(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
         let rows = wanted.ports.iter().filter(|&(&port, _)| u32::from(port) < PORTS);
-        let row = |&InPort { mac, longest, guards_blocks }: &InPort| PortRow {
+        let row = |&InPort { mac, longest, table, guards_blocks }: &InPort| PortRow {
             mac,
             longest,
+            table,
             guards_blocks: guards_blocks.into(),
         };
         let rows = rows.map(|(&port, in_port)| (port, row(in_port))).collect();
@@ -293,19 +301,28 @@ impl XdpOffload {
     }
 
     fn write_ways(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
-        let (mut rows, rows_v4) = (self.way_rows(&wanted.ways)?, self.way_rows(&wanted.ways_v4)?);
-        blocks::mark(&mut rows, &wanted.blocks);
+        let mut tables = BTreeMap::new();
+        for (&table, Table { v6, v4 }) in wanted.tables.iter().filter(|&(&table, _)| table < TABLES) {
+            let mut v6 = self.way_rows(v6)?;
+            blocks::mark(&mut v6, &wanted.blocks);
+            tables.insert(table, [v6, self.way_rows(v4)?]);
+        }
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
-        let Index { blocks, usids } = Index::of(&rows);
+        let Index { blocks, usids } = tables.get(&0).map(|[v6, _]| Index::of(v6)).unwrap_or_default();
         let (map, offset) = (&mut self.maps.usids, index(set) * BLOCKS * USIDS);
         write_rows(&mut now.usids, usids, |&at, row| map.set(offset + at, row, 0))?;
         let (map, offset) = (&mut self.maps.blocks, index(set) * BLOCKS);
         write_rows(&mut now.blocks, blocks, |&number, row| map.set(offset + number, row, 0))?;
-        write_prefixes(&mut self.maps.ways, index(set), &mut now.ways, rows)?;
-        write_prefixes(&mut self.maps.ways, maps::V4_SET | index(set), &mut now.ways_v4, rows_v4)
+        for table in now.ways.keys().chain(tables.keys()).copied().collect::<BTreeSet<u16>>() {
+            let [now_v6, now_v4] = now.ways.entry(table).or_default();
+            let [v6, v4] = tables.remove(&table).unwrap_or_default();
+            write_prefixes(&mut self.maps.ways, maps::key_set(set, table, false), now_v6, v6)?;
+            write_prefixes(&mut self.maps.ways, maps::key_set(set, table, true), now_v4, v4)?;
+        }
+        Ok(())
     }
 
-    fn way_rows(&mut self, ways: &BTreeMap<(u128, u8), Way>) -> Result<BTreeMap<(u128, u8), WayRow>, MapError> {
+    fn way_rows(&mut self, ways: &BTreeMap<(u128, u8), Way>) -> Result<Rows, MapError> {
         ways.iter().map(|(&prefix, way)| Ok((prefix, self.way_row(way)?))).collect()
     }
 
@@ -384,8 +401,8 @@ fn write_rows<K: Copy + Ord, R: Copy + Default + PartialEq>(
 fn write_prefixes(
     map: &mut LpmTrie<MapData, WayKey, WayRow>,
     set: u32,
-    now: &mut BTreeMap<(u128, u8), WayRow>,
-    wanted: BTreeMap<(u128, u8), WayRow>,
+    now: &mut Rows,
+    wanted: Rows,
 ) -> Result<(), MapError> {
     let gone: Vec<(u128, u8)> = now.keys().filter(|prefix| !wanted.contains_key(prefix)).copied().collect();
     for (address, len) in gone {
@@ -441,9 +458,10 @@ mod tests {
     fn forwarding(mac: u8) -> Forwarding {
         let prefix = |usid: u128| (0xfcbb << 112 | usid << 80, 48);
         let via: Group = Arc::from([7]);
+        let v6 = [(prefix(1), Way::Shift { by: 16, sid: 5, via: None }), (prefix(2), Way::Route(via))].into();
         Forwarding {
-            ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514, guards_blocks: false })].into(),
-            ways: [(prefix(1), Way::Shift { by: 16, sid: 5, via: None }), (prefix(2), Way::Route(via))].into(),
+            ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514, table: 0, guards_blocks: false })].into(),
+            tables: [(0, Table { v6, ..Table::default() })].into(),
             hops: [(7, Hop { addresses: [mac; 12], mtu: 1500, port: 3 })].into(),
             ..Forwarding::default()
         }
@@ -454,7 +472,9 @@ mod tests {
         let via: Group = Arc::from([7]);
         let path = Path { addresses: [0x30; 32], hop_limit: 64, class: (0xff, 0), mtu: 1500, via };
         let way = Way::Encapsulate { paths: Arc::from([4]), with_qp: false };
-        Forwarding { ways: [((0xfcbb << 112, 16), way)].into(), paths: [(4, path)].into(), ..forwarding(9) }
+        let v6 = [((0xfcbb << 112, 16), way)].into();
+        let tables = [(0, Table { v6, ..Table::default() })].into();
+        Forwarding { tables, paths: [(4, path)].into(), ..forwarding(9) }
     }
 
     /// To `fcbb:0:1:2::`.
@@ -541,7 +561,7 @@ mod tests {
         assert_eq!([offload.sid(5), offload.hop(7)], [count(60); 2]);
         assert_eq!([offload.received(3), offload.sent(3)], [count(74); 2]);
         let mut gone = forwarding(9);
-        gone.ways.remove(&(0xfcbb << 112 | 1 << 80, 48));
+        gone.tables.get_mut(&0).unwrap().v6.remove(&(0xfcbb << 112 | 1 << 80, 48));
         offload.publish(&gone).unwrap();
         assert_eq!(run(&offload), (PASS, frame()), "the SID is gone");
         offload.publish(&forwarding(9)).unwrap();

@@ -21,8 +21,8 @@ use srv6d_differential::{describe, fast, random_tests};
 use srv6d_model::{Counted, Counts};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
-    Behavior, Csid, Desired, DscpMode, Flavors, Hop, LocalSid, Mac, Path, PortId, Role, Route, RouteAction, Steer,
-    TableId,
+    Behavior, Csid, Desired, DscpMode, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route, RouteAction,
+    Steer, TableId,
 };
 use srv6d_srv6::{DropReason, Slots, Tables, Verdict};
 use srv6d_wire::checksum;
@@ -37,6 +37,8 @@ struct Seen {
     encapsulated: [u32; 2],
     /// Forwarded by the program, of edge and host ports.
     from_outside: u32,
+    /// Forwarded by the program, of ports in another table than main.
+    of_vrfs: u32,
     /// Refused by the worker: they came in there, and were sent to a SID block.
     refused: u32,
 }
@@ -62,23 +64,23 @@ fn what_the_program_forwards_the_packet_path_would_have_sent() {
         front.publish(&tables).map_err(TestCaseError::fail)?;
         for (arrival, aimed) in &arrivals {
             let mut arrival = arrival.clone();
-            if let Some((prefix, argument)) = aimed {
-                aim(&mut arrival.frame, &desired, *prefix, *argument);
-            }
             let Some(port) = desired.ports.get(usize::from(arrival.port)) else { continue };
+            if let Some((prefix, argument)) = aimed {
+                aim(&mut arrival.frame, &desired, port.table, (*prefix, *argument));
+            }
             let counted = compare(&mut front, &desired, &slots, &arrival).map_err(|why| {
                 let input = describe::input(&desired, arrival.port, &arrival.frame);
                 TestCaseError::fail(format!("\n{}{input}\n{why}", describe::state(&desired)))
             })?;
             let mut so_far = seen.get();
-            so_far.add(&desired, port.role, &arrival, counted.as_ref());
+            so_far.add(&desired, port, &arrival, counted.as_ref());
             seen.set(so_far);
         }
         Ok(())
     });
     result.unwrap_or_else(|why| panic!("{why}"));
-    let Seen { shifted, encapsulated: [v6, v4], from_outside, refused } = seen.get();
-    let is_proof = shifted > 250 && v6 > 150 && v4 > 25 && from_outside > 50 && refused > 100;
+    let Seen { shifted, encapsulated: [v6, v4], from_outside, of_vrfs, refused } = seen.get();
+    let is_proof = shifted > 250 && v6 > 150 && v4 > 25 && from_outside > 50 && of_vrfs > 25 && refused > 100;
     eprintln!("{:?}", seen.get());
     assert!(is_proof, "nothing is proven: {:?}", seen.get());
 }
@@ -89,13 +91,14 @@ fn role() -> impl Strategy<Value = Role> {
 
 impl Seen {
     /// `counted`: by the program, which has forwarded it.
-    fn add(&mut self, desired: &Desired, role: Role, arrival: &Arrival, counted: Option<&Counts>) {
-        let is_outside = matches!(role, Role::Edge | Role::Host);
+    fn add(&mut self, desired: &Desired, port: &Port, arrival: &Arrival, counted: Option<&Counts>) {
+        let is_outside = matches!(port.role, Role::Edge | Role::Host);
         let Some(counted) = counted else {
             self.refused += u32::from(is_outside && is_refused(desired, arrival));
             return;
         };
         self.from_outside += u32::from(is_outside);
+        self.of_vrfs += u32::from(port.table != TableId::MAIN);
         let family = arrival.frame.get(12..14).map_or(0, |bytes| usize::from(bytes == [8, 0]));
         let is_path = |what: &Counted| matches!(what, Counted::Path(_));
         match self.encapsulated.get_mut(family).filter(|_| counted.keys().any(is_path)) {
@@ -116,10 +119,9 @@ fn offloading(desired: &Desired, roles: Option<&[Role]>) -> Desired {
     let mut desired = desired.clone();
     desired.offload = (0..).zip(&desired.ports).map(|(index, _)| PortId(index)).collect();
     if let Some(roles) = roles {
-        desired.policy.domain_sources.clear();
         let ports = desired.ports.iter_mut().zip(roles);
         for (port, &role) in ports.filter(|(port, _)| port.role != Role::Kernel) {
-            (port.role, port.table, port.mtu) = (role, TableId::MAIN, 1500);
+            (port.role, port.mtu) = (role, 1500);
             port.allowed_sources.clear();
         }
         go_somewhere(&mut desired);
@@ -160,7 +162,11 @@ fn steer_plainly(desired: &mut Desired) {
     for (prefix, name) in steered.into_iter().take(if is_all_around { 3 } else { 2 }) {
         let segments = SegmentList::new(vec!["fcbc:0:9::".parse().unwrap()], &[]).unwrap();
         let path = Path { name: name.to_owned(), segments, full_srh: false, weight: 1, source: None, via: Vec::new() };
-        desired.steers.push(Steer { table: TableId::MAIN, prefix: prefix.parse().unwrap(), paths: vec![path] });
+        // The same prefix leads elsewhere in another table.
+        let other = Path { name: format!("{name}, in a VRF"), source: "2001:db8:cafe::2".parse().ok(), ..path.clone() };
+        for (table, path) in [(TableId::MAIN, path), (TableId(100), other)] {
+            desired.steers.push(Steer { table, prefix: prefix.parse().unwrap(), paths: vec![path] });
+        }
     }
     for (number, path) in desired.steers.iter_mut().flat_map(|steer| &mut steer.paths).enumerate() {
         if number % 3 != 2 {
@@ -177,13 +183,13 @@ fn shifts(sid: &LocalSid) -> bool {
     matches!(sid.behavior, Behavior::End { csid: Some(_), .. } | Behavior::EndX { csid: Some(_), .. })
 }
 
-/// Sends a packet to one of the node's SIDs, blocks or steered prefixes: most random destinations are nothing that a program
+/// Sends a packet to one of the node's SIDs, blocks or steered prefixes of the table: most random destinations are nothing that a program
 /// forwards.
-fn aim(frame: &mut [u8], desired: &Desired, prefix: Index, argument: u128) {
+fn aim(frame: &mut [u8], desired: &Desired, table: TableId, (prefix, argument): (Index, u128)) {
     let is_v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
     let sids = desired.sids.iter().filter(|sid| shifts(sid)).map(|sid| sid.prefix);
     let sids = sids.chain(desired.blocks.iter().map(|block| block.prefix)).filter(|_| is_v6).map(IpNet::V6);
-    let steered = desired.steers.iter().filter(|steer| steer.table == TableId::MAIN).map(|steer| steer.prefix);
+    let steered = desired.steers.iter().filter(|steer| steer.table == table).map(|steer| steer.prefix);
     let steered = steered.filter(|prefix| prefix.addr().is_ipv6() == is_v6);
     let [sids, steered]: [Vec<IpNet>; 2] = [sids.collect(), steered.collect()];
     let to_sid = steered.is_empty() || argument.count_ones().is_multiple_of(2);

@@ -14,7 +14,11 @@ use super::{PlainHop, PlainPath, PlainPort, PlainSid, Shift};
 use crate::model::{PortId, Role};
 use crate::tables::{MAIN, PortEntry, Tables, Target};
 pub use scope::MOST;
+use scope::Meanings;
 pub(crate) use scope::{Met, Scope, is_met};
+
+/// Tables there may be. The ports of others are the workers'.
+pub const TABLES: u16 = 256;
 
 /// What may be forwarded in front of the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,17 +29,24 @@ pub struct Offload {
     pub refused: BTreeMap<PortId, &'static str>,
     /// SID blocks. Not every port may send there.
     pub blocks: BTreeSet<(u128, u8)>,
-    /// All IPv6 prefixes of the main table that lie in the block of a SID that shifts, or around it: what a carrier can
-    /// meet; and those in steered prefixes. By network and length.
-    pub ways: BTreeMap<(u128, u8), OffloadedWay>,
-    /// All IPv4 prefixes in steered ones, in the upper 32 bits.
-    pub ways_v4: BTreeMap<(u128, u8), OffloadedWay>,
+    /// By their number: the main table, 0, and those of the ports.
+    pub tables: BTreeMap<u16, OffloadedTable>,
     /// There are more than [`MOST`] prefixes: those in steered ones are left out.
     pub too_many: bool,
     /// Paths of one segment, by the slot of their counter. All others are the worker's.
     pub paths: BTreeMap<u32, OffloadedPath>,
     /// Next hops that are ready, by the slot of their counter.
     pub hops: BTreeMap<u32, OffloadedHop>,
+}
+
+/// Prefixes of a table, by network and length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OffloadedTable {
+    /// All IPv6 prefixes in steered ones; in the main table also those in the block of a SID that shifts, or around it:
+    /// what a carrier can meet.
+    pub v6: BTreeMap<(u128, u8), OffloadedWay>,
+    /// All IPv4 prefixes in steered ones, in the upper 32 bits.
+    pub v4: BTreeMap<(u128, u8), OffloadedWay>,
 }
 
 /// A port that asks nothing of a packet but its MAC address, its length, and perhaps that it is not sent to a SID block.
@@ -45,6 +56,8 @@ pub struct OffloadedPort {
     pub mac: [u8; 6],
     /// Longest frame, in bytes.
     pub longest: u16,
+    /// Number of its table.
+    pub table: u16,
     /// Edge or host port: who may send to a SID block, the worker says.
     pub guards_blocks: bool,
 }
@@ -101,12 +114,12 @@ pub struct OffloadedHop {
 }
 
 impl Offload {
-    /// `met` are the prefixes of the main table that matter.
+    /// `met` are the prefixes that matter.
     pub(crate) fn of(tables: &Tables, met: &Met, ports: &BTreeSet<PortId>) -> Self {
         let mut offload = Self::default();
         for &id in ports {
             let Some(port) = tables.port(id) else { continue };
-            match why_not(tables, port) {
+            match why_not(port) {
                 Some(reason) => drop(offload.refused.insert(id, reason)),
                 None => drop(offload.ports.insert(id, OffloadedPort::of(port))),
             }
@@ -115,8 +128,10 @@ impl Offload {
             return offload;
         }
         let mut extract = Extract { tables, groups: BTreeMap::new(), paths: BTreeMap::new() };
-        offload.ways = met.v6.iter().map(|(&prefix, &value)| (prefix, extract.way(Target::decode(value)))).collect();
-        offload.ways_v4 = met.v4.iter().map(|(&prefix, &value)| (prefix, extract.way(Target::decode(value)))).collect();
+        let used: BTreeSet<u16> = offload.ports.values().map(|port| port.table).chain([MAIN]).collect();
+        for (&table, [v6, v4]) in met.tables.iter().filter(|(table, _)| used.contains(table)) {
+            offload.tables.insert(table, OffloadedTable { v6: extract.ways(v6), v4: extract.ways(v4) });
+        }
         offload.blocks = tables.blocks.iter().map(|block| (block.network().to_bits(), block.prefix_len())).collect();
         offload.too_many = met.too_many;
         offload.hops = extract.hops();
@@ -126,13 +141,12 @@ impl Offload {
 }
 
 /// What the worker alone looks at.
-fn why_not(tables: &Tables, port: &PortEntry) -> Option<&'static str> {
+fn why_not(port: &PortEntry) -> Option<&'static str> {
     let reasons = [
         (port.vlan.is_some(), "frames of a VLAN are the worker's"),
         (port.role == Role::Kernel, "what applications of this node send is the worker's"),
-        (port.vrf != MAIN, "SIDs are in the main table, and the port is in another one"),
+        (port.vrf >= TABLES, "the XDP program has no room for so many tables"),
         (!port.allowed_sources.is_empty(), "allowed_sources of the port are for the worker to check"),
-        (!tables.policy.domain_sources.is_empty(), "domain_sources are for the worker to check"),
         (port.fill_checksum, "checksums of what comes in are for the worker to write"),
         (PlainPort::of(port).longest == 0, "its MAC address is a group's"),
     ];
@@ -143,7 +157,7 @@ impl OffloadedPort {
     fn of(port: &PortEntry) -> Self {
         let longest = port.mtu + eth::LEN;
         let guards_blocks = PlainPort::of(port).guards_blocks;
-        Self { mac: port.mac.0, longest: u16::try_from(longest).unwrap_or(u16::MAX), guards_blocks }
+        Self { mac: port.mac.0, longest: u16::try_from(longest).unwrap_or(u16::MAX), table: port.vrf, guards_blocks }
     }
 }
 
@@ -157,6 +171,10 @@ struct Extract<'t> {
 }
 
 impl Extract<'_> {
+    fn ways(&mut self, meanings: &Meanings) -> BTreeMap<(u128, u8), OffloadedWay> {
+        meanings.iter().map(|(&prefix, &value)| (prefix, self.way(Target::decode(value)))).collect()
+    }
+
     fn way(&mut self, target: Target) -> OffloadedWay {
         let way = match target {
             Target::Sid(sid) => self.shift(sid),
@@ -168,7 +186,7 @@ impl Extract<'_> {
     }
 
     fn shift(&mut self, sid: u32) -> Option<OffloadedWay> {
-        match PlainSid::of(self.tables, self.tables.sids.get(sid as usize)?) {
+        match *self.tables.straight.sids.get(sid as usize)? {
             PlainSid::Shift(Shift { slot, by, group }) => {
                 let via = match group {
                     Some(group) => Some(self.slots(group)?),

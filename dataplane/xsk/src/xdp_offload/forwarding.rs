@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// One generation. A prefix is its network (host bits zero) and its length: the longest decides; where nothing matches
+/// One generation. In a table, a prefix is its network (host bits zero) and its length: the longest decides; where nothing matches
 /// the worker decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forwarding {
@@ -11,10 +11,8 @@ pub struct Forwarding {
     pub ports: BTreeMap<u16, InPort>,
     /// SID blocks: not every port may send there.
     pub blocks: BTreeSet<(u128, u8)>,
-    /// By IPv6 prefix.
-    pub ways: BTreeMap<(u128, u8), Way>,
-    /// By IPv4 prefix, in the upper 32 bits: packets that are encapsulated.
-    pub ways_v4: BTreeMap<(u128, u8), Way>,
+    /// By number. What a shift leads to is in the first one, 0.
+    pub tables: BTreeMap<u16, Table>,
     /// By number. One that is not here is left to the worker.
     pub paths: BTreeMap<u32, Path>,
     /// By number.
@@ -24,8 +22,17 @@ pub struct Forwarding {
 impl Forwarding {
     /// Prefixes of both families.
     pub fn prefixes(&self) -> usize {
-        self.ways.len() + self.ways_v4.len()
+        self.tables.values().map(|table| table.v6.len() + table.v4.len()).sum()
     }
+}
+
+/// What the ports of a table look up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Table {
+    /// By IPv6 prefix.
+    pub v6: BTreeMap<(u128, u8), Way>,
+    /// By IPv4 prefix, in the upper 32 bits: packets that are encapsulated.
+    pub v4: BTreeMap<(u128, u8), Way>,
 }
 
 /// A port that packets come in through.
@@ -35,6 +42,8 @@ pub struct InPort {
     pub mac: [u8; 6],
     /// Bytes of the longest frame.
     pub longest: u16,
+    /// Number of its table.
+    pub table: u16,
     /// What is sent to a SID block is left to the worker, which says who may.
     pub guards_blocks: bool,
 }

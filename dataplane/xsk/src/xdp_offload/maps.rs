@@ -5,6 +5,8 @@ use aya::{Ebpf, Pod};
 
 /// Ports there can be.
 pub const PORTS: u32 = 256;
+/// Tables there can be.
+pub const TABLES: u16 = 256;
 /// Counters of SIDs there can be.
 pub const SIDS: u32 = 4096;
 /// Next hops there can be.
@@ -27,8 +29,10 @@ pub(super) const ROUTE: u8 = 4;
 pub(super) const IN_TRIE: u8 = 5;
 pub(super) const ENCAPSULATE: u8 = 6;
 
-/// Sets of IPv4 prefixes are behind those of IPv6.
-pub(super) const V4_SET: u32 = 2;
+/// `key_set` of the program.
+pub(super) fn key_set(set: usize, table: u16, is_v4: bool) -> u32 {
+    u32::from(table) << 2 | u32::from(is_v4) << 1 | u32::from(set == 1)
+}
 
 /// `struct port`.
 #[repr(C)]
@@ -36,7 +40,8 @@ pub(super) const V4_SET: u32 = 2;
 pub(super) struct PortRow {
     pub(super) mac: [u8; 6],
     pub(super) longest: u16,
-    pub(super) guards_blocks: u32,
+    pub(super) table: u16,
+    pub(super) guards_blocks: u16,
 }
 
 /// `struct way`.

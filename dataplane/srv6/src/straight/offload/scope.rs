@@ -1,29 +1,31 @@
 //! Which prefixes a program in front of the workers has to know.
 //!
-//! It decides by the longest of those it is given. So it is given, in the main table,
+//! It decides by the longest of those it is given. So it is given
 //!
-//! * all in the block of a SID that shifts, and all around it: a carrier can lead to any of them, and a shift changes
-//!   nothing in front of the uSIDs;
-//! * all in a steered prefix. What is around it leads elsewhere, and that is the worker's.
+//! * of the main table, all in the block of a SID that shifts, and all around it: a carrier can lead to any of them, and a
+//!   shift changes nothing in front of the uSIDs;
+//! * of that one and of those of the ports, all in a steered prefix. What is around it leads elsewhere, and that is the
+//!   worker's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::build::{Entries, Rank, key};
 use crate::lpm::{Key, Prefixes, Value};
 use crate::model::{Behavior, Desired, LocalSid, TableId};
+use crate::tables::{MAIN, VrfIndex};
 
 /// Prefixes there may be. Beyond that those in steered ones are left out, and workers encapsulate: each change would cost
 /// what all of them do.
 pub const MOST: usize = 1 << 15;
 
 /// By network and length: the meaning that counts.
-type Meanings = BTreeMap<(u128, u8), Value>;
+pub(super) type Meanings = BTreeMap<(u128, u8), Value>;
 
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Met {
-    pub(super) v6: Meanings,
-    pub(super) v4: Meanings,
+    /// By table: IPv6 and IPv4.
+    pub(super) tables: BTreeMap<VrfIndex, [Meanings; 2]>,
     /// There are more than [`MOST`]: those in steered prefixes are left out.
     pub(super) too_many: bool,
 }
@@ -33,72 +35,91 @@ pub(crate) struct Met {
 pub(crate) struct Scope {
     /// Upper 32 bits.
     blocks: BTreeSet<u32>,
-    steered_v6: Disjoint,
-    steered_v4: Disjoint,
+    /// By table: IPv6 and IPv4.
+    steered: BTreeMap<VrfIndex, [Disjoint; 2]>,
 }
 
 impl Scope {
-    pub(crate) fn of(desired: &Desired) -> Self {
+    pub(crate) fn of(desired: &Desired, vrfs: &BTreeMap<TableId, VrfIndex>) -> Self {
         if desired.offload.is_empty() {
             return Self::default();
         }
-        let steers = desired.steers.iter().filter(|steer| steer.table == TableId::MAIN);
-        let (v6, v4): (Vec<_>, Vec<_>) = steers.map(|steer| steer.prefix).partition(|prefix| prefix.addr().is_ipv6());
-        Self {
-            blocks: blocks_of_shifts(desired),
-            steered_v6: Disjoint::of(v6.into_iter().map(key)),
-            steered_v4: Disjoint::of(v4.into_iter().map(key)),
-        }
+        let ports = desired.offload.iter().filter_map(|port| desired.ports.get(usize::from(port.0)));
+        let tables: BTreeSet<TableId> = ports.map(|port| port.table).chain([TableId::MAIN]).collect();
+        let steered = |table: &TableId| {
+            let prefixes = desired.steers.iter().filter(|steer| steer.table == *table).map(|steer| steer.prefix);
+            let (v6, v4): (Vec<_>, Vec<_>) = prefixes.partition(|prefix| prefix.addr().is_ipv6());
+            Some((*vrfs.get(table)?, [v6, v4].map(|prefixes| Disjoint::of(prefixes.into_iter().map(key)))))
+        };
+        Self { blocks: blocks_of_shifts(desired), steered: tables.iter().filter_map(steered).collect() }
     }
 
-    /// Of the prefixes of the main table, the first of equal ones in force.
-    pub(crate) fn among(&self, [v6, v4]: &[Entries; 2]) -> Met {
-        let is_met = |key: Key| self.blocks.iter().any(|&block| meets(key, block));
-        let inside = |entries: &Entries, of: &dyn Fn(Key) -> bool| {
+    /// Of the prefixes of all tables, the first of equal ones in force.
+    pub(crate) fn among(&self, tables: &[[Entries; 2]]) -> Met {
+        let some = |entries: &Entries, of: &dyn Fn(Key) -> bool| {
             let mut met = Meanings::new();
             for (key, meaning) in entries.iter().filter(|(key, _)| of(*key)) {
                 met.entry((key.bits, key.len)).or_insert(meaning.value);
             }
             met
         };
-        Met::of(
-            inside(v6, &is_met),
-            inside(v6, &|key| self.steered_v6.contain(key)),
-            inside(v4, &|key| self.steered_v4.contain(key)),
-        )
+        let inside = |entries: &Entries, steered: &Disjoint| some(entries, &|key| steered.contain(key));
+        let is_around = |key: Key| self.blocks.iter().any(|&block| meets(key, block));
+        let around_blocks = tables.get(usize::from(MAIN)).map(|[v6, _]| some(v6, &is_around));
+        Met::of(around_blocks.unwrap_or_default(), self.steered_in(tables, inside))
     }
 
     /// The same, where they are in order.
-    pub(crate) fn among_ordered(&self, [v6, v4]: &[Prefixes; 2]) -> Met {
-        let around = |&block: &u32| v6.around(Key::new(u128::from(block) << 96, 32));
-        let met = self.blocks.iter().flat_map(around).map(place);
-        let inside = |prefixes: &Prefixes, of: &Disjoint| -> Meanings {
-            of.0.iter()
-                .flat_map(|&(bits, len)| prefixes.inside(Key::new(bits, len)))
-                .map(place)
-                .take(MOST + 1)
-                .collect()
+    pub(crate) fn among_ordered(&self, tables: &[[Prefixes; 2]]) -> Met {
+        let inside = |prefixes: &Prefixes, steered: &Disjoint| -> Meanings {
+            let all = steered.0.iter().flat_map(|&(bits, len)| prefixes.inside(Key::new(bits, len)));
+            all.map(place).take(MOST + 1).collect()
         };
-        Met::of(met.collect(), inside(v6, &self.steered_v6), inside(v4, &self.steered_v4))
+        let around = |v6: &Prefixes| -> Meanings {
+            let blocks = self.blocks.iter().map(|&block| Key::new(u128::from(block) << 96, 32));
+            blocks.flat_map(|block| v6.around(block)).map(place).collect()
+        };
+        let around_blocks = tables.get(usize::from(MAIN)).map(|[v6, _]| around(v6));
+        Met::of(around_blocks.unwrap_or_default(), self.steered_in(tables, inside))
+    }
+
+    fn steered_in<P>(
+        &self,
+        tables: &[[P; 2]],
+        inside: impl Fn(&P, &Disjoint) -> Meanings,
+    ) -> BTreeMap<VrfIndex, [Meanings; 2]> {
+        let of_table = |(&vrf, [steered_v6, steered_v4]): (&VrfIndex, &[Disjoint; 2])| {
+            let [v6, v4] = tables.get(usize::from(vrf))?;
+            Some((vrf, [inside(v6, steered_v6), inside(v4, steered_v4)]))
+        };
+        self.steered.iter().filter_map(of_table).collect()
     }
 }
 
 impl Met {
-    fn of(around_blocks: Meanings, steered: Meanings, v4: Meanings) -> Self {
-        let mut v6 = around_blocks.clone();
-        v6.extend(steered);
-        if v6.len() + v4.len() > MOST {
-            return Self { v6: around_blocks, v4: Meanings::new(), too_many: true };
+    fn of(around_blocks: Meanings, mut tables: BTreeMap<VrfIndex, [Meanings; 2]>) -> Self {
+        let steered: usize = tables.values().flatten().map(Meanings::len).sum();
+        let too_many = steered + around_blocks.len() > MOST;
+        if too_many {
+            tables.clear();
         }
-        Self { v6, v4, too_many: false }
+        let [v6, _] = tables.entry(MAIN).or_default();
+        v6.extend(around_blocks);
+        Self { tables, too_many }
     }
 }
 
-/// Whether a changed prefix of the main table can be among those.
-pub(crate) fn is_met(desired: &Desired, prefixes: &Prefixes, is_v6: bool, changed: Key) -> bool {
+/// Whether a changed prefix of a table can be among those.
+pub(crate) fn is_met(
+    desired: &Desired,
+    prefixes: &[Prefixes; 2],
+    (vrf, is_v6, changed): (VrfIndex, bool, Key),
+) -> bool {
+    let [v6, v4] = prefixes;
+    let prefixes = if is_v6 { v6 } else { v4 };
     let covering = |len| prefixes.of_rank(Key::new(changed.bits, len), Rank::Steer as u8);
     (0..=changed.len).any(|len| covering(len).is_some())
-        || is_v6 && blocks_of_shifts(desired).iter().any(|&block| meets(changed, block))
+        || vrf == MAIN && is_v6 && blocks_of_shifts(desired).iter().any(|&block| meets(changed, block))
 }
 
 fn place((key, value): (Key, Value)) -> ((u128, u8), Value) {
