@@ -80,38 +80,3 @@ fn status(status: StatusCode, text: &'static str) -> Answer {
     *response.status_mut() = status;
     response
 }
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-    use super::exposition::tests::state;
-    use super::*;
-
-    #[tokio::test]
-    async fn scrape_over_http_and_nothing_else() {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (sender, mut scrapes) = mpsc::channel::<Scrape>(1);
-        let serving = tokio::spawn(serve(listener, sender));
-        tokio::spawn(async move {
-            while let Some(scrape) = scrapes.recv().await {
-                drop(scrape.send(state()));
-            }
-        });
-        for (request, status) in
-            [("GET /metrics", "200 OK"), ("GET /", "404 Not Found"), ("POST /metrics", "404 Not Found")]
-        {
-            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-            stream
-                .write_all(format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
-                .await
-                .unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request}: {answer}");
-            assert_eq!(answer.contains("srv6d_received_packets_total 22"), status == "200 OK");
-        }
-        serving.abort();
-    }
-}
