@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use support::rig::{CONFIG, Rig, SRV6D, end, must, report, wait_for};
+use support::rig::{self, CONFIG, Rig, SRV6D, end, must, report, wait_for};
 
 /// A router whose kernel would forward as well, with srv6d forwarding in its place.
 fn before_the_kernel() -> (Rig, usize) {
@@ -101,7 +101,7 @@ fn what_a_zombie_has_left_behind_is_in_nobodys_way() {
 fn a_worker_that_panics_takes_the_process_down_and_the_kernel_takes_over() {
     let mut rig = Rig::new(2);
     rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
-    let config = CONFIG.replace("frames = 2048", "frames = 2048\ncores = [0, 1]");
+    let config = rig::with_two_workers();
     let mut command = rig.daemon("node", &config);
     command.env("SRV6D_TEST_FAULTS", "1");
     let daemon = rig.spawn(command);

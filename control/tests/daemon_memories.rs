@@ -8,7 +8,7 @@ mod support;
 
 use std::fs;
 
-use support::rig::{CONFIG, Rig, wait_for};
+use support::rig::{self, CONFIG, Rig, wait_for};
 
 fn ready(rig: &mut Rig, config: &str, apart: &str) {
     let mut command = rig.daemon("node", config);
@@ -50,7 +50,7 @@ fn packets_of_several_chunks_cross_too() {
     for (node, device) in [("a", "wire"), ("router", "eth1"), ("router", "eth2"), ("b", "wire")] {
         rig.inside(node, &format!("ip link set {device} mtu 9000"));
     }
-    ready(&mut rig, &CONFIG.replace("frames = 2048", "frames = 2048\ncores = [0, 1]"), "eth2");
+    ready(&mut rig, &rig::with_two_workers(), "eth2");
     for size in [3000, 3500, 3600, 3700, 3800, 7600, 8900] {
         rig.inside("a", &format!("ping -6 -c 1 -w 20 -M do -s {size} 2001:db8:b::2"));
     }

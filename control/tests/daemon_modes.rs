@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::Value;
-use support::rig::{CONFIG, Rig, SRV6D, text};
+use support::rig::{self, CONFIG, Rig, SRV6D, text};
 
 /// `eth1` and `eth2` with one more key each.
 fn ports(key: &str) -> String {
@@ -97,7 +97,7 @@ fn zero_copy_where_there_is_none_is_an_error_with_its_fix() {
 #[ignore = "needs root"]
 fn too_few_queues_is_an_error_with_its_fix() {
     let mut rig = Rig::new(1);
-    let daemon = rig.start("node", &CONFIG.replace("ring = 512", "ring = 512\ncores = [0, 1]"));
+    let daemon = rig.start("node", &rig::with_two_workers());
     assert_eq!(rig.ended(daemon), Some(1), "{}", rig.log("node"));
     let log = rig.log("node");
     assert!(log.contains("eth1 has 1 queue(s) for 2 workers") && log.contains("numrxqueues 2"), "{log}");

@@ -5,7 +5,7 @@ mod support;
 
 use std::fs;
 
-use support::rig::{CONFIG, Rig, SRV6D, must, text, wait_for};
+use support::rig::{self, CONFIG, Rig, SRV6D, must, text, wait_for};
 
 #[test]
 #[ignore = "needs root"]
@@ -140,7 +140,7 @@ fn a_permanent_neighbour_entry_stays_permanent() {
 #[ignore = "needs root"]
 fn two_workers_share_two_queues() {
     let mut rig = Rig::new(2);
-    let config = CONFIG.replace("frames = 2048", "frames = 2048\ncores = [0, 1]");
+    let config = rig::with_two_workers();
     rig.ready(&config);
     rig.wait_for_pings();
     assert_eq!(rig.port_counter("eth1", "queues"), 2);

@@ -12,6 +12,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+
 use super::counters;
 pub use super::lab::{SRV6D, WINDOW, text};
 
@@ -34,6 +37,13 @@ name = "eth1"
 [[port]]
 name = "eth2"
 "#;
+
+/// The same with a worker on each of two cores that the tests may use.
+pub fn with_two_workers() -> String {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let cores: Vec<usize> = (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap()).take(2).collect();
+    CONFIG.replace("[workers]", &format!("[workers]\ncores = {cores:?}"))
+}
 
 pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;

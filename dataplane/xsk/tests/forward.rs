@@ -206,11 +206,14 @@ fn two_queues_two_packet_memories() {
     }
     // The transmit queue of a packet socket follows the CPU it sends from, and
     // a veth's receive queue is its peer's transmit queue.
-    let sender = std::thread::spawn(|| {
+    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
+    let cpus: Vec<usize> =
+        (0..nix::sched::CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap()).take(2).collect();
+    let sender = std::thread::spawn(move || {
         let wire = Wire::open("pa");
         for at in 0..PACKETS {
             let mut set = nix::sched::CpuSet::new();
-            set.set(at % 2).unwrap();
+            set.set(cpus[at % cpus.len()]).unwrap();
             nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).unwrap();
             wire.send(&ipv6(PORT_MAC, &format!("2001:db8::{at:x}"), 100, 0));
         }
