@@ -45,9 +45,11 @@ fn carrier(lab: &Lab) -> String {
     row["segments"][0].as_str().unwrap().to_owned()
 }
 
+/// The spine that leaf00 sends to: a path may cross another one behind a second leaf.
 fn spine(carrier: &str) -> u8 {
-    let spines = [":1000:", ":1001:", ":1002:"];
-    u8::try_from(spines.iter().position(|usid| carrier.contains(usid)).unwrap()).unwrap()
+    let behind_the_leaf = carrier.split(':').nth(3).unwrap();
+    let spines = ["1000", "1001", "1002"];
+    u8::try_from(spines.iter().position(|usid| *usid == behind_the_leaf).unwrap()).unwrap()
 }
 
 /// Tells the controller that the link from leaf00 to a spine is up or down.

@@ -30,7 +30,7 @@ fn two_hosts() -> Rig {
 /// Next hops of both directions.
 fn neighbors_are_known(rig: &Rig) {
     for host in ["2001:db8:a::2", "2001:db8:b::2"] {
-        rig.inside("router", &format!("ping -6 -c 1 -W 5 {host}"));
+        rig.inside("router", &format!("ping -6 -c 1 -w 20 {host}"));
     }
     let is_ready = |row: &serde_json::Value, host: &str| {
         row.get("address").is_some_and(|address| address == host) && row.get("state").is_some_and(|state| state == "up")
