@@ -86,3 +86,18 @@ fn a_packet_to_a_sid_from_an_edge_port_is_refused_with_and_without_offload() {
     assert_eq!(rig.drops("acl_edge"), refused);
     rig.check_balance();
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_guard_of_sids_leaves_encapsulations_to_the_program_and_is_told() {
+    let mut rig = two_hosts();
+    let guarded = edge_config().replace("[node]\n", "[node]\ndomain_sources = [\"2001:db8:a::/48\"]\n");
+    rig.ready(&guarded);
+    neighbors_are_known(&rig);
+    let (is_on, reason) = offload(&rig, "eth1");
+    assert!(is_on && reason.contains("domain_sources"), "{reason}");
+    let before = rig.counter("offloaded");
+    let (sent, wrong) = send_to(&rig, ("a", "b"), STEERED);
+    let offloaded = rig.counter("offloaded") - before;
+    assert!(wrong == 0 && offloaded >= sent, "{wrong} of {sent} lost, {offloaded} offloaded");
+}
