@@ -16,7 +16,7 @@ use srv6d::api::{Request, Response, Topic};
 use crate::netns::Netns;
 
 /// How long srv6d may take for anything at all.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Laid before every configuration: little packet memory, no port for metrics.
 const SURROUNDINGS: &str = "[workers]\nframes = 4096\nring = 256\n[api]\nmetrics = \"off\"\n";

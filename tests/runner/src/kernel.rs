@@ -12,7 +12,9 @@ use crate::netns::Netns;
 use crate::wires::{self, Wires};
 
 /// How long the kernel may take for anything at all.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_mins(1);
+/// A marker that is not answered by then is sent once more.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// A packet socket holds about 150 frames of the usual length until somebody reads.
 const BURST: usize = 64;
@@ -121,14 +123,21 @@ fn pass(step: &Step, node: &Netns, wires: &mut Wires) -> Result<Sent, String> {
         sent.extend(wires.receive());
     }
     let text = |lines: [&str; 3]| lines.map(ToOwned::to_owned);
-    wires.send(MARKER_PORT, &srv6d_pack::build(&text(MARKER), None)?.bytes)?;
+    let marker = srv6d_pack::build(&text(MARKER), None)?.bytes;
     let answer = srv6d_pack::build(&text(MARKER_ANSWER), None)?;
     let end = Instant::now() + PATIENCE;
+    let mut due = Instant::now();
     loop {
+        // One that a node was too busy for is not answered later.
+        if Instant::now() >= due {
+            wires.send(MARKER_PORT, &marker)?;
+            due += AGAIN;
+        }
         let (markers, frames): (Sent, Sent) = wires.receive().into_iter().partition(|(port, _)| port == MARKER_PORT);
         sent.extend(frames);
         if markers.iter().any(|(_, frame)| answer.matches(frame)) {
             sent.extend(wires.receive());
+            sent.retain(|(port, _)| port != MARKER_PORT);
             return Ok(sent);
         }
         if Instant::now() > end {
