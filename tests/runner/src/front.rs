@@ -26,7 +26,7 @@ pub const OFFLOADED: [&str; 79] = [
 /// Ports there can be: more than any state of the tests has.
 const PORTS: u16 = 8;
 /// Counters of a kind there can be: more than any case has.
-const SLOTS: usize = 64;
+const SLOTS: usize = 160;
 /// `XDP_PASS`, for want of a worker to call, and `XDP_REDIRECT`.
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
