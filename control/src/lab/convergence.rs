@@ -16,7 +16,7 @@ use super::topology::{Kind, Node, Topology};
 use super::{netns, routing};
 
 /// A fabric that has not converged by then will not. A busy machine is slow, and connections are tried anew every
-/// second.
+/// few seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// `main` in `/etc/iproute2/rt_tables`.
 const MAIN: u32 = 254;

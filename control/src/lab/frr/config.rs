@@ -76,6 +76,10 @@ pub fn bgpd_conf(topology: &Topology, node: &Node, directory: &Path) -> String {
 
 /// Timers for a lab: a neighbour that falls silent is noticed after three seconds, one that closes its session or loses
 /// its link at once. A locator is announced though no route stands for it: its SIDs are srv6d's.
+///
+/// While a session is delayed FRR goes on counting towards its next attempt, which is due after both times together, and
+/// bgpd 8.4 ends if it comes to that (an assertion in `bgp_connect_timer`). So `connect` is longer than the second after
+/// which a lost first segment is sent again.
 const SESSIONS: &str = "\
  no bgp default ipv4-unicast
  no bgp network import-check
@@ -84,7 +88,7 @@ const SESSIONS: &str = "\
  coalesce-time 50
  neighbor FABRIC peer-group
  neighbor FABRIC remote-as external
- neighbor FABRIC timers connect 1
+ neighbor FABRIC timers connect 2
  neighbor FABRIC advertisement-interval 0
  neighbor FABRIC capability extended-nexthop
 ";
