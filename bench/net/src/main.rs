@@ -49,7 +49,7 @@ struct Arguments {
     #[arg(long = "placement", value_enum, value_name = "NAME")]
     placements: Vec<Placement>,
 
-    /// Frame sizes: 64 to 9000, or imix
+    /// Frame sizes: 64 to 9000, or imix; rates without loss are searched at these, too
     #[arg(long = "size", value_name = "BYTES")]
     sizes: Vec<Size>,
 
@@ -303,16 +303,22 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
         one_load: smoke,
         pairs: arguments.pairs.unwrap_or_else(|| choose(200, 100, 2)).into(),
         repeats: choose(2, 1, 0).into(),
-        searched: match () {
-            () if arguments.no_search || smoke => Vec::new(),
-            () if quick => bytes(&[64]),
-            () => bytes(&[64, 1500]),
-        },
+        searched: searched(arguments),
         workers: if arguments.no_workers || smoke { Vec::new() } else { (1..=most_workers.max(2)).collect() },
         first: arguments.first,
         interrupted: interrupted()?,
         cores,
     })
+}
+
+/// Sizes at which NDR and PDR are searched.
+fn searched(arguments: &Arguments) -> Vec<Size> {
+    match arguments.sizes.as_slice() {
+        _ if arguments.no_search || arguments.smoke => Vec::new(),
+        [] if arguments.quick => vec![Size::Bytes(64)],
+        [] => vec![Size::Bytes(64), Size::Bytes(1500)],
+        sizes => sizes.to_vec(),
+    }
 }
 
 /// Those that were asked for, in that order, or all.
@@ -429,4 +435,21 @@ fn write(file: &Path, text: &str) -> Result<(), BenchError> {
     let new = file.with_extension("new");
     let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
     written.map_err(|why| BenchError::of(file.display(), why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_without_loss_are_searched_at_the_sizes_asked_for() {
+        let sizes = |words: &[&str]| {
+            let given = Arguments::try_parse_from([&["bench-net"], words].concat());
+            given.map(|arguments| searched(&arguments)).map_err(|wrong| wrong.to_string())
+        };
+        assert_eq!(sizes(&[]), Ok(vec![Size::Bytes(64), Size::Bytes(1500)]));
+        assert_eq!(sizes(&["--quick"]), Ok(vec![Size::Bytes(64)]));
+        assert_eq!(sizes(&["--quick", "--size", "256", "--size", "imix"]), Ok(vec![Size::Bytes(256), Size::Imix]));
+        assert_eq!(sizes(&["--size", "256", "--no-search"]), Ok(vec![]));
+    }
 }
