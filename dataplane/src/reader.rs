@@ -127,11 +127,9 @@ impl Reader {
 
     #[cold]
     fn go_on(&mut self, received: usize, now: u64) {
-        let may_stay = |next: &mut Next| received > 0 && next.rounds_left > 0 && now < next.until;
-        if let Some(next) = self.next.take_if(|next| !may_stay(next)) {
-            self.current = next.snapshot;
-        } else if let Some(next) = &mut self.next {
-            next.rounds_left -= 1;
+        match &mut self.next {
+            Some(next) if received > 0 && next.rounds_left > 0 && now < next.until => next.rounds_left -= 1,
+            _ => self.go_over(),
         }
     }
 }
