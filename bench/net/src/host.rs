@@ -257,9 +257,7 @@ impl Drop for Ended {
 /// The report.
 pub fn document(results: &Results) -> Document {
     let mut stamp = results.stamp.clone();
-    if let Some(why) = &results.cut_off {
-        stamp.add("cut off", format!("{why}: what follows is a part of a run"));
-    }
+    stamp.add_cut_off(results.cut_off.as_deref());
     let rows = results.streams.iter().map(Streams::line).collect();
     let columns = ["stream", "srv6d / kernel", "kernel, Gbit/s", "srv6d, Gbit/s"].map(str::to_owned).to_vec();
     let groups = results.streams.iter().map(|streams| {

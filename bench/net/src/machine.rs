@@ -37,6 +37,13 @@ impl Stamp {
         Self(facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
+    /// Says why the run ended before its end, if it did.
+    pub fn add_cut_off(&mut self, why: Option<&str>) {
+        if let Some(why) = why {
+            self.add("cut off", format!("{why}: what follows is a part of a run"));
+        }
+    }
+
     /// Adds a fact.
     pub fn add(&mut self, name: &str, value: String) {
         self.0.push((name.to_owned(), value));

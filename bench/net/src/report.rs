@@ -35,9 +35,7 @@ pub fn document(results: &Results) -> Document {
         "trials",
         format!("{trials}, of which {without} have no figure of the DUT's and {disturbed} were disturbed by others"),
     );
-    if let Some(why) = &results.cut_off {
-        stamp.add("cut off", format!("{why}: what follows is a part of a run"));
-    }
+    stamp.add_cut_off(results.cut_off.as_deref());
     let mut sections = vec![promises(results)];
     for placement in placements(&results.floods) {
         sections.push(ratios(results, placement));
