@@ -68,13 +68,13 @@ def latency_sections(number, run, runs):
 
 def trials(number, run, runs):
     """Every trial, with what it says."""
-    rows = [['%s, %s' % (one['frame'], name), '%.0f' % trial['requested'], '%.0f' % trial['offered'], str(trial['tx']),
+    rows = [['%s, %s' % (one['frame'], name.upper()), '%.0f' % trial['requested'], '%.0f' % trial['offered'], str(trial['tx']),
              str(trial['tx'] - trial['rx']), str(trial['rx_errors'] + trial['tx_errors']), trial['verdict']]
             for one in run['sizes'] for name in ('ndr', 'pdr') for trial in one[name]['trials']]
     return {'heading': headed('Trials', number, runs),
             'text': ['Packets; errors are those that the generator counted at its own ports. Those of the NDR count for the PDR, too.'],
             'table': {'columns': ['frame, search', 'asked for, pps', 'offered, pps', 'sent', 'lost', 'errors', 'verdict'],
-                      'rows': [[row[0].replace('ndr', 'NDR').replace('pdr', 'PDR'), *row[1:]] for row in rows]}}
+                      'rows': rows}}
 
 
 def headed(what, number, runs):
