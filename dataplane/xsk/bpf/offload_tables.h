@@ -97,12 +97,16 @@ struct count {
 	__u64 bytes;
 };
 
-struct {
-	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, __u32);
-	MAP_NUMBER(max_entries, 1);
-} current SEC(".maps");
+/* A map by number: kind, name, what is in it, and how much of that. */
+#define BY_NUMBER(kind, name, of, entries)                                                         \
+	struct {                                                                                   \
+		MAP_NUMBER(type, kind);                                                            \
+		MAP_TYPE(key, __u32);                                                              \
+		MAP_TYPE(value, of);                                                               \
+		MAP_NUMBER(max_entries, entries);                                                  \
+	} name SEC(".maps")
+
+BY_NUMBER(BPF_MAP_TYPE_ARRAY, current, __u32, 1);
 
 /* The port behind an interface's number. */
 struct {
@@ -120,27 +124,12 @@ struct {
 	MAP_NUMBER(max_entries, PORTS);
 } claim SEC(".maps");
 
-struct {
-	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, struct port);
-	MAP_NUMBER(max_entries, 2 * PORTS);
-} ports SEC(".maps");
+BY_NUMBER(BPF_MAP_TYPE_ARRAY, ports, struct port, 2 * PORTS);
 
-struct {
-	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, struct block);
-	MAP_NUMBER(max_entries, 2 * BLOCKS);
-} blocks SEC(".maps");
+BY_NUMBER(BPF_MAP_TYPE_ARRAY, blocks, struct block, 2 * BLOCKS);
 
 /* By block, and by the 16 bits behind it. */
-struct {
-	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, struct way);
-	MAP_NUMBER(max_entries, 2 * BLOCKS * USIDS);
-} usids SEC(".maps");
+BY_NUMBER(BPF_MAP_TYPE_ARRAY, usids, struct way, 2 * BLOCKS * USIDS);
 
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_LPM_TRIE);
@@ -150,42 +139,16 @@ struct {
 	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
 } ways SEC(".maps");
 
-struct {
-	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, struct group);
-	MAP_NUMBER(max_entries, GROUPS);
-} groups SEC(".maps");
+BY_NUMBER(BPF_MAP_TYPE_ARRAY, groups, struct group, GROUPS);
 
-struct {
-	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, struct hop);
-	MAP_NUMBER(max_entries, 2 * HOPS);
-} hops SEC(".maps");
+BY_NUMBER(BPF_MAP_TYPE_ARRAY, hops, struct hop, 2 * HOPS);
 
-struct {
-	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, struct path);
-	MAP_NUMBER(max_entries, 2 * PATHS);
-} paths SEC(".maps");
+BY_NUMBER(BPF_MAP_TYPE_ARRAY, paths, struct path, 2 * PATHS);
 
 /* Interfaces, by the number of their port. */
-struct {
-	MAP_NUMBER(type, BPF_MAP_TYPE_DEVMAP);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, struct bpf_devmap_val);
-	MAP_NUMBER(max_entries, PORTS);
-} targets SEC(".maps");
+BY_NUMBER(BPF_MAP_TYPE_DEVMAP, targets, struct bpf_devmap_val, PORTS);
 
-#define COUNTS(name, entries)                                                                      \
-	struct {                                                                                   \
-		MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);                                       \
-		MAP_TYPE(key, __u32);                                                              \
-		MAP_TYPE(value, struct count);                                                     \
-		MAP_NUMBER(max_entries, entries);                                                  \
-	} name SEC(".maps")
+#define COUNTS(name, entries) BY_NUMBER(BPF_MAP_TYPE_PERCPU_ARRAY, name, struct count, entries)
 
 COUNTS(sid_counts, SIDS); /* IPv6 length */
 COUNTS(path_counts, PATHS); /* outer length */
