@@ -63,6 +63,19 @@ pub enum XskError {
         /// Whether the device was deleted or all sockets were closed.
         why: &'static str,
     },
+    /// The ring of packets to be sent cannot be reached.
+    #[error(
+        "{ifname} queue {queue}: cannot find the tx ring of its AF_XDP socket: {why}. Fix: mount /proc where srv6d runs \
+         (`mount -t proc proc /proc`), and let it read /proc/self"
+    )]
+    TxRing {
+        /// The port.
+        ifname: String,
+        /// The queue.
+        queue: u32,
+        /// What the kernel said.
+        why: io::Error,
+    },
     /// The port's packets are too long for the packet memory it asked for.
     #[error(
         "{ifname} queue {queue}: packets of MTU {mtu} take several chunks, and the first socket of this packet memory \

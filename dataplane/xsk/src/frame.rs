@@ -60,6 +60,14 @@ pub(crate) struct Piece {
     pub(crate) len: u32,
 }
 
+impl Piece {
+    /// Where it is in the UMEM, as the rings want it.
+    #[inline]
+    pub(crate) fn addr(self) -> u64 {
+        u64::from(self.chunk) * CHUNK as u64 + HEADROOM as u64
+    }
+}
+
 /// One packet and the chunks it lies in.
 ///
 /// Move-only: whoever holds a frame owns its bytes. It ends in
@@ -152,6 +160,18 @@ impl Frame {
     #[inline]
     pub fn drop_tail(&mut self) {
         self.tail_dropped = true;
+    }
+
+    /// The part of the packet in the first chunk.
+    #[inline]
+    pub(crate) fn head_piece(&self) -> Piece {
+        Piece { chunk: self.chunk, len: self.head_len }
+    }
+
+    /// Chunks that are sent.
+    #[inline]
+    pub(crate) fn chunks(&self) -> u32 {
+        if self.tail_dropped { 1 } else { 1 + u32::from(self.tail_count) }
     }
 
     /// What is sent behind the head.

@@ -49,6 +49,7 @@ mod program;
 mod socket;
 mod sys;
 pub mod test_run;
+mod tx_ring;
 mod umem;
 mod wait;
 pub mod xdp_offload;

@@ -12,6 +12,7 @@ use crate::frame::{MAX_PUSH, ROOM};
 use crate::modes::{self, Attempt, Mode};
 use crate::socket::{Rings, Socket};
 use crate::sys::{is_unbound, set_tx_budget};
+use crate::tx_ring::TxRing;
 use crate::umem::{self, Shared, Umem, UmemHandle};
 use crate::{XskError, ethtool};
 
@@ -70,10 +71,17 @@ impl Socket {
                         log.push("the first socket of the UMEM is in copy mode".to_owned());
                         break;
                     }
+                    let (rx, tx, fill, completion) = bound;
+                    let tx = TxRing::of(tx, rings.tx).map_err(|why| XskError::TxRing {
+                        ifname: ifname.to_owned(),
+                        queue,
+                        why,
+                    })?;
                     shared.socket_bound(ifindex, queue);
                     let reason = reason(mode, &log, first, zero_copy, generic, shared, mtu);
                     let chosen = (name(zero_copy, generic), reason);
-                    return Ok(Self::new(shared, bound, ifname, ifindex, queue, chosen));
+                    let rings = (rx, tx, fill, completion);
+                    return Ok(Self::new(shared, rings, ifname, ifindex, queue, chosen));
                 }
                 Err(why) => {
                     log.push(format!("{}: {why}", attempt.name()));
@@ -96,7 +104,7 @@ impl Socket {
 }
 
 /// The rings of a bound socket.
-pub(crate) type Bound = (RxQueue, TxQueue, FillQueue, CompQueue);
+type Bound = (RxQueue, TxQueue, FillQueue, CompQueue);
 
 /// Binds in one mode, waiting for a queue that is just being released.
 fn bind(

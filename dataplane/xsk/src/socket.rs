@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
-use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue};
 
 use crate::busy_poll::{BusyPoll, BusyPollWatch};
-use crate::frame::{CHUNK, Frame, MAX_CHUNKS, Piece};
+use crate::frame::{CHUNK, Frame, Piece};
 use crate::modes::Mode;
-use crate::open::Bound;
 use crate::sys::{close_on_exec, is_unbound, kick_rx, send_nothing, set_option};
+use crate::tx_ring::TxRing;
 use crate::umem::{self, Closed, Shared, Umem};
 
 /// Sizes of a socket's own rings, powers of two. The fill and completion rings
@@ -74,7 +74,7 @@ const STALLED_KICKS: u32 = 4;
 pub struct Socket {
     // Dropped first and together: the last of them closes the socket.
     rx: RxQueue,
-    tx: TxQueue,
+    tx: TxRing,
     fill: FillQueue,
     completion: CompQueue,
     leave: Leave,
@@ -129,7 +129,7 @@ impl std::fmt::Debug for Socket {
 impl Socket {
     pub(crate) fn new(
         shared: &Arc<Shared>,
-        (rx, tx, fill, completion): Bound,
+        (rx, tx, fill, completion): (RxQueue, TxRing, FillQueue, CompQueue),
         ifname: &str,
         ifindex: u32,
         queue: u32,
@@ -248,48 +248,32 @@ impl Socket {
     /// empty, of another UMEM, or in more chunks than the socket can send.
     #[inline]
     pub fn tx(&mut self, frame: Frame) -> Result<(), Frame> {
-        let tail = frame.tail();
-        let count = 1 + tail.len();
-        let in_flight = self.tx_out as usize + count;
+        let count = frame.chunks();
+        let in_flight = self.tx_out + count;
         let shared = &self.leave.shared;
         // Never more in flight than completion slots: the kernel would stop
         // sending and say EAGAIN until they are reaped.
-        let no_room = in_flight > shared.rings.completion as usize;
+        let no_room = in_flight > shared.rings.completion || !self.tx.has_room(count);
         // The kernel would skip the descriptors and never give the chunks back.
         let too_many = count > 1 && !self.multi_buffer;
         if no_room || too_many || frame.umem != shared.id || frame.head_len() == 0 {
             self.counts.tx_refused += 1;
             return Err(frame);
         }
-        let mut descs = [FrameDesc::default(); MAX_CHUNKS];
-        let lens = tail.iter().map(|piece| (piece.chunk, piece.len as usize));
-        let chunks = std::iter::once((frame.chunk, frame.head_len())).chain(lens);
-        for (desc, (chunk, len)) in descs.iter_mut().zip(chunks) {
-            *desc = shared.desc(chunk);
-            // SAFETY: the chunk belongs to `frame`, which is ours, and no
-            // reference into it is alive.
-            let mut data = unsafe { shared.region.data_mut(desc) };
-            data.cursor().set_pos(len);
-            desc.set_options(libc::XDP_PKT_CONTD);
-        }
-        let window = descs.get_mut(..count).unwrap_or_default();
-        if let Some(last) = window.last_mut() {
-            last.set_options(0);
-        }
-        // SAFETY: the chunks are of the region the queue was bound on, were
-        // the frame's alone, and with `frame` the last access to them ends.
-        let queued = unsafe { self.tx.produce(window) };
-        if queued == 0 {
-            self.counts.tx_refused += 1;
-            return Err(frame);
-        }
         let theirs = umem::sending(self.slot);
-        shared.set_owner(frame.chunk, theirs);
-        for piece in tail {
+        let mut more = count;
+        for piece in std::iter::once(&frame.head_piece()).chain(frame.tail()) {
+            more -= 1;
             shared.set_owner(piece.chunk, theirs);
+            let options = if more > 0 { libc::XDP_PKT_CONTD } else { 0 };
+            // SAFETY: the ring has room for all of them. The chunks are of the
+            // region the socket was bound on, were the frame's alone, and with
+            // `frame` the last access to them ends.
+            unsafe { self.tx.write(piece.addr(), piece.len, options) };
         }
+        self.tx.submit();
         self.cut_off.extend(frame.cut_off().iter().map(|piece| piece.chunk));
-        self.tx_out = u32::try_from(in_flight).unwrap_or(u32::MAX);
+        self.tx_out = in_flight;
         self.kick_due = true;
         self.counts.tx_packets += 1;
         Ok(())
@@ -316,7 +300,7 @@ impl Socket {
                     return;
                 }
                 Kick::Again => {
-                    let now = self.tx.nb_free_exact();
+                    let now = self.tx.free_now();
                     stalled = if now > room { 0 } else { stalled + 1 };
                     room = now;
                 }

@@ -96,3 +96,20 @@ pub(crate) fn option(fd: RawFd, level: libc::c_int, option: libc::c_int) -> Opti
     let failed = unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut size) };
     (failed == 0).then_some(value)
 }
+
+/// Where the parts of a socket's rings are in their mappings.
+pub(crate) fn mmap_offsets(fd: RawFd) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: all of it are numbers, for which zero will do.
+    let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
+    let size = size_of_val(&offsets);
+    let mut written = libc::socklen_t::try_from(size).unwrap_or_default();
+    let to = (&raw mut offsets).cast();
+    // SAFETY: both pointers are to live locals, and the second says how large the first is.
+    let failed = unsafe { libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, to, &raw mut written) };
+    match failed {
+        // Before Linux 5.4 it wrote less, and no flags.
+        0 if written as usize == size => Ok(offsets),
+        0 => Err(io::ErrorKind::Unsupported.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
