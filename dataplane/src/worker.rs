@@ -132,8 +132,8 @@ impl Io for Sockets {
     }
 
     fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
-        let (head, tail) = (frame.head_len(), frame.tail_len());
-        Packet::new(frame.room_mut(), head, tail)
+        let (start, head, tail) = (frame.start(), frame.head_len(), frame.tail_len());
+        Packet::new(frame.chunk_mut().get_mut(start..).unwrap_or_default(), head, tail)
     }
 
     fn packet_len(&self, frame: &Frame) -> usize {
@@ -141,7 +141,7 @@ impl Io for Sockets {
     }
 
     fn resize(&self, frame: &mut Frame, head: usize, keep_tail: bool) {
-        frame.set_head_len(head);
+        frame.place(frame.start(), head);
         if !keep_tail {
             frame.drop_tail();
         }

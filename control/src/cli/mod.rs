@@ -196,7 +196,7 @@ enum Command {
         srv6d capture Ethernet0 --kernel | tcpdump -n -r - 'ip6 proto 41'\n\n\
         What AF_XDP takes never reaches the kernel's own taps: `tcpdump -i PORT` shows what is left to the kernel, this \
         shows the rest, and --kernel both. Meanwhile workers have what XDP programs forward otherwise \
-        (offload = \"xdp\"). Of a packet longer than a buffer the first 3.5 kB are shown. \
+        (offload = \"xdp\"). Of a packet longer than a buffer the first 3.8 kB are shown. \
         A capture slows its port down; what it cannot keep up with is left out.")]
     Capture(capture::CaptureArguments),
     /// What stops or slows AF_XDP on this machine, each with its fix

@@ -39,8 +39,8 @@ impl Wire {
 
     pub fn send(&mut self, bytes: &[u8]) {
         let mut frame: Frame = self.umem.frame().unwrap();
-        frame.room_mut().get_mut(..bytes.len()).unwrap().copy_from_slice(bytes);
-        frame.set_head_len(bytes.len());
+        frame.place(frame.start(), bytes.len());
+        frame.head_mut().copy_from_slice(bytes);
         assert!(self.socket.tx(frame).is_ok());
         self.socket.flush(&mut self.umem);
     }

@@ -79,7 +79,7 @@ pub enum XskError {
     /// The port's packets are too long for the packet memory it asked for.
     #[error(
         "{ifname} queue {queue}: packets of MTU {mtu} take several chunks, and the first socket of this packet memory \
-         sends but one. Fix: lower the MTU to 3566, or stay in copy mode"
+         sends but one. Fix: lower the MTU to 3822, or stay in copy mode"
     )]
     SingleBuffer {
         /// The port.

@@ -4,34 +4,23 @@
 //! ever looked at or written; the others travel along untouched.
 //!
 //! ```text
-//!  chunk      0        256                                             4096
-//!             |headroom| packet: head_len | room to slide into (>= 256) |
-//!             |  XDP's |<------------- room_mut(): 3840 --------------->|
+//!  first      0                  start         start + head_len       4096
+//!  chunk      | headers go here  | head: the packet begins   |             |
+//!             |<----------------- chunk_mut() --------------------------->|
 //!
-//!  further    |headroom| packet goes on   |
-//!  chunks     |        |<- part of tail ->|
+//!  further    |                  | tail: it goes on          |             |
+//!  chunks
 //! ```
 //!
-//! A header is pushed by sliding the head up and pulled by sliding it down,
-//! with [`slice::copy_within`] on [`Frame::room_mut`]: the descriptors of the
-//! rings cannot name another start, and the copy (at most 3.5 KiB, mostly far
-//! less) is within the noise of copy mode's own copy.
+//! A header is pushed by writing it in front of the head and pulled by leaving
+//! it behind: the payload stays where it was received, [`Frame::place`] says
+//! where the packet begins now, and it is sent from there.
 //!
-//! **Every received frame has at least [`MAX_PUSH`] bytes of room behind its
-//! head.** The kernel fills a chunk to the brim before it starts the next, so
-//! the first chunk of a jumbo packet has none left. Such a packet is split: the
-//! first [`SPLIT_AT`] bytes stay where they are as the head, and the rest of
-//! the first chunk is copied into a fresh chunk that becomes the first part of
-//! the tail:
-//!
-//! ```text
-//!  received   [ 3840          ][ 3840          ][ 1834 ]
-//!  handed up  [ 2048 | 1792 free ][ 1792 ][ 3840 ][ 1834 ]
-//!               head               tail
-//! ```
-//!
-//! So parsing, quoting 1280 bytes in an ICMP error and pushing up to 256 bytes
-//! are the same code for every packet size.
+//! **Every received frame has at least [`MAX_PUSH`] bytes in front of its
+//! head**: the kernel leaves that much for XDP programs before it writes a
+//! packet. Behind the head there need be none. The kernel fills a chunk to the
+//! brim before it starts the next, so 9000 bytes are handed up as a head of
+//! 3840, and 3840 and 1320 behind it.
 
 use std::ptr::NonNull;
 
@@ -42,29 +31,27 @@ pub const CHUNK: usize = 4096;
 pub(crate) const HEADROOM: usize = 256;
 /// Bytes of a chunk from a packet's first byte to the chunk's end.
 pub const ROOM: usize = CHUNK - HEADROOM;
-/// Room that every received frame has behind its head, in bytes.
-pub const MAX_PUSH: usize = 256;
-/// Bytes that stay in the head of a split packet. Enough for every header
-/// chain we parse and for the 1280 bytes an ICMP error quotes.
-pub const SPLIT_AT: usize = 2048;
-/// Chunks behind the first that a frame can have: 9500-byte packets take 3
-/// after the split; 5 leaves a margin for MTUs up to 16 KiB.
-pub(crate) const MAX_TAIL: usize = 5;
+/// Room that every received frame has in front of its head, in bytes.
+pub const MAX_PUSH: usize = HEADROOM;
+/// Chunks behind the first that a frame can have: 9500-byte packets take 2; 4
+/// leave a margin for MTUs up to 16 KiB.
+pub(crate) const MAX_TAIL: usize = 4;
 /// Chunks of the longest packet.
 pub const MAX_CHUNKS: usize = MAX_TAIL + 1;
 
-/// A chunk behind the first, and how many packet bytes are in it.
+/// The part of a packet that lies in one chunk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Piece {
     pub(crate) chunk: u32,
-    pub(crate) len: u32,
+    pub(crate) start: u16,
+    pub(crate) len: u16,
 }
 
 impl Piece {
     /// Where it is in the UMEM, as the rings want it.
     #[inline]
     pub(crate) fn addr(self) -> u64 {
-        u64::from(self.chunk) * CHUNK as u64 + HEADROOM as u64
+        u64::from(self.chunk) * CHUNK as u64 + u64::from(self.start)
     }
 }
 
@@ -77,76 +64,110 @@ impl Piece {
 #[must_use = "send it or recycle it, or its chunks are lost to the pool"]
 #[derive(Debug)]
 pub struct Frame {
-    pub(crate) first: NonNull<u8>,
+    /// The first byte of the first chunk.
+    memory: NonNull<u8>,
     pub(crate) umem: u32,
-    pub(crate) chunk: u32,
-    head_len: u32,
+    /// `start + len <= CHUNK`, always.
+    head: Piece,
     tail_count: u8,
     tail_dropped: bool,
     tail: [Piece; MAX_TAIL],
 }
 
-// SAFETY: `first` points into a UMEM region that stays mapped as long as any
+// SAFETY: `memory` points into a UMEM region that stays mapped as long as any
 // frame exists (see `Umem::drop`), and only the frame's owner reaches the
 // bytes behind it, so the owner may be on any thread.
 unsafe impl Send for Frame {}
 
 impl Frame {
+    /// An empty frame, to be [`place`](Self::place)d.
+    ///
     /// # Safety
     ///
-    /// `first` is valid for reads and writes of [`ROOM`] bytes as long as any
+    /// `memory` is valid for reads and writes of [`CHUNK`] bytes as long as any
     /// frame of the region exists, and nothing else (no other frame, not the
     /// kernel) touches those bytes while this frame exists.
-    pub(crate) unsafe fn new(first: NonNull<u8>, umem: u32, chunk: u32, head_len: usize) -> Self {
-        let mut frame = Self {
-            first,
+    pub(crate) unsafe fn new(memory: NonNull<u8>, umem: u32, chunk: u32) -> Self {
+        Self {
+            memory,
             umem,
-            chunk,
-            head_len: 0,
+            head: Piece { chunk, start: 0, len: 0 },
             tail_count: 0,
             tail_dropped: false,
             tail: [Piece::default(); MAX_TAIL],
-        };
-        frame.set_head_len(head_len);
-        frame
+        }
     }
 
-    /// The whole writable room of the first chunk. The packet's first
-    /// [`head_len`](Self::head_len) bytes are at its start, what follows is
-    /// room to slide into (its content is undefined: remains of old packets).
+    /// The whole first chunk. The packet's bytes are at
+    /// [`start`](Self::start); what is in front of them and behind is undefined
+    /// (remains of old packets).
     #[inline]
-    pub fn room_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `new` promises ROOM bytes that are ours alone; the borrow of
-        // self keeps every other access through this frame away.
-        unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), ROOM) }
+    pub fn chunk_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `new` promises CHUNK bytes that are ours alone; the borrow
+        // of self keeps every other access through this frame away.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), CHUNK) }
     }
 
     /// The packet's bytes in the first chunk.
     #[inline]
     pub fn head(&self) -> &[u8] {
-        // SAFETY: `new` promises ROOM bytes that are ours alone, head_len is
-        // at most ROOM, and the borrow of self keeps writers away.
-        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.head_len as usize) }
+        // SAFETY: the packet begins within the chunk.
+        let first = unsafe { self.memory.add(self.start()) };
+        // SAFETY: `new` promises CHUNK bytes that are ours alone, of which
+        // `place` leaves so many from the start on, and the borrow of self
+        // keeps writers away.
+        unsafe { std::slice::from_raw_parts(first.as_ptr(), self.head_len()) }
+    }
+
+    /// The same bytes, to be written.
+    #[inline]
+    pub fn head_mut(&mut self) -> &mut [u8] {
+        let (start, len) = (self.start(), self.head_len());
+        self.chunk_mut().get_mut(start..start + len).unwrap_or_default()
+    }
+
+    /// Where in the first chunk the packet begins.
+    #[inline]
+    pub fn start(&self) -> usize {
+        self.head.start.into()
     }
 
     /// Bytes of the packet in the first chunk.
     #[inline]
     pub fn head_len(&self) -> usize {
-        self.head_len as usize
+        self.head.len.into()
     }
 
-    /// Says how many bytes of the room are packet now, after a push, a pull or
-    /// a rewrite. More than [`ROOM`] is taken as [`ROOM`].
+    /// Says where the packet's bytes of the first chunk are now, after a push,
+    /// a pull or a rewrite. Cut to the chunk.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // ROOM is 3840
-    pub fn set_head_len(&mut self, len: usize) {
-        self.head_len = len.min(ROOM) as u32;
+    #[allow(clippy::cast_possible_truncation)] // CHUNK is 4096
+    pub fn place(&mut self, start: usize, head_len: usize) {
+        let start = start.min(CHUNK);
+        self.head.start = start as u16;
+        self.head.len = head_len.min(CHUNK - start) as u16;
+    }
+
+    /// Moves the head to where [`MAX_PUSH`] bytes are in front of it, if a
+    /// driver has left less. False: it is too long for that.
+    #[inline]
+    pub(crate) fn make_room(&mut self) -> bool {
+        let (start, len) = (self.start(), self.head_len());
+        if start >= MAX_PUSH {
+            return true;
+        }
+        if len > ROOM {
+            return false;
+        }
+        self.chunk_mut().copy_within(start..start + len, HEADROOM);
+        self.place(HEADROOM, len);
+        true
     }
 
     /// Bytes of the packet behind the first chunk.
     #[inline]
     pub fn tail_len(&self) -> usize {
-        self.tail().iter().map(|piece| piece.len as usize).sum()
+        self.tail().iter().map(|piece| usize::from(piece.len)).sum()
     }
 
     /// Bytes of the whole packet.
@@ -165,7 +186,7 @@ impl Frame {
     /// The part of the packet in the first chunk.
     #[inline]
     pub(crate) fn head_piece(&self) -> Piece {
-        Piece { chunk: self.chunk, len: self.head_len }
+        self.head
     }
 
     /// Chunks that are sent.
@@ -204,33 +225,48 @@ impl Frame {
             None => false,
         }
     }
+}
 
-    /// Moves what lies beyond [`SPLIT_AT`] of the head into `fresh`, which
-    /// becomes the first piece of the tail. The caller has seen that the tail
-    /// has a free slot.
-    pub(crate) fn split_head(&mut self, fresh: &mut Frame) {
-        let Some(beyond) = self.head().get(SPLIT_AT..) else {
-            return;
-        };
-        let len = beyond.len();
-        if let Some(room) = fresh.room_mut().get_mut(..len) {
-            room.copy_from_slice(beyond);
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // a failure here is a failed test
+mod tests {
+    use super::*;
+
+    fn frame(memory: &mut [u8; CHUNK], start: usize, packet: &[u8]) -> Frame {
+        // SAFETY: so many bytes are there, and the test leaves them alone while it has the frame.
+        let mut frame = unsafe { Frame::new(NonNull::from(memory).cast(), 1, 7) };
+        frame.place(start, packet.len());
+        frame.head_mut().copy_from_slice(packet);
+        frame
+    }
+
+    #[test]
+    fn a_packet_is_placed_within_its_chunk() {
+        let mut memory = [0; CHUNK];
+        let mut frame = frame(&mut memory, 300, b"packet");
+        assert_eq!((frame.start(), frame.head(), frame.head_piece().addr()), (300, &b"packet"[..], 7 * 4096 + 300));
+        frame.place(302, 4);
+        assert_eq!(frame.head(), b"cket");
+        frame.place(4000, 100);
+        assert_eq!((frame.start(), frame.head_len()), (4000, 96));
+        frame.place(5000, 1);
+        assert_eq!((frame.start(), frame.head_len()), (4096, 0));
+        assert!(frame.head().is_empty() && frame.head_mut().is_empty());
+    }
+
+    #[test]
+    fn room_in_front_is_made_where_a_driver_left_less() {
+        let mut memory = [0; CHUNK];
+        let packet: Vec<u8> = (0..ROOM).map(|at| u8::try_from(at % 251).unwrap()).collect();
+        for start in [0, 2, 255] {
+            let mut frame = frame(&mut memory, start, &packet);
+            assert!(frame.make_room());
+            assert_eq!((frame.start(), frame.head()), (HEADROOM, &packet[..]));
         }
-        self.tail.rotate_right(1);
-        self.tail[0] = Piece { chunk: fresh.chunk, len: u32::try_from(len).unwrap_or_default() };
-        self.tail_count += 1;
-        self.set_head_len(SPLIT_AT);
-    }
-
-    /// True when the head has to be split before the frame is handed up.
-    #[inline]
-    pub(crate) fn is_too_full(&self) -> bool {
-        self.head_len() > ROOM - MAX_PUSH
-    }
-
-    /// True when no further chunk can be appended.
-    #[inline]
-    pub(crate) fn is_long(&self) -> bool {
-        usize::from(self.tail_count) == MAX_TAIL
+        let mut there = frame(&mut memory, 258, b"packet");
+        assert!(there.make_room());
+        assert_eq!((there.start(), there.head()), (258, &b"packet"[..]));
+        there.place(255, ROOM + 1);
+        assert!(!there.make_room());
     }
 }

@@ -56,7 +56,7 @@ pub mod xdp_offload;
 
 pub use busy_poll::{BusyPollWatch, BusyPolling};
 pub use error::XskError;
-pub use frame::{CHUNK, Frame, MAX_CHUNKS, MAX_PUSH, ROOM, SPLIT_AT};
+pub use frame::{CHUNK, Frame, MAX_CHUNKS, MAX_PUSH, ROOM};
 pub use huge_pages::in_huge_pages;
 pub use modes::Mode;
 pub use program::{Counts, Program, ProgramSettings};

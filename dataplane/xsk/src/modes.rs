@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use xsk_rs::config::BindFlags;
 
-use crate::frame::{MAX_PUSH, ROOM};
+use crate::frame::ROOM;
 
 /// How packets get from the device to a socket and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,9 +77,9 @@ impl Attempt {
     }
 }
 
-/// Every packet of a port with this MTU, Ethernet header and a tag with it, fits a chunk and leaves room to push.
+/// Every packet of a port with this MTU, Ethernet header and a tag with it, fits a chunk.
 pub(crate) fn fits_one_chunk(mtu: usize) -> bool {
-    mtu + LINK_HEADER + MAX_PUSH <= ROOM
+    mtu + LINK_HEADER <= ROOM
 }
 
 /// What to try, best first. Zero-copy without multi-buffer is worth having
@@ -160,8 +160,8 @@ mod tests {
             names(Mode::Auto, false, 9000),
             ["zero-copy, multi-buffer", "copy, multi-buffer", "copy, single-buffer"]
         );
-        assert_eq!(names(Mode::ZeroCopy, false, 3566).len(), 2, "3584 bytes with Ethernet and a tag, and 256 to push");
-        assert_eq!(names(Mode::ZeroCopy, false, 3567).len(), 1);
+        assert_eq!(names(Mode::ZeroCopy, false, 3822).len(), 2, "3840 bytes with Ethernet and a tag");
+        assert_eq!(names(Mode::ZeroCopy, false, 3823).len(), 1);
     }
 
     #[test]

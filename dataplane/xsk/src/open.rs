@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use xsk_rs::config::{Interface, LibxdpFlags, SocketConfig};
 use xsk_rs::{CompQueue, FillQueue, RxQueue, TxQueue};
 
-use crate::frame::{MAX_PUSH, ROOM};
+use crate::frame::ROOM;
 use crate::modes::{self, Attempt, Mode};
 use crate::socket::{Rings, Socket};
 use crate::sys::{is_unbound, set_tx_budget};
@@ -167,9 +167,7 @@ fn reason(
     }
     parts.extend(log.iter().map(|refused| format!("the driver refused {refused}")));
     if !shared.multi_buffer.load(Relaxed) && !modes::fits_one_chunk(mtu) {
-        let longest = ROOM - MAX_PUSH;
-        parts
-            .push(format!("packets over {longest} bytes are dropped: the driver has no multi-buffer mode (MTU {mtu})"));
+        parts.push(format!("packets over {ROOM} bytes are dropped: the driver has no multi-buffer mode (MTU {mtu})"));
     }
     parts.join("; ")
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue};
 
 use crate::busy_poll::{BusyPoll, BusyPollWatch};
-use crate::frame::{CHUNK, Frame, Piece};
+use crate::frame::{CHUNK, Frame};
 use crate::modes::Mode;
 use crate::sys::{close_on_exec, is_unbound, kick_rx, send_nothing, set_option};
 use crate::tx_ring::TxRing;
@@ -50,10 +50,9 @@ pub struct SocketStats {
     pub rx_packets: u64,
     /// Ours: packets accepted by [`Socket::tx`].
     pub tx_packets: u64,
-    /// Ours: dropped, longer than [`MAX_CHUNKS`](crate::MAX_CHUNKS) chunks.
+    /// Ours: dropped, longer than [`MAX_CHUNKS`](crate::MAX_CHUNKS) chunks, or
+    /// without [`MAX_PUSH`](crate::MAX_PUSH) bytes in front and too long for it.
     pub rx_too_long: u64,
-    /// Ours: dropped, the pool had no chunk to split the head into.
-    pub rx_no_chunk: u64,
     /// Ours: [`Socket::tx`] gave the frame back.
     pub tx_refused: u64,
     /// Ours: [`Socket::flush`] gave up waking the kernel until the next flush.
@@ -201,17 +200,18 @@ impl Socket {
 
     /// One received chunk: a packet, or a part of one.
     fn received(&mut self, umem: &mut Umem, desc: &FrameDesc, out: &mut Vec<Frame>) {
-        let (chunk, len) = self.leave.shared.settle(desc);
+        let chunk = u32::try_from(desc.addr() / CHUNK).unwrap_or(u32::MAX);
         // SAFETY: the chunk was just consumed from the rx ring: it left the
         // kernel's hands and is in nobody else's yet.
-        let part = unsafe { self.leave.shared.hold(chunk, len.unwrap_or(0)) };
-        let Some(part) = part else { return };
-        self.too_long |= len.is_none();
+        let part = unsafe { self.leave.shared.hold(chunk, desc.addr() % CHUNK, desc.lengths().data()) };
+        let Some(mut part) = part else { return };
         match self.assembling.as_mut() {
-            None => self.assembling = Some(part),
+            None => {
+                self.too_long = !part.make_room();
+                self.assembling = Some(part);
+            }
             Some(packet) => {
-                let piece = Piece { chunk, len: u32::try_from(part.head_len()).unwrap_or(0) };
-                if !packet.append(piece) {
+                if !packet.append(part.head_piece()) {
                     self.too_long = true;
                     umem.put(chunk);
                 }
@@ -222,22 +222,13 @@ impl Socket {
         }
     }
 
-    /// Hands an assembled packet up, with room behind its head.
+    /// Hands an assembled packet up.
     fn packet_complete(&mut self, umem: &mut Umem, out: &mut Vec<Frame>) {
-        let Some(mut packet) = self.assembling.take() else { return };
-        let too_long = std::mem::take(&mut self.too_long);
-        if too_long || (packet.is_too_full() && packet.is_long()) {
+        let Some(packet) = self.assembling.take() else { return };
+        if self.too_long {
             self.counts.rx_too_long += 1;
             umem.recycle(packet);
             return;
-        }
-        if packet.is_too_full() {
-            let Some(mut fresh) = umem.frame() else {
-                self.counts.rx_no_chunk += 1;
-                umem.recycle(packet);
-                return;
-            };
-            packet.split_head(&mut fresh);
         }
         self.counts.rx_packets += 1;
         out.push(packet);
@@ -269,7 +260,7 @@ impl Socket {
             // SAFETY: the ring has room for all of them. The chunks are of the
             // region the socket was bound on, were the frame's alone, and with
             // `frame` the last access to them ends.
-            unsafe { self.tx.write(piece.addr(), piece.len, options) };
+            unsafe { self.tx.write(piece.addr(), piece.len.into(), options) };
         }
         self.tx.submit();
         self.cut_off.extend(frame.cut_off().iter().map(|piece| piece.chunk));

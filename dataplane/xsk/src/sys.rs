@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
 use std::sync::Once;
 
 unsafe extern "C" {
@@ -56,7 +55,7 @@ pub(crate) fn set_tx_budget(fd: RawFd, packets: u32) {
 
 /// Asks for the cache lines in which most packets have all their headers. Another core has just written them.
 #[inline]
-pub(crate) fn prefetch_headers(packet: NonNull<u8>) {
+pub(crate) fn prefetch_headers(packet: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..2 {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -25,7 +25,7 @@ use xsk_rs::FrameDesc;
 use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
 
 use crate::XskError;
-use crate::frame::{CHUNK, Frame, HEADROOM, Piece, ROOM};
+use crate::frame::{CHUNK, Frame, HEADROOM, ROOM};
 use crate::sys::prefetch_headers;
 
 /// Sizes of the rings that every socket of a UMEM gets for itself. Powers of
@@ -82,13 +82,6 @@ pub(crate) fn sending(slot: u32) -> u32 {
     receiving(slot) + 1
 }
 
-/// A chunk as the rings name it and as we reach it.
-struct Chunk {
-    /// Names the chunk's packet start; copied, never changed.
-    desc: FrameDesc,
-    first: NonNull<u8>,
-}
-
 /// A socket that was closed and whose chunks are to be taken back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Closed {
@@ -112,7 +105,10 @@ pub(crate) struct Shared {
     pub(crate) region: xsk_rs::Umem,
     pub(crate) rings: UmemRings,
     pub(crate) id: u32,
-    chunks: Box<[Chunk]>,
+    /// The region's first byte.
+    memory: NonNull<u8>,
+    /// What names each chunk in a fill ring; copied, never changed.
+    descs: Box<[FrameDesc]>,
     owners: Box<[AtomicU32]>,
     next_slot: AtomicU32,
     /// Sockets that are open.
@@ -124,15 +120,15 @@ pub(crate) struct Shared {
     pub(crate) multi_buffer: AtomicBool,
 }
 
-// SAFETY: the raw pointers in `chunks` are addresses only; they are followed
-// by the owner of a chunk alone, through its Frame. All else is Sync itself.
+// SAFETY: `memory` is followed by the owner of a chunk alone, through its
+// Frame, and to that chunk. All else is Sync itself.
 unsafe impl Sync for Shared {}
 // SAFETY: as above, nothing in it is tied to a thread.
 unsafe impl Send for Shared {}
 
 impl Shared {
     pub(crate) fn frames(&self) -> u32 {
-        u32::try_from(self.chunks.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.descs.len()).unwrap_or(u32::MAX)
     }
 
     /// Chunks that a socket may have for receiving: as many as its fill ring holds, but no more than leave half of all
@@ -142,13 +138,17 @@ impl Shared {
         self.rings.fill.min(self.frames() / (2 * (sockets + 1))).max(1)
     }
 
-    /// A descriptor that names the start of this chunk's packet, length 0.
+    /// What names this chunk in a fill ring.
     pub(crate) fn desc(&self, chunk: u32) -> FrameDesc {
-        self.chunks.get(chunk as usize).map(|c| c.desc).unwrap_or_default()
+        self.descs.get(chunk as usize).copied().unwrap_or_default()
     }
 
+    /// The first byte of a chunk.
+    #[inline]
     fn first(&self, chunk: u32) -> Option<NonNull<u8>> {
-        self.chunks.get(chunk as usize).map(|c| c.first)
+        let chunk = chunk as usize;
+        // SAFETY: the region has so many chunks, one behind the other.
+        (chunk < self.descs.len()).then(|| unsafe { self.memory.add(chunk * CHUNK) })
     }
 
     pub(crate) fn set_owner(&self, chunk: u32, owner: u32) {
@@ -181,37 +181,16 @@ impl Shared {
     ///
     /// The chunk is neither in a ring, nor with the kernel, nor in the pool,
     /// nor in another frame.
-    pub(crate) unsafe fn hold(&self, chunk: u32, head_len: usize) -> Option<Frame> {
+    pub(crate) unsafe fn hold(&self, chunk: u32, start: usize, head_len: usize) -> Option<Frame> {
         let first = self.first(chunk)?;
-        // Whoever gets a frame looks at its headers, after those of all others of a burst have been asked for, too.
-        prefetch_headers(first);
         self.set_owner(chunk, HELD);
-        // SAFETY: the region has ROOM bytes from every chunk's packet start,
-        // stays mapped while frames exist, and the caller promises that
-        // nothing else has the chunk.
-        Some(unsafe { Frame::new(first, self.id, chunk, head_len) })
-    }
-
-    /// Chunk and length of a received descriptor, the packet moved to the
-    /// chunk's packet start if a driver has put it elsewhere. None: it cannot
-    /// fit there.
-    pub(crate) fn settle(&self, received: &FrameDesc) -> (u32, Option<usize>) {
-        let chunk = u32::try_from(received.addr() / CHUNK).unwrap_or(u32::MAX);
-        let len = received.lengths().data();
-        if received.addr() % CHUNK == HEADROOM && len <= ROOM {
-            return (chunk, Some(len));
-        }
-        let Some(first) = self.first(chunk).filter(|_| len <= ROOM) else {
-            return (chunk, None);
-        };
-        // SAFETY: the descriptor was consumed from an rx ring of this region,
-        // so its bytes are inside the region and ours to read.
-        let bytes = unsafe { self.region.data(received) };
-        let from = bytes.contents().as_ptr();
-        // SAFETY: `from` has `len` bytes; `first` has ROOM, which is not less;
-        // both are inside one chunk that is ours; they may overlap.
-        unsafe { std::ptr::copy(from, first.as_ptr(), len) };
-        (chunk, Some(len))
+        // SAFETY: every chunk of the region has CHUNK bytes, stays mapped while
+        // frames exist, and the caller promises that nothing else has it.
+        let mut frame = unsafe { Frame::new(first, self.id, chunk) };
+        frame.place(start, head_len);
+        // Whoever gets a frame looks at its headers, after those of all others of a burst have been asked for, too.
+        prefetch_headers(frame.head());
+        Some(frame)
     }
 }
 
@@ -260,15 +239,14 @@ impl Umem {
         let count = NonZeroU32::new(frames).ok_or_else(|| refused(frames, "no frames"))?;
         let (region, descs) = xsk_rs::Umem::new(config, count, false).map_err(|why| not_made(frames, &why))?;
 
-        let chunks: Option<Box<[Chunk]>> =
-            descs.into_iter().map(|desc| first_byte(&region, desc).map(|first| Chunk { desc, first })).collect();
-        let chunks = chunks.ok_or_else(|| refused(frames, "a chunk without room"))?;
+        let memory = memory_of(&region, &descs).ok_or_else(|| refused(frames, "its chunks are not in a row"))?;
         let shared = Shared {
             region,
             rings,
             id: NEXT_ID.fetch_add(1, Relaxed),
             owners: (0..frames).map(|_| AtomicU32::new(FREE)).collect(),
-            chunks,
+            memory,
+            descs: descs.into_boxed_slice(),
             next_slot: AtomicU32::new(0),
             sockets: AtomicU32::new(0),
             events: Mutex::default(),
@@ -293,11 +271,11 @@ impl Umem {
         self.shared.frames()
     }
 
-    /// A fresh frame, head length 0, or None when the pool is empty.
+    /// A fresh frame, empty, with [`MAX_PUSH`](crate::MAX_PUSH) bytes in front. None when the pool is empty.
     pub fn frame(&mut self) -> Option<Frame> {
         let chunk = self.take()?;
         // SAFETY: the chunk was in the pool, so it is nowhere else.
-        unsafe { self.shared.hold(chunk, 0) }
+        unsafe { self.shared.hold(chunk, HEADROOM, 0) }
     }
 
     /// Takes a frame's chunks back. A frame of another UMEM is not ours to
@@ -309,7 +287,7 @@ impl Umem {
         for piece in frame.attached() {
             self.put(piece.chunk);
         }
-        self.put(frame.chunk);
+        self.put(frame.head_piece().chunk);
         None
     }
 
@@ -320,7 +298,7 @@ impl Umem {
     }
 
     /// The packet of a frame copied into as few chunks of this UMEM as hold it: the way between ports that cannot share
-    /// one. It is made to be sent: there may be no room behind its head. None when the pool has too few chunks.
+    /// one. None when the pool has too few chunks.
     pub fn copy_of(&mut self, from: &Umem, frame: &Frame) -> Option<Frame> {
         if !from.owns(frame) {
             return None;
@@ -360,9 +338,12 @@ impl Umem {
         let tail = if ours { frame.tail() } else { &[] };
         head.into_iter().chain(tail.iter().filter_map(|piece| {
             let first = self.shared.first(piece.chunk)?;
-            let len = (piece.len as usize).min(ROOM);
+            let start = usize::from(piece.start).min(CHUNK);
+            let len = usize::from(piece.len).min(CHUNK - start);
+            // SAFETY: it begins within the chunk.
+            let first = unsafe { first.add(start) };
             // SAFETY: the piece belongs to `frame`, which the caller lends us,
-            // so nobody writes to it; a chunk has ROOM bytes from `first`.
+            // so nobody writes to it; the chunk has `len` bytes from there.
             Some(unsafe { std::slice::from_raw_parts(first.as_ptr(), len) })
         }))
     }
@@ -474,13 +455,13 @@ impl Drop for Umem {
 
 /// Copies behind what is in a frame's head already, as much as the chunk holds. What is left over.
 fn fill<'b>(frame: &mut Frame, bytes: &'b [u8]) -> &'b [u8] {
-    let len = frame.head_len();
-    let Some(room) = frame.room_mut().get_mut(len..) else { return bytes };
+    let (start, len) = (frame.start(), frame.head_len());
+    let Some(room) = frame.chunk_mut().get_mut(start + len..) else { return bytes };
     let (now, later) = bytes.split_at(room.len().min(bytes.len()));
     if let Some(room) = room.get_mut(..now.len()) {
         room.copy_from_slice(now);
     }
-    frame.set_head_len(len + now.len());
+    frame.place(start, len + now.len());
     later
 }
 
@@ -489,21 +470,22 @@ fn join(packet: &mut Option<Frame>, part: Frame) {
     match packet {
         None => *packet = Some(part),
         Some(packet) => {
-            let len = u32::try_from(part.head_len()).unwrap_or_default();
-            packet.append(Piece { chunk: part.chunk, len });
+            packet.append(part.head_piece());
         }
     }
 }
 
-/// The address of the packet start that `desc` names, with ROOM bytes from it.
-fn first_byte(region: &xsk_rs::Umem, mut desc: FrameDesc) -> Option<NonNull<u8>> {
+/// The first byte of a region whose chunks these are. None: they are not [`CHUNK`] bytes apart, each with a packet's
+/// place at [`HEADROOM`].
+fn memory_of(region: &xsk_rs::Umem, descs: &[FrameDesc]) -> Option<NonNull<u8>> {
+    let in_a_row = (0..).zip(descs).all(|(number, desc): (usize, _)| desc.addr() == number * CHUNK + HEADROOM);
+    let mut first = *descs.first().filter(|_| in_a_row)?;
     // SAFETY: the descriptor was made for this region just now, and neither
     // the kernel nor anybody else knows of it yet.
-    let mut data = unsafe { region.data_mut(&mut desc) };
-    let room = data.cursor().buf_len();
-    data.cursor().set_pos(room);
-    let bytes = data.contents_mut();
-    (bytes.len() == ROOM).then(|| NonNull::new(bytes.as_mut_ptr())).flatten()
+    let mut data = unsafe { region.data_mut(&mut first) };
+    let packet = data.contents_mut().as_mut_ptr();
+    // The address of the whole region was given away when it was registered.
+    NonNull::new(std::ptr::with_exposed_provenance_mut(packet.expose_provenance() - HEADROOM))
 }
 
 /// A ring size as xsk-rs wants it.

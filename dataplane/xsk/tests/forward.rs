@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use netns::{PORT_MAC, Wire, assert_adds_up, bytes, drain, enter, ipv6, receive, until, veth};
 use srv6d_xsk::{
-    Frame, MAX_PUSH, Mode, Program, ProgramSettings, ROOM, Rings, SPLIT_AT, Socket, Umem, UmemRings, Waker, wait,
+    CHUNK, Frame, MAX_CHUNKS, MAX_PUSH, Mode, Program, ProgramSettings, ROOM, Rings, Socket, Umem, UmemRings, Waker,
+    wait,
 };
 
 const CLAIM: &str = "fcbb:0:1000::";
@@ -23,20 +24,25 @@ fn port(umem: &Umem, ifname: &str, mode: Mode) -> (Program, Socket) {
 }
 
 /// Inserts `n` bytes of 0xee behind the Ethernet header, as an encapsulation
-/// does.
+/// does: what follows stays where it is.
 fn push(frame: &mut Frame, n: usize) {
-    let len = frame.head_len();
-    let room = frame.room_mut();
-    room.copy_within(14..len, 14 + n);
-    room[14..14 + n].fill(0xee);
-    frame.set_head_len(len + n);
+    let (start, len) = (frame.start(), frame.head_len());
+    let chunk = frame.chunk_mut();
+    chunk.copy_within(start..start + 14, start - n);
+    chunk[start - n + 14..start + 14].fill(0xee);
+    frame.place(start - n, len + n);
 }
 
-/// Removes `n` bytes behind the Ethernet header.
+/// Removes `n` bytes behind the Ethernet header; what follows stays.
 fn pull(frame: &mut Frame, n: usize) {
-    let len = frame.head_len();
-    frame.room_mut().copy_within(14 + n..len, 14);
-    frame.set_head_len(len - n);
+    let (start, len) = (frame.start(), frame.head_len());
+    frame.chunk_mut().copy_within(start..start + 14, start + n);
+    frame.place(start + n, len - n);
+}
+
+/// Where in memory the head ends, and its payload with it.
+fn end(frame: &Frame) -> *const u8 {
+    frame.head().as_ptr_range().end
 }
 
 fn pushed(packet: &[u8], n: usize) -> Vec<u8> {
@@ -51,11 +57,11 @@ fn pulled(packet: &[u8], n: usize) -> Vec<u8> {
 type Rewrite = fn(&mut Frame);
 
 /// Every size around a boundary crosses from port a to port b unchanged,
-/// with 40 bytes pushed, and with 40 pulled.
+/// with 40 and with 176 bytes pushed, and with 40 pulled.
 fn crosses(mode: Mode, mtu: u32, sizes: &[usize]) {
     enter();
     veth("a", "pa", mtu, 1);
-    veth("b", "pb", mtu + 100, 1);
+    veth("b", "pb", mtu + 200, 1);
     let mut umem = Umem::new(8192).unwrap();
     let (_on_a, mut a) = port(&umem, "a", mode);
     let (_on_b, mut b) = port(&umem, "b", mode);
@@ -64,19 +70,21 @@ fn crosses(mode: Mode, mtu: u32, sizes: &[usize]) {
 
     for (seed, &size) in (0_u8..).zip(sizes) {
         let packet = ipv6(PORT_MAC, "fcbb:0:1000::7", size, seed);
-        let rewrites: [(Rewrite, Vec<u8>); 3] = [
+        let rewrites: [(Rewrite, Vec<u8>); 4] = [
             (|_| {}, packet.clone()),
             (|frame| push(frame, 40), pushed(&packet, 40)),
+            (|frame| push(frame, 176), pushed(&packet, 176)),
             (|frame| pull(frame, 40), pulled(&packet, 40)),
         ];
         for (rewrite, expected) in rewrites {
             source.send(&packet);
             let mut frame = receive(&mut umem, &mut a);
             assert_eq!(bytes(&umem, &frame), packet, "received, size {size}");
-            assert_eq!(frame.packet_len(), size);
-            assert!(frame.head_len() + MAX_PUSH <= ROOM, "no room behind {}", frame.head_len());
-            assert!(frame.head_len() >= size.min(SPLIT_AT));
+            assert_eq!((frame.packet_len(), frame.head_len()), (size, size.min(ROOM)));
+            assert!(frame.start() >= MAX_PUSH, "no room in front of {}", frame.start());
+            let payload = end(&frame);
             rewrite(&mut frame);
+            assert_eq!(end(&frame), payload, "it was moved, size {size}");
             b.tx(frame).unwrap();
             b.flush(&mut umem);
             let arrived = until("the packet at the far end", || sink.next());
@@ -109,6 +117,54 @@ fn jumbo_packets_cross_whole_in_generic_mode() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_frame_is_sent_from_wherever_it_is_placed() {
+    enter();
+    veth("b", "pb", 9500, 1);
+    let mut umem = Umem::new(4096).unwrap();
+    let (_program, mut b) = port(&umem, "b", Mode::Native);
+    let sink = Wire::open("pb");
+    let short = [0, 1, 2, 13, 80, 216, 255, 256, 257, 1000, CHUNK - 100].map(|start| (start, 100));
+    let long = [(0, CHUNK), (1, CHUNK - 1), (80, CHUNK - 80), (500, 3000)];
+    for (seed, (start, len)) in (0_u8..).zip(short.into_iter().chain(long)) {
+        let packet = ipv6(PORT_MAC, "2001:db8::1", len, seed);
+        let mut frame = umem.frame().unwrap();
+        assert_eq!((frame.start(), frame.head_len()), (MAX_PUSH, 0));
+        frame.chunk_mut().fill(0xa5);
+        frame.place(start, len);
+        frame.head_mut().copy_from_slice(&packet);
+        b.tx(frame).unwrap();
+        b.flush(&mut umem);
+        assert!(until("the packet", || sink.next()) == packet, "{len} bytes at {start}");
+    }
+    let nothing = umem.frame().unwrap();
+    assert!(umem.recycle(b.tx(nothing).unwrap_err()).is_none());
+    drain(&mut umem, &mut b);
+    let sum = assert_adds_up(&mut umem);
+    assert_eq!((sum.held, sum.tx), (0, 0), "{sum:?}");
+    assert_eq!(b.stats().unwrap().tx_invalid_descs, 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_packet_of_too_many_chunks_is_dropped_and_counted() {
+    enter();
+    veth("a", "pa", 20_000, 1);
+    let mut umem = Umem::new(4096).unwrap();
+    let (_program, mut a) = port(&umem, "a", Mode::Native);
+    a.rx_burst(&mut umem, 0, &mut Vec::new());
+    let wire = Wire::open("pa");
+    let longest = ipv6(PORT_MAC, "fcbb:0:1000::7", MAX_CHUNKS * ROOM, 1);
+    wire.send(&ipv6(PORT_MAC, "fcbb:0:1000::7", MAX_CHUNKS * ROOM + 1, 0));
+    wire.send(&longest);
+    let frame = receive(&mut umem, &mut a);
+    assert!(bytes(&umem, &frame) == longest);
+    assert_eq!((a.stats().unwrap().rx_too_long, a.stats().unwrap().rx_packets), (1, 1));
+    a.recycle(&mut umem, frame);
+    assert_eq!(assert_adds_up(&mut umem).held, 0);
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_cut_off_tail_is_not_sent_and_its_chunks_return() {
     enter();
     veth("a", "pa", 9500, 1);
@@ -119,12 +175,12 @@ fn a_cut_off_tail_is_not_sent_and_its_chunks_return() {
     let packet = ipv6(PORT_MAC, "fcbb:0:1000::7", 9000, 1);
     wire.send(&packet);
     let mut frame = receive(&mut umem, &mut a);
-    assert_eq!(assert_adds_up(&mut umem).held, 4, "9000 bytes: 3840 split in two, 3840, 1320");
+    assert_eq!(assert_adds_up(&mut umem).held, 3, "9000 bytes: 3840, 3840, 1320");
     frame.drop_tail();
-    assert_eq!((frame.head_len(), frame.tail_len()), (SPLIT_AT, 0));
+    assert_eq!((frame.head_len(), frame.tail_len()), (ROOM, 0));
     a.tx(frame).unwrap();
     a.flush(&mut umem);
-    assert_eq!(until("the head", || wire.next()), packet[..SPLIT_AT]);
+    assert_eq!(until("the head", || wire.next()), packet[..ROOM]);
     drain(&mut umem, &mut a);
     let sum = assert_adds_up(&mut umem);
     assert_eq!((sum.held, sum.tx), (0, 0), "{sum:?}");
@@ -144,11 +200,13 @@ fn a_frame_is_copied_between_packet_memories_and_refused_without() {
     let packet = ipv6(PORT_MAC, "fcbb:0:1000::7", 9000, 3);
     source.send(&packet);
     let frame = receive(&mut near, &mut a);
-    let frame = b.tx(frame).unwrap_err();
+    let mut frame = b.tx(frame).unwrap_err();
+    push(&mut frame, 176);
+    let packet = pushed(&packet, 176);
     let frame = far.recycle(frame).unwrap();
     let copy = far.copy_of(&near, &frame).unwrap();
-    assert_eq!(assert_adds_up(&mut near).held, 4, "3840 split in two, 3840, 1320");
-    assert_eq!(assert_adds_up(&mut far).held, 3, "3840, 3840, 1320");
+    assert_eq!(assert_adds_up(&mut near).held, 3, "4016, 3840, 1320");
+    assert_eq!(assert_adds_up(&mut far).held, 3, "3840, 3840, 1496");
     assert_eq!(bytes(&far, &copy), packet);
     b.tx(copy).unwrap();
     b.flush(&mut far);

@@ -49,8 +49,8 @@ fn a_port_is_deleted_and_comes_back() {
         // Frames sent but not flushed, so that some are lost with the device.
         for _ in 0..20 {
             let mut frame = umem.frame().unwrap();
-            frame.room_mut()[..100].copy_from_slice(&ipv6(PORT_MAC, "2001:db8::1", 100, 0));
-            frame.set_head_len(100);
+            frame.place(frame.start(), 100);
+            frame.head_mut().copy_from_slice(&ipv6(PORT_MAC, "2001:db8::1", 100, 0));
             b.tx(frame).unwrap();
         }
         ip("link del dev b");
@@ -214,8 +214,8 @@ fn a_link_that_is_down_holds_packets_and_blocks_nobody() {
     let (_program, mut b) = port(&mut umem, "b");
     ip("link set dev b down");
     let mut frame = umem.frame().unwrap();
-    frame.room_mut()[..100].copy_from_slice(&ipv6(PORT_MAC, "2001:db8::1", 100, 0));
-    frame.set_head_len(100);
+    frame.place(frame.start(), 100);
+    frame.head_mut().copy_from_slice(&ipv6(PORT_MAC, "2001:db8::1", 100, 0));
     b.tx(frame).unwrap();
     b.flush(&mut umem);
     assert!(b.tx_pending() && !b.is_gone());
@@ -242,8 +242,8 @@ fn one_wake_up_sends_more_than_one_burst() {
     let (_program, mut b) = port(&mut umem, "b");
     for seed in 0..100 {
         let mut frame = umem.frame().unwrap();
-        frame.room_mut()[..100].copy_from_slice(&ipv6(netns::PEER_MAC, "2001:db8::1", 100, seed));
-        frame.set_head_len(100);
+        frame.place(frame.start(), 100);
+        frame.head_mut().copy_from_slice(&ipv6(netns::PEER_MAC, "2001:db8::1", 100, seed));
         b.tx(frame).unwrap();
     }
     assert!(!b.device_is_gone(), "it asks with one wake-up");
