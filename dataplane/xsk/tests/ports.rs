@@ -160,6 +160,23 @@ fn a_taken_queue_and_a_missing_queue_are_named() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_hidden_proc_is_named() {
+    enter();
+    veth("b", "pb", 1500, 1);
+    let umem = Umem::new(64).unwrap();
+    // Mounts of this thread alone, from here on.
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+    for mount in ["mount --make-rprivate /", "mount -t tmpfs none /proc"] {
+        let arguments: Vec<&str> = mount.split(' ').collect();
+        assert!(std::process::Command::new(arguments[0]).args(&arguments[1..]).status().unwrap().success(), "{mount}");
+    }
+    let refused = Socket::open(&umem, "b", 0, Mode::Auto, Rings::default()).unwrap_err();
+    assert!(matches!(refused, XskError::TxRing { .. }), "{refused}");
+    assert!(refused.to_string().contains("mount -t proc"), "{refused}");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn the_mode_and_its_reason_are_told() {
     enter();
     veth("b", "pb", 1500, 1);
