@@ -29,12 +29,14 @@ impl Case {
 }
 
 /// All rows.
-pub const CASES: [Case; 7] = [
+pub const CASES: [Case; 9] = [
     Case::of::<floor::Shift>("shift", Class::Shift, 1),
     Case::of::<floor::EncapV6>("encap-v6", Class::EncapV6, 1),
     Case::of::<floor::EncapV4>("encap-v4", Class::EncapV4, 1),
     Case::of::<floor::EncapV6Srh>("encap-v6-3-segments", Class::EncapV6, 3),
     Case::of::<floor::EncapV4Srh>("encap-v4-3-segments", Class::EncapV4, 3),
+    Case::of::<floor::EncapV6Moved>("encap-v6-moved", Class::EncapV6, 1),
+    Case::of::<floor::EncapV4Moved>("encap-v4-moved", Class::EncapV4, 1),
     Case::of::<floor::Decap>("decap", Class::Decap, 1),
     Case::of::<floor::Transit>("transit", Class::Transit, 1),
 ];

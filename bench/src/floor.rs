@@ -11,6 +11,9 @@ const SRH: usize = 8 + 2 * 16;
 
 /// Work on one packet. A type, so that the loop around it is compiled for it.
 pub trait Floor {
+    /// There is no headroom: what is put in front of a packet moves it.
+    const MOVES: bool = false;
+
     /// `None`: the packet is shorter than these packets are.
     fn rewrite(packet: &mut Packet<'_>) -> Option<()>;
 }
@@ -30,8 +33,8 @@ impl Floor for Shift {
     }
 }
 
-/// Read what the flow label comes from, make room, copy outer header and MAC addresses, payload length, flow label, inner
-/// hop limit.
+/// Read what the flow label comes from, copy outer header and MAC addresses, payload
+/// length, flow label, inner hop limit.
 pub struct EncapV6;
 
 impl Floor for EncapV6 {
@@ -79,6 +82,30 @@ impl Floor for EncapV4Srh {
     }
 }
 
+/// The same, and the packet moves to make room, as it did when the floor was first measured.
+pub struct EncapV6Moved;
+
+impl Floor for EncapV6Moved {
+    const MOVES: bool = true;
+
+    #[inline]
+    fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
+        EncapV6::rewrite(packet)
+    }
+}
+
+/// The same around an IPv4 packet.
+pub struct EncapV4Moved;
+
+impl Floor for EncapV4Moved {
+    const MOVES: bool = true;
+
+    #[inline]
+    fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
+        EncapV4::rewrite(packet)
+    }
+}
+
 /// Drop the outer header, inner hop limit, type and both MAC addresses.
 pub struct Decap;
 
@@ -86,7 +113,6 @@ impl Floor for Decap {
     #[inline]
     fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
         packet.pull_front(ipv6::LEN);
-        packet.settle();
         transit(packet)?;
         *packet.bytes_mut().get_mut(12..)?.first_chunk_mut()? = black_box([0x86, 0xdd]);
         Some(())

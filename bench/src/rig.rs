@@ -167,9 +167,9 @@ impl Rig {
 
 #[inline]
 fn rewrite<F: Floor>(io: &Memory, frame: &mut Frame) {
-    let mut packet = io.packet(frame);
+    let mut packet = if F::MOVES { frame.without_headroom() } else { io.packet(frame) };
     let done = F::rewrite(&mut packet);
     assert!(done.is_some(), "the frame is long enough");
-    let head = packet.settle();
-    io.resize(frame, head, false);
+    let at = packet.extent();
+    io.place(frame, at, false);
 }

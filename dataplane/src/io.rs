@@ -1,7 +1,7 @@
 //! What a worker needs of its ports.
 
 use srv6d_srv6::Frames;
-use srv6d_wire::Packet;
+use srv6d_wire::{Extent, Packet};
 
 /// Ports of one worker, by socket number.
 pub trait Io {
@@ -20,8 +20,8 @@ pub trait Io {
     /// Length of a packet in bytes, further buffers included.
     fn packet_len(&self, frame: &Self::Frame) -> usize;
 
-    /// Takes over the length a packet has now: `head` bytes in the first buffer, and the further ones or not.
-    fn resize(&self, frame: &mut Self::Frame, head: usize, keep_tail: bool);
+    /// Takes over where a packet is now in its first buffer, and the further ones or not.
+    fn place(&self, frame: &mut Self::Frame, at: Extent, keep_tail: bool);
 
     /// Queues packets, one after the other.
     ///
@@ -49,7 +49,7 @@ impl<I: Io> Frames for Buffers<'_, I> {
     }
 
     #[inline]
-    fn resize(&self, frame: &mut I::Frame, head: usize, keep_tail: bool) {
-        self.0.resize(frame, head, keep_tail);
+    fn place(&self, frame: &mut I::Frame, at: Extent, keep_tail: bool) {
+        self.0.place(frame, at, keep_tail);
     }
 }

@@ -2,47 +2,66 @@
 
 use std::collections::VecDeque;
 
-use srv6d_wire::Packet;
+use srv6d_wire::{Extent, Packet};
 
 use crate::io::Io;
 
-/// Room of a frame, as an AF_XDP chunk has it behind the kernel's headroom.
+/// Of a frame, in front of a received packet, as in an AF_XDP chunk.
+const HEADROOM: usize = 256;
+/// Room behind that, for the beginning of a received packet.
 pub const ROOM: usize = 3840;
 
 /// A packet in memory. Bytes behind it are 0xa5, so that a stale byte shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     room: Box<[u8]>,
-    head: usize,
+    /// Where it begins in there, and how long it is.
+    at: [u32; 2],
     tail: Vec<u8>,
 }
 
 impl Frame {
-    /// A frame with these bytes; what does not leave 256 bytes of room becomes the tail.
+    /// A frame with these bytes, as received; what is more than the room becomes the tail.
     pub fn new(bytes: &[u8]) -> Self {
-        const SPLIT_AT: usize = 2048;
-        let head = if bytes.len() > ROOM - 256 { SPLIT_AT } else { bytes.len() };
-        let (front, tail) = bytes.split_at_checked(head).unwrap_or((bytes, &[]));
-        let mut room = vec![0xa5; ROOM].into_boxed_slice();
-        if let Some(slot) = room.get_mut(..front.len()) {
-            slot.copy_from_slice(front);
-        }
-        Self { room, head: front.len(), tail: tail.to_vec() }
+        let (head, tail) = bytes.split_at_checked(ROOM).unwrap_or((bytes, &[]));
+        let room = vec![0xa5; HEADROOM + ROOM].into_boxed_slice();
+        let mut frame = Self { room, at: [0; 2], tail: tail.to_vec() };
+        frame.refill(head);
+        frame
     }
 
     /// All bytes of the packet.
     pub fn bytes(&self) -> Vec<u8> {
-        let mut bytes = self.room.get(..self.head).unwrap_or_default().to_vec();
+        let Extent { start, len } = self.extent();
+        let mut bytes = self.room.get(start..start + len).unwrap_or_default().to_vec();
         bytes.extend(&self.tail);
         bytes
     }
 
-    /// Writes `bytes` over the head without giving memory back or taking any.
+    /// The packet at the very beginning of a buffer: what is put in front of it moves it. Where it is then is not where
+    /// it would be sent from.
+    #[inline]
+    pub fn without_headroom(&mut self) -> Packet<'_> {
+        let Extent { len, .. } = self.extent();
+        Packet::at(self.room.get_mut(HEADROOM..).unwrap_or_default(), Extent { start: 0, len }, self.tail.len())
+    }
+
+    /// Writes `bytes` as received over the head, without giving memory back or taking any.
     pub fn refill(&mut self, bytes: &[u8]) {
-        if let Some(slot) = self.room.get_mut(..bytes.len()) {
+        if let Some(slot) = self.room.get_mut(HEADROOM..HEADROOM + bytes.len()) {
             slot.copy_from_slice(bytes);
-            self.head = bytes.len();
+            self.place(Extent { start: HEADROOM, len: bytes.len() });
         }
+    }
+
+    fn extent(&self) -> Extent {
+        let [start, len] = self.at.map(|bytes| bytes as usize);
+        Extent { start, len }
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "it lies in the room")]
+    fn place(&mut self, at: Extent) {
+        self.at = [at.start as u32, at.len as u32];
     }
 }
 
@@ -109,15 +128,16 @@ impl Io for Memory {
     }
 
     fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
-        Packet::new(&mut frame.room, frame.head, frame.tail.len())
+        let at = frame.extent();
+        Packet::at(&mut frame.room, at, frame.tail.len())
     }
 
     fn packet_len(&self, frame: &Frame) -> usize {
-        frame.head + frame.tail.len()
+        frame.extent().len + frame.tail.len()
     }
 
-    fn resize(&self, frame: &mut Frame, head: usize, keep_tail: bool) {
-        frame.head = head;
+    fn place(&self, frame: &mut Frame, at: Extent, keep_tail: bool) {
+        frame.place(at);
         if !keep_tail {
             frame.tail.clear();
         }

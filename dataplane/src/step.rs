@@ -200,8 +200,8 @@ impl<I: Io> Step<I> {
             let (Some(frame), Some(&found)) = (frames.get_mut(plain), found.get(plain)) else { break };
             let mut packet = io.packet(frame);
             let verdict = if let Some(port) = forward_straight(tables, round.tally, &mut packet, found) {
-                let (head, tail) = (packet.settle(), packet.tail_len());
-                io.resize(frame, head, tail > 0);
+                let (at, tail) = (packet.extent(), packet.tail_len());
+                io.place(frame, at, tail > 0);
                 Verdict::Tx(port)
             } else {
                 walked(io, round, port, frame, &mut self.limiter, &mut self.smaller_path)
@@ -313,8 +313,8 @@ fn walked<I: Io>(
     if matches!(verdict, Verdict::Kernel(_) | Verdict::Drop(DropReason::UpperLayer)) {
         learned(tables, &packet).for_each(smaller_path);
     }
-    let (head, keep_tail) = (packet.settle(), packet.tail_len() > 0);
-    io.resize(frame, head, keep_tail);
+    let (at, keep_tail) = (packet.extent(), packet.tail_len() > 0);
+    io.place(frame, at, keep_tail);
     verdict
 }
 

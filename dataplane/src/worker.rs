@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::Receiver;
-use srv6d_wire::Packet;
+use srv6d_wire::{Extent, Packet};
 use srv6d_xsk::{Frame, Socket, Umem, Waker, wait};
 
 use crate::dataplane::Polling;
@@ -132,16 +132,16 @@ impl Io for Sockets {
     }
 
     fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
-        let (start, head, tail) = (frame.start(), frame.head_len(), frame.tail_len());
-        Packet::new(frame.chunk_mut().get_mut(start..).unwrap_or_default(), head, tail)
+        let (at, tail) = (Extent { start: frame.start(), len: frame.head_len() }, frame.tail_len());
+        Packet::at(frame.chunk_mut(), at, tail)
     }
 
     fn packet_len(&self, frame: &Frame) -> usize {
         frame.packet_len()
     }
 
-    fn resize(&self, frame: &mut Frame, head: usize, keep_tail: bool) {
-        frame.place(frame.start(), head);
+    fn place(&self, frame: &mut Frame, at: Extent, keep_tail: bool) {
+        frame.place(at.start, at.len);
         if !keep_tail {
             frame.drop_tail();
         }

@@ -10,7 +10,7 @@ pub mod ipv6;
 pub mod packet;
 pub mod srh;
 
-pub use packet::Packet;
+pub use packet::{Extent, Packet};
 
 /// Protocol and next-header numbers (IANA).
 pub mod protocol {

@@ -5,6 +5,8 @@
 //!       0       start               end               room.len()
 //! ```
 
+use std::ops::Range;
+
 /// A packet whose start and end can move within the room of its first buffer.
 ///
 /// Only the first buffer is ever parsed; what lies in further buffers is only counted.
@@ -16,6 +18,15 @@ pub struct Packet<'a> {
     tail: usize,
 }
 
+/// Where a packet lies in its first buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Of its first byte, from the beginning of the buffer.
+    pub start: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
 /// The buffer has no room for the headers to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
@@ -24,14 +35,33 @@ impl<'a> Packet<'a> {
     /// A packet of `len` bytes at the beginning of `room`, with `tail` more bytes in further buffers.
     /// `len` is cut to the room.
     pub fn new(room: &'a mut [u8], len: usize, tail: usize) -> Self {
-        let end = len.min(room.len());
-        Self { room, start: 0, end, tail }
+        let len = len.min(room.len());
+        Self::at(room, Extent { start: 0, len }, tail)
+    }
+
+    /// The same anywhere in `room`, which it does not reach out of: what is put in front of it goes into the headroom
+    /// there, and nothing moves.
+    #[inline]
+    pub const fn at(room: &'a mut [u8], Extent { start, len }: Extent, tail: usize) -> Self {
+        Self { room, start, end: start + len, tail }
+    }
+
+    /// Where it is now.
+    #[inline]
+    pub const fn extent(&self) -> Extent {
+        Extent { start: self.start, len: self.end - self.start }
     }
 
     /// Bytes of the first buffer.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.room.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The first `N` of these, if it has as many.
+    #[inline]
+    pub fn head<const N: usize>(&self) -> Option<&[u8; N]> {
+        if self.end - self.start < N { None } else { self.room.get(self.start..self.start + N)?.first_chunk() }
     }
 
     /// Bytes of the first buffer, to be written.
@@ -85,18 +115,31 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn replace_front(&mut self, pull: usize, push: usize) -> Result<&mut [u8], NoRoom> {
         let from = self.start + pull;
-        let shift = push.saturating_sub(from);
-        let end = self.end + shift;
         if from > self.end {
             return Err(NoRoom);
         }
-        let room = self.room.get_mut(..end).ok_or(NoRoom)?;
-        if shift > 0 {
-            room.copy_within(from..self.end, from + shift);
-            self.end = end;
+        if push > from {
+            slide(self.room, from..self.end, push)?;
+            (self.start, self.end) = (0, self.end - from + push);
+        } else {
+            self.start = from - push;
         }
-        self.start = from + shift - push;
-        room.get_mut(self.start..).ok_or(NoRoom)
+        self.room.get_mut(self.start..self.end).ok_or(NoRoom)
+    }
+
+    /// The same for lengths that are known while this is compiled, and no more of the packet than its first `N` bytes then.
+    /// `None`: it is shorter than that, or has no room.
+    #[inline]
+    pub fn replace_head<const PULL: usize, const PUSH: usize, const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+        if self.end - self.start + PUSH < N + PULL {
+            return None;
+        }
+        if self.start + PULL < PUSH {
+            self.replace_front(PULL, PUSH).ok()?;
+        } else {
+            self.start = self.start + PULL - PUSH;
+        }
+        self.room.get_mut(self.start..self.start + N)?.first_chunk_mut()
     }
 
     /// Drops `n` bytes from the front; all of the first buffer at most.
@@ -134,18 +177,17 @@ impl<'a> Packet<'a> {
             self.end = end;
         }
     }
+}
 
-    /// Moves the packet to the beginning of its buffer, where a descriptor can point at it.
-    /// Returns its length in the first buffer.
-    #[inline]
-    pub fn settle(&mut self) -> usize {
-        if self.start > 0 {
-            self.room.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-        }
-        self.end
+/// Moves these bytes to `to`. Its own function, and by value: rare, and a packet stays in registers.
+#[cold]
+#[inline(never)]
+fn slide(room: &mut [u8], bytes: Range<usize>, to: usize) -> Result<(), NoRoom> {
+    if to + bytes.len() > room.len() {
+        return Err(NoRoom);
     }
+    room.copy_within(bytes, to);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -162,7 +204,21 @@ mod tests {
         assert_eq!(packet.push_front(3), Ok(()));
         packet.bytes_mut()[..3].copy_from_slice(&[7, 8, 9]);
         assert_eq!(packet.bytes(), [7, 8, 9, 2, 3, 4]);
-        assert_eq!(packet.settle(), 6);
+        assert_eq!(packet.extent(), Extent { start: 0, len: 6 });
+    }
+
+    #[test]
+    fn nothing_moves_where_there_is_headroom() {
+        let mut room = [0xa5; 16];
+        room[8..12].copy_from_slice(&[1, 2, 3, 4]);
+        let mut packet = Packet::at(&mut room, Extent { start: 8, len: 4 }, 0);
+        packet.replace_front(2, 6).unwrap()[..6].fill(7);
+        assert_eq!(packet.bytes(), [7, 7, 7, 7, 7, 7, 3, 4]);
+        assert_eq!(packet.extent(), Extent { start: 4, len: 8 });
+        packet.pull_front(6);
+        assert_eq!((packet.push_front(1), packet.extent()), (Ok(()), Extent { start: 9, len: 3 }));
+        assert_eq!(room[10..], [3, 4, 0xa5, 0xa5, 0xa5, 0xa5]);
+        assert_eq!(Packet::at(&mut room, Extent { start: 20, len: 4 }, 0).bytes(), []);
     }
 
     #[test]
@@ -185,7 +241,7 @@ mod tests {
         packet.replace_front(2, 4).unwrap()[..4].copy_from_slice(&[5, 6, 7, 8]);
         assert_eq!(packet.bytes(), [5, 6, 7, 8, 3, 4]);
         assert_eq!(packet.replace_front(3, 1).unwrap()[1..], [8, 3, 4]);
-        assert_eq!(packet.settle(), 4);
+        assert_eq!(packet.extent(), Extent { start: 2, len: 4 });
     }
 
     #[test]

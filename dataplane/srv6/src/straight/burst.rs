@@ -3,7 +3,7 @@
 //! Each kind has a loop of its own, so the processor's registers hold what that kind needs and nothing else. What packets
 //! in a row have in common, a SID or a next hop, counts them together.
 
-use srv6d_wire::{Packet, eth, ipv6};
+use srv6d_wire::{Extent, Packet, eth, ipv6};
 
 use super::look_ups::Found;
 use super::write::{self, Encapsulation, Ready};
@@ -19,8 +19,8 @@ pub trait Frames {
     /// Its bytes.
     fn packet<'f>(&self, frame: &'f mut Self::Frame) -> Packet<'f>;
 
-    /// Takes over the length it has now: `head` bytes in the first buffer, and the further ones or not.
-    fn resize(&self, frame: &mut Self::Frame, head: usize, keep_tail: bool);
+    /// Takes over where it is now in the first buffer, and the further ones or not.
+    fn place(&self, frame: &mut Self::Frame, at: Extent, keep_tail: bool);
 }
 
 /// Packets one behind the other that leave through one device, with their whole length.
@@ -110,9 +110,9 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
         for (frame, &found) in self.frames.iter_mut().zip(self.found) {
             let mut packet = self.io.packet(frame);
             let Some(ready) = write(found, &mut packet) else { break };
-            let head = packet.settle();
+            let at = packet.extent();
             // Plain packets are never cut: what lies in further buffers stays.
-            self.io.resize(frame, head, true);
+            self.io.place(frame, at, true);
             if !row.leads_to(ready.hop) {
                 row.turn(Some(ready.hop), done, self.tally, &mut self.leave);
             }

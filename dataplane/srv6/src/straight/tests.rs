@@ -10,7 +10,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
-use srv6d_wire::checksum;
+use srv6d_wire::{Extent, checksum};
 
 use super::*;
 use crate::carrier::SegmentList;
@@ -22,7 +22,8 @@ use crate::model::{
 use crate::{Limiter, Slots, Verdict};
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
-const ROOM: usize = 2048;
+const HEADROOM: usize = 256;
+const ROOM: usize = HEADROOM + 2048;
 
 /// Ports 0 and 1: fabric. 2: a VLAN of 1. 3: edge. 4: fabric, small MTU.
 fn port(index: u16, name: &str) -> Port {
@@ -252,11 +253,17 @@ struct Outcome<V> {
     counters: Vec<(u64, u64)>,
 }
 
-fn outcome<V>(frame: &[u8], tail: usize, slots: &Slots, way: impl FnOnce(&Tally, &mut Packet<'_>) -> V) -> Outcome<V> {
+/// A buffer with these bytes in it, and where.
+fn received(bytes: &[u8]) -> (Vec<u8>, Extent) {
+    let at = Extent { start: HEADROOM, len: bytes.len() };
     let mut room = vec![0xa5; ROOM];
-    let head = frame.len() - tail;
-    room[..head].copy_from_slice(&frame[..head]);
-    let mut packet = Packet::new(&mut room, head, tail);
+    room[at.start..at.start + at.len].copy_from_slice(bytes);
+    (room, at)
+}
+
+fn outcome<V>(frame: &[u8], tail: usize, slots: &Slots, way: impl FnOnce(&Tally, &mut Packet<'_>) -> V) -> Outcome<V> {
+    let (mut room, at) = received(&frame[..frame.len() - tail]);
+    let mut packet = Packet::at(&mut room, at, tail);
     let tally = Tally::new(slots);
     let verdict = way(&tally, &mut packet);
     let counts = tally.sids.iter().chain(&tally.paths).chain(&tally.adjacencies).chain([&tally.ecn_unused]);
@@ -299,8 +306,8 @@ proptest! {
     }
 }
 
-/// A packet's room, bytes in it, and bytes in further buffers.
-type Held = (Vec<u8>, usize, usize);
+/// A packet's room, where it is in there, and bytes in further buffers.
+type Held = (Vec<u8>, Extent, usize);
 
 /// Packets that hold themselves.
 struct Alone;
@@ -308,12 +315,12 @@ struct Alone;
 impl Frames for Alone {
     type Frame = Held;
 
-    fn packet<'f>(&self, (room, head, tail): &'f mut Held) -> Packet<'f> {
-        Packet::new(room, *head, *tail)
+    fn packet<'f>(&self, (room, at, tail): &'f mut Held) -> Packet<'f> {
+        Packet::at(room, *at, *tail)
     }
 
-    fn resize(&self, (_, head, tail): &mut Held, new: usize, keep_tail: bool) {
-        *head = new;
+    fn place(&self, (_, at, tail): &mut Held, now: Extent, keep_tail: bool) {
+        *at = now;
         *tail = if keep_tail { *tail } else { 0 };
     }
 }
@@ -331,18 +338,16 @@ proptest! {
         let (tables, slots) = tables(DscpMode::Uniform, false);
         let mut burst: Vec<Held> = Vec::new();
         for ((bytes, tail), times) in frames {
-            let head = bytes.len() - tail;
-            let mut room = bytes;
-            room.resize(ROOM, 0xa5);
-            burst.extend(std::iter::repeat_n((room, head, tail), times));
+            let (room, at) = received(&bytes[..bytes.len() - tail]);
+            burst.extend(std::iter::repeat_n((room, at, tail), times));
         }
         let (mut alone, mut left, one_by_one) = (burst.clone(), Vec::new(), Tally::new(&slots));
         for held in &mut alone {
             let mut packet = Alone.packet(held);
             let way = straight(&tables, &one_by_one, device, &mut packet);
-            let (head, tail) = (packet.settle(), packet.tail_len());
-            Alone.resize(held, head, tail > 0);
-            left.push(way.map(|device| (device, held.1 + held.2)));
+            let (at, tail) = (packet.extent(), packet.tail_len());
+            Alone.place(held, at, tail > 0);
+            left.push(way.map(|device| (device, held.1.len + held.2)));
         }
         let together = Tally::new(&slots);
         let mut look_ups = LookUps::with_capacity(burst.len());

@@ -1,7 +1,6 @@
 //! What is written to a plain packet. Each way checks all there is to check before its first write.
 //!
-//! Where a packet has to move, it moves before anything is written to it: a move that reads bytes just written waits for
-//! them to reach the cache.
+//! Outer headers go into the headroom in front of a packet, which stays where it is.
 
 use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
 
@@ -282,7 +281,6 @@ impl Decapsulate {
         let flow = || transit_v6(packet.bytes(), HEAD, inner.address());
         let hop = tables.straight.hop(tables, group, len, flow)?;
         packet.pull_front(ipv6::LEN);
-        packet.settle();
         let (ethernet, ip) = headers(packet)?;
         spend_hop_v6(ip);
         if self.uniform {
@@ -302,7 +300,6 @@ impl Decapsulate {
         let group = Target::group(tables.find_v4(self.vrf, inner.destination())?)?;
         let hop = tables.straight.hop(tables, group, len, || flow_v4(tables, packet.bytes(), HEAD))?;
         packet.pull_front(ipv6::LEN);
-        packet.settle();
         let (ethernet, ip) = headers(packet)?;
         if self.uniform {
             ipv4::set_tos_ttl(ip, uniform(outer, inner.class()), ip[ipv4::TTL].wrapping_sub(1));
