@@ -58,6 +58,7 @@ fn do_work(case: &str, work: &str) {
     let case = CASES.iter().find(|known| known.name == case).unwrap();
     let snapshot = snapshot(PREFIXES, case.segments).unwrap();
     let mut rig = Rig::new(case.class, PREFIXES);
+    rig.warm_up(4 * BURSTS, &snapshot);
     match work {
         "bare" => rig.time_bare(BURSTS, case.bare),
         "forward" => rig.time_bare(BURSTS, |rig| rig.forward(&snapshot)),

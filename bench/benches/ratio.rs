@@ -11,14 +11,15 @@ const ROUNDS: usize = 101;
 const BURSTS: usize = 32;
 
 fn main() {
-    run(SIZES, ROUNDS);
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    run(SIZES, ROUNDS, |name| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())));
 }
 
 /// Prints the table.
 ///
 /// # Panics
 /// It does not do its work.
-pub fn run(sizes: [u32; 3], rounds: usize) {
+pub fn run(sizes: [u32; 3], rounds: usize, is_wanted: impl Fn(&str) -> bool) {
     let snapshots = sizes.map(|prefixes| [1, 3].map(|segments| snapshot(prefixes, segments).unwrap()));
     println!("ns per packet of 128 bytes; medians of {rounds} rounds, in brackets the middle half of the ratios");
     println!("{:<20} {:>8} | bare loop: {:26} | between ports", "", "", "");
@@ -26,7 +27,7 @@ pub fn run(sizes: [u32; 3], rounds: usize) {
         "{0:<20} {1:>8} | {2:>6} {3:>8} {4:>6} {5:13} | {2:>6} {3:>8} {4:>6}",
         "", "prefixes", "floor", "srv6d", "ratio", ""
     );
-    for case in &CASES {
+    for case in CASES.iter().filter(|case| is_wanted(case.name)) {
         let mut srv6d = Vec::new();
         for (prefixes, snapshots) in sizes.into_iter().zip(&snapshots) {
             let row = Row::measure(case, prefixes, &snapshots[usize::from(case.segments > 1)], rounds);

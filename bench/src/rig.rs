@@ -39,8 +39,8 @@ impl Rig {
         }
         Self {
             io,
+            look_ups: srv6d_dataplane::look_ups(),
             step: Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {}),
-            look_ups: LookUps::with_capacity(BURST),
             idle: originals.iter().map(|bytes| Frame::new(bytes)).collect(),
             burst: Vec::with_capacity(BURST),
             originals,
@@ -156,8 +156,20 @@ impl Rig {
     /// A packet would not be sent.
     #[inline(never)]
     pub fn forward(&mut self, snapshot: &Snapshot) {
+        self.all_through(snapshot);
+    }
+
+    /// So many bursts forwarded and stepped: what is remembered of packets that went before is there.
+    pub fn warm_up(&mut self, bursts: usize, snapshot: &Snapshot) {
+        self.time_bare(bursts, |rig| rig.all_through(snapshot));
+        self.time_ports(bursts, |rig| {
+            rig.step.round(&mut rig.io, snapshot, 1);
+        });
+    }
+
+    fn all_through(&mut self, snapshot: &Snapshot) {
         let Some(tally) = snapshot.tallies.first() else { return };
-        let found = self.look_ups.find(&snapshot.tables, 0, self.burst.iter_mut().map(|frame| self.io.packet(frame)));
+        let found = self.look_ups.find(&snapshot.tables, 0, &Buffers(&self.io), &mut self.burst);
         let done = forward_all(&snapshot.tables, tally, &Buffers(&self.io), &mut self.burst, found, |leaving| {
             assert_eq!(leaving.device, 1, "every packet leaves by port 1");
         });

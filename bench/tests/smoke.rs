@@ -51,7 +51,7 @@ fn every_row_of_the_instructions_runs_and_is_recorded() {
 
 #[test]
 fn ratios_are_taken_of_every_row() {
-    ratio::run(SMALL, 1);
+    ratio::run(SMALL, 1, |_| true);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use srv6d_srv6::{Limiter, LookUps, Tally};
 use srv6d_wire::Packet;
 
-use crate::io::Io;
+use crate::io::{Buffers, Io};
 use crate::snapshot::Snapshot;
 use crate::step::BURST;
 
@@ -101,9 +101,8 @@ impl Beside {
     }
 
     fn look_at<I: Io>(&mut self, io: &I, next: &Snapshot, port: u16, burst: &mut [I::Frame]) {
-        let packets = burst.iter_mut().take(TOGETHER);
-        let count = packets.len();
-        self.look_ups.find(&next.tables, port, packets.map(|frame| io.packet(frame)));
+        let count = burst.len().min(TOGETHER);
+        self.look_ups.find(&next.tables, port, &Buffers(io), burst.get_mut(..count).unwrap_or_default());
         let first = self.turns as usize * FORWARDED % count.max(1);
         for frame in burst.iter_mut().take(count).skip(first).take(FORWARDED) {
             self.forward(next, port, &io.packet(frame));

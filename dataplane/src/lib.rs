@@ -31,5 +31,5 @@ pub use publish::{Amended, Published, Publisher};
 pub use reader::Reader;
 pub use snapshot::{Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;
-pub use step::{BURST, Step};
+pub use step::{BURST, Step, look_ups};
 pub use worker::{PacketMemory, Rounds, Sockets};

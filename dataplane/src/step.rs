@@ -20,6 +20,13 @@ use crate::snapshot::Snapshot;
 /// Packets received from one port at a time.
 pub const BURST: usize = 64;
 
+/// Look-ups as a worker has them: of bursts, with a destination cache, in a huge page where the kernel has one.
+pub fn look_ups() -> LookUps {
+    let look_ups = LookUps::with_capacity(BURST).cached();
+    srv6d_xsk::in_huge_pages(look_ups.cache());
+    look_ups
+}
+
 /// What a worker keeps between rounds.
 pub struct Step<I: Io> {
     worker: usize,
@@ -76,7 +83,7 @@ impl<I: Io> Step<I> {
             limiter: Limiter::default(),
             held: Held::new(),
             burst: Vec::with_capacity(BURST),
-            look_ups: LookUps::with_capacity(BURST),
+            look_ups: look_ups(),
             runs: Vec::with_capacity(BURST),
             generation: 0,
             wanted: Box::new(wanted),
@@ -188,7 +195,7 @@ impl<I: Io> Step<I> {
             let verdict = Verdict::Drop(DropReason::TxFull);
             return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
-        let found = self.look_ups.find(tables, port, frames.iter_mut().map(|frame| io.packet(frame)));
+        let found = self.look_ups.find(tables, port, &Buffers(io), frames);
         let is_watched = round.taps.is_some() || !round.snapshot.vlans.is_empty();
         let mut done = 0;
         while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {

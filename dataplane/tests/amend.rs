@@ -122,13 +122,14 @@ struct Observed {
     prefixes: usize,
 }
 
-fn observe(snapshot: &Snapshot, slots: &Slots, frames: &[(usize, Vec<u8>)]) -> Observed {
-    observe_beside(snapshot, None, slots, frames)
+/// Of a worker that has forwarded the same frames by the tables of `before`: what it remembers of these must not show.
+fn observe(before: &Snapshot, snapshot: &Snapshot, slots: &Slots, frames: &[(usize, Vec<u8>)]) -> Observed {
+    observe_beside(before, View { current: snapshot, next: None }, slots, frames)
 }
 
 fn observe_beside(
-    snapshot: &Snapshot,
-    next: Option<&Snapshot>,
+    before: &Snapshot,
+    View { current, next }: View<'_>,
     slots: &Slots,
     frames: &[(usize, Vec<u8>)],
 ) -> Observed {
@@ -138,12 +139,15 @@ fn observe_beside(
     let mut step = Step::new(0, Arc::clone(&counters), move |port, to| asked.lock().unwrap().push((port, to)));
     let mut io = Memory::new(PORTS.into());
     let tally = Arc::new(Tally::new(slots));
-    let snapshot = Snapshot { tallies: vec![Arc::clone(&tally)], ..snapshot.clone() };
+    let snapshot = Snapshot { tallies: vec![Arc::clone(&tally)], ..current.clone() };
     let mut sent = Vec::new();
-    for (socket, frame) in frames {
-        io.port(*socket).unwrap().rx.push_back(Frame::new(frame));
-        step.round_beside(&mut io, View { current: &snapshot, next }, 1);
-        sent.extend(io.take_sent().into_iter().map(|(socket, frame)| (socket, frame.bytes())));
+    for view in [View { current: before, next: None }, View { current: &snapshot, next }] {
+        sent.clear();
+        for (socket, frame) in frames {
+            io.port(*socket).unwrap().rx.push_back(Frame::new(frame));
+            step.round_beside(&mut io, view, 1);
+            sent.extend(io.take_sent().into_iter().map(|(socket, frame)| (socket, frame.bytes())));
+        }
     }
     let mut totals = Totals::default();
     counters.add_to(&mut totals);
@@ -153,13 +157,18 @@ fn observe_beside(
     Observed { sent, totals, counts, wanted, prefixes: snapshot.tables.prefixes() }
 }
 
+/// A copy of its own: nobody waits for a worker to leave it.
+fn tables_of(publisher: &Publisher) -> Snapshot {
+    Snapshot::clone(&publisher.current())
+}
+
 /// What was amended must be what is built from the same desired state.
-fn is_as_built(publisher: &Publisher, frames: &[(usize, Vec<u8>)]) {
+fn is_as_built(publisher: &Publisher, before: &Snapshot, frames: &[(usize, Vec<u8>)]) {
     let mut slots = publisher.slots().clone();
     let tables = Tables::build(publisher.desired(), &mut slots).unwrap();
-    let built = Snapshot::direct(tables, Arc::default(), PORTS.into());
     let current = publisher.current();
-    assert_eq!(observe(&current, &slots, frames), observe(&built, &slots, frames));
+    let built = Snapshot { generation: current.generation, ..Snapshot::direct(tables, Arc::default(), PORTS.into()) };
+    assert_eq!(observe(before, &current, &slots, frames), observe(before, &built, &slots, frames));
     assert_eq!(current.tables.offload(), built.tables.offload());
     let known: Vec<_> = current.tables.next_hops().collect();
     assert!(built.tables.next_hops().all(|next_hop| known.contains(&next_hop)));
@@ -271,7 +280,7 @@ proptest! {
         let mut publisher = publisher(node());
         let frames: Vec<_> = probes.into_iter().flat_map(frames_to).collect();
         for amendment in &amendments {
-            let before = Desired::clone(publisher.desired());
+            let (before, tables) = (Desired::clone(publisher.desired()), tables_of(&publisher));
             let is_done = amend(&mut publisher, amendment);
             let mut expected = before.clone();
             if is_done {
@@ -289,7 +298,7 @@ proptest! {
             let changed = changed.chain(amendment.steers.iter().map(|change| change.prefix));
             let mut frames = frames.clone();
             frames.extend(changed.flat_map(|prefix| [prefix.network(), prefix.broadcast()]).flat_map(frames_to));
-            is_as_built(&publisher, &frames);
+            is_as_built(&publisher, &tables, &frames);
         }
     }
 }
@@ -332,8 +341,9 @@ fn what_is_usual_is_made_in_place() {
         steered("3000::/16", vec![]),
     ];
     for (number, amendment) in (1..).zip(&amendments) {
+        let before = tables_of(&publisher);
         assert!(amend(&mut publisher, amendment));
-        is_as_built(&publisher, &frames);
+        is_as_built(&publisher, &before, &frames);
         let Published { whole, in_place, .. } = publisher.published();
         assert_eq!((whole, in_place), (1, number), "{amendment:?}");
     }
@@ -351,10 +361,11 @@ fn what_means_more_takes_a_whole_build() {
         change("3000::/61", Some(via(&[0]))),
     ] {
         let mut publisher = publisher(node());
+        let before = tables_of(&publisher);
         assert!(amend(&mut publisher, &amendment));
         let Published { whole, whole_for_amendment, in_place, .. } = publisher.published();
         assert_eq!((whole, whole_for_amendment, in_place), (2, 1, 0), "{amendment:?}");
-        is_as_built(&publisher, &frames_to("2001:db8:1::2".parse().unwrap()));
+        is_as_built(&publisher, &before, &frames_to("2001:db8:1::2".parse().unwrap()));
     }
 }
 
@@ -366,10 +377,10 @@ fn what_is_refused_changes_nothing() {
     for refused in [change("3000::/16", Some(nowhere)), steered("4000::/16", vec![loops])] {
         let both =
             Amendment { routes: [change("3000:1::/48", Some(via(&[0]))).routes, refused.routes].concat(), ..refused };
-        let before = publisher.desired().clone();
+        let (before, tables) = (publisher.desired().clone(), tables_of(&publisher));
         assert!(!amend(&mut publisher, &both));
         assert_eq!(*publisher.desired(), before);
-        is_as_built(&publisher, &frames_to("3000:1::1".parse().unwrap()));
+        is_as_built(&publisher, &tables, &frames_to("3000:1::1".parse().unwrap()));
         assert!(amend(&mut publisher, &change("3000:2::/48", Some(via(&[0])))));
         assert!(amend(&mut publisher, &change("3000:2::/48", None)));
     }
@@ -381,8 +392,9 @@ fn a_worker_that_stays_in_old_tables_is_left_there() {
     let mut late = publisher.reader();
     let generation = late.current().generation;
     for number in 0..3 {
+        let before = tables_of(&publisher);
         assert!(amend(&mut publisher, &change("3000:1::/48", (number % 2 == 0).then(|| via(&[0])))));
-        is_as_built(&publisher, &frames_to("3000:1::1".parse().unwrap()));
+        is_as_built(&publisher, &before, &frames_to("3000:1::1".parse().unwrap()));
     }
     assert_eq!(publisher.published().copied, 1, "the copy that the worker is in is left to it");
     assert_eq!(late.current().generation, generation + 3);
@@ -438,9 +450,10 @@ fn workers_go_back_to_the_copy_that_they_know() {
     let mut publisher = publisher(node());
     let known = Arc::as_ptr(&publisher.current());
     for number in 0..4 {
+        let before = tables_of(&publisher);
         assert!(amend(&mut publisher, &change("3000:1::/48", (number % 2 == 0).then(|| via(&[0])))));
         assert_eq!(known, Arc::as_ptr(&publisher.current()));
-        is_as_built(&publisher, &frames_to("3000:1::1".parse().unwrap()));
+        is_as_built(&publisher, &before, &frames_to("3000:1::1".parse().unwrap()));
     }
     assert_eq!(publisher.published().copied, 0);
 }
@@ -506,9 +519,9 @@ fn packets_that_are_looked_up_beside_stay_as_they_are() {
     assert!(amend(&mut publisher, &steered("3000::/16", vec![path("over".into(), &["fcbb:bbbb:5::"], vec![hop(0)])])));
     let tally = Arc::new(Tally::new(publisher.slots()));
     let next = Snapshot { tallies: vec![Arc::clone(&tally)], ..Snapshot::clone(&publisher.current()) };
-    let now = observe(&old, &slots, &frames);
-    assert_ne!(observe(&next, publisher.slots(), &frames).sent, now.sent, "the tables to come lead elsewhere");
-    assert_eq!(observe_beside(&old, Some(&next), &slots, &frames), now);
+    let now = observe(&old, &old, &slots, &frames);
+    assert_ne!(observe(&old, &next, publisher.slots(), &frames).sent, now.sent, "the tables to come lead elsewhere");
+    assert_eq!(observe_beside(&old, View { current: &old, next: Some(&next) }, &slots, &frames), now);
     assert!(tally.adjacencies.iter().chain(&tally.paths).all(|count| count.read() == (0, 0)));
 }
 

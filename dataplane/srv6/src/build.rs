@@ -12,8 +12,8 @@ use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAc
 use crate::straight::Straight;
 use crate::straight::offload::{Offload, Scope};
 use crate::tables::{
-    Action, Adjacency, AdjacencyState, CrossConnect, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables, Target, Vrf,
-    VrfIndex,
+    Action, Adjacency, AdjacencyState, CrossConnect, Edition, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables,
+    Target, Vrf, VrfIndex,
 };
 use crate::tally::Slots;
 
@@ -145,6 +145,7 @@ impl<'d> Build<'d> {
 
     fn new(desired: &'d Desired, slots: &'d mut Slots) -> Self {
         let tables = Tables {
+            edition: Edition::next(),
             host: desired.host,
             tunnel: desired.tunnel,
             policy: desired.policy.clone(),

@@ -26,7 +26,7 @@ use crate::model::{
 };
 use crate::straight::offload::{Offload, Scope, is_met};
 use crate::straight::put;
-use crate::tables::{Adjacency, MAIN, PathEntry, Tables, Target, VrfIndex};
+use crate::tables::{Adjacency, Edition, MAIN, PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
 
 /// Groups and next hops that may have been added, beside as many again as there were: those that nothing leads to any
@@ -66,6 +66,8 @@ pub enum NotAmended {
 /// What one copy of the tables has and the other one has not.
 #[derive(Clone, Debug, Default)]
 pub struct Edits {
+    /// Which tables they lead to.
+    edition: Edition,
     prefixes: Vec<(VrfIndex, bool, Key)>,
     adjacencies: Vec<Adjacency>,
     groups: Vec<Vec<u32>>,
@@ -177,6 +179,7 @@ impl Tables {
         let (paths, steers) = (edits.paths.iter().map(|(at, _)| *at), edits.steers.iter().map(|(at, _)| *at));
         straight.follow(self, paths, steers);
         self.straight = straight;
+        self.edition = edits.edition;
     }
 }
 
@@ -257,6 +260,7 @@ impl Index {
         }
         edits.adjacencies = tables.adjacencies.get(before.0..).unwrap_or_default().to_vec();
         edits.groups = tables.groups.get(before.1..).unwrap_or_default().to_vec();
+        edits.edition = Edition::next();
         tables.follow(&edits);
         self.offload(desired, tables, &mut edits, !undo.steers.is_empty());
         if self.is_cluttered(tables) {

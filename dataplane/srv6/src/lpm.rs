@@ -72,6 +72,26 @@ pub struct Search {
     id: u32,
 }
 
+impl Search {
+    /// For an address, with a number of the caller's.
+    #[inline]
+    pub const fn new(address: u128, id: usize) -> Self {
+        Self { address, value: NONE, node: 0, bucket: 0, id: id as u32 }
+    }
+
+    /// What is looked up.
+    #[inline]
+    pub const fn address(&self) -> u128 {
+        self.address
+    }
+
+    /// The caller's number.
+    #[inline]
+    pub const fn id(&self) -> usize {
+        self.id as usize
+    }
+}
+
 /// A table of prefixes.
 #[derive(Clone, Debug, Default)]
 pub struct Lpm {
@@ -106,23 +126,19 @@ impl Lpm {
         (value != NONE).then_some(value)
     }
 
-    /// Looks up at once what an index answers for; the others go to `searches`, for [`lookup_all`](Self::lookup_all).
+    /// The upper 32 bits of the first block that has an index: [`lookup`](Self::lookup) is quick there.
     #[inline]
-    pub fn lookup_or(&self, address: u128, id: usize, searches: &mut Vec<Search>) -> Option<Value> {
-        let Some(value) = self.in_block(address) else {
-            searches.push(Search { address, value: NONE, node: 0, bucket: 0, id: id as u32 });
-            return None;
-        };
-        (value != NONE).then_some(value)
+    pub fn first_block(&self) -> Option<u32> {
+        self.blocks.first().map(|index| index.block)
     }
 
-    /// Looks all these addresses up, and says what each led to.
+    /// Looks all these addresses up, and says what each led to. Best for those that no index answers for.
     #[inline]
-    pub fn lookup_all(&self, searches: &mut Vec<Search>, mut led_to: impl FnMut(usize, Option<Value>)) {
+    pub fn lookup_all(&self, searches: &mut Vec<Search>, mut led_to: impl FnMut(Search, Option<Value>)) {
         self.general.lookup_all(searches);
         for search in searches.drain(..) {
-            let value = self.general.value(&search);
-            led_to(search.id as usize, (value != NONE).then_some(value));
+            let value = self.in_block(search.address).unwrap_or_else(|| self.general.value(&search));
+            led_to(search, (value != NONE).then_some(value));
         }
     }
 
@@ -130,9 +146,17 @@ impl Lpm {
     #[inline(always)]
     fn in_block(&self, address: u128) -> Option<Value> {
         let block = (address >> 96) as u32;
-        // Most nodes have one block.
-        let (first, others) = self.blocks.split_first()?;
-        let index = if first.block == block { first } else { others.iter().find(|index| index.block == block)? };
+        let first = self.blocks.first()?;
+        if first.block == block {
+            return Some(self.lookup_inside(first, address));
+        }
+        if self.blocks.len() > 1 { self.in_another_block(block, address) } else { None }
+    }
+
+    /// Most nodes have one block.
+    #[inline(never)]
+    fn in_another_block(&self, block: u32, address: u128) -> Option<Value> {
+        let index = self.blocks.iter().find(|index| index.block == block)?;
         Some(self.lookup_inside(index, address))
     }
 

@@ -24,6 +24,7 @@
 )]
 
 mod burst;
+mod destination_cache;
 mod headers;
 mod look_ups;
 pub mod offload;
@@ -107,7 +108,8 @@ struct PlainPath {
 /// Whether a path can be taken straight away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    Straight,
+    WithoutSrh,
+    WithSrh,
     /// One of several paths of a prefix or next hops of a path: the flow decides.
     ByFlow,
     /// Left to the walk.
@@ -270,8 +272,9 @@ impl PlainPath {
         let Some(addresses) = with_source(tables, path, group, addresses) else { return Self::WALK };
         let srh = rest.get(..path.header_len.saturating_sub(ipv6::LEN)).unwrap_or_default();
         let (srh_len, mtu) = (srh.len() as u16, path.mtu.min(usize::from(u16::MAX)) as u16);
+        let way = if srh.is_empty() { Way::WithoutSrh } else { Way::WithSrh };
         let (first, srh) = (u64::from(hop_limit), srhs.at(srh));
-        Self { addresses, first, slot: path.slot, group, srh, srh_len, mtu, way: Way::Straight }
+        Self { addresses, first, slot: path.slot, group, srh, srh_len, mtu, way }
     }
 
     /// What stands for all paths of a prefix.

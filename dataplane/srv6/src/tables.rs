@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_wire::ipv6;
@@ -17,9 +18,27 @@ use crate::straight::offload::Offload;
 /// Longest outer header: IPv6, and an SRH that lists every segment.
 pub const MAX_OUTER: usize = 40 + 8 + 16 * MAX_SEGMENTS;
 
+/// Which tables these are: others, or the same ones amended, have another number, and copies the same one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Edition(u64);
+
+impl Edition {
+    /// One that was never there.
+    pub(crate) fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    #[inline]
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// One generation of tables.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
+    pub(crate) edition: Edition,
     pub(crate) ports: Vec<PortEntry>,
     pub(crate) host: Option<HostPort>,
     pub(crate) tunnel: Tunnel,

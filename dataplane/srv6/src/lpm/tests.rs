@@ -53,10 +53,10 @@ proptest! {
         for address in probes.iter().copied().chain(entries.iter().map(|(key, _)| key.bits)) {
             prop_assert_eq!(lpm.lookup(address), naive(&entries, address), "address {:032x}", address);
         }
-        let mut searches = Vec::new();
-        let look_up = |(id, &address)| lpm.lookup_or(address, id, &mut searches);
-        let mut found: Vec<_> = probes.iter().enumerate().map(look_up).collect();
-        lpm.lookup_all(&mut searches, |id, value| found[id] = value);
+        let mut searches: Vec<_> =
+            probes.iter().enumerate().map(|(id, &address)| Search::new(address, id)).collect();
+        let mut found = vec![None; probes.len()];
+        lpm.lookup_all(&mut searches, |search, value| found[search.id()] = value);
         prop_assert_eq!(found, probes.iter().map(|&address| naive(&entries, address)).collect::<Vec<_>>());
     }
 }

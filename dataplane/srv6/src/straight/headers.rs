@@ -85,15 +85,23 @@ impl V6 {
         BEHIND.get(usize::from(self.next_header())).copied().unwrap_or(Behind::Other)
     }
 
-    /// The hop limit allows one more hop, the addresses may go everywhere, and nothing behind has to be looked at.
+    /// The hop limit allows one more hop, the source may go everywhere, and nothing behind has to be looked at.
+    #[inline]
+    pub(super) fn is_plain_from(&self) -> bool {
+        let hop_limit = self.first as u8;
+        self.first >> 60 == 6 && hop_limit > 1 && self.behind() != Behind::LookInto && goes_everywhere(self.source)
+    }
+
+    /// The destination may go everywhere.
+    #[inline]
+    pub(super) const fn is_plain_to(&self) -> bool {
+        goes_everywhere(self.destination[0])
+    }
+
+    /// Both.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        let hop_limit = self.first as u8;
-        self.first >> 60 == 6
-            && hop_limit > 1
-            && self.behind() != Behind::LookInto
-            && goes_everywhere(self.source)
-            && goes_everywhere(self.destination[0])
+        self.is_plain_from() && self.is_plain_to()
     }
 }
 
@@ -147,26 +155,41 @@ impl V4 {
         self.words[0] << 4
     }
 
-    /// Without options, the checksum right; the TTL allows one more hop, the addresses may go everywhere.
+    /// Without options, the checksum right; the TTL allows one more hop, the source may go everywhere.
+    #[inline]
+    pub(super) fn is_plain_from(&self) -> bool {
+        let [first, second] = self.words;
+        // 16-bit words, added with the carries put in again, are all ones: what 65,535 divides. So is the sum of longer
+        // words.
+        let sum = added_up(added_up(first, second), u64::from(self.destination));
+        first >> 56 == 0x45 && (second >> 56) > 1 && goes_everywhere_v4(second as u32) && sum.is_multiple_of(0xffff)
+    }
+
+    /// The destination may go everywhere.
+    #[inline]
+    pub(super) fn is_plain_to(&self) -> bool {
+        goes_everywhere_v4(self.destination)
+    }
+
+    /// Both.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        let [first, second] = self.words;
-        let halves = |word: u64| (word >> 32) + (word & 0xffff_ffff);
-        let sum = halves(first) + halves(second) + u64::from(self.destination);
-        first >> 56 == 0x45
-            && (second >> 56) > 1
-            && goes_everywhere_v4(second as u32)
-            && goes_everywhere_v4(self.destination)
-            // 16-bit words, added with the carries put in again, are all ones: what 65,535 divides.
-            && sum.is_multiple_of(0xffff)
+        self.is_plain_from() && self.is_plain_to()
     }
 }
 
-/// First octets of this host, loopback, multicast and broadcast addresses.
+/// With the carry put in again.
+#[inline]
+const fn added_up(a: u64, b: u64) -> u64 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + carry as u64
+}
+
+/// First octets of this host, loopback, link-local, multicast and broadcast addresses.
 #[allow(clippy::indexing_slicing, reason = "while it is compiled")]
-static STAYS_NEAR: [bool; 256] = {
+static MAY_STAY_NEAR: [bool; 256] = {
     let mut octets = [false; 256];
-    (octets[0], octets[127]) = (true, true);
+    (octets[0], octets[127], octets[169]) = (true, true, true);
     let mut octet = 224;
     while octet < 256 {
         octets[octet] = true;
@@ -175,10 +198,16 @@ static STAYS_NEAR: [bool; 256] = {
     octets
 };
 
-/// None of these, and not link-local (169.254.0.0/16).
+/// None of these; link-local is 169.254.0.0/16.
 #[inline]
 fn goes_everywhere_v4(address: u32) -> bool {
-    STAYS_NEAR.get(usize::from((address >> 24) as u8)) == Some(&false) && address >> 16 != 0xa9fe
+    MAY_STAY_NEAR.get(usize::from((address >> 24) as u8)) == Some(&false) || is_169_but_not_link_local(address)
+}
+
+#[cold]
+#[inline(never)]
+const fn is_169_but_not_link_local(address: u32) -> bool {
+    address >> 24 == 169 && address >> 16 != 0xa9fe
 }
 
 /// Eight bytes at a fixed offset.
@@ -188,8 +217,8 @@ pub(super) fn word<const N: usize>(frame: &[u8; N], at: usize) -> u64 {
 }
 
 #[inline]
-pub(super) fn spend_hop_v6(header: &mut [u8; ipv6::LEN]) {
-    header[ipv6::HOP_LIMIT] = header[ipv6::HOP_LIMIT].wrapping_sub(1);
+pub(super) const fn spend_hop(limit: &mut u8) {
+    *limit = limit.wrapping_sub(1);
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! The first look-up of plain packets: whether they are plain so far, and where their destination leads.
 
+use std::ops::Range;
+
 use prefetch_index::prefetch_index;
 use srv6d_wire::{Packet, eth};
 
+use super::destination_cache::{DestinationCache, Of, Places};
 use super::headers::{V4, V6, word};
-use super::{PlainPath, PlainPort};
+use super::{Frames, PlainPath, PlainPort};
 use crate::lpm::{Lpm, Search, Value};
 use crate::tables::{Tables, Target, Vrf};
 
@@ -22,6 +25,16 @@ impl Found {
     #[inline]
     pub(super) fn value(self) -> Option<Value> {
         (self.0 != Self::NOTHING.0).then_some(self.0 & !Self::IS_V4)
+    }
+
+    #[inline]
+    pub(super) const fn bits(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
     }
 
     #[inline]
@@ -43,13 +56,22 @@ impl Found {
 
     /// For one packet, which came in through `device`.
     pub(crate) fn of(tables: &Tables, device: u16, packet: &Packet<'_>) -> Self {
-        let Some((port, vrf)) = tables.came_in(device) else { return Self::NOTHING };
-        match plain_destination(tables, port, packet) {
-            Some(Destination::V6(address)) => vrf.v6.lookup(address).map_or(Self::NOTHING, Self),
-            Some(Destination::V4(address)) => {
-                vrf.v4.lookup(address).map_or(Self::NOTHING, |value| Self(value | Self::IS_V4))
+        Self::of_plain(tables, device, packet).unwrap_or(Self::NOTHING)
+    }
+
+    fn of_plain(tables: &Tables, device: u16, packet: &Packet<'_>) -> Option<Self> {
+        let (port, vrf) = tables.came_in(device)?;
+        let (head, len) = (port.admits(packet)?, packet.total_len());
+        match ether_type(head) {
+            IPV6 => {
+                let header = V6::read_plain(tables, port, head, len).filter(V6::is_plain_to)?;
+                vrf.v6.lookup(header.address()).map(Self)
             }
-            None => Self::NOTHING,
+            IPV4 => {
+                let header = V4::read_plain(tables, port, head, len).filter(V4::is_plain_to)?;
+                vrf.v4.lookup(header.destination()).map(|value| Self(value | Self::IS_V4))
+            }
+            _ => None,
         }
     }
 }
@@ -60,59 +82,218 @@ pub struct LookUps {
     v6: Vec<Search>,
     v4: Vec<Search>,
     found: Vec<Found>,
+    cache: DestinationCache,
 }
 
 impl LookUps {
     /// For so many packets, without further allocations.
     pub fn with_capacity(packets: usize) -> Self {
-        Self { v6: Vec::with_capacity(packets), v4: Vec::with_capacity(packets), found: Vec::with_capacity(packets) }
+        Self {
+            v6: Vec::with_capacity(packets),
+            v4: Vec::with_capacity(packets),
+            found: Vec::with_capacity(packets),
+            cache: DestinationCache::default(),
+        }
+    }
+
+    /// The same with a destination cache: what was found is remembered as long as the tables are the same.
+    #[must_use]
+    pub fn cached(mut self) -> Self {
+        self.cache = DestinationCache::new();
+        self
+    }
+
+    /// Where the cache is.
+    pub fn cache(&self) -> Range<*const u8> {
+        self.cache.range()
     }
 
     /// Where these packets, which came in through `device`, are to go: one for each, in their order.
     #[inline(never)]
-    pub fn find<'p>(
-        &mut self,
-        tables: &Tables,
-        device: u16,
-        packets: impl ExactSizeIterator<Item = Packet<'p>>,
-    ) -> &[Found] {
+    pub fn find<F: Frames>(&mut self, tables: &Tables, device: u16, io: &F, frames: &mut [F::Frame]) -> &[Found] {
         self.found.clear();
-        self.found.resize(packets.len(), Found::NOTHING);
+        self.found.resize(frames.len(), Found::NOTHING);
         let Some((port, vrf)) = tables.came_in(device) else { return &self.found };
-        for (id, (packet, found)) in packets.zip(&mut self.found).enumerate() {
-            let value = match plain_destination(tables, port, &packet) {
-                Some(Destination::V6(address)) => vrf.v6.lookup_or(address, id, &mut self.v6),
-                Some(Destination::V4(address)) => {
-                    vrf.v4.lookup_or(address, id, &mut self.v4).map(|value| value | Found::IS_V4)
-                }
-                None => None,
-            };
-            *found = value.map_or(Found::NOTHING, Found);
+        let (v6, v4) = (Family::v6(tables, port, vrf), Family::v4(tables, port, vrf));
+        let mut done = 0;
+        while done < frames.len() {
+            done += self.look_up::<V6, F>(tables, port, &v6, io, frames, done);
+            done += self.look_up::<V4, F>(tables, port, &v4, io, frames, done);
         }
-        self.search(tables, vrf);
+        v6.search(&mut self.v6, &mut self.found, &mut self.cache);
+        v4.search(&mut self.v4, &mut self.found, &mut self.cache);
         &self.found
     }
 
-    /// What no index has answered.
-    fn search(&mut self, tables: &Tables, vrf: &Vrf) {
-        let (found, steers) = (&mut self.found, &tables.straight.steers);
-        search(&vrf.v6, &mut self.v6, 0, found, steers);
-        search(&vrf.v4, &mut self.v4, Found::IS_V4, found, steers);
+    /// All behind `first` that are not of the other family. How many it were.
+    #[inline(never)]
+    fn look_up<H: Header, F: Frames>(
+        &mut self,
+        tables: &Tables,
+        port: &PlainPort,
+        family: &Family<'_>,
+        io: &F,
+        frames: &mut [F::Frame],
+        first: usize,
+    ) -> usize {
+        let frames = frames.get_mut(first..).unwrap_or_default();
+        let (found, cache) = (self.found.get_mut(first..).unwrap_or_default(), self.cache.view());
+        let searches = if H::ETHER_TYPE == IPV6 { &mut self.v6 } else { &mut self.v4 };
+        for (at, (frame, found)) in frames.iter_mut().zip(found).enumerate() {
+            let packet = io.packet(frame);
+            let Some(head) = port.admits(&packet) else { continue };
+            let ether_type = ether_type(head);
+            if ether_type != H::ETHER_TYPE {
+                if ether_type == IPV6 || ether_type == IPV4 {
+                    return at;
+                }
+                continue;
+            }
+            let Some(header) = H::read_plain(tables, port, head, packet.total_len()) else { continue };
+            match family.look_up(cache, &header) {
+                Looked::At(led_to) => *found = led_to,
+                Looked::AtNothing => {}
+                Looked::Elsewhere => searches.push(Search::new(header.address(), first + at)),
+            }
+        }
+        frames.len()
     }
 }
 
-/// Paths are asked for, so that the cache lines of all of them are fetched at the same time: where packets are written,
-/// each waits for its own.
-#[inline(never)]
-fn search(lpm: &Lpm, searches: &mut Vec<Search>, family: u32, found: &mut [Found], steers: &[PlainPath]) {
-    lpm.lookup_all(searches, |id, value| {
-        let Some(value) = value else { return };
-        // Some path or none for a value that is no steered prefix: to ask what it is would take longer.
-        prefetch_index(steers, Target::index(value) as usize);
-        if let Some(found) = found.get_mut(id) {
-            *found = Found(value | family);
+/// A header that look-ups read.
+trait Header: Sized {
+    const ETHER_TYPE: u16;
+
+    /// It is plain but for its destination, which is still to be looked at.
+    fn read_plain(tables: &Tables, port: &PlainPort, head: &[u8; eth::MIN_FRAME], len: usize) -> Option<Self>;
+
+    /// The destination, as prefix tables have it.
+    fn address(&self) -> u128;
+
+    /// The destination may go everywhere.
+    fn is_plain_to(&self) -> bool;
+}
+
+impl Header for V6 {
+    const ETHER_TYPE: u16 = IPV6;
+
+    #[inline(always)]
+    fn read_plain(tables: &Tables, port: &PlainPort, head: &[u8; eth::MIN_FRAME], len: usize) -> Option<Self> {
+        let header = Self::read(head, eth::LEN);
+        if header.len() + eth::LEN != len || !header.is_plain_from() {
+            return None;
         }
-    });
+        (!port.guards_blocks || !tables.in_block(header.address())).then_some(header)
+    }
+
+    #[inline(always)]
+    fn address(&self) -> u128 {
+        self.address()
+    }
+
+    #[inline(always)]
+    fn is_plain_to(&self) -> bool {
+        self.is_plain_to()
+    }
+}
+
+impl Header for V4 {
+    const ETHER_TYPE: u16 = IPV4;
+
+    #[inline(always)]
+    fn read_plain(_: &Tables, _: &PlainPort, head: &[u8; eth::MIN_FRAME], len: usize) -> Option<Self> {
+        let header = Self::read(head, eth::LEN);
+        (header.len() + eth::LEN == len && header.is_plain_from()).then_some(header)
+    }
+
+    #[inline(always)]
+    fn address(&self) -> u128 {
+        self.destination()
+    }
+
+    #[inline(always)]
+    fn is_plain_to(&self) -> bool {
+        self.is_plain_to()
+    }
+}
+
+/// The prefixes of one family in a VRF.
+struct Family<'t> {
+    lpm: &'t Lpm,
+    /// The upper 32 bits of the block that an index answers for, most nodes have no other one; more than 32 bits: none.
+    block: u64,
+    steers: &'t [PlainPath],
+    of: Of,
+    /// What marks its values.
+    mark: u32,
+}
+
+/// What a first look at a destination came to.
+enum Looked {
+    At(Found),
+    /// It leads nowhere, or is not plain.
+    AtNothing,
+    /// It has to be searched.
+    Elsewhere,
+}
+
+impl<'t> Family<'t> {
+    fn v6(tables: &'t Tables, port: &PlainPort, vrf: &'t Vrf) -> Self {
+        Self::new(&vrf.v6, tables, Of::v6(tables.edition, port.vrf), 0)
+    }
+
+    fn v4(tables: &'t Tables, port: &PlainPort, vrf: &'t Vrf) -> Self {
+        Self::new(&vrf.v4, tables, Of::v4(tables.edition, port.vrf), Found::IS_V4)
+    }
+
+    fn new(lpm: &'t Lpm, tables: &'t Tables, of: Of, mark: u32) -> Self {
+        let block = lpm.first_block().map_or(u64::MAX, u64::from);
+        Self { lpm, block, steers: &tables.straight.steers, of, mark }
+    }
+
+    /// A destination in the cache is plain.
+    #[inline(always)]
+    fn look_up(&self, cache: Places<'_>, header: &impl Header) -> Looked {
+        let address = header.address();
+        if (address >> 96) as u64 == self.block {
+            return match self.lpm.lookup(address).filter(|_| header.is_plain_to()) {
+                Some(value) => Looked::At(Found(value | self.mark)),
+                None => Looked::AtNothing,
+            };
+        }
+        if let Some(led_to) = cache.get(self.of, address) {
+            self.ask_for_path(led_to);
+            return Looked::At(led_to);
+        }
+        if header.is_plain_to() { Looked::Elsewhere } else { Looked::AtNothing }
+    }
+
+    /// What neither an index nor the cache has answered.
+    fn search(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: &mut DestinationCache) {
+        if !searches.is_empty() {
+            self.search_all(searches, found, cache);
+        }
+    }
+
+    #[inline(never)]
+    fn search_all(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: &mut DestinationCache) {
+        self.lpm.lookup_all(searches, |search, value| {
+            let Some(value) = value else { return };
+            let led_to = Found(value | self.mark);
+            self.ask_for_path(led_to);
+            cache.put(self.of, search.address(), led_to);
+            if let Some(found) = found.get_mut(search.id()) {
+                *found = led_to;
+            }
+        });
+    }
+
+    /// Its cache line is asked for, so that those of all packets are fetched at the same time: where packets are written,
+    /// each waits for its own. Some path or none where it is no steered prefix: to ask what it is would take longer.
+    #[inline(always)]
+    fn ask_for_path(&self, led_to: Found) {
+        prefetch_index(self.steers, led_to.index() as usize);
+    }
 }
 
 impl Tables {
@@ -124,30 +305,21 @@ impl Tables {
     }
 }
 
-/// Where a plain packet goes.
-enum Destination {
-    V6(u128),
-    /// In the upper 32 bits.
-    V4(u128),
+impl PlainPort {
+    /// What is plain for the port itself: its first bytes.
+    #[inline(always)]
+    fn admits<'p>(&self, packet: &'p Packet<'_>) -> Option<&'p [u8; eth::MIN_FRAME]> {
+        let head: &[u8; eth::MIN_FRAME] = packet.head()?;
+        (word(head, 0) >> 16 == self.mac && packet.total_len() <= self.longest).then_some(head)
+    }
 }
 
+/// As they stand in a frame.
+const IPV6: u16 = eth::IPV6.to_be();
+const IPV4: u16 = eth::IPV4.to_be();
+
+/// As it stands in the frame.
 #[inline(always)]
-fn plain_destination(tables: &Tables, port: &PlainPort, packet: &Packet<'_>) -> Option<Destination> {
-    let len = packet.total_len();
-    let head: &[u8; eth::MIN_FRAME] = packet.bytes().first_chunk()?;
-    if word(head, 0) >> 16 != port.mac || len > port.longest {
-        return None;
-    }
-    let ether_type = [head[12], head[13]];
-    if ether_type == eth::IPV6.to_be_bytes() {
-        let header = V6::read(head, eth::LEN);
-        let is_guarded = port.guards_blocks && tables.in_block(header.address());
-        let is_plain = header.len() + eth::LEN == len && header.is_plain() && !is_guarded;
-        is_plain.then(|| Destination::V6(header.address()))
-    } else if ether_type == eth::IPV4.to_be_bytes() {
-        let header = V4::read(head, eth::LEN);
-        (header.len() + eth::LEN == len && header.is_plain()).then(|| Destination::V4(header.destination()))
-    } else {
-        None
-    }
+const fn ether_type(head: &[u8; eth::MIN_FRAME]) -> u16 {
+    u16::from_ne_bytes([head[12], head[13]])
 }

@@ -216,8 +216,8 @@ impl Extract<'_> {
 
     fn path(&mut self, path: u32) -> Option<OffloadedPath> {
         let straight = &self.tables.straight;
-        let &PlainPath { addresses, first, group, srh_len, mtu, way, .. } = straight.paths.get(path as usize)?;
-        let is_plain = way == super::Way::Straight && srh_len == 0;
+        let &PlainPath { addresses, first, group, mtu, way, .. } = straight.paths.get(path as usize)?;
+        let is_plain = way == super::Way::WithoutSrh;
         Some(OffloadedPath {
             addresses,
             hop_limit: first as u8,

@@ -350,8 +350,11 @@ proptest! {
             left.push(way.map(|device| (device, held.1.len + held.2)));
         }
         let together = Tally::new(&slots);
-        let mut look_ups = LookUps::with_capacity(burst.len());
-        let found = look_ups.find(&tables, device, burst.iter_mut().map(|held| Alone.packet(held))).to_vec();
+        let found = LookUps::with_capacity(burst.len()).find(&tables, device, &Alone, &mut burst).to_vec();
+        let mut cached = LookUps::with_capacity(burst.len()).cached();
+        for time in ["searched", "remembered"] {
+            prop_assert_eq!(cached.find(&tables, device, &Alone, &mut burst), &found, "{}", time);
+        }
         let (mut done, mut expected) = (0, left.iter());
         while done < burst.len() {
             let (frames, found) = (&mut burst[done..], &found[done..]);

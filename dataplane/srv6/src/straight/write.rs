@@ -4,7 +4,7 @@
 
 use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
 
-use super::headers::{Behind, V4, V6, joined, spend_hop_v6};
+use super::headers::{Behind, V4, V6, joined, spend_hop};
 use super::{Decapsulate, HEAD, OuterClass, PlainHop, PlainPath, Shift, Straight, Way};
 use crate::flow::{self, FlowHash};
 use crate::tables::{MAIN, Tables, Target};
@@ -19,6 +19,8 @@ pub(super) struct Ready<'t> {
     pub(super) len: usize,
 }
 
+/// Ethernet, outer IPv6, and as much of the packet inside as is written.
+const NESTED: usize = HEAD + ipv4::LEN;
 /// Ethernet, outer IPv6, inner IPv6.
 const NESTED_V6: usize = HEAD + ipv6::LEN;
 /// Ethernet, outer IPv6, inner IPv4.
@@ -28,17 +30,17 @@ const BEHIND_BLOCK: u64 = 0xffff_ffff;
 
 #[inline(always)]
 pub(super) fn route_v6<'t>(tables: &'t Tables, packet: &mut Packet<'_>, group: u32) -> Option<Ready<'t>> {
-    let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+    let header = V6::read(packet.head::<HEAD>()?, eth::LEN);
     let hop =
         tables.straight.hop(tables, group, header.len(), || transit_v6(packet.bytes(), eth::LEN, header.address()))?;
-    let (ethernet, ip) = headers(packet)?;
-    spend_hop_v6(ip);
+    let (ethernet, ip) = headers::<{ ipv6::LEN }>(packet)?;
+    spend_hop(&mut ip[ipv6::HOP_LIMIT]);
     Some(hop.ready(ethernet, header.len()))
 }
 
 #[inline(always)]
 pub(super) fn route_v4<'t>(tables: &'t Tables, packet: &mut Packet<'_>, group: u32) -> Option<Ready<'t>> {
-    let header = V4::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+    let header = V4::read(packet.head::<HEAD>()?, eth::LEN);
     let hop = tables.straight.hop(tables, group, header.len(), || flow_v4(tables, packet.bytes(), eth::LEN))?;
     let (ethernet, ip) = headers(packet)?;
     ipv4::spend_ttl(ip);
@@ -75,60 +77,89 @@ impl<'t> Encapsulation<'t> {
 
     #[inline(always)]
     pub(super) fn v6(&self, packet: &mut Packet<'_>, steer: u32) -> Option<Ready<'t>> {
-        let header = V6::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
-        let bytes = packet.bytes().get(eth::LEN..)?;
+        let head = packet.head::<{ eth::MIN_FRAME }>()?;
+        let (header, (_, ip)) = (V6::read(head, eth::LEN), head.split_at(eth::LEN));
         let next_header = header.next_header();
         let upper = match header.behind() {
-            Behind::Ports => flow::ports(next_header, bytes, ipv6::LEN, self.with_qp),
+            Behind::Ports if self.with_qp => ports_and_queue_pair(next_header, packet.bytes(), HEAD),
+            Behind::Ports => flow::ports(next_header, ip, ipv6::LEN, false),
             // The walk looks for its own outer header in these (RFC 2473 section 4.1.3).
             Behind::Tunnel => return None,
             _ => next_header.into(),
         };
-        let flow = flow::inner_v6_with(ipv6::Header::known(bytes.first_chunk()?), upper);
+        let flow = flow::inner_v6_with(ipv6::Header::known(ip.first_chunk()?), upper);
         let inner = Inner { protocol: protocol::IPV6, class: header.class_in_place(), len: header.len(), flow };
-        self.put(packet, steer, inner, spend_hop_v6)
+        self.put(packet, steer, inner, |ip| spend_hop(&mut ip[ipv6::HOP_LIMIT]))
     }
 
     #[inline(always)]
     pub(super) fn v4(&self, packet: &mut Packet<'_>, steer: u32) -> Option<Ready<'t>> {
-        let header = V4::read(packet.bytes().first_chunk::<{ eth::MIN_FRAME }>()?, eth::LEN);
-        let bytes = packet.bytes().get(eth::LEN..)?;
-        // Plain headers have no options.
-        let flow = flow::v4_behind(bytes, ipv4::Header::known(bytes.first_chunk()?), ipv4::LEN, self.with_qp);
+        let head = packet.head::<{ eth::MIN_FRAME }>()?;
+        let (header, (_, ip)) = (V4::read(head, eth::LEN), head.split_at(eth::LEN));
+        let flow = if self.with_qp {
+            flow_v4(self.tables, packet.bytes(), eth::LEN)
+        } else {
+            // Plain headers have no options.
+            flow::v4_behind(ip, ipv4::Header::known(ip.first_chunk()?), ipv4::LEN, false)
+        };
         let inner = Inner { protocol: protocol::IPV4, class: header.class_in_place(), len: header.len(), flow };
         self.put(packet, steer, inner, ipv4::spend_ttl)
     }
 
     #[inline(always)]
-    fn put<const N: usize>(
+    fn put(
         &self,
         packet: &mut Packet<'_>,
         steer: u32,
         inner: Inner,
-        spend_hop: impl FnOnce(&mut [u8; N]),
+        spend_hop: impl FnOnce(&mut [u8; ipv4::LEN]),
     ) -> Option<Ready<'t>> {
         let path = self.steers.get(steer as usize)?;
-        let (path, hop) = match path.way {
-            Way::Straight => (path, self.groups.get(path.group as usize)?),
-            Way::ByFlow => self.tables.straight.by_flow(self.tables, steer, inner)?,
-            Way::Walk => return None,
+        if path.way == Way::WithoutSrh {
+            return self.put_header(packet, path, self.groups.get(path.group as usize)?, inner, spend_hop);
+        }
+        let (path, hop) = if path.way == Way::WithSrh {
+            (path, self.groups.get(path.group as usize)?)
+        } else {
+            self.tables.straight.by_flow(self.tables, steer, inner)?
         };
         match path.srh(&self.tables.straight)? {
-            // Of a known length: most paths have none.
-            [] => self.put_header(packet, (path, hop), &[], inner, spend_hop),
-            srh => self.put_header(packet, (path, hop), srh, inner, spend_hop),
+            [] => self.put_header(packet, path, hop, inner, spend_hop),
+            srh => self.put_header_and_srh(packet, (path, srh), hop, inner, spend_hop),
         }
     }
 
-    /// H.Encaps.Red and H.Encaps (RFC 8986 section 5).
+    /// H.Encaps.Red, and H.Encaps of one segment without an SRH (RFC 8986 section 5): what most packets get.
     #[inline(always)]
-    fn put_header<const N: usize>(
+    fn put_header(
         &self,
         packet: &mut Packet<'_>,
-        (path, hop): (&PlainPath, &'t PlainHop),
-        srh: &[u8],
+        path: &PlainPath,
+        hop: &'t PlainHop,
         inner: Inner,
-        spend_hop: impl FnOnce(&mut [u8; N]),
+        spend_hop: impl FnOnce(&mut [u8; ipv4::LEN]),
+    ) -> Option<Ready<'t>> {
+        let len = inner.len + ipv6::LEN;
+        if len > usize::from(path.mtu) {
+            return None;
+        }
+        let head = packet.replace_head::<{ eth::LEN }, HEAD, NESTED>()?;
+        let (ethernet, bytes) = head.split_first_chunk_mut()?;
+        let (header, behind) = bytes.split_first_chunk_mut()?;
+        spend_hop(behind.first_chunk_mut()?);
+        path.write(header, self.class, inner, inner.protocol, len - ipv6::LEN);
+        Some(self.leave(path, hop, ethernet, len))
+    }
+
+    /// The same with an SRH behind the outer header.
+    #[inline(always)]
+    fn put_header_and_srh(
+        &self,
+        packet: &mut Packet<'_>,
+        (path, srh): (&PlainPath, &[u8]),
+        hop: &'t PlainHop,
+        inner: Inner,
+        spend_hop: impl FnOnce(&mut [u8; ipv4::LEN]),
     ) -> Option<Ready<'t>> {
         let len = inner.len + srh.len() + ipv6::LEN;
         if len > usize::from(path.mtu) {
@@ -136,21 +167,22 @@ impl<'t> Encapsulation<'t> {
         }
         let bytes = packet.replace_front(eth::LEN, HEAD + srh.len()).ok()?;
         let (ethernet, bytes) = bytes.split_first_chunk_mut()?;
-        let (header, mut behind) = bytes.split_first_chunk_mut()?;
-        let mut next_header = inner.protocol;
-        if !srh.is_empty() {
-            let (slot, packet) = behind.split_at_mut_checked(srh.len())?;
-            slot.copy_from_slice(srh);
-            *slot.first_mut()? = inner.protocol;
-            (next_header, behind) = (protocol::ROUTING, packet);
-        }
+        let (header, bytes) = bytes.split_first_chunk_mut()?;
+        let (slot, behind) = bytes.split_at_mut_checked(srh.len())?;
+        put_srh(slot, srh);
+        *slot.first_mut()? = inner.protocol;
         spend_hop(behind.first_chunk_mut()?);
-        path.write(header, self.class, inner, next_header, len - ipv6::LEN);
+        path.write(header, self.class, inner, protocol::ROUTING, len - ipv6::LEN);
+        Some(self.leave(path, hop, ethernet, len))
+    }
+
+    #[inline(always)]
+    fn leave(&self, path: &PlainPath, hop: &'t PlainHop, ethernet: &mut [u8; eth::LEN], len: usize) -> Ready<'t> {
         if let Some(count) = self.counts.get(path.slot as usize) {
             count.add(1, len);
         }
         put_type(ethernet, eth::IPV6);
-        Some(hop.ready(ethernet, len))
+        hop.ready(ethernet, len)
     }
 }
 
@@ -179,9 +211,10 @@ impl Straight {
         self.hops.get(member as usize).filter(|hop| len <= hop.mtu as usize)
     }
 
-    /// One of several paths of a prefix, and one of several next hops.
+    /// One of several paths of a prefix, and one of several next hops. `None`: left to the walk.
     #[inline(never)]
     fn by_flow(&self, tables: &Tables, steer: u32, inner: Inner) -> Option<(&PlainPath, &PlainHop)> {
+        self.steers.get(steer as usize).filter(|path| path.way == Way::ByFlow)?;
         let path =
             self.paths.get(tables.path_index(steer, inner.flow)? as usize).filter(|path| path.way != Way::Walk)?;
         let len = inner.len + usize::from(path.srh_len) + ipv6::LEN;
@@ -223,6 +256,23 @@ impl PlainHop {
     }
 }
 
+/// Of the same length. Of a known one, that of one segment or two, it takes a few moves, and else a call.
+#[inline(always)]
+fn put_srh(slot: &mut [u8], srh: &[u8]) {
+    if let (Ok(slot), Ok(srh)) = (<&mut [u8; 24]>::try_from(&mut *slot), <&[u8; 24]>::try_from(srh)) {
+        *slot = *srh;
+    } else if let (Ok(slot), Ok(srh)) = (<&mut [u8; 40]>::try_from(&mut *slot), <&[u8; 40]>::try_from(srh)) {
+        *slot = *srh;
+    } else {
+        put_long_srh(slot, srh);
+    }
+}
+
+#[inline(never)]
+fn put_long_srh(slot: &mut [u8], srh: &[u8]) {
+    slot.copy_from_slice(srh);
+}
+
 #[inline(always)]
 fn put_type(header: &mut [u8; eth::LEN], ether_type: u16) {
     let [.., high, low] = header;
@@ -233,7 +283,7 @@ impl Shift {
     /// RFC 9800 section 4.1.1, N01 to N08, and out: by a look-up of the new destination, or to a next hop of a uA.
     #[inline(always)]
     pub(super) fn forward<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>) -> Option<Ready<'t>> {
-        let header = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+        let header = V6::read(packet.head::<HEAD>()?, eth::LEN);
         let [high, low] = header.destination;
         // | block 32 | active uSIDs | argument |  ->  | block 32 | argument | zero |
         let [block, usids] = [high & !BEHIND_BLOCK, high << self.by & BEHIND_BLOCK];
@@ -247,8 +297,8 @@ impl Shift {
         };
         let hop =
             tables.straight.hop(tables, group, header.len(), || transit_v6(packet.bytes(), eth::LEN, destination))?;
-        let (ethernet, ip) = headers(packet)?;
-        spend_hop_v6(ip);
+        let (ethernet, ip) = headers::<{ ipv6::LEN }>(packet)?;
+        spend_hop(&mut ip[ipv6::HOP_LIMIT]);
         ipv6::set_destination(ip, destination);
         Some(hop.ready(ethernet, header.len()))
     }
@@ -258,7 +308,7 @@ impl Decapsulate {
     /// RFC 8986 sections 4.6 to 4.8, where the inner packet is all the outer one carries.
     #[inline(always)]
     pub(super) fn forward<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>) -> Option<Ready<'t>> {
-        let outer = V6::read(packet.bytes().first_chunk::<HEAD>()?, eth::LEN);
+        let outer = V6::read(packet.head::<HEAD>()?, eth::LEN);
         let [high, low] = outer.destination;
         if high & self.argument[0] | low & self.argument[1] != 0 {
             return None;
@@ -272,7 +322,7 @@ impl Decapsulate {
 
     #[inline(always)]
     fn forward_v6<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6) -> Option<Ready<'t>> {
-        let inner = V6::read(packet.bytes().first_chunk::<NESTED_V6>()?, HEAD);
+        let inner = V6::read(packet.head::<NESTED_V6>()?, HEAD);
         let len = inner.len();
         if !is_all(outer, inner.class(), len) || !inner.is_plain() {
             return None;
@@ -281,8 +331,8 @@ impl Decapsulate {
         let flow = || transit_v6(packet.bytes(), HEAD, inner.address());
         let hop = tables.straight.hop(tables, group, len, flow)?;
         packet.pull_front(ipv6::LEN);
-        let (ethernet, ip) = headers(packet)?;
-        spend_hop_v6(ip);
+        let (ethernet, ip) = headers::<{ ipv6::LEN }>(packet)?;
+        spend_hop(&mut ip[ipv6::HOP_LIMIT]);
         if self.uniform {
             ipv6::set_traffic_class(ip, uniform(outer, inner.class()));
         }
@@ -292,7 +342,7 @@ impl Decapsulate {
 
     #[inline(always)]
     fn forward_v4<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6) -> Option<Ready<'t>> {
-        let inner = V4::read(packet.bytes().first_chunk::<NESTED_V4>()?, HEAD);
+        let inner = V4::read(packet.head::<NESTED_V4>()?, HEAD);
         let len = inner.len();
         if !is_all(outer, inner.class(), len) || !inner.is_plain() {
             return None;
@@ -333,12 +383,17 @@ fn headers<'p, const N: usize>(packet: &'p mut Packet<'_>) -> Option<(&'p mut [u
     Some((ethernet, behind.first_chunk_mut()?))
 }
 
-/// Of the packet at an offset. Neither this nor the next is inlined: they would take the registers of a loop that mostly
+/// Of the packet at an offset. Neither this nor the next ones are inlined: they would take the registers of a loop that mostly
 /// goes without.
 #[inline(never)]
 fn transit_v6(frame: &[u8], at: usize, destination: u128) -> FlowHash {
     let bytes = frame.get(at..).unwrap_or_default();
     ipv6::Header::parse(bytes).map(|header| flow::transit(bytes, header, destination)).unwrap_or_default()
+}
+
+#[inline(never)]
+fn ports_and_queue_pair(protocol: u8, frame: &[u8], at: usize) -> u64 {
+    flow::ports(protocol, frame, at, true)
 }
 
 #[inline(never)]
