@@ -8,7 +8,7 @@ use std::fs::File;
 use std::net::Ipv6Addr;
 
 use nix::sched::{CloneFlags, setns};
-use srv6d_xsk::{Frame, Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemRings};
+use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemRings};
 
 use super::rig::{Rig, must, wait_for};
 
@@ -38,9 +38,7 @@ impl Wire {
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
-        let mut frame: Frame = self.umem.frame().unwrap();
-        frame.place(frame.start(), bytes.len());
-        frame.head_mut().copy_from_slice(bytes);
+        let frame = self.umem.frame_of(bytes).unwrap();
         assert!(self.socket.tx(frame).is_ok());
         self.socket.flush(&mut self.umem);
     }
