@@ -1,5 +1,10 @@
-//! One frame through the worker step that runs on AF_XDP, over ports in memory.
+//! Frames through the worker step that runs on AF_XDP, over ports in memory.
+//!
+//! There is one worker for all frames of a thread. What it remembers, of other frames in the same tables, or of other
+//! tables, must not show.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
@@ -10,6 +15,14 @@ use srv6d_srv6::model::{Desired, PortId};
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{BuildError, DropReason, Slots, Tables, Tally, Verdict};
 
+/// Nanoseconds between frames. An ICMP error takes a second at most (`icmp_per_second = 1`), whatever the rate was
+/// when the one before it was sent: none is left out.
+const APART: u64 = 2_000_000_000;
+
+thread_local! {
+    static WORKER: RefCell<Worker> = RefCell::new(Worker::new());
+}
+
 /// What the packet path does with a frame that arrives on the device of port `port`.
 ///
 /// # Errors
@@ -18,41 +31,113 @@ use srv6d_srv6::{BuildError, DropReason, Slots, Tables, Tally, Verdict};
 /// # Panics
 /// The counters do not account for the frame.
 pub fn outcome(desired: &Desired, port: u16, frame: &[u8]) -> Result<Outcome, BuildError> {
-    let mut slots = Slots::default();
-    let tables = Tables::build(desired, &mut slots)?;
-    let tally = Arc::new(Tally::new(&slots));
-    let snapshot = Snapshot::direct(tables, Arc::clone(&tally), desired.ports.len());
-    let counters = Arc::new(WorkerCounters::default());
-    let wanted: Arc<Mutex<Option<(PortId, IpAddr)>>> = Arc::default();
-    let asked = Arc::clone(&wanted);
-    let mut step = Step::new(0, Arc::clone(&counters), move |port, address| {
-        if let Ok(mut asked) = asked.lock() {
-            *asked = Some((port, address));
-        }
-    });
-    let mut io = Memory::new(desired.ports.len());
-    if let Some(socket) = io.port(usize::from(port)) {
-        socket.rx.push_back(Frame::new(frame));
-    }
-    let received = step.round(&mut io, &snapshot, 0);
+    WORKER.with_borrow_mut(|worker| {
+        worker.go_over(desired)?;
+        Ok(worker.forward(port, frame))
+    })
+}
 
-    let mut totals = Totals::default();
-    counters.add_to(&mut totals);
-    assert!(received == 1 && totals.rx == 1 && totals.balanced(), "not accounted for: {totals:?}");
-    let sent = io.take_sent().pop();
-    let device = sent.as_ref().and_then(|&(socket, _)| u16::try_from(socket).ok()).unwrap_or(u16::MAX);
-    let held = wanted.lock().ok().and_then(|mut asked| asked.take());
-    let verdict = verdict(&totals, device, held);
-    if held.is_some() && matches!(verdict, Verdict::Hold(..)) {
-        step.abandon_held(&mut io);
+/// What it does with the same frame twice: the second time it knows where the destination leads.
+///
+/// # Errors
+/// The state cannot become tables.
+///
+/// # Panics
+/// The counters do not account for the frame.
+pub fn twice(desired: &Desired, port: u16, frame: &[u8]) -> Result<[Outcome; 2], BuildError> {
+    WORKER.with_borrow_mut(|worker| {
+        worker.go_over(desired)?;
+        Ok([worker.forward(port, frame), worker.forward(port, frame)])
+    })
+}
+
+struct Worker {
+    step: Step<Memory>,
+    counters: Arc<WorkerCounters>,
+    wanted: Arc<Mutex<Option<(PortId, IpAddr)>>>,
+    now: u64,
+    /// What the tables are built from.
+    desired: Desired,
+    slots: Slots,
+    snapshot: Snapshot,
+}
+
+impl Worker {
+    fn new() -> Self {
+        let counters = Arc::new(WorkerCounters::default());
+        let wanted: Arc<Mutex<Option<(PortId, IpAddr)>>> = Arc::default();
+        let asked = Arc::clone(&wanted);
+        let step = Step::new(0, Arc::clone(&counters), move |port, address| {
+            if let Ok(mut asked) = asked.lock() {
+                *asked = Some((port, address));
+            }
+        });
+        let (desired, slots, snapshot) = (Desired::default(), Slots::default(), Snapshot::default());
+        Self { step, counters, wanted, now: 0, desired, slots, snapshot }
     }
-    let bytes = sent.map(|(_, frame)| frame).or_else(|| io.recycled.pop());
-    Ok(Outcome { verdict, frame: bytes.map(|frame| frame.bytes()).unwrap_or_default(), counts: counts(&slots, &tally) })
+
+    /// To other tables, unless these are the right ones: what is known of them stays known.
+    fn go_over(&mut self, desired: &Desired) -> Result<(), BuildError> {
+        if *desired == self.desired && !self.snapshot.tallies.is_empty() {
+            return Ok(());
+        }
+        let mut slots = Slots::default();
+        let tables = Tables::build(desired, &mut slots)?;
+        self.snapshot = Snapshot::direct(tables, Arc::new(Tally::new(&slots)), desired.ports.len());
+        (self.desired, self.slots) = (desired.clone(), slots);
+        Ok(())
+    }
+
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Outcome {
+        let mut io = Memory::new(self.desired.ports.len());
+        if let Some(socket) = io.port(usize::from(port)) {
+            socket.rx.push_back(Frame::new(frame));
+        }
+        let tally = Arc::new(Tally::new(&self.slots));
+        self.snapshot.tallies = vec![Arc::clone(&tally)];
+        self.now += APART;
+        let before = self.totals();
+        let received = self.step.round(&mut io, &self.snapshot, self.now);
+
+        let totals = self.totals();
+        assert!(totals.balanced(), "not accounted for: {totals:?}");
+        let totals = since(&before, totals);
+        assert!(received == 1 && totals.rx == 1, "not accounted for: {totals:?}");
+        let sent = io.take_sent().pop();
+        let device = sent.as_ref().and_then(|&(socket, _)| u16::try_from(socket).ok()).unwrap_or(u16::MAX);
+        let held = self.wanted.lock().ok().and_then(|mut asked| asked.take());
+        let verdict = verdict(&totals, device, held);
+        if held.is_some() && matches!(verdict, Verdict::Hold(..)) {
+            self.step.abandon_held(&mut io);
+        }
+        let bytes = sent.map(|(_, frame)| frame).or_else(|| io.recycled.pop());
+        let frame = bytes.map(|frame| frame.bytes()).unwrap_or_default();
+        Outcome { verdict, frame, counts: counts(&self.slots, &tally) }
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.counters.add_to(&mut totals);
+        totals
+    }
+}
+
+/// What has been counted since then.
+fn since(before: &Totals, mut totals: Totals) -> Totals {
+    totals.rx -= before.rx;
+    totals.tx -= before.tx;
+    totals.kernel -= before.kernel;
+    for (before, now) in [(&before.reply, &mut totals.reply), (&before.drop, &mut totals.drop)] {
+        for (reason, count) in now {
+            *count -= before.get(reason).copied().unwrap_or_default();
+        }
+    }
+    totals
 }
 
 /// The verdict, from the one counter that the frame ended in.
 fn verdict(totals: &Totals, device: u16, held: Option<(PortId, IpAddr)>) -> Verdict {
-    let reason = |counted: &std::collections::BTreeMap<&'static str, u64>| {
+    let reason = |counted: &BTreeMap<&'static str, u64>| {
         let name = counted.iter().find(|&(_, &count)| count > 0).map(|(&name, _)| name);
         DropReason::ALL.into_iter().find(|reason| Some(reason.name()) == name)
     };
