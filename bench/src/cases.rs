@@ -29,7 +29,7 @@ impl Case {
 }
 
 /// All rows.
-pub const CASES: [Case; 9] = [
+pub const CASES: [Case; 10] = [
     Case::of::<floor::Shift>("shift", Class::Shift, 1),
     Case::of::<floor::EncapV6>("encap-v6", Class::EncapV6, 1),
     Case::of::<floor::EncapV4>("encap-v4", Class::EncapV4, 1),
@@ -37,6 +37,7 @@ pub const CASES: [Case; 9] = [
     Case::of::<floor::EncapV4Srh>("encap-v4-3-segments", Class::EncapV4, 3),
     Case::of::<floor::EncapV6Moved>("encap-v6-moved", Class::EncapV6, 1),
     Case::of::<floor::EncapV4Moved>("encap-v4-moved", Class::EncapV4, 1),
+    Case::of::<floor::EncapV6>("encap-v6-strangers", Class::EncapV6Strangers, 1),
     Case::of::<floor::Decap>("decap", Class::Decap, 1),
     Case::of::<floor::Transit>("transit", Class::Transit, 1),
 ];

@@ -16,6 +16,8 @@ pub enum Class {
     Shift,
     /// H.Encaps.Red of an IPv6 packet.
     EncapV6,
+    /// The same, and no two packets have one destination: nothing can be remembered of these.
+    EncapV6Strangers,
     /// H.Encaps.Red of an IPv4 packet.
     EncapV4,
     /// uDT6.
@@ -42,6 +44,7 @@ pub fn frame(class: Class, prefixes: u32, flow: usize) -> Vec<u8> {
     match class {
         Class::Shift => ipv6(&mut bytes, source, carrier([1, 2]), 41, LEN),
         Class::EncapV6 => ipv6(&mut bytes, source, towards(true), 17, LEN),
+        Class::EncapV6Strangers => ipv6(&mut bytes, source, v6_subnet(number, prefixes), 17, LEN),
         Class::Transit => ipv6(&mut bytes, source, towards(false), 17, LEN),
         Class::Decap => {
             let sid = Ipv6Addr::new(0xfcbb, 0xbbbb, 1, 0xfe06, 0, 0, 0, 0);
@@ -77,6 +80,22 @@ fn v6_towards(number: u32, prefixes: u32, steered: bool) -> Ipv6Addr {
     match towards(number, below, |n| n % 4 != 3 && is_steered(n) == steered) {
         Some(IpAddr::V6(address)) => address,
         _ => Ipv6Addr::new(0x3000, 0, 0, 0, 0, 0, 0, 7),
+    }
+}
+
+/// A steered prefix with room for hosts, behind which any address leads the same way.
+fn v6_subnet(number: u32, prefixes: u32) -> Ipv6Addr {
+    let has_room = |n| n % 4 != 3 && is_steered(n) && prefix(n).prefix_len() <= 64;
+    match towards(number, prefixes.min(STEERED_BELOW), has_room) {
+        Some(IpAddr::V6(address)) => address,
+        _ => Ipv6Addr::new(0x3000, 0, 0, 0, 0, 0, 0, 7),
+    }
+}
+
+/// Another host of the same subnet as its destination.
+pub(crate) fn estrange(frame: &mut [u8], host: u32) {
+    if let Some(low) = frame.get_mut(14 + 36..).and_then(|bytes| bytes.first_chunk_mut()) {
+        *low = host.to_be_bytes();
     }
 }
 

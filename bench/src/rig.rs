@@ -11,7 +11,7 @@ use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
 use srv6d_srv6::{LookUps, forward_all};
 
 use crate::floor::Floor;
-use crate::frames::{Class, FLOWS, frame};
+use crate::frames::{Class, FLOWS, estrange, frame};
 
 /// One class of packets. Work finds a burst of them in `burst`, or waiting at port 0; it leaves them in `burst`, or
 /// sent by port 1.
@@ -19,6 +19,7 @@ pub struct Rig {
     io: Memory,
     step: Step<Memory>,
     look_ups: LookUps,
+    class: Class,
     originals: Vec<Vec<u8>>,
     /// First in, first out: each burst is written into other memory than the one before.
     idle: VecDeque<Frame>,
@@ -40,6 +41,7 @@ impl Rig {
         Self {
             io,
             look_ups: srv6d_dataplane::look_ups(),
+            class,
             step: Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {}),
             idle: originals.iter().map(|bytes| Frame::new(bytes)).collect(),
             burst: Vec::with_capacity(BURST),
@@ -86,7 +88,12 @@ impl Rig {
     fn refill(&mut self) {
         for _ in 0..BURST {
             let flow = self.any_flow();
-            let (Some(mut frame), Some(original)) = (self.idle.pop_front(), self.originals.get(flow)) else { return };
+            let (Some(mut frame), Some(original)) = (self.idle.pop_front(), self.originals.get_mut(flow)) else {
+                return;
+            };
+            if self.class == Class::EncapV6Strangers {
+                estrange(original, self.random);
+            }
             frame.refill(original);
             self.burst.push(frame);
         }

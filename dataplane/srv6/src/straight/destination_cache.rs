@@ -1,6 +1,9 @@
 //! Where the last destinations led: large flows send many packets to few destinations, and most of a search is spared.
 //!
 //! An address has one place. What stands there may be another one, or be of other tables, and counts for nothing then.
+//!
+//! Where every packet has a destination of its own, to ask and to remember takes longer than the search. So a cache that
+//! did not know enough of a burst is left alone for a while ([`Trust`]).
 
 use std::ops::Range;
 
@@ -27,6 +30,12 @@ impl Of {
     #[inline]
     pub(super) const fn v4(edition: Edition, vrf: VrfIndex) -> Self {
         Self(Self::v6(edition, vrf).0 | 1)
+    }
+
+    /// What marks values of this family ([`Found`]).
+    #[inline]
+    pub(super) const fn mark(self) -> u32 {
+        (self.0 as u32 & 1) * Found::IS_V4
     }
 }
 
@@ -89,7 +98,8 @@ impl Places<'_> {
     #[inline(always)]
     pub(super) fn get(self, of: Of, address: u128) -> Option<Found> {
         let place = place(halves(address));
-        if let Some(found) = self.at(place, of, address) {
+        let entry = self.0.get(place)?;
+        if let Some(found) = told(entry, of, address) {
             return Some(found);
         }
         self.beside(place, of, address)
@@ -99,14 +109,62 @@ impl Places<'_> {
     #[cold]
     #[inline(never)]
     fn beside(self, place: usize, of: Of, address: u128) -> Option<Found> {
-        self.at(place ^ 1, of, address)
+        told(self.0.get(place ^ 1)?, of, address)
     }
 
-    #[inline(always)]
-    fn at(self, place: usize, of: Of, address: u128) -> Option<Found> {
-        let &[high, low, whose, found] = self.0.get(place)?;
-        let is_known = (high, low) == ((address >> 64) as u64, address as u64) && whose == of.0;
-        is_known.then_some(Found::from_bits(found as u32))
+    /// Nothing is known here.
+    pub(super) const fn none() -> Self {
+        Places(&[])
+    }
+}
+
+#[inline(always)]
+fn told(&[high, low, whose, found]: &Entry, of: Of, address: u128) -> Option<Found> {
+    let is_known = (high, low) == ((address >> 64) as u64, address as u64) && whose == of.0;
+    is_known.then_some(Found::from_bits(found as u32))
+}
+
+/// Whether to ask the cache about what comes in through a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trust {
+    edition: Edition,
+    /// Bursts until it is asked again.
+    left_alone: u16,
+    /// How many these were last time.
+    times: u16,
+    /// Bursts in a row of which it knew something, but not enough.
+    learning: u16,
+}
+
+impl Trust {
+    /// Bursts in which what is remembered becomes enough, if it ever does.
+    const LEARNING: u16 = 64;
+    /// Most bursts that it is left alone for.
+    const ALONE: u16 = 1023;
+
+    /// For the next burst. Other tables are worth a new try.
+    #[inline]
+    pub(super) fn asks(&mut self, edition: Edition) -> bool {
+        if self.edition != edition {
+            *self = Self { edition, ..Self::default() };
+        }
+        let asks = self.left_alone == 0;
+        self.left_alone = self.left_alone.saturating_sub(1);
+        asks
+    }
+
+    /// It was asked, and of so many packets these were searched for. A quarter of them may be; up to seven eighths for as
+    /// long as it takes to learn. Otherwise it is left alone, each time in a row for twice as long.
+    #[inline]
+    pub(super) fn learn(&mut self, packets: usize, searched: usize) {
+        if 4 * searched <= packets {
+            (self.times, self.learning) = (0, 0);
+        } else if 8 * searched <= 7 * packets && self.learning < Self::LEARNING {
+            self.learning += 1;
+        } else {
+            self.times = (2 * self.times + 1).min(Self::ALONE);
+            (self.left_alone, self.learning) = (self.times, 0);
+        }
     }
 }
 
@@ -165,6 +223,28 @@ mod tests {
         cache.put(of, 1 << 120, found(1));
         assert_eq!(cache.view().get(of, 1 << 120), None);
         assert!(cache.range().is_empty());
+    }
+
+    #[test]
+    fn a_cache_that_knows_little_is_left_alone_for_longer_and_longer() {
+        let (mut trust, edition) = (Trust::default(), Edition::next());
+        let mut asked = |searched, bursts, edition| {
+            let asks = |_: &u32| {
+                let asks = trust.asks(edition);
+                if asks {
+                    trust.learn(64, searched);
+                }
+                asks
+            };
+            (0..bursts).filter(asks).count()
+        };
+        assert_eq!(asked(64, 200, edition), 7, "bursts 0, 2, 6, 14, 30, 62, 126");
+        assert_eq!(asked(64, 1 << 16, edition), 3 + 63, "then 254, 510, 1022, and every 1024th");
+        assert!(asked(16, 1024, edition) >= 1);
+        assert_eq!(asked(16, 200, edition), 200, "it knows enough");
+        assert_eq!(asked(40, 66, edition), 65, "it learns, and is left alone for a burst");
+        assert_eq!(asked(40, 1 << 16, edition) * 100 >> 16, 6, "of a hundred: it never learns enough");
+        assert_eq!(asked(16, 200, Edition::next()), 200, "other tables");
     }
 
     #[test]

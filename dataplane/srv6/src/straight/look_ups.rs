@@ -5,7 +5,7 @@ use std::ops::Range;
 use prefetch_index::prefetch_index;
 use srv6d_wire::{Packet, eth};
 
-use super::destination_cache::{DestinationCache, Of, Places};
+use super::destination_cache::{DestinationCache, Of, Places, Trust};
 use super::headers::{V4, V6, word};
 use super::{Frames, PlainPath, PlainPort};
 use crate::lpm::{Lpm, Search, Value};
@@ -19,7 +19,7 @@ impl Found {
     /// Left to the walk.
     pub const NOTHING: Self = Self(Value::MAX);
     /// Beside a value, which is shorter.
-    const IS_V4: u32 = 1 << 31;
+    pub(super) const IS_V4: u32 = 1 << 31;
 
     /// Where to, as [`Target::decode`](crate::tables::Target::decode) takes it.
     #[inline]
@@ -76,6 +76,9 @@ impl Found {
     }
 }
 
+/// How many devices are told apart by what is worth remembering.
+const DEVICES: usize = 16;
+
 /// The first look-ups of a burst: all together.
 #[derive(Debug)]
 pub struct LookUps {
@@ -83,6 +86,8 @@ pub struct LookUps {
     v4: Vec<Search>,
     found: Vec<Found>,
     cache: DestinationCache,
+    /// By device, some of which share one.
+    trust: [Trust; DEVICES],
 }
 
 impl LookUps {
@@ -93,6 +98,7 @@ impl LookUps {
             v4: Vec::with_capacity(packets),
             found: Vec::with_capacity(packets),
             cache: DestinationCache::default(),
+            trust: [Trust::default(); DEVICES],
         }
     }
 
@@ -114,11 +120,20 @@ impl LookUps {
         self.found.clear();
         self.found.resize(frames.len(), Found::NOTHING);
         let Some((port, vrf)) = tables.came_in(device) else { return &self.found };
-        let (v6, v4) = (Family::v6(tables, port, vrf), Family::v4(tables, port, vrf));
+        let mut trust = self.trust.get(usize::from(device) % DEVICES).copied().unwrap_or_default();
+        let asks = trust.asks(tables.edition);
+        let v6 = Family::new(&vrf.v6, tables, Of::v6(tables.edition, port.vrf), asks);
+        let v4 = Family::new(&vrf.v4, tables, Of::v4(tables.edition, port.vrf), asks);
         let mut done = 0;
         while done < frames.len() {
             done += self.look_up::<V6, F>(tables, port, &v6, io, frames, done);
             done += self.look_up::<V4, F>(tables, port, &v4, io, frames, done);
+        }
+        if asks {
+            trust.learn(frames.len(), self.v6.len() + self.v4.len());
+        }
+        if let Some(known) = self.trust.get_mut(usize::from(device) % DEVICES) {
+            *known = trust;
         }
         v6.search(&mut self.v6, &mut self.found, &mut self.cache);
         v4.search(&mut self.v4, &mut self.found, &mut self.cache);
@@ -137,7 +152,8 @@ impl LookUps {
         first: usize,
     ) -> usize {
         let frames = frames.get_mut(first..).unwrap_or_default();
-        let (found, cache) = (self.found.get_mut(first..).unwrap_or_default(), self.cache.view());
+        let found = self.found.get_mut(first..).unwrap_or_default();
+        let cache = if family.asks { self.cache.view() } else { Places::none() };
         let searches = if H::ETHER_TYPE == IPV6 { &mut self.v6 } else { &mut self.v4 };
         for (at, (frame, found)) in frames.iter_mut().zip(found).enumerate() {
             let packet = io.packet(frame);
@@ -224,8 +240,8 @@ struct Family<'t> {
     block: u64,
     steers: &'t [PlainPath],
     of: Of,
-    /// What marks its values.
-    mark: u32,
+    /// The cache is asked about this burst.
+    asks: bool,
 }
 
 /// What a first look at a destination came to.
@@ -238,17 +254,9 @@ enum Looked {
 }
 
 impl<'t> Family<'t> {
-    fn v6(tables: &'t Tables, port: &PlainPort, vrf: &'t Vrf) -> Self {
-        Self::new(&vrf.v6, tables, Of::v6(tables.edition, port.vrf), 0)
-    }
-
-    fn v4(tables: &'t Tables, port: &PlainPort, vrf: &'t Vrf) -> Self {
-        Self::new(&vrf.v4, tables, Of::v4(tables.edition, port.vrf), Found::IS_V4)
-    }
-
-    fn new(lpm: &'t Lpm, tables: &'t Tables, of: Of, mark: u32) -> Self {
+    fn new(lpm: &'t Lpm, tables: &'t Tables, of: Of, asks: bool) -> Self {
         let block = lpm.first_block().map_or(u64::MAX, u64::from);
-        Self { lpm, block, steers: &tables.straight.steers, of, mark }
+        Self { lpm, block, steers: &tables.straight.steers, of, asks }
     }
 
     /// A destination in the cache is plain.
@@ -257,7 +265,7 @@ impl<'t> Family<'t> {
         let address = header.address();
         if (address >> 96) as u64 == self.block {
             return match self.lpm.lookup(address).filter(|_| header.is_plain_to()) {
-                Some(value) => Looked::At(Found(value | self.mark)),
+                Some(value) => Looked::At(Found(value | self.of.mark())),
                 None => Looked::AtNothing,
             };
         }
@@ -279,9 +287,11 @@ impl<'t> Family<'t> {
     fn search_all(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: &mut DestinationCache) {
         self.lpm.lookup_all(searches, |search, value| {
             let Some(value) = value else { return };
-            let led_to = Found(value | self.mark);
+            let led_to = Found(value | self.of.mark());
             self.ask_for_path(led_to);
-            cache.put(self.of, search.address(), led_to);
+            if self.asks {
+                cache.put(self.of, search.address(), led_to);
+            }
             if let Some(found) = found.get_mut(search.id()) {
                 *found = led_to;
             }
