@@ -7,7 +7,8 @@ use srv6d_xsk::probe::{self, Interface};
 
 use super::{Finding, Plans, text};
 
-/// Largest MTU that fits one UMEM chunk with its headroom: above it frames come in several buffers.
+/// Largest MTU with which XDP programs without multi-buffer run (veth: a page, less headroom, the end of an skb, and
+/// the Ethernet header).
 const ONE_BUFFER_MTU: usize = 3506;
 
 /// Largest MTU srv6d was built for.

@@ -179,7 +179,10 @@ impl Tables {
         let (paths, steers) = (edits.paths.iter().map(|(at, _)| *at), edits.steers.iter().map(|(at, _)| *at));
         straight.follow(self, paths, steers);
         self.straight = straight;
-        self.edition = edits.edition;
+        // A copy that has nothing to take over stays what it is.
+        if edits.edition != Edition::default() {
+            self.edition = edits.edition;
+        }
     }
 }
 

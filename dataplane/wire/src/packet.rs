@@ -131,6 +131,7 @@ impl<'a> Packet<'a> {
     /// `None`: it is shorter than that, or has no room.
     #[inline]
     pub fn replace_head<const PULL: usize, const PUSH: usize, const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+        const { assert!(N >= PUSH, "what is put in front is asked for") };
         if self.end - self.start + PUSH < N + PULL {
             return None;
         }

@@ -11,7 +11,7 @@ use xsk_rs::{CompQueue, FillQueue, RxQueue, TxQueue};
 use crate::frame::ROOM;
 use crate::modes::{self, Attempt, Mode};
 use crate::socket::{Rings, Socket};
-use crate::sys::{is_unbound, set_tx_budget};
+use crate::sys::{close_on_exec, is_unbound, set_tx_budget};
 use crate::tx_ring::TxRing;
 use crate::umem::{self, Shared, Umem, UmemHandle};
 use crate::{XskError, ethtool};
@@ -60,6 +60,7 @@ impl Socket {
                 Ok(bound) => {
                     let first = anchor.is_none();
                     let fd = bound.0.fd().as_raw_fd();
+                    close_on_exec(fd);
                     // The kernel refuses more than the ring holds.
                     set_tx_budget(fd, rings.tx.min(TX_BUDGET));
                     if first {

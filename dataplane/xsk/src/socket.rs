@@ -10,7 +10,7 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue};
 use crate::busy_poll::{BusyPoll, BusyPollWatch};
 use crate::frame::{CHUNK, Frame};
 use crate::modes::Mode;
-use crate::sys::{close_on_exec, is_unbound, kick_rx, send_nothing, set_option};
+use crate::sys::{is_unbound, kick_rx, send_nothing, set_option};
 use crate::tx_ring::TxRing;
 use crate::umem::{self, Closed, Shared, Umem};
 
@@ -135,7 +135,6 @@ impl Socket {
         chosen: (Mode, String),
     ) -> Self {
         let slot = shared.new_slot();
-        close_on_exec(rx.fd().as_raw_fd());
         // What is in flight is bounded by the send buffer; its default holds
         // about 200 packets. Best effort: needs CAP_NET_ADMIN.
         set_option(rx.fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20);

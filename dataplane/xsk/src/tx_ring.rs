@@ -149,8 +149,9 @@ fn bytes_of(offsets: &xdp_ring_offset, size: u32) -> usize {
 /// Where in our memory the tx ring of this socket is.
 fn mapped_at(fd: RawFd) -> io::Result<Range<usize>> {
     let socket = std::fs::read_link(format!("/proc/self/fd/{fd}"))?;
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    mapping_of(&maps, &socket.to_string_lossy())
+    // It names files, too, whatever their names are.
+    let maps = std::fs::read("/proc/self/maps")?;
+    mapping_of(&String::from_utf8_lossy(&maps), &socket.to_string_lossy())
         .ok_or_else(|| io::Error::other("/proc/self/maps does not say where it is mapped"))
 }
 

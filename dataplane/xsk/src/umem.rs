@@ -25,7 +25,7 @@ use xsk_rs::FrameDesc;
 use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
 
 use crate::XskError;
-use crate::frame::{CHUNK, Frame, HEADROOM, ROOM};
+use crate::frame::{CHUNK, Frame, HEADROOM, MAX_TAIL, ROOM};
 use crate::sys::prefetch_headers;
 
 /// Sizes of the rings that every socket of a UMEM gets for itself. Powers of
@@ -298,7 +298,7 @@ impl Umem {
     }
 
     /// The packet of a frame copied into as few chunks of this UMEM as hold it: the way between ports that cannot share
-    /// one. None when the pool has too few chunks.
+    /// one. It is made to be sent: there may be no room in front of it. None when the pool has too few chunks.
     pub fn copy_of(&mut self, from: &Umem, frame: &Frame) -> Option<Frame> {
         if !from.owns(frame) {
             return None;
@@ -306,17 +306,21 @@ impl Umem {
         self.gather(frame.packet_len(), from.segments(frame))
     }
 
-    /// A packet to be sent, in as few chunks as hold it. None when the pool has too few.
+    /// A packet to be sent, in as few chunks as hold it. None when the pool has too few, or no frame has as many.
     pub fn frame_of(&mut self, packet: &[u8]) -> Option<Frame> {
         self.gather(packet.len(), std::iter::once(packet))
     }
 
     fn gather<'a>(&mut self, len: usize, segments: impl Iterator<Item = &'a [u8]>) -> Option<Frame> {
-        if self.free.len() < len.div_ceil(ROOM).max(1) {
+        if self.free.len() < len.div_ceil(ROOM).max(1) || len > CHUNK + MAX_TAIL * ROOM {
             return None;
         }
         let mut copy = None;
         let mut chunk = self.frame()?;
+        if len > ROOM {
+            // A head that had headers put in front of it takes more than there is behind the headroom.
+            chunk.place(0, 0);
+        }
         for mut bytes in segments {
             loop {
                 bytes = fill(&mut chunk, bytes);

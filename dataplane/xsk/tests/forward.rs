@@ -206,11 +206,15 @@ fn a_frame_is_copied_between_packet_memories_and_refused_without() {
     let frame = far.recycle(frame).unwrap();
     let copy = far.copy_of(&near, &frame).unwrap();
     assert_eq!(assert_adds_up(&mut near).held, 3, "4016, 3840, 1320");
-    assert_eq!(assert_adds_up(&mut far).held, 3, "3840, 3840, 1496");
+    assert_eq!(assert_adds_up(&mut far).held, 3, "4096, 3840, 1240");
     assert_eq!(bytes(&far, &copy), packet);
     b.tx(copy).unwrap();
     b.flush(&mut far);
     assert_eq!(until("the copy", || sink.next()), packet);
+    let longest = far.frame_of(&vec![7; 19_456]).unwrap();
+    assert_eq!((longest.packet_len(), assert_adds_up(&mut far).held), (19_456, 5));
+    assert!(far.recycle(longest).is_none());
+    assert!(far.frame_of(&vec![7; 19_457]).is_none(), "more than the chunks of a frame hold");
     let mut small = Umem::new(2).unwrap();
     assert!(small.copy_of(&near, &frame).is_none(), "too few chunks");
     assert!(small.copy_of(&far, &frame).is_none(), "the frame is not of that memory");

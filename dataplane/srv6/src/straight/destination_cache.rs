@@ -1,6 +1,6 @@
 //! Where the last destinations led: large flows send many packets to few destinations, and most of a search is spared.
 //!
-//! An address has one place. What stands there may be another one, or be of other tables, and counts for nothing then.
+//! An address has one place, and another one in the same cache line. What stands there may be another one, or be of other tables, and counts for nothing then.
 //!
 //! Where every packet has a destination of its own, to ask and to remember takes longer than the search. So a cache that
 //! did not know enough of a burst is left alone for a while ([`Trust`]).
@@ -83,7 +83,8 @@ impl DestinationCache {
         let address = halves(address);
         let place = place(address);
         let entries = self.places();
-        let is_taken = entries.get(place).is_some_and(|&[_, _, whose, _]| whose == of.0);
+        let is_another = |&[high, low, whose, _]: &Entry| whose == of.0 && [high, low] != address;
+        let is_taken = entries.get(place).is_some_and(is_another);
         if let Some(entry) = entries.get_mut(if is_taken { place ^ 1 } else { place }) {
             *entry = [address[0], address[1], of.0, u64::from(found.bits())];
         }
@@ -174,6 +175,7 @@ const fn place([high, low]: [u64; 2]) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a failed test may panic")]
 mod tests {
     use super::*;
 
@@ -209,6 +211,8 @@ mod tests {
         let known =
             |cache: &DestinationCache, of| addresses.iter().map(|&to| cache.view().get(of, to)).collect::<Vec<_>>();
         assert_eq!(known(&cache, of), [Some(found(0)), None, Some(found(2))]);
+        cache.put(of, addresses[0], found(7));
+        assert_eq!(known(&cache, of), [Some(found(7)), None, Some(found(2))], "the same address has the same place");
         let newer = Of::v6(Edition::next(), 0);
         for (number, &address) in (0..2).zip(&addresses) {
             cache.put(newer, address, found(number));
@@ -243,7 +247,7 @@ mod tests {
         assert!(asked(16, 1024, edition) >= 1);
         assert_eq!(asked(16, 200, edition), 200, "it knows enough");
         assert_eq!(asked(40, 66, edition), 65, "it learns, and is left alone for a burst");
-        assert_eq!(asked(40, 1 << 16, edition) * 100 >> 16, 6, "of a hundred: it never learns enough");
+        assert_eq!((asked(40, 1 << 16, edition) * 100) >> 16, 6, "of a hundred: it never learns enough");
         assert_eq!(asked(16, 200, Edition::next()), 200, "other tables");
     }
 

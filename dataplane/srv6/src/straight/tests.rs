@@ -355,6 +355,10 @@ proptest! {
         for time in ["searched", "remembered"] {
             prop_assert_eq!(cached.find(&tables, device, &Alone, &mut burst), &found, "{}", time);
         }
+        for other in 0..5 {
+            let found = LookUps::with_capacity(burst.len()).find(&tables, other, &Alone, &mut burst).to_vec();
+            prop_assert_eq!(cached.find(&tables, other, &Alone, &mut burst), &found, "port {}", other);
+        }
         let (mut done, mut expected) = (0, left.iter());
         while done < burst.len() {
             let (frames, found) = (&mut burst[done..], &found[done..]);
