@@ -181,7 +181,6 @@ impl Tables {
         self.straight = straight;
         // A copy that has nothing to take over stays what it is.
         if edits.edition != Edition::default() {
-            self.changes.note(self.edition, &edits.prefixes);
             self.edition = edits.edition;
         }
     }

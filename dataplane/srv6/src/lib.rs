@@ -5,7 +5,6 @@
 
 pub mod build;
 pub mod carrier;
-mod changes;
 mod edit;
 pub mod flow;
 mod forward;

@@ -9,7 +9,6 @@ use ipnet::{IpNet, Ipv6Net};
 use srv6d_wire::ipv6;
 
 use crate::carrier::MAX_SEGMENTS;
-use crate::changes::Changes;
 use crate::flow::FlowHash;
 use crate::lpm::{Lpm, Value};
 use crate::model::{Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, Tunnel, UnknownSid};
@@ -30,10 +29,6 @@ impl Edition {
         Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub(crate) const fn of_number(number: u64) -> Self {
-        Self(number)
-    }
-
     #[inline]
     pub(crate) const fn number(self) -> u64 {
         self.0
@@ -44,7 +39,6 @@ impl Edition {
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     pub(crate) edition: Edition,
-    pub(crate) changes: Changes,
     pub(crate) ports: Vec<PortEntry>,
     pub(crate) host: Option<HostPort>,
     pub(crate) tunnel: Tunnel,

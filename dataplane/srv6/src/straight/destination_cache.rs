@@ -1,8 +1,6 @@
 //! Where the last destinations led: large flows send many packets to few destinations, and most of a search is spared.
 //!
-//! An address has one place, and another one in the same cache line. What stands there may be another one, or be of other
-//! tables, and counts for nothing then; unless only amendments lie between those and these, and none of them has changed
-//! where the address leads.
+//! An address has one place, and another one in the same cache line. What stands there may be another one, or be of other tables, and counts for nothing then.
 //!
 //! Where every packet has a destination of its own, to ask and to remember takes longer than the search. So a cache that
 //! did not know enough of a burst is left alone for a while ([`Trust`]).
@@ -11,7 +9,6 @@ use std::ops::Range;
 
 use super::halves;
 use super::look_ups::Found;
-use crate::changes::Changes;
 use crate::tables::{Edition, VrfIndex};
 
 /// Bits of a place: two megabytes for a worker, which is a huge page.
@@ -39,19 +36,6 @@ impl Of {
     #[inline]
     pub(super) const fn mark(self) -> u32 {
         (self.0 as u32 & 1) * Found::IS_V4
-    }
-
-    const fn vrf(self) -> VrfIndex {
-        (self.0 >> 1) as VrfIndex
-    }
-
-    const fn is_v6(self) -> bool {
-        self.0 & 1 == 0
-    }
-
-    /// The answers of another edition for the same VRF and family: which one.
-    fn edition_beside(self, whose: u64) -> Option<Edition> {
-        ((self.0 ^ whose) >> 17 << 17 == self.0 ^ whose).then_some(Edition::of_number(whose >> 17))
     }
 }
 
@@ -129,16 +113,6 @@ impl Places<'_> {
         told(self.0.get(place ^ 1)?, of, address)
     }
 
-    /// An answer from before the last amendments, which have not changed it.
-    pub(super) fn spared(self, of: Of, address: u128, changes: &Changes) -> Option<Found> {
-        let (place, [high, low]) = (place(halves(address)), halves(address));
-        [place, place ^ 1].into_iter().find_map(|place| {
-            let &[of_high, of_low, whose, found] = self.0.get(place)?;
-            let edition = of.edition_beside(whose).filter(|_| [of_high, of_low] == [high, low])?;
-            changes.spare(edition, (of.vrf(), of.is_v6()), address).then_some(Found::from_bits(found as u32))
-        })
-    }
-
     /// Nothing is known here.
     pub(super) const fn none() -> Self {
         Places(&[])
@@ -204,7 +178,6 @@ const fn place([high, low]: [u64; 2]) -> usize {
 #[allow(clippy::indexing_slicing, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::lpm::Key;
 
     fn found(number: u32) -> Found {
         Found::from_bits(number)
@@ -245,23 +218,6 @@ mod tests {
             cache.put(newer, address, found(number));
         }
         assert_eq!(known(&cache, newer), [Some(found(0)), Some(found(1)), None]);
-    }
-
-    #[test]
-    fn answers_from_before_an_amendment_are_found_where_it_has_changed_nothing() {
-        let (mut cache, mut changes) = (DestinationCache::new(), Changes::default());
-        let [first, second] = [Edition::next(), Edition::next()];
-        let addresses: [u128; 2] = std::array::from_fn(|at| of_one_place().nth(at).unwrap_or_default());
-        let [first_address, _] = addresses;
-        for (number, &address) in (0..).zip(&addresses) {
-            cache.put(Of::v6(first, 3), address, found(number));
-        }
-        changes.note(first, &[(3, true, Key::new(first_address, 128))]);
-        let spared = |of| addresses.map(|address| cache.view().spared(of, address, &changes));
-        assert_eq!(spared(Of::v6(second, 3)), [None, Some(found(1))]);
-        for other in [Of::v4(second, 3), Of::v6(second, 4)] {
-            assert_eq!(spared(other), [None; 2]);
-        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ use srv6d_wire::{Packet, eth};
 use super::destination_cache::{DestinationCache, Of, Places, Trust};
 use super::headers::{V4, V6, word};
 use super::{Frames, PlainPath, PlainPort};
-use crate::changes::Changes;
 use crate::lpm::{Lpm, Search, Value};
 use crate::tables::{Tables, Target, Vrf};
 
@@ -131,8 +130,6 @@ impl LookUps {
             done += self.look_up::<V4, F>(tables, port, &v4, io, frames, done);
         }
         if asks {
-            v6.take_over(&mut self.v6, &mut self.found, &mut self.cache);
-            v4.take_over(&mut self.v4, &mut self.found, &mut self.cache);
             trust.learn(frames.len(), self.v6.len() + self.v4.len());
         }
         if let Some(known) = self.trust.get_mut(usize::from(device) % DEVICES) {
@@ -242,7 +239,6 @@ struct Family<'t> {
     /// The upper 32 bits of the block that an index answers for, most nodes have no other one; more than 32 bits: none.
     block: u64,
     steers: &'t [PlainPath],
-    changes: &'t Changes,
     of: Of,
     /// The cache is asked about this burst.
     asks: bool,
@@ -260,7 +256,7 @@ enum Looked {
 impl<'t> Family<'t> {
     fn new(lpm: &'t Lpm, tables: &'t Tables, of: Of, asks: bool) -> Self {
         let block = lpm.first_block().map_or(u64::MAX, u64::from);
-        Self { lpm, block, steers: &tables.straight.steers, changes: &tables.changes, of, asks }
+        Self { lpm, block, steers: &tables.straight.steers, of, asks }
     }
 
     /// A destination in the cache is plain.
@@ -285,28 +281,6 @@ impl<'t> Family<'t> {
         if !searches.is_empty() {
             self.search_all(searches, found, cache);
         }
-    }
-
-    /// What is known from before an amendment. Its searches would meet cold cache lines: those of the prefix tables are
-    /// read seldom as long as the cache answers.
-    #[inline]
-    fn take_over(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: &mut DestinationCache) {
-        if !searches.is_empty() && !self.changes.is_empty() {
-            self.take_over_all(searches, found, cache);
-        }
-    }
-
-    #[cold]
-    fn take_over_all(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: &mut DestinationCache) {
-        searches.retain(|search| {
-            let Some(led_to) = cache.view().spared(self.of, search.address(), self.changes) else { return true };
-            self.ask_for_path(led_to);
-            cache.put(self.of, search.address(), led_to);
-            if let Some(found) = found.get_mut(search.id()) {
-                *found = led_to;
-            }
-            false
-        });
     }
 
     #[inline(never)]
