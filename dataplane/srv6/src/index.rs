@@ -20,6 +20,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::IpNet;
 
 use crate::build::{Build, BuildError, Entries, Known, Rank, buckets, indexed_blocks, key};
+use crate::changes::Changes;
 use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
 use crate::model::{
     Amendment, Desired, Hop, Path, Route, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId, UnknownSid,
@@ -66,7 +67,7 @@ pub enum NotAmended {
 /// What one copy of the tables has and the other one has not.
 #[derive(Clone, Debug, Default)]
 pub struct Edits {
-    /// Which tables they lead to.
+    /// Which tables they lead to, if they are too much to be told from the rest.
     edition: Edition,
     prefixes: Vec<(VrfIndex, bool, Key)>,
     adjacencies: Vec<Adjacency>,
@@ -179,9 +180,8 @@ impl Tables {
         let (paths, steers) = (edits.paths.iter().map(|(at, _)| *at), edits.steers.iter().map(|(at, _)| *at));
         straight.follow(self, paths, steers);
         self.straight = straight;
-        // A copy that has nothing to take over stays what it is.
-        if edits.edition != Edition::default() {
-            self.edition = edits.edition;
+        if !self.changes.add(edits.prefixes.iter().map(|&(_, is_v6, key)| (is_v6, key))) {
+            (self.edition, self.changes) = (edits.edition, Changes::default());
         }
     }
 }

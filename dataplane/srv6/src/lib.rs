@@ -5,6 +5,7 @@
 
 pub mod build;
 pub mod carrier;
+mod changes;
 mod edit;
 pub mod flow;
 mod forward;

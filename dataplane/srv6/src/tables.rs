@@ -9,6 +9,7 @@ use ipnet::{IpNet, Ipv6Net};
 use srv6d_wire::ipv6;
 
 use crate::carrier::MAX_SEGMENTS;
+use crate::changes::Changes;
 use crate::flow::FlowHash;
 use crate::lpm::{Lpm, Value};
 use crate::model::{Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, Tunnel, UnknownSid};
@@ -18,7 +19,7 @@ use crate::straight::offload::Offload;
 /// Longest outer header: IPv6, and an SRH that lists every segment.
 pub const MAX_OUTER: usize = 40 + 8 + 16 * MAX_SEGMENTS;
 
-/// Which tables these are: others, or the same ones amended, have another number, and copies the same one.
+/// Which tables these are, where they were not amended or only in what [`Changes`] name. Copies have the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edition(u64);
 
@@ -39,6 +40,7 @@ impl Edition {
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     pub(crate) edition: Edition,
+    pub(crate) changes: Changes,
     pub(crate) ports: Vec<PortEntry>,
     pub(crate) host: Option<HostPort>,
     pub(crate) tunnel: Tunnel,

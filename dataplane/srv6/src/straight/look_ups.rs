@@ -8,6 +8,7 @@ use srv6d_wire::{Packet, eth};
 use super::destination_cache::{DestinationCache, Of, Places, Trust};
 use super::headers::{V4, V6, word};
 use super::{Frames, PlainPath, PlainPort};
+use crate::changes::Doubt;
 use crate::lpm::{Lpm, Search, Value};
 use crate::tables::{Tables, Target, Vrf};
 
@@ -122,8 +123,8 @@ impl LookUps {
         let Some((port, vrf)) = tables.came_in(device) else { return &self.found };
         let mut trust = self.trust.get(usize::from(device) % DEVICES).copied().unwrap_or_default();
         let asks = trust.asks(tables.edition);
-        let v6 = Family::new(&vrf.v6, tables, Of::v6(tables.edition, port.vrf), asks);
-        let v4 = Family::new(&vrf.v4, tables, Of::v4(tables.edition, port.vrf), asks);
+        let v6 = Family::new(&vrf.v6, tables, Of::v6(tables.edition, port.vrf), tables.changes.of_v6(), asks);
+        let v4 = Family::new(&vrf.v4, tables, Of::v4(tables.edition, port.vrf), tables.changes.of_v4(), asks);
         let mut done = 0;
         while done < frames.len() {
             done += self.look_up::<V6, F>(tables, port, &v6, io, frames, done);
@@ -240,6 +241,7 @@ struct Family<'t> {
     block: u64,
     steers: &'t [PlainPath],
     of: Of,
+    doubt: Doubt<'t>,
     /// The cache is asked about this burst.
     asks: bool,
 }
@@ -254,9 +256,9 @@ enum Looked {
 }
 
 impl<'t> Family<'t> {
-    fn new(lpm: &'t Lpm, tables: &'t Tables, of: Of, asks: bool) -> Self {
+    fn new(lpm: &'t Lpm, tables: &'t Tables, of: Of, doubt: Doubt<'t>, asks: bool) -> Self {
         let block = lpm.first_block().map_or(u64::MAX, u64::from);
-        Self { lpm, block, steers: &tables.straight.steers, of, asks }
+        Self { lpm, block, steers: &tables.straight.steers, of, doubt, asks }
     }
 
     /// A destination in the cache is plain.
@@ -269,7 +271,9 @@ impl<'t> Family<'t> {
                 None => Looked::AtNothing,
             };
         }
-        if let Some(led_to) = cache.get(self.of, address) {
+        if let Some(led_to) = cache.get(self.of, address)
+            && !self.doubt.is_about(address)
+        {
             self.ask_for_path(led_to);
             return Looked::At(led_to);
         }

@@ -1,0 +1,141 @@
+//! What amendments may have changed since tables were compiled: of everything else, what was found once still holds.
+//!
+//! A few thousand bits, each for some prefixes: one that stands for a changed prefix tells nothing of the others it stands
+//! for, and what may have changed is looked up again.
+
+#![allow(clippy::cast_possible_truncation, reason = "a number of twelve bits")]
+
+use crate::lpm::Key;
+
+/// Prefixes are told apart by so many of their first bits, IPv6 and IPv4: by the most that a changed one has.
+const BITS: [[u8; 3]; 2] = [[32, 48, 64], [16, 24, 32]];
+const WORDS: usize = 64;
+/// Changes after which more is in doubt than it is worth.
+const MOST: usize = 64;
+
+/// The prefixes of one family that may have changed.
+#[derive(Clone, Debug)]
+struct Family {
+    /// Which of [`BITS`] are of use.
+    used: [bool; 3],
+    marked: [u64; WORDS],
+}
+
+impl Default for Family {
+    fn default() -> Self {
+        Self { used: [false; 3], marked: [0; WORDS] }
+    }
+}
+
+/// The prefixes that may have changed, whichever VRF they are of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    families: [Family; 2],
+    count: usize,
+}
+
+/// Changes of one family, if there are any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt<'c> {
+    bits: [u8; 3],
+    family: Option<&'c Family>,
+}
+
+impl Changes {
+    /// Some more prefixes. False: they are too many, or too short to be told from others, and all is in doubt.
+    pub(crate) fn add(&mut self, prefixes: impl ExactSizeIterator<Item = (bool, Key)>) -> bool {
+        self.count += prefixes.len();
+        let mut is_known = self.count <= MOST;
+        for (is_v6, key) in prefixes {
+            let (family, bits) = if is_v6 { (0, BITS[0]) } else { (1, BITS[1]) };
+            let Some(at) = bits.iter().rposition(|&bits| bits <= key.len) else {
+                is_known = false;
+                continue;
+            };
+            if let (Some(family), Some(&bits)) = (self.families.get_mut(family), bits.get(at)) {
+                family.mark(at, number(key.bits, bits));
+            }
+        }
+        is_known
+    }
+
+    pub(crate) fn of_v6(&self) -> Doubt<'_> {
+        Doubt { bits: BITS[0], family: Some(&self.families[0]).filter(|family| family.is_used()) }
+    }
+
+    pub(crate) fn of_v4(&self) -> Doubt<'_> {
+        Doubt { bits: BITS[1], family: Some(&self.families[1]).filter(|family| family.is_used()) }
+    }
+}
+
+impl Family {
+    fn mark(&mut self, at: usize, number: usize) {
+        if let (Some(used), Some(word)) = (self.used.get_mut(at), self.marked.get_mut(number / 64)) {
+            *used = true;
+            *word |= 1 << (number % 64);
+        }
+    }
+
+    fn is_used(&self) -> bool {
+        self.used.contains(&true)
+    }
+}
+
+impl Doubt<'_> {
+    /// Whether this address may lead elsewhere than before.
+    #[inline]
+    pub(crate) fn is_about(self, address: u128) -> bool {
+        self.family.is_some_and(|family| is_marked(family, self.bits, address))
+    }
+}
+
+#[inline(never)]
+fn is_marked(family: &Family, bits: [u8; 3], address: u128) -> bool {
+    bits.into_iter().zip(family.used).any(|(bits, used)| {
+        let number = number(address, bits);
+        used && family.marked.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 != 0)
+    })
+}
+
+/// Which bit stands for the first `bits` bits of an address.
+#[inline]
+const fn number(address: u128, bits: u8) -> usize {
+    let first = (address >> 64) as u64 >> (64 - bits);
+    // 2^64 divided by the golden ratio, and odd.
+    (first.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - (WORDS * 64).trailing_zeros())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(bits: u128, len: u8) -> Key {
+        Key::new(bits, len)
+    }
+
+    #[test]
+    fn all_of_a_changed_prefix_is_in_doubt_and_little_else() {
+        let mut changes = Changes::default();
+        let net = 0x2a00_0001_0002_0003 << 64;
+        assert!(!changes.of_v6().is_about(net));
+        assert!(changes.add([(true, key(net, 128)), (true, key(net, 50)), (true, key(net, 33))].into_iter()));
+        for inside in [net, net | 1, net | 9 << 64, net | 9 << 80] {
+            assert!(changes.of_v6().is_about(inside), "{inside:032x}");
+        }
+        let others = (0..1000).filter(|&other: &u128| changes.of_v6().is_about((0x2b00_0000 + other) << 96)).count();
+        assert!(others < 10, "{others} of 1000");
+        assert!(!changes.of_v4().is_about(net), "another family");
+        assert!(changes.add([(false, key(44 << 120, 16))].into_iter()));
+        assert!(changes.of_v4().is_about(44 << 120 | 7 << 96) && !changes.of_v4().is_about(45 << 120));
+    }
+
+    #[test]
+    fn what_is_short_or_too_much_leaves_all_in_doubt() {
+        let one = |len| (true, key(0x2a00 << 112, len));
+        assert!(!Changes::default().add([one(31)].into_iter()));
+        assert!(!Changes::default().add([(false, key(10 << 120, 15))].into_iter()));
+        let mut changes = Changes::default();
+        assert!((0..64).all(|_| changes.add([one(64)].into_iter())));
+        assert!(!changes.add([one(64)].into_iter()));
+    }
+}
