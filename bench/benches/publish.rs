@@ -20,6 +20,8 @@ const LATE: f64 = 3.0;
 /// is in it.
 const AFTER: f64 = 0.2e-3;
 const PAUSE: Duration = Duration::from_millis(10);
+/// Rounds that are shown, counted from the first one in what was published.
+const COURSE: [usize; 6] = [0, 1, 4, 16, 32, 56];
 const NAMES: [&str; 3] = ["nothing", "amendments", "generations"];
 
 /// How much of everything.
@@ -212,6 +214,22 @@ fn report(phases: &[Phase], seen: &Seen, prefixes: u32) {
         let moments: Vec<_> = quiet.flat_map(|phase| moments(phase, &publishes, seen)).collect();
         around("  nothing", &moments, seen, late);
     }
+    println!("\nrounds from the first one in it on, in microseconds: median, and 95 of 100 took less\n");
+    println!("{:<14}{}", "published", COURSE.map(|round| format!("{:>14}", format!("+{round}"))).concat());
+    for name in &NAMES[1..] {
+        let publishes = seen.changes.iter().filter(|&&(_, at)| of(name, phases, seen, at));
+        let taken: Vec<_> = publishes.map(|&(_, taken)| taken).collect();
+        println!("{name:<14}{}", COURSE.map(|round| course(&taken, round, seen)).concat());
+    }
+}
+
+/// How long these rounds took, so many after the first one in what was published.
+fn course(taken: &[usize], round: usize, seen: &Seen) -> String {
+    let rounds = taken.iter().filter_map(|&first| seen.rounds.get(first + round));
+    let mut sorted: Vec<f64> = rounds.map(|&(_, spent)| spent * 1e6).collect();
+    sorted.sort_by(f64::total_cmp);
+    let at = |percent: usize| sorted.get(sorted.len() * percent / 100).copied().unwrap_or(f64::NAN);
+    format!("{:>14}", format!("{:.1} {:>5.1}", at(50), at(95)))
 }
 
 fn of(name: &str, phases: &[Phase], seen: &Seen, round: usize) -> bool {
