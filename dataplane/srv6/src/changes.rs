@@ -16,29 +16,28 @@ const MOST: usize = 64;
 /// The prefixes of one family that may have changed.
 #[derive(Clone, Debug)]
 struct Family {
-    /// Which of [`BITS`] are of use.
-    used: [bool; 3],
+    /// Of [`BITS`], and which of these are of use.
+    bits: [(u8, bool); 3],
     marked: [u64; WORDS],
 }
 
-impl Default for Family {
-    fn default() -> Self {
-        Self { used: [false; 3], marked: [0; WORDS] }
-    }
-}
-
 /// The prefixes that may have changed, whichever VRF they are of.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Changes {
-    families: [Family; 2],
+    v6: Family,
+    v4: Family,
     count: usize,
 }
 
 /// Changes of one family, if there are any.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt<'c> {
-    bits: [u8; 3],
-    family: Option<&'c Family>,
+pub(crate) struct Doubt<'c>(Option<&'c Family>);
+
+impl Default for Changes {
+    fn default() -> Self {
+        let [v6, v4] = BITS.map(|bits| Family { bits: bits.map(|bits| (bits, false)), marked: [0; WORDS] });
+        Self { v6, v4, count: 0 }
+    }
 }
 
 impl Changes {
@@ -47,37 +46,43 @@ impl Changes {
         self.count += prefixes.len();
         let mut is_known = self.count <= MOST;
         for (is_v6, key) in prefixes {
-            let (family, bits) = if is_v6 { (0, BITS[0]) } else { (1, BITS[1]) };
-            let Some(at) = bits.iter().rposition(|&bits| bits <= key.len) else {
-                is_known = false;
-                continue;
-            };
-            if let (Some(family), Some(&bits)) = (self.families.get_mut(family), bits.get(at)) {
-                family.mark(at, number(key.bits, bits));
-            }
+            let family = if is_v6 { &mut self.v6 } else { &mut self.v4 };
+            is_known &= family.mark(key);
         }
         is_known
     }
 
     pub(crate) fn of_v6(&self) -> Doubt<'_> {
-        Doubt { bits: BITS[0], family: Some(&self.families[0]).filter(|family| family.is_used()) }
+        self.v6.doubt()
     }
 
     pub(crate) fn of_v4(&self) -> Doubt<'_> {
-        Doubt { bits: BITS[1], family: Some(&self.families[1]).filter(|family| family.is_used()) }
+        self.v4.doubt()
     }
 }
 
 impl Family {
-    fn mark(&mut self, at: usize, number: usize) {
-        if let (Some(used), Some(word)) = (self.used.get_mut(at), self.marked.get_mut(number / 64)) {
-            *used = true;
+    /// False: it is too short.
+    fn mark(&mut self, key: Key) -> bool {
+        let Some((bits, used)) = self.bits.iter_mut().rfind(|(bits, _)| *bits <= key.len) else { return false };
+        *used = true;
+        let number = number(key.bits, *bits);
+        if let Some(word) = self.marked.get_mut(number / 64) {
             *word |= 1 << (number % 64);
         }
+        true
     }
 
-    fn is_used(&self) -> bool {
-        self.used.contains(&true)
+    fn doubt(&self) -> Doubt<'_> {
+        Doubt(self.bits.iter().any(|&(_, used)| used).then_some(self))
+    }
+
+    #[inline(never)]
+    fn is_marked(&self, address: u128) -> bool {
+        self.bits.into_iter().any(|(bits, used)| {
+            let number = number(address, bits);
+            used && self.marked.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 != 0)
+        })
     }
 }
 
@@ -85,16 +90,8 @@ impl Doubt<'_> {
     /// Whether this address may lead elsewhere than before.
     #[inline]
     pub(crate) fn is_about(self, address: u128) -> bool {
-        self.family.is_some_and(|family| is_marked(family, self.bits, address))
+        self.0.is_some_and(|family| family.is_marked(address))
     }
-}
-
-#[inline(never)]
-fn is_marked(family: &Family, bits: [u8; 3], address: u128) -> bool {
-    bits.into_iter().zip(family.used).any(|(bits, used)| {
-        let number = number(address, bits);
-        used && family.marked.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 != 0)
-    })
 }
 
 /// Which bit stands for the first `bits` bits of an address.
