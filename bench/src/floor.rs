@@ -2,6 +2,7 @@
 //! nothing is looked up, nothing is hashed, nothing is counted.
 
 use std::hint::black_box;
+use std::marker::PhantomData;
 
 use srv6d_wire::{Packet, eth, ipv4, ipv6};
 
@@ -82,27 +83,15 @@ impl Floor for EncapV4Srh {
     }
 }
 
-/// The same, and the packet moves to make room, as it did when the floor was first measured.
-pub struct EncapV6Moved;
+/// Another floor, and the packet moves to make room, as it did when the floor was first measured.
+pub struct Moved<F>(PhantomData<F>);
 
-impl Floor for EncapV6Moved {
+impl<F: Floor> Floor for Moved<F> {
     const MOVES: bool = true;
 
     #[inline]
     fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
-        EncapV6::rewrite(packet)
-    }
-}
-
-/// The same around an IPv4 packet.
-pub struct EncapV4Moved;
-
-impl Floor for EncapV4Moved {
-    const MOVES: bool = true;
-
-    #[inline]
-    fn rewrite(packet: &mut Packet<'_>) -> Option<()> {
-        EncapV4::rewrite(packet)
+        F::rewrite(packet)
     }
 }
 

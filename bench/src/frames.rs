@@ -38,14 +38,14 @@ pub fn frame(class: Class, prefixes: u32, flow: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(LEN);
     bytes.extend(PORT_MAC.0);
     bytes.extend(PEER.0);
-    let towards = |steered| v6_towards(number, prefixes, steered);
+    let steered = prefixes.min(STEERED_BELOW);
     let source = Ipv6Addr::new(0x2001, 0xdb8, 0, 9, 0, 0, (number >> 16) as u16, (number & 0xffff) as u16);
     let carrier = |usids: [u16; 2]| Ipv6Addr::new(0xfcbb, 0xbbbb, usids[0], usids[1], 0x333, 0x444, 0, 0);
     match class {
         Class::Shift => ipv6(&mut bytes, source, carrier([1, 2]), 41, LEN),
-        Class::EncapV6 => ipv6(&mut bytes, source, towards(true), 17, LEN),
-        Class::EncapV6Strangers => ipv6(&mut bytes, source, v6_subnet(number, prefixes), 17, LEN),
-        Class::Transit => ipv6(&mut bytes, source, towards(false), 17, LEN),
+        Class::EncapV6 => ipv6(&mut bytes, source, v6_towards(number, steered, is_steered), 17, LEN),
+        Class::EncapV6Strangers => ipv6(&mut bytes, source, v6_towards(number, steered, is_steered_subnet), 17, LEN),
+        Class::Transit => ipv6(&mut bytes, source, v6_towards(number, prefixes, |n| !is_steered(n)), 17, LEN),
         Class::Decap => {
             let sid = Ipv6Addr::new(0xfcbb, 0xbbbb, 1, 0xfe06, 0, 0, 0, 0);
             ipv6(&mut bytes, source, sid, 41, LEN);
@@ -75,21 +75,16 @@ fn towards(number: u32, prefixes: u32, wanted: impl Fn(u32) -> bool) -> Option<I
     (start..prefixes).chain(0..start).find(|&n| wanted(n)).map(|n| prefix(n).network())
 }
 
-fn v6_towards(number: u32, prefixes: u32, steered: bool) -> Ipv6Addr {
-    let below = if steered { prefixes.min(STEERED_BELOW) } else { prefixes };
-    match towards(number, below, |n| n % 4 != 3 && is_steered(n) == steered) {
+fn v6_towards(number: u32, prefixes: u32, wanted: impl Fn(u32) -> bool) -> Ipv6Addr {
+    match towards(number, prefixes, |n| n % 4 != 3 && wanted(n)) {
         Some(IpAddr::V6(address)) => address,
         _ => Ipv6Addr::new(0x3000, 0, 0, 0, 0, 0, 0, 7),
     }
 }
 
-/// A steered prefix with room for hosts, behind which any address leads the same way.
-fn v6_subnet(number: u32, prefixes: u32) -> Ipv6Addr {
-    let has_room = |n| n % 4 != 3 && is_steered(n) && prefix(n).prefix_len() <= 64;
-    match towards(number, prefixes.min(STEERED_BELOW), has_room) {
-        Some(IpAddr::V6(address)) => address,
-        _ => Ipv6Addr::new(0x3000, 0, 0, 0, 0, 0, 0, 7),
-    }
+/// With room for hosts, behind which any address leads the same way.
+fn is_steered_subnet(n: u32) -> bool {
+    is_steered(n) && prefix(n).prefix_len() <= 64
 }
 
 /// Another host of the same subnet as its destination.
