@@ -23,6 +23,16 @@ fn port(umem: &Umem, ifname: &str, mode: Mode) -> (Program, Socket) {
     (program, socket)
 }
 
+/// A namespace with one port `a`, ready to receive from its peer `pa`.
+fn alone(mtu: u32) -> (Program, Umem, Socket) {
+    enter();
+    veth("a", "pa", mtu, 1);
+    let mut umem = Umem::new(4096).unwrap();
+    let (program, mut a) = port(&umem, "a", Mode::Native);
+    a.rx_burst(&mut umem, 0, &mut Vec::new());
+    (program, umem, a)
+}
+
 /// Inserts `n` bytes of 0xee behind the Ethernet header, as an encapsulation
 /// does: what follows stays where it is.
 fn push(frame: &mut Frame, n: usize) {
@@ -147,11 +157,7 @@ fn a_frame_is_sent_from_wherever_it_is_placed() {
 #[test]
 #[ignore = "needs root"]
 fn a_packet_of_too_many_chunks_is_dropped_and_counted() {
-    enter();
-    veth("a", "pa", 20_000, 1);
-    let mut umem = Umem::new(4096).unwrap();
-    let (_program, mut a) = port(&umem, "a", Mode::Native);
-    a.rx_burst(&mut umem, 0, &mut Vec::new());
+    let (_program, mut umem, mut a) = alone(20_000);
     let wire = Wire::open("pa");
     let longest = ipv6(PORT_MAC, "fcbb:0:1000::7", MAX_CHUNKS * ROOM, 1);
     wire.send(&ipv6(PORT_MAC, "fcbb:0:1000::7", MAX_CHUNKS * ROOM + 1, 0));
@@ -166,11 +172,7 @@ fn a_packet_of_too_many_chunks_is_dropped_and_counted() {
 #[test]
 #[ignore = "needs root"]
 fn a_cut_off_tail_is_not_sent_and_its_chunks_return() {
-    enter();
-    veth("a", "pa", 9500, 1);
-    let mut umem = Umem::new(4096).unwrap();
-    let (_program, mut a) = port(&umem, "a", Mode::Native);
-    a.rx_burst(&mut umem, 0, &mut Vec::new());
+    let (_program, mut umem, mut a) = alone(9500);
     let wire = Wire::open("pa");
     let packet = ipv6(PORT_MAC, "fcbb:0:1000::7", 9000, 1);
     wire.send(&packet);
@@ -230,11 +232,7 @@ fn a_frame_is_copied_between_packet_memories_and_refused_without() {
 fn a_sleeping_worker_wakes_for_a_packet_and_for_its_waker() {
     use std::os::fd::AsFd;
 
-    enter();
-    veth("a", "pa", 1500, 1);
-    let mut umem = Umem::new(4096).unwrap();
-    let (_program, mut a) = port(&umem, "a", Mode::Native);
-    a.rx_burst(&mut umem, 0, &mut Vec::new());
+    let (_program, mut umem, mut a) = alone(1500);
     let waker = Waker::new().unwrap();
     let idle = wait(&[a.as_fd()], &waker, Some(Duration::from_millis(5))).unwrap();
     assert!(!idle.readable && !idle.by_waker && !idle.error);
