@@ -10,7 +10,8 @@ use srv6d_srv6::model::Desired;
 
 use crate::{describe, fast};
 
-/// Runs a frame through both forwarders, through the packet path twice: both times it does the same. A state that cannot become tables proves nothing and is no difference.
+/// Runs a frame through both forwarders, through the packet path twice: both times it does the same. A state that cannot
+/// become tables proves nothing and is no difference.
 ///
 /// # Errors
 /// What is different, with the state and the frame as the conformance pack would write them, and the frame in hex.

@@ -1,6 +1,7 @@
 //! Where the last destinations led: large flows send many packets to few destinations, and most of a search is spared.
 //!
-//! An address has one place, and another one in the same cache line. What stands there may be another one, or be of other tables, and counts for nothing then.
+//! An address has one place, and another one in the same cache line. What stands there may be another address, or be of
+//! other tables, and counts for nothing then.
 //!
 //! Where every packet has a destination of its own, to ask and to remember takes longer than the search. So a cache that
 //! did not know enough of a burst is left alone for a while ([`Trust`]).
@@ -119,6 +120,7 @@ impl Places<'_> {
     }
 }
 
+/// Word by word: arrays of them would be compared through memory.
 #[inline(always)]
 fn told(&[high, low, whose, found]: &Entry, of: Of, address: u128) -> Option<Found> {
     let is_known = (high, low) == ((address >> 64) as u64, address as u64) && whose == of.0;
