@@ -196,6 +196,15 @@ impl Document {
         out
     }
 
+    /// Where a page of some length has what.
+    fn contents(&self) -> String {
+        if self.sections.len() < 5 {
+            return String::new();
+        }
+        let link = |(at, section): (usize, &Section)| format!("<a href=\"#s{at}\">{}</a>", escaped(&section.heading));
+        format!("<nav>{}</nav>\n", self.sections.iter().enumerate().map(link).collect::<Vec<_>>().join("\n"))
+    }
+
     /// As one HTML page that needs nothing else.
     pub fn html(&self) -> String {
         let mut body = format!("<h1>{}</h1>\n<dl>\n", escaped(&self.title));
@@ -203,8 +212,9 @@ impl Document {
             let _ = writeln!(body, "<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(value));
         }
         body.push_str("</dl>\n");
-        for section in &self.sections {
-            let _ = writeln!(body, "<h2>{}</h2>", escaped(&section.heading));
+        body.push_str(&self.contents());
+        for (at, section) in self.sections.iter().enumerate() {
+            let _ = writeln!(body, "<h2 id=\"s{at}\">{}</h2>", escaped(&section.heading));
             for paragraph in &section.text {
                 let _ = writeln!(body, "<p>{}</p>", with_code(paragraph));
             }
@@ -239,7 +249,8 @@ const STYLE: &str = "\
     body{font:16px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:var(--ink);\
     background:var(--ground)}table{border-collapse:collapse;font-size:.9rem}\
     th,td{padding:.25rem .6rem;border-bottom:1px solid var(--rule);text-align:right}\
-    th:first-child,td:first-child{text-align:left}dl{display:grid;grid-template-columns:max-content minmax(0,1fr);\
+    th:first-child,td:first-child,.text{text-align:left}nav{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin-top:1.5rem}\
+    a{color:var(--c0)}dl{display:grid;grid-template-columns:max-content minmax(0,1fr);\
     gap:.2rem 1rem;overflow-wrap:anywhere}dt{color:var(--faint)}dd{margin:0}.wide,figure{margin:1rem 0;overflow-x:auto}\
     svg{display:block;width:100%;min-width:44rem;height:auto;fill:currentColor;font-family:system-ui,sans-serif}\
     svg .rule{stroke:var(--rule)}svg .hollow{fill:var(--ground)}svg .edge{stroke:var(--ground)}h2{margin-top:2.5rem}\
@@ -269,9 +280,21 @@ impl Table {
         out
     }
 
+    /// Words begin below each other, and numbers end there.
+    fn is_text(&self, column: usize) -> bool {
+        let cells = || self.rows.iter().filter_map(|row| row.get(column));
+        let words = cells().filter(|cell| cell.starts_with(char::is_alphabetic)).count();
+        2 * words > cells().count()
+    }
+
     fn html(&self) -> String {
+        let classes: Vec<&str> =
+            (0..self.columns.len()).map(|at| if self.is_text(at) { " class=\"text\"" } else { "" }).collect();
         let cells = |row: &[String], tag: &str| -> String {
-            row.iter().fold(String::new(), |cells, cell| format!("{cells}<{tag}>{}</{tag}>", escaped(cell)))
+            row.iter().enumerate().fold(String::new(), |cells, (at, cell)| {
+                let class = classes.get(at).copied().unwrap_or_default();
+                format!("{cells}<{tag}{class}>{}</{tag}>", escaped(cell))
+            })
         };
         let mut out = format!("<div class=\"wide\"><table>\n<tr>{}</tr>\n", cells(&self.columns, "th"));
         for row in &self.rows {
@@ -345,8 +368,29 @@ mod tests {
     #[test]
     fn html_is_escaped_and_has_the_picture() {
         let html = document().html();
-        assert!(html.contains("<h1>A &amp; B</h1>") && html.contains("<td>srv6d &lt;uN&gt;</td>"), "{html}");
+        assert!(
+            html.contains("<h1>A &amp; B</h1>")
+                && html.contains("<td class=\"text\">srv6d &lt;uN&gt;</td><td>1.50</td>"),
+            "{html}"
+        );
         assert!(html.contains("<svg") && !html.contains("<uN>"), "{html}");
+    }
+
+    #[test]
+    fn words_begin_below_each_other_and_numbers_end_there() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = vec![row(["64", "met", "1.00"]), row(["IMIX", "missed", "-"]), row(["1500", "-", "none"])];
+        let table = Table { columns: row(["size", "promise", "measured"]), rows };
+        assert_eq!([0, 1, 2].map(|column| table.is_text(column)), [false, true, false]);
+        assert!(table.html().contains("<th class=\"text\">promise</th><th>measured</th>"), "{}", table.html());
+    }
+
+    #[test]
+    fn a_long_page_begins_with_what_it_has() {
+        assert!(!document().html().contains("<nav>"));
+        let section = |number| Section { heading: format!("<{number}>"), ..Section::default() };
+        let html = Document { sections: (0..5).map(section).collect(), ..document() }.html();
+        assert!(html.contains("<a href=\"#s4\">&lt;4&gt;</a></nav>") && html.contains("<h2 id=\"s4\">"), "{html}");
     }
 
     #[test]

@@ -18,7 +18,8 @@ const PERCENTILES: [(f64, &str); 6] =
 pub const LEGEND: &str = "Dots are medians, bars go from the lowest to the highest round, hollow triangles are lower \
                           bounds (generator or sink was the limit), diamonds the NDR. A colour is a kind of work; a full \
                           line is srv6d, dashes and dots its offload, dashes the kernel, dots the bare floor and \
-                          ceiling. The axis is logarithmic.";
+                          ceiling. IMIX stands where its mean \
+                          length does. The axis is logarithmic.";
 
 /// A row's colour is its work, its stroke who does it.
 fn looks(name: &str) -> (usize, Stroke) {
@@ -40,6 +41,31 @@ fn looks(name: &str) -> (usize, Stroke) {
     (colour, stroke)
 }
 
+/// Of a ratio: the work's colour, a stroke for each pair of forwarders. The floor beside the kernel is no work of srv6d's:
+/// grey, with the stroke that says which work of the kernel's.
+fn looks_beside(dut: &str, beside: &str) -> (usize, Stroke) {
+    let (of, other) = (dut::named(dut), dut::named(beside));
+    let forwarders = of.as_ref().zip(other.as_ref()).map(|(of, other)| (of.forwarder, other.forwarder));
+    let is_shift = other.is_some_and(|other| other.work == Work::Shift);
+    let stroke = match forwarders {
+        Some((Forwarder::Srv6dOffload, Forwarder::Linux)) => Stroke::Mixed,
+        Some((Forwarder::AfXdpFloor, _)) if is_shift => Stroke::Dotted,
+        Some((Forwarder::Srv6dOffload | Forwarder::AfXdpFloor, _)) => Stroke::Dashed,
+        Some((_, Forwarder::AfXdpFloor)) => Stroke::Dotted,
+        _ => Stroke::Solid,
+    };
+    (looks(dut).0, stroke)
+}
+
+/// Sizes from left to right: a mix stands where its mean length does.
+fn along(rows: &[&Row]) -> Vec<String> {
+    let mean = |size: &str| rows.iter().filter(|row| row.size == size).map(|row| row.frame).fold(f64::MAX, f64::min);
+    let length = |size: &String| size.parse::<f64>().unwrap_or_else(|_| mean(size));
+    let mut sizes = sizes(rows);
+    sizes.sort_by(|one, other| length(one).total_cmp(&length(other)));
+    sizes
+}
+
 fn point(x: usize, spread: Spread, factor: f64, mark: Mark) -> Point {
     let Spread { median, low, high, .. } = spread;
     Point { x: x as f64, y: median * factor, low: low * factor, high: high * factor, mark }
@@ -52,7 +78,7 @@ fn ticks(sizes: &[String]) -> Vec<Tick> {
 /// Rates over the frame size, with the NDR where it was searched.
 pub fn rates(results: &Results, placement: Placement, figure: Figure, title: &str, unit: &str) -> Plot {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
-    let sizes = sizes(&rows);
+    let sizes = along(&rows);
     let line = |dut: &Dut| {
         let at = |(x, size): (usize, &String)| {
             let row = rows.iter().find(|row| row.dut == dut.name && &row.size == size)?;
@@ -89,19 +115,14 @@ fn lossless(results: &Results, placement: Placement, dut: &Dut, sizes: &[String]
 /// Ratios over the frame size, beside a line where both are the same.
 pub fn ratios(results: &Results, placement: Placement) -> Plot {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
-    let sizes = sizes(&rows);
+    let sizes = along(&rows);
     let line = |(dut, beside): (&str, &str)| {
         let at = |(x, size): (usize, &String)| {
             let (mine, theirs) = (results.flood(placement, dut, size)?, results.flood(placement, beside, size)?);
             Some(point(x, mine.ratio(theirs, Figure::PerSecond)?, 1.0, Mark::Measured))
         };
         let points: Vec<Point> = sizes.iter().enumerate().filter_map(at).collect();
-        let (colour, _) = looks(dut);
-        let stroke = match looks(beside).1 {
-            Stroke::Dashed if looks(dut).1 == Stroke::Solid => Stroke::Solid,
-            Stroke::Dashed => Stroke::Mixed,
-            other => other,
-        };
+        let (colour, stroke) = looks_beside(dut, beside);
         let name = format!("{dut} / {beside}");
         (!points.is_empty()).then(|| Line { name, colour, stroke, points, marks: Vec::new() })
     };
@@ -251,6 +272,28 @@ mod tests {
         assert_eq!((srv6d.points.len(), srv6d.points.first()), (2, Some(&expected)));
         assert_eq!(srv6d.marks.first().map(|mark| (mark.x, mark.y, mark.mark)), Some((1.0, 0.7, Mark::Lossless)));
         assert_eq!(redirect.points.first().map(|point| (point.y, point.mark)), Some((5.0, Mark::AtLeast)));
+    }
+
+    #[test]
+    fn a_mix_of_sizes_stands_where_its_mean_length_does() {
+        let at = |size, frame| Row { frame, ..row(PLACE, "srv6d-uN", size, &[1e6]) };
+        let floods = vec![at("256", 256.0), at("1500", 1500.0), at("IMIX", 352.3), at("9000", 9000.0)];
+        let plot = rates(&Results { floods, ..Results::default() }, PLACE, Figure::PerSecond, "t", "Mpps");
+        let labels: Vec<&str> = plot.ticks.iter().map(|tick| tick.label.as_str()).collect();
+        assert_eq!(labels, ["256", "IMIX", "1500", "9000"]);
+    }
+
+    #[test]
+    fn no_two_ratios_look_the_same() {
+        for (at, (dut, beside)) in BESIDE.into_iter().enumerate() {
+            for (other, theirs) in BESIDE.into_iter().skip(at + 1) {
+                assert_ne!(
+                    looks_beside(dut, beside),
+                    looks_beside(other, theirs),
+                    "{dut} / {beside}, {other} / {theirs}"
+                );
+            }
+        }
     }
 
     #[test]

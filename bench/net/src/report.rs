@@ -81,25 +81,37 @@ pub fn promises(results: &Results) -> Section {
         [dut, beside].into_iter().all(|name| results.flood(placement, name, kept.size).is_some())
     };
     let heading = "Promises".to_owned();
-    let rows: Vec<Vec<String>> = bars::judged(results).into_iter().filter(was_run).map(row).collect();
+    let judged: Vec<Kept> = bars::judged(results).into_iter().filter(was_run).collect();
+    let count = |is_met| judged.iter().filter(|kept| kept.is_met() == is_met).count();
+    let counts = format!("{} met, {} missed, {} not measured.", count(Some(true)), count(Some(false)), count(None));
+    let rows: Vec<Vec<String>> = judged.into_iter().map(row).collect();
     if rows.is_empty() {
         let text = vec!["No promise is about what this run has measured.".to_owned()];
         return Section { heading, text, ..Section::default() };
     }
+    let how = "Ratios are taken within a round and the median of the rounds decides; in brackets the smallest and the \
+               largest. What is measured in turns changes hands every few milliseconds on the same sockets: the median \
+               of some hundred pairs decides, and in brackets are their quartiles.";
     Section {
         heading,
-        text: vec![
-            "Ratios are taken within a round and the median of the rounds decides; in brackets the smallest and the \
-             largest. What is measured in turns changes hands every few milliseconds on the same sockets: the median of \
-             some hundred pairs decides, and in brackets are their quartiles."
-                .to_owned(),
-        ],
+        text: [counts, how.to_owned()].into_iter().chain(disturbance(results)).collect(),
         table: Some(Table {
             columns: words(&["rows", "placement", "size", "figure", "at least", "measured", "promise"]),
             rows,
         }),
         ..Section::default()
     }
+}
+
+/// Said beside the promises where it explains them as well as any forwarder does.
+fn disturbance(results: &Results) -> Option<String> {
+    let (trials, _, disturbed) = results.trial_counts();
+    (4 * disturbed > trials).then(|| {
+        format!(
+            "Others had the cores in {disturbed} of {trials} trials, for more than 2 % of the time: these figures are \
+             theirs, too. Measure again with nothing else running, or with longer trials."
+        )
+    })
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -151,9 +163,9 @@ fn ratios(results: &Results, placement: Placement) -> Section {
         heading: format!("Ratios, {}", placement.name()),
         text: vec![
             format!("Placement: {}.", placement.meaning()),
-            "Above 1 the first of the two is faster. A full line is srv6d beside the kernel, dots are beside the bare \
-             floor or ceiling, dashes and dots the offload or the floor beside the kernel. A row that generator or sink \
-             limited has no ratio."
+            "Above 1 the first of the two is faster. A colour is a kind of work: a full line is srv6d beside the kernel, \
+             dots are beside the bare floor; dashes and dots are the offload beside the kernel, dashes beside the bare \
+             ceiling. Grey is the floor beside the kernel. A row that generator or sink limited has no ratio."
                 .to_owned(),
         ],
         table: Some(table),
@@ -462,6 +474,19 @@ mod tests {
         let lines: Vec<String> = table.rows.iter().map(|row| row.join(" ")).collect();
         let uns = "srv6d-uN / linux-uN sink on DUT's core 64 packets per second 1.1 1.50 [1.33-2.00] met";
         assert_eq!(lines, [uns], "what was not asked for is left out");
+    }
+
+    #[test]
+    fn a_run_that_others_disturbed_says_so_beside_its_promises() {
+        let quiet = results();
+        assert_eq!(promises(&quiet).text.first().unwrap(), "1 met, 0 missed, 0 not measured.");
+        assert_eq!(disturbance(&quiet), None);
+        let mut disturbed = results();
+        for trial in disturbed.floods.iter_mut().flat_map(|row| row.trials.iter_mut().take(1)) {
+            trial.counted.stolen = 0.1;
+        }
+        let text = promises(&disturbed).text;
+        assert!(text.last().unwrap().starts_with("Others had the cores in 3 of 9 trials"), "{text:?}");
     }
 
     #[test]
