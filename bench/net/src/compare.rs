@@ -2,6 +2,8 @@
 //!
 //! Rates of two runs are not compared: the machine was another one an hour ago. What it did to srv6d it did to the kernel
 //! and to the floor, too, so that ratios within a run can be.
+//!
+//! Runs of one kind are compared: forwarding with forwarding, a host's streams with a host's streams.
 
 use std::fmt::Write as _;
 
@@ -9,7 +11,9 @@ use serde::Serialize;
 
 use crate::bars::FLOOR;
 use crate::document::Table;
+use crate::host;
 use crate::layout::Placement;
+use crate::machine::Stamp;
 use crate::report::BESIDE;
 use crate::results::{Figure, Results, Row, TurnsRow};
 use crate::search::{Found, Limit, NDR, PDR};
@@ -51,12 +55,62 @@ pub struct Ratio {
     pub beside: String,
     /// Which figure.
     pub figure: &'static str,
-    /// Where the work runs.
-    pub placement: Placement,
-    /// How many workers.
-    pub workers: usize,
-    /// The size asked for.
-    pub size: String,
+    /// Of what.
+    #[serde(flatten)]
+    pub load: Load,
+}
+
+/// What went through.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Load {
+    /// Frames of a size.
+    Frames {
+        /// Where the work runs.
+        placement: Placement,
+        /// How many workers.
+        workers: usize,
+        /// The size asked for.
+        size: String,
+    },
+    /// A host's own TCP or UDP.
+    Streams(host::Row),
+}
+
+/// Results that can be compared with others of the same kind.
+pub trait Run {
+    /// Machine, kernel, versions, command.
+    fn stamp(&self) -> &Stamp;
+    /// Every ratio that there is.
+    fn ratios(&self) -> Vec<(Ratio, Spread)>;
+}
+
+impl Run for Results {
+    fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    fn ratios(&self) -> Vec<(Ratio, Spread)> {
+        let rows = self.floods.iter().chain(&self.workers);
+        let floods = rows.flat_map(|row| of_row(self, row));
+        let turns = self.turns.iter().filter_map(in_turns);
+        floods.chain(turns).chain(of_searches(self)).collect()
+    }
+}
+
+impl Run for host::Results {
+    fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    fn ratios(&self) -> Vec<(Ratio, Spread)> {
+        let of = |streams: &host::Streams| {
+            let (dut, beside) = ("srv6d".to_owned(), "kernel".to_owned());
+            let ratio = Ratio { dut, beside, figure: "bits per second", load: Load::Streams(streams.row) };
+            streams.ratio().map(|spread| (ratio, spread))
+        };
+        self.streams.iter().filter_map(of).collect()
+    }
 }
 
 /// What a change is worth.
@@ -99,8 +153,8 @@ impl Change {
 
 impl Comparison {
     /// Of a run and a later one.
-    pub fn of(before: &Results, after: &Results) -> Self {
-        let (first, second) = (ratios(before), ratios(after));
+    pub fn of<R: Run>(before: &R, after: &R) -> Self {
+        let (first, second) = (before.ratios(), after.ratios());
         let compared = |(ratio, before): &(Ratio, Spread)| {
             let (_, after) = second.iter().find(|(other, _)| other == ratio)?;
             let verdict = Change::of(*before, *after);
@@ -109,7 +163,7 @@ impl Comparison {
         };
         let figures: Vec<Compared> = first.iter().filter_map(compared).collect();
         let in_one_only = first.len() + second.len() - 2 * figures.len();
-        Self { stamps: stamps(before, after), figures, in_one_only }
+        Self { stamps: stamps(before.stamp(), after.stamp()), figures, in_one_only }
     }
 
     /// For a terminal.
@@ -139,12 +193,16 @@ impl Comparison {
 
 impl Compared {
     fn line(&self) -> Vec<String> {
-        let Ratio { dut, beside, figure, placement, workers, size } = &self.ratio;
-        let place = if *workers > 1 { number_of(*workers, "worker") } else { placement.name().to_owned() };
+        let Ratio { dut, beside, figure, load } = &self.ratio;
+        let (place, size) = match load {
+            Load::Frames { workers, size, .. } if *workers > 1 => (number_of(*workers, "worker"), size.clone()),
+            Load::Frames { placement, size, .. } => (placement.name().to_owned(), size.clone()),
+            Load::Streams(row) => ("host".to_owned(), row.name()),
+        };
         vec![
             format!("{dut} / {beside}"),
             place,
-            size.clone(),
+            size,
             (*figure).to_owned(),
             self.before.shown(1.0, 2),
             self.after.shown(1.0, 2),
@@ -155,25 +213,17 @@ impl Compared {
 }
 
 /// Facts that differ; when, how long and with how many trials is no fact about what was measured.
-fn stamps(before: &Results, after: &Results) -> Vec<(String, String, String)> {
-    let of = |results: &Results, name: &str| {
-        let fact = results.stamp.0.iter().find(|(other, _)| other == name);
+fn stamps(before: &Stamp, after: &Stamp) -> Vec<(String, String, String)> {
+    let of = |stamp: &Stamp, name: &str| {
+        let fact = stamp.0.iter().find(|(other, _)| other == name);
         fact.map_or_else(|| "unknown".to_owned(), |(_, value)| value.clone())
     };
     let mut names: Vec<&str> =
-        [before, after].iter().flat_map(|run| &run.stamp.0).map(|(name, _)| name.as_str()).collect();
+        [before, after].iter().flat_map(|stamp| &stamp.0).map(|(name, _)| name.as_str()).collect();
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| seen.insert(*name) && *name != "took");
     let fact = |name: &str| (name.to_owned(), of(before, name), of(after, name));
     names.into_iter().map(fact).filter(|(_, before, after)| before != after).collect()
-}
-
-/// Every ratio that a run has.
-fn ratios(results: &Results) -> Vec<(Ratio, Spread)> {
-    let rows = results.floods.iter().chain(&results.workers);
-    let floods = rows.flat_map(|row| of_row(results, row));
-    let turns = results.turns.iter().filter_map(in_turns);
-    floods.chain(turns).chain(of_searches(results)).collect()
 }
 
 /// A row beside those that it is shown beside.
@@ -190,9 +240,7 @@ fn of_row(results: &Results, row: &Row) -> Vec<(Ratio, Spread)> {
                 dut: row.dut.clone(),
                 beside: other.dut.clone(),
                 figure: name,
-                placement: row.placement,
-                workers: row.workers,
-                size: row.size.clone(),
+                load: Load::Frames { placement: row.placement, workers: row.workers, size: row.size.clone() },
             };
             found.extend(row.ratio(other, figure).map(|spread| (ratio, spread)));
         }
@@ -205,9 +253,7 @@ fn in_turns(row: &TurnsRow) -> Option<(Ratio, Spread)> {
         dut: row.dut.clone(),
         beside: FLOOR.to_owned(),
         figure: "packets per second, in turns",
-        placement: row.placement,
-        workers: 1,
-        size: row.size.clone(),
+        load: Load::Frames { placement: row.placement, workers: 1, size: row.size.clone() },
     };
     row.ratio().map(|spread| (ratio, spread))
 }
@@ -226,7 +272,8 @@ fn of_searches(results: &Results) -> Vec<(Ratio, Spread)> {
             let other = results.searches.iter().find(is_it).and_then(|other| rate(other.found));
             let Some((mine, theirs)) = rate(row.found).zip(other) else { continue };
             let (dut, beside, size) = (row.dut.clone(), (*beside).to_owned(), row.size.clone());
-            let ratio = Ratio { dut, beside, figure, placement: row.placement, workers: 1, size };
+            let ratio =
+                Ratio { dut, beside, figure, load: Load::Frames { placement: row.placement, workers: 1, size } };
             found.extend(Spread::of([mine / theirs]).map(|spread| (ratio, spread)));
         }
     }
@@ -238,7 +285,6 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failure is the test's failure")]
 
     use super::*;
-    use crate::machine::Stamp;
     use crate::results::SearchRow;
     use crate::results::tests::row;
 
@@ -278,6 +324,25 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_hosts_streams_are_compared_by_what_was_sent() {
+        let of = |udp, srv6d: &[f64]| {
+            let row = host::Row { mtu: 1500, udp, flows: 8 };
+            host::Streams { row, kernel: vec![10.0; srv6d.len()], srv6d: srv6d.to_vec() }
+        };
+        let run = |streams| host::Results { streams, ..host::Results::default() };
+        let before = run(vec![of(false, &[1.0, 2.0]), of(true, &[5.0, 5.0])]);
+        // The second run was interrupted in its second row.
+        let comparison = Comparison::of(&before, &run(vec![of(false, &[3.0, 4.0]), of(true, &[])]));
+        assert_eq!((comparison.figures.len(), comparison.in_one_only), (1, 1));
+        let text = comparison.text();
+        let line = "srv6d / kernel  host       TCP MTU 1500, 8 flows  bits per second  0.15 [0.10-0.20]  \
+                    0.35 [0.30-0.40]  +133.3 %  higher";
+        assert!(text.contains(line), "{text}");
+        let json = serde_json::to_value(&comparison).unwrap();
+        assert_eq!(json["figures"][0]["flows"], 8, "{json}");
     }
 
     #[test]

@@ -58,7 +58,8 @@ pub fn rows() -> Vec<Row> {
 }
 
 impl Row {
-    fn name(self) -> String {
+    /// The name in reports.
+    pub fn name(self) -> String {
         let flows = if self.flows == 1 { "1 flow".to_owned() } else { format!("{} flows", self.flows) };
         format!("{} MTU {}, {flows}", if self.udp { "UDP" } else { "TCP" }, self.mtu)
     }
@@ -151,23 +152,25 @@ fn measure_row(
             return Err(BenchError("interrupted".to_owned()));
         }
     }
-    say(&format!("{:<22} {}", row.name(), streams.ratio().shown(1.0, 2)));
+    say(&format!("{:<22} {}", row.name(), shown(streams.ratio(), 1.0)));
     Ok(())
 }
 
 impl Streams {
-    fn ratio(&self) -> Spread {
-        spread(self.srv6d.iter().zip(&self.kernel).map(|(srv6d, kernel)| srv6d / kernel))
+    /// Within a round, srv6d's divided by the kernel's. None: no round has both.
+    pub fn ratio(&self) -> Option<Spread> {
+        let pairs = self.srv6d.iter().zip(&self.kernel).filter(|&(_, &kernel)| kernel > 0.0);
+        Spread::of(pairs.map(|(srv6d, kernel)| srv6d / kernel))
     }
 
     fn line(&self) -> Vec<String> {
-        let gigabits = |rates: &[f64]| spread(rates.iter().copied()).shown(1e-9, 2);
-        vec![self.row.name(), self.ratio().shown(1.0, 2), gigabits(&self.kernel), gigabits(&self.srv6d)]
+        let gigabits = |rates: &[f64]| shown(Spread::of(rates.iter().copied()), 1e-9);
+        vec![self.row.name(), shown(self.ratio(), 1.0), gigabits(&self.kernel), gigabits(&self.srv6d)]
     }
 }
 
-fn spread(values: impl Iterator<Item = f64>) -> Spread {
-    Spread::of(values).unwrap_or(Spread { median: 0.0, low: 0.0, high: 0.0, count: 0 })
+fn shown(spread: Option<Spread>, factor: f64) -> String {
+    spread.map_or_else(|| "-".to_owned(), |spread| spread.shown(factor, 2))
 }
 
 /// Host and far end, with a veth between them.
@@ -260,10 +263,9 @@ pub fn document(results: &Results) -> Document {
     stamp.add_cut_off(results.cut_off.as_deref());
     let rows = results.streams.iter().map(Streams::line).collect();
     let columns = ["stream", "srv6d / kernel", "kernel, Gbit/s", "srv6d, Gbit/s"].map(str::to_owned).to_vec();
-    let groups = results.streams.iter().map(|streams| {
-        let ratio = streams.ratio();
-        let bar = Bar { series: "srv6d".to_owned(), value: ratio.median, low: ratio.low, high: ratio.high };
-        Group { label: streams.row.name(), bars: vec![bar] }
+    let groups = results.streams.iter().filter_map(|streams| {
+        let Spread { median: value, low, high, .. } = streams.ratio()?;
+        Some(Group { label: streams.row.name(), bars: vec![Bar { series: "srv6d".to_owned(), value, low, high }] })
     });
     let chart = Chart {
         title: "What arrives through srv6d; the kernel's own encapsulation is 1".to_owned(),

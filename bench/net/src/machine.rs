@@ -44,6 +44,18 @@ impl Stamp {
         }
     }
 
+    /// Says so where figures are made that nobody should quote.
+    pub fn add_caution(&mut self, smoke: bool) {
+        let why = if smoke {
+            "--smoke only shows that everything works"
+        } else if cfg!(debug_assertions) {
+            "this is a build without optimisation; `make bench-net` makes the other one"
+        } else {
+            return;
+        };
+        self.add("figures", format!("mean nothing: {why}"));
+    }
+
     /// Adds a fact.
     pub fn add(&mut self, name: &str, value: String) {
         self.0.push((name.to_owned(), value));

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use srv6d_bench_net::campaign::{Campaign, Plan};
 use srv6d_bench_net::compare::Comparison;
@@ -144,8 +145,10 @@ fn dut_named(name: &str) -> Result<Dut, String> {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let matches = Arguments::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
     let done = match &arguments.command {
+        Some(_) if let Some(why) = misplaced(&matches) => Err(Failure::Usage(why)),
         None => measure(&arguments),
         Some(Word::List) => {
             for dut in dut::ALL {
@@ -169,6 +172,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// An option of a run, before a word that makes no use of it.
+fn misplaced(matches: &ArgMatches) -> Option<String> {
+    let (word, _) = matches.subcommand()?;
+    let is_given =
+        |argument: &&clap::Arg| matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let command = Arguments::command();
+    let option = command.get_arguments().filter(|argument| !argument.is_global_set()).find(is_given)?.get_long()?;
+    Some(format!("--{option} is of no use to `{word}`: leave it out (bench-net {word} --help)"))
 }
 
 /// Why it ends.
@@ -208,6 +221,7 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     stamp.add("generator", "live frames of a BPF program; 1024 flows (UDP source ports)".to_owned());
     stamp.add("frame sizes", "of what enters the DUT, without the Ethernet checksum".to_owned());
     stamp.add("sink", plan.sink.meaning().to_owned());
+    stamp.add_caution(arguments.smoke);
     let say = |line: &str| eprintln!("{line}");
     let minutes = plan.estimate().as_secs().div_ceil(60);
     say(&format!("{} to measure, about {minutes} min", number_of(plan.duts.len(), "row")));
@@ -246,8 +260,9 @@ fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), 
     if !netns::has("iperf3") {
         return Err(Failure::Usage("iperf3 is not there. Fix: sudo apt-get install iperf3".to_owned()));
     }
-    let stamp =
+    let mut stamp =
         Stamp::take(&srv6d, &format!("bench-net host --rounds {rounds} --seconds {seconds}"), "adaptive polling");
+    stamp.add_caution(false);
     let interrupted = interrupted()?;
     let plan = host::Plan { srv6d: &srv6d, rounds, seconds, interrupted: &interrupted };
     let out = arguments.out.join("host");
@@ -373,19 +388,32 @@ fn read<T: serde::de::DeserializeOwned>(file: &Path, form: &str) -> Result<T, Fa
     serde_json::from_str(&text).map_err(|why| Failure::Usage(format!("{shown} is not {form}: {why}")))
 }
 
-fn read_results(path: &Path) -> Result<Results, Failure> {
-    let form = "what bench-net measured (results.json; a report.json is for `bench-net render`)";
-    read(&file_in(path, RESULTS), form)
+/// What one of the two kinds of runs has left.
+enum Measured {
+    Forwarding(Results),
+    Host(host::Results),
 }
 
-/// Of a host's streams, or of all else.
-fn report_again(path: &Path) -> Result<(), Failure> {
+fn read_results(path: &Path) -> Result<Measured, Failure> {
+    /// Only a host's results have streams.
+    #[derive(serde::Deserialize)]
+    struct Kind {
+        streams: Option<serde::de::IgnoredAny>,
+    }
+    let form = "what bench-net measured (results.json; a report.json is for `bench-net render`)";
     let file = file_in(path, RESULTS);
-    let document = match read::<host::Results>(&file, "") {
-        Ok(streams) => host::document(&streams),
-        Err(_) => report::document(&read_results(&file)?),
+    match read::<Kind>(&file, form)?.streams {
+        Some(_) => read(&file, form).map(Measured::Host),
+        None => read(&file, form).map(Measured::Forwarding),
+    }
+}
+
+fn report_again(path: &Path) -> Result<(), Failure> {
+    let document = match read_results(path)? {
+        Measured::Host(results) => host::document(&results),
+        Measured::Forwarding(results) => report::document(&results),
     };
-    write_document(&document, file.parent().unwrap_or(Path::new("")))
+    write_document(&document, file_in(path, RESULTS).parent().unwrap_or(Path::new("")))
 }
 
 /// Pages of the same name as the file: reports of several runs may lie in one directory.
@@ -396,10 +424,18 @@ fn render(path: &Path) -> Result<(), Failure> {
 }
 
 fn compare(before: &Path, after: &Path, json: bool) -> Result<(), Failure> {
-    let (before, after) = (read_results(before)?, read_results(after)?);
-    let comparison = Comparison::of(&before, &after);
+    let comparison = match (read_results(before)?, read_results(after)?) {
+        (Measured::Forwarding(before), Measured::Forwarding(after)) => Comparison::of(&before, &after),
+        (Measured::Host(before), Measured::Host(after)) => Comparison::of(&before, &after),
+        _ => {
+            let why = "one of the two runs is of `bench-net host`, and the other is not: compare runs of one kind";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+    };
     if comparison.figures.is_empty() {
-        return Err(Failure::Usage("the two runs have no ratio in common".to_owned()));
+        let why = "the two runs have no ratio in common: it takes the same two rows (srv6d-uN and linux-uN, say) with a \
+                   figure at the same size and placement in both";
+        return Err(Failure::Usage(why.to_owned()));
     }
     if json {
         let text = serde_json::to_string_pretty(&comparison).map_err(|why| BenchError::of("compare", why))?;
@@ -451,5 +487,18 @@ mod tests {
         assert_eq!(sizes(&["--quick"]), Ok(vec![Size::Bytes(64)]));
         assert_eq!(sizes(&["--quick", "--size", "256", "--size", "imix"]), Ok(vec![Size::Bytes(256), Size::Imix]));
         assert_eq!(sizes(&["--size", "256", "--no-search"]), Ok(vec![]));
+    }
+
+    #[test]
+    fn an_option_that_a_word_makes_no_use_of_is_refused() {
+        let said = |words: &[&str]| {
+            let given = Arguments::command().try_get_matches_from([&["bench-net"], words].concat());
+            given.map(|matches| misplaced(&matches)).map_err(|wrong| wrong.to_string())
+        };
+        let why = |option: &str| format!("{option} is of no use to `host`: leave it out (bench-net host --help)");
+        assert_eq!(said(&["--quick", "host"]), Ok(Some(why("--quick"))));
+        assert_eq!(said(&["--dut", "srv6d-uN", "host", "--rounds", "2"]), Ok(Some(why("--dut"))));
+        assert_eq!(said(&["--out", "there", "host", "--srv6d", "that"]), Ok(None));
+        assert_eq!(said(&["--quick"]), Ok(None));
     }
 }

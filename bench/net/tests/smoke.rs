@@ -48,6 +48,7 @@ fn every_row_is_measured_and_reported() {
     let results: Results = serde_json::from_str(&read("results.json")).unwrap();
     let (markdown, html) = (read("report.md"), read("report.html"));
     std::fs::remove_dir_all(&out).unwrap();
+    assert!(markdown.contains("* figures: mean nothing: --smoke"), "{markdown}");
     for dut in dut::ALL {
         let row = results.floods.iter().find(|row| row.dut == dut.name).unwrap_or_else(|| panic!("no {}", dut.name));
         // It forwards: ten frames have come through before. In a trial as short as this a worker on a busy machine may not,
@@ -204,6 +205,11 @@ fn a_file_of_another_kind_is_refused_and_the_right_command_named() {
     let compared =
         Command::new(env!("CARGO_BIN_EXE_bench-net")).arg("compare").args([&report, &report]).output().unwrap();
     let (reported, rendered) = (run("report"), run("render"));
+    let results = directory.join("results.json");
+    let host = directory.join("host.json");
+    std::fs::write(&results, serde_json::to_string(&Results::default()).unwrap()).unwrap();
+    std::fs::write(&host, serde_json::to_string(&srv6d_bench_net::host::Results::default()).unwrap()).unwrap();
+    let mixed = Command::new(env!("CARGO_BIN_EXE_bench-net")).arg("compare").args([&results, &host]).output().unwrap();
     let page = std::fs::read_to_string(directory.join("report.html"));
     std::fs::remove_dir_all(&directory).unwrap();
     for refused in [reported, compared] {
@@ -211,6 +217,8 @@ fn a_file_of_another_kind_is_refused_and_the_right_command_named() {
         assert_eq!(refused.status.code(), Some(2), "{said}");
         assert!(said.contains("a report.json is for `bench-net render`"), "{said}");
     }
+    let said = String::from_utf8_lossy(&mixed.stderr);
+    assert!(mixed.status.code() == Some(2) && said.contains("compare runs of one kind"), "{said}");
     assert!(rendered.status.success() && page.unwrap().contains("<h1>t</h1>"));
 }
 
