@@ -1,0 +1,65 @@
+//! What `trex-profiles/README.md` tells people to type for the cables and for srv6d, typed: a packet then goes from where
+//! TRex's port 0 would be to where its port 1 would be.
+#![allow(clippy::unwrap_used, reason = "a failed test may panic")]
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+/// The namespaces have the names that the README gives them, where nobody else can see them.
+const APART: &str = "mkdir -p /run/netns && mount -t tmpfs none /run/netns";
+/// One uSID on its way, until srv6d is ready and it comes out shifted.
+const PACKET: &str = r"
+import socket, time
+address = lambda text: socket.inet_pton(socket.AF_INET6, text)
+header = lambda hops, to: b'\x60\0\0\0' + b'\0\x08\x11' + bytes([hops]) + address('fcbb:bb00:a::1') + address(to)
+udp = bytes.fromhex('c000c00100080000')
+sender, receiver = (socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x86dd)) for _ in range(2))
+sender.bind(('t0', 0x86dd)), receiver.bind(('t1', 0x86dd))
+receiver.settimeout(0.2)
+sent = b'\x02\0\0\0\xdd\0' + b'\x02\0\0\0\xaa\0' + b'\x86\xdd' + header(64, 'fcbb:bb00:1:2::') + udp
+expected = b'\x02\0\0\0\xaa\x01' + b'\x02\0\0\0\xdd\x01' + b'\x86\xdd' + header(63, 'fcbb:bb00:2::') + udp
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    sender.send(sent)
+    try:
+        if receiver.recv(2000) == expected:
+            break
+    except TimeoutError:
+        pass
+else:
+    raise SystemExit('no packet came out shifted')
+";
+
+#[test]
+#[ignore = "needs root"]
+fn the_cables_of_the_readme_carry_a_packet_through_srv6d_and_go_away() {
+    let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trex-profiles");
+    let readme = std::fs::read_to_string(profiles.join("README.md")).unwrap();
+    let with = |words: &str| {
+        readme
+            .split("```bash\n")
+            .skip(1)
+            .find_map(|rest| rest.split("```").next().filter(|block| block.contains(words)))
+    };
+    let (cables, away) = (with("ip netns add trex").unwrap(), with("ip netns del").unwrap());
+    let folder = std::env::temp_dir().join(format!("srv6d-trex-readme-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    symlink(env!("CARGO_BIN_EXE_srv6d-under-test"), folder.join("srv6d")).unwrap();
+    std::fs::write(folder.join("packet.py"), PACKET).unwrap();
+    let packet = "ip netns exec trex python3 $FOLDER/packet.py";
+    let nothing = "[ -z \"$(ip netns list)\" ]";
+    let script = format!("{APART}\n{cables}\n{packet} && srv6d show ports && {{\n{away}\n}} && wait && {nothing}");
+    let output = Command::new("unshare")
+        .args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "bash", "-c", &script])
+        .env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()))
+        .env("PROFILES", &profiles)
+        .env("FOLDER", &folder)
+        .env("SRV6D_SOCKET", folder.join("socket"))
+        .output()
+        .unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(output.status.success(), "{}", said.join("\n"));
+    assert!(said.iter().any(|said| said.contains("eth2")), "{}", said.join("\n"));
+}
