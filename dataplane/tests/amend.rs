@@ -351,6 +351,82 @@ fn what_is_usual_is_made_in_place() {
     assert_eq!(publisher.published().in_place, 15, "nothing has changed, nothing is published");
 }
 
+/// With more prefixes inside than are looked through for one change.
+fn with_defaults() -> Desired {
+    let mut desired = node();
+    let inside = (0..3000u16).flat_map(|n| {
+        let v4 = IpNet::new(Ipv4Addr::from(0x6400_0000 + (u32::from(n) << 8)).into(), 24);
+        [IpNet::new(Ipv6Addr::new(0x6000, n, 0, 0, 0, 0, 0, 0).into(), 32), v4].map(Result::unwrap)
+    });
+    let action = via(&[1]);
+    desired.routes.extend(inside.map(|prefix| Route { table: TableId::MAIN, prefix, action: action.clone() }));
+    for table in [TableId::MAIN, VRF] {
+        desired.routes.extend(["::/0", "0.0.0.0/0"].map(|prefix| route(table, prefix, via(&[0]))));
+    }
+    let steer = |prefix: &str, paths| Steer { table: TableId::MAIN, prefix: net(prefix), paths };
+    desired.steers.push(steer("4002::/16", vec![path("by default".into(), &["7000::1"], vec![])]));
+    let one_of = |name: &str, first| path(name.into(), &[first, "fcbb:bbbb:4::"], vec![]);
+    desired.steers.push(steer("4003::/16", vec![one_of("c", "7000::2"), one_of("d", "fcbb:bbbb:2::")]));
+    desired
+}
+
+#[test]
+fn a_default_route_has_other_next_hops_in_place_whatever_lies_inside() {
+    let mut publisher = publisher(with_defaults());
+    let frames: Vec<_> =
+        ["7000::9", "8.8.8.8", "6000:7::1", "100.0.7.1", "fcbb:bbbb:7::", "4000::1", "4002::1", "4003::1"]
+            .into_iter()
+            .flat_map(|to| frames_to(to.parse().unwrap()))
+            .collect();
+    let weighted = RouteAction::Via(vec![hop(0), Hop { weight: 3, ..hop(1) }]);
+    let actions = [via(&[1]), via(&[2]), via(&[0, 1]), weighted, via(&[3]), via(&[1])];
+    let mut changes = 0;
+    for (table, prefix) in [TableId::MAIN, VRF].into_iter().flat_map(|table| [(table, "::/0"), (table, "0.0.0.0/0")]) {
+        for action in &actions {
+            let before = tables_of(&publisher);
+            let action = Some(action.clone());
+            let routes = vec![RouteChange { table, prefix: net(prefix), action }];
+            assert!(amend(&mut publisher, &Amendment { routes, ..Amendment::default() }));
+            is_as_built(&publisher, &before, &frames);
+            changes += 1;
+            let Published { whole, in_place, .. } = publisher.published();
+            assert_eq!((whole, in_place), (1, changes), "{prefix} of {table:?}");
+        }
+    }
+}
+
+/// Its group may still be there.
+#[test]
+fn a_default_route_comes_back_with_other_next_hops() {
+    let mut publisher = publisher(node());
+    let frames: Vec<_> = ["7000::9", "8.8.8.8"].into_iter().flat_map(|to| frames_to(to.parse().unwrap())).collect();
+    let actions = [via(&[1]), via(&[0]), RouteAction::Kernel, via(&[0, 1])];
+    let actions: Vec<_> = actions.into_iter().flat_map(|action| [Some(action), None]).collect();
+    for action in actions.iter().chain(actions.iter().rev()) {
+        for prefix in ["::/0", "0.0.0.0/0"] {
+            let before = tables_of(&publisher);
+            assert!(amend(&mut publisher, &change(prefix, action.clone())));
+            is_as_built(&publisher, &before, &frames);
+            assert_eq!(publisher.published().whole, 1, "{action:?}");
+        }
+    }
+}
+
+/// What it was, or will be, is known everywhere.
+#[test]
+fn a_default_route_that_comes_or_goes_takes_a_whole_build() {
+    let mut publisher = publisher(with_defaults());
+    let frames = frames_to("7000::9".parse().unwrap());
+    for (action, whole) in [(None, 2), (Some(via(&[1])), 3), (Some(RouteAction::Blackhole), 4), (Some(via(&[0])), 5)] {
+        let before = tables_of(&publisher);
+        assert!(amend(&mut publisher, &change("::/0", action)));
+        assert_eq!(publisher.published().whole, whole);
+        is_as_built(&publisher, &before, &frames);
+    }
+    assert!(amend(&mut publisher, &change("::/0", Some(via(&[1])))));
+    assert_eq!(publisher.published().in_place, 1);
+}
+
 #[test]
 fn what_means_more_takes_a_whole_build() {
     let onto_link = RouteAction::Via(vec![Hop { via: None, ..hop(0) }]);

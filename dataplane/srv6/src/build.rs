@@ -8,7 +8,7 @@ use srv6d_wire::{eth, protocol, srh};
 
 use crate::carrier::SegmentList;
 use crate::lpm::{Key, Lpm, Meaning};
-use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, TableId};
+use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, RouteChange, TableId};
 use crate::straight::Straight;
 use crate::straight::offload::{Offload, Scope};
 use crate::tables::{
@@ -19,6 +19,9 @@ use crate::tally::Slots;
 
 /// Most buckets that the weights of one group are spread over.
 const MAX_BUCKETS: u32 = 256;
+/// Routes shorter than this, above all default routes, have a group of their own. What they mean stands everywhere in a
+/// prefix table: other next hops are put into the group, and the table stays as it is.
+pub(crate) const OWN_GROUP: u8 = 8;
 
 /// Why a desired state cannot become tables.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,7 +137,15 @@ pub(crate) struct Build<'d> {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     adjacencies: HashMap<(PortId, IpAddr), u32>,
-    groups: HashMap<Vec<u32>, u32>,
+    groups: HashMap<Group, u32>,
+}
+
+/// What a group of next hops is known by.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Group {
+    Of(Vec<u32>),
+    /// That of one route, whatever its members are.
+    Own(TableId, IpNet),
 }
 
 impl<'d> Build<'d> {
@@ -303,14 +314,31 @@ impl<'d> Build<'d> {
     fn routes(&mut self) -> Result<(), BuildError> {
         let desired = self.desired;
         for (at, route) in (0..).zip(&desired.routes) {
-            let target = self.target(route.prefix, &route.action)?;
+            let target = self.target((route.table, route.prefix), &route.action)?;
             self.add_at(route.table, route.prefix, Rank::Route, at, target);
         }
         Ok(())
     }
 
+    /// Where a changed route leads.
+    pub(crate) fn changed_target(&mut self, change: &RouteChange) -> Result<Option<Target>, BuildError> {
+        let RouteChange { table, prefix, ref action } = *change;
+        let Some(action) = action else { return Ok(None) };
+        let target = self.target((table, prefix), action)?;
+        if let (RouteAction::Via(hops), Some(&own)) = (action, self.known.groups.get(&Group::Own(table, prefix)))
+            && target == Target::Route(own)
+        {
+            let spread = self.spread(hops, prefix.addr())?;
+            if let Some(group) = self.tables.groups.get_mut(own as usize) {
+                *group = spread;
+            }
+        }
+        Ok(Some(target))
+    }
+
     /// Where a plain route leads.
-    pub(crate) fn target(&mut self, prefix: IpNet, action: &RouteAction) -> Result<Target, BuildError> {
+    fn target(&mut self, route: (TableId, IpNet), action: &RouteAction) -> Result<Target, BuildError> {
+        let (_, prefix) = route;
         Ok(match action {
             RouteAction::Via(hops) => match hops.as_slice() {
                 [] => return Err(BuildError::Empty(prefix.to_string())),
@@ -318,6 +346,7 @@ impl<'d> Build<'d> {
                     self.port(*port)?;
                     Target::OnLink(*port)
                 }
+                hops if prefix.prefix_len() < OWN_GROUP => Target::Route(self.own_group(route, hops)?),
                 hops => Target::Route(self.group(hops, prefix.addr())?),
             },
             RouteAction::Blackhole => Target::Blackhole,
@@ -440,8 +469,28 @@ impl<'d> Build<'d> {
         }
     }
 
-    /// Next hops that are ready; failing them those that may resolve; failing them those that are down.
     fn group(&mut self, hops: &[Hop], destination: IpAddr) -> Result<u32, BuildError> {
+        let spread = self.spread(hops, destination)?;
+        Ok(self.number(Group::Of(spread.clone()), spread))
+    }
+
+    fn own_group(&mut self, (table, prefix): (TableId, IpNet), hops: &[Hop]) -> Result<u32, BuildError> {
+        let spread = self.spread(hops, prefix.addr())?;
+        Ok(self.number(Group::Own(table, prefix), spread))
+    }
+
+    /// The group there is already stays as it is: of two routes to the same prefix the first one counts.
+    fn number(&mut self, group: Group, spread: Vec<u32>) -> u32 {
+        let next = u32::try_from(self.tables.groups.len()).unwrap_or(u32::MAX);
+        let number = *self.known.groups.entry(group).or_insert(next);
+        if number == next {
+            self.tables.groups.push(spread);
+        }
+        number
+    }
+
+    /// Next hops that are ready; failing them those that may resolve; failing them those that are down.
+    fn spread(&mut self, hops: &[Hop], destination: IpAddr) -> Result<Vec<u32>, BuildError> {
         let mut members = Vec::with_capacity(hops.len());
         for hop in hops {
             let adjacency = self.adjacency(hop.port, hop.via.unwrap_or(destination))?;
@@ -449,13 +498,7 @@ impl<'d> Build<'d> {
         }
         let best = members.iter().map(|&(member, _)| self.state(member)).min_by_key(|&state| state as u8);
         members.retain(|&(member, _)| Some(self.state(member)) == best);
-        let spread = buckets(&members);
-        let next = u32::try_from(self.tables.groups.len()).unwrap_or(u32::MAX);
-        let group = *self.known.groups.entry(spread.clone()).or_insert(next);
-        if group == next {
-            self.tables.groups.push(spread);
-        }
-        Ok(group)
+        Ok(buckets(&members))
     }
 
     fn state(&self, adjacency: u32) -> AdjacencyState {

@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::build::{Build, BuildError, Entries, Known, Rank, buckets, indexed_blocks, key};
+use crate::build::{Build, BuildError, Entries, Known, OWN_GROUP, Rank, buckets, indexed_blocks, key};
 use crate::changes::Changes;
 use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
 use crate::model::{
@@ -37,6 +37,11 @@ const SPARE: usize = 1024;
 const SPARE_SRH: usize = 1 << 20;
 /// Paths that are led anew because the route to their first segment has changed.
 const MOST_PATHS: usize = 1024;
+
+/// A prefix: of which VRF, whether it is an IPv6 one, and its bits.
+type At = (VrfIndex, bool, Key);
+/// A path that the route to its first segment leads: that segment, the path, its steered prefix.
+type Led = (Ipv6Addr, u32, u32);
 
 /// Why a change is left to a whole build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +74,11 @@ pub enum NotAmended {
 pub struct Edits {
     /// Which tables they lead to, if they are too much to be told from the rest.
     edition: Edition,
-    prefixes: Vec<(VrfIndex, bool, Key)>,
+    prefixes: Vec<At>,
     adjacencies: Vec<Adjacency>,
     groups: Vec<Vec<u32>>,
+    /// Groups that have other next hops than before.
+    regrouped: Vec<(u32, Vec<u32>)>,
     paths: Vec<(u32, PathEntry)>,
     steers: Vec<(u32, Vec<u32>)>,
     offload: Option<Offload>,
@@ -102,7 +109,7 @@ pub struct Index {
     on_link: Vec<(TableId, IpNet)>,
     neighbors: BTreeSet<IpAddr>,
     /// Paths that are led by the route to their first segment: by that, with their steered prefix.
-    led: BTreeSet<(Ipv6Addr, u32, u32)>,
+    led: BTreeSet<Led>,
     free_steers: Vec<u32>,
     free_paths: Vec<u32>,
     /// Groups, next hops and bytes of SRHs there may be.
@@ -149,6 +156,9 @@ impl Tables {
         }
         self.adjacencies.extend(edits.adjacencies.iter().cloned());
         self.groups.extend(edits.groups.iter().cloned());
+        for (at, group) in &edits.regrouped {
+            put(&mut self.groups, *at as usize, group.clone(), Vec::new());
+        }
         for (at, path) in &edits.paths {
             put(&mut self.paths, *at as usize, path.clone(), path.clone());
         }
@@ -169,7 +179,7 @@ impl Tables {
         }
     }
 
-    fn amend_prefix(&mut self, index: &Index, (vrf, is_v6, key): (VrfIndex, bool, Key)) -> Result<(), TooMuch> {
+    fn amend_prefix(&mut self, index: &Index, (vrf, is_v6, key): At) -> Result<(), TooMuch> {
         let tables = self.vrfs.get_mut(usize::from(vrf)).zip(index.prefixes.get(usize::from(vrf)));
         let Some((tables, [v6, v4])) = tables else { return Ok(()) };
         if is_v6 { tables.v6.amend(v6, key) } else { tables.v4.amend(v4, key) }
@@ -177,8 +187,9 @@ impl Tables {
 
     fn follow(&mut self, edits: &Edits) {
         let mut straight = std::mem::take(&mut self.straight);
+        let regrouped = edits.regrouped.iter().map(|(at, _)| *at);
         let (paths, steers) = (edits.paths.iter().map(|(at, _)| *at), edits.steers.iter().map(|(at, _)| *at));
-        straight.follow(self, paths, steers);
+        straight.follow(self, regrouped, paths, steers);
         self.straight = straight;
         if !self.changes.add(edits.prefixes.iter().map(|&(_, is_v6, key)| (is_v6, key))) {
             (self.edition, self.changes) = (edits.edition, Changes::default());
@@ -240,10 +251,7 @@ impl Index {
         }
         let before = (tables.adjacencies.len(), tables.groups.len());
         let targets = self.build(desired, slots, tables, |build| {
-            let target = |change: &RouteChange| {
-                change.action.as_ref().map(|action| build.target(change.prefix, action)).transpose()
-            };
-            amendment.routes.iter().map(target).collect::<Result<Vec<_>, _>>()
+            amendment.routes.iter().map(|change| build.changed_target(change)).collect::<Result<Vec<_>, _>>()
         });
         let targets = targets.map_err(|why| NotAmended::Refused(why, Amendment::default()))?;
         let mut changed = Changed::default();
@@ -255,7 +263,9 @@ impl Index {
         }
         changed.undo.routes.reverse();
         changed.undo.steers.reverse();
-        let Changed { mut edits, undo, paths } = changed;
+        let Changed { mut edits, undo, paths, regrouped } = changed;
+        let group = |&(_, at): &(At, u32)| Some((at, tables.groups.get(at as usize)?.clone()));
+        edits.regrouped = regrouped.iter().filter_map(group).collect();
         match self.compile(desired, slots, tables, (&mut edits, &paths)) {
             Ok(()) => {}
             Err(Stop::Whole(why)) => return Err(NotAmended::Whole(why, undo)),
@@ -265,7 +275,7 @@ impl Index {
         edits.groups = tables.groups.get(before.1..).unwrap_or_default().to_vec();
         edits.edition = Edition::next();
         tables.follow(&edits);
-        self.offload(desired, tables, &mut edits, !undo.steers.is_empty());
+        self.offload(desired, tables, &mut edits, (&regrouped, !undo.steers.is_empty()));
         if self.is_cluttered(tables) {
             return Err(NotAmended::Whole(Whole::LeftOver, undo));
         }
@@ -387,7 +397,16 @@ impl Index {
             self.moved(moved.table, moved.prefix, Rank::Route, at);
         }
         changed.undo.routes.push(RouteChange { table, prefix, action: old });
-        self.note(table, prefix, changed);
+        let at = self.at(table, prefix);
+        if let (Some(Target::Route(group)), Some(at)) = (target, at)
+            && prefix.prefix_len() < OWN_GROUP
+        {
+            changed.regrouped.push((at, group));
+            if was.map(|was| Target::decode(was.value)) == target {
+                return; // to the prefix table it is what it was
+            }
+        }
+        changed.edits.prefixes.extend(at);
     }
 
     fn change_steer(
@@ -421,7 +440,7 @@ impl Index {
             self.set(table, prefix, Rank::Steer, Some((Target::Steer(number), at)));
         }
         changed.undo.steers.push(SteerChange { table, prefix, paths: old });
-        self.note(table, prefix, changed);
+        changed.edits.prefixes.extend(self.at(table, prefix));
     }
 
     /// The last entry of a list has taken the place of one that is gone.
@@ -431,10 +450,8 @@ impl Index {
         }
     }
 
-    fn note(&self, table: TableId, prefix: IpNet, changed: &mut Changed) {
-        if let Some(&vrf) = self.vrfs.get(&table) {
-            changed.edits.prefixes.push((vrf, matches!(prefix, IpNet::V6(_)), key(prefix)));
-        }
+    fn at(&self, table: TableId, prefix: IpNet) -> Option<At> {
+        self.vrfs.get(&table).map(|&vrf| (vrf, matches!(prefix, IpNet::V6(_)), key(prefix)))
     }
 
     /// Places for a steered prefix and its paths, which are compiled once the prefix tables are there.
@@ -477,7 +494,8 @@ impl Index {
         for &prefix in &edits.prefixes {
             tables.amend_prefix(self, prefix).map_err(|why| Stop::Whole(why.into()))?;
         }
-        let mut led = self.led_by(&edits.prefixes)?;
+        let regrouped: Vec<Option<u32>> = edits.regrouped.iter().map(|(at, _)| Some(*at)).collect();
+        let mut led = self.led_by(tables, &edits.prefixes, &regrouped)?;
         led.retain(|(_, led, _)| paths.iter().all(|(at, _)| at != led));
         self.build(desired, slots, tables, |build| {
             for (at, path) in paths {
@@ -487,7 +505,8 @@ impl Index {
                 // Whatever is wrong with it, a whole build can say by name.
                 let way = build.way_to(first, "").map_err(|_| Stop::Whole(Whole::MeansMore))?;
                 let of_steer = build.tables.steers.get(steer as usize).cloned();
-                let path = build.tables.paths.get(at as usize).filter(|path| path.group != way);
+                let path = build.tables.paths.get(at as usize);
+                let path = path.filter(|path| path.group != way || regrouped.contains(&way));
                 if let (Some(path), Some(of_steer)) = (path, of_steer) {
                     edits.paths.push((at, PathEntry { group: way, ..path.clone() }));
                     edits.steers.push((steer, of_steer));
@@ -501,29 +520,38 @@ impl Index {
         Ok(())
     }
 
-    /// Paths whose first segment lies in one of these.
-    fn led_by(&self, prefixes: &[(VrfIndex, bool, Key)]) -> Result<Vec<(Ipv6Addr, u32, u32)>, Stop> {
+    /// Paths whose first segment lies in one of these prefixes, and those that leave by one of these groups.
+    fn led_by(&self, tables: &Tables, prefixes: &[At], groups: &[Option<u32>]) -> Result<Vec<Led>, Stop> {
         let mut led = BTreeSet::new();
+        if !groups.is_empty() {
+            let leaves =
+                |&&(_, at, _): &&Led| tables.paths.get(at as usize).is_some_and(|path| groups.contains(&path.group));
+            led.extend(self.led.iter().filter(leaves).take(MOST_PATHS + 1));
+        }
         for (_, _, key) in prefixes.iter().filter(|(vrf, is_v6, _)| *vrf == MAIN && *is_v6) {
             let last = key.bits | u128::MAX.checked_shr(key.len.into()).unwrap_or(0);
             let first = (Ipv6Addr::from_bits(key.bits), 0, 0);
             led.extend(self.led.range(first..=(Ipv6Addr::from_bits(last), u32::MAX, u32::MAX)).take(MOST_PATHS + 1));
-            if led.len() > MOST_PATHS {
-                return Err(Stop::Whole(Whole::LeftOver));
-            }
         }
-        Ok(led.into_iter().copied().collect())
+        if led.len() > MOST_PATHS { Err(Stop::Whole(Whole::LeftOver)) } else { Ok(led.into_iter().copied().collect()) }
     }
 
     /// The extract for the offload, where it can be another one.
-    fn offload(&self, desired: &Desired, tables: &mut Tables, edits: &mut Edits, are_steered: bool) {
+    fn offload(
+        &self,
+        desired: &Desired,
+        tables: &mut Tables,
+        edits: &mut Edits,
+        (regrouped, are_steered): (&[(At, u32)], bool),
+    ) {
         if desired.offload.is_empty() {
             return;
         }
-        let is_in = |&changed: &(VrfIndex, bool, Key)| {
+        let is_in = |&changed: &At| {
             self.prefixes.get(usize::from(changed.0)).is_some_and(|prefixes| is_met(desired, prefixes, changed))
         };
-        if are_steered || !edits.paths.is_empty() || edits.prefixes.iter().any(is_in) {
+        let mut changed = edits.prefixes.iter().chain(regrouped.iter().map(|(at, _)| at));
+        if are_steered || !edits.paths.is_empty() || changed.any(is_in) {
             let met = Scope::of(desired, &self.vrfs).among_ordered(&self.prefixes);
             tables.offload = Offload::of(tables, &met, &desired.offload);
             edits.offload = Some(tables.offload.clone());
@@ -543,6 +571,8 @@ struct Changed {
     undo: Amendment,
     /// Paths to be compiled, with their places.
     paths: Vec<(u32, Path)>,
+    /// Prefixes whose own group has, or may have, other next hops.
+    regrouped: Vec<(At, u32)>,
 }
 
 enum Stop {
@@ -555,7 +585,7 @@ fn is_on_link(action: &RouteAction) -> bool {
 }
 
 /// Paths without next hops of their own.
-fn led(desired: &Desired) -> BTreeSet<(Ipv6Addr, u32, u32)> {
+fn led(desired: &Desired) -> BTreeSet<Led> {
     let paths = (0..).zip(&desired.steers).flat_map(|(at, steer)| steer.paths.iter().map(move |path| (at, path)));
     let led = (0..).zip(paths).filter(|(_, (_, path))| path.via.is_empty());
     led.map(|(at, (steer, path))| (path.segments.first(), at, steer)).collect()

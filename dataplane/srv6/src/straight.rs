@@ -176,16 +176,21 @@ impl Straight {
         }
     }
 
-    /// Brings what has been added to the tables, and these paths and steered prefixes, in line with them.
+    /// Brings what has been added to the tables, and these groups, paths and steered prefixes, in line with them.
     pub(crate) fn follow(
         &mut self,
         tables: &Tables,
+        regrouped: impl Iterator<Item = u32>,
         paths: impl Iterator<Item = u32>,
         steers: impl Iterator<Item = u32>,
     ) {
         let (groups, hops) = (self.groups.len(), self.hops.len());
         self.hops.extend(tables.adjacencies.iter().skip(hops).map(PlainHop::of));
         self.groups.extend(tables.groups.iter().skip(groups).map(|members| PlainHop::only(members, &self.hops)));
+        for at in regrouped.map(|group| group as usize) {
+            let Some(members) = tables.groups.get(at) else { continue };
+            put(&mut self.groups, at, PlainHop::only(members, &self.hops), PlainHop::default());
+        }
         for at in paths.map(|path| path as usize) {
             let Some(path) = tables.paths.get(at) else { continue };
             let plain = PlainPath::of(tables, path, &mut self.srhs);
