@@ -345,11 +345,19 @@ impl<'p> Campaign<'p> {
         for &size in &self.plan.searched {
             for dut in &self.plan.duts {
                 let kept = self.search(placement, &layout, dut, size)?;
-                if let (Some(kept), true) = (kept, Some(&size) == self.plan.searched.first()) {
-                    self.latencies(placement, &layout, dut, kept)?;
-                    let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
-                    self.latencies(Placement::Inline, &inline, dut, kept)?;
+                if Some(&size) != self.plan.searched.first() {
+                    continue;
                 }
+                let Some(kept) = kept else {
+                    self.leave_out(format!(
+                        "latency of {}: no rate was found that it is measured at parts of",
+                        dut.name
+                    ));
+                    continue;
+                };
+                self.latencies(placement, &layout, dut, kept)?;
+                let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
+                self.latencies(Placement::Inline, &inline, dut, kept)?;
             }
         }
         Ok(())
@@ -378,7 +386,7 @@ impl<'p> Campaign<'p> {
         self.left = self.left.saturating_sub(started.elapsed());
         let [ndr_said, pdr_said] = [ndr, pdr]
             .map(|found| found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3} Mpps", rate / 1e6)));
-        self.say(&format!("search {:24} {size} bytes: NDR {ndr_said}, PDR {pdr_said}", dut.name));
+        self.say(&format!("search {:24} {size}: NDR {ndr_said}, PDR {pdr_said}", dut.name));
         (self.keep)(&self.results)?;
         Ok(ndr.rate.or(pdr.rate))
     }

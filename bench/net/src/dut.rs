@@ -255,8 +255,10 @@ impl Daemon {
             }
             let ended = self.child.try_wait().map_err(|why| BenchError::of(srv6d.display(), why))?;
             if ended.is_some() || Instant::now() > deadline {
+                let how = ended.map_or_else(|| "its ports do not forward".to_owned(), |ended| ended.to_string());
                 let said = fs::read_to_string(log).unwrap_or_default();
-                return Err(BenchError(format!("{} did not start: {said}", srv6d.display())));
+                let why = format!("{} did not start ({how}) {said}", srv6d.display());
+                return Err(BenchError(why.trim_end().to_owned()));
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -49,7 +49,7 @@ impl Stamp {
         let why = if smoke {
             "--smoke only shows that everything works"
         } else if cfg!(debug_assertions) {
-            "this is a build without optimisation; `make bench-net` makes the other one"
+            "this is a build without optimisation (make bench-net builds with it)"
         } else {
             return;
         };

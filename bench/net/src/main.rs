@@ -34,7 +34,7 @@ const RESULTS: &str = "results.json";
 #[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 #[command(version, about = "Forwarding measured in network namespaces: generator -> device under test -> sink")]
 struct Arguments {
-    /// Fewer sizes, rounds and searches, shorter trials: some minutes
+    /// Fewer sizes, rounds and searches, shorter trials: some twenty minutes
     #[arg(long, conflicts_with = "smoke")]
     quick: bool,
 
@@ -235,23 +235,24 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(table) = report::promises(&results).table {
         print!("{}", table.text());
     }
-    if results.cut_off.is_none() && results.is_empty() {
-        let why = results.left_out.join("; ");
-        return Err(BenchError(format!("nothing was measured: {why}")).into());
-    }
-    whole(results.cut_off)
+    whole(results.is_empty(), results.cut_off, &results.left_out)
 }
 
 fn keep(directory: &Path, results: &impl serde::Serialize) -> Result<(), BenchError> {
     write_json(directory, RESULTS, results).map_err(|why| BenchError::of("results cannot be kept (--out)", why))
 }
 
-/// A part of a run is reported, and no success.
-fn whole(cut_off: Option<String>) -> Result<(), Failure> {
-    match cut_off {
-        Some(why) => Err(BenchError(format!("{why}; the report has what was measured until then")).into()),
-        None => Ok(()),
-    }
+/// A part of a run is reported, and no success; less than that is not called a report.
+fn whole(is_empty: bool, cut_off: Option<String>, left_out: &[String]) -> Result<(), Failure> {
+    let why = match cut_off {
+        why if is_empty => {
+            let reasons: Vec<String> = left_out.iter().cloned().chain(why).collect();
+            format!("nothing was measured: {}", reasons.join("; "))
+        }
+        Some(why) => format!("{why}; the report has what was measured until then"),
+        None => return Ok(()),
+    };
+    Err(BenchError(why).into())
 }
 
 fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), Failure> {
@@ -270,7 +271,7 @@ fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), 
     let results = host::measure(&plan, stamp, &|line| eprintln!("{line}"), &keep);
     keep(&results)?;
     write_document(&host::document(&results), &out)?;
-    whole(results.cut_off)
+    whole(results.streams.is_empty(), results.cut_off, &[])
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
@@ -487,6 +488,21 @@ mod tests {
         assert_eq!(sizes(&["--quick"]), Ok(vec![Size::Bytes(64)]));
         assert_eq!(sizes(&["--quick", "--size", "256", "--size", "imix"]), Ok(vec![Size::Bytes(256), Size::Imix]));
         assert_eq!(sizes(&["--size", "256", "--no-search"]), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_run_that_measured_nothing_does_not_speak_of_its_report() {
+        let said = |is_empty, cut_off: Option<&str>, left_out: &[&str]| {
+            let left_out: Vec<String> = left_out.iter().map(|&why| why.to_owned()).collect();
+            match whole(is_empty, cut_off.map(str::to_owned), &left_out) {
+                Ok(()) => String::new(),
+                Err(Failure::Usage(why) | Failure::Run(BenchError(why))) => why,
+            }
+        };
+        assert_eq!(said(false, None, &["one core"]), "");
+        assert_eq!(said(false, Some("interrupted"), &[]), "interrupted; the report has what was measured until then");
+        assert_eq!(said(true, Some("interrupted"), &["one core"]), "nothing was measured: one core; interrupted");
+        assert_eq!(said(true, None, &["one core"]), "nothing was measured: one core");
     }
 
     #[test]

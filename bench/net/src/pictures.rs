@@ -205,7 +205,7 @@ pub fn searches(results: &Results) -> Vec<Chart> {
         (!bars.is_empty()).then(|| Group { label: dut.name.to_owned(), bars })
     };
     let chart = |size: &str| Chart {
-        title: format!("Rates without loss, {size} bytes"),
+        title: format!("Rates without loss, {size}{}", if size.parse::<u32>().is_ok() { " bytes" } else { "" }),
         unit: "Mpps".to_owned(),
         groups: dut::ALL.iter().filter_map(|dut| group(size, dut)).collect(),
     };
@@ -307,10 +307,14 @@ mod tests {
             search("srv6d-uN", "64", NDR, 1e6),
             search("srv6d-uN", "1500", NDR, 1e6),
             search("linux-uN", "64", NDR, 1e6),
+            search("linux-uN", "IMIX", NDR, 1e6),
         ];
         let charts = super::searches(&Results { searches, ..Results::default() });
         let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
-        assert_eq!(titles, ["Rates without loss, 64 bytes", "Rates without loss, 1500 bytes"]);
+        assert_eq!(
+            titles,
+            ["Rates without loss, 64 bytes", "Rates without loss, 1500 bytes", "Rates without loss, IMIX"]
+        );
         let bars = |group: &Group| (group.label.clone(), group.bars.iter().map(|bar| bar.value).collect::<Vec<_>>());
         let groups: Vec<_> = charts.first().unwrap().groups.iter().map(bars).collect();
         assert_eq!(groups, [("linux-uN".to_owned(), vec![1.0]), ("srv6d-uN".to_owned(), vec![2.0, 1.0])]);
