@@ -11,7 +11,8 @@
 //! known     ├────┤├────┤├────┤         a quick round
 //! ```
 //!
-//! After many quick rounds the first one in the new tables takes hardly longer than others.
+//! After many quick rounds the first one in the new tables takes hardly longer than others. Where the packets will go is in the
+//! worker's destination cache by then.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,6 @@ use srv6d_wire::Packet;
 
 use crate::io::{Buffers, Io};
 use crate::snapshot::Snapshot;
-use crate::step::BURST;
 
 /// Packets that are looked up together: their cache lines are fetched at the same time.
 const TOGETHER: usize = 8;
@@ -39,7 +39,6 @@ const HEAD: usize = 256;
 
 /// What it takes to look packets up for nothing, and what came of it.
 pub(crate) struct Beside {
-    look_ups: LookUps,
     /// Where nothing is counted.
     tally: Tally,
     limiter: Limiter,
@@ -55,7 +54,6 @@ pub(crate) struct Beside {
 impl Beside {
     pub(crate) fn new() -> Self {
         Self {
-            look_ups: LookUps::with_capacity(BURST),
             tally: Tally::default(),
             limiter: Limiter::default(),
             room: vec![0; 2 * HEAD].into(),
@@ -72,12 +70,19 @@ impl Beside {
 
     /// Looks packets up in `next`, forwards copies of some, and forgets them.
     #[cold]
-    pub(crate) fn look<I: Io>(&mut self, io: &I, next: &Snapshot, socket: usize, burst: &mut [I::Frame]) {
+    pub(crate) fn look<I: Io>(
+        &mut self,
+        look_ups: &mut LookUps,
+        io: &I,
+        next: &Snapshot,
+        socket: usize,
+        burst: &mut [I::Frame],
+    ) {
         let Some(port) = next.port_of.get(socket).copied().flatten() else { return };
         if next.compiled != self.compiled {
             (self.compiled, self.quick) = (next.compiled, 0);
             // What all packets share is in no cache yet either.
-            return self.look_at(io, next, port, burst.get_mut(..1).unwrap_or_default());
+            return self.look_at(look_ups, io, next, port, burst.get_mut(..1).unwrap_or_default());
         }
         let begin = Instant::now();
         self.turns = self.turns.wrapping_add(1);
@@ -85,7 +90,7 @@ impl Beside {
         let first = self.turns as usize % pieces.max(1);
         let mut done = 0;
         for piece in (first..pieces).chain(0..first) {
-            self.look_at(io, next, port, burst.get_mut(piece * TOGETHER..).unwrap_or_default());
+            self.look_at(look_ups, io, next, port, burst.get_mut(piece * TOGETHER..).unwrap_or_default());
             done += 1;
             if begin.elapsed() > TIME {
                 break;
@@ -100,9 +105,9 @@ impl Beside {
         self.quick = if quick > 0 { self.quick + quick } else { self.quick.saturating_sub(SLOW) };
     }
 
-    fn look_at<I: Io>(&mut self, io: &I, next: &Snapshot, port: u16, burst: &mut [I::Frame]) {
+    fn look_at<I: Io>(&mut self, look_ups: &mut LookUps, io: &I, next: &Snapshot, port: u16, burst: &mut [I::Frame]) {
         let count = burst.len().min(TOGETHER);
-        self.look_ups.find(&next.tables, port, &Buffers(io), burst.get_mut(..count).unwrap_or_default());
+        look_ups.look_ahead(&next.tables, port, &Buffers(io), burst.get_mut(..count).unwrap_or_default());
         let first = self.turns as usize * FORWARDED % count.max(1);
         for frame in burst.iter_mut().take(count).skip(first).take(FORWARDED) {
             self.forward(next, port, &io.packet(frame));
@@ -124,6 +129,7 @@ impl Beside {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
+    use crate::BURST;
     use crate::memory::{Frame, Memory};
 
     #[test]
@@ -142,7 +148,7 @@ mod tests {
         let mut burst = Vec::new();
         io.receive(0, BURST, &mut burst);
         let next = Snapshot { compiled: 7, port_of: vec![Some(0)], ..Snapshot::default() };
-        beside.look(&io, &next, 0, &mut burst);
+        beside.look(&mut LookUps::with_capacity(BURST), &io, &next, 0, &mut burst);
         assert!(!beside.is_known());
     }
 }

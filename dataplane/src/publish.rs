@@ -234,16 +234,18 @@ impl Publisher {
         let Standby { snapshot: mut next, missing, mut index } = standby;
         let current = self.current();
         let missing = if wait_for_others(&next, PATIENCE) {
-            missing.unwrap_or_default()
+            missing
         } else {
             self.retired.push(std::mem::replace(&mut next, Arc::new(Snapshot::clone(&current))));
             self.published.copied += 1;
-            Edits::default()
+            None
         };
         let desired = Arc::make_mut(&mut self.desired);
         // Nobody else has it: otherwise it would be a copy.
         let snapshot = Arc::make_mut(&mut next);
-        if let Err(why) = snapshot.tables.take_over(&missing, &index) {
+        if let Some(missing) = missing
+            && let Err(why) = snapshot.tables.take_over(&missing, &index)
+        {
             return Err(NotAmended::Whole(why.into(), desired.amend(amendment)));
         }
         let (edits, undo) = index.amend(desired, &mut self.slots, &mut snapshot.tables, amendment)?;

@@ -157,7 +157,7 @@ impl<I: Io> Step<I> {
                 }
             }
             if let Some(next) = round.next {
-                self.beside.look(io, next, socket, &mut burst);
+                self.beside.look(&mut self.look_ups, io, next, socket, &mut burst);
             }
             self.forward(io, round, socket, &mut burst);
             self.leave(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));

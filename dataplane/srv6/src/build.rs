@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use srv6d_wire::{eth, protocol, srh};
 
 use crate::carrier::SegmentList;
+use crate::changes::Changes;
 use crate::lpm::{Key, Lpm, Meaning};
 use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, RouteChange, TableId};
 use crate::straight::Straight;
@@ -155,8 +156,10 @@ impl<'d> Build<'d> {
     }
 
     fn new(desired: &'d Desired, slots: &'d mut Slots) -> Self {
+        let edition = Edition::next();
         let tables = Tables {
-            edition: Edition::next(),
+            edition,
+            changes: Changes::new(edition),
             host: desired.host,
             tunnel: desired.tunnel,
             policy: desired.policy.clone(),

@@ -20,7 +20,6 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::IpNet;
 
 use crate::build::{Build, BuildError, Entries, Known, OWN_GROUP, Rank, buckets, indexed_blocks, key};
-use crate::changes::Changes;
 use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
 use crate::model::{
     Amendment, Desired, Hop, Path, Route, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId, UnknownSid,
@@ -72,7 +71,7 @@ pub enum NotAmended {
 /// What one copy of the tables has and the other one has not.
 #[derive(Clone, Debug, Default)]
 pub struct Edits {
-    /// Which tables they lead to, if they are too much to be told from the rest.
+    /// Which tables they lead to.
     edition: Edition,
     prefixes: Vec<At>,
     adjacencies: Vec<Adjacency>,
@@ -191,9 +190,8 @@ impl Tables {
         let (paths, steers) = (edits.paths.iter().map(|(at, _)| *at), edits.steers.iter().map(|(at, _)| *at));
         straight.follow(self, regrouped, paths, steers);
         self.straight = straight;
-        if !self.changes.add(edits.prefixes.iter().map(|&(_, is_v6, key)| (is_v6, key))) {
-            (self.edition, self.changes) = (edits.edition, Changes::default());
-        }
+        let before = std::mem::replace(&mut self.edition, edits.edition);
+        self.changes.add(before, edits.edition, edits.prefixes.iter().map(|&(_, is_v6, key)| (is_v6, key)));
     }
 }
 

@@ -19,8 +19,8 @@ use crate::straight::offload::Offload;
 /// Longest outer header: IPv6, and an SRH that lists every segment.
 pub const MAX_OUTER: usize = 40 + 8 + 16 * MAX_SEGMENTS;
 
-/// Which tables these are, where they were not amended or only in what [`Changes`] name. Copies have the same number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Which tables these are. Copies have the same number, later ones a higher one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Edition(u64);
 
 impl Edition {

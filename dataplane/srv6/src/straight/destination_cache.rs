@@ -1,15 +1,19 @@
 //! Where the last destinations led: large flows send many packets to few destinations, and most of a search is spared.
 //!
 //! An address has one place, and another one in the same cache line. What stands there may be another address, or be of
-//! other tables, and counts for nothing then.
+//! other tables, and counts for nothing then. Of amended tables it counts as far as the amendments have left it alone
+//! ([`Valid`]), and is made of the newer ones where it is found. What tables to come will say is kept in the other place, so
+//! that a worker knows it when it goes over to them, and all the while what those in force say.
 //!
 //! Where every packet has a destination of its own, to ask and to remember takes longer than the search. So a cache that
 //! did not know enough of a burst is left alone for a while ([`Trust`]).
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::halves;
 use super::look_ups::Found;
+use crate::changes::Doubt;
 use crate::tables::{Edition, VrfIndex};
 
 /// Bits of a place: two megabytes for a worker, which is a huge page.
@@ -22,7 +26,21 @@ const FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xb504_f333_f9de_6485];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Of(u64);
 
+/// Which answers count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Valid<'t> {
+    pub(super) of: Of,
+    /// And older ones that are not older than this, but for what is in doubt since.
+    pub(super) since: Of,
+    pub(super) doubt: Doubt<'t>,
+    /// Of tables to come: what those in force have remembered stays where it is.
+    pub(super) is_aside: bool,
+}
+
 impl Of {
+    /// Bits of the VRF and the family.
+    const WHOSE: u64 = (1 << 17) - 1;
+
     #[inline]
     pub(super) const fn v6(edition: Edition, vrf: VrfIndex) -> Self {
         Self(edition.number() << 17 | (vrf as u64) << 1)
@@ -40,8 +58,9 @@ impl Of {
     }
 }
 
-/// Upper and lower half of an address, whose answer it is, and the answer. Zeros: nothing.
-type Entry = [u64; 4];
+/// Upper and lower half of an address, whose answer it is, and the answer. Zeros: nothing. Cells, because it is written
+/// while others are read.
+type Entry = [Cell<u64>; 4];
 
 /// One worker's.
 #[derive(Debug, Default)]
@@ -58,37 +77,25 @@ impl DestinationCache {
         let first = words.as_ptr().align_offset(SIZE);
         let mut cache = Self { words, first };
         // Memory that was never written is in no page yet, and cannot be moved to a huge one.
-        cache.places().fill([0; 4]);
+        cache.places().fill(0);
         cache
     }
 
     /// Where it is.
     pub(super) fn range(&self) -> Range<*const u8> {
-        let Range { start, end } = self.view().0.as_ptr_range();
+        let words = self.words.get(self.first..).unwrap_or_default();
+        let Range { start, end } = words.get(..SIZE / size_of::<u64>()).unwrap_or_default().as_ptr_range();
         start.cast()..end.cast()
     }
 
     /// To look into it many times.
-    pub(super) fn view(&self) -> Places<'_> {
-        let (entries, _) = self.words.get(self.first..).unwrap_or_default().as_chunks();
-        Places(entries.get(..1 << PLACES).unwrap_or_default())
+    pub(super) fn view(&mut self) -> Places<'_> {
+        Places(Cell::from_mut(self.places()).as_slice_of_cells().as_chunks().0)
     }
 
-    fn places(&mut self) -> &mut [Entry] {
-        let (entries, _) = self.words.get_mut(self.first..).unwrap_or_default().as_chunks_mut();
-        entries.get_mut(..1 << PLACES).unwrap_or_default()
-    }
-
-    #[inline]
-    pub(super) fn put(&mut self, of: Of, address: u128, found: Found) {
-        let address = halves(address);
-        let place = place(address);
-        let entries = self.places();
-        let is_another = |&[high, low, whose, _]: &Entry| whose == of.0 && [high, low] != address;
-        let is_taken = entries.get(place).is_some_and(is_another);
-        if let Some(entry) = entries.get_mut(if is_taken { place ^ 1 } else { place }) {
-            *entry = [address[0], address[1], of.0, u64::from(found.bits())];
-        }
+    fn places(&mut self) -> &mut [u64] {
+        let words = self.words.get_mut(self.first..).unwrap_or_default();
+        words.get_mut(..SIZE / size_of::<u64>()).unwrap_or_default()
     }
 }
 
@@ -97,21 +104,44 @@ impl DestinationCache {
 pub(super) struct Places<'c>(&'c [Entry]);
 
 impl Places<'_> {
+    /// What is remembered of these very tables, at the address's own place.
     #[inline(always)]
     pub(super) fn get(self, of: Of, address: u128) -> Option<Found> {
-        let place = place(halves(address));
-        let entry = self.0.get(place)?;
-        if let Some(found) = told(entry, of, address) {
-            return Some(found);
-        }
-        self.beside(place, of, address)
+        let address = halves(address);
+        let entry = self.0.get(place(address))?;
+        (is_about(entry, address) && entry[2].get() == of.0).then(|| answer(entry))
     }
 
-    /// In the same cache line.
+    /// What is remembered otherwise and counts. It is found at once next time, unless there are others like it.
     #[cold]
     #[inline(never)]
-    fn beside(self, place: usize, of: Of, address: u128) -> Option<Found> {
-        told(self.0.get(place ^ 1)?, of, address)
+    pub(super) fn recall(self, valid: &Valid<'_>, address: u128) -> Option<Found> {
+        let [own, other] = self.both(halves(address))?;
+        let entry = if valid.covers(own, address) { own } else { other };
+        if !valid.covers(entry, address) {
+            return None;
+        }
+        let found = answer(entry);
+        self.put(valid, address, found);
+        Some(found)
+    }
+
+    #[inline]
+    pub(super) fn put(self, valid: &Valid<'_>, address: u128, found: Found) {
+        let (of, address) = (valid.of.0, halves(address));
+        let Some([own, other]) = self.both(address) else { return };
+        let is_taken = own[2].get() == of && !is_about(own, address);
+        let entry = if valid.is_aside || is_taken { other } else { own };
+        let [high, low] = address;
+        for (word, new) in entry.iter().zip([high, low, of, found.bits().into()]) {
+            word.set(new);
+        }
+    }
+
+    /// An address's own place, and the other one in the same cache line.
+    fn both(&self, address: [u64; 2]) -> Option<[&Entry; 2]> {
+        let place = place(address);
+        Some([self.0.get(place)?, self.0.get(place ^ 1)?])
     }
 
     /// Nothing is known here.
@@ -120,11 +150,24 @@ impl Places<'_> {
     }
 }
 
+impl Valid<'_> {
+    #[inline]
+    fn covers(&self, entry: &Entry, address: u128) -> bool {
+        let whose = entry[2].get();
+        let is_whose = (whose ^ self.of.0) & Of::WHOSE == 0 && (self.since.0..=self.of.0).contains(&whose);
+        is_whose && is_about(entry, halves(address)) && (whose == self.of.0 || !self.doubt.is_about(address))
+    }
+}
+
 /// Word by word: arrays of them would be compared through memory.
 #[inline(always)]
-fn told(&[high, low, whose, found]: &Entry, of: Of, address: u128) -> Option<Found> {
-    let is_known = (high, low) == ((address >> 64) as u64, address as u64) && whose == of.0;
-    is_known.then_some(Found::from_bits(found as u32))
+fn is_about(entry: &Entry, [high, low]: [u64; 2]) -> bool {
+    entry[0].get() == high && entry[1].get() == low
+}
+
+#[inline(always)]
+const fn answer(entry: &Entry) -> Found {
+    Found::from_bits(entry[3].get() as u32)
 }
 
 /// Whether to ask the cache about what comes in through a port.
@@ -156,6 +199,11 @@ impl Trust {
         asks
     }
 
+    /// Not left alone now.
+    pub(super) const fn is_asked(&self) -> bool {
+        self.left_alone == 0
+    }
+
     /// It was asked, and of so many packets these were searched for. A quarter of them may be; up to seven eighths for as
     /// long as it takes to learn. Otherwise it is left alone, each time in a row for twice as long.
     #[inline]
@@ -180,6 +228,8 @@ const fn place([high, low]: [u64; 2]) -> usize {
 #[allow(clippy::indexing_slicing, reason = "a failed test may panic")]
 mod tests {
     use super::*;
+    use crate::changes::Changes;
+    use crate::lpm::Key;
 
     fn found(number: u32) -> Found {
         Found::from_bits(number)
@@ -190,44 +240,98 @@ mod tests {
         (1..).map(|low: u128| 0x2001_0db8 << 96 | low).filter(|&address| place(halves(address)) == 7)
     }
 
+    /// Tables that were never amended.
+    fn fresh(of: Of) -> Valid<'static> {
+        Valid { of, since: of, doubt: Doubt::none(), is_aside: false }
+    }
+
+    /// As a look-up asks.
+    fn known(cache: &mut DestinationCache, valid: Valid<'_>, address: u128) -> Option<Found> {
+        cache.view().get(valid.of, address).or_else(|| cache.view().recall(&valid, address))
+    }
+
     #[test]
     fn what_is_remembered_is_that_of_the_same_tables_and_family() {
         let (mut cache, address) = (DestinationCache::new(), 44 << 120);
         let [first, second] = [Edition::next(), Edition::next()];
-        assert_eq!(cache.view().get(Of::v4(first, 0), address), None);
-        cache.put(Of::v4(first, 0), address, found(9));
+        assert_eq!(known(&mut cache, fresh(Of::v4(first, 0)), address), None);
+        cache.view().put(&fresh(Of::v4(first, 0)), address, found(9));
         assert_eq!(cache.view().get(Of::v4(first, 0), address), Some(found(9)));
         for other in [Of::v6(first, 0), Of::v4(first, 1), Of::v4(second, 0)] {
-            assert_eq!(cache.view().get(other, address), None);
+            assert_eq!(known(&mut cache, fresh(other), address), None);
         }
-        assert_eq!(cache.view().get(Of::v4(first, 0), address | 1), None);
+        assert_eq!(known(&mut cache, fresh(Of::v4(first, 0)), address | 1), None);
     }
 
     #[test]
     fn two_addresses_of_one_place_are_both_remembered_and_old_tables_make_room() {
-        let (mut cache, of) = (DestinationCache::new(), Of::v6(Edition::next(), 0));
+        let (mut cache, valid) = (DestinationCache::new(), fresh(Of::v6(Edition::next(), 0)));
         let addresses: Vec<_> = of_one_place().take(3).collect();
         for (number, &address) in (0..).zip(&addresses) {
-            cache.put(of, address, found(number));
+            cache.view().put(&valid, address, found(number));
         }
-        let known =
-            |cache: &DestinationCache, of| addresses.iter().map(|&to| cache.view().get(of, to)).collect::<Vec<_>>();
-        assert_eq!(known(&cache, of), [Some(found(0)), None, Some(found(2))]);
-        cache.put(of, addresses[0], found(7));
-        assert_eq!(known(&cache, of), [Some(found(7)), None, Some(found(2))], "the same address has the same place");
-        let newer = Of::v6(Edition::next(), 0);
+        let all = |cache: &mut _, valid| addresses.iter().map(|&to| known(cache, valid, to)).collect::<Vec<_>>();
+        assert_eq!(all(&mut cache, valid), [Some(found(0)), None, Some(found(2))]);
+        cache.view().put(&valid, addresses[0], found(7));
+        assert_eq!(
+            all(&mut cache, valid),
+            [Some(found(7)), None, Some(found(2))],
+            "the same address has the same place"
+        );
+        let newer = fresh(Of::v6(Edition::next(), 0));
         for (number, &address) in (0..2).zip(&addresses) {
-            cache.put(newer, address, found(number));
+            cache.view().put(&newer, address, found(number));
         }
-        assert_eq!(known(&cache, newer), [Some(found(0)), Some(found(1)), None]);
+        assert_eq!(all(&mut cache, newer), [Some(found(0)), Some(found(1)), None]);
+    }
+
+    #[test]
+    fn what_amendments_left_alone_is_made_of_the_amended_tables() {
+        let (mut cache, editions) = (DestinationCache::new(), [(); 4].map(|()| Edition::next()));
+        let [before, compiled, amended, later] = editions.map(|edition| Of::v6(edition, 3));
+        let [touched, spared, elsewhere] = [0x2a00 << 112 | 1, 0x2a01 << 112 | 1, 0x2a02 << 112 | 1];
+        for address in [touched, spared] {
+            cache.view().put(&fresh(compiled), address, found(5));
+        }
+        let mut changes = Changes::new(editions[1]);
+        changes.add(editions[1], editions[2], [(true, Key::new(touched, 32))].into_iter());
+        let valid = Valid { of: amended, since: compiled, doubt: changes.of_v6(), is_aside: false };
+        assert_eq!(known(&mut cache, valid, touched), None);
+        assert_eq!(known(&mut cache, valid, spared), Some(found(5)));
+        assert_eq!(cache.view().get(amended, spared), Some(found(5)), "at once");
+        cache.view().put(&valid, touched, found(6));
+        assert_eq!(cache.view().get(amended, touched), Some(found(6)), "nor is it in doubt for ever");
+        assert_eq!(known(&mut cache, fresh(later), spared), None, "tables that were compiled since");
+        let older = Valid { of: compiled, since: before, doubt: Doubt::none(), is_aside: false };
+        assert_eq!(known(&mut cache, older, spared), None, "answers of newer tables");
+        cache.view().put(&fresh(compiled), elsewhere, found(5));
+        for bit in [1, 2] {
+            let [of, since] = [amended, compiled].map(|of| Of(of.0 ^ bit));
+            let another = Valid { of, since, doubt: Doubt::none(), is_aside: false };
+            assert_eq!(known(&mut cache, another, elsewhere), None, "of another family or VRF");
+        }
+    }
+
+    #[test]
+    fn tables_to_come_are_remembered_beside_those_in_force() {
+        let (mut cache, address) = (DestinationCache::new(), 0x2a00 << 112 | 1);
+        let [now, next] = [(); 2].map(|()| fresh(Of::v6(Edition::next(), 0)));
+        let aside = Valid { is_aside: true, ..next };
+        cache.view().put(&now, address, found(1));
+        cache.view().put(&aside, address, found(2));
+        for _ in 0..2 {
+            assert_eq!(cache.view().get(now.of, address), Some(found(1)), "where it was");
+            assert_eq!(known(&mut cache, aside, address), Some(found(2)));
+        }
+        assert_eq!(known(&mut cache, next, address), Some(found(2)));
+        assert_eq!(cache.view().get(next.of, address), Some(found(2)), "at once");
     }
 
     #[test]
     fn without_places_nothing_is_remembered() {
-        let mut cache = DestinationCache::default();
-        let of = Of::v6(Edition::next(), 0);
-        cache.put(of, 1 << 120, found(1));
-        assert_eq!(cache.view().get(of, 1 << 120), None);
+        let (mut cache, valid) = (DestinationCache::default(), fresh(Of::v6(Edition::next(), 0)));
+        cache.view().put(&valid, 1 << 120, found(1));
+        assert_eq!(known(&mut cache, valid, 1 << 120), None);
         assert!(cache.range().is_empty());
     }
 

@@ -5,10 +5,9 @@ use std::ops::Range;
 use prefetch_index::prefetch_index;
 use srv6d_wire::{Packet, eth};
 
-use super::destination_cache::{DestinationCache, Of, Places, Trust};
+use super::destination_cache::{DestinationCache, Of, Places, Trust, Valid};
 use super::headers::{V4, V6, word};
 use super::{Frames, PlainPath, PlainPort};
-use crate::changes::Doubt;
 use crate::lpm::{Lpm, Search, Value};
 use crate::tables::{Tables, Target, Vrf};
 
@@ -77,6 +76,15 @@ impl Found {
     }
 }
 
+/// How the cache takes part.
+#[derive(Clone, Copy)]
+struct Cached {
+    /// It is asked at all.
+    asks: bool,
+    /// About tables that are to come.
+    is_aside: bool,
+}
+
 /// How many devices are told apart by what is worth remembering.
 const DEVICES: usize = 16;
 
@@ -118,27 +126,54 @@ impl LookUps {
     /// Where these packets, which came in through `device`, are to go: one for each, in their order.
     #[inline(never)]
     pub fn find<F: Frames>(&mut self, tables: &Tables, device: u16, io: &F, frames: &mut [F::Frame]) -> &[Found] {
+        let mut trust = self.trust_in(device);
+        let asks = trust.asks(tables.changes.since());
+        let searched = self.find_all(tables, device, Cached { asks, is_aside: false }, io, frames);
+        if asks {
+            trust.learn(frames.len(), searched);
+        }
+        if let Some(known) = self.trust.get_mut(usize::from(device) % DEVICES) {
+            *known = trust;
+        }
+        &self.found
+    }
+
+    /// The same in tables that are to come, so that their destinations are remembered by then. What is remembered of those
+    /// in force stays.
+    #[inline(never)]
+    pub fn look_ahead<F: Frames>(&mut self, tables: &Tables, device: u16, io: &F, frames: &mut [F::Frame]) {
+        let asks = self.trust_in(device).is_asked();
+        self.find_all(tables, device, Cached { asks, is_aside: true }, io, frames);
+    }
+
+    fn trust_in(&self, device: u16) -> Trust {
+        self.trust.get(usize::from(device) % DEVICES).copied().unwrap_or_default()
+    }
+
+    /// How many had to be searched for.
+    #[inline(always)]
+    fn find_all<F: Frames>(
+        &mut self,
+        tables: &Tables,
+        device: u16,
+        cached: Cached,
+        io: &F,
+        frames: &mut [F::Frame],
+    ) -> usize {
         self.found.clear();
         self.found.resize(frames.len(), Found::NOTHING);
-        let Some((port, vrf)) = tables.came_in(device) else { return &self.found };
-        let mut trust = self.trust.get(usize::from(device) % DEVICES).copied().unwrap_or_default();
-        let asks = trust.asks(tables.edition);
-        let v6 = Family::new(&vrf.v6, tables, Of::v6(tables.edition, port.vrf), tables.changes.of_v6(), asks);
-        let v4 = Family::new(&vrf.v4, tables, Of::v4(tables.edition, port.vrf), tables.changes.of_v4(), asks);
+        let Some((port, vrf)) = tables.came_in(device) else { return 0 };
+        let v6 = Family::new(&vrf.v6, tables, tables.valid_v6(port, cached.is_aside), cached.asks);
+        let v4 = Family::new(&vrf.v4, tables, tables.valid_v4(port, cached.is_aside), cached.asks);
         let mut done = 0;
         while done < frames.len() {
             done += self.look_up::<V6, F>(tables, port, &v6, io, frames, done);
             done += self.look_up::<V4, F>(tables, port, &v4, io, frames, done);
         }
-        if asks {
-            trust.learn(frames.len(), self.v6.len() + self.v4.len());
-        }
-        if let Some(known) = self.trust.get_mut(usize::from(device) % DEVICES) {
-            *known = trust;
-        }
-        v6.search(&mut self.v6, &mut self.found, &mut self.cache);
-        v4.search(&mut self.v4, &mut self.found, &mut self.cache);
-        &self.found
+        let searched = self.v6.len() + self.v4.len();
+        v6.search(&mut self.v6, &mut self.found, self.cache.view());
+        v4.search(&mut self.v4, &mut self.found, self.cache.view());
+        searched
     }
 
     /// All behind `first` that are not of the other family. How many it were.
@@ -240,8 +275,7 @@ struct Family<'t> {
     /// The upper 32 bits of the block that an index answers for, most nodes have no other one; more than 32 bits: none.
     block: u64,
     steers: &'t [PlainPath],
-    of: Of,
-    doubt: Doubt<'t>,
+    valid: Valid<'t>,
     /// The cache is asked about this burst.
     asks: bool,
 }
@@ -256,9 +290,9 @@ enum Looked {
 }
 
 impl<'t> Family<'t> {
-    fn new(lpm: &'t Lpm, tables: &'t Tables, of: Of, doubt: Doubt<'t>, asks: bool) -> Self {
+    fn new(lpm: &'t Lpm, tables: &'t Tables, valid: Valid<'t>, asks: bool) -> Self {
         let block = lpm.first_block().map_or(u64::MAX, u64::from);
-        Self { lpm, block, steers: &tables.straight.steers, of, doubt, asks }
+        Self { lpm, block, steers: &tables.straight.steers, valid, asks }
     }
 
     /// A destination in the cache is plain.
@@ -267,34 +301,37 @@ impl<'t> Family<'t> {
         let address = header.address();
         if (address >> 96) as u64 == self.block {
             return match self.lpm.lookup(address).filter(|_| header.is_plain_to()) {
-                Some(value) => Looked::At(Found(value | self.of.mark())),
+                Some(value) => Looked::At(Found(value | self.valid.of.mark())),
                 None => Looked::AtNothing,
             };
         }
-        if let Some(led_to) = cache.get(self.of, address)
-            && !self.doubt.is_about(address)
-        {
+        if let Some(led_to) = cache.get(self.valid.of, address).or_else(|| self.recall(cache, address)) {
             self.ask_for_path(led_to);
             return Looked::At(led_to);
         }
         if header.is_plain_to() { Looked::Elsewhere } else { Looked::AtNothing }
     }
 
+    #[inline(always)]
+    fn recall(&self, cache: Places<'_>, address: u128) -> Option<Found> {
+        if self.asks { cache.recall(&self.valid, address) } else { None }
+    }
+
     /// What neither an index nor the cache has answered.
-    fn search(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: &mut DestinationCache) {
+    fn search(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: Places<'_>) {
         if !searches.is_empty() {
             self.search_all(searches, found, cache);
         }
     }
 
     #[inline(never)]
-    fn search_all(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: &mut DestinationCache) {
+    fn search_all(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: Places<'_>) {
         self.lpm.lookup_all(searches, |search, value| {
             let Some(value) = value else { return };
-            let led_to = Found(value | self.of.mark());
+            let led_to = Found(value | self.valid.of.mark());
             self.ask_for_path(led_to);
             if self.asks {
-                cache.put(self.of, search.address(), led_to);
+                cache.put(&self.valid, search.address(), led_to);
             }
             if let Some(found) = found.get_mut(search.id()) {
                 *found = led_to;
@@ -316,6 +353,16 @@ impl Tables {
     fn came_in(&self, device: u16) -> Option<(&PlainPort, &Vrf)> {
         let port = self.straight.ports.get(usize::from(device))?;
         Some((port, self.vrfs.get(usize::from(port.vrf))?))
+    }
+
+    fn valid_v6(&self, port: &PlainPort, is_aside: bool) -> Valid<'_> {
+        let [of, since] = [self.edition, self.changes.since()].map(|edition| Of::v6(edition, port.vrf));
+        Valid { of, since, doubt: self.changes.of_v6(), is_aside }
+    }
+
+    fn valid_v4(&self, port: &PlainPort, is_aside: bool) -> Valid<'_> {
+        let [of, since] = [self.edition, self.changes.since()].map(|edition| Of::v4(edition, port.vrf));
+        Valid { of, since, doubt: self.changes.of_v4(), is_aside }
     }
 }
 
