@@ -21,7 +21,7 @@ const LATE: f64 = 3.0;
 const AFTER: f64 = 0.2e-3;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Rounds that are shown, counted from the first one in what was published.
-const COURSE: [usize; 6] = [0, 1, 4, 16, 32, 56];
+const COURSE: [usize; 6] = [0, 1, 4, 16, 56, 400];
 const NAMES: [&str; 3] = ["nothing", "amendments", "generations"];
 
 /// How much of everything.
@@ -195,7 +195,7 @@ fn report(phases: &[Phase], seen: &Seen, prefixes: u32) {
         AFTER * 1e3
     );
     println!(
-        "{:<14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>12}{:>12}{:>16}{:>14}",
+        "{:<14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>12}{:>8}{:>12}{:>16}{:>14}",
         "published",
         "publishes",
         "0 late",
@@ -203,6 +203,7 @@ fn report(phases: &[Phase], seen: &Seen, prefixes: u32) {
         "2",
         "more",
         "at most 1",
+        "mean",
         "longest, us",
         "rounds beside",
         "late beside"
@@ -272,11 +273,13 @@ fn moments(phase: &Phase, publishes: &[(usize, usize)], seen: &Seen) -> Vec<(usi
 }
 
 fn around(name: &str, publishes: &[(usize, usize)], seen: &Seen, late: f64) {
-    let (mut counts, mut longest, mut beside, mut late_beside) = ([0usize; 4], 0f64, Vec::new(), 0);
+    let (mut counts, mut all, mut longest, mut beside, mut late_beside) = ([0usize; 4], 0, 0f64, Vec::new(), 0);
     for &(known, taken) in publishes {
         let until = seen.rounds[taken].0 + AFTER;
         let after = seen.rounds[taken..].iter().take_while(|&&(at, _)| at < until);
-        counts[after.clone().filter(|&&(_, spent)| spent > late).count().min(3)] += 1;
+        let late_after = after.clone().filter(|&&(_, spent)| spent > late).count();
+        counts[late_after.min(3)] += 1;
+        all += late_after;
         longest = after.map(|&(_, spent)| spent).fold(longest, f64::max);
         late_beside += seen.rounds[known..taken].iter().filter(|&&(_, spent)| spent > late).count();
         beside.push(taken - known);
@@ -285,9 +288,10 @@ fn around(name: &str, publishes: &[(usize, usize)], seen: &Seen, late: f64) {
     beside.sort_unstable();
     let [none, one, two, more] = counts;
     println!(
-        "{name:<14}{:>10}{none:>9}{one:>9}{two:>9}{more:>9}{:>10.1} %{:>12.0}{:>16}{:>12.2} %",
+        "{name:<14}{:>10}{none:>9}{one:>9}{two:>9}{more:>9}{:>10.1} %{:>8.2}{:>12.0}{:>16}{:>12.2} %",
         publishes.len(),
         percent(none + one, publishes.len()),
+        percent(all, publishes.len()) / 100.0,
         longest * 1e6,
         beside.get(beside.len() / 2).copied().unwrap_or_default(),
         percent(late_beside, all_beside)
