@@ -67,6 +67,8 @@ pub struct Plan {
     pub repeats: u32,
     /// Sizes at which NDR and PDR are searched, with one worker; empty: no search, no latency.
     pub searched: Vec<Size>,
+    /// Where they are.
+    pub searched_in: Vec<Placement>,
     /// Numbers of workers of the floods over several queues; empty: none.
     pub workers: Vec<usize>,
     /// Threads that carry packets go before all others of the machine.
@@ -102,7 +104,11 @@ impl Plan {
         let more: u32 = self.placements.iter().map(|placement| loads(placement) - 1).sum();
         let sizes: usize = (0..self.rounds).map(|number| self.sizes_of(number).len()).sum();
         let loads = trial * sizes as u32 * more * duts;
-        floods * placements * duts + loads + workers + self.turns_length() * placements + self.search_length() * duts
+        floods * placements * duts
+            + loads
+            + workers
+            + self.turns_length() * placements
+            + self.search_length() * duts * self.searched_in.len() as u32
     }
 
     /// Sizes of the floods in one round.
@@ -331,36 +337,46 @@ impl<'p> Campaign<'p> {
         rows.push(Row { placement, workers, dut: dut.name.to_owned(), size, frame, trials: vec![trial] });
     }
 
-    /// NDR and PDR of every DUT in the placement whose rates the kernel and srv6d share fairly: veth's default with
-    /// receive threads, or what the machine has cores for.
+    /// NDR and PDR of every DUT, and its latencies at parts of them.
     fn searches(&mut self) -> Result<(), BenchError> {
-        let wanted = [Placement::SinkOnDutCore, Placement::OneCore];
-        let layouts = wanted.map(|placement| (placement, Layout::of(placement, &self.plan.cores)));
-        let Some((placement, Ok(layout))) = layouts.into_iter().find(|(_, layout)| layout.is_ok()) else {
-            if !self.plan.searched.is_empty() {
-                self.leave_out("NDR, PDR and latency need 2 cores".to_owned());
-            }
-            return Ok(());
-        };
-        for &size in &self.plan.searched {
-            for dut in &self.plan.duts {
-                let kept = self.search(placement, &layout, dut, size)?;
-                if Some(&size) != self.plan.searched.first() {
-                    continue;
+        for &placement in &self.plan.searched_in {
+            // Said before if there are too few cores: floods are measured there, too.
+            let Ok(layout) = Layout::of(placement, &self.plan.cores) else { continue };
+            for &size in &self.plan.searched {
+                for dut in &self.plan.duts {
+                    let kept = self.search(placement, &layout, dut, size)?;
+                    if Some(&size) == self.plan.searched.first() {
+                        self.latencies_at_parts_of(kept, placement, &layout, dut)?;
+                    }
                 }
-                let Some(kept) = kept else {
-                    self.leave_out(format!(
-                        "latency of {}: no rate was found that it is measured at parts of",
-                        dut.name
-                    ));
-                    continue;
-                };
-                self.latencies(placement, &layout, dut, kept)?;
-                let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
-                self.latencies(Placement::Inline, &inline, dut, kept)?;
             }
         }
         Ok(())
+    }
+
+    /// In the placement of the search, and once inline.
+    fn latencies_at_parts_of(
+        &mut self,
+        kept: Option<f64>,
+        placement: Placement,
+        layout: &Layout,
+        dut: &Dut,
+    ) -> Result<(), BenchError> {
+        let Some(kept) = kept else {
+            let place = placement.name();
+            self.leave_out(format!(
+                "latency of {}, {place}: no rate was found that it is measured at parts of",
+                dut.name
+            ));
+            return Ok(());
+        };
+        self.latencies(placement, layout, dut, kept)?;
+        let is_inline = |row: &LatencyRow| row.placement == Placement::Inline && row.dut == dut.name;
+        if self.results.latencies.iter().any(is_inline) {
+            return Ok(());
+        }
+        let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
+        self.latencies(Placement::Inline, &inline, dut, kept)
     }
 
     /// The NDR. Where a packet is lost now and then at any rate, as on a busy machine, the PDR.
@@ -386,7 +402,7 @@ impl<'p> Campaign<'p> {
         self.left = self.left.saturating_sub(started.elapsed());
         let [ndr_said, pdr_said] = [ndr, pdr]
             .map(|found| found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3} Mpps", rate / 1e6)));
-        self.say(&format!("search {:24} {size}: NDR {ndr_said}, PDR {pdr_said}", dut.name));
+        self.say(&format!("search {:20} {:24} {size}: NDR {ndr_said}, PDR {pdr_said}", placement.name(), dut.name));
         (self.keep)(&self.results)?;
         Ok(ndr.rate.or(pdr.rate))
     }
@@ -508,6 +524,7 @@ mod tests {
             pairs: 0,
             repeats: 0,
             searched: Vec::new(),
+            searched_in: vec![Placement::OneCore],
             workers: Vec::new(),
             first: false,
             interrupted: Arc::default(),

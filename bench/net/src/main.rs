@@ -16,7 +16,7 @@ use srv6d_bench_net::compare::Comparison;
 use srv6d_bench_net::document::Document;
 use srv6d_bench_net::dut::{self, Dut};
 use srv6d_bench_net::frames::Size;
-use srv6d_bench_net::layout::Placement;
+use srv6d_bench_net::layout::{Layout, Placement};
 use srv6d_bench_net::machine::Stamp;
 use srv6d_bench_net::results::{Results, UNDER_WAY};
 use srv6d_bench_net::sink::SinkKind;
@@ -46,7 +46,8 @@ struct Arguments {
     #[arg(long = "dut", value_name = "NAME", value_parser = dut_named)]
     duts: Vec<Dut>,
 
-    /// Placements to measure; those with their own bars when left out
+    /// Placements to measure, and to search rates without loss in; when left out those with their own bars, and one of
+    /// them for the searches
     #[arg(long = "placement", value_enum, value_name = "NAME")]
     placements: Vec<Placement>,
 
@@ -320,6 +321,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
         pairs: arguments.pairs.unwrap_or_else(|| choose(200, 100, 2)).into(),
         repeats: choose(2, 1, 0).into(),
         searched: searched(arguments),
+        searched_in: searched_in(&arguments.placements, &cores),
         workers: if arguments.no_workers || smoke { Vec::new() } else { (1..=most_workers.max(2)).collect() },
         first: arguments.first,
         interrupted: interrupted()?,
@@ -335,6 +337,16 @@ fn searched(arguments: &Arguments) -> Vec<Size> {
         [] => vec![Size::Bytes(64), Size::Bytes(1500)],
         sizes => sizes.to_vec(),
     }
+}
+
+/// Where they are: a search takes longer than all else, so one placement has to do unless others are asked for. It is the
+/// one whose rates the kernel and srv6d share fairly, if there are cores for it.
+fn searched_in(placements: &[Placement], cores: &[usize]) -> Vec<Placement> {
+    if !placements.is_empty() {
+        return placements.to_vec();
+    }
+    let fits = Layout::of(Placement::SinkOnDutCore, cores).is_ok();
+    vec![if fits { Placement::SinkOnDutCore } else { Placement::OneCore }]
 }
 
 /// Those that were asked for, in that order, or all.
@@ -488,6 +500,13 @@ mod tests {
         assert_eq!(sizes(&["--quick"]), Ok(vec![Size::Bytes(64)]));
         assert_eq!(sizes(&["--quick", "--size", "256", "--size", "imix"]), Ok(vec![Size::Bytes(256), Size::Imix]));
         assert_eq!(sizes(&["--size", "256", "--no-search"]), Ok(vec![]));
+    }
+
+    #[test]
+    fn rates_without_loss_are_searched_in_the_placements_asked_for_or_in_one() {
+        let (own, dut, one) = (Placement::SinkOnOwnCore, Placement::SinkOnDutCore, Placement::OneCore);
+        assert_eq!(searched_in(&[own, one], &[0, 1, 2, 3]), [own, one]);
+        assert_eq!((searched_in(&[], &[0, 1, 2]), searched_in(&[], &[0, 1])), (vec![dut], vec![one]));
     }
 
     #[test]

@@ -189,8 +189,9 @@ fn curve(row: &LatencyRow) -> Option<Line> {
 }
 
 /// NDR and PDR of each row, side by side.
-pub fn searches(results: &Results) -> Vec<Chart> {
-    let mut sizes: Vec<&str> = results.searches.iter().map(|row| row.size.as_str()).collect();
+pub fn searches(results: &Results, placement: Placement) -> Vec<Chart> {
+    let found: Vec<&SearchRow> = results.searches.iter().filter(|row| row.placement == placement).collect();
+    let mut sizes: Vec<&str> = found.iter().map(|row| row.size.as_str()).collect();
     sizes.sort_by_key(|size| size.parse::<u32>().unwrap_or(u32::MAX));
     sizes.dedup();
     let bar = |row: &SearchRow| {
@@ -200,8 +201,8 @@ pub fn searches(results: &Results) -> Vec<Chart> {
         Bar { series, value: rate, low: rate, high: rate }
     };
     let group = |size: &str, dut: &Dut| {
-        let rows = results.searches.iter().filter(|row| row.dut == dut.name && row.size == size);
-        let bars: Vec<Bar> = rows.map(bar).collect();
+        let rows = found.iter().filter(|row| row.dut == dut.name && row.size == size);
+        let bars: Vec<Bar> = rows.map(|row| bar(row)).collect();
         (!bars.is_empty()).then(|| Group { label: dut.name.to_owned(), bars })
     };
     let chart = |size: &str| Chart {
@@ -309,7 +310,9 @@ mod tests {
             search("linux-uN", "64", NDR, 1e6),
             search("linux-uN", "IMIX", NDR, 1e6),
         ];
-        let charts = super::searches(&Results { searches, ..Results::default() });
+        let mut searches = searches;
+        searches.push(SearchRow { placement: Placement::OneCore, ..search("srv6d-uN", "64", NDR, 7e6) });
+        let charts = super::searches(&Results { searches, ..Results::default() }, PLACE);
         let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
         assert_eq!(
             titles,

@@ -43,7 +43,12 @@ pub fn document(results: &Results) -> Document {
         sections.push(rates(results, placement, Figure::PerCpuSecond));
         sections.extend(cores(results, placement));
     }
-    let others = [workers(results), searches(results), latencies(results), trials_lost(results), left_out(results)];
+    sections.extend(workers(results));
+    let mut searched: Vec<Placement> = results.searches.iter().map(|row| row.placement).collect();
+    searched.sort_unstable();
+    searched.dedup();
+    sections.extend(searched.into_iter().map(|placement| searches(results, placement)));
+    let others = [latencies(results), trials_lost(results), left_out(results)];
     sections.extend(others.into_iter().flatten());
     Document {
         schema: Schema::default(),
@@ -261,8 +266,7 @@ fn workers(results: &Results) -> Option<Section> {
     })
 }
 
-fn searches(results: &Results) -> Option<Section> {
-    let first = results.searches.first()?;
+fn searches(results: &Results, placement: Placement) -> Section {
     let row = |row: &SearchRow| {
         let rate = row.found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3}", rate / 1e6));
         vec![
@@ -278,8 +282,8 @@ fn searches(results: &Results) -> Option<Section> {
             format!("{} ({} void)", row.found.trials, row.found.void),
         ]
     };
-    Some(Section {
-        heading: format!("Rates without loss, {}", first.placement.name()),
+    Section {
+        heading: format!("Rates without loss, {}", placement.name()),
         text: vec![
             "Bisected to within 2 %, then confirmed by a trial twice as long; the rate is what the generator really \
              offered, a lower bound. The NDR is searched up to the PDR. A ring of a veth holds 256 frames: a core that is taken away for half a \
@@ -288,11 +292,11 @@ fn searches(results: &Results) -> Option<Section> {
         ],
         table: Some(Table {
             columns: words(&["DUT", "size", "accepted", "Mpps", "beyond it", "trials"]),
-            rows: results.searches.iter().map(row).collect(),
+            rows: results.searches.iter().filter(|row| row.placement == placement).map(row).collect(),
         }),
-        charts: pictures::searches(results),
+        charts: pictures::searches(results, placement),
         ..Section::default()
-    })
+    }
 }
 
 /// What stood in the way of a higher rate; of any rate, where none was found.
@@ -512,7 +516,7 @@ mod tests {
         let found = Found { rate: Some(5e6), limit: Limit::Generator, trials: 9, void: 1 };
         let (dut, size) = ("xdp-redirect".to_owned(), "64".to_owned());
         let row = SearchRow { placement: Placement::OneCore, dut, size, accepted_loss: NDR, found };
-        let section = searches(&Results { searches: vec![row], ..Results::default() }).unwrap();
+        let section = searches(&Results { searches: vec![row], ..Results::default() }, Placement::OneCore);
         let line = section.table.unwrap().rows.remove(0).join(" ");
         assert_eq!(line, "xdp-redirect 64 NDR, none lost 5.000 the generator's limit: a lower bound 9 (1 void)");
         // Nothing found is no bound.
