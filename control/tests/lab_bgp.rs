@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use srv6d::lab::FABRIC_BGP;
-use support::bgp::{frr_is_missing, lab_command, nearly_whole, sent, stream};
+use support::bgp::{frr_is_missing, lab_command, nearly_whole, sent, stream, undisturbed};
 use support::lab::{Lab, PATIENCE, SRV6D, balanced, eventually, gone, srv6d, text};
 
 fn reaches(lab: &Lab, from: &str, address: &str) {
@@ -23,9 +23,12 @@ fn reaches(lab: &Lab, from: &str, address: &str) {
 #[test]
 #[ignore = "needs root"]
 fn routes_of_bgp_carry_carriers_and_plain_traffic() {
-    if frr_is_missing() {
-        return;
+    if !frr_is_missing() {
+        undisturbed(carriers_and_plain_traffic);
     }
+}
+
+fn carriers_and_plain_traffic() {
     // One spine is a plain kernel: FRR does the same there.
     let topology = FABRIC_BGP.replacen(
         "name = \"spine02\"\nrole = \"spine\"\nkind = \"srv6d\"",
@@ -139,9 +142,12 @@ fn what_was_restarted_by_hand_is_shown_and_ended(lab: &Lab) {
 #[test]
 #[ignore = "needs root"]
 fn a_lab_whose_process_was_killed_can_be_taken_down() {
-    if frr_is_missing() {
-        return;
+    if !frr_is_missing() {
+        undisturbed(process_is_killed);
     }
+}
+
+fn process_is_killed() {
     let lab = Lab { name: format!("t{}-bgpkill", std::process::id()) };
     let mut up = Command::new(SRV6D)
         .args(["lab", "up", "--routing", "bgp", "--name", &lab.name])
@@ -170,9 +176,12 @@ fn a_lab_whose_process_was_killed_can_be_taken_down() {
 #[test]
 #[ignore = "needs root"]
 fn the_demonstration_prints_time_and_loss_of_a_lost_spine() {
-    if frr_is_missing() {
-        return;
+    if !frr_is_missing() {
+        undisturbed(demonstration);
     }
+}
+
+fn demonstration() {
     let lab = Lab { name: format!("t{}-bgpdemo", std::process::id()) };
     let output = srv6d(&["lab", "demo", "--routing", "bgp", "--name", &lab.name]);
     let shown = text(&output.stdout);

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use support::bgp::{fpm_is_missing, lab_command, lost_in_rings, nearly_whole, sent, stream, whole};
+use support::bgp::{fpm_is_missing, lab_command, lost_in_rings, nearly_whole, sent, stream, undisturbed, whole};
 use support::lab::{Lab, SRV6D, balanced, eventually};
 
 const TOPOLOGY: &str = include_str!("lab_fpm.toml");
@@ -76,9 +76,12 @@ fn every_datagram_is_counted(lab: &Lab, (to, address): (&str, &str), uplinks: &[
 #[test]
 #[ignore = "needs root"]
 fn routes_of_bgp_come_over_fpm() {
-    if fpm_is_missing() {
-        return;
+    if !fpm_is_missing() {
+        undisturbed(routes_over_fpm);
     }
+}
+
+fn routes_over_fpm() {
     let lab = Lab::up("fpm", TOPOLOGY);
     for node in ROUTERS {
         announced(&lab, node, 1);

@@ -4,10 +4,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -30,6 +32,40 @@ pub fn fpm_is_missing() -> bool {
         println!("SKIPPED: FRR has no module dplane_fpm_nl: Debian's package `frr` is not installed");
     }
     frr_is_missing() || missing
+}
+
+/// A session that hears nothing for three seconds is given up, and it may have heard nothing for one before.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Runs a test, and once more if it failed while the machine stood still: for BGP every neighbour was gone then, which
+/// says nothing of the fabric.
+pub fn undisturbed(test: fn()) {
+    let (outcome, standstill) = watched(test);
+    match outcome {
+        Err(_) if standstill > SILENCE => {
+            println!("nothing ran for {standstill:?}, and BGP gives a neighbour up that is silent for 3 s: once more");
+            test();
+        }
+        Err(why) => resume_unwind(why),
+        Ok(()) => {}
+    }
+}
+
+/// What a test came to, and the longest time in which a thread that only sleeps did not run.
+fn watched(test: fn()) -> (thread::Result<()>, Duration) {
+    const TICK: Duration = Duration::from_millis(50);
+    let (over, ended) = channel::<()>();
+    let watch = thread::spawn(move || {
+        let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+        while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+        longest
+    });
+    let outcome = catch_unwind(AssertUnwindSafe(test));
+    drop(over);
+    (outcome, watch.join().unwrap())
 }
 
 /// A stream of datagrams over many flows while something happens; what the receiver saw, and `closing`: how many more
