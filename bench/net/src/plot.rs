@@ -111,7 +111,7 @@ fn rules(out: &mut String, plot: &Plot, scales: &Scales) {
     let bottom = TOP + HEIGHT;
     for value in scales.rules() {
         let y = scales.y(value);
-        let digits = if scales.log { (-value.log10().floor()).clamp(0.0, 3.0) as usize } else { digits(scales.high) };
+        let digits = if scales.log { (-value.log10().floor()).max(0.0) as usize } else { digits(scales.high) };
         let _ = writeln!(
             out,
             "<line class=\"rule\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
@@ -245,6 +245,8 @@ mod tests {
             assert!(svg.contains(label), "{label} {svg}");
         }
         assert!(!svg.contains(">0.1<") && !svg.contains(">100<"), "{svg}");
+        let small = lines(&plot(true, vec![point(0.0, 0.0006, Mark::None), point(1.0, 1.0, Mark::None)]));
+        assert!(small.contains(">0.0002<") && !small.contains(">0.000<"), "{small}");
         for (value, expected) in [(0.35, 0.2), (0.2, 0.2), (4.9, 2.0), (70.0, 50.0), (1.0, 1.0)] {
             assert!((floor(value) / expected - 1.0).abs() < 1e-6, "{value} {}", floor(value));
         }

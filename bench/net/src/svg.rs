@@ -34,9 +34,9 @@ pub fn opening(title: &str, unit: &str, width: f64, height: f64, left: f64) -> S
     )
 }
 
-/// Digits after the point of the labels of an axis that ends here.
+/// Digits after the point of the labels of an axis that ends here: as many as its fifths have.
 pub fn digits(top: f64) -> usize {
-    if top < 1.0 { 2 } else { usize::from(top < 20.0) }
+    (1.0 - top.log10().floor()).max(0.0) as usize
 }
 
 /// Draws a chart.
@@ -182,6 +182,18 @@ mod tests {
         for (value, expected) in [(0.83, 1.0), (1.2, 2.0), (4.6, 5.0), (7.0, 10.0), (0.0, 1.0)] {
             assert!((ceiling(value) - expected).abs() < 1e-9, "{value}");
         }
+    }
+
+    #[test]
+    fn no_label_of_an_axis_is_rounded() {
+        for value in [0.0013, 0.07, 0.3, 0.9, 1.2, 7.0, 13.0, 70.0, 2300.0] {
+            let end = end_of_axis(value);
+            for part in [1.0, 2.0, 3.0, 4.0, 5.0].map(|part| end * part / 5.0) {
+                let label: f64 = format!("{part:.*}", digits(end)).parse().unwrap_or_default();
+                assert!((label / part - 1.0).abs() < 1e-9, "{label} at {part}");
+            }
+        }
+        assert_eq!((digits(1.0), digits(50.0)), (1, 0));
     }
 
     #[test]
