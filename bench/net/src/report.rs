@@ -334,6 +334,7 @@ fn latencies(results: &Results) -> Option<Section> {
             time(latency.map(|latency| latency.p99)),
             time(latency.map(|latency| latency.p999)),
             time(latency.map(|latency| latency.max)),
+            latency.map_or_else(|| "-".to_owned(), |latency| latency.samples.to_string()),
             format!("{:.3} %", 100.0 * row.loss),
         ]
     };
@@ -346,7 +347,7 @@ fn latencies(results: &Results) -> Option<Section> {
             first.size
         )],
         table: Some(Table {
-            columns: words(&["DUT", "placement", "load", "p50", "p99", "p99.9", "max", "lost"]),
+            columns: words(&["DUT", "placement", "load", "p50", "p99", "p99.9", "max", "samples", "lost"]),
             rows: results.latencies.iter().map(row).collect(),
         }),
         plots: pictures::latencies(results),
@@ -509,6 +510,19 @@ mod tests {
         assert_eq!(load(&LatencyRow { offered: Some(4.9e5), ..row.clone() }), "90 % of NDR or PDR, 500 kpps");
         let short = LatencyRow { offered: Some(3e5), ..row };
         assert_eq!(load(&short), "90 % of NDR or PDR, 500 kpps (offered 300)");
+    }
+
+    #[test]
+    fn percentiles_stand_beside_the_number_of_their_samples() {
+        let (dut, size) = ("linux-uN".to_owned(), "128".to_owned());
+        let latency =
+            crate::latency::Latency { p50: 1.0, p99: 2.0, p999: 3.0, max: 4.0, samples: 250, histogram: vec![] };
+        let placement = Placement::SinkOnDutCore;
+        let row =
+            LatencyRow { placement, dut, size, load: 10, rate: 5e3, offered: None, latency: Some(latency), loss: 0.0 };
+        let section = latencies(&Results { latencies: vec![row], ..Results::default() }).unwrap();
+        let line = section.table.unwrap().rows.remove(0).join(" ");
+        assert!(line.ends_with("1.0 2.0 3.0 4.0 250 0.000 %"), "{line}");
     }
 
     #[test]
