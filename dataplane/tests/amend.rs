@@ -601,6 +601,43 @@ fn packets_that_are_looked_up_beside_stay_as_they_are() {
     assert!(tally.adjacencies.iter().chain(&tally.paths).all(|count| count.read() == (0, 0)));
 }
 
+/// Where packets will go is remembered while they are looked up beside, and where they go now is not forgotten.
+#[test]
+fn a_worker_that_has_looked_ahead_goes_over_to_what_the_tables_to_come_say() {
+    let mut publisher = publisher(node());
+    let frames: Vec<_> = ["3000:1::1", "3000:2::1", "4000::1", "44.2.0.1", "10.1.2.3", "9000::1", "fcbb:bbbb:1:2:3::"]
+        .map(|to| frame(to.parse().unwrap(), &[7; 26]))
+        .into();
+    let [old, amended, compiled] = [None, Some("3000::/16"), Some("10.0.0.0/8")].map(|prefix| {
+        if let Some(prefix) = prefix {
+            assert!(amend(&mut publisher, &change(prefix, Some(via(&[0])))));
+            assert!(amend(&mut publisher, &change("9000::1/128", Some(RouteAction::Blackhole))));
+        }
+        if prefix == Some("10.0.0.0/8") {
+            publisher.publish(None, |_, _| Wiring::direct(PORTS.into())).unwrap();
+        }
+        tables_of(&publisher)
+    });
+    let mut io = Memory::new(PORTS.into());
+    let mut round = |step: &mut Step<Memory>, current, next| {
+        io.port(0).unwrap().rx.extend(frames.iter().map(|frame| Frame::new(frame)));
+        step.round_beside(&mut io, View { current, next }, 1);
+        io.take_sent().into_iter().map(|(socket, frame)| (socket, frame.bytes())).collect::<Vec<_>>()
+    };
+    let worker = || Step::new(0, Arc::default(), |_, _| {});
+    let [now, then, at_last] = [&old, &amended, &compiled].map(|tables| round(&mut worker(), tables, None));
+    assert!(now != then && then != at_last);
+    for (next, then) in [(&amended, then), (&compiled, at_last)] {
+        let mut step = worker();
+        for next in [None, Some(next)].into_iter().flat_map(|next| [next; 4]) {
+            assert_eq!(round(&mut step, &old, next), now);
+        }
+        for _ in 0..4 {
+            assert_eq!(round(&mut step, next, None), then);
+        }
+    }
+}
+
 #[test]
 fn old_tables_are_freed_by_who_publishes() {
     let mut publisher = publisher(node());
