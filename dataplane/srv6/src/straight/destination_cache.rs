@@ -38,12 +38,13 @@ pub(super) struct Valid<'t> {
 }
 
 impl Of {
-    /// Bits of the VRF and the family.
-    const WHOSE: u64 = (1 << 17) - 1;
+    /// Bits of the VRF and the family, behind the edition.
+    const WHOSE_BITS: u32 = 17;
+    const WHOSE: u64 = (1 << Self::WHOSE_BITS) - 1;
 
     #[inline]
     pub(super) const fn v6(edition: Edition, vrf: VrfIndex) -> Self {
-        Self(edition.number() << 17 | (vrf as u64) << 1)
+        Self(edition.number() << Self::WHOSE_BITS | (vrf as u64) << 1)
     }
 
     #[inline]
@@ -117,10 +118,7 @@ impl Places<'_> {
     #[inline(never)]
     pub(super) fn recall(self, valid: &Valid<'_>, address: u128) -> Option<Found> {
         let [own, other] = self.both(halves(address))?;
-        let entry = if valid.covers(own, address) { own } else { other };
-        if !valid.covers(entry, address) {
-            return None;
-        }
+        let entry = [own, other].into_iter().find(|entry| valid.covers(entry, address))?;
         let found = answer(entry);
         self.put(valid, address, found);
         Some(found)
@@ -155,7 +153,7 @@ impl Valid<'_> {
     fn covers(&self, entry: &Entry, address: u128) -> bool {
         let whose = entry[2].get();
         let is_whose = (whose ^ self.of.0) & Of::WHOSE == 0 && (self.since.0..=self.of.0).contains(&whose);
-        is_whose && is_about(entry, halves(address)) && (whose == self.of.0 || !self.doubt.is_about(address))
+        is_whose && is_about(entry, halves(address)) && !self.doubt.is_about(address, whose >> Of::WHOSE_BITS)
     }
 }
 
@@ -294,7 +292,7 @@ mod tests {
             cache.view().put(&fresh(compiled), address, found(5));
         }
         let mut changes = Changes::new(editions[1]);
-        changes.add(editions[1], editions[2], [(true, Key::new(touched, 32))].into_iter());
+        changes.add(editions[2], [(true, Key::new(touched, 32))].into_iter());
         let valid = Valid { of: amended, since: compiled, doubt: changes.of_v6(), is_aside: false };
         assert_eq!(known(&mut cache, valid, touched), None);
         assert_eq!(known(&mut cache, valid, spared), Some(found(5)));
