@@ -11,8 +11,8 @@
 //! known     ├────┤├────┤├────┤         a quick round
 //! ```
 //!
-//! After many quick rounds the first one in the new tables takes hardly longer than others. Where the packets will go is in the
-//! worker's destination cache by then.
+//! After many quick rounds the first one in the new tables takes hardly longer than others. Where the packets will go is
+//! in the worker's destination cache by then.
 
 use std::time::{Duration, Instant};
 

@@ -65,8 +65,8 @@ impl Doubt<'_> {
     /// Whether this address may lead elsewhere than in the tables of that number.
     #[inline]
     pub(crate) fn is_about(self, address: u128, edition: u64) -> bool {
-        let newer = self.0.iter().rev().take_while(|(changed, _)| changed.number() > edition);
-        newer.into_iter().any(|(_, key)| Key::new(address, key.len) == *key)
+        let mut newer = self.0.iter().rev().take_while(|(changed, _)| changed.number() > edition);
+        newer.any(|(_, key)| Key::new(address, key.len) == *key)
     }
 }
 

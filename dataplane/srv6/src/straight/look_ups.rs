@@ -8,8 +8,9 @@ use srv6d_wire::{Packet, eth};
 use super::destination_cache::{DestinationCache, Of, Places, Trust, Valid};
 use super::headers::{V4, V6, word};
 use super::{Frames, PlainPath, PlainPort};
+use crate::changes::Doubt;
 use crate::lpm::{Lpm, Search, Value};
-use crate::tables::{Tables, Target, Vrf};
+use crate::tables::{Edition, Tables, Target, Vrf};
 
 /// What the first look-up of a plain packet led to. A packet that is not plain has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,8 +164,10 @@ impl LookUps {
         self.found.clear();
         self.found.resize(frames.len(), Found::NOTHING);
         let Some((port, vrf)) = tables.came_in(device) else { return 0 };
-        let v6 = Family::new(&vrf.v6, tables, tables.valid_v6(port, cached.is_aside), cached.asks);
-        let v4 = Family::new(&vrf.v4, tables, tables.valid_v4(port, cached.is_aside), cached.asks);
+        let Cached { asks, is_aside } = cached;
+        let v6 = tables.valid(|edition| Of::v6(edition, port.vrf), tables.changes.of_v6(), is_aside);
+        let v4 = tables.valid(|edition| Of::v4(edition, port.vrf), tables.changes.of_v4(), is_aside);
+        let (v6, v4) = (Family::new(&vrf.v6, tables, v6, asks), Family::new(&vrf.v4, tables, v4, asks));
         let mut done = 0;
         while done < frames.len() {
             done += self.look_up::<V6, F>(tables, port, &v6, io, frames, done);
@@ -355,14 +358,9 @@ impl Tables {
         Some((port, self.vrfs.get(usize::from(port.vrf))?))
     }
 
-    fn valid_v6(&self, port: &PlainPort, is_aside: bool) -> Valid<'_> {
-        let [of, since] = [self.edition, self.changes.since()].map(|edition| Of::v6(edition, port.vrf));
-        Valid { of, since, doubt: self.changes.of_v6(), is_aside }
-    }
-
-    fn valid_v4(&self, port: &PlainPort, is_aside: bool) -> Valid<'_> {
-        let [of, since] = [self.edition, self.changes.since()].map(|edition| Of::v4(edition, port.vrf));
-        Valid { of, since, doubt: self.changes.of_v4(), is_aside }
+    /// Answers of one family that count for these tables.
+    fn valid<'t>(&self, of: impl Fn(Edition) -> Of, doubt: Doubt<'t>, is_aside: bool) -> Valid<'t> {
+        Valid { of: of(self.edition), since: of(self.changes.since()), doubt, is_aside }
     }
 }
 
