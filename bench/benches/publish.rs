@@ -130,9 +130,15 @@ fn involuntary_switches() -> i64 {
     getrusage(UsageWho::RUSAGE_THREAD).unwrap().involuntary_context_switches()
 }
 
-fn median(rounds: &[Round]) -> f64 {
-    let mut sorted: Vec<f64> = rounds.iter().map(|&(_, spent)| spent).collect();
+/// How long these rounds took, the shortest one first.
+fn sorted<'r>(rounds: impl IntoIterator<Item = &'r Round>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = rounds.into_iter().map(|&(_, spent)| spent).collect();
     sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+fn median(rounds: &[Round]) -> f64 {
+    let sorted = sorted(rounds);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
@@ -226,10 +232,8 @@ fn report(phases: &[Phase], seen: &Seen, prefixes: u32) {
 
 /// How long these rounds took, so many after the first one in what was published.
 fn course(taken: &[usize], round: usize, seen: &Seen) -> String {
-    let rounds = taken.iter().filter_map(|&first| seen.rounds.get(first + round));
-    let mut sorted: Vec<f64> = rounds.map(|&(_, spent)| spent * 1e6).collect();
-    sorted.sort_by(f64::total_cmp);
-    let at = |percent: usize| sorted.get(sorted.len() * percent / 100).copied().unwrap_or(f64::NAN);
+    let sorted = sorted(taken.iter().filter_map(|&first| seen.rounds.get(first + round)));
+    let at = |percent: usize| sorted.get(sorted.len() * percent / 100).map_or(f64::NAN, |spent| spent * 1e6);
     format!("{:>14}", format!("{:.1} {:>5.1}", at(50), at(95)))
 }
 
@@ -245,8 +249,7 @@ fn within(phase: &Phase, seen: &Seen) -> Vec<Round> {
 
 fn all_rounds(name: &str, phases: &[Phase], seen: &Seen, late: f64) {
     let of_name = || phases.iter().filter(|phase| phase.name == name);
-    let mut sorted: Vec<f64> = of_name().flat_map(|phase| within(phase, seen)).map(|(_, spent)| spent).collect();
-    sorted.sort_by(f64::total_cmp);
+    let sorted = sorted(&of_name().flat_map(|phase| within(phase, seen)).collect::<Vec<_>>());
     let last = sorted.len().saturating_sub(1);
     let at = |place: usize| sorted.get(place).map_or(f64::NAN, |spent| spent * 1e6);
     let lates = sorted.iter().filter(|&&spent| spent > late).count();

@@ -18,8 +18,7 @@ const PERCENTILES: [(f64, &str); 6] =
 pub const LEGEND: &str = "Dots are medians, bars go from the lowest to the highest round, hollow triangles are lower \
                           bounds (generator or sink was the limit), diamonds the NDR. A colour is a kind of work; a full \
                           line is srv6d, dashes and dots its offload, dashes the kernel, dots the bare floor and \
-                          ceiling. IMIX stands where its mean \
-                          length does. The axis is logarithmic.";
+                          ceiling. IMIX stands where its mean length does. The axis is logarithmic.";
 
 /// A row's colour is its work, its stroke who does it.
 fn looks(name: &str) -> (usize, Stroke) {
@@ -309,9 +308,8 @@ mod tests {
             search("srv6d-uN", "1500", NDR, 1e6),
             search("linux-uN", "64", NDR, 1e6),
             search("linux-uN", "IMIX", NDR, 1e6),
+            SearchRow { placement: Placement::OneCore, ..search("srv6d-uN", "64", NDR, 7e6) },
         ];
-        let mut searches = searches;
-        searches.push(SearchRow { placement: Placement::OneCore, ..search("srv6d-uN", "64", NDR, 7e6) });
         let charts = super::searches(&Results { searches, ..Results::default() }, PLACE);
         let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
         assert_eq!(
