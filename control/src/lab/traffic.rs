@@ -95,6 +95,17 @@ fn report<T: Serialize>(value: &T) -> io::Result<()> {
     out.flush()
 }
 
+/// A call on a socket with a timeout ends with EINTR when the process is stopped and goes on, as in a container that is
+/// paused, although nobody handles a signal (signal(7)). Then it is made again.
+fn whatever_interrupts<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 /// Receives one connection to its end.
 pub fn tcp_receive(listen: SocketAddr) -> io::Result<()> {
     let listener = TcpListener::bind(listen)?;
@@ -104,7 +115,7 @@ pub fn tcp_receive(listen: SocketAddr) -> io::Result<()> {
     let begin = Instant::now();
     let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; CHUNK]);
     loop {
-        let length = stream.read(&mut buffer)?;
+        let length = whatever_interrupts(|| stream.read(&mut buffer))?;
         let Some(chunk) = buffer.get(..length).filter(|chunk| !chunk.is_empty()) else { break };
         hash.update(chunk);
         bytes += chunk.len() as u64;
@@ -288,7 +299,7 @@ pub fn udp_receive(listen: SocketAddr) -> io::Result<()> {
     report(&Listening { listening: socket.local_addr()? })?;
     let (mut tally, mut buffer, mut end) = (Tally::default(), [0; 2048], None);
     while end != Some(tally.seen.len() as u64) {
-        let (length, peer) = match socket.recv_from(&mut buffer) {
+        let (length, peer) = match whatever_interrupts(|| socket.recv_from(&mut buffer)) {
             Err(error) if end.is_some() && timed_out(&error) => break,
             received => received?,
         };
