@@ -36,6 +36,7 @@ pub mod machine;
 pub mod netns;
 pub mod objects;
 pub mod pictures;
+pub mod plan;
 pub mod plot;
 pub mod report;
 pub mod results;

@@ -1,0 +1,113 @@
+//! Results and reports in files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use srv6d_bench_net::compare::Comparison;
+use srv6d_bench_net::document::Document;
+use srv6d_bench_net::results::Results;
+use srv6d_bench_net::{BenchError, host, report};
+
+use crate::Failure;
+
+const RESULTS: &str = "results.json";
+
+pub fn keep(directory: &Path, results: &impl serde::Serialize) -> Result<(), BenchError> {
+    write_json(directory, RESULTS, results).map_err(|why| BenchError::of("results cannot be kept (--out)", why))
+}
+
+/// The file of this name, where the directory it is in was given.
+fn file_in(path: &Path, name: &str) -> PathBuf {
+    if path.is_dir() { path.join(name) } else { path.to_path_buf() }
+}
+
+fn read<T: serde::de::DeserializeOwned>(file: &Path, form: &str) -> Result<T, Failure> {
+    let shown = file.display();
+    let text = fs::read_to_string(file).map_err(|why| Failure::Usage(format!("{shown}: {why}")))?;
+    serde_json::from_str(&text).map_err(|why| Failure::Usage(format!("{shown} is not {form}: {why}")))
+}
+
+/// What one of the two kinds of runs has left.
+enum Measured {
+    Forwarding(Results),
+    Host(host::Results),
+}
+
+fn read_results(path: &Path) -> Result<Measured, Failure> {
+    /// Only a host's results have streams.
+    #[derive(serde::Deserialize)]
+    struct Kind {
+        streams: Option<serde::de::IgnoredAny>,
+    }
+    let form = "what bench-net measured (results.json; a report.json is for `bench-net render`)";
+    let file = file_in(path, RESULTS);
+    match read::<Kind>(&file, form)?.streams {
+        Some(_) => read(&file, form).map(Measured::Host),
+        None => read(&file, form).map(Measured::Forwarding),
+    }
+}
+
+pub fn report_again(path: &Path) -> Result<(), Failure> {
+    let document = match read_results(path)? {
+        Measured::Host(results) => host::document(&results),
+        Measured::Forwarding(results) => report::document(&results),
+    };
+    write_document(&document, file_in(path, RESULTS).parent().unwrap_or(Path::new("")))
+}
+
+/// Pages of the same name as the file: reports of several runs may lie in one directory.
+pub fn render(path: &Path) -> Result<(), Failure> {
+    let file = file_in(path, "report.json");
+    let form = "a report (report.json; a results.json is for `bench-net report`)";
+    write_pages(&read(&file, form)?, &file)
+}
+
+pub fn compare(before: &Path, after: &Path, json: bool) -> Result<(), Failure> {
+    let comparison = match (read_results(before)?, read_results(after)?) {
+        (Measured::Forwarding(before), Measured::Forwarding(after)) => Comparison::of(&before, &after),
+        (Measured::Host(before), Measured::Host(after)) => Comparison::of(&before, &after),
+        _ => {
+            let why = "one of the two runs is of `bench-net host`, and the other is not: compare runs of one kind";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+    };
+    if comparison.figures.is_empty() {
+        let why = "the two runs have no ratio in common: it takes the same two rows (srv6d-uN and linux-uN, say) with a \
+                   figure at the same size and placement in both";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    if json {
+        let text = serde_json::to_string_pretty(&comparison).map_err(|why| BenchError::of("compare", why))?;
+        println!("{text}");
+    } else {
+        print!("{}", comparison.text());
+    }
+    Ok(())
+}
+
+pub fn write_document(document: &Document, directory: &Path) -> Result<(), Failure> {
+    write_json(directory, "report.json", document)?;
+    write_pages(document, &directory.join("report.json"))
+}
+
+/// Beside the JSON of a report.
+fn write_pages(document: &Document, json: &Path) -> Result<(), Failure> {
+    write(&json.with_extension("md"), &document.markdown())?;
+    let html = json.with_extension("html");
+    write(&html, &document.html())?;
+    println!("report: {}", html.display());
+    Ok(())
+}
+
+fn write_json(directory: &Path, name: &str, value: &impl serde::Serialize) -> Result<(), BenchError> {
+    fs::create_dir_all(directory).map_err(|why| BenchError::of(directory.display(), why))?;
+    let text = serde_json::to_string_pretty(value).map_err(|why| BenchError::of(name, why))?;
+    write(&directory.join(name), &text)
+}
+
+fn write(file: &Path, text: &str) -> Result<(), BenchError> {
+    // Whole or not at all: a run that is killed while it writes keeps what it wrote before.
+    let new = file.with_extension("new");
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
+    written.map_err(|why| BenchError::of(file.display(), why))
+}

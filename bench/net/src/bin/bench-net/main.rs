@@ -1,0 +1,172 @@
+//! `bench-net`: measures forwarding in network namespaces, srv6d beside the kernel, the AF_XDP floor and the ceiling of
+//! a veth. Needs root.
+
+mod command_line;
+mod files;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use srv6d_bench_net::campaign::Campaign;
+use srv6d_bench_net::machine::Stamp;
+use srv6d_bench_net::results::{Results, UNDER_WAY};
+use srv6d_bench_net::statistics::number_of;
+use srv6d_bench_net::{BenchError, dut, host, netns, report};
+
+use crate::command_line::{Arguments, Word, misplaced};
+use crate::files::{compare, keep, render, report_again, write_document};
+
+/// Exit status of a command line that cannot be, as clap's own.
+const USAGE: u8 = 2;
+/// Exit status when a second signal does not let it clean up: as a shell's after SIGINT.
+const KILLED: i32 = 130;
+
+fn main() -> ExitCode {
+    let matches = Arguments::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
+    let done = match &arguments.command {
+        Some(_) if let Some(why) = misplaced(&matches) => Err(Failure::Usage(why)),
+        None => measure(&arguments),
+        Some(Word::List) => {
+            for dut in dut::ALL {
+                println!("{}", dut.name);
+            }
+            Ok(())
+        }
+        Some(Word::Host { rounds, seconds }) => measure_host(&arguments, *rounds, *seconds),
+        Some(Word::Render { file }) => render(file),
+        Some(Word::Report { file }) => report_again(file),
+        Some(Word::Compare { before, after, json }) => compare(before, after, *json),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(why)) => {
+            eprintln!("error: {why}");
+            ExitCode::from(USAGE)
+        }
+        Err(Failure::Run(why)) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why it ends.
+enum Failure {
+    Usage(String),
+    Run(BenchError),
+}
+
+impl From<BenchError> for Failure {
+    fn from(why: BenchError) -> Self {
+        Self::Run(why)
+    }
+}
+
+/// What must be there before anything is measured; and what a bench that was killed has left behind goes.
+fn make_ready() -> Result<(), Failure> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::Usage("bench-net makes network namespaces: run it as root (sudo)".to_owned()));
+    }
+    for (program, package) in [("ip", "iproute2"), ("ethtool", "ethtool"), ("setpriv", "util-linux")] {
+        if !netns::has(program) {
+            let why = format!("{program} is not there. Fix: sudo apt-get install {package}");
+            return Err(Failure::Usage(why));
+        }
+    }
+    for name in netns::sweep() {
+        eprintln!("removed the namespace {name} of a bench that was killed");
+    }
+    Ok(())
+}
+
+fn measure(arguments: &Arguments) -> Result<(), Failure> {
+    make_ready()?;
+    let plan = arguments.plan(interrupted()?)?;
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let mut stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim(), "busy polling");
+    stamp.add("generator", "live frames of a BPF program; 1024 flows (UDP source ports)".to_owned());
+    stamp.add("frame sizes", "of what enters the DUT, without the Ethernet checksum".to_owned());
+    stamp.add("sink", plan.sink.meaning().to_owned());
+    stamp.add_caution(arguments.smoke);
+    let say = |line: &str| eprintln!("{line}");
+    let minutes = plan.estimate().as_secs().div_ceil(60);
+    say(&format!("{} to measure, about {minutes} min", number_of(plan.duts.len(), "row")));
+    say("million packets per second at each frame size; ~: somebody else had the cores for more than 2 % of the time");
+    let keep = |results: &Results| keep(&arguments.out, results);
+    let empty = Results { stamp, cut_off: Some(UNDER_WAY.to_owned()), ..Results::default() };
+    keep(&empty)?;
+    let results = Campaign::run(&plan, empty, &say, &keep);
+    keep(&results)?;
+    write_document(&report::document(&results), &arguments.out)?;
+    if let Some(table) = report::promises(&results).table {
+        print!("{}", table.text());
+    }
+    whole(results.is_empty(), results.cut_off, &results.left_out)
+}
+
+/// A part of a run is reported, and no success; less than that is not called a report.
+fn whole(is_empty: bool, cut_off: Option<String>, left_out: &[String]) -> Result<(), Failure> {
+    let why = match cut_off {
+        why if is_empty => {
+            let reasons: Vec<String> = left_out.iter().cloned().chain(why).collect();
+            format!("nothing was measured: {}", reasons.join("; "))
+        }
+        Some(why) => format!("{why}; the report has what was measured until then"),
+        None => return Ok(()),
+    };
+    Err(BenchError(why).into())
+}
+
+fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), Failure> {
+    make_ready()?;
+    let srv6d = arguments.srv6d()?;
+    if !netns::has("iperf3") {
+        return Err(Failure::Usage("iperf3 is not there. Fix: sudo apt-get install iperf3".to_owned()));
+    }
+    let mut stamp =
+        Stamp::take(&srv6d, &format!("bench-net host --rounds {rounds} --seconds {seconds}"), "adaptive polling");
+    stamp.add_caution(false);
+    let interrupted = interrupted()?;
+    let plan = host::Plan { srv6d: &srv6d, rounds, seconds, interrupted: &interrupted };
+    let out = arguments.out.join("host");
+    let keep = |results: &host::Results| keep(&out, results);
+    let results = host::measure(&plan, stamp, &|line| eprintln!("{line}"), &keep);
+    keep(&results)?;
+    write_document(&host::document(&results), &out)?;
+    whole(results.streams.is_empty(), results.cut_off, &[])
+}
+
+/// Set when somebody wants the run to end: after the trial under way, or at once when he asks twice.
+fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, KILLED, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|why| BenchError::of("catch signals", why))?;
+    }
+    Ok(flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_measured_nothing_does_not_speak_of_its_report() {
+        let said = |is_empty, cut_off: Option<&str>, left_out: &[&str]| {
+            let left_out: Vec<String> = left_out.iter().map(|&why| why.to_owned()).collect();
+            match whole(is_empty, cut_off.map(str::to_owned), &left_out) {
+                Ok(()) => String::new(),
+                Err(Failure::Usage(why) | Failure::Run(BenchError(why))) => why,
+            }
+        };
+        assert_eq!(said(false, None, &["one core"]), "");
+        assert_eq!(said(false, Some("interrupted"), &[]), "interrupted; the report has what was measured until then");
+        assert_eq!(said(true, Some("interrupted"), &["one core"]), "nothing was measured: one core; interrupted");
+        assert_eq!(said(true, None, &["one core"]), "nothing was measured: one core");
+    }
+}

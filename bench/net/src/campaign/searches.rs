@@ -1,0 +1,156 @@
+//! Searches of a campaign: NDR and PDR of every DUT, and its latencies at parts of them.
+
+use std::time::{Duration, Instant};
+
+use super::Campaign;
+use crate::BenchError;
+use crate::dut::Dut;
+use crate::frames::Size;
+use crate::generator::Load;
+use crate::latency::Latency;
+use crate::layout::{Layout, Placement};
+use crate::plan::LOADS;
+use crate::results::{LatencyRow, SearchRow};
+use crate::search::{self, Found, Range};
+use crate::testbed::Mtu;
+use crate::trial::Rig;
+use crate::verdict::Counted;
+
+/// Lowest rate of a search.
+const SLOWEST: f64 = 20_000.0;
+/// Latency frames are at least so long: they carry the time.
+const LATENCY_SIZE: Size = Size::Bytes(128);
+/// Latency samples of one load, about.
+const SAMPLES: f64 = 100_000.0;
+
+impl Campaign<'_> {
+    /// NDR and PDR of every DUT, and its latencies at parts of them.
+    pub(super) fn searches(&mut self) -> Result<(), BenchError> {
+        for &placement in &self.plan.searched_in {
+            // Said before if there are too few cores: floods are measured there, too.
+            let Ok(layout) = Layout::of(placement, &self.plan.cores) else { continue };
+            for &size in &self.plan.searched {
+                for dut in &self.plan.duts {
+                    let kept = self.search(placement, &layout, dut, size)?;
+                    if Some(&size) == self.plan.searched.first() {
+                        self.latencies_at_parts_of(kept, placement, &layout, dut)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// In the placement of the search, and once inline.
+    fn latencies_at_parts_of(
+        &mut self,
+        kept: Option<f64>,
+        placement: Placement,
+        layout: &Layout,
+        dut: &Dut,
+    ) -> Result<(), BenchError> {
+        let Some(kept) = kept else {
+            let place = placement.name();
+            self.leave_out(format!(
+                "latency of {}, {place}: no rate was found that it is measured at parts of",
+                dut.name
+            ));
+            return Ok(());
+        };
+        self.latencies(placement, layout, dut, kept)?;
+        let is_inline = |row: &LatencyRow| row.placement == Placement::Inline && row.dut == dut.name;
+        if self.results.latencies.iter().any(is_inline) {
+            return Ok(());
+        }
+        let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
+        self.latencies(Placement::Inline, &inline, dut, kept)
+    }
+
+    /// The NDR. Where a packet is lost now and then at any rate, as on a busy machine, the PDR.
+    fn search(
+        &mut self,
+        placement: Placement,
+        layout: &Layout,
+        dut: &Dut,
+        size: Size,
+    ) -> Result<Option<f64>, BenchError> {
+        let started = Instant::now();
+        let Some(mut rig) = self.rig(dut, layout, Mtu::of(size))? else { return Ok(None) };
+        let flooded = rig.trial(&Load::of(dut.work, size, false).flood(placement.flood()), self.plan.timing)?;
+        let pdr = self.searched(&mut rig, dut, size, search::PDR, flooded.forwarded * 1.1)?;
+        self.results.searches.push(SearchRow::of(placement, dut.name, size, search::PDR, pdr));
+        // What loses nothing loses no more than the PDR.
+        let ndr = match pdr.rate {
+            Some(rate) => self.searched(&mut rig, dut, size, search::NDR, rate)?.below(pdr),
+            None => Found { trials: 0, void: 0, ..pdr },
+        };
+        self.results.searches.push(SearchRow::of(placement, dut.name, size, search::NDR, ndr));
+        drop(rig);
+        self.left = self.left.saturating_sub(started.elapsed());
+        let [ndr_said, pdr_said] = [ndr, pdr]
+            .map(|found| found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3} Mpps", rate / 1e6)));
+        self.say(&format!("search {:20} {:24} {size}: NDR {ndr_said}, PDR {pdr_said}", placement.name(), dut.name));
+        (self.keep)(&self.results)?;
+        Ok(ndr.rate.or(pdr.rate))
+    }
+
+    fn searched(
+        &self,
+        rig: &mut Rig,
+        dut: &Dut,
+        size: Size,
+        accepted_loss: f64,
+        high: f64,
+    ) -> Result<Found, BenchError> {
+        let range = Range { low: SLOWEST, high: high.max(SLOWEST), gap: 0.02 };
+        search::search(accepted_loss, range, |rate, is_last| {
+            let load = Load::of(dut.work, size, false).at(Some(rate));
+            let counted = rig.trial(&load, if is_last { self.plan.timing.twice() } else { self.plan.timing })?;
+            self.go_on().map(|()| counted)
+        })
+    }
+
+    fn latencies(&mut self, placement: Placement, layout: &Layout, dut: &Dut, kept: f64) -> Result<(), BenchError> {
+        let started = Instant::now();
+        let Some(mut rig) = self.rig(dut, layout, Mtu::Standard)? else { return Ok(()) };
+        let mut said = Vec::new();
+        for percent in LOADS {
+            let rate = kept * f64::from(percent) / 100.0;
+            let load = Load::of(dut.work, LATENCY_SIZE, true).at(Some(rate));
+            let every = (rate * self.plan.timing.measured.as_secs_f64() / SAMPLES).ceil().max(1.0);
+            let (counted, samples) = self.timed(&mut rig, &load, every as u64)?;
+            let latency = Latency::of(&samples)?;
+            said.push(latency.as_ref().map_or_else(|| "none".to_owned(), |latency| format!("{:.1}", latency.p50)));
+            self.results.latencies.push(LatencyRow {
+                placement,
+                dut: dut.name.to_owned(),
+                size: LATENCY_SIZE.to_string(),
+                load: percent,
+                rate,
+                offered: Some(counted.offered),
+                latency,
+                loss: counted.loss(),
+            });
+        }
+        drop(rig);
+        self.left = self.left.saturating_sub(started.elapsed());
+        self.say(&format!("latency {:24} {}: p50 {} us", dut.name, placement.name(), said.join(", ")));
+        (self.keep)(&self.results)
+    }
+
+    /// Below the NDR nothing should be lost: repeated until nothing is, else the trial that lost least.
+    fn timed(&self, rig: &mut Rig, load: &Load, every: u64) -> Result<(Counted, Vec<Duration>), BenchError> {
+        let mut best = rig.timed(load, self.plan.timing, every)?;
+        for _ in 0..self.plan.repeats {
+            self.go_on()?;
+            if best.0.loss() <= search::NDR {
+                break;
+            }
+            let again = rig.timed(load, self.plan.timing, every)?;
+            if again.0.loss() < best.0.loss() {
+                best = again;
+            }
+        }
+        self.go_on().map(|()| best)
+    }
+}
