@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The namespaces have the names that the README gives them, where nobody else can see them.
@@ -31,10 +31,14 @@ else:
     raise SystemExit('no packet came out shifted')
 ";
 
+fn profiles() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trex-profiles")
+}
+
 #[test]
 #[ignore = "needs root"]
 fn the_cables_of_the_readme_carry_a_packet_through_srv6d_and_go_away() {
-    let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trex-profiles");
+    let profiles = profiles();
     let readme = std::fs::read_to_string(profiles.join("README.md")).unwrap();
     let with = |words: &str| {
         readme
@@ -62,4 +66,18 @@ fn the_cables_of_the_readme_carry_a_packet_through_srv6d_and_go_away() {
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
     assert!(output.status.success(), "{}", said.join("\n"));
     assert!(said.iter().any(|said| said.contains("eth2")), "{}", said.join("\n"));
+}
+
+#[test]
+fn every_block_of_the_readme_can_be_pasted() {
+    let readme = std::fs::read_to_string(profiles().join("README.md")).unwrap();
+    for block in readme.split("```").skip(1).step_by(2) {
+        let (language, lines) = block.split_once('\n').unwrap();
+        for prompt in ["# ", "$ ", "> ", "trex>"] {
+            assert!(!lines.lines().any(|line| line.starts_with(prompt)), "a prompt:\n{lines}");
+        }
+        if language == "bash" {
+            assert!(Command::new("bash").args(["-n", "-c", lines]).status().unwrap().success(), "{lines}");
+        }
+    }
 }
