@@ -232,8 +232,9 @@ fn an_interrupted_run_of_a_hosts_streams_reports_those_it_has() {
         return;
     }
     let out = std::env::temp_dir().join(format!("srv6d-bench-net-host-{}", std::process::id()));
-    let mut command = bench(&out);
-    command.args(["host", "--rounds", "100", "--seconds", "1", "--srv6d"]).arg(srv6d);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bench-net"));
+    command.args(["host", "--rounds", "100", "--seconds", "1", "--out"]).arg(&out).arg("--srv6d").arg(srv6d);
+    command.stderr(std::process::Stdio::null());
     let mut run = command.stdout(std::process::Stdio::null()).spawn().unwrap();
     until("its namespaces are there", || namespaces("srv6d-h", run.id()).len() == 2);
     kill(&run, nix::sys::signal::Signal::SIGINT);

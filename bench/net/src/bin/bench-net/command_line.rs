@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory as _, Parser};
+use clap::{Args, Parser};
 use srv6d_bench_net::affinity;
 use srv6d_bench_net::dut::{self, Dut};
 use srv6d_bench_net::frames::Size;
@@ -18,9 +17,20 @@ use srv6d_bench_net::trial::Timing;
 use crate::Failure;
 
 #[derive(Debug, Parser)]
-#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 #[command(version, about = "Forwarding measured in network namespaces: generator -> device under test -> sink")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
+    #[command(flatten)]
+    pub forwarding: Forwarding,
+
+    #[command(subcommand)]
+    pub command: Option<Word>,
+}
+
+/// What is to be measured where no command is given.
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
+pub struct Forwarding {
     /// Fewer sizes, rounds and searches, shorter trials: some twenty minutes
     #[arg(long, conflicts_with = "smoke")]
     pub quick: bool,
@@ -78,16 +88,20 @@ pub struct Arguments {
     #[arg(long)]
     pub first: bool,
 
+    #[command(flatten)]
+    pub paths: Paths,
+}
+
+/// What is measured, and where that goes.
+#[derive(Debug, Args)]
+pub struct Paths {
     /// The srv6d to measure [default: beside this program]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE")]
     pub srv6d: Option<PathBuf>,
 
     /// Where results.json, report.md, report.html and report.json go; those of `host` into host/ there
-    #[arg(long, value_name = "DIRECTORY", default_value = "target/bench-net", global = true)]
+    #[arg(long, value_name = "DIRECTORY", default_value = "target/bench-net")]
     pub out: PathBuf,
-
-    #[command(subcommand)]
-    pub command: Option<Word>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -102,6 +116,8 @@ pub enum Word {
         /// Seconds of each stream
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=600))]
         seconds: u16,
+        #[command(flatten)]
+        paths: Paths,
     },
     /// Writes the Markdown and HTML of a report that is JSON, beside it
     Render {
@@ -132,7 +148,7 @@ fn dut_named(name: &str) -> Result<Dut, String> {
     })
 }
 
-impl Arguments {
+impl Forwarding {
     /// What is to be done until `interrupted` is set.
     pub fn plan(&self, interrupted: Arc<AtomicBool>) -> Result<Plan, Failure> {
         let (quick, smoke) = (self.quick, self.smoke);
@@ -161,7 +177,7 @@ impl Arguments {
         let rounds = usize::from(self.rounds.unwrap_or_else(|| choose(5, 3, 1)));
         let most_workers = cores.len() / 2;
         Ok(Plan {
-            srv6d: self.srv6d()?,
+            srv6d: self.paths.srv6d()?,
             placements: match self.placements.as_slice() {
                 [] if smoke => vec![Placement::OneCore],
                 [] => vec![Placement::SinkOnDutCore, Placement::SinkOnOwnCore, Placement::OneCore],
@@ -214,7 +230,9 @@ impl Arguments {
         }
         Ok(self.cores.clone())
     }
+}
 
+impl Paths {
     /// The srv6d beside this program, unless another was named.
     pub fn srv6d(&self) -> Result<PathBuf, Failure> {
         let beside = || Some(std::env::current_exe().ok()?.parent()?.join("srv6d"));
@@ -239,25 +257,17 @@ fn searched_in(placements: &[Placement], cores: &[usize]) -> Vec<Placement> {
     vec![if fits { Placement::SinkOnDutCore } else { Placement::OneCore }]
 }
 
-/// An option of a run, before a word that makes no use of it.
-pub fn misplaced(matches: &ArgMatches) -> Option<String> {
-    let (word, _) = matches.subcommand()?;
-    let is_given =
-        |argument: &&clap::Arg| matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
-    let command = Arguments::command();
-    let option = command.get_arguments().filter(|argument| !argument.is_global_set()).find(is_given)?.get_long()?;
-    Some(format!("--{option} is of no use to `{word}`: leave it out (bench-net {word} --help)"))
-}
-
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failure is the test's failure")]
+
     use super::*;
 
     #[test]
     fn rates_without_loss_are_searched_at_the_sizes_asked_for() {
         let sizes = |words: &[&str]| {
             let given = Arguments::try_parse_from([&["bench-net"], words].concat());
-            given.map(|arguments| arguments.searched()).map_err(|wrong| wrong.to_string())
+            given.map(|arguments| arguments.forwarding.searched()).map_err(|wrong| wrong.to_string())
         };
         assert_eq!(sizes(&[]), Ok(vec![Size::Bytes(64), Size::Bytes(1500)]));
         assert_eq!(sizes(&["--quick"]), Ok(vec![Size::Bytes(64)]));
@@ -273,15 +283,22 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_a_word_makes_no_use_of_is_refused() {
+    fn an_option_that_a_command_makes_no_use_of_is_refused() {
         let said = |words: &[&str]| {
-            let given = Arguments::command().try_get_matches_from([&["bench-net"], words].concat());
-            given.map(|matches| misplaced(&matches)).map_err(|wrong| wrong.to_string())
+            Arguments::try_parse_from([&["bench-net"], words].concat()).map_err(|wrong| wrong.to_string())
         };
-        let why = |option: &str| format!("{option} is of no use to `host`: leave it out (bench-net host --help)");
-        assert_eq!(said(&["--quick", "host"]), Ok(Some(why("--quick"))));
-        assert_eq!(said(&["--dut", "srv6d-uN", "host", "--rounds", "2"]), Ok(Some(why("--dut"))));
-        assert_eq!(said(&["--out", "there", "host", "--srv6d", "that"]), Ok(None));
-        assert_eq!(said(&["--quick"]), Ok(None));
+        for words in [&["list"][..], &["report", "a"], &["render", "a"], &["compare", "a", "b"]] {
+            for option in [&["--out", "there"][..], &["--srv6d", "that"], &["--rounds", "2"]] {
+                for wrong in [[option, words].concat(), [words, option].concat()] {
+                    let why = said(&wrong).unwrap_err();
+                    assert!(why.contains(words[0]) && why.contains(option[0]), "{why}");
+                }
+            }
+            assert!(said(words).is_ok());
+        }
+        assert!(said(&["--quick", "host"]).is_err());
+        assert!(said(&["host", "--quick"]).is_err());
+        assert!(said(&["host", "--rounds", "2", "--out", "there", "--srv6d", "that"]).is_ok());
+        assert!(said(&["--quick", "--out", "there", "--srv6d", "that"]).is_ok());
     }
 }

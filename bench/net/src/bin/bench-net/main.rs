@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::Parser as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use srv6d_bench_net::campaign::Campaign;
 use srv6d_bench_net::machine::Stamp;
@@ -16,7 +16,7 @@ use srv6d_bench_net::results::{Results, UNDER_WAY};
 use srv6d_bench_net::statistics::number_of;
 use srv6d_bench_net::{BenchError, dut, host, netns, report};
 
-use crate::command_line::{Arguments, Word, misplaced};
+use crate::command_line::{Arguments, Forwarding, Paths, Word};
 use crate::files::{compare, keep, render, report_again, write_document};
 
 /// Exit status of a command line that cannot be, as clap's own.
@@ -25,18 +25,16 @@ const USAGE: u8 = 2;
 const KILLED: i32 = 130;
 
 fn main() -> ExitCode {
-    let matches = Arguments::command().get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
+    let arguments = Arguments::parse();
     let done = match &arguments.command {
-        Some(_) if let Some(why) = misplaced(&matches) => Err(Failure::Usage(why)),
-        None => measure(&arguments),
+        None => measure(&arguments.forwarding),
         Some(Word::List) => {
             for dut in dut::ALL {
                 println!("{}", dut.name);
             }
             Ok(())
         }
-        Some(Word::Host { rounds, seconds }) => measure_host(&arguments, *rounds, *seconds),
+        Some(Word::Host { rounds, seconds, paths }) => measure_host(paths, *rounds, *seconds),
         Some(Word::Render { file }) => render(file),
         Some(Word::Report { file }) => report_again(file),
         Some(Word::Compare { before, after, json }) => compare(before, after, *json),
@@ -83,25 +81,25 @@ fn make_ready() -> Result<(), Failure> {
     Ok(())
 }
 
-fn measure(arguments: &Arguments) -> Result<(), Failure> {
+fn measure(forwarding: &Forwarding) -> Result<(), Failure> {
     make_ready()?;
-    let plan = arguments.plan(interrupted()?)?;
+    let plan = forwarding.plan(interrupted()?)?;
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let mut stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim(), "busy polling");
     stamp.add("generator", "live frames of a BPF program; 1024 flows (UDP source ports)".to_owned());
     stamp.add("frame sizes", "of what enters the DUT, without the Ethernet checksum".to_owned());
     stamp.add("sink", plan.sink.meaning().to_owned());
-    stamp.add_caution(arguments.smoke);
+    stamp.add_caution(forwarding.smoke);
     let say = |line: &str| eprintln!("{line}");
     let minutes = plan.estimate().as_secs().div_ceil(60);
     say(&format!("{} to measure, about {minutes} min", number_of(plan.duts.len(), "row")));
     say("million packets per second at each frame size; ~: somebody else had the cores for more than 2 % of the time");
-    let keep = |results: &Results| keep(&arguments.out, results);
+    let keep = |results: &Results| keep(&forwarding.paths.out, results);
     let empty = Results { stamp, cut_off: Some(UNDER_WAY.to_owned()), ..Results::default() };
     keep(&empty)?;
     let results = Campaign::run(&plan, empty, &say, &keep);
     keep(&results)?;
-    write_document(&report::document(&results), &arguments.out)?;
+    write_document(&report::document(&results), &forwarding.paths.out)?;
     if let Some(table) = report::promises(&results).table {
         print!("{}", table.text());
     }
@@ -121,9 +119,9 @@ fn whole(is_empty: bool, cut_off: Option<String>, left_out: &[String]) -> Result
     Err(BenchError(why).into())
 }
 
-fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), Failure> {
+fn measure_host(paths: &Paths, rounds: u16, seconds: u16) -> Result<(), Failure> {
     make_ready()?;
-    let srv6d = arguments.srv6d()?;
+    let srv6d = paths.srv6d()?;
     if !netns::has("iperf3") {
         return Err(Failure::Usage("iperf3 is not there. Fix: sudo apt-get install iperf3".to_owned()));
     }
@@ -132,7 +130,7 @@ fn measure_host(arguments: &Arguments, rounds: u16, seconds: u16) -> Result<(), 
     stamp.add_caution(false);
     let interrupted = interrupted()?;
     let plan = host::Plan { srv6d: &srv6d, rounds, seconds, interrupted: &interrupted };
-    let out = arguments.out.join("host");
+    let out = paths.out.join("host");
     let keep = |results: &host::Results| keep(&out, results);
     let results = host::measure(&plan, stamp, &|line| eprintln!("{line}"), &keep);
     keep(&results)?;
