@@ -1,7 +1,7 @@
 //! What the project promises, as ratios within one run, and whether the run kept it.
 
 use crate::layout::Placement;
-use crate::results::{Figure, Results, TurnsRow};
+use crate::results::{Figure, Results};
 use crate::statistics::Spread;
 
 /// One promise.
@@ -70,22 +70,32 @@ pub struct Kept {
     pub promise: Promise,
     /// The size.
     pub size: &'static str,
-    /// What was measured. None: nothing, or not both in one round.
-    pub ratio: Option<Spread>,
+    /// What was measured.
+    pub ratio: Result<Spread, NoFigure>,
+}
+
+/// Why there is no ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoFigure {
+    /// Nothing was measured, or not both in one round.
+    NotMeasured,
+    /// They took turns, too few for a verdict ([`crate::results::FEWEST_PAIRS`]).
+    TooFewPairs,
 }
 
 impl Kept {
-    /// By the median. None: not measured.
+    /// By the median. None: no figure.
     pub fn is_met(&self) -> Option<bool> {
-        self.ratio.map(|ratio| ratio.median >= self.promise.at_least)
+        self.ratio.ok().map(|ratio| ratio.median >= self.promise.at_least)
     }
 
-    /// `met`, `missed`, `not measured`.
+    /// `met`, `missed`, or why neither.
     pub fn word(&self) -> &'static str {
-        match self.is_met() {
-            Some(true) => "met",
-            Some(false) => "missed",
-            None => "not measured",
+        match self.ratio {
+            Ok(_) if self.is_met() == Some(true) => "met",
+            Ok(_) => "missed",
+            Err(NoFigure::NotMeasured) => "not measured",
+            Err(NoFigure::TooFewPairs) => "too few pairs",
         }
     }
 }
@@ -94,13 +104,14 @@ impl Kept {
 pub fn judged(results: &Results) -> Vec<Kept> {
     let at = |promise: Promise, size: &'static str| {
         if promise.in_turns {
-            let ratio = results.in_turns(promise.placement, promise.dut, size).and_then(TurnsRow::ratio);
+            let row = results.in_turns(promise.placement, promise.dut, size).ok_or(NoFigure::NotMeasured);
+            let ratio = row.and_then(|row| row.ratio().ok_or(NoFigure::TooFewPairs));
             return Kept { promise, size, ratio };
         }
         let mine = results.flood(promise.placement, promise.dut, size);
         let theirs = results.flood(promise.placement, promise.beside, size);
         let ratio = mine.zip(theirs).and_then(|(mine, theirs)| mine.ratio(theirs, promise.figure));
-        Kept { promise, size, ratio }
+        Kept { promise, size, ratio: ratio.ok_or(NoFigure::NotMeasured) }
     };
     ALL.into_iter().flat_map(|promise| SIZES.map(|size| at(promise, size))).collect()
 }
@@ -112,6 +123,7 @@ mod tests {
     use super::*;
     use crate::dut;
     use crate::results::tests::row;
+    use crate::results::{FEWEST_PAIRS, TurnsRow};
 
     #[test]
     fn the_median_decides_and_what_was_not_measured_is_not_met() {
@@ -145,12 +157,14 @@ mod tests {
             let of = |kept: &Kept| (kept.promise.placement, kept.promise.dut, kept.promise.beside, kept.size);
             judged(&results).into_iter().find(|kept| of(kept) == (place, "srv6d-uN", FLOOR, "64")).unwrap().word()
         };
+        let turns = |pairs| {
+            let [dut, beside, size] = ["srv6d-uN", FLOOR, "64"].map(str::to_owned);
+            vec![TurnsRow { placement: place, dut, beside, size, pairs }]
+        };
         assert_eq!(word(Vec::new()), "not measured");
-        let text = |text: &str| text.to_owned();
-        let (dut, beside, size) = (text("srv6d-uN"), text(FLOOR), text("64"));
-        // Without a figure of the floor's a pair says nothing.
-        let pairs = vec![[0.95, 1.0], [0.1, 1.0], [1.9, 2.0], [1.0, 0.0]];
-        assert_eq!(word(vec![TurnsRow { placement: place, dut, beside, size, pairs }]), "met");
+        assert_eq!(word(turns(vec![[0.95, 1.0]; FEWEST_PAIRS])), "met");
+        assert_eq!(word(turns(vec![[0.85, 1.0]; FEWEST_PAIRS])), "missed");
+        assert_eq!(word(turns(vec![[0.95, 1.0]; FEWEST_PAIRS - 1])), "too few pairs");
     }
 
     #[test]

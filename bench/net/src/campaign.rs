@@ -88,7 +88,8 @@ impl<'p> Campaign<'p> {
                     self.go_on()?;
                     let (dut, beside) = (dut.name.to_owned(), bars::FLOOR.to_owned());
                     let row = TurnsRow { placement, dut, beside, size: size.to_string(), pairs };
-                    said.extend(row.ratio().map(|ratio| format!("{size}: {}", ratio.shown(1.0, 2))));
+                    let ratio = row.ratio().map_or_else(|| "too few pairs".to_owned(), |ratio| ratio.shown(1.0, 2));
+                    said.push(format!("{size}: {ratio}"));
                     self.results.turns.push(row);
                 }
                 drop(rig);

@@ -1,6 +1,6 @@
 //! Results as a report: what was promised, the rates in ratios and as they are, searches, latencies.
 
-use crate::bars::{self, Kept, Promise};
+use crate::bars::{self, Kept, NoFigure, Promise};
 use crate::document::{Document, Section, Table};
 use crate::layout::Placement;
 use crate::results::{Figure, LatencyRow, Results, Row, Schema, SearchRow};
@@ -73,7 +73,7 @@ pub fn promises(results: &Results) -> Section {
             kept.size.to_owned(),
             figure.to_owned(),
             format!("{:.1}", promise.at_least),
-            kept.ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.shown(1.0, 2)),
+            kept.ratio.map_or_else(|_| "-".to_owned(), |ratio| ratio.shown(1.0, 2)),
             kept.word().to_owned(),
         ]
     };
@@ -81,14 +81,14 @@ pub fn promises(results: &Results) -> Section {
     let was_run = |kept: &Kept| {
         let Promise { dut, beside, placement, in_turns, .. } = kept.promise;
         if in_turns {
-            return kept.ratio.is_some();
+            return kept.ratio != Err(NoFigure::NotMeasured);
         }
         [dut, beside].into_iter().all(|name| results.flood(placement, name, kept.size).is_some())
     };
     let heading = "Promises".to_owned();
     let judged: Vec<Kept> = bars::judged(results).into_iter().filter(was_run).collect();
     let count = |is_met| judged.iter().filter(|kept| kept.is_met() == is_met).count();
-    let counts = format!("{} met, {} missed, {} not measured.", count(Some(true)), count(Some(false)), count(None));
+    let counts = format!("{} met, {} missed, {} without a figure.", count(Some(true)), count(Some(false)), count(None));
     let rows: Vec<Vec<String>> = judged.into_iter().map(row).collect();
     if rows.is_empty() {
         let text = vec!["No promise is about what this run has measured.".to_owned()];
@@ -96,7 +96,7 @@ pub fn promises(results: &Results) -> Section {
     }
     let how = "Ratios are taken within a round and the median of the rounds decides; in brackets the smallest and the \
                largest. What is measured in turns changes hands every few milliseconds on the same sockets: the median \
-               of some hundred pairs decides, and in brackets are their quartiles.";
+               of some hundred pairs decides, and in brackets are their quartiles; fewer than 20 pairs decide nothing.";
     Section {
         heading,
         text: [counts, how.to_owned()].into_iter().chain(disturbance(results)).collect(),
@@ -441,6 +441,7 @@ mod tests {
 
     use super::*;
     use crate::results::tests::row;
+    use crate::results::{FEWEST_PAIRS, TurnsRow};
 
     fn results() -> Results {
         let place = Placement::SinkOnDutCore;
@@ -482,9 +483,22 @@ mod tests {
     }
 
     #[test]
+    fn a_promise_with_too_few_pairs_of_turns_has_no_figure() {
+        let [dut, beside, size] = ["srv6d-uN", "af_xdp-floor", "64"].map(str::to_owned);
+        let pairs = vec![[1.0, 1.0]; FEWEST_PAIRS - 1];
+        let turns = vec![TurnsRow { placement: Placement::OneCore, dut, beside, size, pairs }];
+        let section = promises(&Results { turns, ..Results::default() });
+        let lines: Vec<String> = section.table.unwrap().rows.iter().map(|row| row.join(" ")).collect();
+        let unjudged = "srv6d-uN / af_xdp-floor all on one core 64 packets per second, in turns 0.9 - too few pairs";
+        assert_eq!(lines, [unjudged]);
+        assert_eq!(section.text.first().unwrap(), "0 met, 0 missed, 1 without a figure.");
+        assert!(section.text.last().unwrap().ends_with(&format!("fewer than {FEWEST_PAIRS} pairs decide nothing.")));
+    }
+
+    #[test]
     fn a_run_that_others_disturbed_says_so_beside_its_promises() {
         let quiet = results();
-        assert_eq!(promises(&quiet).text.first().unwrap(), "1 met, 0 missed, 0 not measured.");
+        assert_eq!(promises(&quiet).text.first().unwrap(), "1 met, 0 missed, 0 without a figure.");
         assert_eq!(disturbance(&quiet), None);
         let mut disturbed = results();
         for trial in disturbed.floods.iter_mut().flat_map(|row| row.trials.iter_mut().take(1)) {

@@ -129,10 +129,15 @@ pub struct TurnsRow {
     pub pairs: Vec<[f64; 2]>,
 }
 
+/// Pairs of turns that it takes for a figure. From so many on the quartiles have the median of endlessly many pairs between
+/// them in at least 95 of 100 runs.
+pub const FEWEST_PAIRS: usize = 20;
+
 impl TurnsRow {
-    /// The first divided by the second, pair by pair: median and quartiles.
+    /// The first divided by the second, pair by pair: median and quartiles. None: too few pairs have both.
     pub fn ratio(&self) -> Option<Spread> {
-        Spread::of_many(self.pairs.iter().filter(|[_, theirs]| *theirs > 0.0).map(|[mine, theirs]| mine / theirs))
+        let both = self.pairs.iter().filter(|[_, theirs]| *theirs > 0.0);
+        Spread::of_many(both.map(|[mine, theirs]| mine / theirs)).filter(|ratio| ratio.count >= FEWEST_PAIRS)
     }
 }
 
@@ -298,6 +303,18 @@ pub(crate) mod tests {
         // Rounds 2 and 3 lack one of the two.
         let ratio = fast.ratio(&slow, Figure::PerSecond).unwrap();
         assert_eq!((ratio.low, ratio.high, ratio.count), (2.0, 4.0, 2));
+    }
+
+    #[test]
+    fn a_few_pairs_of_turns_are_no_figure() {
+        let of = |pairs: Vec<[f64; 2]>| {
+            let [dut, beside, size] = ["a", "b", "64"].map(str::to_owned);
+            TurnsRow { placement: Placement::OneCore, dut, beside, size, pairs }.ratio().map(|ratio| ratio.median)
+        };
+        assert_eq!(of(vec![[1.0, 2.0]; FEWEST_PAIRS]), Some(0.5));
+        assert_eq!(of(vec![[1.0, 2.0]; FEWEST_PAIRS - 1]), None);
+        // A pair without a figure of the second is none.
+        assert_eq!(of([vec![[1.0, 2.0]; FEWEST_PAIRS - 1], vec![[1.0, 0.0]; 9]].concat()), None);
     }
 
     #[test]

@@ -61,6 +61,9 @@ fn every_row_is_measured_and_reported() {
         let row = results.turns.iter().find(|row| row.dut == name).unwrap_or_else(|| panic!("{name} took no turns"));
         assert_eq!(row.pairs.len(), 2, "{row:?}");
     }
+    let judged =
+        |name: &str| markdown.lines().find(|line| line.starts_with(&format!("| {name} / af_xdp-floor | all on one")));
+    assert!(judged("srv6d-uN").unwrap().ends_with("| - | too few pairs |"), "{markdown}");
 }
 
 /// Ctrl-C in the middle: what was measured is there, as results and as a report that says so, and no namespace is.

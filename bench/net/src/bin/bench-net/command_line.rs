@@ -72,7 +72,8 @@ pub struct Forwarding {
     #[arg(long, value_parser = clap::value_parser!(u16).range(20..=60_000))]
     pub trial_ms: Option<u16>,
 
-    /// Pairs of turns that srv6d and the floor take, 5 ms each; 0: none [default: 200; 100 with --quick]
+    /// Pairs of turns that srv6d and the floor take, 5 ms each; fewer than 20 are no figure, 0: none [default: 200; 100
+    /// with --quick]
     #[arg(long, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     pub pairs: Option<u16>,
 
