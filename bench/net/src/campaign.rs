@@ -4,15 +4,16 @@ mod searches;
 
 use std::cmp::Ordering::Equal;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::BenchError;
 use crate::bars;
-use crate::dut::{self, Dut, Forwarder};
+use crate::dut::{self, Dut};
 use crate::frames::Size;
 use crate::generator::Load;
 use crate::layout::{Layout, Placement};
 use crate::plan::{Plan, TURN};
+use crate::progress::{Kind, Progress};
 use crate::results::{Figure, Results, Row, Trial, TurnsRow};
 use crate::statistics::number_of;
 use crate::testbed::Mtu;
@@ -23,12 +24,12 @@ use crate::verdict::Verdict;
 pub struct Campaign<'p> {
     plan: &'p Plan,
     started: Instant,
-    /// Says how it goes.
-    progress: &'p dyn Fn(&str),
+    progress: Progress,
+    /// Tells people how it goes.
+    tell: &'p dyn Fn(&str),
     /// Keeps what there is so far.
     keep: &'p dyn Fn(&Results) -> Result<(), BenchError>,
     results: Results,
-    left: Duration,
 }
 
 impl<'p> Campaign<'p> {
@@ -37,10 +38,11 @@ impl<'p> Campaign<'p> {
     pub fn run(
         plan: &'p Plan,
         results: Results,
-        progress: &'p dyn Fn(&str),
+        tell: &'p dyn Fn(&str),
         keep: &'p dyn Fn(&Results) -> Result<(), BenchError>,
     ) -> Results {
-        let mut campaign = Self { plan, started: Instant::now(), progress, keep, results, left: plan.estimate() };
+        let progress = Progress::of(plan.steps());
+        let mut campaign = Self { plan, started: Instant::now(), progress, tell, keep, results };
         let ended = campaign
             .floods()
             .and_then(|()| campaign.in_turns())
@@ -73,16 +75,14 @@ impl<'p> Campaign<'p> {
     /// srv6d's rows and the floor in turns, at the sizes of the promises.
     fn in_turns(&mut self) -> Result<(), BenchError> {
         let plan = self.plan;
-        if plan.pairs == 0 || !plan.duts.iter().any(|dut| dut.forwarder == Forwarder::AfXdpFloor) {
-            return Ok(());
-        }
-        let is_promised = |size: &Size| bars::SIZES.contains(&size.to_string().as_str());
         for &placement in &plan.placements {
             let Ok(layout) = Layout::of(placement, &plan.cores) else { continue };
-            for dut in plan.duts.iter().filter(|dut| dut.forwarder == Forwarder::Srv6d) {
-                let Some(mut rig) = self.rig(&dut::in_turns(dut.work), &layout, Mtu::Standard)? else { continue };
+            for dut in plan.in_turns() {
+                let started = Instant::now();
+                let turns = dut::in_turns(dut.work);
+                let Some(mut rig) = self.rig(Kind::Turns, &turns, &layout, Mtu::Standard)? else { continue };
                 let mut said = Vec::new();
-                for &size in plan.sizes.iter().filter(|size| is_promised(size)) {
+                for size in plan.sizes_in_turns() {
                     let load = Load::of(dut.work, size, false).flood(placement.flood());
                     let pairs = rig.turns(&load, TURN, plan.pairs)?;
                     self.go_on()?;
@@ -93,6 +93,7 @@ impl<'p> Campaign<'p> {
                     self.results.turns.push(row);
                 }
                 drop(rig);
+                self.progress.done(Kind::Turns, started.elapsed());
                 let floor = bars::FLOOR;
                 self.say(&format!("in turns {:20} {} / {floor} {}", placement.name(), dut.name, said.join("  ")));
                 (self.keep)(&self.results)?;
@@ -134,7 +135,8 @@ impl<'p> Campaign<'p> {
                 continue;
             }
             let started = Instant::now();
-            let Some(mut rig) = self.rig(dut, layout, mtu)? else { continue };
+            let kind = if several { Kind::Workers } else { Kind::Flood };
+            let Some(mut rig) = self.rig(kind, dut, layout, mtu)? else { continue };
             let mut said = Vec::new();
             for size in sizes {
                 let load = Load::of(dut.work, size, false);
@@ -143,7 +145,7 @@ impl<'p> Campaign<'p> {
                 self.keep(placement, layout.workers.len(), dut, size, &load, trial, several);
             }
             drop(rig);
-            self.left = self.left.saturating_sub(started.elapsed());
+            self.progress.done(kind, started.elapsed());
             let place = if several { number_of(layout.workers.len(), "worker") } else { placement.name().to_owned() };
             self.say(&format!("round {} {place:19} {:24} {}", round + 1, dut.name, said.join("  ")));
             (self.keep)(&self.results)?;
@@ -161,7 +163,7 @@ impl<'p> Campaign<'p> {
     }
 
     /// None: the DUT does not forward here. That is said, and the others are measured all the same.
-    fn rig(&mut self, dut: &Dut, layout: &Layout, mtu: Mtu) -> Result<Option<Rig>, BenchError> {
+    fn rig(&mut self, kind: Kind, dut: &Dut, layout: &Layout, mtu: Mtu) -> Result<Option<Rig>, BenchError> {
         self.go_on()?;
         let made = Rig::new(dut, layout, mtu, self.plan.sink, &self.plan.srv6d).and_then(|mut rig| {
             if self.plan.first {
@@ -172,6 +174,7 @@ impl<'p> Campaign<'p> {
         match made {
             Ok(rig) => Ok(Some(rig)),
             Err(why) => {
+                self.progress.skip(kind);
                 self.leave_out(format!("{}: {why}", dut.name));
                 Ok(None)
             }
@@ -239,8 +242,8 @@ impl<'p> Campaign<'p> {
     }
 
     fn say(&self, what: &str) {
-        let (passed, left) = (self.started.elapsed().as_secs(), self.left.as_secs());
-        (self.progress)(&format!("[{passed:4} s, about {left:4} s to go] {what}"));
+        let (passed, left) = (self.started.elapsed().as_secs(), self.progress.left().as_secs_f64().ceil());
+        (self.tell)(&format!("[{passed:4} s, about {left:4} s to go] {what}"));
     }
 }
 

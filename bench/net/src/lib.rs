@@ -6,8 +6,8 @@
 //!  core 0                   ingress NAPI, worker           NAPI: on the sending core or on its own
 //! ```
 //!
-//! Pure parts, tested without a network: [`statistics`], [`verdict`], [`search`], [`bars`], [`document`]. Parts that need
-//! root: [`testbed`], [`generator`], [`sink`], [`dut`], [`trial`].
+//! Pure parts, tested without a network: [`statistics`], [`verdict`], [`search`], [`bars`], [`plan`], [`progress`],
+//! [`document`]. Parts that need root: [`testbed`], [`generator`], [`sink`], [`dut`], [`trial`].
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -38,6 +38,7 @@ pub mod objects;
 pub mod pictures;
 pub mod plan;
 pub mod plot;
+pub mod progress;
 pub mod report;
 pub mod results;
 pub mod search;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::bars;
 use crate::dut::{Dut, Forwarder};
 use crate::frames::Size;
-use crate::layout::Placement;
+use crate::layout::{Layout, Placement};
+use crate::progress::Kind;
 use crate::sink::SinkKind;
 use crate::testbed::Mtu;
 use crate::trial::Timing;
@@ -66,50 +67,82 @@ pub struct Plan {
 impl Plan {
     /// About how long it takes.
     pub fn estimate(&self) -> Duration {
-        let (placements, duts) = (self.placements.len() as u32, self.duts.len() as u32);
-        let trial = self.trial_length();
-        let round = |sizes: Vec<Size>| {
-            let frames = [Mtu::Standard, Mtu::Jumbo].map(|mtu| sizes.iter().any(|&size| Mtu::of(size) == mtu));
-            VISIT * frames.into_iter().filter(|&is_there| is_there).count() as u32 + trial * sizes.len() as u32
-        };
-        let floods: Duration = (0..self.rounds).map(|number| round(self.sizes_of(number))).sum();
-        let workers = (VISIT + trial * 2) * self.workers.len() as u32 * duts * self.other_rounds as u32;
-        let loads = |placement: &Placement| if self.one_load { 1 } else { placement.loads().len() as u32 };
-        let more: u32 = self.placements.iter().map(|placement| loads(placement) - 1).sum();
-        let sizes: usize = (0..self.rounds).map(|number| self.sizes_of(number).len()).sum();
-        let loads = trial * sizes as u32 * more * duts;
-        floods * placements * duts
-            + loads
-            + workers
-            + self.turns_length() * placements
-            + self.search_length() * duts * self.searched_in.len() as u32
+        self.steps().into_iter().map(|(_, length)| length).sum()
+    }
+
+    /// About how long each step takes that this machine has the cores for, in the order of each kind.
+    pub fn steps(&self) -> Vec<(Kind, Duration)> {
+        let times = |step, times: usize| std::iter::repeat_n(step, times);
+        let (placements, searched_in) = (self.that_fit(&self.placements), self.that_fit(&self.searched_in));
+        let (rows, trial) = (self.duts.len(), self.trial_length());
+        let mut steps = Vec::new();
+        for round in 0..self.rounds {
+            for &placement in &placements {
+                let visits = self.visits(&self.sizes_of(round), placement);
+                steps.extend(visits.repeat(rows).into_iter().map(|length| (Kind::Flood, length)));
+            }
+        }
+        let in_turns = self.in_turns().count() * placements.len();
+        steps.extend(times((Kind::Turns, self.turns_length()), in_turns));
+        let workers = self.workers.iter().filter(|&&workers| Layout::queues(workers, &self.cores).is_ok()).count();
+        steps.extend(times((Kind::Workers, VISIT + trial * 2), workers * rows * self.other_rounds));
+        // Some ten trials each for NDR and PDR, the last twice as long.
+        let searches = self.searched.len() * searched_in.len() * rows;
+        steps.extend(times((Kind::Search, VISIT + trial * 22), searches));
+        if searches > 0 {
+            // Once inline, too.
+            let latencies = (searched_in.len() + 1) * rows;
+            steps.extend(times((Kind::Latency, VISIT + trial * LOADS.len() as u32), latencies));
+        }
+        steps
+    }
+
+    /// Those that this machine has the cores for.
+    fn that_fit(&self, placements: &[Placement]) -> Vec<Placement> {
+        let fits = |placement: &Placement| Layout::of(*placement, &self.cores).is_ok();
+        placements.iter().copied().filter(fits).collect()
+    }
+
+    /// The visits of one row in one round, one for each MTU.
+    fn visits(&self, sizes: &[Size], placement: Placement) -> Vec<Duration> {
+        let loads = if self.one_load { 1 } else { placement.loads().len() as u32 };
+        let trials = |mtu| sizes.iter().filter(|&&size| Mtu::of(size) == mtu).count() as u32 * loads;
+        let visit = |trials| VISIT + self.trial_length() * trials;
+        [Mtu::Standard, Mtu::Jumbo].map(trials).into_iter().filter(|&trials| trials > 0).map(visit).collect()
+    }
+
+    /// Rows that take turns with the floor.
+    pub(crate) fn in_turns(&self) -> impl Iterator<Item = &Dut> {
+        let has_floor = self.duts.iter().any(|dut| dut.forwarder == Forwarder::AfXdpFloor);
+        let takes_turns = move |dut: &&Dut| self.pairs > 0 && has_floor && dut.forwarder == Forwarder::Srv6d;
+        self.duts.iter().filter(takes_turns)
+    }
+
+    /// Sizes at which they do: those of the promises.
+    pub(crate) fn sizes_in_turns(&self) -> impl Iterator<Item = Size> {
+        self.sizes.iter().copied().filter(is_promised)
     }
 
     /// Sizes of the floods in one round.
     pub(crate) fn sizes_of(&self, round: usize) -> Vec<Size> {
-        let is_due = |size: &&Size| round < self.other_rounds || bars::SIZES.contains(&size.to_string().as_str());
-        self.sizes.iter().filter(is_due).copied().collect()
+        let is_due = |size: &Size| round < self.other_rounds || is_promised(size);
+        self.sizes.iter().copied().filter(is_due).collect()
     }
 
     fn trial_length(&self) -> Duration {
         self.timing.before + self.timing.measured + AROUND_TRIAL
     }
 
-    /// All turns in one placement: two sizes of each row of srv6d.
+    /// Those of one row in one placement.
     fn turns_length(&self) -> Duration {
-        let rows = self.duts.iter().filter(|dut| dut.forwarder == Forwarder::Srv6d).count() as u32;
         let pairs = (TURN * 22 / 10 + AROUND_TURN) * self.pairs as u32;
-        if self.pairs == 0 { Duration::ZERO } else { (VISIT + pairs * 2) * rows }
+        VISIT + pairs * self.sizes_in_turns().count() as u32
     }
+}
 
-    /// Searches and latencies of one DUT: some ten trials each for NDR and PDR, the last twice as long.
-    fn search_length(&self) -> Duration {
-        if self.searched.is_empty() {
-            return Duration::ZERO;
-        }
-        let latencies = VISIT + self.trial_length() * LOADS.len() as u32;
-        (VISIT + self.trial_length() * 22) * self.searched.len() as u32 + latencies * 2
-    }
+/// There is a promise about this size.
+fn is_promised(size: &Size) -> bool {
+    bars::SIZES.contains(&size.to_string().as_str())
 }
 
 #[cfg(test)]
@@ -149,11 +182,38 @@ mod tests {
         assert_eq!(plan(1).estimate(), Duration::from_millis(2 * 1600 + 4000 + 2 * (1600 + 2000)));
     }
 
+    /// Number of the steps of a kind, and how long one takes, in milliseconds.
+    fn steps(plan: &Plan, kind: Kind) -> (usize, Option<u128>) {
+        let lengths: Vec<Duration> =
+            plan.steps().into_iter().filter(|step| step.0 == kind).map(|step| step.1).collect();
+        (lengths.len(), lengths.first().map(Duration::as_millis))
+    }
+
     #[test]
     fn turns_take_a_visit_of_each_row_of_srv6d_and_two_turns_a_pair_at_both_sizes() {
-        let duts = ["srv6d-uN", "srv6d-uN-offload", "af_xdp-floor"].into_iter().filter_map(dut::named).collect();
+        let named = |names: &[&str]| names.iter().copied().filter_map(dut::named).collect();
+        let duts = named(&["srv6d-uN", "srv6d-uN-offload", "af_xdp-floor"]);
         let plan = Plan { duts, pairs: 10, ..plan(1) };
-        assert_eq!(plan.turns_length(), Duration::from_millis(1600 + 2 * 10 * (2 * 5 + 1 + 1)));
-        assert_eq!(Plan { pairs: 0, ..plan }.turns_length(), Duration::ZERO);
+        assert_eq!(steps(&plan, Kind::Turns), (1, Some(1600 + 2 * 10 * (2 * 5 + 1 + 1))));
+        assert_eq!(steps(&Plan { duts: named(&["srv6d-uN"]), ..plan.clone() }, Kind::Turns), (0, None));
+        assert_eq!(steps(&Plan { pairs: 0, ..plan }, Kind::Turns), (0, None));
+    }
+
+    #[test]
+    fn searches_are_of_every_row_at_every_size_and_latencies_of_every_row_and_once_inline() {
+        let duts = vec![dut::LOSSY; 3];
+        let plan = Plan { duts, searched: vec![Size::Bytes(64), Size::Imix], ..plan(1) };
+        assert_eq!(steps(&plan, Kind::Search), (6, Some(1600 + 22 * 1000)));
+        assert_eq!(steps(&plan, Kind::Latency), (6, Some(1600 + 3 * 1000)));
+        assert_eq!(steps(&Plan { searched: Vec::new(), ..plan }, Kind::Latency), (0, None));
+    }
+
+    #[test]
+    fn what_the_machine_has_too_few_cores_for_takes_no_time() {
+        let fits = Plan { workers: vec![1], searched: vec![Size::Bytes(64)], ..plan(1) };
+        let placements = vec![Placement::OneCore, Placement::SinkOnOwnCore];
+        let plan = Plan { workers: vec![1, 2], searched_in: placements.clone(), placements, ..fits.clone() };
+        assert_eq!(plan.steps(), fits.steps());
+        assert_ne!(Plan { cores: vec![0, 1, 2, 3], ..plan }.steps(), fits.steps());
     }
 }

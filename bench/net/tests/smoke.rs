@@ -43,7 +43,11 @@ fn every_row_is_measured_and_reported() {
         .arg(&out)
         .output()
         .unwrap();
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{said}");
+    let steps: Vec<&str> = said.lines().filter(|line| line.contains(" to go] ")).collect();
+    let nothing_left = steps.iter().position(|line| line.contains("about    0 s to go"));
+    assert_eq!(nothing_left, steps.len().checked_sub(1), "only the last step leaves nothing to do: {said}");
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     let results: Results = serde_json::from_str(&read("results.json")).unwrap();
     let (markdown, html) = (read("report.md"), read("report.html"));

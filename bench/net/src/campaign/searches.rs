@@ -10,6 +10,7 @@ use crate::generator::Load;
 use crate::latency::Latency;
 use crate::layout::{Layout, Placement};
 use crate::plan::LOADS;
+use crate::progress::Kind;
 use crate::results::{LatencyRow, SearchRow};
 use crate::search::{self, Found, Range};
 use crate::testbed::Mtu;
@@ -49,7 +50,14 @@ impl Campaign<'_> {
         layout: &Layout,
         dut: &Dut,
     ) -> Result<(), BenchError> {
+        let is_inline = |row: &LatencyRow| row.placement == Placement::Inline && row.dut == dut.name;
+        let has_inline = self.results.latencies.iter().any(is_inline);
         let Some(kept) = kept else {
+            self.progress.skip(Kind::Latency);
+            // Inline, too, unless another placement has a rate.
+            if self.plan.searched_in.last() == Some(&placement) && !has_inline {
+                self.progress.skip(Kind::Latency);
+            }
             let place = placement.name();
             self.leave_out(format!(
                 "latency of {}, {place}: no rate was found that it is measured at parts of",
@@ -58,8 +66,7 @@ impl Campaign<'_> {
             return Ok(());
         };
         self.latencies(placement, layout, dut, kept)?;
-        let is_inline = |row: &LatencyRow| row.placement == Placement::Inline && row.dut == dut.name;
-        if self.results.latencies.iter().any(is_inline) {
+        if has_inline {
             return Ok(());
         }
         let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
@@ -75,7 +82,8 @@ impl Campaign<'_> {
         size: Size,
     ) -> Result<Option<f64>, BenchError> {
         let started = Instant::now();
-        let Some(mut rig) = self.rig(dut, layout, Mtu::of(size))? else { return Ok(None) };
+        let number = self.progress.next(Kind::Search);
+        let Some(mut rig) = self.rig(Kind::Search, dut, layout, Mtu::of(size))? else { return Ok(None) };
         let flooded = rig.trial(&Load::of(dut.work, size, false).flood(placement.flood()), self.plan.timing)?;
         let pdr = self.searched(&mut rig, dut, size, search::PDR, flooded.forwarded * 1.1)?;
         self.results.searches.push(SearchRow::of(placement, dut.name, size, search::PDR, pdr));
@@ -86,10 +94,11 @@ impl Campaign<'_> {
         };
         self.results.searches.push(SearchRow::of(placement, dut.name, size, search::NDR, ndr));
         drop(rig);
-        self.left = self.left.saturating_sub(started.elapsed());
+        self.progress.done(Kind::Search, started.elapsed());
         let [ndr_said, pdr_said] = [ndr, pdr]
             .map(|found| found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3} Mpps", rate / 1e6)));
-        self.say(&format!("search {:20} {:24} {size}: NDR {ndr_said}, PDR {pdr_said}", placement.name(), dut.name));
+        let place = placement.name();
+        self.say(&format!("search {number} {place:20} {:24} {size}: NDR {ndr_said}, PDR {pdr_said}", dut.name));
         (self.keep)(&self.results)?;
         Ok(ndr.rate.or(pdr.rate))
     }
@@ -112,7 +121,7 @@ impl Campaign<'_> {
 
     fn latencies(&mut self, placement: Placement, layout: &Layout, dut: &Dut, kept: f64) -> Result<(), BenchError> {
         let started = Instant::now();
-        let Some(mut rig) = self.rig(dut, layout, Mtu::Standard)? else { return Ok(()) };
+        let Some(mut rig) = self.rig(Kind::Latency, dut, layout, Mtu::Standard)? else { return Ok(()) };
         let mut said = Vec::new();
         for percent in LOADS {
             let rate = kept * f64::from(percent) / 100.0;
@@ -133,7 +142,7 @@ impl Campaign<'_> {
             });
         }
         drop(rig);
-        self.left = self.left.saturating_sub(started.elapsed());
+        self.progress.done(Kind::Latency, started.elapsed());
         self.say(&format!("latency {:24} {}: p50 {} us", dut.name, placement.name(), said.join(", ")));
         (self.keep)(&self.results)
     }
