@@ -4,7 +4,7 @@ use crate::bars::{self, Kept, NoFigure, Promise};
 use crate::document::{Document, Section, Table};
 use crate::layout::Placement;
 use crate::results::{Figure, LatencyRow, Results, Row, Schema, SearchRow};
-use crate::search::{Found, Limit, NDR};
+use crate::search::{Found, NDR};
 use crate::statistics::{Spread, number_of};
 use crate::{dut, pictures};
 
@@ -268,7 +268,8 @@ fn workers(results: &Results) -> Option<Section> {
 
 fn searches(results: &Results, placement: Placement) -> Section {
     let row = |row: &SearchRow| {
-        let rate = row.found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3}", rate / 1e6));
+        let at_least = if row.found.is_lower_bound() { ">= " } else { "" };
+        let rate = row.found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{at_least}{:.3}", rate / 1e6));
         vec![
             row.dut.clone(),
             row.size.clone(),
@@ -278,16 +279,17 @@ fn searches(results: &Results, placement: Placement) -> Section {
                 format!("PDR, {:.1} % lost", 100.0 * row.accepted_loss)
             },
             rate,
-            beyond(&row.found).to_owned(),
+            beyond(&row.found),
             format!("{} ({} void)", row.found.trials, row.found.void),
         ]
     };
     Section {
         heading: format!("Rates without loss, {}", placement.name()),
         text: vec![
-            "Bisected to within 2 %, then confirmed by a trial twice as long; the rate is what the generator really \
-             offered, a lower bound. The NDR is searched up to the PDR. A ring of a veth holds 256 frames: a core that is taken away for half a \
-             millisecond costs the NDR."
+            "Upwards until a rate does not hold, then bisected to within 2 % and confirmed by a trial twice as long; the rate \
+             is what the generator really offered. `>=`: it was not loss of the DUT that ended the search. The NDR is \
+             searched up to the PDR. A ring of a veth holds 256 frames: a core that is taken away for half a millisecond \
+             costs the NDR."
                 .to_owned(),
         ],
         table: Some(Table {
@@ -300,16 +302,9 @@ fn searches(results: &Results, placement: Placement) -> Section {
 }
 
 /// What stood in the way of a higher rate; of any rate, where none was found.
-fn beyond(found: &Found) -> &'static str {
-    match (found.rate.is_some(), found.limit) {
-        (_, Limit::Loss) => "loss",
-        (true, Limit::Generator) => "the generator's limit: a lower bound",
-        (true, Limit::Void) => "void trials: a lower bound",
-        (true, Limit::Range) => "end of the range: a lower bound",
-        (false, Limit::Generator) => "the generator fell short of every rate",
-        (false, Limit::Void) => "void trials at every rate",
-        (false, Limit::Range) => "end of the range",
-    }
+fn beyond(found: &Found) -> String {
+    let bound = if found.is_lower_bound() { ": a lower bound" } else { "" };
+    format!("{}{bound}", found.limit.text())
 }
 
 /// The load asked for, and what the generator made of it where that is something else.
@@ -442,6 +437,7 @@ mod tests {
     use super::*;
     use crate::results::tests::row;
     use crate::results::{FEWEST_PAIRS, TurnsRow};
+    use crate::search::Limit;
 
     fn results() -> Results {
         let place = Placement::SinkOnDutCore;
@@ -546,8 +542,11 @@ mod tests {
         let row = SearchRow { placement: Placement::OneCore, dut, size, accepted_loss: NDR, found };
         let section = searches(&Results { searches: vec![row], ..Results::default() }, Placement::OneCore);
         let line = section.table.unwrap().rows.remove(0).join(" ");
-        assert_eq!(line, "xdp-redirect 64 NDR, none lost 5.000 the generator's limit: a lower bound 9 (1 void)");
+        assert_eq!(line, "xdp-redirect 64 NDR, none lost >= 5.000 the generator fell short: a lower bound 9 (1 void)");
         // Nothing found is no bound.
-        assert_eq!(beyond(&Found { rate: None, ..found }), "the generator fell short of every rate");
+        assert_eq!(beyond(&Found { rate: None, ..found }), "the generator fell short");
+        // Only where it was left alone.
+        let disturbed = Found { rate: None, limit: Limit::Disturbed, ..found };
+        assert_eq!(beyond(&disturbed), "disturbed: others had the cores");
     }
 }

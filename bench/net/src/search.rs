@@ -9,8 +9,10 @@ pub const NDR: f64 = 0.0;
 /// Share that the PDR may lose.
 pub const PDR: f64 = 0.005;
 
-/// A trial that said nothing, or lost little, is repeated so often: one of them that passes is enough.
-const REPEATS: u32 = 2;
+/// Undisturbed trials at a rate that may say nothing, or lose little: one that passes is enough.
+const QUIET_TRIALS: u32 = 3;
+/// All trials at a rate, with those that others disturbed.
+const TRIALS: u32 = 6;
 /// Up to this share it may be the machine that lost them: a core that is taken away for some milliseconds of a trial.
 const HICCUP: f64 = 0.05;
 /// A rate that was not confirmed goes down by this.
@@ -21,8 +23,10 @@ const STEP_BACK: f64 = 0.9;
 pub struct Range {
     /// Lowest rate worth a trial, in packets per second.
     pub low: f64,
-    /// Highest.
-    pub high: f64,
+    /// The first one tried. As long as the highest tried passes, the next is twice that.
+    pub first: f64,
+    /// Highest that is ever tried.
+    pub most: f64,
     /// The search ends when the two bounds differ by no more than this share.
     pub gap: f64,
 }
@@ -33,12 +37,27 @@ pub struct Range {
 pub enum Limit {
     /// The DUT lost too much beyond.
     Loss,
-    /// The generator could not send more.
+    /// The generator could not send more, although nobody disturbed it.
     Generator,
+    /// Others had the cores in every trial beyond.
+    Disturbed,
     /// No trial beyond was worth anything: the sink was the limit, or more came than was sent.
     Void,
     /// It was the highest rate of the range.
     Range,
+}
+
+impl Limit {
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Generator => "the generator fell short",
+            Self::Disturbed => "disturbed: others had the cores",
+            Self::Void => "void trials",
+            Self::Range => "end of the range",
+        }
+    }
 }
 
 /// What a search ended with.
@@ -55,6 +74,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// The DUT may do more: it was not its loss that ended the search.
+    pub fn is_lower_bound(&self) -> bool {
+        self.rate.is_some() && self.limit != Limit::Loss
+    }
+
     /// An NDR, searched up to this PDR: what stood in the way of the PDR stood in its way, too.
     #[must_use]
     pub fn below(self, pdr: Self) -> Self {
@@ -87,10 +111,19 @@ pub fn search<E>(
 ) -> Result<Found, E> {
     let mut search = Search { accepted_loss, trial, trials: 0, void: 0 };
     // Both are rates asked for: a generator may offer a little less, and the search has to end all the same.
-    let (mut passed, mut high, mut limit) = (None, range.high, Limit::Range);
-    match search.at(range.high, false)? {
-        Tried::Passed(_) => passed = Some(range.high),
-        Tried::Failed(why) => limit = why,
+    let (mut passed, mut high, mut limit) = (None, range.first.min(range.most), Limit::Range);
+    loop {
+        match search.at(high, false)? {
+            Tried::Passed(_) => passed = Some(high),
+            Tried::Failed(why) => {
+                limit = why;
+                break;
+            }
+        }
+        if high >= range.most {
+            break;
+        }
+        high = (high * 2.0).min(range.most);
     }
     while limit != Limit::Range && high - passed.unwrap_or(range.low) > range.gap * high {
         let rate = f64::midpoint(passed.unwrap_or(range.low), high);
@@ -105,27 +138,32 @@ pub fn search<E>(
 
 impl<E, F: FnMut(f64, bool) -> Result<Counted, E>> Search<F> {
     fn at(&mut self, rate: f64, is_last: bool) -> Result<Tried, E> {
-        let mut repeats = 0;
-        loop {
+        // Who was disturbed says nothing, and is not counted as what the others say.
+        let (mut why, mut quiet) = (Limit::Disturbed, 0);
+        for _ in 0..TRIALS {
             let counted = (self.trial)(rate, is_last)?;
             self.trials += 1;
-            let again = match counted.verdict() {
-                Verdict::Measured { loss } if loss <= self.accepted_loss => return Ok(Tried::Passed(counted.offered)),
-                Verdict::Measured { loss } if loss <= HICCUP || counted.is_disturbed() => Limit::Loss,
-                Verdict::Measured { .. } => return Ok(Tried::Failed(Limit::Loss)),
-                // Its core was somebody else's meanwhile.
-                Verdict::GeneratorLimited if counted.is_disturbed() => Limit::Generator,
-                Verdict::GeneratorLimited => return Ok(Tried::Failed(Limit::Generator)),
-                Verdict::Void { .. } => {
-                    self.void += 1;
-                    Limit::Void
-                }
-            };
-            if repeats == REPEATS {
-                return Ok(Tried::Failed(again));
+            let (verdict, loss) = (counted.verdict(), counted.loss());
+            if matches!(verdict, Verdict::Measured { .. }) && loss <= self.accepted_loss {
+                return Ok(Tried::Passed(counted.offered));
             }
-            repeats += 1;
+            self.void += u32::from(matches!(verdict, Verdict::Void { .. }));
+            if counted.is_disturbed() {
+                continue;
+            }
+            quiet += 1;
+            why = match verdict {
+                Verdict::Void { .. } => Limit::Void,
+                // What loses as much at less than the rate does so at the rate.
+                _ if loss > HICCUP => return Ok(Tried::Failed(Limit::Loss)),
+                Verdict::GeneratorLimited => Limit::Generator,
+                Verdict::Measured { .. } => Limit::Loss,
+            };
+            if quiet == QUIET_TRIALS {
+                break;
+            }
         }
+        Ok(Tried::Failed(why))
     }
 
     /// Tries a found rate once more, and goes down from it until one holds.
@@ -162,7 +200,9 @@ mod tests {
     }
 
     const FAKE: Fake = Fake { dut: 700e3, generator: 5e6, loses_one_in: 0, sink: 9e9 };
-    const RANGE: Range = Range { low: 10e3, high: 2e6, gap: 0.02 };
+    const RANGE: Range = Range { low: 10e3, first: 2e6, most: 2e6, gap: 0.02 };
+    /// As of a search that knows no more than what a flood did.
+    const OPEN: Range = Range { first: 100e3, most: 1e9, ..RANGE };
 
     impl Fake {
         fn trial(self, rate: f64) -> Counted {
@@ -215,6 +255,58 @@ mod tests {
     }
 
     #[test]
+    fn a_range_is_widened_until_the_dut_loses_or_the_generator_falls_short() {
+        let found = FAKE.found(NDR, OPEN);
+        assert!(found.rate.unwrap() > 700e3 * 0.97 && found.limit == Limit::Loss, "{found:?}");
+        let found = Fake { dut: 9e6, ..FAKE }.found(NDR, OPEN);
+        assert!(found.rate.unwrap() > 5e6 * 0.97 && found.limit == Limit::Generator, "{found:?}");
+    }
+
+    #[test]
+    fn what_is_lost_at_less_than_the_rate_is_the_duts_limit_and_not_the_generators() {
+        // The last doubling asks for more than the generator has, and the DUT does not forward that either.
+        let mut above = 0;
+        let trial = |rate: f64, _| {
+            above += u32::from(rate > 5e6);
+            Ok::<_, ()>(Fake { dut: 4.5e6, ..FAKE }.trial(rate))
+        };
+        let found = search(NDR, OPEN, trial).unwrap();
+        assert!(found.rate.unwrap() > 4.3e6 && found.limit == Limit::Loss, "{found:?}");
+        assert_eq!(above, 1, "known from one trial");
+    }
+
+    #[test]
+    fn a_generator_that_fell_short_once_gets_another_chance_undisturbed_or_not() {
+        for waited in [0.0, 0.5] {
+            let (mut last, mut calls) = ((0.0, false), 0);
+            let trial = |rate: f64, is_last| {
+                calls = if last == (rate, is_last) { calls + 1 } else { 1 };
+                last = (rate, is_last);
+                let short = Counted { offered: rate / 2.0, waited, ..FAKE.trial(rate) };
+                Ok::<_, ()>(if calls == 3 { FAKE.trial(rate) } else { short })
+            };
+            let found = search(NDR, OPEN, trial).unwrap();
+            assert!(found.rate.unwrap() > 700e3 * 0.97 && found.limit == Limit::Loss, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_search_that_others_disturbed_blames_neither_the_generator_nor_the_dut() {
+        let short = |rate: f64, _| Ok::<_, ()>(Counted { offered: rate / 2.0, waited: 0.5, ..FAKE.trial(rate) });
+        let found = search(NDR, OPEN, short).unwrap();
+        assert_eq!((found.rate, found.limit, found.is_lower_bound()), (None, Limit::Disturbed, false));
+        // Only above 300,000 packets per second.
+        let lost = |rate: f64, _| {
+            let counted = FAKE.trial(rate);
+            let disturbed = Counted { received: counted.received / 2, stolen: 0.3, ..counted };
+            Ok::<_, ()>(if rate > 300e3 { disturbed } else { counted })
+        };
+        let found = search(NDR, OPEN, lost).unwrap();
+        assert!(found.rate.unwrap() > 290e3 && found.limit == Limit::Disturbed, "{found:?}");
+        assert!(found.is_lower_bound());
+    }
+
+    #[test]
     fn void_trials_are_repeated_counted_and_no_loss() {
         let found = Fake { dut: 9e6, sink: 600e3, ..FAKE }.found(NDR, RANGE);
         assert_eq!(found.limit, Limit::Void);
@@ -232,25 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_that_was_disturbed_gets_another_chance() {
-        let mut calls = 0;
-        let trial = |rate: f64, _| {
-            calls += 1;
-            let disturbed = Counted { offered: rate / 2.0, waited: 0.5, ..FAKE.trial(rate) };
-            Ok::<_, ()>(if calls == 1 { disturbed } else { FAKE.trial(rate) })
-        };
-        let found = search(NDR, Range { high: 600e3, ..RANGE }, trial).unwrap();
-        assert_eq!((found.rate, found.limit), (Some(600e3), Limit::Range));
-    }
-
-    #[test]
     fn a_hiccup_is_no_limit_and_an_overload_is_found_in_one_trial() {
         let mut losses = [0.02, 0.0].into_iter();
         let once = |rate: f64, _| {
             let lost = (rate * losses.next().unwrap_or(0.0)) as u64;
             Ok::<_, ()>(Counted { received: rate as u64 - lost, ..FAKE.trial(rate) })
         };
-        let found = search(NDR, Range { high: 500e3, ..RANGE }, once).unwrap();
+        let found = search(NDR, Range { first: 500e3, most: 500e3, ..RANGE }, once).unwrap();
         assert_eq!((found.rate, found.limit, found.trials), (Some(500e3), Limit::Range, 3));
         let mut tried = Vec::new();
         let trial = |rate: f64, _| {
@@ -288,7 +368,7 @@ mod tests {
             }
             Ok::<_, ()>(counted)
         };
-        let found = search(NDR, Range { high: 500e3, ..RANGE }, trial).unwrap();
+        let found = search(NDR, Range { first: 500e3, most: 500e3, ..RANGE }, trial).unwrap();
         assert_eq!(found.rate, Some(500e3));
     }
 }

@@ -153,7 +153,7 @@ fn a_dut_that_drops_one_in_a_thousand_is_found() {
     assert_eq!((counted.sent, counted.sent - counted.received), (20_000, 20));
     assert!((counted.loss() - 0.001).abs() < 1e-9, "{counted:?}");
     // No rate is without loss, however often it is tried. (On a busy machine the generator may be the limit of all.)
-    let range = Range { low: 20_000.0, high: 40_000.0, gap: 0.5 };
+    let range = Range { low: 20_000.0, first: 40_000.0, most: 40_000.0, gap: 0.5 };
     let found = search::search(search::NDR, range, |rate, _| {
         rig.trial(&Load::of(Work::Cross, Size::Bytes(64), false).at(Some(rate)), SHORT)
     });

@@ -19,6 +19,8 @@ use crate::verdict::Counted;
 
 /// Lowest rate of a search.
 const SLOWEST: f64 = 20_000.0;
+/// More than any generator sends.
+const MOST: f64 = 100e6;
 /// Latency frames are at least so long: they carry the time.
 const LATENCY_SIZE: Size = Size::Bytes(128);
 /// Latency samples of one load, about.
@@ -85,18 +87,21 @@ impl Campaign<'_> {
         let number = self.progress.next(Kind::Search);
         let Some(mut rig) = self.rig(Kind::Search, dut, layout, Mtu::of(size))? else { return Ok(None) };
         let flooded = rig.trial(&Load::of(dut.work, size, false).flood(placement.flood()), self.plan.timing)?;
-        let pdr = self.searched(&mut rig, dut, size, search::PDR, flooded.forwarded * 1.1)?;
+        let pdr = self.searched(&mut rig, dut, size, search::PDR, [flooded.forwarded * 1.1, MOST])?;
         self.results.searches.push(SearchRow::of(placement, dut.name, size, search::PDR, pdr));
         // What loses nothing loses no more than the PDR.
         let ndr = match pdr.rate {
-            Some(rate) => self.searched(&mut rig, dut, size, search::NDR, rate)?.below(pdr),
+            Some(rate) => self.searched(&mut rig, dut, size, search::NDR, [rate; 2])?.below(pdr),
             None => Found { trials: 0, void: 0, ..pdr },
         };
         self.results.searches.push(SearchRow::of(placement, dut.name, size, search::NDR, ndr));
         drop(rig);
         self.progress.done(Kind::Search, started.elapsed());
-        let [ndr_said, pdr_said] = [ndr, pdr]
-            .map(|found| found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{:.3} Mpps", rate / 1e6)));
+        let [ndr_said, pdr_said] = [ndr, pdr].map(|found| match found.rate {
+            Some(rate) if found.is_lower_bound() => format!(">= {:.3} Mpps", rate / 1e6),
+            Some(rate) => format!("{:.3} Mpps", rate / 1e6),
+            None => format!("none ({})", found.limit.text()),
+        });
         let place = placement.name();
         self.say(&format!("search {number} {place:20} {:24} {size}: NDR {ndr_said}, PDR {pdr_said}", dut.name));
         (self.keep)(&self.results)?;
@@ -109,9 +114,9 @@ impl Campaign<'_> {
         dut: &Dut,
         size: Size,
         accepted_loss: f64,
-        high: f64,
+        [first, most]: [f64; 2],
     ) -> Result<Found, BenchError> {
-        let range = Range { low: SLOWEST, high: high.max(SLOWEST), gap: 0.02 };
+        let range = Range { low: SLOWEST, first: first.max(SLOWEST), most: most.max(SLOWEST), gap: 0.02 };
         search::search(accepted_loss, range, |rate, is_last| {
             let load = Load::of(dut.work, size, false).at(Some(rate));
             let counted = rig.trial(&load, if is_last { self.plan.timing.twice() } else { self.plan.timing })?;
