@@ -50,10 +50,15 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/containerlab")
 }
 
-/// Every topology file.
+/// Every topology file of its labs.
 pub fn files() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.to_string_lossy().ends_with(".clab.yml")).collect()
+}
+
+/// The one of the TRex profiles, whose nodes are of other images.
+pub fn of_trex() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../trex-profiles/clab/srv6d-trex.clab.yml")
 }
 
 /// Reads one.

@@ -35,6 +35,14 @@ fn profiles() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trex-profiles")
 }
 
+/// What the topology for containerlab asks srv6d to see whether it forwards.
+fn healthcheck() -> String {
+    let topology = std::fs::read_to_string(profiles().join("clab/srv6d-trex.clab.yml")).unwrap();
+    let command = topology.lines().skip_while(|line| line.trim() != "- CMD-SHELL").nth(1);
+    command.unwrap().trim().strip_prefix("- ").unwrap().to_owned()
+}
+
+/// The health check of the topology is right about it, too: before, between, and once a cable is down.
 #[test]
 #[ignore = "needs root"]
 fn the_cables_of_the_readme_carry_a_packet_through_srv6d_and_go_away() {
@@ -53,12 +61,18 @@ fn the_cables_of_the_readme_carry_a_packet_through_srv6d_and_go_away() {
     std::fs::write(folder.join("packet.py"), PACKET).unwrap();
     let packet = "ip netns exec trex python3 $FOLDER/packet.py";
     let nothing = "[ -z \"$(ip netns list)\" ]";
-    let script = format!("{APART}\n{cables}\n{packet} && srv6d show ports && {{\n{away}\n}} && wait && {nothing}");
+    let healthy = "sh -c \"$HEALTHY\"";
+    let cut = format!("ip -n trex link set t1 down && timeout 30 sh -c 'while {healthy}; do sleep 0.1; done'");
+    let script = format!(
+        "{APART}\n{healthy} && exit 1\n{cables}\n\
+         {packet} && srv6d show ports && {healthy} && {cut} && {{\n{away}\n}} && wait && {nothing}"
+    );
     let output = Command::new("unshare")
         .args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "bash", "-c", &script])
         .env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()))
         .env("PROFILES", &profiles)
         .env("FOLDER", &folder)
+        .env("HEALTHY", healthcheck())
         .env("SRV6D_SOCKET", folder.join("socket"))
         .output()
         .unwrap();
