@@ -1,6 +1,7 @@
 """The driver, and the stand-in that the rest of its tests talk to, against what real servers answered."""
 
 import os
+import re
 import sys
 import types
 import unittest
@@ -103,6 +104,13 @@ class StandIn(unittest.TestCase):
             recorded = load(name)
             for one in [recorded] + recorded.get('returned', []):
                 self.assertTrue(one['source'] and one['server'], name)
+
+    def test_no_recording_is_of_a_server_that_the_client_goes_with(self):
+        """The README says so, and has to say otherwise from then on."""
+        for name in os.listdir(os.path.join(HERE, 'recorded')):
+            with open(os.path.join(HERE, 'recorded', name)) as file:
+                for major, minor in re.findall(r'"server": "[^"]*\bv(\d+)\.(\d+)', file.read()):
+                    self.assertLess((int(major), int(minor)), (3, 4), name)
 
 
 class Driver(unittest.TestCase):
