@@ -8,10 +8,8 @@ thought of: what the rings of TRex lose themselves makes a trial void, and a gen
 asked to is never taken for the device.
 """
 
-import datetime
 import json
 import os
-import platform
 import re
 import sys
 import time
@@ -24,6 +22,7 @@ import ndr_report
 from ndr_latency import percentiles
 from ndr_options import parse
 from ndr_search import Counters, Trial, confirm, search
+from ndr_stamp import stamp
 
 DRAIN_SECONDS = 2
 # The client waits this long behind the last packet before it says that sending has ended, if packets are timed.
@@ -210,30 +209,6 @@ def as_json(found, allowed, frames):
 
 def vars_of(counters):
     return {name: getattr(counters, name) for name in ('tx', 'rx', 'rx_errors', 'tx_errors')}
-
-
-def stamp(client, options):
-    """What the figures were made with. No host names."""
-    system = client.get_server_system_info() or {}
-    version = client.get_server_version() or {}
-    return {
-        'date': datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds'),
-        'trex': version.get('version'), 'trex_mode': version.get('mode'), 'trex_cores': system.get('dp_core_count'),
-        'trex_core_type': system.get('core_type'), 'kernel': platform.release(), 'machine': platform.machine(),
-        'host_cores': os.cpu_count(), 'load_average': os.getloadavg()[0], 'configuration': options.config,
-        'receive_ring': ring_of(options.config), 'device': options.dut,
-        'profile': options.profile, 'tunables': options.tunable, 'senders': options.senders,
-        'trial_seconds': options.trial, 'final_seconds': options.final, 'generator_ceiling_pps': options.ceiling}
-
-
-def ring_of(configuration):
-    """Frames that the receiving ring of a port takes: TRex loses what does not fit."""
-    path = next((path for path in (configuration, os.path.join(HERE, configuration)) if os.path.isfile(path)), None)
-    if not path:
-        return None
-    with open(path) as file:
-        counts = sorted(set(re.findall(r'framecnt=(\d+)', file.read())), key=int)
-    return '%s frames' % ', '.join(counts) if counts else None
 
 
 def table(report):

@@ -3,6 +3,8 @@
 import argparse
 import os
 import re
+import shlex
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RFC2544 = '64,128,256,512,1024,1280,1518'
@@ -109,7 +111,7 @@ def parser_of(description):
     add('--repeat', type=at_least_one, default='1', metavar='TIMES', help='the whole search so many times (%(default)s)')
     add('--ceiling', type=rate, metavar='RATE', help='what this generator reaches with its ports looped, for the report')
     add('--config', default='trex_cfg_veth.yaml', metavar='FILE', help='its configuration, for the report (%(default)s)')
-    add('--dut', metavar='TEXT', help='for the report: what is between the ports, and on which cores')
+    add('--dut', metavar='TEXT', help='for the report: what is between the ports, its version, and on which cores')
     add('--json', metavar='FILE', type=can_be_written, help='write every trial')
     add('--report', metavar='FILE', type=can_be_written, help='write the report that `bench-net render FILE` makes pages of')
     return parser
@@ -117,7 +119,9 @@ def parser_of(description):
 
 def parse(arguments, description=None):
     parser = parser_of(description)
-    options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser.parse_args(given)
+    options.command = shlex.join(['ndr.py', *given])
     options.senders = sorted({port for one in options.ports for port in ((one, one ^ 1) if options.bidir else (one,))})
     if len({port // 2 for port in options.senders}) < len(options.senders) and not options.bidir:
         parser.error('--ports %s: both ports of a pair send only with --bidir' % ','.join(map(str, options.ports)))

@@ -6,7 +6,8 @@ from ndr_latency import curve
 
 # Named at the bottom of a latency curve: 0.9 is 1, 0.99 is 2.
 PERCENTILES = ((0.0, 'min'), (0.5, '50 %'), (0.9, '90 %'), (0.99, '99 %'), (0.999, '99.9 %'), (0.9999, '99.99 %'))
-NAMES = {'senders': 'sending ports', 'generator_ceiling_pps': 'ceiling of the generator, pps'}
+NAMES = {'senders': 'sending ports', 'generator_ceiling_pps': 'ceiling of the generator, pps', 'trex': 'TRex server',
+         'trex_client': 'TRex client', 'srv6d_here': 'srv6d in PATH here'}
 # Of the ceiling: what a trial may fall short of the rate that was asked for.
 NEAR = 0.97
 STROKES = ('solid', 'dashed', 'dotted', 'mixed')

@@ -178,7 +178,7 @@ class Server:
         return {'api_h': self.handle}
 
     def get_version(self, params):
-        return {'version': 'stand-in', 'build_date': '', 'build_time': '', 'built_by': '', 'mode': 'STL'}
+        return {'version': 'stand-in', 'build_date': 'Jan  1 2025', 'build_time': '', 'built_by': '', 'mode': 'STL'}
 
     def get_system_info(self, params):
         port = {'driver': 'net_af_packet', 'description': 'stand-in', 'numa': 0, 'pci_addr': '', 'hw_mac': '02:00:00:00:aa:00',

@@ -1,9 +1,11 @@
 """ndr.py from end to end: TRex's own client library talks to a stand-in for the server."""
 
 import contextlib
+import hashlib
 import io
 import json
 import os
+import platform
 import sys
 import tempfile
 import unittest
@@ -17,6 +19,7 @@ import trex.stl.api  # noqa: F401 and those of its libraries
 import ndr
 import ndr_options
 import ndr_report
+import ndr_stamp
 import server as stand_in
 import validate
 from server import Device, Server
@@ -59,6 +62,22 @@ def loading_512(raises):
         ndr.Bench._load = real
 
 
+@contextlib.contextmanager
+def srv6d_in_path(version):
+    """One that says this of itself. Gives the beginning of its checksum."""
+    text, path = '#!/bin/sh\necho %s\n' % version, os.environ['PATH']
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, 'srv6d')
+        with open(program, 'w') as file:
+            file.write(text)
+        os.chmod(program, 0o755)
+        os.environ['PATH'] = folder + os.pathsep + path
+        try:
+            yield hashlib.sha256(text.encode()).hexdigest()[:12]
+        finally:
+            os.environ['PATH'] = path
+
+
 def refuse(params):
     raise ValueError('no room')
 
@@ -83,6 +102,28 @@ class Ndr(unittest.TestCase):
             self.assertTrue(144_000 < one['ndr']['pps'] <= 150_000, one['ndr']['pps'])
         self.assertIn('| 256 |', text)
         self.assertEqual((report['stamp']['trex'], report['stamp']['receive_ring']), ('stand-in', '16384 frames'))
+
+    def test_the_report_says_what_it_was_made_with(self):
+        with Server(Device(capacity=150_000)) as server, srv6d_in_path('srv6d 1.2.3') as checksum:
+            _, _, report = run(server, '--sizes', '256', '--dut', 'srv6d, core 2')
+        stamped = dict(ndr_report.document(report)['stamp'])
+        for words in ("ndr.py --rpc-port %d" % server.rpc_port, "--sizes 256 --dut 'srv6d, core 2'"):
+            self.assertIn(words, stamped['command'])
+        with open('/proc/cpuinfo') as file:
+            models = [line.split(':')[1].strip() for line in file if line.startswith('model name')]
+        self.assertTrue(stamped['machine'].endswith(models[0] if models else platform.machine()), stamped)
+        self.assertEqual((stamped['TRex server'], stamped['trex built']), ('stand-in', 'Jan  1 2025'))
+        self.assertRegex(stamped['TRex client'], '^lbr-trex-client [0-9.]+$')
+        self.assertEqual((stamped['device'], stamped['srv6d in PATH here']), ('srv6d, core 2', 'srv6d 1.2.3, build ' + checksum))
+
+    def test_machines_say_what_they_are(self):
+        said = {'model name\t: Xeon\nflags\t\t: fpu hypervisor\n\nmodel name\t: Xeon\n': '^virtual machine with .* cores?, Xeon$',
+                'processor\t: 0\nFeatures\t: fp\n': '^machine with .* cores?, %s$' % platform.machine()}
+        for text, words in said.items():
+            with tempfile.NamedTemporaryFile('w') as file:
+                file.write(text)
+                file.flush()
+                self.assertRegex(ndr_stamp.machine(file.name), words)
 
     def test_a_generator_at_its_limit_is_called_that(self):
         with Server(Device(), ceiling=100_000) as server:
