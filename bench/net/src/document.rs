@@ -83,6 +83,9 @@ pub struct Bar {
     pub low: f64,
     /// Upper end of the spread.
     pub high: f64,
+    /// What the value is: measured, a lower bound (hollow), or none at all.
+    #[serde(default)]
+    pub mark: Mark,
 }
 
 /// Lines over an axis.
@@ -172,7 +175,9 @@ pub enum Mark {
     AtLeast,
     /// A diamond: with no packet lost.
     Lossless,
-    /// Nothing: a part of a curve.
+    /// A hollow diamond: with no packet lost, and a lower bound.
+    LosslessAtLeast,
+    /// Nothing: a part of a curve, or a bar that there is no value for.
     None,
 }
 
@@ -328,7 +333,7 @@ mod tests {
     use super::*;
 
     fn document() -> Document {
-        let bar = Bar { series: "srv6d <uN>".to_owned(), value: 1.5, low: 1.0, high: 2.0 };
+        let bar = Bar { series: "srv6d <uN>".to_owned(), value: 1.5, low: 1.0, high: 2.0, mark: Mark::Measured };
         Document {
             schema: Schema::default(),
             title: "A & B".to_owned(),

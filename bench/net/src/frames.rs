@@ -83,6 +83,15 @@ impl std::str::FromStr for Size {
 /// Lengths in the order they are sent, mixed so that no two long ones follow each other.
 const IMIX: [usize; 12] = [64, 570, 64, 64, 570, 64, 1500, 64, 570, 64, 570, 64];
 
+/// Length by which a size, as reports name it, takes its place among the others: a mix has its mean length.
+pub fn mean_length(size: &str) -> f64 {
+    match size.parse() {
+        Ok(Size::Imix) => IMIX.iter().sum::<usize>() as f64 / IMIX.len() as f64,
+        Ok(Size::Bytes(bytes)) => bytes as f64,
+        Err(_) => f64::MAX,
+    }
+}
+
 impl Work {
     /// Frames to send, one after the other, then from the start. A length below what the headers take (and the stamp, if
     /// asked for) becomes that.

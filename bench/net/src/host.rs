@@ -265,7 +265,10 @@ pub fn document(results: &Results) -> Document {
     let columns = ["stream", "srv6d / kernel", "kernel, Gbit/s", "srv6d, Gbit/s"].map(str::to_owned).to_vec();
     let groups = results.streams.iter().filter_map(|streams| {
         let Spread { median: value, low, high, .. } = streams.ratio()?;
-        Some(Group { label: streams.row.name(), bars: vec![Bar { series: "srv6d".to_owned(), value, low, high }] })
+        Some(Group {
+            label: streams.row.name(),
+            bars: vec![Bar { series: "srv6d".to_owned(), value, low, high, ..Bar::default() }],
+        })
     });
     let chart = Chart {
         title: "What arrives through srv6d; the kernel's own encapsulation is 1".to_owned(),

@@ -5,7 +5,7 @@ use crate::document::{Bar, Chart, Group, Line, Mark, Plot, Point, Stroke, Tick};
 use crate::dut::{self, Dut, Forwarder};
 use crate::frames::Work;
 use crate::layout::Placement;
-use crate::report::{BESIDE, sizes};
+use crate::report::{BESIDE, in_order, sizes};
 use crate::results::{CoreUse, Figure, LatencyRow, Results, Row, SearchRow};
 use crate::search::NDR;
 use crate::statistics::Spread;
@@ -14,11 +14,17 @@ use crate::statistics::Spread;
 const PERCENTILES: [(f64, &str); 6] =
     [(0.0, "min"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
 
-/// What the pictures have in common, in words.
-pub const LEGEND: &str = "Dots are medians, bars go from the lowest to the highest round, hollow triangles are lower \
-                          bounds (generator or sink was the limit), diamonds the NDR. A colour is a kind of work; a full \
-                          line is srv6d, dashes and dots its offload, dashes the kernel, dots the bare floor and \
-                          ceiling. IMIX stands where its mean length does. The axis is logarithmic.";
+/// What the pictures of rates have in common, in words.
+pub fn legend(results: &Results) -> String {
+    let has_ndr = results.searches.iter().any(|row| row.accepted_loss <= NDR && row.found.rate.is_some());
+    let diamonds = if has_ndr { ", diamonds the NDR where it was searched (hollow: a lower bound)" } else { "" };
+    format!(
+        "Pictures of rates: dots are medians, bars go from the lowest to the highest round, hollow triangles are lower bounds \
+         (generator or sink was the limit){diamonds}. A colour is a kind of work; a full line is srv6d, dashes and dots its \
+         offload, dashes the kernel, dots the bare floor and ceiling. IMIX stands where its mean length does. The axis is \
+         logarithmic."
+    )
+}
 
 /// A row's colour is its work, its stroke who does it.
 fn looks(name: &str) -> (usize, Stroke) {
@@ -56,15 +62,6 @@ fn looks_beside(dut: &str, beside: &str) -> (usize, Stroke) {
     (looks(dut).0, stroke)
 }
 
-/// Sizes from left to right: a mix stands where its mean length does.
-fn along(rows: &[&Row]) -> Vec<String> {
-    let mean = |size: &str| rows.iter().filter(|row| row.size == size).map(|row| row.frame).fold(f64::MAX, f64::min);
-    let length = |size: &String| size.parse::<f64>().unwrap_or_else(|_| mean(size));
-    let mut sizes = sizes(rows);
-    sizes.sort_by(|one, other| length(one).total_cmp(&length(other)));
-    sizes
-}
-
 fn point(x: usize, spread: Spread, factor: f64, mark: Mark) -> Point {
     let Spread { median, low, high, .. } = spread;
     Point { x: x as f64, y: median * factor, low: low * factor, high: high * factor, mark }
@@ -74,10 +71,10 @@ fn ticks(sizes: &[String]) -> Vec<Tick> {
     sizes.iter().enumerate().map(|(at, size)| Tick { at: at as f64, label: size.clone() }).collect()
 }
 
-/// Rates over the frame size, with the NDR where it was searched.
-pub fn rates(results: &Results, placement: Placement, figure: Figure, title: &str, unit: &str) -> Plot {
+/// Rates over the frame size, with the NDR where it was searched. None: no row has a figure.
+pub fn rates(results: &Results, placement: Placement, figure: Figure, title: &str, unit: &str) -> Option<Plot> {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
-    let sizes = along(&rows);
+    let sizes = sizes(&rows);
     let line = |dut: &Dut| {
         let at = |(x, size): (usize, &String)| {
             let row = rows.iter().find(|row| row.dut == dut.name && &row.size == size)?;
@@ -92,29 +89,31 @@ pub fn rates(results: &Results, placement: Placement, figure: Figure, title: &st
         let (colour, stroke) = looks(dut.name);
         (!points.is_empty()).then(|| Line { name: dut.name.to_owned(), colour, stroke, points, marks })
     };
-    Plot {
+    let lines: Vec<Line> = dut::ALL.iter().filter_map(line).collect();
+    (!lines.is_empty()).then(|| Plot {
         title: title.to_owned(),
         unit: unit.to_owned(),
         along: "frame size in bytes".to_owned(),
         ticks: ticks(&sizes),
         log: true,
-        lines: dut::ALL.iter().filter_map(line).collect(),
-    }
+        lines,
+    })
 }
 
 fn lossless(results: &Results, placement: Placement, dut: &Dut, sizes: &[String]) -> Vec<Point> {
     let of_dut = |row: &&SearchRow| row.placement == placement && row.dut == dut.name && row.accepted_loss <= NDR;
     let mark = |row: &SearchRow| {
         let (x, y) = (sizes.iter().position(|size| size == &row.size)? as f64, row.found.rate? / 1e6);
-        Some(Point { x, y, low: y, high: y, mark: Mark::Lossless })
+        let mark = if row.found.is_lower_bound() { Mark::LosslessAtLeast } else { Mark::Lossless };
+        Some(Point { x, y, low: y, high: y, mark })
     };
     results.searches.iter().filter(of_dut).filter_map(mark).collect()
 }
 
-/// Ratios over the frame size, beside a line where both are the same.
-pub fn ratios(results: &Results, placement: Placement) -> Plot {
+/// Ratios over the frame size, beside a line where both are the same. None: no two rows have one.
+pub fn ratios(results: &Results, placement: Placement) -> Option<Plot> {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
-    let sizes = along(&rows);
+    let sizes = sizes(&rows);
     let line = |(dut, beside): (&str, &str)| {
         let at = |(x, size): (usize, &String)| {
             let (mine, theirs) = (results.flood(placement, dut, size)?, results.flood(placement, beside, size)?);
@@ -134,14 +133,15 @@ pub fn ratios(results: &Results, placement: Placement) -> Plot {
         points: ends.map(|at| point(at, one, 1.0, Mark::None)).to_vec(),
         marks: Vec::new(),
     };
-    Plot {
+    let lines: Vec<Line> = BESIDE.into_iter().filter_map(line).collect();
+    (!lines.is_empty()).then(|| Plot {
         title: format!("Ratios of packets per second, {}", placement.name()),
         unit: "times".to_owned(),
         along: "frame size in bytes".to_owned(),
         ticks: ticks(&sizes),
         log: true,
-        lines: BESIDE.into_iter().filter_map(line).chain([equal]).collect(),
-    }
+        lines: lines.into_iter().chain([equal]).collect(),
+    })
 }
 
 /// One picture for each placement and load: which share of the packets took no longer than what.
@@ -191,13 +191,17 @@ fn curve(row: &LatencyRow) -> Option<Line> {
 pub fn searches(results: &Results, placement: Placement) -> Vec<Chart> {
     let found: Vec<&SearchRow> = results.searches.iter().filter(|row| row.placement == placement).collect();
     let mut sizes: Vec<&str> = found.iter().map(|row| row.size.as_str()).collect();
-    sizes.sort_by_key(|size| size.parse::<u32>().unwrap_or(u32::MAX));
-    sizes.dedup();
+    in_order(&mut sizes);
     let bar = |row: &SearchRow| {
         let (rate, is_ndr) = (row.found.rate.unwrap_or(0.0) / 1e6, row.accepted_loss <= NDR);
         let series =
             if is_ndr { "NDR, none lost".to_owned() } else { format!("PDR, {:.1} % lost", 100.0 * row.accepted_loss) };
-        Bar { series, value: rate, low: rate, high: rate }
+        let mark = match row.found.rate {
+            None => Mark::None,
+            Some(_) if row.found.is_lower_bound() => Mark::AtLeast,
+            Some(_) => Mark::Measured,
+        };
+        Bar { series, value: rate, low: rate, high: rate, mark }
     };
     let group = |size: &str, dut: &Dut| {
         let rows = found.iter().filter(|row| row.dut == dut.name && row.size == size);
@@ -220,7 +224,7 @@ pub fn cores(results: &Results, placement: Placement) -> Option<Chart> {
         let bars = busy(row, |busy| busy.total());
         let bar = |(series, spread): (String, Spread)| {
             let Spread { median: value, low, high, .. } = spread;
-            Bar { series, value, low, high }
+            Bar { series, value, low, high, ..Bar::default() }
         };
         Group { label: row.dut.clone(), bars: bars.into_iter().map(bar).collect() }
     };
@@ -266,7 +270,7 @@ mod tests {
             searches: vec![SearchRow { placement: PLACE, dut, size, accepted_loss: NDR, found }],
             ..Results::default()
         };
-        let plot = rates(&results, PLACE, Figure::PerSecond, "t", "Mpps");
+        let plot = rates(&results, PLACE, Figure::PerSecond, "t", "Mpps").unwrap();
         let [srv6d, redirect] = plot.lines.as_slice() else { unreachable!("{plot:?}") };
         let expected = Point { x: 0.0, y: 2.0, low: 1.0, high: 4.0, mark: Mark::Measured };
         assert_eq!((srv6d.points.len(), srv6d.points.first()), (2, Some(&expected)));
@@ -277,8 +281,8 @@ mod tests {
     #[test]
     fn a_mix_of_sizes_stands_where_its_mean_length_does() {
         let at = |size, frame| Row { frame, ..row(PLACE, "srv6d-uN", size, &[1e6]) };
-        let floods = vec![at("256", 256.0), at("1500", 1500.0), at("IMIX", 352.3), at("9000", 9000.0)];
-        let plot = rates(&Results { floods, ..Results::default() }, PLACE, Figure::PerSecond, "t", "Mpps");
+        let floods = vec![at("256", 256.0), at("1500", 1500.0), at("IMIX", 380.0), at("9000", 9000.0)];
+        let plot = rates(&Results { floods, ..Results::default() }, PLACE, Figure::PerSecond, "t", "Mpps").unwrap();
         let labels: Vec<&str> = plot.ticks.iter().map(|tick| tick.label.as_str()).collect();
         assert_eq!(labels, ["256", "IMIX", "1500", "9000"]);
     }
@@ -294,6 +298,31 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_lower_bound_of_a_search_is_drawn_as_one_and_none_as_none() {
+        let search = |accepted_loss, rate, limit| {
+            let (dut, size) = ("srv6d-uN".to_owned(), "64".to_owned());
+            let found = Found { rate, limit, trials: 9, void: 0 };
+            SearchRow { placement: PLACE, dut, size, accepted_loss, found }
+        };
+        let floods = vec![row(PLACE, "srv6d-uN", "64", &[1e6])];
+        let drawn = |ndr| {
+            let searches = vec![search(0.005, Some(2e6), Limit::Generator), ndr];
+            let results = Results { floods: floods.clone(), searches, ..Results::default() };
+            let bars = super::searches(&results, PLACE).remove(0).groups.remove(0).bars;
+            let line = rates(&results, PLACE, Figure::PerSecond, "t", "Mpps").unwrap().lines.remove(0);
+            let legend = legend(&results).contains("diamonds");
+            let marks: Vec<Mark> = line.marks.iter().map(|point| point.mark).collect();
+            (bars.iter().map(|bar| bar.mark).collect::<Vec<_>>(), marks, legend)
+        };
+        let (measured, none, bound) = (Mark::Measured, Mark::None, Mark::AtLeast);
+        let lossless = drawn(search(NDR, Some(1e6), Limit::Loss));
+        assert_eq!(lossless, (vec![bound, measured], vec![Mark::Lossless], true));
+        let limited = drawn(search(NDR, Some(1e6), Limit::Disturbed));
+        assert_eq!(limited, (vec![bound, bound], vec![Mark::LosslessAtLeast], true));
+        assert_eq!(drawn(search(NDR, None, Limit::Generator)), (vec![bound, none], vec![], false));
     }
 
     #[test]
@@ -314,7 +343,7 @@ mod tests {
         let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
         assert_eq!(
             titles,
-            ["Rates without loss, 64 bytes", "Rates without loss, 1500 bytes", "Rates without loss, IMIX"]
+            ["Rates without loss, 64 bytes", "Rates without loss, IMIX", "Rates without loss, 1500 bytes"]
         );
         let bars = |group: &Group| (group.label.clone(), group.bars.iter().map(|bar| bar.value).collect::<Vec<_>>());
         let groups: Vec<_> = charts.first().unwrap().groups.iter().map(bars).collect();

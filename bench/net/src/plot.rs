@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::document::{Line, Mark, Plot, Point, Stroke, escaped};
-use crate::svg::{ceiling, colour, digits, opening};
+use crate::svg::{ceiling, colour, digits, legend_columns, opening};
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 320.0;
@@ -16,6 +16,8 @@ const RIGHT: f64 = 36.0;
 const BELOW: f64 = 48.0;
 const LEGEND_LINE: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 3;
+/// Of an entry, before its text.
+const LEGEND_SIGN: f64 = 40.0;
 /// Points of one tick stand beside each other, so that their spreads can be told apart.
 const APART: f64 = 4.0;
 /// A logarithmic axis ends so many decades below its largest value at the latest.
@@ -93,7 +95,9 @@ fn is_round(value: f64) -> bool {
 
 /// Draws a plot.
 pub fn lines(plot: &Plot) -> String {
-    let legend = plot.lines.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE;
+    let names = plot.lines.iter().map(|line| line.name.as_str());
+    let (columns, column) = legend_columns(names, LEGEND_SIGN, LEGEND_COLUMNS);
+    let legend = plot.lines.len().div_ceil(columns) as f64 * LEGEND_LINE;
     let height = TOP + HEIGHT + BELOW + legend + 8.0;
     let scales = Scales::of(plot);
     let mut out = opening(&plot.title, &plot.unit, WIDTH, height, LEFT);
@@ -102,7 +106,7 @@ pub fn lines(plot: &Plot) -> String {
         let aside = (at as f64 - (plot.lines.len() as f64 - 1.0) / 2.0) * APART;
         draw(&mut out, line, &scales, aside);
     }
-    key(&mut out, &plot.lines);
+    key(&mut out, &plot.lines, (columns, column));
     out.push_str("</svg>");
     out
 }
@@ -154,7 +158,8 @@ fn draw(out: &mut String, line: &Line, scales: &Scales, aside: f64) {
                 x - 3.0
             );
         }
-        let said = format!("{}: {:.3} [{:.3}-{:.3}]", line.name, point.y, point.low, point.high);
+        let at_least = if matches!(point.mark, Mark::AtLeast | Mark::LosslessAtLeast) { ">= " } else { "" };
+        let said = format!("{}: {at_least}{:.3} [{:.3}-{:.3}]", line.name, point.y, point.low, point.high);
         let _ = writeln!(out, "<g><title>{}</title>{}</g>", escaped(&said), marker(point.mark, x, y, &stroke));
     }
 }
@@ -179,14 +184,17 @@ fn marker(mark: Mark, x: f64, y: f64, stroke: &str) -> String {
         Mark::Lossless => {
             format!("<path d=\"M{x:.1} {:.1}l5 6l-5 6l-5 -6z\" fill=\"{stroke}\" class=\"edge\"/>", y - 6.0)
         }
+        Mark::LosslessAtLeast => format!(
+            "<path class=\"hollow\" d=\"M{x:.1} {:.1}l5 6l-5 6l-5 -6z\" stroke=\"{stroke}\" stroke-width=\"1.5\"/>",
+            y - 6.0
+        ),
     }
 }
 
-fn key(out: &mut String, lines: &[Line]) {
-    let column = (WIDTH - LEFT) / LEGEND_COLUMNS as f64;
+fn key(out: &mut String, lines: &[Line], (columns, column): (usize, f64)) {
     for (at, line) in lines.iter().enumerate() {
-        let x = LEFT + (at % LEGEND_COLUMNS) as f64 * column;
-        let y = TOP + HEIGHT + BELOW + (at / LEGEND_COLUMNS) as f64 * LEGEND_LINE + 6.0;
+        let x = LEFT + (at % columns) as f64 * column;
+        let y = TOP + HEIGHT + BELOW + (at / columns) as f64 * LEGEND_LINE + 6.0;
         let _ = writeln!(
             out,
             "<line x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{}\" stroke-width=\"2.2\"{}/>\
@@ -194,7 +202,7 @@ fn key(out: &mut String, lines: &[Line]) {
             x + 34.0,
             colour(line.colour),
             dashes(line.stroke),
-            x + 40.0,
+            x + LEGEND_SIGN,
             y + 4.0,
             escaped(&line.name)
         );
@@ -229,6 +237,7 @@ mod tests {
         assert!(svg.contains(&format!("points=\"{left:.1},{TOP:.1} {right:.1},{middle:.1}\"")), "{svg}");
         assert!(svg.contains(&format!("M{left:.1} {middle:.1}V{TOP:.1}")), "{svg}");
         assert!(svg.contains("class=\"hollow\"") && svg.contains("a &lt;b&gt;: 5.000 [2.500-5.000]"), "{svg}");
+        assert!(svg.contains("a &lt;b&gt;: &gt;= 2.500 [1.250-2.500]"), "{svg}");
     }
 
     #[test]

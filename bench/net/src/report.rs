@@ -1,7 +1,8 @@
 //! Results as a report: what was promised, the rates in ratios and as they are, searches, latencies.
 
 use crate::bars::{self, Kept, NoFigure, Promise};
-use crate::document::{Document, Section, Table};
+use crate::document::{Document, Plot, Section, Table};
+use crate::frames::mean_length;
 use crate::layout::Placement;
 use crate::results::{Figure, LatencyRow, Results, Row, Schema, SearchRow};
 use crate::search::{Found, NDR};
@@ -37,6 +38,7 @@ pub fn document(results: &Results) -> Document {
     );
     stamp.add_cut_off(results.cut_off.as_deref());
     let mut sections = vec![promises(results)];
+    sections.extend(how_to_read(results));
     for placement in placements(&results.floods) {
         sections.push(ratios(results, placement));
         sections.push(rates(results, placement, Figure::PerSecond));
@@ -131,15 +133,17 @@ fn placements(rows: &[Row]) -> Vec<Placement> {
     found
 }
 
-/// Sizes in the order they were measured.
+/// Sizes of rows, each once, the shortest first.
 pub fn sizes(rows: &[&Row]) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for row in rows {
-        if !found.contains(&row.size) {
-            found.push(row.size.clone());
-        }
-    }
+    let mut found: Vec<String> = rows.iter().map(|row| row.size.clone()).collect();
+    in_order(&mut found);
     found
+}
+
+/// The same order in all tables and pictures: a mix stands where its mean length does.
+pub fn in_order(sizes: &mut Vec<impl AsRef<str> + PartialEq>) {
+    sizes.sort_by(|one, other| mean_length(one.as_ref()).total_cmp(&mean_length(other.as_ref())));
+    sizes.dedup();
 }
 
 fn in_placement(results: &Results, placement: Placement) -> Vec<&Row> {
@@ -164,19 +168,38 @@ fn ratios(results: &Results, placement: Placement) -> Section {
         let cells = found.iter().map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.shown(1.0, 2)));
         table.rows.push(std::iter::once(name.clone()).chain(cells).collect());
     }
-    Section {
-        heading: format!("Ratios, {}", placement.name()),
-        text: vec![
-            format!("Placement: {}.", placement.meaning()),
-            "Above 1 the first of the two is faster. A colour is a kind of work: a full line is srv6d beside the kernel, \
-             dots are beside the bare floor; dashes and dots are the offload beside the kernel, dashes beside the bare \
-             ceiling. Grey is the floor beside the kernel. A row that generator or sink limited has no ratio."
-                .to_owned(),
-        ],
-        table: Some(table),
-        plots: vec![pictures::ratios(results, placement)],
+    let heading = format!("Ratios, {}", placement.name());
+    let text = vec![format!("Placement: {}.", placement.meaning())];
+    with_figures(Section { heading, text, ..Section::default() }, table, pictures::ratios(results, placement))
+}
+
+/// Said once, for all placements.
+fn how_to_read(results: &Results) -> Option<Section> {
+    let of_ratios = "Pictures of ratios: above 1 the first of the two is faster. A colour is a kind of work: a full line is \
+                     srv6d beside the kernel, dots are beside the bare floor; dashes and dots are the offload beside the \
+                     kernel, dashes beside the bare ceiling. Grey is the floor beside the kernel. A row that generator or \
+                     sink limited has no ratio.";
+    let [rates, per_cpu] = [
+        "Packets per second: a flood; counted at the sink. Millions, median [lowest-highest] of the rounds. `>=`: who is \
+         named was the limit, and not the DUT.",
+        "Packets per CPU second: the same packets divided by the busy time of every core that carried them behind the \
+         generator's: receive work, worker, sink. A worker that polls is always busy.",
+    ];
+    (!results.floods.is_empty()).then(|| Section {
+        heading: "How to read what follows".to_owned(),
+        text: [rates, per_cpu, of_ratios].map(str::to_owned).into_iter().chain([pictures::legend(results)]).collect(),
         ..Section::default()
-    }
+    })
+}
+
+/// With table and picture, or with a word where no row has a figure.
+fn with_figures(section: Section, table: Table, plot: Option<Plot>) -> Section {
+    let Some(plot) = plot else {
+        let none =
+            "No figure: generator or sink was the limit of every row, or there is no second row to compare with.";
+        return Section { text: section.text.into_iter().chain([none.to_owned()]).collect(), ..section };
+    };
+    Section { table: Some(table), plots: vec![plot], ..section }
 }
 
 fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
@@ -198,33 +221,18 @@ fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
         table.rows.push(std::iter::once(dut.name.to_owned()).chain(cells).collect());
     }
     let heading = format!("{heading}, {}", placement.name());
-    Section {
-        text: vec![explained(figure, &rows), pictures::LEGEND.to_owned()],
-        table: Some(table),
-        plots: vec![pictures::rates(results, placement, figure, &heading, unit)],
-        heading,
-        ..Section::default()
-    }
+    let plot = pictures::rates(results, placement, figure, &heading, unit);
+    let text = if figure == Figure::PerSecond { longer(&rows) } else { None };
+    with_figures(Section { text: text.into_iter().collect(), heading, ..Section::default() }, table, plot)
 }
 
-fn explained(figure: Figure, rows: &[&Row]) -> String {
+/// Rows whose headers alone are longer than a size.
+fn longer(rows: &[&Row]) -> Option<String> {
     let longer = rows.iter().filter(|row| row.size.parse::<f64>().is_ok_and(|size| size < row.frame));
     let mut longer: Vec<String> =
         longer.map(|row| format!("{} at {} sends {:.0} bytes", row.dut, row.size, row.frame)).collect();
     longer.dedup();
-    let longer = match longer.as_slice() {
-        [] => String::new(),
-        _ => format!(" Headers longer than the size: {}.", longer.join(", ")),
-    };
-    match figure {
-        Figure::PerSecond => format!(
-            "Flood; counted at the sink. Millions, median [lowest-highest] of the rounds. `>=`: who is named was the \
-             limit, and not the DUT.{longer}"
-        ),
-        Figure::PerCpuSecond => "The same packets divided by the busy time of every core that carried them behind the \
-                                 generator's: receive work, worker, sink. A worker that polls is always busy."
-            .to_owned(),
-    }
+    (!longer.is_empty()).then(|| format!("Headers longer than the size: {}.", longer.join(", ")))
 }
 
 fn cell(row: &Row, figure: Figure) -> String {
@@ -462,6 +470,31 @@ mod tests {
         let lost = "| xdp-redirect | sink on DUT's core | 1 | 64 | 3 | 3 | 0 | the generator was the limit |";
         assert!(markdown.contains(lost), "{markdown}");
         assert!(!markdown.contains("cut off"), "{markdown}");
+    }
+
+    #[test]
+    fn where_every_row_was_limited_no_figure_stands_in_place_of_table_and_picture() {
+        let results = Results { floods: vec![row(Placement::OneCore, "linux-uN", "64", &[-1e6])], ..results() };
+        let has_figure = |section: Section| {
+            assert_eq!(section.table.is_none(), section.text.iter().any(|text| text.starts_with("No figure")));
+            assert_eq!(section.table.is_some(), !section.plots.is_empty());
+            section.table.is_some()
+        };
+        assert!(!has_figure(ratios(&results, Placement::OneCore)));
+        assert!(!has_figure(rates(&results, Placement::OneCore, Figure::PerCpuSecond)));
+        // A lower bound is one.
+        assert!(has_figure(rates(&results, Placement::OneCore, Figure::PerSecond)));
+    }
+
+    #[test]
+    fn what_explains_the_pictures_stands_there_once() {
+        let mut results = results();
+        results.floods.push(row(Placement::OneCore, "linux-uN", "64", &[1e6]));
+        let markdown = document(&results).markdown();
+        for once in ["Pictures of rates:", "Pictures of ratios:", "Packets per CPU second: the same"] {
+            assert_eq!(markdown.matches(once).count(), 1, "{once}");
+        }
+        assert!(!markdown.contains("diamonds"), "{markdown}");
     }
 
     #[test]

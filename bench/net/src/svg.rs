@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::document::{Bar, Chart, escaped};
+use crate::document::{Bar, Chart, Mark, escaped};
 
 const WIDTH: f64 = 960.0;
 const PLOT: f64 = 260.0;
@@ -16,6 +16,8 @@ const LABEL_LINE: f64 = 16.0;
 const LETTER: f64 = 8.0;
 const LEGEND_LINE: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 4;
+/// Of an entry, before its text.
+const LEGEND_SIGN: f64 = 18.0;
 /// Colours there are; the style sheet of the page says what they look like on light and on dark ground.
 const COLOURS: usize = 10;
 
@@ -34,6 +36,14 @@ pub fn opening(title: &str, unit: &str, width: f64, height: f64, left: f64) -> S
     )
 }
 
+/// Columns of a legend, as many as the longest text leaves room for; and how wide they are.
+pub fn legend_columns<'a>(texts: impl IntoIterator<Item = &'a str>, sign: f64, most: usize) -> (usize, f64) {
+    let letters = texts.into_iter().map(|text| text.chars().count()).max().unwrap_or(0) as f64;
+    let columns = ((WIDTH - LEFT) / (sign + letters * LETTER)) as usize;
+    let columns = columns.clamp(1, most);
+    (columns, (WIDTH - LEFT) / columns as f64)
+}
+
 /// Digits after the point of the labels of an axis that ends here: as many as its fifths have.
 pub fn digits(top: f64) -> usize {
     (1.0 - top.log10().floor()).max(0.0) as usize
@@ -49,7 +59,8 @@ pub fn bars(chart: &Chart) -> String {
     let labels: Vec<Vec<String>> = chart.groups.iter().map(|group| wrapped(&group.label, letters)).collect();
     let label_lines = labels.iter().map(Vec::len).max().unwrap_or(0) as f64;
     let below = TOP + PLOT + 10.0 + label_lines * LABEL_LINE;
-    let legend = series.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE;
+    let (columns, column) = legend_columns(series.iter().copied(), LEGEND_SIGN, LEGEND_COLUMNS);
+    let legend = series.len().div_ceil(columns) as f64 * LEGEND_LINE;
     let mut out = opening(&chart.title, &chart.unit, WIDTH, below + legend + 8.0, LEFT);
     axis(&mut out, top);
     for (at, (group, label)) in chart.groups.iter().zip(&labels).enumerate() {
@@ -66,7 +77,7 @@ pub fn bars(chart: &Chart) -> String {
             let _ = writeln!(out, "<text x=\"{middle:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", escaped(text));
         }
     }
-    key(&mut out, &series, below);
+    key(&mut out, &series, below, (columns, column));
     out.push_str("</svg>");
     out
 }
@@ -135,10 +146,26 @@ fn axis(out: &mut String, top: f64) {
 fn draw(out: &mut String, bar: &Bar, x: f64, width: f64, top: f64, colour: &str) {
     let y = height_of(bar.value, top);
     let middle = x + width / 2.0;
+    if bar.mark == Mark::None {
+        let (x, y) = (middle + 4.0, TOP + PLOT - 6.0);
+        let _ = writeln!(
+            out,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" transform=\"rotate(-90 {x:.1} {y:.1})\" font-size=\"11\">none\
+             <title>{}: none</title></text>",
+            escaped(&bar.series)
+        );
+        return;
+    }
+    let is_bound = matches!(bar.mark, Mark::AtLeast | Mark::LosslessAtLeast);
+    let (at_least, paint) = if is_bound {
+        ("&gt;= ", format!("class=\"hollow\" stroke=\"{colour}\" stroke-width=\"1.5\" stroke-dasharray=\"4 2\""))
+    } else {
+        ("", format!("fill=\"{colour}\""))
+    };
     let _ = writeln!(
         out,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\">\
-         <title>{}: {:.3} [{:.3}-{:.3}]</title></rect>",
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" {paint}>\
+         <title>{}: {at_least}{:.3} [{:.3}-{:.3}]</title></rect>",
         width * 0.9,
         TOP + PLOT - y,
         escaped(&bar.series),
@@ -155,17 +182,16 @@ fn draw(out: &mut String, bar: &Bar, x: f64, width: f64, top: f64, colour: &str)
     }
 }
 
-fn key(out: &mut String, series: &[&str], top: f64) {
-    let column = (WIDTH - LEFT) / LEGEND_COLUMNS as f64;
+fn key(out: &mut String, series: &[&str], top: f64, (columns, column): (usize, f64)) {
     for (at, name) in series.iter().enumerate() {
-        let x = LEFT + (at % LEGEND_COLUMNS) as f64 * column;
-        let y = top + (at / LEGEND_COLUMNS) as f64 * LEGEND_LINE;
+        let x = LEFT + (at % columns) as f64 * column;
+        let y = top + (at / columns) as f64 * LEGEND_LINE;
         let colour = colour(at);
         let _ = writeln!(
             out,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
              <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            x + 18.0,
+            x + LEGEND_SIGN,
             y + 10.5,
             escaped(name)
         );
@@ -211,8 +237,36 @@ mod tests {
     }
 
     #[test]
+    fn a_lower_bound_is_hollow_and_what_there_is_not_is_no_bar() {
+        let bar = |value, mark| Bar { series: "NDR".to_owned(), value, low: value, high: value, mark };
+        let bars = vec![bar(2.0, Mark::AtLeast), bar(0.0, Mark::None), bar(1.0, Mark::Measured)];
+        let groups = vec![Group { label: "g".to_owned(), bars }];
+        let svg = super::bars(&Chart { title: "t".to_owned(), unit: "u".to_owned(), groups });
+        assert!(svg.contains("class=\"hollow\"") && svg.contains("NDR: &gt;= 2.000"), "{svg}");
+        assert!(svg.contains(">none<title>NDR: none</title>"), "{svg}");
+        // Two bars, and one for the legend.
+        assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
+    }
+
+    #[test]
+    fn a_legend_has_as_many_columns_as_its_longest_text_leaves_room_for() {
+        let columns = |text: &str| legend_columns(["a", text], 40.0, 3).0;
+        assert_eq!(columns("short"), 3);
+        let long = "srv6d-encap.red-offload / linux-encap.red";
+        assert_eq!(columns(long), 2);
+        assert!(legend_columns([long], 40.0, 3).1 > 40.0 + long.len() as f64 * LETTER);
+        assert_eq!(columns(&long.repeat(9)), 1);
+    }
+
+    #[test]
     fn a_bar_is_as_high_as_its_value_and_the_same_series_has_the_same_colour() {
-        let bar = |series: &str, value| Bar { series: series.to_owned(), value, low: value, high: value };
+        let bar = |series: &str, value| Bar {
+            series: series.to_owned(),
+            value,
+            low: value,
+            high: value,
+            mark: Mark::Measured,
+        };
         let group = |bars| Group { label: "g".to_owned(), bars };
         let chart = Chart {
             title: "t".to_owned(),
