@@ -20,6 +20,9 @@ pub enum SinkKind {
     /// A program behind the kernel's receive path (tc), as a host receives: no page is needed, and what was redirected
     /// becomes an skb first.
     Tc,
+    /// The first one, slowed on purpose: for tests of the bench itself.
+    #[value(skip)]
+    Slow,
 }
 
 impl SinkKind {
@@ -27,6 +30,7 @@ impl SinkKind {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Xdp => "native XDP program that counts and drops, the same for all rows",
+            Self::Slow => "native XDP program that counts and drops, slowed on purpose",
             Self::Tc => "program behind the kernel's receive path (tc) that counts and drops, the same for all rows",
         }
     }
@@ -70,6 +74,7 @@ impl Sink {
         let mut ebpf = objects::load(SAMPLES)?;
         match kind {
             SinkKind::Xdp => space.inside(|| objects::attach(&mut ebpf, "count", device))?,
+            SinkKind::Slow => space.inside(|| objects::attach(&mut ebpf, "count_slowly", device))?,
             SinkKind::Tc => {
                 // What gives a veth NAPI without a native program: a redirected frame needs it, and so does a thread.
                 space.shell(&format!("ethtool -K {device} gro on"))?;
