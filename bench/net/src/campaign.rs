@@ -65,7 +65,8 @@ impl<'p> Campaign<'p> {
         for round in 0..self.plan.rounds {
             for (placement, layout) in &layouts {
                 for dut in &self.plan.duts {
-                    self.visit(round, *placement, layout, dut, &self.plan.sizes_of(round), false)?;
+                    let sizes = self.plan.sizes_of(round, *placement, dut);
+                    self.visit(round, *placement, layout, dut, &sizes, false)?;
                 }
             }
         }
@@ -77,7 +78,7 @@ impl<'p> Campaign<'p> {
         let plan = self.plan;
         for &placement in &plan.placements {
             let Ok(layout) = Layout::of(placement, &plan.cores) else { continue };
-            for dut in plan.in_turns() {
+            for dut in plan.in_turns(placement) {
                 let started = Instant::now();
                 let turns = dut::in_turns(dut.work);
                 let Some(mut rig) = self.rig(Kind::Turns, &turns, &layout, Mtu::Standard)? else { continue };
@@ -107,7 +108,7 @@ impl<'p> Campaign<'p> {
             for &workers in &self.plan.workers {
                 match Layout::queues(workers, &self.plan.cores) {
                     Ok(layout) => {
-                        for dut in &self.plan.duts {
+                        for dut in self.plan.thorough() {
                             self.visit(round, Placement::Inline, &layout, dut, &[Size::Bytes(64)], true)?;
                         }
                     }

@@ -36,6 +36,8 @@ pub struct Plan {
     pub placements: Vec<Placement>,
     /// Who forwards.
     pub duts: Vec<Dut>,
+    /// Rows that everything is measured of; the others only in the first placement, at the first size. None: all rows.
+    pub thorough: Option<Vec<Dut>>,
     /// Sizes of the floods.
     pub sizes: Vec<Size>,
     /// How frames end.
@@ -56,6 +58,8 @@ pub struct Plan {
     pub searched: Vec<Size>,
     /// Where they are.
     pub searched_in: Vec<Placement>,
+    /// A search ends when its bounds differ by no more than this share.
+    pub gap: f64,
     /// Numbers of workers of the floods over several queues; empty: none.
     pub workers: Vec<usize>,
     /// Threads that carry packets go before all others of the machine.
@@ -74,21 +78,23 @@ impl Plan {
     pub fn steps(&self) -> Vec<(Kind, Duration)> {
         let times = |step, times: usize| std::iter::repeat_n(step, times);
         let (placements, searched_in) = (self.that_fit(&self.placements), self.that_fit(&self.searched_in));
-        let (rows, trial) = (self.duts.len(), self.trial_length());
+        let (rows, trial) = (self.thorough().count(), self.trial_length());
         let mut steps = Vec::new();
         for round in 0..self.rounds {
             for &placement in &placements {
-                let visits = self.visits(&self.sizes_of(round), placement);
-                steps.extend(visits.repeat(rows).into_iter().map(|length| (Kind::Flood, length)));
+                let visits =
+                    self.duts.iter().flat_map(|dut| self.visits(&self.sizes_of(round, placement, dut), placement));
+                steps.extend(visits.map(|length| (Kind::Flood, length)));
             }
         }
-        let in_turns = self.in_turns().count() * placements.len();
+        let in_turns = placements.iter().map(|&placement| self.in_turns(placement).count()).sum();
         steps.extend(times((Kind::Turns, self.turns_length()), in_turns));
         let workers = self.workers.iter().filter(|&&workers| Layout::queues(workers, &self.cores).is_ok()).count();
         steps.extend(times((Kind::Workers, VISIT + trial * 2), workers * rows * self.other_rounds));
-        // Some ten trials each for NDR and PDR, the last twice as long.
+        // Trials each for NDR and PDR, the last twice as long.
+        let trials = 2 * (5 + (1.0 / self.gap).log2().ceil() as u32);
         let searches = self.searched.len() * searched_in.len() * rows;
-        steps.extend(times((Kind::Search, VISIT + trial * 22), searches));
+        steps.extend(times((Kind::Search, VISIT + trial * trials), searches));
         if searches > 0 {
             // Once inline, too.
             let latencies = (searched_in.len() + 1) * rows;
@@ -111,11 +117,26 @@ impl Plan {
         [Mtu::Standard, Mtu::Jumbo].map(trials).into_iter().filter(|&trials| trials > 0).map(visit).collect()
     }
 
+    /// Rows that everything is measured of.
+    pub(crate) fn thorough(&self) -> impl Iterator<Item = &Dut> {
+        self.duts.iter().filter(|dut| self.is_thorough(dut))
+    }
+
+    fn is_thorough(&self, dut: &Dut) -> bool {
+        self.thorough.as_ref().is_none_or(|thorough| thorough.contains(dut))
+    }
+
+    /// The placement that no row is left out of.
+    fn is_first(&self, placement: Placement) -> bool {
+        self.that_fit(&self.placements).first() == Some(&placement)
+    }
+
     /// Rows that take turns with the floor.
-    pub(crate) fn in_turns(&self) -> impl Iterator<Item = &Dut> {
+    pub(crate) fn in_turns(&self, placement: Placement) -> impl Iterator<Item = &Dut> {
         let has_floor = self.duts.iter().any(|dut| dut.forwarder == Forwarder::AfXdpFloor);
+        let is_first = self.is_first(placement);
         let takes_turns = move |dut: &&Dut| self.pairs > 0 && has_floor && dut.forwarder == Forwarder::Srv6d;
-        self.duts.iter().filter(takes_turns)
+        self.duts.iter().filter(takes_turns).filter(move |dut| is_first || self.is_thorough(dut))
     }
 
     /// Sizes at which they do: those of the promises.
@@ -123,10 +144,15 @@ impl Plan {
         self.sizes.iter().copied().filter(is_promised)
     }
 
-    /// Sizes of the floods in one round.
-    pub(crate) fn sizes_of(&self, round: usize) -> Vec<Size> {
+    /// Sizes of the floods of a row in one round.
+    pub(crate) fn sizes_of(&self, round: usize, placement: Placement, dut: &Dut) -> Vec<Size> {
         let is_due = |size: &Size| round < self.other_rounds || is_promised(size);
-        self.sizes.iter().copied().filter(is_due).collect()
+        let due = self.sizes.iter().copied().filter(is_due);
+        match (self.is_thorough(dut), self.is_first(placement)) {
+            (true, _) => due.collect(),
+            (false, true) => due.take(1).collect(),
+            (false, false) => Vec::new(),
+        }
     }
 
     fn trial_length(&self) -> Duration {
@@ -147,6 +173,8 @@ fn is_promised(size: &Size) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing, reason = "a failure is the test's failure")]
+
     use super::*;
     use crate::dut;
 
@@ -156,6 +184,7 @@ mod tests {
             cores: vec![0, 1],
             placements: vec![Placement::OneCore],
             duts: vec![crate::dut::LOSSY],
+            thorough: None,
             sizes: [64, 512, 1500, 9000].map(Size::Bytes).to_vec(),
             sink: SinkKind::Xdp,
             rounds: 3,
@@ -166,6 +195,7 @@ mod tests {
             repeats: 0,
             searched: Vec::new(),
             searched_in: vec![Placement::OneCore],
+            gap: 0.02,
             workers: Vec::new(),
             first: false,
             interrupted: Arc::default(),
@@ -174,7 +204,8 @@ mod tests {
 
     #[test]
     fn sizes_with_a_promise_are_measured_in_every_round_and_others_as_often_as_asked() {
-        let sizes = |round| plan(1).sizes_of(round).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let due = |round| plan(1).sizes_of(round, Placement::OneCore, &dut::LOSSY);
+        let sizes = |round| due(round).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(sizes(0), ["64", "512", "1500", "9000"]);
         assert_eq!((sizes(1), sizes(2)), (vec!["64".to_owned(), "1500".to_owned()], sizes(1)));
         // Two visits for both MTUs and four trials of a second; then twice one visit and two trials.
@@ -206,6 +237,34 @@ mod tests {
         assert_eq!(steps(&plan, Kind::Search), (6, Some(1600 + 22 * 1000)));
         assert_eq!(steps(&plan, Kind::Latency), (6, Some(1600 + 3 * 1000)));
         assert_eq!(steps(&Plan { searched: Vec::new(), ..plan }, Kind::Latency), (0, None));
+    }
+
+    #[test]
+    fn rows_that_are_not_thorough_are_flooded_once_where_there_are_cores() {
+        let (own, one) = (Placement::SinkOnOwnCore, Placement::OneCore);
+        let named = |name| dut::named(name).into_iter();
+        let duts: Vec<Dut> = named("linux-uN").chain(named("srv6d-uN")).chain(named("srv6d-forward")).collect();
+        let rest = Plan {
+            placements: vec![own, one],
+            duts: duts.clone(),
+            thorough: Some(named("srv6d-uN").collect()),
+            searched: vec![Size::Bytes(64)],
+            workers: vec![1],
+            rounds: 1,
+            ..plan(1)
+        };
+        let lengths = |placement| duts.iter().map(|dut| rest.sizes_of(0, placement, dut).len()).collect::<Vec<_>>();
+        assert_eq!((lengths(one), lengths(own)), (vec![1, 4, 1], vec![0, 4, 0]));
+        let many = Plan { cores: vec![0, 1, 2, 3], ..rest.clone() };
+        assert_eq!(many.sizes_of(0, own, &duts[0]), [Size::Bytes(64)]);
+        for kind in [Kind::Search, Kind::Workers] {
+            assert_eq!(steps(&rest, kind).0, 1);
+        }
+        // Two visits of the thorough row, which has long frames as well.
+        assert_eq!((steps(&rest, Kind::Flood).0, steps(&many, Kind::Flood).0), (3 + 2 - 1, 3 + 2 - 1 + 2));
+        let floor = named("af_xdp-floor");
+        let in_turns = Plan { duts: duts.into_iter().chain(floor).collect(), pairs: 1, ..many };
+        assert_eq!(steps(&in_turns, Kind::Turns).0, 2 + 1);
     }
 
     #[test]

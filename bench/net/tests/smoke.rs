@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use srv6d_bench_net::dut;
-use srv6d_bench_net::results::Results;
+use srv6d_bench_net::layout::{Layout, Placement};
+use srv6d_bench_net::results::{Results, Row};
+use srv6d_bench_net::{affinity, dut};
 
 /// Beside the test programs, when the whole workspace was built. Else it says so.
 fn srv6d() -> Option<PathBuf> {
@@ -21,7 +22,7 @@ fn srv6d() -> Option<PathBuf> {
 
 /// Else it says so.
 fn has_two_cores() -> bool {
-    let has = srv6d_bench_net::affinity::available().len() >= 2;
+    let has = affinity::available().len() >= 2;
     if !has {
         println!("SKIPPED: generator and DUT need a core each, and there is one");
     }
@@ -60,6 +61,14 @@ fn every_row_is_measured_and_reported() {
         assert!(!row.trials.is_empty() && row.trials.iter().all(|trial| !trial.cores.is_empty()), "{row:?}");
         assert!(markdown.contains(dut.name) && html.contains(dut.name), "{}", dut.name);
     }
+    let cores = affinity::available();
+    floods_are_in_every_placement_at_every_size(&results, &cores);
+    workers_are_as_many_as_there_are_cores_for(&results, &cores);
+    rates_were_searched_and_latencies_taken_at_parts_of_them(&results, &cores);
+    let known = |why: &String| {
+        why.contains(" cores and there are ") || why.contains("no rate was found that it is measured at parts of")
+    };
+    assert!(results.left_out.iter().all(known), "{:?}", results.left_out);
     assert!(html.contains("<svg"));
     for name in ["srv6d-forward", "srv6d-encap.red", "srv6d-uN", "srv6d-uDT6"] {
         let row = results.turns.iter().find(|row| row.dut == name).unwrap_or_else(|| panic!("{name} took no turns"));
@@ -68,6 +77,69 @@ fn every_row_is_measured_and_reported() {
     let judged =
         |name: &str| markdown.lines().find(|line| line.starts_with(&format!("| {name} / af_xdp-floor | all on one")));
     assert!(judged("srv6d-uN").unwrap().ends_with("| - | too few pairs |"), "{markdown}");
+}
+
+/// The rows that every part has.
+const THOROUGH: [&str; 2] = ["linux-uN", "srv6d-uN"];
+
+/// In none of the rows something arrived: a row by itself may have had no core in a trial as short as this.
+fn carries_nothing(rows: &[&Row]) -> bool {
+    rows.iter().flat_map(|row| &row.trials).all(|trial| trial.counted.received == 0)
+}
+
+fn floods_are_in_every_placement_at_every_size(results: &Results, cores: &[usize]) {
+    for placement in [Placement::OneCore, Placement::SinkOnDutCore, Placement::SinkOnOwnCore] {
+        if let Err(why) = Layout::of(placement, cores) {
+            assert!(results.left_out.contains(&why.0), "{:?}", results.left_out);
+            continue;
+        }
+        for size in ["64", "IMIX", "9000"] {
+            let rows: Vec<&Row> = THOROUGH.iter().filter_map(|name| results.flood(placement, name, size)).collect();
+            assert_eq!(rows.len(), 2, "{placement:?} {size}: {:?}", results.left_out);
+            assert!(!carries_nothing(&rows), "{rows:?}");
+        }
+    }
+}
+
+fn workers_are_as_many_as_there_are_cores_for(results: &Results, cores: &[usize]) {
+    for workers in [1, 2] {
+        let rows: Vec<&Row> = results.workers.iter().filter(|row| row.workers == workers).collect();
+        if let Err(why) = Layout::queues(workers, cores) {
+            assert!(rows.is_empty() && results.left_out.contains(&why.0), "{:?}", results.left_out);
+            continue;
+        }
+        assert_eq!(rows.iter().map(|row| row.dut.as_str()).collect::<Vec<_>>(), THOROUGH);
+        assert!(!carries_nothing(&rows), "{rows:?}");
+    }
+}
+
+fn rates_were_searched_and_latencies_taken_at_parts_of_them(results: &Results, cores: &[usize]) {
+    let is_wide = Layout::of(Placement::SinkOnDutCore, cores).is_ok();
+    let placement = if is_wide { Placement::SinkOnDutCore } else { Placement::OneCore };
+    for name in THOROUGH {
+        let searches: Vec<_> = results.searches.iter().filter(|row| row.dut == name).collect();
+        let [pdr, ndr] = searches.as_slice() else { panic!("{name}: {searches:?}") };
+        assert_eq!(
+            [pdr, ndr].map(|row| (row.placement, row.accepted_loss > 0.0)),
+            [(placement, true), (placement, false)]
+        );
+        assert!(pdr.found.trials > 0 && [pdr, ndr].iter().all(|row| row.found.rate.is_none_or(|rate| rate > 0.0)));
+        let places =
+            if pdr.found.rate.or(ndr.found.rate).is_some() { vec![placement, Placement::Inline] } else { vec![] };
+        let expected: Vec<_> = places.iter().flat_map(|&place| [10, 50, 90].map(|load| (place, load))).collect();
+        let latencies: Vec<_> = results.latencies.iter().filter(|row| row.dut == name).collect();
+        assert_eq!(latencies.iter().map(|row| (row.placement, row.load)).collect::<Vec<_>>(), expected);
+        let timed: Vec<_> = latencies.iter().filter_map(|row| row.latency.as_ref()).collect();
+        assert!(!timed.is_empty() || expected.is_empty(), "{latencies:?}");
+        assert!(timed.iter().all(|latency| latency.p50 > 0.0 && latency.samples > 0), "{timed:?}");
+        let said = format!("latency of {name}, {}: no rate was found", placement.name());
+        assert_eq!(
+            results.left_out.iter().any(|why| why.starts_with(&said)),
+            expected.is_empty(),
+            "{:?}",
+            results.left_out
+        );
+    }
 }
 
 /// Ctrl-C in the middle: what was measured is there, as results and as a report that says so, and no namespace is.
@@ -79,7 +151,7 @@ fn an_interrupted_run_keeps_what_it_has_and_cleans_up() {
     }
     let out = std::env::temp_dir().join(format!("srv6d-bench-net-cut-{}", std::process::id()));
     let mut run = bench(&out)
-        .args(["--smoke", "--rounds", "100", "--dut", "xdp-redirect"])
+        .args(["--smoke", "--rounds", "100", "--dut", "xdp-redirect", "--placement", "one-core", "--no-workers"])
         // No srv6d is started for this row.
         .args(["--srv6d", env!("CARGO_BIN_EXE_bench-net")])
         .process_group(0)
@@ -114,7 +186,9 @@ fn what_a_killed_run_leaves_goes_with_the_next() {
     let out = std::env::temp_dir().join(format!("srv6d-bench-net-killed-{}", std::process::id()));
     let measure = |rounds| {
         let mut command = bench(&out);
-        command.args(["--smoke", "--dut", "srv6d-uN", "--rounds", rounds, "--srv6d"]).arg(&srv6d);
+        command
+            .args(["--smoke", "--no-search", "--no-workers", "--dut", "srv6d-uN", "--rounds", rounds, "--srv6d"])
+            .arg(&srv6d);
         command.spawn().unwrap()
     };
     let mut run = measure("100");
@@ -179,7 +253,7 @@ fn a_row_that_does_not_exist_is_refused_with_the_ones_that_do() {
 #[test]
 #[ignore = "needs root"]
 fn a_core_with_two_roles_is_refused_before_anything_is_measured() {
-    let core = *srv6d_bench_net::affinity::available().first().unwrap();
+    let core = *affinity::available().first().unwrap();
     let twice = format!("{core},{core}");
     let run = Command::new(env!("CARGO_BIN_EXE_bench-net")).args(["--smoke", "--cores", &twice]).output().unwrap();
     let said = String::from_utf8_lossy(&run.stderr);
@@ -193,7 +267,7 @@ fn a_run_that_could_measure_nothing_fails_and_says_why() {
     let out = std::env::temp_dir().join(format!("srv6d-bench-net-none-{}", std::process::id()));
     let mut run = Command::new(env!("CARGO_BIN_EXE_bench-net"));
     run.args(["--smoke", "--dut", "xdp-redirect", "--srv6d", env!("CARGO_BIN_EXE_bench-net"), "--out"]).arg(&out);
-    let only = srv6d_bench_net::affinity::available().first().unwrap().to_string();
+    let only = affinity::available().first().unwrap().to_string();
     let run = run.args(["--cores", &only]).output().unwrap();
     std::fs::remove_dir_all(&out).unwrap();
     let said = String::from_utf8_lossy(&run.stderr);

@@ -33,7 +33,7 @@ impl Campaign<'_> {
             // Said before if there are too few cores: floods are measured there, too.
             let Ok(layout) = Layout::of(placement, &self.plan.cores) else { continue };
             for &size in &self.plan.searched {
-                for dut in &self.plan.duts {
+                for dut in self.plan.thorough() {
                     let kept = self.search(placement, &layout, dut, size)?;
                     if Some(&size) == self.plan.searched.first() {
                         self.latencies_at_parts_of(kept, placement, &layout, dut)?;
@@ -116,7 +116,7 @@ impl Campaign<'_> {
         accepted_loss: f64,
         [first, most]: [f64; 2],
     ) -> Result<Found, BenchError> {
-        let range = Range { low: SLOWEST, first: first.max(SLOWEST), most: most.max(SLOWEST), gap: 0.02 };
+        let range = Range { low: SLOWEST, first: first.max(SLOWEST), most: most.max(SLOWEST), gap: self.plan.gap };
         search::search(accepted_loss, range, |rate, is_last| {
             let load = Load::of(dut.work, size, false).at(Some(rate));
             let counted = rig.trial(&load, if is_last { self.plan.timing.twice() } else { self.plan.timing })?;

@@ -27,6 +27,9 @@ pub struct Arguments {
     pub command: Option<Word>,
 }
 
+/// Rows that `--smoke` leaves nothing out of: one of the kernel's and one of srv6d's, which can be divided.
+const SMOKE: [&str; 2] = ["linux-uN", "srv6d-uN"];
+
 /// What is to be measured where no command is given.
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
@@ -35,7 +38,8 @@ pub struct Forwarding {
     #[arg(long, conflicts_with = "smoke")]
     pub quick: bool,
 
-    /// Everything once and as short as possible, to see that it works: the figures mean nothing
+    /// Every row in one short flood, and two rows in every placement, at three sizes, with several workers and searched, to
+    /// see that it works: the figures mean nothing
     #[arg(long)]
     pub smoke: bool,
 
@@ -164,7 +168,7 @@ impl Forwarding {
         };
         let bytes = |sizes: &[usize]| sizes.iter().copied().map(Size::Bytes).collect::<Vec<_>>();
         let sizes = match (smoke, quick) {
-            (true, _) => bytes(&[64]),
+            (true, _) => vec![Size::Bytes(64), Size::Imix, Size::Bytes(9000)],
             (_, true) => bytes(&[64, 1500]),
             _ => {
                 let mut all = bytes(&[64, 128, 256, 512, 1024, 1280, 1500]);
@@ -176,15 +180,17 @@ impl Forwarding {
         let measured = self.trial_ms.unwrap_or_else(|| choose(1000, 500, 60));
         let cores = self.cores()?;
         let rounds = usize::from(self.rounds.unwrap_or_else(|| choose(5, 3, 1)));
-        let most_workers = cores.len() / 2;
+        let most_workers = if smoke { 2 } else { (cores.len() / 2).max(2) };
         Ok(Plan {
             srv6d: self.paths.srv6d()?,
             placements: match self.placements.as_slice() {
-                [] if smoke => vec![Placement::OneCore],
+                // What two cores are enough for goes first: every row is there.
+                [] if smoke => vec![Placement::OneCore, Placement::SinkOnDutCore, Placement::SinkOnOwnCore],
                 [] => vec![Placement::SinkOnDutCore, Placement::SinkOnOwnCore, Placement::OneCore],
                 placements => placements.to_vec(),
             },
             duts: if self.duts.is_empty() { dut::ALL.to_vec() } else { self.duts.clone() },
+            thorough: (smoke && self.duts.is_empty()).then(|| SMOKE.into_iter().filter_map(dut::named).collect()),
             sizes: given(&self.sizes, sizes),
             sink: self.sink,
             rounds,
@@ -198,7 +204,8 @@ impl Forwarding {
             repeats: choose(2, 1, 0).into(),
             searched: self.searched(),
             searched_in: searched_in(&self.placements, &cores),
-            workers: if self.no_workers || smoke { Vec::new() } else { (1..=most_workers.max(2)).collect() },
+            gap: if smoke { 0.5 } else { 0.02 },
+            workers: if self.no_workers { Vec::new() } else { (1..=most_workers).collect() },
             first: self.first,
             interrupted,
             cores,
@@ -208,8 +215,8 @@ impl Forwarding {
     /// Sizes at which NDR and PDR are searched.
     fn searched(&self) -> Vec<Size> {
         match self.sizes.as_slice() {
-            _ if self.no_search || self.smoke => Vec::new(),
-            [] if self.quick => vec![Size::Bytes(64)],
+            _ if self.no_search => Vec::new(),
+            [] if self.quick || self.smoke => vec![Size::Bytes(64)],
             [] => vec![Size::Bytes(64), Size::Bytes(1500)],
             sizes => sizes.to_vec(),
         }
