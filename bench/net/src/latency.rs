@@ -28,6 +28,15 @@ pub struct Latency {
     pub histogram: Vec<Step>,
 }
 
+impl Latency {
+    /// A percentile, as long as one sample at least is beyond it: with fewer it would be the slowest by another name.
+    pub fn percentile(&self, quantile: f64) -> Option<f64> {
+        let known = [(0.5, self.p50), (0.99, self.p99), (0.999, self.p999)];
+        let (_, value) = known.into_iter().find(|(at, _)| (at - quantile).abs() < 1e-9)?;
+        (self.samples as f64 * (1.0 - quantile) > 1.0 - 1e-6).then_some(value)
+    }
+}
+
 /// A step of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Step {
@@ -71,12 +80,15 @@ fn steps(histogram: &Histogram<u64>) -> Vec<Step> {
         count += value.count_since_last_iteration();
         Step { quantile: value.quantile(), us: value.value_iterated_to() as f64 / 1000.0, count }
     };
-    histogram.iter_quantiles(STEPS_PER_HALF).map(step).collect()
+    let mut steps: Vec<Step> = histogram.iter_quantiles(STEPS_PER_HALF).map(step).collect();
+    // Where samples are few the iterator stays on one of them for several of its steps.
+    steps.dedup_by_key(|step| step.count);
+    steps
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failure is the test's failure")]
 
     use super::*;
 
@@ -93,5 +105,25 @@ mod tests {
         let last = latency.histogram.last().unwrap();
         assert!((last.us / 10_000.0 - 1.0).abs() < 0.002 && last.count == 10_000, "{last:?}");
         assert_eq!(Latency::of(&[]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_percentile_takes_as_many_samples_as_one_of_them_is_beyond_it() {
+        let of = |samples: u64| {
+            let samples: Vec<Duration> = (1..=samples).map(Duration::from_micros).collect();
+            let latency = Latency::of(&samples).unwrap().unwrap();
+            [0.5, 0.99, 0.999].map(|quantile| latency.percentile(quantile).is_some())
+        };
+        assert_eq!(of(1), [false; 3]);
+        assert_eq!((of(99), of(100)), ([true, false, false], [true, true, false]));
+        assert_eq!((of(999), of(1000)), ([true, true, false], [true; 3]));
+    }
+
+    #[test]
+    fn a_step_of_the_histogram_is_there_once() {
+        let samples: Vec<Duration> = [1, 1, 1, 1, 5, 9000].into_iter().map(Duration::from_micros).collect();
+        let steps = Latency::of(&samples).unwrap().unwrap().histogram;
+        assert!(steps.windows(2).all(|pair| pair[0].count < pair[1].count), "{steps:?}");
+        assert_eq!(steps.last().unwrap().count, 6);
     }
 }

@@ -5,7 +5,7 @@ use crate::document::{Bar, Chart, Group, Line, Mark, Plot, Point, Stroke, Tick};
 use crate::dut::{self, Dut, Forwarder};
 use crate::frames::Work;
 use crate::layout::Placement;
-use crate::report::{BESIDE, in_order, sizes};
+use crate::report::{BESIDE, in_order, percent, sizes};
 use crate::results::{CoreUse, Figure, LatencyRow, Results, Row, SearchRow};
 use crate::search::NDR;
 use crate::statistics::Spread;
@@ -144,19 +144,20 @@ pub fn ratios(results: &Results, placement: Placement) -> Option<Plot> {
     })
 }
 
-/// One picture for each placement and load: which share of the packets took no longer than what.
+/// One picture for each placement, size and load: which share of the packets took no longer than what.
 pub fn latencies(results: &Results) -> Vec<Plot> {
-    let mut loads: Vec<(Placement, u32)> = Vec::new();
+    let of = |row: &LatencyRow| (row.placement, row.size.clone(), row.load);
+    let mut loads: Vec<(Placement, String, u32)> = Vec::new();
     for row in &results.latencies {
-        if !loads.contains(&(row.placement, row.load)) {
-            loads.push((row.placement, row.load));
+        if !loads.contains(&of(row)) {
+            loads.push(of(row));
         }
     }
-    let plot = |(placement, load): (Placement, u32)| {
-        let rows = results.latencies.iter().filter(|row| row.placement == placement && row.load == load);
+    let plot = |(placement, size, load): (Placement, String, u32)| {
+        let rows = results.latencies.iter().filter(|row| of(row) == (placement, size.clone(), load));
         let lines: Vec<Line> = rows.filter_map(curve).collect();
         (!lines.is_empty()).then(|| Plot {
-            title: format!("Latency at {load} % of the row's NDR (or PDR), {}", placement.name()),
+            title: format!("Latency of {size} bytes at {load} % of the row's NDR (or PDR), {}", placement.name()),
             unit: "us".to_owned(),
             along: "share of the packets that took no longer".to_owned(),
             ticks: PERCENTILES.map(|(at, label)| Tick { at: nines(at), label: label.to_owned() }).to_vec(),
@@ -174,7 +175,10 @@ fn nines(quantile: f64) -> f64 {
 
 fn curve(row: &LatencyRow) -> Option<Line> {
     let furthest = PERCENTILES.iter().map(|&(at, _)| at).fold(0.0, f64::max);
-    let steps = row.latency.as_ref()?.histogram.iter().filter(|step| step.quantile <= furthest);
+    let latency = row.latency.as_ref()?;
+    // Beyond is the slowest one alone.
+    let furthest = furthest.min(1.0 - 1.0 / latency.samples.max(1) as f64);
+    let steps = latency.histogram.iter().filter(|step| step.quantile <= furthest + 1e-9);
     let point = |step: &crate::latency::Step| Point {
         x: nines(step.quantile),
         y: step.us,
@@ -184,7 +188,9 @@ fn curve(row: &LatencyRow) -> Option<Line> {
     };
     let points: Vec<Point> = steps.map(point).collect();
     let (colour, stroke) = looks(&row.dut);
-    (!points.is_empty()).then(|| Line { name: row.dut.clone(), colour, stroke, points, marks: Vec::new() })
+    let lost = if row.lost_some() { format!(" ({} lost)", percent(row.loss)) } else { String::new() };
+    let name = format!("{}{lost}", row.dut);
+    (!points.is_empty()).then(|| Line { name, colour, stroke, points, marks: Vec::new() })
 }
 
 /// NDR and PDR of each row, side by side.
@@ -356,11 +362,22 @@ mod tests {
         let histogram = vec![step(0.0, 5.0), step(0.9, 7.0), step(0.999, 9.0), step(1.0, 90.0)];
         let latency = Some(Latency { p50: 6.0, p99: 8.0, p999: 9.0, max: 90.0, samples: 1000, histogram });
         let (dut, size) = ("linux-uN".to_owned(), "128".to_owned());
-        let row = LatencyRow { placement: PLACE, dut, size, load: 50, rate: 1e5, offered: None, latency, loss: 0.0 };
+        let row = LatencyRow {
+            placement: PLACE,
+            dut,
+            size,
+            load: 50,
+            rate: 1e5,
+            offered: None,
+            latency,
+            loss: 0.06,
+            part_of: None,
+        };
         let plots = latencies(&Results { latencies: vec![row], ..Results::default() });
         let points = &plots.first().unwrap().lines.first().unwrap().points;
         let rounded: Vec<(f64, f64)> = points.iter().map(|point| (point.x.round(), point.y)).collect();
         assert_eq!(rounded, [(0.0, 5.0), (1.0, 7.0), (3.0, 9.0)]);
+        assert_eq!(plots.first().unwrap().lines.first().unwrap().name, "linux-uN (6.0 % lost)");
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Plan {
         steps.extend(times((Kind::Search, VISIT + trial * trials), searches));
         if searches > 0 {
             // Once inline, too.
-            let latencies = (searched_in.len() + 1) * rows;
+            let latencies = self.searched.len() * (searched_in.len() + 1) * rows;
             steps.extend(times((Kind::Latency, VISIT + trial * LOADS.len() as u32), latencies));
         }
         steps
@@ -231,11 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn searches_are_of_every_row_at_every_size_and_latencies_of_every_row_and_once_inline() {
+    fn searches_and_latencies_are_of_every_row_at_every_size_and_latencies_once_inline_too() {
         let duts = vec![dut::LOSSY; 3];
         let plan = Plan { duts, searched: vec![Size::Bytes(64), Size::Imix], ..plan(1) };
         assert_eq!(steps(&plan, Kind::Search), (6, Some(1600 + 22 * 1000)));
-        assert_eq!(steps(&plan, Kind::Latency), (6, Some(1600 + 3 * 1000)));
+        assert_eq!(steps(&plan, Kind::Latency), (12, Some(1600 + 3 * 1000)));
         assert_eq!(steps(&Plan { searched: Vec::new(), ..plan }, Kind::Latency), (0, None));
     }
 

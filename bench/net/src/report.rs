@@ -4,7 +4,7 @@ use crate::bars::{self, Kept, NoFigure, Promise};
 use crate::document::{Document, Plot, Section, Table};
 use crate::frames::mean_length;
 use crate::layout::Placement;
-use crate::results::{Figure, LatencyRow, Results, Row, Schema, SearchRow};
+use crate::results::{Figure, LatencyRow, PartOf, Results, Row, Schema, SearchRow};
 use crate::search::{Found, NDR};
 use crate::statistics::{Spread, number_of};
 use crate::{dut, pictures};
@@ -295,7 +295,7 @@ fn searches(results: &Results, placement: Placement) -> Section {
         heading: format!("Rates without loss, {}", placement.name()),
         text: vec![
             "Upwards until a rate does not hold, then bisected to within 2 % and confirmed by a trial twice as long; the rate \
-             is what the generator really offered. `>=`: it was not loss of the DUT that ended the search. The NDR is \
+             is what the generator really offered. `>=`, and a hollow bar: it was not loss of the DUT that ended the search. The NDR is \
              searched up to the PDR. A ring of a veth holds 256 frames: a core that is taken away for half a millisecond \
              costs the NDR."
                 .to_owned(),
@@ -317,40 +317,64 @@ fn beyond(found: &Found) -> String {
 
 /// The load asked for, and what the generator made of it where that is something else.
 fn load(row: &LatencyRow) -> String {
-    let asked = format!("{} % of NDR or PDR, {:.0} kpps", row.load, row.rate / 1e3);
+    let what = row.part_of.as_ref().map_or_else(
+        || "NDR or PDR".to_owned(),
+        |PartOf { placement, size, accepted_loss, is_lower_bound }| {
+            let which = if *accepted_loss <= NDR { "NDR" } else { "PDR" };
+            let bound = if *is_lower_bound { " (a lower bound)" } else { "" };
+            format!("{which} {size}, {}{bound}", placement.name())
+        },
+    );
+    let asked = format!("{} % of {what}: {:.0} kpps", row.load, row.rate / 1e3);
     match row.offered {
         Some(offered) if offered < 0.97 * row.rate => format!("{asked} (offered {:.0})", offered / 1e3),
         _ => asked,
     }
 }
 
+/// With a digit that says something.
+pub fn percent(share: f64) -> String {
+    format!("{:.1$} %", 100.0 * share, if share > 0.0 && share < 0.001 { 3 } else { 1 })
+}
+
 fn latencies(results: &Results) -> Option<Section> {
     let first = results.latencies.first()?;
     let row = |row: &LatencyRow| {
-        let time = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}"));
+        let mark = if row.lost_some() { " *" } else { "" };
+        let time = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}{mark}"));
         let latency = row.latency.as_ref();
+        let percentile = |quantile| time(latency.and_then(|latency| latency.percentile(quantile)));
         vec![
             row.dut.clone(),
             row.placement.name().to_owned(),
+            row.size.clone(),
             load(row),
-            time(latency.map(|latency| latency.p50)),
-            time(latency.map(|latency| latency.p99)),
-            time(latency.map(|latency| latency.p999)),
+            format!("{}{mark}", percent(row.loss)),
+            percentile(0.5),
+            percentile(0.99),
+            percentile(0.999),
             time(latency.map(|latency| latency.max)),
             latency.map_or_else(|| "-".to_owned(), |latency| latency.samples.to_string()),
-            format!("{:.3} %", 100.0 * row.loss),
         ]
     };
+    let of_what = if first.part_of.is_some() {
+        "Each row is loaded with 10, 50 and 90 % of its own NDR (of its PDR where it has no NDR), searched with frames of the \
+         size and in the placement that `load` names; frames here are as long, and 128 bytes at least, since they carry the \
+         time. Inline nothing is searched: the rates are the same."
+    } else {
+        "The NDR (or PDR) is that of the row at the first size and in the placement that rates without loss were searched \
+         at."
+    };
+    let how = "From generator to sink, microseconds, of the packets that arrived. `*`: more than 0.1 % of the packets were \
+               lost at that rate, so that the percentiles are not those of all. `-`: a percentile with fewer samples than \
+               put one beyond it (p99.9: 1000). Inline, every step runs on the sender's core at once; with receive threads \
+               a halted core has to be woken first. On a virtual machine what is beyond p99.9 is the machine. `offered` \
+               stands where the generator sent less than it was asked for.";
     Some(Section {
         heading: "Latency".to_owned(),
-        text: vec![format!(
-            "From generator to sink, microseconds, frames of {} bytes. Inline, every step runs on the sender's core at \
-             once; with receive threads a halted core has to be woken first. On a virtual machine what is beyond p99.9 \
-             is the machine. `offered` stands where the generator sent less than it was asked for.",
-            first.size
-        )],
+        text: [of_what, how].map(str::to_owned).to_vec(),
         table: Some(Table {
-            columns: words(&["DUT", "placement", "load", "p50", "p99", "p99.9", "max", "samples", "lost"]),
+            columns: words(&["DUT", "placement", "size", "load", "lost", "p50", "p99", "p99.9", "max", "samples"]),
             rows: results.latencies.iter().map(row).collect(),
         }),
         plots: pictures::latencies(results),
@@ -547,12 +571,22 @@ mod tests {
     fn a_load_that_the_generator_did_not_reach_is_shown() {
         let (dut, size) = ("linux-uN".to_owned(), "128".to_owned());
         let place = Placement::SinkOnDutCore;
-        let row =
-            LatencyRow { placement: place, dut, size, load: 90, rate: 5e5, offered: None, latency: None, loss: 0.0 };
-        assert_eq!(load(&row), "90 % of NDR or PDR, 500 kpps");
-        assert_eq!(load(&LatencyRow { offered: Some(4.9e5), ..row.clone() }), "90 % of NDR or PDR, 500 kpps");
-        let short = LatencyRow { offered: Some(3e5), ..row };
-        assert_eq!(load(&short), "90 % of NDR or PDR, 500 kpps (offered 300)");
+        let (placement, offered, latency, loss, part_of) = (place, None, None, 0.0, None);
+        let row = LatencyRow { placement, dut, size, load: 90, rate: 5e5, offered, latency, loss, part_of };
+        assert_eq!(load(&row), "90 % of NDR or PDR: 500 kpps");
+        assert_eq!(load(&LatencyRow { offered: Some(4.9e5), ..row.clone() }), "90 % of NDR or PDR: 500 kpps");
+        let short = LatencyRow { offered: Some(3e5), ..row.clone() };
+        assert_eq!(load(&short), "90 % of NDR or PDR: 500 kpps (offered 300)");
+        // Where the run says which: that is what stands there.
+        let searched = |accepted_loss, limit| {
+            let found = Found { rate: Some(5.6e5), limit, trials: 9, void: 0 };
+            let (dut, size) = ("linux-uN".to_owned(), "64".to_owned());
+            let part_of = Some(PartOf::of(&SearchRow { placement, dut, size, accepted_loss, found }));
+            load(&LatencyRow { part_of, ..row.clone() })
+        };
+        assert_eq!(searched(NDR, Limit::Loss), "90 % of NDR 64, sink on DUT's core: 500 kpps");
+        let bound = "90 % of PDR 64, sink on DUT's core (a lower bound): 500 kpps";
+        assert_eq!(searched(0.005, Limit::Generator), bound);
     }
 
     #[test]
@@ -561,11 +595,17 @@ mod tests {
         let latency =
             crate::latency::Latency { p50: 1.0, p99: 2.0, p999: 3.0, max: 4.0, samples: 250, histogram: vec![] };
         let placement = Placement::SinkOnDutCore;
-        let row =
-            LatencyRow { placement, dut, size, load: 10, rate: 5e3, offered: None, latency: Some(latency), loss: 0.0 };
-        let section = latencies(&Results { latencies: vec![row], ..Results::default() }).unwrap();
-        let line = section.table.unwrap().rows.remove(0).join(" ");
-        assert!(line.ends_with("1.0 2.0 3.0 4.0 250 0.000 %"), "{line}");
+        let (offered, latency, loss, part_of) = (None, Some(latency), 0.0, None);
+        let row = LatencyRow { placement, dut, size, load: 10, rate: 5e3, offered, latency, loss, part_of };
+        let line = |row: LatencyRow| {
+            let section = latencies(&Results { latencies: vec![row], ..Results::default() }).unwrap();
+            section.table.unwrap().rows.remove(0).join(" ")
+        };
+        // Of 250 there is no p99.9.
+        let quiet = line(row.clone());
+        assert!(quiet.ends_with("5 kpps 0.0 % 1.0 2.0 - 4.0 250"), "{quiet}");
+        let lossy = line(LatencyRow { loss: 0.06, ..row });
+        assert!(lossy.ends_with("5 kpps 6.0 % * 1.0 * 2.0 * - 4.0 * 250"), "{lossy}");
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub struct Results {
 /// Why results end where they do, until the run has ended: who is killed cannot say so any more.
 pub const UNDER_WAY: &str = "killed, or still under way";
 
+/// A share of packets that the p99.9 of those which arrived does not depend on.
+const LITTLE_LOSS: f64 = 0.001;
+
 /// Number of a form of results: another one as soon as a field changes its meaning or goes. Fields may join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
@@ -163,6 +166,14 @@ impl SearchRow {
     }
 }
 
+impl PartOf {
+    /// Of what was found.
+    pub fn of(row: &SearchRow) -> Self {
+        let (placement, size, accepted_loss) = (row.placement, row.size.clone(), row.accepted_loss);
+        Self { placement, size, accepted_loss, is_lower_bound: row.found.is_lower_bound() }
+    }
+}
+
 /// Latency at one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyRow {
@@ -183,6 +194,29 @@ pub struct LatencyRow {
     pub latency: Option<Latency>,
     /// Share of packets lost meanwhile.
     pub loss: f64,
+    /// The search that `load` is a part of. None: of a run that did not say so.
+    #[serde(default)]
+    pub part_of: Option<PartOf>,
+}
+
+impl LatencyRow {
+    /// So many that the percentiles are not those of all packets: the slowest may be those that never arrived.
+    pub fn lost_some(&self) -> bool {
+        self.loss > LITTLE_LOSS
+    }
+}
+
+/// Which NDR or PDR a load is a part of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartOf {
+    /// Where it was searched.
+    pub placement: Placement,
+    /// With frames of this size.
+    pub size: String,
+    /// Share that was accepted: 0 of an NDR.
+    pub accepted_loss: f64,
+    /// Something else than the DUT's loss ended that search.
+    pub is_lower_bound: bool,
 }
 
 /// Which figure of a trial.

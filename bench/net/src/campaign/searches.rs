@@ -11,7 +11,7 @@ use crate::latency::Latency;
 use crate::layout::{Layout, Placement};
 use crate::plan::LOADS;
 use crate::progress::Kind;
-use crate::results::{LatencyRow, SearchRow};
+use crate::results::{LatencyRow, PartOf, SearchRow};
 use crate::search::{self, Found, Range};
 use crate::testbed::Mtu;
 use crate::trial::Rig;
@@ -22,9 +22,17 @@ const SLOWEST: f64 = 20_000.0;
 /// More than any generator sends.
 const MOST: f64 = 100e6;
 /// Latency frames are at least so long: they carry the time.
-const LATENCY_SIZE: Size = Size::Bytes(128);
+const SHORTEST_STAMPED: usize = 128;
 /// Latency samples of one load, about.
 const SAMPLES: f64 = 100_000.0;
+
+/// Size of the frames that latency is measured with, beside a search with these.
+fn stamped(searched: Size) -> Size {
+    match searched {
+        Size::Bytes(bytes) => Size::Bytes(bytes.max(SHORTEST_STAMPED)),
+        Size::Imix => Size::Imix,
+    }
+}
 
 impl Campaign<'_> {
     /// NDR and PDR of every DUT, and its latencies at parts of them.
@@ -35,9 +43,7 @@ impl Campaign<'_> {
             for &size in &self.plan.searched {
                 for dut in self.plan.thorough() {
                     let kept = self.search(placement, &layout, dut, size)?;
-                    if Some(&size) == self.plan.searched.first() {
-                        self.latencies_at_parts_of(kept, placement, &layout, dut)?;
-                    }
+                    self.latencies_at_parts_of(kept.as_ref(), placement, &layout, dut, size)?;
                 }
             }
         }
@@ -47,12 +53,16 @@ impl Campaign<'_> {
     /// In the placement of the search, and once inline.
     fn latencies_at_parts_of(
         &mut self,
-        kept: Option<f64>,
+        kept: Option<&SearchRow>,
         placement: Placement,
         layout: &Layout,
         dut: &Dut,
+        searched: Size,
     ) -> Result<(), BenchError> {
-        let is_inline = |row: &LatencyRow| row.placement == Placement::Inline && row.dut == dut.name;
+        let size = stamped(searched);
+        let named = size.to_string();
+        let is_inline =
+            |row: &LatencyRow| (row.placement, row.dut.as_str(), &row.size) == (Placement::Inline, dut.name, &named);
         let has_inline = self.results.latencies.iter().any(is_inline);
         let Some(kept) = kept else {
             self.progress.skip(Kind::Latency);
@@ -62,17 +72,17 @@ impl Campaign<'_> {
             }
             let place = placement.name();
             self.leave_out(format!(
-                "latency of {}, {place}: no rate was found that it is measured at parts of",
+                "latency of {} at {searched}, {place}: no rate was found that it is measured at parts of",
                 dut.name
             ));
             return Ok(());
         };
-        self.latencies(placement, layout, dut, kept)?;
+        self.latencies(placement, layout, dut, size, kept)?;
         if has_inline {
             return Ok(());
         }
         let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
-        self.latencies(Placement::Inline, &inline, dut, kept)
+        self.latencies(Placement::Inline, &inline, dut, size, kept)
     }
 
     /// The NDR. Where a packet is lost now and then at any rate, as on a busy machine, the PDR.
@@ -82,19 +92,22 @@ impl Campaign<'_> {
         layout: &Layout,
         dut: &Dut,
         size: Size,
-    ) -> Result<Option<f64>, BenchError> {
+    ) -> Result<Option<SearchRow>, BenchError> {
         let started = Instant::now();
         let number = self.progress.next(Kind::Search);
         let Some(mut rig) = self.rig(Kind::Search, dut, layout, Mtu::of(size))? else { return Ok(None) };
         let flooded = rig.trial(&Load::of(dut.work, size, false).flood(placement.flood()), self.plan.timing)?;
         let pdr = self.searched(&mut rig, dut, size, search::PDR, [flooded.forwarded * 1.1, MOST])?;
-        self.results.searches.push(SearchRow::of(placement, dut.name, size, search::PDR, pdr));
+        let row = |accepted_loss, found| SearchRow::of(placement, dut.name, size, accepted_loss, found);
+        let pdr_row = row(search::PDR, pdr);
+        self.results.searches.push(pdr_row.clone());
         // What loses nothing loses no more than the PDR.
         let ndr = match pdr.rate {
             Some(rate) => self.searched(&mut rig, dut, size, search::NDR, [rate; 2])?.below(pdr),
             None => Found { trials: 0, void: 0, ..pdr },
         };
-        self.results.searches.push(SearchRow::of(placement, dut.name, size, search::NDR, ndr));
+        let ndr_row = row(search::NDR, ndr);
+        self.results.searches.push(ndr_row.clone());
         drop(rig);
         self.progress.done(Kind::Search, started.elapsed());
         let [ndr_said, pdr_said] = [ndr, pdr].map(|found| match found.rate {
@@ -105,7 +118,7 @@ impl Campaign<'_> {
         let place = placement.name();
         self.say(&format!("search {number} {place:20} {:24} {size}: NDR {ndr_said}, PDR {pdr_said}", dut.name));
         (self.keep)(&self.results)?;
-        Ok(ndr.rate.or(pdr.rate))
+        Ok([ndr_row, pdr_row].into_iter().find(|row| row.found.rate.is_some()))
     }
 
     fn searched(
@@ -124,13 +137,21 @@ impl Campaign<'_> {
         })
     }
 
-    fn latencies(&mut self, placement: Placement, layout: &Layout, dut: &Dut, kept: f64) -> Result<(), BenchError> {
+    fn latencies(
+        &mut self,
+        placement: Placement,
+        layout: &Layout,
+        dut: &Dut,
+        size: Size,
+        kept: &SearchRow,
+    ) -> Result<(), BenchError> {
+        let Some(whole) = kept.found.rate else { return Ok(()) };
         let started = Instant::now();
-        let Some(mut rig) = self.rig(Kind::Latency, dut, layout, Mtu::Standard)? else { return Ok(()) };
+        let Some(mut rig) = self.rig(Kind::Latency, dut, layout, Mtu::of(size))? else { return Ok(()) };
         let mut said = Vec::new();
         for percent in LOADS {
-            let rate = kept * f64::from(percent) / 100.0;
-            let load = Load::of(dut.work, LATENCY_SIZE, true).at(Some(rate));
+            let rate = whole * f64::from(percent) / 100.0;
+            let load = Load::of(dut.work, size, true).at(Some(rate));
             let every = (rate * self.plan.timing.measured.as_secs_f64() / SAMPLES).ceil().max(1.0);
             let (counted, samples) = self.timed(&mut rig, &load, every as u64)?;
             let latency = Latency::of(&samples)?;
@@ -138,17 +159,18 @@ impl Campaign<'_> {
             self.results.latencies.push(LatencyRow {
                 placement,
                 dut: dut.name.to_owned(),
-                size: LATENCY_SIZE.to_string(),
+                size: size.to_string(),
                 load: percent,
                 rate,
                 offered: Some(counted.offered),
                 latency,
                 loss: counted.loss(),
+                part_of: Some(PartOf::of(kept)),
             });
         }
         drop(rig);
         self.progress.done(Kind::Latency, started.elapsed());
-        self.say(&format!("latency {:24} {}: p50 {} us", dut.name, placement.name(), said.join(", ")));
+        self.say(&format!("latency {:24} {} {size}: p50 {} us", dut.name, placement.name(), said.join(", ")));
         (self.keep)(&self.results)
     }
 
