@@ -108,6 +108,16 @@ impl Running {
 }
 
 impl Dut {
+    /// The daemon is started for it.
+    pub fn is_srv6d(&self) -> bool {
+        matches!(self.forwarder, Forwarder::Srv6d | Forwarder::Srv6dOffload)
+    }
+
+    /// Packets, or what is left of them, go by a worker on a core of its own.
+    pub fn has_worker(&self) -> bool {
+        !matches!(self.forwarder, Forwarder::Linux | Forwarder::Xdp { .. })
+    }
+
     /// Sets it up between the two ports of a testbed.
     pub fn start(&self, bed: &Testbed, srv6d: &Path, workers: &[usize]) -> Result<Running, BenchError> {
         let (ingress, egress) = (bed.devices.ingress.as_str(), bed.devices.egress.as_str());

@@ -19,16 +19,25 @@ pub struct Namespace {
 /// First letters of the names of all namespaces of the bench; then the number of the process they belong to.
 const PREFIXES: [&str; 2] = ["srv6d-bn", "srv6d-h"];
 
-/// Removes the namespaces of processes that could not do it themselves, because they were killed.
+/// Removes the namespaces and files of processes that could not do it themselves, because they were killed.
 pub fn sweep() -> Vec<String> {
-    let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let left: Vec<String> = names.filter(|name| owner(name).is_some_and(|owner| !is_alive(owner))).collect();
+    let left = left_by(|owner| !is_alive(owner));
     for name in &left {
         drop(Namespace { name: name.clone() });
         // srv6d's files of the bench are in a directory of the same name.
         let _ = std::fs::remove_dir_all(std::env::temp_dir().join(name));
     }
+    left
+}
+
+/// Namespaces, and directories of the same name with srv6d's files, of these processes.
+pub fn left_by(is_owner: impl Fn(u32) -> bool) -> Vec<String> {
+    let entries = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries(Path::new("/run/netns")).chain(entries(&std::env::temp_dir()));
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut left: Vec<String> = names.filter(|name| owner(name).is_some_and(&is_owner)).collect();
+    left.sort_unstable();
+    left.dedup();
     left
 }
 
@@ -96,6 +105,9 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
+        if !self.path().exists() {
+            return;
+        }
         let _ = tool("ip").args(["netns", "del", &self.name]).stderr(Stdio::null()).status();
     }
 }
@@ -161,7 +173,10 @@ mod tests {
         gone.wait().unwrap();
         let left = Namespace::create(&format!("srv6d-bn{dead}-test-dut")).unwrap();
         let mine = Namespace::create(&format!("srv6d-bn{}-sweep-dut", std::process::id())).unwrap();
+        // Killed after its namespace had gone.
+        let files = std::env::temp_dir().join(format!("srv6d-bn{dead}-files-dut"));
+        std::fs::create_dir(&files).unwrap();
         assert!(sweep().contains(&left.name), "{}", left.name);
-        assert!(!left.path().exists() && mine.path().exists());
+        assert!(!left.path().exists() && !files.exists() && mine.path().exists());
     }
 }

@@ -252,6 +252,51 @@ fn a_row_that_does_not_exist_is_refused_with_the_ones_that_do() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_program_that_is_not_srv6d_is_refused_before_anything_is_measured() {
+    for words in [&["--smoke"][..], &["host"]] {
+        let run =
+            Command::new(env!("CARGO_BIN_EXE_bench-net")).args(words).args(["--srv6d", "/bin/true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        assert!(said.contains("/bin/true is not srv6d"), "{said}");
+    }
+}
+
+/// Ctrl-C twice: it says what it leaves, and the next start removes that.
+#[test]
+#[ignore = "needs root"]
+fn who_ends_it_at_once_is_told_what_is_left() {
+    if !has_two_cores() {
+        return;
+    }
+    let out = std::env::temp_dir().join(format!("srv6d-bench-net-twice-{}", std::process::id()));
+    let measure = |rounds: &str, trial: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bench-net"));
+        command.args(["--smoke", "--dut", "xdp-redirect", "--rounds", rounds, "--trial-ms", trial, "--out"]).arg(&out);
+        command.args(["--srv6d", env!("CARGO_BIN_EXE_bench-net")]).stderr(std::process::Stdio::piped());
+        command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    // One trial of half a minute: it is still under way when the second signal comes.
+    let run = measure("1", "30000");
+    let process = run.id();
+    until("its namespaces are there", || namespaces_of(process).len() == 3);
+    kill(&run, nix::sys::signal::Signal::SIGINT);
+    // The two would be one if both came before the first was seen.
+    std::thread::sleep(Duration::from_millis(500));
+    kill(&run, nix::sys::signal::Signal::SIGINT);
+    let ended = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let left = namespaces_of(process);
+    assert_eq!((ended.status.code(), left.len()), (Some(130), 3), "{said}");
+    let line = said.lines().find(|line| line.contains("ended at once")).unwrap();
+    assert!(left.iter().all(|name| line.contains(name)) && line.contains("next start of bench-net removes"), "{line}");
+    measure("1", "20").wait_with_output().unwrap();
+    assert_eq!(namespaces_of(process), Vec::<String>::new());
+    std::fs::remove_dir_all(&out).unwrap();
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_core_with_two_roles_is_refused_before_anything_is_measured() {
     let core = *affinity::available().first().unwrap();
     let twice = format!("{core},{core}");
@@ -329,6 +374,8 @@ fn an_interrupted_run_of_a_hosts_streams_reports_those_it_has() {
     std::fs::remove_dir_all(&out).unwrap();
     assert_eq!((status.code(), &first), (Some(1), &markdown), "results.json has it all");
     assert!(markdown.contains("* cut off: interrupted") && markdown.contains("| TCP MTU 1500, 1 flow |"), "{markdown}");
+    let given = format!("* command: bench-net host --rounds 100 --seconds 1 --out {}", out.display());
+    assert!(markdown.contains(&given), "{markdown}");
     assert!(!markdown.contains("| TCP MTU 1500, 8 flows |") && markdown.contains("Which to use when"), "{markdown}");
     assert_eq!(namespaces("srv6d-h", run.id()), Vec::<String>::new());
 }

@@ -4,13 +4,16 @@
 mod command_line;
 mod files;
 
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Parser as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use srv6d_bench_net::campaign::Campaign;
+use srv6d_bench_net::dut::Dut;
 use srv6d_bench_net::machine::Stamp;
 use srv6d_bench_net::results::{Results, UNDER_WAY};
 use srv6d_bench_net::statistics::number_of;
@@ -84,8 +87,10 @@ fn make_ready() -> Result<(), Failure> {
 fn measure(forwarding: &Forwarding) -> Result<(), Failure> {
     make_ready()?;
     let plan = forwarding.plan(interrupted()?)?;
-    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let mut stamp = Stamp::take(&plan.srv6d, format!("bench-net {command}").trim(), "busy polling");
+    if plan.duts.iter().any(Dut::is_srv6d) {
+        refuse_others(&plan.srv6d)?;
+    }
+    let mut stamp = Stamp::take(&plan.srv6d, &command(), "busy polling");
     stamp.add("generator", "live frames of a BPF program; 1024 flows (UDP source ports)".to_owned());
     stamp.add("frame sizes", "of what enters the DUT, without the Ethernet checksum".to_owned());
     stamp.add("sink", plan.sink.meaning().to_owned());
@@ -122,11 +127,11 @@ fn whole(is_empty: bool, cut_off: Option<String>, left_out: &[String]) -> Result
 fn measure_host(paths: &Paths, rounds: u16, seconds: u16) -> Result<(), Failure> {
     make_ready()?;
     let srv6d = paths.srv6d()?;
+    refuse_others(&srv6d)?;
     if !netns::has("iperf3") {
         return Err(Failure::Usage("iperf3 is not there. Fix: sudo apt-get install iperf3".to_owned()));
     }
-    let mut stamp =
-        Stamp::take(&srv6d, &format!("bench-net host --rounds {rounds} --seconds {seconds}"), "adaptive polling");
+    let mut stamp = Stamp::take(&srv6d, &command(), "adaptive polling");
     stamp.add_caution(false);
     let interrupted = interrupted()?;
     let plan = host::Plan { srv6d: &srv6d, rounds, seconds, interrupted: &interrupted };
@@ -141,12 +146,46 @@ fn measure_host(paths: &Paths, rounds: u16, seconds: u16) -> Result<(), Failure>
 /// Set when somebody wants the run to end: after the trial under way, or at once when he asks twice.
 fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, KILLED, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|why| BenchError::of("catch signals", why))?;
-    }
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|why| BenchError::of("catch signals", why))?;
+    let asked = Arc::clone(&flag);
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if asked.swap(true, Ordering::Relaxed) {
+                eprintln!("{}", what_is_left(&netns::left_by(|owner| owner == std::process::id())));
+                std::process::exit(KILLED);
+            }
+            eprintln!("ends after the trial under way, with a report of what there is; once more: at once");
+        }
+    });
     Ok(flag)
+}
+
+fn what_is_left(names: &[String]) -> String {
+    if names.is_empty() {
+        return "ended at once; nothing is left".to_owned();
+    }
+    format!(
+        "ended at once; left: namespaces, and directories in {}, {}; the next start of bench-net removes them",
+        std::env::temp_dir().display(),
+        names.join(", ")
+    )
+}
+
+/// As it was given, all of it.
+fn command() -> String {
+    let words = std::env::args().skip(1);
+    ["bench-net".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Found out before the first row: one after the other they would fail, each for a reason of its own.
+fn refuse_others(srv6d: &Path) -> Result<(), Failure> {
+    let said = std::process::Command::new(srv6d).arg("--version").stdin(Stdio::null()).output();
+    let version = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
+    if version.starts_with("srv6d ") {
+        return Ok(());
+    }
+    let shown = srv6d.display();
+    Err(Failure::Usage(format!("--srv6d: {shown} is not srv6d: `{shown} --version` does not say so")))
 }
 
 #[cfg(test)]
