@@ -125,6 +125,12 @@ impl Layout {
         })
     }
 
+    /// For a row whose packets no worker carries: whatever else runs on a worker's core is not the row's.
+    #[must_use]
+    pub fn without_workers(self) -> Self {
+        Self { workers: Vec::new(), ..self }
+    }
+
     /// What each core does, in words.
     pub fn roles(&self) -> Vec<(usize, String)> {
         let receiver = |receive: Receive, role: &'static str| match receive {
@@ -210,6 +216,18 @@ mod tests {
         // Here the generator's core receives for the DUT.
         let inline = Layout::of(Placement::Inline, &[0, 1]).unwrap();
         assert_eq!(inline.measured(), [0, 1]);
+    }
+
+    #[test]
+    fn a_row_without_a_worker_has_no_core_for_one() {
+        let of = |placement| {
+            let layout = Layout::of(placement, &[0, 1, 2, 3]).unwrap().without_workers();
+            (layout.measured(), layout.roles().into_iter().map(|(_, role)| role).collect::<Vec<_>>().join("; "))
+        };
+        assert_eq!(of(Placement::SinkOnDutCore), (vec![1], "generator; receives for DUT".to_owned()));
+        assert_eq!(of(Placement::SinkOnOwnCore), (vec![1, 3], "generator; receives for DUT; sink".to_owned()));
+        assert_eq!(of(Placement::OneCore), (vec![1], "generator; receives for DUT".to_owned()));
+        assert_eq!(of(Placement::Inline), (vec![0], "generator".to_owned()));
     }
 
     #[test]

@@ -76,8 +76,8 @@ impl Rig {
         let mut bed = Testbed::new(layout.workers.len(), mtu, sink)?;
         let running = dut.start(&bed, srv6d, &layout.workers)?;
         let receivers = bed.place(layout)?;
-        let mut rig =
-            Self { running, bed, layout: layout.clone(), work: dut.work, receivers, eager: None, cores: Vec::new() };
+        let layout = if dut.has_worker() { layout.clone() } else { layout.clone().without_workers() };
+        let mut rig = Self { running, bed, layout, work: dut.work, receivers, eager: None, cores: Vec::new() };
         rig.settle_deferred()?;
         rig.preflight().map_err(|why| BenchError::of(dut.name, why))?;
         Ok(rig)
