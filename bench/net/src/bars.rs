@@ -72,6 +72,8 @@ pub struct Kept {
     pub size: &'static str,
     /// What was measured.
     pub ratio: Result<Spread, NoFigure>,
+    /// In so many of the rounds that decide others had the cores.
+    pub disturbed: usize,
 }
 
 /// Why there is no ratio.
@@ -89,14 +91,22 @@ impl Kept {
         self.ratio.ok().map(|ratio| ratio.median >= self.promise.at_least)
     }
 
-    /// `met`, `missed`, or why neither.
-    pub fn word(&self) -> &'static str {
-        match self.ratio {
-            Ok(_) if self.is_met() == Some(true) => "met",
-            Ok(_) => "missed",
-            Err(NoFigure::NotMeasured) => "not measured",
-            Err(NoFigure::TooFewPairs) => "too few pairs",
-        }
+    /// `met`, `missed`, or why neither; and what makes that worth less.
+    pub fn word(&self) -> String {
+        let ratio = match self.ratio {
+            Ok(ratio) => ratio,
+            Err(NoFigure::NotMeasured) => return "not measured".to_owned(),
+            Err(NoFigure::TooFewPairs) => return "too few pairs".to_owned(),
+        };
+        let verdict = if self.is_met() == Some(true) { "met" } else { "missed" };
+        let lone = (!self.promise.in_turns && ratio.count == 1).then(|| "1 trial".to_owned());
+        let disturbed = match self.disturbed {
+            0 => None,
+            all if all == ratio.count => Some("disturbed".to_owned()),
+            some => Some(format!("{some} of {} disturbed", ratio.count)),
+        };
+        let notes: Vec<String> = lone.into_iter().chain(disturbed).collect();
+        if notes.is_empty() { verdict.to_owned() } else { format!("{verdict} ({})", notes.join(", ")) }
     }
 }
 
@@ -106,12 +116,13 @@ pub fn judged(results: &Results) -> Vec<Kept> {
         if promise.in_turns {
             let row = results.in_turns(promise.placement, promise.dut, size).ok_or(NoFigure::NotMeasured);
             let ratio = row.and_then(|row| row.ratio().ok_or(NoFigure::TooFewPairs));
-            return Kept { promise, size, ratio };
+            return Kept { promise, size, ratio, disturbed: 0 };
         }
         let mine = results.flood(promise.placement, promise.dut, size);
         let theirs = results.flood(promise.placement, promise.beside, size);
         let ratio = mine.zip(theirs).and_then(|(mine, theirs)| mine.ratio(theirs, promise.figure));
-        Kept { promise, size, ratio: ratio.ok_or(NoFigure::NotMeasured) }
+        let disturbed = mine.zip(theirs).map_or(0, |(mine, theirs)| mine.disturbed_beside(theirs));
+        Kept { promise, size, ratio: ratio.ok_or(NoFigure::NotMeasured), disturbed }
     };
     ALL.into_iter().flat_map(|promise| SIZES.map(|size| at(promise, size))).collect()
 }
@@ -146,6 +157,25 @@ mod tests {
         assert_eq!(word("srv6d-uN", "linux-uN", "64"), "missed");
         assert_eq!(word("srv6d-uN", "linux-uN", "1500"), "not measured");
         assert_eq!(word("srv6d-uN", "af_xdp-floor", "64"), "not measured");
+    }
+
+    #[test]
+    fn a_verdict_of_one_trial_or_of_disturbed_ones_says_so() {
+        let word = |rates: &[f64], disturbed: usize| {
+            let mut mine = row(Placement::SinkOnDutCore, "srv6d-uN", "64", rates);
+            mine.trials.iter_mut().take(disturbed).for_each(|trial| trial.counted.waited = 0.5);
+            let theirs = row(Placement::SinkOnDutCore, "linux-uN", "64", &[1.0, 1.0, 1.0]);
+            let results = Results { floods: vec![mine, theirs], ..Results::default() };
+            let is_it = |kept: &Kept| kept.ratio.is_ok();
+            judged(&results).into_iter().find(is_it).unwrap().word()
+        };
+        assert_eq!(word(&[2.0, 2.0, 2.0], 0), "met");
+        assert_eq!(word(&[2.0], 0), "met (1 trial)");
+        assert_eq!(word(&[1.0, -1.0, -1.0], 1), "missed (1 trial, disturbed)");
+        assert_eq!(word(&[1.0, 1.0, 1.0], 2), "missed (2 of 3 disturbed)");
+        assert_eq!(word(&[1.0, 1.0, 1.0], 3), "missed (disturbed)");
+        // One that does not decide.
+        assert_eq!(word(&[-2.0, 2.0, 2.0], 1), "met");
     }
 
     #[test]

@@ -56,6 +56,11 @@ impl Stamp {
         self.add("figures", format!("mean nothing: {why}"));
     }
 
+    /// It says that nobody should quote the figures.
+    pub fn has_caution(&self) -> bool {
+        self.0.iter().any(|(name, value)| name == "figures" && value.starts_with("mean nothing"))
+    }
+
     /// Adds a fact.
     pub fn add(&mut self, name: &str, value: String) {
         self.0.push((name.to_owned(), value));

@@ -76,7 +76,7 @@ pub fn promises(results: &Results) -> Section {
             figure.to_owned(),
             format!("{:.1}", promise.at_least),
             kept.ratio.map_or_else(|_| "-".to_owned(), |ratio| ratio.shown(1.0, 2)),
-            kept.word().to_owned(),
+            kept.word(),
         ]
     };
     // A row that the run was not asked for is not one that it failed to measure.
@@ -88,6 +88,10 @@ pub fn promises(results: &Results) -> Section {
         [dut, beside].into_iter().all(|name| results.flood(placement, name, kept.size).is_some())
     };
     let heading = "Promises".to_owned();
+    if results.stamp.has_caution() {
+        let text = vec!["No promise is judged: these figures mean nothing, as the stamp says.".to_owned()];
+        return Section { heading, text, ..Section::default() };
+    }
     let judged: Vec<Kept> = bars::judged(results).into_iter().filter(was_run).collect();
     let count = |is_met| judged.iter().filter(|kept| kept.is_met() == is_met).count();
     let counts = format!("{} met, {} missed, {} without a figure.", count(Some(true)), count(Some(false)), count(None));
@@ -266,7 +270,9 @@ fn workers(results: &Results) -> Option<Section> {
         heading: "Several workers".to_owned(),
         text: vec![
             "As many generator cores as queues, and a worker per queue. Here the generator's cores also receive for \
-             the DUT, and the kernel does all its work there: its rows share their cores with the generator."
+             the DUT. Rows of the kernel (`linux-...`, `xdp-redirect`) have no figure here: all their work is done on the \
+             generator's cores, in the very call that sends a frame, so that no more is sent than is forwarded and no flood \
+             can come about. What they show is `>=`, what the two do together."
                 .to_owned(),
         ],
         table: Some(table),
@@ -533,6 +539,14 @@ mod tests {
         let lines: Vec<String> = table.rows.iter().map(|row| row.join(" ")).collect();
         let uns = "srv6d-uN / linux-uN sink on DUT's core 64 packets per second 1.1 1.50 [1.33-2.00] met";
         assert_eq!(lines, [uns], "what was not asked for is left out");
+    }
+
+    #[test]
+    fn figures_that_mean_nothing_judge_no_promise() {
+        let mut results = results();
+        results.stamp.add_caution(true);
+        let section = promises(&results);
+        assert!(section.table.is_none() && section.text.concat().starts_with("No promise is judged"), "{section:?}");
     }
 
     #[test]

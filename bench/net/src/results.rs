@@ -259,6 +259,15 @@ impl Row {
         Spread::of(pairs.filter(|&(_, theirs)| theirs > 0.0).map(|(mine, theirs)| mine / theirs))
     }
 
+    /// Of the rounds that [`Self::ratio`] is of: in how many others had the cores of either row.
+    pub fn disturbed_beside(&self, other: &Self) -> usize {
+        let is_disturbed = |mine: &&Trial| {
+            let theirs = other.measured().find(|trial| trial.round == mine.round);
+            theirs.is_some_and(|theirs| mine.counted.is_disturbed() || theirs.counted.is_disturbed())
+        };
+        self.measured().filter(is_disturbed).count()
+    }
+
     /// In one word: of the last trial that has no figure of the DUT's.
     pub fn who_was_the_limit(&self) -> &'static str {
         let word = |trial: &Trial| match trial.verdict {
