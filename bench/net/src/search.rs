@@ -15,8 +15,10 @@ const QUIET_TRIALS: u32 = 3;
 const TRIALS: u32 = 6;
 /// Up to this share it may be the machine that lost them: a core that is taken away for some milliseconds of a trial.
 const HICCUP: f64 = 0.05;
-/// A rate that was not confirmed goes down by this.
+/// A rate that was not confirmed goes down by this ...
 const STEP_BACK: f64 = 0.9;
+/// ... so often; then by half: where nothing holds all steps down to the lowest rate would take minutes.
+const SMALL_STEPS: u32 = 3;
 
 /// Where to search, and how closely.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -169,12 +171,14 @@ impl<E, F: FnMut(f64, bool) -> Result<Counted, E>> Search<F> {
     /// Tries a found rate once more, and goes down from it until one holds.
     fn confirmed(&mut self, found: Option<f64>, lowest: f64, limit: &mut Limit) -> Result<Option<f64>, E> {
         let Some(mut rate) = found else { return Ok(None) };
+        let mut steps = 0;
         loop {
             match self.at(rate, true)? {
                 Tried::Passed(offered) => return Ok(Some(offered)),
                 Tried::Failed(why) => *limit = why,
             }
-            rate *= STEP_BACK;
+            rate *= if steps < SMALL_STEPS { STEP_BACK } else { 0.5 };
+            steps += 1;
             if rate < lowest {
                 return Ok(None);
             }
@@ -321,6 +325,16 @@ mod tests {
         };
         let found = search(NDR, RANGE, trial).unwrap();
         assert!(found.rate.unwrap() <= 500e3, "{found:?}");
+    }
+
+    #[test]
+    fn where_nothing_is_confirmed_the_search_ends_soon() {
+        let trial = |rate: f64, is_last: bool| {
+            let counted = FAKE.trial(rate);
+            Ok::<_, ()>(if is_last { Counted { waited: 0.5, received: 0, ..counted } } else { counted })
+        };
+        let found = search(NDR, OPEN, trial).unwrap();
+        assert!(found.rate.is_none() && found.trials < 80, "{found:?}");
     }
 
     #[test]
