@@ -16,6 +16,8 @@ use srv6d_dataplane::BURST;
 
 const PREFIXES: u32 = 10_000;
 const BURSTS: usize = 64;
+/// So many go through tables before their worker is at home in them.
+const WARM_UP: usize = 320;
 /// What is counted, and the function of `Rig` in which it happens.
 const WORKS: [(&str, &str); 4] = [
     ("bare floor", "bare"),
@@ -58,7 +60,7 @@ fn do_work(case: &str, work: &str) {
     let case = CASES.iter().find(|known| known.name == case).unwrap();
     let snapshot = snapshot(PREFIXES, case.segments).unwrap();
     let mut rig = Rig::new(case.class, PREFIXES);
-    rig.warm_up(4 * BURSTS, &snapshot);
+    rig.warm_up(WARM_UP, &snapshot);
     match work {
         "bare" => rig.time_bare(BURSTS, case.bare),
         "forward" => rig.time_bare(BURSTS, |rig| rig.forward(&snapshot)),

@@ -190,8 +190,9 @@ impl Tables {
         let (paths, steers) = (edits.paths.iter().map(|(at, _)| *at), edits.steers.iter().map(|(at, _)| *at));
         straight.follow(self, regrouped, paths, steers);
         self.straight = straight;
-        self.edition = edits.edition;
-        self.changes.add(edits.edition, edits.prefixes.iter().map(|&(_, is_v6, key)| (is_v6, key)));
+        let prefixes: Vec<_> = edits.prefixes.iter().map(|&(_, is_v6, key)| (is_v6, key)).collect();
+        let before = std::mem::replace(&mut self.edition, edits.edition);
+        self.changes.add(before, edits.edition, &prefixes);
     }
 }
 

@@ -373,7 +373,7 @@ impl OuterClass {
 
 /// The upper and the lower half.
 #[inline]
-const fn halves(bits: u128) -> [u64; 2] {
+pub(crate) const fn halves(bits: u128) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 

@@ -10,7 +10,7 @@ use srv6d_srv6::model::Desired;
 
 use crate::{describe, fast};
 
-/// Runs a frame through both forwarders, through the packet path three times: each time it does the same. A state that
+/// Runs a frame through both forwarders, through the packet path four times: each time it does the same. A state that
 /// cannot become tables proves nothing and is no difference.
 ///
 /// # Errors
@@ -19,7 +19,7 @@ pub fn compare(desired: &Desired, port: u16, frame: &[u8]) -> Result<(), String>
     if usize::from(port) >= desired.ports.len() {
         return Ok(());
     }
-    let Ok([fast, later @ ..]) = fast::thrice(desired, port, frame) else { return Ok(()) };
+    let Ok([fast, later @ ..]) = fast::four_times(desired, port, frame) else { return Ok(()) };
     let right = outcomes(desired, port, frame);
     let several_buffers = frame.len() > ROOM;
     let is_right = |outcome: &Outcome| {

@@ -2,13 +2,15 @@
 //!
 //! An address has one place, and another one in the same cache line. What stands there may be another address, or be of
 //! other tables, and counts for nothing then. Of amended tables it counts as far as the amendments have left it alone
-//! ([`Valid`]), and is made of the newer ones where it is found. What tables to come will say is kept in the other place, so
-//! that a worker knows it when it goes over to them, and all the while what those in force say.
+//! ([`Valid`]), and is made of the newer ones where it is found: without a branch in the first bursts in them
+//! ([`Places::renew`]), at some cost later, when it is rare. What tables to come will say is kept in the other place, so that
+//! a worker knows it when it goes over to them, and all the while what those in force say.
 //!
 //! Where every packet has a destination of its own, to ask and to remember takes longer than the search. So a cache that
 //! did not know enough of a burst is left alone for a while ([`Trust`]).
 
 use std::cell::Cell;
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use super::halves;
@@ -33,6 +35,8 @@ pub(super) struct Valid<'t> {
     /// And older ones that are not older than this, but for what is in doubt since.
     pub(super) since: Of,
     pub(super) doubt: Doubt<'t>,
+    /// Of those since then nothing is in doubt but what the last amendment changed.
+    pub(super) before_last: Of,
     /// Of tables to come: what those in force have remembered stays where it is.
     pub(super) is_aside: bool,
 }
@@ -50,6 +54,12 @@ impl Of {
     #[inline]
     pub(super) const fn v4(edition: Edition, vrf: VrfIndex) -> Self {
         Self(Self::v6(edition, vrf).0 | 1)
+    }
+
+    /// Very many, if that is of another VRF or family, or of later tables.
+    #[inline(always)]
+    const fn editions_since(self, earlier: Self) -> u64 {
+        self.0.wrapping_sub(earlier.0).rotate_right(Self::WHOSE_BITS)
     }
 
     /// What marks values of this family ([`Found`]).
@@ -124,16 +134,35 @@ impl Places<'_> {
         Some(found)
     }
 
+    /// The same in tables that are new, and whether it was not there yet: what the last amendment left alone, and what tables
+    /// to come said that are in force now. It is found at once from then on. No branch depends on which it is: nobody could
+    /// predict that as long as some of it is old and some new.
+    #[inline(always)]
+    pub(super) fn renew(self, valid: &Valid<'_>, address: u128) -> Option<(Found, bool)> {
+        let address = halves(address);
+        let [own, other] = self.both(address)?;
+        let age = |entry: &Entry| valid.of.editions_since(Of(entry[2].get()));
+        let oldest = valid.of.editions_since(valid.before_last);
+        let oldest_here = select_unpredictable(valid.doubt.is_about_last(address), 0, oldest);
+        let counts = |entry: &Entry| is_about(entry, address) & (age(entry) <= oldest_here);
+        let (is_own, is_other, has_room) = (counts(own), counts(other), age(own) > oldest);
+        let found = select_unpredictable(is_own, own, other)[3].get();
+        let to_own = is_own || has_room;
+        let to = select_unpredictable(to_own, own, other);
+        (is_own | is_other).then(|| {
+            let is_older = select_unpredictable(is_own, age(own), age(other)) > 0 || to_own && !is_own;
+            write(to, [address[0], address[1], valid.of.0, found]);
+            (Found::from_bits(found as u32), is_older)
+        })
+    }
+
     #[inline]
     pub(super) fn put(self, valid: &Valid<'_>, address: u128, found: Found) {
         let (of, address) = (valid.of.0, halves(address));
         let Some([own, other]) = self.both(address) else { return };
         let is_taken = own[2].get() == of && !is_about(own, address);
         let entry = if valid.is_aside || is_taken { other } else { own };
-        let [high, low] = address;
-        for (word, new) in entry.iter().zip([high, low, of, found.bits().into()]) {
-            word.set(new);
-        }
+        write(entry, [address[0], address[1], of, found.bits().into()]);
     }
 
     /// An address's own place, and the other one in the same cache line.
@@ -160,7 +189,15 @@ impl Valid<'_> {
 /// Word by word: arrays of them would be compared through memory.
 #[inline(always)]
 fn is_about(entry: &Entry, [high, low]: [u64; 2]) -> bool {
-    entry[0].get() == high && entry[1].get() == low
+    (entry[0].get() == high) & (entry[1].get() == low)
+}
+
+#[inline(always)]
+fn write([high, low, of, found]: &Entry, words: [u64; 4]) {
+    high.set(words[0]);
+    low.set(words[1]);
+    of.set(words[2]);
+    found.set(words[3]);
 }
 
 #[inline(always)]
@@ -240,7 +277,7 @@ mod tests {
 
     /// Tables that were never amended.
     fn fresh(of: Of) -> Valid<'static> {
-        Valid { of, since: of, doubt: Doubt::none(), is_aside: false }
+        Valid { of, since: of, before_last: of, doubt: Doubt::none(), is_aside: false }
     }
 
     /// As a look-up asks.
@@ -292,22 +329,71 @@ mod tests {
             cache.view().put(&fresh(compiled), address, found(5));
         }
         let mut changes = Changes::new(editions[1]);
-        changes.add(editions[2], [(true, Key::new(touched, 32))].into_iter());
-        let valid = Valid { of: amended, since: compiled, doubt: changes.of_v6(), is_aside: false };
+        changes.add(editions[1], editions[2], &[(true, Key::new(touched, 32))]);
+        let valid = Valid { of: amended, since: compiled, doubt: changes.of_v6(), ..fresh(amended) };
         assert_eq!(known(&mut cache, valid, touched), None);
         assert_eq!(known(&mut cache, valid, spared), Some(found(5)));
         assert_eq!(cache.view().get(amended, spared), Some(found(5)), "at once");
         cache.view().put(&valid, touched, found(6));
         assert_eq!(cache.view().get(amended, touched), Some(found(6)), "nor is it in doubt for ever");
         assert_eq!(known(&mut cache, fresh(later), spared), None, "tables that were compiled since");
-        let older = Valid { of: compiled, since: before, doubt: Doubt::none(), is_aside: false };
+        let older = Valid { since: before, ..fresh(compiled) };
         assert_eq!(known(&mut cache, older, spared), None, "answers of newer tables");
         cache.view().put(&fresh(compiled), elsewhere, found(5));
         for bit in [1, 2] {
             let [of, since] = [amended, compiled].map(|of| Of(of.0 ^ bit));
-            let another = Valid { of, since, doubt: Doubt::none(), is_aside: false };
+            let another = Valid { since, ..fresh(of) };
             assert_eq!(known(&mut cache, another, elsewhere), None, "of another family or VRF");
         }
+    }
+
+    #[test]
+    fn what_the_last_amendment_left_alone_is_renewed() {
+        let (mut cache, editions) = (DestinationCache::new(), [(); 3].map(|()| Edition::next()));
+        let [compiled, first, second] = editions.map(|edition| Of::v6(edition, 3));
+        let [touched, old, recent] = [0x2a00 << 112 | 1, 0x2a01 << 112 | 1, 0x2a02 << 112 | 1];
+        let mut changes = Changes::new(editions[0]);
+        changes.add(editions[0], editions[1], &[(true, Key::new(0x2a03 << 112, 32))]);
+        changes.add(editions[1], editions[2], &[(true, Key::new(touched, 32)), (false, Key::new(recent, 32))]);
+        let valid = Valid { since: compiled, before_last: first, doubt: changes.of_v6(), ..fresh(second) };
+        cache.view().put(&fresh(compiled), old, found(1));
+        for address in [touched, recent] {
+            cache.view().put(&fresh(first), address, found(2));
+        }
+        let renewed = |cache: &mut DestinationCache, valid: Valid<'_>, address| {
+            let renewed = cache.view().renew(&valid, address).map(|(found, _)| found);
+            assert_eq!(cache.view().get(valid.of, address), renewed, "found at once from then on");
+            renewed
+        };
+        for bit in [1, 2] {
+            let [of, before_last] = [second, first].map(|of| Of(of.0 ^ bit));
+            let another = Valid { before_last, ..fresh(of) };
+            assert_eq!(renewed(&mut cache, another, recent), None, "of another family or VRF");
+        }
+        assert_eq!(renewed(&mut cache, fresh(compiled), recent), None, "of later tables");
+        assert_eq!(renewed(&mut cache, valid, touched), None);
+        assert_eq!(renewed(&mut cache, valid, old), None, "not from before the last amendment but one");
+        assert_eq!(cache.view().renew(&valid, recent), Some((found(2), true)));
+        assert_eq!(cache.view().renew(&valid, recent), Some((found(2), false)));
+        cache.view().put(&valid, touched, found(3));
+        assert_eq!(renewed(&mut cache, valid, touched), Some(found(3)), "found since");
+    }
+
+    #[test]
+    fn what_is_renewed_moves_to_its_own_place_unless_that_is_taken() {
+        let (mut cache, [now, next]) = (DestinationCache::new(), [(); 2].map(|()| fresh(Of::v6(Edition::next(), 0))));
+        let addresses: Vec<_> = of_one_place().take(2).collect();
+        cache.view().put(&now, addresses[0], found(1));
+        cache.view().put(&Valid { is_aside: true, ..next }, addresses[0], found(2));
+        for is_older in [true, false] {
+            assert_eq!(cache.view().renew(&next, addresses[0]), Some((found(2), is_older)));
+        }
+        assert_eq!(cache.view().get(next.of, addresses[0]), Some(found(2)));
+        cache.view().put(&next, addresses[1], found(3));
+        for (address, number) in [(addresses[1], 3), (addresses[0], 2), (addresses[1], 3)] {
+            assert_eq!(cache.view().renew(&next, address), Some((found(number), false)));
+        }
+        assert_eq!(cache.view().get(next.of, addresses[0]), Some(found(2)), "nor does it drive out another one");
     }
 
     #[test]

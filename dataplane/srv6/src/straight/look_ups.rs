@@ -82,6 +82,8 @@ impl Found {
 struct Cached {
     /// It is asked at all.
     asks: bool,
+    /// What it knows is renewed.
+    renews: bool,
     /// About tables that are to come.
     is_aside: bool,
 }
@@ -98,6 +100,33 @@ pub struct LookUps {
     cache: DestinationCache,
     /// By device, some of which share one.
     trust: [Trust; DEVICES],
+    renewal: Renewal,
+}
+
+/// Whether much of what is remembered is not of these tables yet.
+#[derive(Debug, Default)]
+struct Renewal {
+    edition: Edition,
+    is_done: bool,
+    /// Renewed in this burst.
+    answers: usize,
+}
+
+impl Renewal {
+    /// For the next burst.
+    #[inline]
+    fn is_due(&mut self, edition: Edition) -> bool {
+        if self.edition != edition {
+            *self = Self { edition, ..Self::default() };
+        }
+        !self.is_done
+    }
+
+    /// After a burst in which it was due, of so many packets, and so many searched for.
+    fn note(&mut self, packets: usize, searched: usize) {
+        self.is_done = self.answers == 0 && searched < packets;
+        self.answers = 0;
+    }
 }
 
 impl LookUps {
@@ -109,6 +138,7 @@ impl LookUps {
             found: Vec::with_capacity(packets),
             cache: DestinationCache::default(),
             trust: [Trust::default(); DEVICES],
+            renewal: Renewal::default(),
         }
     }
 
@@ -129,7 +159,8 @@ impl LookUps {
     pub fn find<F: Frames>(&mut self, tables: &Tables, device: u16, io: &F, frames: &mut [F::Frame]) -> &[Found] {
         let mut trust = self.trust_in(device);
         let asks = trust.asks(tables.changes.since());
-        let searched = self.find_all(tables, device, Cached { asks, is_aside: false }, io, frames);
+        let cached = Cached { asks, renews: self.renewal.is_due(tables.edition) && asks, is_aside: false };
+        let searched = self.find_all(tables, device, cached, io, frames);
         if asks {
             trust.learn(frames.len(), searched);
         }
@@ -144,7 +175,7 @@ impl LookUps {
     #[inline(never)]
     pub fn look_ahead<F: Frames>(&mut self, tables: &Tables, device: u16, io: &F, frames: &mut [F::Frame]) {
         let asks = self.trust_in(device).is_asked();
-        self.find_all(tables, device, Cached { asks, is_aside: true }, io, frames);
+        self.find_all(tables, device, Cached { asks, renews: false, is_aside: true }, io, frames);
     }
 
     fn trust_in(&self, device: u16) -> Trust {
@@ -164,14 +195,16 @@ impl LookUps {
         self.found.clear();
         self.found.resize(frames.len(), Found::NOTHING);
         let Some((port, vrf)) = tables.came_in(device) else { return 0 };
-        let Cached { asks, is_aside } = cached;
+        let Cached { asks, renews, is_aside } = cached;
         let v6 = tables.valid(|edition| Of::v6(edition, port.vrf), tables.changes.of_v6(), is_aside);
         let v4 = tables.valid(|edition| Of::v4(edition, port.vrf), tables.changes.of_v4(), is_aside);
         let (v6, v4) = (Family::new(&vrf.v6, tables, v6, asks), Family::new(&vrf.v4, tables, v4, asks));
-        let mut done = 0;
-        while done < frames.len() {
-            done += self.look_up::<V6, F>(tables, port, &v6, io, frames, done);
-            done += self.look_up::<V4, F>(tables, port, &v4, io, frames, done);
+        if renews {
+            self.look_up_all::<true, F>((tables, port), (&v6, &v4), io, frames);
+            let searched = self.v6.len() + self.v4.len();
+            self.renewal.note(frames.len(), searched);
+        } else {
+            self.look_up_all::<false, F>((tables, port), (&v6, &v4), io, frames);
         }
         let searched = self.v6.len() + self.v4.len();
         v6.search(&mut self.v6, &mut self.found, self.cache.view());
@@ -179,12 +212,27 @@ impl LookUps {
         searched
     }
 
+    /// Everything but the searches.
+    #[inline(always)]
+    fn look_up_all<const RENEWS: bool, F: Frames>(
+        &mut self,
+        came_in: (&Tables, &PlainPort),
+        (v6, v4): (&Family<'_>, &Family<'_>),
+        io: &F,
+        frames: &mut [F::Frame],
+    ) {
+        let mut done = 0;
+        while done < frames.len() {
+            done += self.look_up::<V6, RENEWS, F>(came_in, v6, io, frames, done);
+            done += self.look_up::<V4, RENEWS, F>(came_in, v4, io, frames, done);
+        }
+    }
+
     /// All behind `first` that are not of the other family. How many it were.
     #[inline(never)]
-    fn look_up<H: Header, F: Frames>(
+    fn look_up<H: Header, const RENEWS: bool, F: Frames>(
         &mut self,
-        tables: &Tables,
-        port: &PlainPort,
+        (tables, port): (&Tables, &PlainPort),
         family: &Family<'_>,
         io: &F,
         frames: &mut [F::Frame],
@@ -194,23 +242,26 @@ impl LookUps {
         let found = self.found.get_mut(first..).unwrap_or_default();
         let cache = if family.asks { self.cache.view() } else { Places::none() };
         let searches = if H::ETHER_TYPE == IPV6 { &mut self.v6 } else { &mut self.v4 };
+        let mut renewed = 0;
         for (at, (frame, found)) in frames.iter_mut().zip(found).enumerate() {
             let packet = io.packet(frame);
             let Some(head) = port.admits(&packet) else { continue };
             let ether_type = ether_type(head);
             if ether_type != H::ETHER_TYPE {
                 if ether_type == IPV6 || ether_type == IPV4 {
+                    self.renewal.answers += renewed;
                     return at;
                 }
                 continue;
             }
             let Some(header) = H::read_plain(tables, port, head, packet.total_len()) else { continue };
-            match family.look_up(cache, &header) {
+            match family.look_up::<RENEWS>(cache, &header, &mut renewed) {
                 Looked::At(led_to) => *found = led_to,
                 Looked::AtNothing => {}
                 Looked::Elsewhere => searches.push(Search::new(header.address(), first + at)),
             }
         }
+        self.renewal.answers += renewed;
         frames.len()
     }
 }
@@ -300,7 +351,7 @@ impl<'t> Family<'t> {
 
     /// A destination in the cache is plain.
     #[inline(always)]
-    fn look_up(&self, cache: Places<'_>, header: &impl Header) -> Looked {
+    fn look_up<const RENEWS: bool>(&self, cache: Places<'_>, header: &impl Header, renewed: &mut usize) -> Looked {
         let address = header.address();
         if (address >> 96) as u64 == self.block {
             return match self.lpm.lookup(address).filter(|_| header.is_plain_to()) {
@@ -308,11 +359,19 @@ impl<'t> Family<'t> {
                 None => Looked::AtNothing,
             };
         }
-        if let Some(led_to) = cache.get(self.valid.of, address).or_else(|| self.recall(cache, address)) {
+        let known = if RENEWS { self.renew(cache, address, renewed) } else { cache.get(self.valid.of, address) };
+        if let Some(led_to) = known.or_else(|| self.recall(cache, address)) {
             self.ask_for_path(led_to);
             return Looked::At(led_to);
         }
         if header.is_plain_to() { Looked::Elsewhere } else { Looked::AtNothing }
+    }
+
+    #[inline(always)]
+    fn renew(&self, cache: Places<'_>, address: u128, renewed: &mut usize) -> Option<Found> {
+        let (led_to, is_older) = cache.renew(&self.valid, address)?;
+        *renewed += usize::from(is_older);
+        Some(led_to)
     }
 
     #[inline(always)]
@@ -360,7 +419,8 @@ impl Tables {
 
     /// Answers of one family that count for these tables.
     fn valid<'t>(&self, of: impl Fn(Edition) -> Of, doubt: Doubt<'t>, is_aside: bool) -> Valid<'t> {
-        Valid { of: of(self.edition), since: of(self.changes.since()), doubt, is_aside }
+        let [of, since, before_last] = [self.edition, self.changes.since(), self.changes.before_last()].map(of);
+        Valid { of, since, doubt, before_last, is_aside }
     }
 }
 
