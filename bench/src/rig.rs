@@ -176,8 +176,9 @@ impl Rig {
 
     fn all_through(&mut self, snapshot: &Snapshot) {
         let Some(tally) = snapshot.tallies.first() else { return };
-        let found = self.look_ups.find(&snapshot.tables, 0, &Buffers(&self.io), &mut self.burst);
-        let done = forward_all(&snapshot.tables, tally, &Buffers(&self.io), &mut self.burst, found, |leaving| {
+        let (io, tables) = (Buffers(&self.io), &snapshot.tables);
+        let (found, mut inside) = self.look_ups.find(tables, 0, &io, &mut self.burst);
+        let done = forward_all(tables, tally, &io, &mut self.burst, found, &mut inside, |leaving| {
             assert_eq!(leaving.device, 1, "every packet leaves by port 1");
         });
         assert_eq!(done, self.burst.len(), "every packet goes straight");

@@ -195,14 +195,14 @@ impl<I: Io> Step<I> {
             let verdict = Verdict::Drop(DropReason::TxFull);
             return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
-        let found = self.look_ups.find(tables, port, &Buffers(io), frames);
+        let (found, mut inside) = self.look_ups.find(tables, port, &Buffers(io), frames);
         let is_watched = round.taps.is_some() || !round.snapshot.vlans.is_empty();
         let mut done = 0;
         while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {
             let mut plain = 0;
             if !is_watched {
                 let leave = |leaving| join(&mut self.runs, leaving);
-                plain = forward_all(tables, round.tally, &Buffers(io), frames, found, leave);
+                plain = forward_all(tables, round.tally, &Buffers(io), frames, found, &mut inside, leave);
             }
             let (Some(frame), Some(&found)) = (frames.get_mut(plain), found.get(plain)) else { break };
             let mut packet = io.packet(frame);

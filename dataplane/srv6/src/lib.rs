@@ -25,6 +25,6 @@ pub use icmp::Limiter;
 pub use index::{Edits, Index, NotAmended, Whole};
 pub use path_mtu::{PathMtu, learned};
 pub use reason::DropReason;
-pub use straight::{Found, Frames, Leaving, LookUps, forward as forward_straight, forward_all, offload};
+pub use straight::{Found, Frames, Inside, Leaving, LookUps, forward as forward_straight, forward_all, offload};
 pub use tables::{AdjacencyState, Tables};
 pub use tally::{Slots, Tally};

@@ -15,7 +15,8 @@
 //! with more to look at (`ICMPv6`, options) are left to the walk. A test runs both side by side.
 //!
 //! Looking up is a step of its own so that a worker can do it for a whole burst first: the processor then fetches the
-//! tables' cache lines for several packets at a time instead of one after the other.
+//! tables' cache lines for several packets at a time instead of one after the other. So is the second look-up of packets
+//! that are decapsulated, for those one behind the other that have the same SID.
 
 #![allow(clippy::cast_possible_truncation, reason = "taking fields out of words")]
 #![allow(
@@ -26,6 +27,7 @@
 mod burst;
 mod destination_cache;
 mod headers;
+mod inside;
 mod look_ups;
 pub mod offload;
 mod write;
@@ -39,6 +41,7 @@ use crate::model::{Csid, DscpMode, DtFamily, Role};
 use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;
 pub use burst::{Frames, Leaving, forward_all};
+pub use inside::Inside;
 pub use look_ups::{Found, LookUps};
 use write::Encapsulation;
 
@@ -417,7 +420,7 @@ pub fn forward(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: F
             ready
         }
         Kind::Decapsulate(sid) => {
-            let ready = sid.forward(tables, packet)?;
+            let ready = sid.forward_alone(tables, packet)?;
             tally.sid(sid.slot, 1, ready.len + ipv6::LEN);
             ready
         }

@@ -5,11 +5,15 @@
 
 use srv6d_wire::{Extent, Packet, eth, ipv6};
 
+use super::inside::Inside;
 use super::look_ups::Found;
 use super::write::{self, Encapsulation, Ready};
 use super::{Kind, PlainHop};
 use crate::tables::Tables;
 use crate::tally::Tally;
+
+/// Fewer packets with one SID are looked up each by itself: to prepare for all of them takes longer.
+const FEW: usize = 4;
 
 /// Whatever holds the packets of a burst.
 pub trait Frames {
@@ -42,19 +46,21 @@ struct Sum {
 }
 
 /// Takes these packets the straight way, up to the first that is not plain: nothing was written to that one. How many it
-/// were; `leave` is told in their order where they go. `found` is what [`LookUps`](super::LookUps) found for them.
+/// were; `leave` is told in their order where they go. `found` is what [`LookUps`](super::LookUps) found for them, and
+/// `inside` finds where packets inside of those that are decapsulated go.
 pub fn forward_all<F: Frames>(
     tables: &Tables,
     tally: &Tally,
     io: &F,
     frames: &mut [F::Frame],
     found: &[Found],
+    inside: &mut Inside<'_>,
     mut leave: impl FnMut(Leaving),
 ) -> usize {
     let mut done = 0;
     while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {
         let mut burst = Burst { tables, tally, io, frames, found, leave: &mut leave };
-        match burst.first_kind() {
+        match burst.first_kind(inside) {
             0 => break,
             packets => done += packets,
         }
@@ -73,7 +79,7 @@ struct Burst<'b, F: Frames, L> {
 
 impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
     /// All packets in front that need the same as the first one. How many it were.
-    fn first_kind(&mut self) -> usize {
+    fn first_kind(&mut self, inside: &mut Inside<'_>) -> usize {
         let (tables, tally) = (self.tables, self.tally);
         let Some(&first) = self.found.first() else { return 0 };
         let Some(kind) = Kind::of(tables, first) else { return 0 };
@@ -85,7 +91,14 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
                 sum.packets
             }
             Kind::Decapsulate(sid) => {
-                let sum = self.run(|found, packet| (found == first).then(|| sid.forward(tables, packet))?);
+                let like_first = self.found.iter().take_while(|&&found| found == first).count();
+                let sum = if like_first < FEW {
+                    self.run(|found, packet| (found == first).then(|| sid.forward_alone(tables, packet))?)
+                } else {
+                    let frames = self.frames.get_mut(..like_first).unwrap_or_default();
+                    let inside = inside.find(tables, sid, self.io, frames);
+                    self.run_with(inside, |inside, packet| sid.forward(tables, packet, inside))
+                };
                 tally.sid(sid.slot, sum.packets, sum.bytes + sum.packets * ipv6::LEN);
                 sum.packets
             }
@@ -102,12 +115,18 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
         }
     }
 
-    /// All packets in front that `write` takes. Not inlined: one loop is enough for the registers there are.
-    #[inline(never)]
+    /// All packets in front that `write` takes.
+    #[inline]
     fn run<'t>(&mut self, write: impl Fn(Found, &mut Packet<'_>) -> Option<Ready<'t>>) -> Sum {
+        self.run_with(self.found, write)
+    }
+
+    /// The same by what was found otherwise. Not inlined: one loop is enough for the registers there are.
+    #[inline(never)]
+    fn run_with<'t>(&mut self, found: &[Found], write: impl Fn(Found, &mut Packet<'_>) -> Option<Ready<'t>>) -> Sum {
         let mut row = Row { hop: None, bytes: 0, before: Sum::default() };
         let mut done = 0;
-        for (frame, &found) in self.frames.iter_mut().zip(self.found) {
+        for (frame, &found) in self.frames.iter_mut().zip(found) {
             let mut packet = self.io.packet(frame);
             let Some(ready) = write(found, &mut packet) else { break };
             let at = packet.extent();

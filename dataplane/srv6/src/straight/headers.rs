@@ -97,12 +97,6 @@ impl V6 {
     pub(super) const fn is_plain_to(&self) -> bool {
         goes_everywhere(self.destination[0])
     }
-
-    /// Both.
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        self.is_plain_from() && self.is_plain_to()
-    }
 }
 
 /// Upper and lower half as one.
@@ -169,12 +163,6 @@ impl V4 {
     #[inline]
     pub(super) fn is_plain_to(&self) -> bool {
         goes_everywhere_v4(self.destination)
-    }
-
-    /// Both.
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        self.is_plain_from() && self.is_plain_to()
     }
 }
 

@@ -7,12 +7,13 @@ use srv6d_wire::{Packet, eth};
 
 use super::destination_cache::{DestinationCache, Of, Places, Trust, Valid};
 use super::headers::{V4, V6, word};
+use super::inside::{Inside, Kept};
 use super::{Frames, PlainPath, PlainPort};
 use crate::changes::Doubt;
 use crate::lpm::{Lpm, Search, Value};
-use crate::tables::{Edition, Tables, Target, Vrf};
+use crate::tables::{Edition, Tables, Target, Vrf, VrfIndex};
 
-/// What the first look-up of a plain packet led to. A packet that is not plain has none.
+/// What a look-up of a plain packet led to. A packet that is not plain has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found(Value);
 
@@ -79,13 +80,13 @@ impl Found {
 
 /// How the cache takes part.
 #[derive(Clone, Copy)]
-struct Cached {
+pub(super) struct Cached {
     /// It is asked at all.
-    asks: bool,
+    pub(super) asks: bool,
     /// What it knows is renewed.
-    renews: bool,
+    pub(super) renews: bool,
     /// About tables that are to come.
-    is_aside: bool,
+    pub(super) is_aside: bool,
 }
 
 /// How many devices are told apart by what is worth remembering.
@@ -101,6 +102,7 @@ pub struct LookUps {
     /// By device, some of which share one.
     trust: [Trust; DEVICES],
     renewal: Renewal,
+    inside: Kept,
 }
 
 /// Whether much of what is remembered is not of these tables yet.
@@ -139,6 +141,7 @@ impl LookUps {
             cache: DestinationCache::default(),
             trust: [Trust::default(); DEVICES],
             renewal: Renewal::default(),
+            inside: Kept::with_capacity(packets),
         }
     }
 
@@ -154,9 +157,16 @@ impl LookUps {
         self.cache.range()
     }
 
-    /// Where these packets, which came in through `device`, are to go: one for each, in their order.
+    /// Where these packets, which came in through `device`, are to go: one for each, in their order. And what the packets
+    /// inside of those that are decapsulated are looked up with.
     #[inline(never)]
-    pub fn find<F: Frames>(&mut self, tables: &Tables, device: u16, io: &F, frames: &mut [F::Frame]) -> &[Found] {
+    pub fn find<F: Frames>(
+        &mut self,
+        tables: &Tables,
+        device: u16,
+        io: &F,
+        frames: &mut [F::Frame],
+    ) -> (&[Found], Inside<'_>) {
         let mut trust = self.trust_in(device);
         let asks = trust.asks(tables.changes.since());
         let cached = Cached { asks, renews: self.renewal.is_due(tables.edition) && asks, is_aside: false };
@@ -167,7 +177,7 @@ impl LookUps {
         if let Some(known) = self.trust.get_mut(usize::from(device) % DEVICES) {
             *known = trust;
         }
-        &self.found
+        (&self.found, Inside { kept: &mut self.inside, cache: self.cache.view() })
     }
 
     /// The same in tables that are to come, so that their destinations are remembered by then. What is remembered of those
@@ -195,11 +205,8 @@ impl LookUps {
         self.found.clear();
         self.found.resize(frames.len(), Found::NOTHING);
         let Some((port, vrf)) = tables.came_in(device) else { return 0 };
-        let Cached { asks, renews, is_aside } = cached;
-        let v6 = tables.valid(|edition| Of::v6(edition, port.vrf), tables.changes.of_v6(), is_aside);
-        let v4 = tables.valid(|edition| Of::v4(edition, port.vrf), tables.changes.of_v4(), is_aside);
-        let (v6, v4) = (Family::new(&vrf.v6, tables, v6, asks), Family::new(&vrf.v4, tables, v4, asks));
-        if renews {
+        let (v6, v4) = Family::both(tables, port.vrf, vrf, cached);
+        if cached.renews {
             self.look_up_all::<true, F>((tables, port), (&v6, &v4), io, frames);
             let searched = self.v6.len() + self.v4.len();
             self.renewal.note(frames.len(), searched);
@@ -267,7 +274,7 @@ impl LookUps {
 }
 
 /// A header that look-ups read.
-trait Header: Sized {
+pub(super) trait Header: Sized {
     const ETHER_TYPE: u16;
 
     /// It is plain but for its destination, which is still to be looked at.
@@ -324,7 +331,7 @@ impl Header for V4 {
 }
 
 /// The prefixes of one family in a VRF.
-struct Family<'t> {
+pub(super) struct Family<'t> {
     lpm: &'t Lpm,
     /// The upper 32 bits of the block that an index answers for, most nodes have no other one; more than 32 bits: none.
     block: u64,
@@ -335,7 +342,7 @@ struct Family<'t> {
 }
 
 /// What a first look at a destination came to.
-enum Looked {
+pub(super) enum Looked {
     At(Found),
     /// It leads nowhere, or is not plain.
     AtNothing,
@@ -344,6 +351,15 @@ enum Looked {
 }
 
 impl<'t> Family<'t> {
+    /// IPv6 and IPv4.
+    #[inline]
+    pub(super) fn both(tables: &'t Tables, vrf: VrfIndex, of: &'t Vrf, cached: Cached) -> (Self, Self) {
+        let Cached { asks, is_aside, .. } = cached;
+        let v6 = tables.valid(|edition| Of::v6(edition, vrf), tables.changes.of_v6(), is_aside);
+        let v4 = tables.valid(|edition| Of::v4(edition, vrf), tables.changes.of_v4(), is_aside);
+        (Self::new(&of.v6, tables, v6, asks), Self::new(&of.v4, tables, v4, asks))
+    }
+
     fn new(lpm: &'t Lpm, tables: &'t Tables, valid: Valid<'t>, asks: bool) -> Self {
         let block = lpm.first_block().map_or(u64::MAX, u64::from);
         Self { lpm, block, steers: &tables.straight.steers, valid, asks }
@@ -351,7 +367,12 @@ impl<'t> Family<'t> {
 
     /// A destination in the cache is plain.
     #[inline(always)]
-    fn look_up<const RENEWS: bool>(&self, cache: Places<'_>, header: &impl Header, renewed: &mut usize) -> Looked {
+    pub(super) fn look_up<const RENEWS: bool>(
+        &self,
+        cache: Places<'_>,
+        header: &impl Header,
+        renewed: &mut usize,
+    ) -> Looked {
         let address = header.address();
         if (address >> 96) as u64 == self.block {
             return match self.lpm.lookup(address).filter(|_| header.is_plain_to()) {
@@ -380,7 +401,7 @@ impl<'t> Family<'t> {
     }
 
     /// What neither an index nor the cache has answered.
-    fn search(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: Places<'_>) {
+    pub(super) fn search(&self, searches: &mut Vec<Search>, found: &mut [Found], cache: Places<'_>) {
         if !searches.is_empty() {
             self.search_all(searches, found, cache);
         }

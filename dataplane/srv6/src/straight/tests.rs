@@ -122,6 +122,10 @@ fn routes() -> Vec<Route> {
 
 /// Everything but port 0's neighbour is resolved.
 fn tables(dscp: DscpMode, ecn_compat: bool) -> (Tables, Slots) {
+    tables_with(routes(), dscp, ecn_compat)
+}
+
+fn tables_with(routes: Vec<Route>, dscp: DscpMode, ecn_compat: bool) -> (Tables, Slots) {
     let mut slots = Slots::default();
     let desired = Desired {
         ports: ["a", "b", "b.100", "c", "d"].iter().zip(0..).map(|(name, index)| port(index, name)).collect(),
@@ -129,7 +133,7 @@ fn tables(dscp: DscpMode, ecn_compat: bool) -> (Tables, Slots) {
         blocks: vec![Block { prefix: "fcbb::/32".parse().unwrap(), unknown: Some(UnknownSid::Drop) }],
         sids: sids(),
         steers: steers(),
-        routes: routes(),
+        routes,
         neighbors: (1..5).map(|port| ((PortId(port), neighbor(port)), Mac([2, 0, 0, 0, 1, port as u8]))).collect(),
         path_mtus: [(segments(LEARNED, 1), 180)].into(),
         ..Desired::default()
@@ -334,7 +338,7 @@ proptest! {
     /// Whatever is mixed in a burst: each packet becomes what it becomes alone, and what is counted together comes to
     /// the same.
     #[test]
-    fn a_burst_equals_its_packets(frames in prop::collection::vec((frame(), 1..4usize), 0..24), device in 0..5u16) {
+    fn a_burst_equals_its_packets(frames in prop::collection::vec((frame(), 1..8usize), 0..24), device in 0..5u16) {
         let (tables, slots) = tables(DscpMode::Uniform, false);
         let mut burst: Vec<Held> = Vec::new();
         for ((bytes, tail), times) in frames {
@@ -350,19 +354,21 @@ proptest! {
             left.push(way.map(|device| (device, held.1.len + held.2)));
         }
         let together = Tally::new(&slots);
-        let found = LookUps::with_capacity(burst.len()).find(&tables, device, &Alone, &mut burst).to_vec();
+        let mut fresh = LookUps::with_capacity(burst.len());
         let mut cached = LookUps::with_capacity(burst.len()).cached();
-        for time in ["searched", "remembered"] {
-            prop_assert_eq!(cached.find(&tables, device, &Alone, &mut burst), &found, "{}", time);
+        for port in [device, device, 0, 1, 2, 3, 4] {
+            let (found, _) = fresh.find(&tables, port, &Alone, &mut burst);
+            prop_assert_eq!(cached.find(&tables, port, &Alone, &mut burst).0, found, "port {}", port);
         }
-        for other in 0..5 {
-            let found = LookUps::with_capacity(burst.len()).find(&tables, other, &Alone, &mut burst).to_vec();
-            prop_assert_eq!(cached.find(&tables, other, &Alone, &mut burst), &found, "port {}", other);
-        }
+        // What is inside is remembered, too.
+        let mut once = burst.clone();
+        let (found, mut inside) = cached.find(&tables, device, &Alone, &mut once);
+        forward_all(&tables, &Tally::new(&slots), &Alone, &mut once, found, &mut inside, |_| {});
+        let (found, mut inside) = cached.find(&tables, device, &Alone, &mut burst);
         let (mut done, mut expected) = (0, left.iter());
         while done < burst.len() {
             let (frames, found) = (&mut burst[done..], &found[done..]);
-            done += forward_all(&tables, &together, &Alone, frames, found, |leaving| {
+            done += forward_all(&tables, &together, &Alone, frames, found, &mut inside, |leaving| {
                 let row: Vec<_> = expected.by_ref().take(leaving.packets).map(|way| way.unwrap()).collect();
                 assert!(row.iter().all(|&(device, _)| device == leaving.device));
                 assert_eq!(row.iter().map(|&(_, bytes)| bytes).sum::<usize>(), leaving.bytes);
@@ -375,43 +381,79 @@ proptest! {
     }
 }
 
+const PLAIN: Fields = (0x22, 64, 0x2001_0db8_0099 << 80);
+
+fn plain_v6<const N: usize>(head: u32, groups: [u16; N], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    v6_packet(&PLAIN, address(head, groups).to_bits(), protocol, payload)
+}
+
+fn plain_v4(destination: [u8; 4]) -> Vec<u8> {
+    let mut packet = vec![0x45, 0x22, 0, 80, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1];
+    packet.extend(destination);
+    let sum = checksum::of(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.resize(80, 7);
+    packet
+}
+
+fn framed(packet: &[u8]) -> Vec<u8> {
+    let ether_type = if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
+    [&MAC.0, &[2, 0, 0, 0, 0, 8], &ether_type[..], packet].concat()
+}
+
+/// What is remembered of an address is that of one VRF in one generation: here it leads elsewhere in each.
+#[test]
+fn what_is_inside_goes_by_the_vrf_of_its_sid_in_the_tables_in_force() {
+    let inside = [plain_v6(0x3000_0000, [5], 17, &[7; 60]), plain_v4([10, 1, 1, 1])];
+    let [v6, v4] = [(41, &inside[0]), (4, &inside[1])];
+    let to = |function, (protocol, inside): (u8, &Vec<u8>)| plain_v6(0xfcbb_0000, [1, function], protocol, inside);
+    let rows = [inside[0].clone(), to(0xfe06, v6), to(0xfe46, v6), to(0xfe04, v4), to(0xfe46, v4), inside[1].clone()];
+    let mut look_ups = LookUps::with_capacity(4 * rows.len()).cached();
+    for [main, other] in [[1, 3], [3, 4], [4, 1]] {
+        let route = |(table, port, prefix): (u32, u16, &str)| Route {
+            table: TableId(table),
+            prefix: prefix.parse().unwrap(),
+            action: RouteAction::Via(vec![hop(port)]),
+        };
+        let prefixes = ["3000::/16", "10.0.0.0/8"].into_iter();
+        let routes = prefixes.flat_map(|prefix| [(254, main, prefix), (7, other, prefix)]).map(route).collect();
+        let (tables, slots) = tables_with(routes, DscpMode::Uniform, false);
+        for time in ["searched", "remembered", "and again"] {
+            let held = rows.iter().map(|packet| received(&framed(packet))).map(|(room, at)| (room, at, 0));
+            let mut burst: Vec<Held> = held.flat_map(|held| std::iter::repeat_n(held, 4)).collect();
+            let (found, mut inside) = look_ups.find(&tables, 0, &Alone, &mut burst);
+            let mut ports = Vec::new();
+            forward_all(&tables, &Tally::new(&slots), &Alone, &mut burst, found, &mut inside, |leaving| {
+                assert_eq!(leaving.packets, 4);
+                ports.push(leaving.device);
+            });
+            assert_eq!(ports, [main, main, other, main, other, main], "{time}");
+        }
+    }
+}
+
 /// Without this the comparison above could be one of nothing.
 #[test]
 fn plain_packets_go_straight() {
     let (tables, slots) = tables(DscpMode::Uniform, false);
-    let fields = (0x22, 64, address(0x2001_0db8, [0x99]).to_bits());
-    let inner = v6_packet(&fields, address(0x3000_0000, [5]).to_bits(), 17, &[7; 60]);
-    let v4 = |destination: [u8; 4]| {
-        let mut packet = vec![0x45, 0x22, 0, 80, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1];
-        packet.extend(destination);
-        let sum = checksum::of(&packet);
-        packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        packet.resize(80, 7);
-        packet
-    };
-    let v6 = |head, groups: [u16; 3], protocol, payload: &[u8]| {
-        v6_packet(&fields, address(head, groups).to_bits(), protocol, payload)
-    };
+    let inner = plain_v6(0x3000_0000, [5], 17, &[7; 60]);
     let cases = [
-        ("uN", v6(0xfcbb_0000, [1, 2, 3], 41, &inner)),
-        ("uA", v6(0xfcbb_0000, [1, 0xe001, 3], 41, &inner)),
-        ("uDT6", v6(0xfcbb_0000, [1, 0xfe06, 0], 41, &inner)),
-        ("uDT4", v6(0xfcbb_0000, [1, 0xfe04, 0], 4, &v4([10, 1, 1, 1]))),
-        ("uDT46", v6(0xfcbb_0000, [1, 0xfe46, 0], 4, &v4([10, 1, 1, 1]))),
-        ("steered", v6(0x2a00_0001, [5, 0, 0], 17, &[7; 60])),
-        ("source of the port", v6(0x2a00_0004, [5, 0, 0], 17, &[7; 60])),
-        ("routed", v6(0x3000_0000, [5, 0, 0], 17, &[7; 60])),
-        ("steered, three segments", v6(0x2a00_0002, [5, 0, 0], 17, &[7; 60])),
-        ("steered, two paths", v6(0x2a00_0003, [5, 0, 0], 17, &[7; 60])),
-        ("routed, two next hops", v6(0x3001_0000, [5, 0, 0], 17, &[7; 60])),
-        ("steered, IPv4", v4([44, 1, 2, 3])),
-        ("routed, IPv4", v4([10, 1, 2, 3])),
+        ("uN", plain_v6(0xfcbb_0000, [1, 2, 3], 41, &inner)),
+        ("uA", plain_v6(0xfcbb_0000, [1, 0xe001, 3], 41, &inner)),
+        ("uDT6", plain_v6(0xfcbb_0000, [1, 0xfe06, 0], 41, &inner)),
+        ("uDT4", plain_v6(0xfcbb_0000, [1, 0xfe04, 0], 4, &plain_v4([10, 1, 1, 1]))),
+        ("uDT46", plain_v6(0xfcbb_0000, [1, 0xfe46, 0], 4, &plain_v4([10, 1, 1, 1]))),
+        ("steered", plain_v6(0x2a00_0001, [5, 0, 0], 17, &[7; 60])),
+        ("source of the port", plain_v6(0x2a00_0004, [5, 0, 0], 17, &[7; 60])),
+        ("routed", plain_v6(0x3000_0000, [5, 0, 0], 17, &[7; 60])),
+        ("steered, three segments", plain_v6(0x2a00_0002, [5, 0, 0], 17, &[7; 60])),
+        ("steered, two paths", plain_v6(0x2a00_0003, [5, 0, 0], 17, &[7; 60])),
+        ("routed, two next hops", plain_v6(0x3001_0000, [5, 0, 0], 17, &[7; 60])),
+        ("steered, IPv4", plain_v4([44, 1, 2, 3])),
+        ("routed, IPv4", plain_v4([10, 1, 2, 3])),
     ];
     for (name, packet) in cases {
-        let mut frame = [MAC.0, [2, 0, 0, 0, 0, 8]].concat();
-        frame.extend(if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] });
-        frame.extend(packet);
-        let way = outcome(&frame, 0, &slots, |tally, packet| straight(&tables, tally, 0, packet));
+        let way = outcome(&framed(&packet), 0, &slots, |tally, packet| straight(&tables, tally, 0, packet));
         assert!(way.verdict.is_some(), "{name}");
     }
 }

@@ -5,6 +5,7 @@
 use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
 
 use super::headers::{Behind, V4, V6, joined, spend_hop};
+use super::look_ups::Found;
 use super::{Decapsulate, HEAD, OuterClass, PlainHop, PlainPath, Shift, Straight, Way};
 use crate::flow::{self, FlowHash};
 use crate::tables::{MAIN, Tables, Target};
@@ -22,9 +23,9 @@ pub(super) struct Ready<'t> {
 /// Ethernet, outer IPv6, and as much of the packet inside as is written.
 const NESTED: usize = HEAD + ipv4::LEN;
 /// Ethernet, outer IPv6, inner IPv6.
-const NESTED_V6: usize = HEAD + ipv6::LEN;
+pub(super) const NESTED_V6: usize = HEAD + ipv6::LEN;
 /// Ethernet, outer IPv6, inner IPv4.
-const NESTED_V4: usize = HEAD + ipv4::LEN;
+pub(super) const NESTED_V4: usize = HEAD + ipv4::LEN;
 /// What is not block, in the upper half of a SID.
 const BEHIND_BLOCK: u64 = 0xffff_ffff;
 
@@ -305,29 +306,28 @@ impl Shift {
 }
 
 impl Decapsulate {
-    /// RFC 8986 sections 4.6 to 4.8, where the inner packet is all the outer one carries.
+    /// With a look-up of its own.
     #[inline(always)]
-    pub(super) fn forward<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>) -> Option<Ready<'t>> {
+    pub(super) fn forward_alone<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>) -> Option<Ready<'t>> {
+        self.forward(tables, packet, self.look_up(tables, packet)?)
+    }
+
+    /// RFC 8986 sections 4.6 to 4.8. The packet inside is plain where something was found for it.
+    #[inline(always)]
+    pub(super) fn forward<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, inside: Found) -> Option<Ready<'t>> {
+        let group = Target::group(inside.value()?)?;
         let outer = V6::read(packet.head::<HEAD>()?, eth::LEN);
-        let [high, low] = outer.destination;
-        if high & self.argument[0] | low & self.argument[1] != 0 {
-            return None;
-        }
-        match outer.next_header() {
-            protocol::IPV6 if self.v6 => self.forward_v6(tables, packet, outer),
-            protocol::IPV4 if self.v4 => self.forward_v4(tables, packet, outer),
-            _ => None,
+        if inside.is_v6() {
+            self.forward_v6(tables, packet, outer, group)
+        } else {
+            self.forward_v4(tables, packet, outer, group)
         }
     }
 
     #[inline(always)]
-    fn forward_v6<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6) -> Option<Ready<'t>> {
+    fn forward_v6<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6, group: u32) -> Option<Ready<'t>> {
         let inner = V6::read(packet.head::<NESTED_V6>()?, HEAD);
         let len = inner.len();
-        if !is_all(outer, inner.class(), len) || !inner.is_plain() {
-            return None;
-        }
-        let group = Target::group(tables.find_v6(self.vrf, inner.address())?)?;
         let flow = || transit_v6(packet.bytes(), HEAD, inner.address());
         let hop = tables.straight.hop(tables, group, len, flow)?;
         packet.pull_front(ipv6::LEN);
@@ -341,13 +341,9 @@ impl Decapsulate {
     }
 
     #[inline(always)]
-    fn forward_v4<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6) -> Option<Ready<'t>> {
+    fn forward_v4<'t>(&self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6, group: u32) -> Option<Ready<'t>> {
         let inner = V4::read(packet.head::<NESTED_V4>()?, HEAD);
         let len = inner.len();
-        if !is_all(outer, inner.class(), len) || !inner.is_plain() {
-            return None;
-        }
-        let group = Target::group(tables.find_v4(self.vrf, inner.destination())?)?;
         let hop = tables.straight.hop(tables, group, len, || flow_v4(tables, packet.bytes(), HEAD))?;
         packet.pull_front(ipv6::LEN);
         let (ethernet, ip) = headers(packet)?;
@@ -359,15 +355,6 @@ impl Decapsulate {
         put_type(ethernet, eth::IPV4);
         Some(hop.ready(ethernet, len))
     }
-}
-
-/// Whether nothing stands behind an inner packet of this class and length, and its ECN stays.
-#[inline(always)]
-fn is_all(outer: V6, inner: u8, len: usize) -> bool {
-    // An outer ECN of Not-ECT, or the inner one: the inner one stays (RFC 6040 section 4.2).
-    let outer_ecn = outer.class() & 3;
-    let ecn_stays = outer_ecn == 0 || outer_ecn == inner & 3;
-    ecn_stays && len + ipv6::LEN == outer.len() && len + eth::LEN >= eth::MIN_FRAME
 }
 
 /// The outer DSCP with the inner ECN.
