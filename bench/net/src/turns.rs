@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use ipnet::Ipv6Net;
 use srv6d_dataplane::{BURST, PacketMemory, Publisher, Rounds, Sockets, Step, Wiring, WorkerCounters};
@@ -29,15 +30,26 @@ use crate::{BenchError, affinity};
 const NEXT_HOP: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2));
 const SOURCE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
 
+/// About as long as a round takes.
+const A_ROUND: Duration = Duration::from_micros(10);
+
 /// A thread that takes turns until this is dropped. It begins as srv6d.
 pub struct Turns {
-    stop: Arc<AtomicBool>,
-    is_floor: Arc<AtomicBool>,
+    turn: Arc<Turn>,
     thread: Option<JoinHandle<()>>,
     /// Number of the thread.
     pub thread_number: i32,
     // Takes the port from the kernel.
     _program: Program,
+}
+
+/// What the thread is told, and says.
+#[derive(Default)]
+struct Turn {
+    stop: AtomicBool,
+    is_floor: AtomicBool,
+    /// Whose turn its round is.
+    taken_by_floor: AtomicBool,
 }
 
 impl Turns {
@@ -53,40 +65,42 @@ impl Turns {
             let settings = ProgramSettings { untagged: true, claim_all: true, ..ProgramSettings::default() };
             let mut program = Program::attach(ingress, Mode::Auto, &settings).map_err(said)?;
             let mut rounds = worker(work, (ingress, egress), &mut program)?;
-            let (stop, is_floor) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-            let (stopped, turn) = (Arc::clone(&stop), Arc::clone(&is_floor));
+            let turn = Arc::<Turn>::default();
+            let told_to = Arc::clone(&turn);
             let (tell, told) = mpsc::channel();
             let thread = thread::spawn(move || {
                 if affinity::pin(0, core).is_ok() && tell.send(nix::unistd::gettid().as_raw()).is_ok() {
-                    take_turns(&mut rounds, &stopped, &turn);
+                    take_turns(&mut rounds, &told_to);
                 }
             });
             let thread_number = told.recv().map_err(|why| BenchError::of("start a worker", why))?;
-            Ok(Self { stop, is_floor, thread: Some(thread), thread_number, _program: program })
+            Ok(Self { turn, thread: Some(thread), thread_number, _program: program })
         })
     }
 
-    /// Whose turn it is from now on.
+    /// Whose turn it is from now on: no round of the other one goes on any more.
     pub fn change(&self, to_floor: bool) {
-        self.is_floor.store(to_floor, Ordering::Relaxed);
+        self.turn.is_floor.store(to_floor, Ordering::Relaxed);
+        let is_running = || self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        while self.turn.taken_by_floor.load(Ordering::Acquire) != to_floor && is_running() {
+            thread::sleep(A_ROUND);
+        }
     }
 }
 
 impl Drop for Turns {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.turn.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn take_turns(rounds: &mut Rounds, stop: &AtomicBool, is_floor: &AtomicBool) {
+fn take_turns(rounds: &mut Rounds, turn: &Turn) {
     let mut burst: Vec<Frame> = Vec::with_capacity(BURST);
-    while !stop.load(Ordering::Relaxed) {
-        let received = if is_floor.load(Ordering::Relaxed) {
-            cross(&mut rounds.io, &mut burst)
-        } else {
-            rounds.round().unwrap_or(0)
-        };
+    while !turn.stop.load(Ordering::Relaxed) {
+        let is_floor = turn.is_floor.load(Ordering::Relaxed);
+        turn.taken_by_floor.store(is_floor, Ordering::Release);
+        let received = if is_floor { cross(&mut rounds.io, &mut burst) } else { rounds.round().unwrap_or(0) };
         if received == 0 {
             std::hint::spin_loop();
         }
