@@ -323,6 +323,14 @@ fn a_run_that_could_measure_nothing_fails_and_says_why() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let bench = Command::new(env!("CARGO_BIN_EXE_bench-net")).arg("list").stdout(writer).output().unwrap();
+    assert!(bench.status.success() && bench.stderr.is_empty(), "{bench:?}");
+}
+
+#[test]
 fn a_file_of_another_kind_is_refused_and_the_right_command_named() {
     let directory = std::env::temp_dir().join(format!("srv6d-bench-net-kinds-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

@@ -1,6 +1,7 @@
 //! Results and reports in files.
 
 use std::fs;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use srv6d_bench_net::compare::Comparison;
@@ -76,13 +77,19 @@ pub fn compare(before: &Path, after: &Path, json: bool) -> Result<(), Failure> {
                    figure at the same size and placement in both";
         return Err(Failure::Usage(why.to_owned()));
     }
-    if json {
-        let text = serde_json::to_string_pretty(&comparison).map_err(|why| BenchError::of("compare", why))?;
-        println!("{text}");
-    } else {
-        print!("{}", comparison.text());
+    if !json {
+        return print(&comparison.text());
     }
-    Ok(())
+    let text = serde_json::to_string_pretty(&comparison).map_err(|why| BenchError::of("compare", why))?;
+    print(&format!("{text}\n"))
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(BenchError::of("standard output", why).into()),
+        _ => Ok(()),
+    }
 }
 
 pub fn write_document(document: &Document, directory: &Path) -> Result<(), Failure> {
@@ -95,8 +102,7 @@ fn write_pages(document: &Document, json: &Path) -> Result<(), Failure> {
     write(&json.with_extension("md"), &document.markdown())?;
     let html = json.with_extension("html");
     write(&html, &document.html())?;
-    println!("report: {}", html.display());
-    Ok(())
+    print(&format!("report: {}\n", html.display()))
 }
 
 fn write_json(directory: &Path, name: &str, value: &impl serde::Serialize) -> Result<(), BenchError> {

@@ -20,7 +20,7 @@ use srv6d_bench_net::statistics::number_of;
 use srv6d_bench_net::{BenchError, dut, host, netns, report};
 
 use crate::command_line::{Arguments, Forwarding, Paths, Word};
-use crate::files::{compare, keep, render, report_again, write_document};
+use crate::files::{compare, keep, print, render, report_again, write_document};
 
 /// Exit status of a command line that cannot be, as clap's own.
 const USAGE: u8 = 2;
@@ -31,12 +31,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
         None => measure(&arguments.forwarding),
-        Some(Word::List) => {
-            for dut in dut::ALL {
-                println!("{}", dut.name);
-            }
-            Ok(())
-        }
+        Some(Word::List) => print(&dut::ALL.map(|dut| format!("{}\n", dut.name)).concat()),
         Some(Word::Host { rounds, seconds, paths }) => measure_host(paths, *rounds, *seconds),
         Some(Word::Render { file }) => render(file),
         Some(Word::Report { file }) => report_again(file),
