@@ -92,12 +92,14 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
             }
             Kind::Decapsulate(sid) => {
                 let like_first = self.found.iter().take_while(|&&found| found == first).count();
-                let sum = if like_first < FEW {
+                let sum = if like_first < FEW || inside.is_given_up {
                     self.run(|found, packet| (found == first).then(|| sid.forward_alone(tables, packet))?)
                 } else {
                     let frames = self.frames.get_mut(..like_first).unwrap_or_default();
-                    let inside = inside.find(tables, sid, self.io, frames);
-                    self.run_with(inside, |inside, packet| sid.forward(tables, packet, inside))
+                    let all = inside.find(tables, sid, self.io, frames);
+                    let sum = self.run_with(all, |inside, packet| sid.forward(tables, packet, inside));
+                    inside.is_given_up = sum.packets < like_first;
+                    sum
                 };
                 tally.sid(sid.slot, sum.packets, sum.bytes + sum.packets * ipv6::LEN);
                 sum.packets

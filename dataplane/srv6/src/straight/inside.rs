@@ -4,7 +4,7 @@ use srv6d_wire::{Packet, eth, ipv6, protocol};
 
 use super::destination_cache::{Places, Trust};
 use super::headers::{V4, V6};
-use super::look_ups::{Cached, Family, Found, Header, Looked};
+use super::look_ups::{Cached, Family, Found, Header, Looked, Renewed};
 use super::write::{NESTED_V4, NESTED_V6};
 use super::{Decapsulate, Frames, HEAD};
 use crate::lpm::Search;
@@ -50,6 +50,9 @@ impl Kept {
 pub struct Inside<'l> {
     pub(super) kept: &'l mut Kept,
     pub(super) cache: Places<'l>,
+    /// A packet of this burst was not plain, and what was found for those behind it is lost. They are looked up each by
+    /// itself: together again and again, behind every such packet, would be a square of look-ups.
+    pub(super) is_given_up: bool,
 }
 
 impl Inside<'_> {
@@ -102,7 +105,7 @@ impl Row<'_> {
                 return at;
             }
             let Some(header) = H::read_inside(self.sid, outer, &packet) else { continue };
-            match self.family.look_up::<false>(self.cache, &header, &mut 0) {
+            match self.family.look_up::<false>(self.cache, &header, &mut Renewed::default()) {
                 Looked::At(led_to) => *found = led_to,
                 Looked::AtNothing => {}
                 Looked::Elsewhere => self.searches.push(Search::new(header.address(), first + at)),

@@ -100,18 +100,31 @@ pub struct LookUps {
     found: Vec<Found>,
     cache: DestinationCache,
     /// By device, some of which share one.
-    trust: [Trust; DEVICES],
-    renewal: Renewal,
+    service: [Service; DEVICES],
+    /// In this burst.
+    renewed: Renewed,
     inside: Kept,
 }
 
-/// Whether much of what is remembered is not of these tables yet.
-#[derive(Debug, Default)]
+/// How what is remembered serves what comes in through a port.
+#[derive(Clone, Copy, Debug, Default)]
+struct Service {
+    trust: Trust,
+    renewal: Renewal,
+}
+
+/// Whether much of it is not of these tables yet.
+#[derive(Clone, Copy, Debug, Default)]
 struct Renewal {
     edition: Edition,
     is_done: bool,
-    /// Renewed in this burst.
-    answers: usize,
+}
+
+/// Packets of a burst whose destination was remembered, and those of them for which that was not of these tables yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Renewed {
+    remembered: usize,
+    older: usize,
 }
 
 impl Renewal {
@@ -124,10 +137,11 @@ impl Renewal {
         !self.is_done
     }
 
-    /// After a burst in which it was due, of so many packets, and so many searched for.
-    fn note(&mut self, packets: usize, searched: usize) {
-        self.is_done = self.answers == 0 && searched < packets;
-        self.answers = 0;
+    /// After a burst in which it was due, of so many packets, and so many searched for. A single one that has nothing to do
+    /// with what is remembered tells nothing of others.
+    fn note(&mut self, packets: usize, searched: usize, Renewed { remembered, older }: Renewed) {
+        let asked_nothing = packets > 1 && searched == 0;
+        self.is_done = older == 0 && (remembered > 0 || asked_nothing);
     }
 }
 
@@ -139,8 +153,8 @@ impl LookUps {
             v4: Vec::with_capacity(packets),
             found: Vec::with_capacity(packets),
             cache: DestinationCache::default(),
-            trust: [Trust::default(); DEVICES],
-            renewal: Renewal::default(),
+            service: [Service::default(); DEVICES],
+            renewed: Renewed::default(),
             inside: Kept::with_capacity(packets),
         }
     }
@@ -167,29 +181,32 @@ impl LookUps {
         io: &F,
         frames: &mut [F::Frame],
     ) -> (&[Found], Inside<'_>) {
-        let mut trust = self.trust_in(device);
-        let asks = trust.asks(tables.changes.since());
-        let cached = Cached { asks, renews: self.renewal.is_due(tables.edition) && asks, is_aside: false };
-        let searched = self.find_all(tables, device, cached, io, frames);
+        let mut service = self.service_of(device);
+        let asks = service.trust.asks(tables.changes.since());
+        let renews = service.renewal.is_due(tables.edition) && asks;
+        let searched = self.find_all(tables, device, Cached { asks, renews, is_aside: false }, io, frames);
         if asks {
-            trust.learn(frames.len(), searched);
+            service.trust.learn(frames.len(), searched);
         }
-        if let Some(known) = self.trust.get_mut(usize::from(device) % DEVICES) {
-            *known = trust;
+        if renews {
+            service.renewal.note(frames.len(), searched, std::mem::take(&mut self.renewed));
         }
-        (&self.found, Inside { kept: &mut self.inside, cache: self.cache.view() })
+        if let Some(known) = self.service.get_mut(usize::from(device) % DEVICES) {
+            *known = service;
+        }
+        (&self.found, Inside { kept: &mut self.inside, cache: self.cache.view(), is_given_up: false })
     }
 
     /// The same in tables that are to come, so that their destinations are remembered by then. What is remembered of those
     /// in force stays.
     #[inline(never)]
     pub fn look_ahead<F: Frames>(&mut self, tables: &Tables, device: u16, io: &F, frames: &mut [F::Frame]) {
-        let asks = self.trust_in(device).is_asked();
+        let asks = self.service_of(device).trust.is_asked();
         self.find_all(tables, device, Cached { asks, renews: false, is_aside: true }, io, frames);
     }
 
-    fn trust_in(&self, device: u16) -> Trust {
-        self.trust.get(usize::from(device) % DEVICES).copied().unwrap_or_default()
+    fn service_of(&self, device: u16) -> Service {
+        self.service.get(usize::from(device) % DEVICES).copied().unwrap_or_default()
     }
 
     /// How many had to be searched for.
@@ -208,8 +225,6 @@ impl LookUps {
         let (v6, v4) = Family::both(tables, port.vrf, vrf, cached);
         if cached.renews {
             self.look_up_all::<true, F>((tables, port), (&v6, &v4), io, frames);
-            let searched = self.v6.len() + self.v4.len();
-            self.renewal.note(frames.len(), searched);
         } else {
             self.look_up_all::<false, F>((tables, port), (&v6, &v4), io, frames);
         }
@@ -249,14 +264,14 @@ impl LookUps {
         let found = self.found.get_mut(first..).unwrap_or_default();
         let cache = if family.asks { self.cache.view() } else { Places::none() };
         let searches = if H::ETHER_TYPE == IPV6 { &mut self.v6 } else { &mut self.v4 };
-        let mut renewed = 0;
+        let mut renewed = self.renewed;
         for (at, (frame, found)) in frames.iter_mut().zip(found).enumerate() {
             let packet = io.packet(frame);
             let Some(head) = port.admits(&packet) else { continue };
             let ether_type = ether_type(head);
             if ether_type != H::ETHER_TYPE {
                 if ether_type == IPV6 || ether_type == IPV4 {
-                    self.renewal.answers += renewed;
+                    self.renewed = renewed;
                     return at;
                 }
                 continue;
@@ -268,7 +283,7 @@ impl LookUps {
                 Looked::Elsewhere => searches.push(Search::new(header.address(), first + at)),
             }
         }
-        self.renewal.answers += renewed;
+        self.renewed = renewed;
         frames.len()
     }
 }
@@ -371,7 +386,7 @@ impl<'t> Family<'t> {
         &self,
         cache: Places<'_>,
         header: &impl Header,
-        renewed: &mut usize,
+        renewed: &mut Renewed,
     ) -> Looked {
         let address = header.address();
         if (address >> 96) as u64 == self.block {
@@ -389,9 +404,10 @@ impl<'t> Family<'t> {
     }
 
     #[inline(always)]
-    fn renew(&self, cache: Places<'_>, address: u128, renewed: &mut usize) -> Option<Found> {
+    fn renew(&self, cache: Places<'_>, address: u128, renewed: &mut Renewed) -> Option<Found> {
         let (led_to, is_older) = cache.renew(&self.valid, address)?;
-        *renewed += usize::from(is_older);
+        renewed.remembered += 1;
+        renewed.older += usize::from(is_older);
         Some(led_to)
     }
 

@@ -432,6 +432,40 @@ fn what_is_inside_goes_by_the_vrf_of_its_sid_in_the_tables_in_force() {
     }
 }
 
+/// The same, and how often a packet was read.
+#[derive(Default)]
+struct Reads(std::cell::Cell<usize>);
+
+impl Frames for Reads {
+    type Frame = Held;
+
+    fn packet<'f>(&self, held: &'f mut Held) -> Packet<'f> {
+        self.0.set(self.0.get() + 1);
+        Alone.packet(held)
+    }
+
+    fn place(&self, held: &mut Held, now: Extent, keep_tail: bool) {
+        Alone.place(held, now, keep_tail);
+    }
+}
+
+#[test]
+fn what_is_inside_is_not_looked_up_anew_behind_each_packet_that_is_not_plain() {
+    const PACKETS: usize = 64;
+    let (tables, slots) = tables(DscpMode::Uniform, false);
+    let lost = plain_v6(0x3f00_0000, [5], 17, &[7; 60]);
+    let held = received(&framed(&plain_v6(0xfcbb_0000, [1, 0xfe06], 41, &lost)));
+    let mut burst: Vec<Held> = vec![(held.0, held.1, 0); PACKETS];
+    let (io, mut look_ups) = (Reads::default(), LookUps::with_capacity(PACKETS).cached());
+    let (found, mut inside) = look_ups.find(&tables, 0, &io, &mut burst);
+    for done in 0..PACKETS {
+        let (frames, found) = (&mut burst[done..], &found[done..]);
+        let plain = forward_all(&tables, &Tally::new(&slots), &io, frames, found, &mut inside, |_| {});
+        assert_eq!(plain, 0, "there is no route to what is inside");
+    }
+    assert!(io.0.get() <= 4 * PACKETS, "{} reads", io.0.get());
+}
+
 /// Without this the comparison above could be one of nothing.
 #[test]
 fn plain_packets_go_straight() {
