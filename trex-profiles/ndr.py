@@ -11,148 +11,21 @@ asked to is never taken for the device.
 import json
 import os
 import re
+import signal
 import sys
-import time
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import ndr_report
-from ndr_latency import percentiles
+from ndr_bench import Bench, Library, Refused, first_packets, say
 from ndr_options import parse
-from ndr_search import Counters, Trial, confirm, search
+from ndr_search import confirm, search
 from ndr_stamp import stamp
 
-DRAIN_SECONDS = 2
-# The client waits this long behind the last packet before it says that sending has ended, if packets are timed.
-RX_DELAY_SECONDS = 0.1
-FLUSH_PPS, FLUSH_SECONDS = 1500, 1
-WARM_UP_SECONDS = 2
-PREFLIGHT_PPS, PREFLIGHT_SECONDS = 10, 1
 SHARES = (10, 50, 90)
-FCS, PREAMBLE_AND_GAP = 4, 20
-
-
-class Refused(Exception):
-    """Something that the user has to change."""
-
-
-class Bench:
-    """Two ports of a TRex server, and the streams on them."""
-
-    def __init__(self, client, senders, profile, tunables, load_profile):
-        self.client = client
-        self.senders = senders
-        self.receivers = [port ^ 1 for port in senders]
-        self.profile = profile
-        self.tunables = tunables
-        self.load_profile = load_profile
-        self.clock = time
-        self.latency_pps = int(tunables.get('lat_pps', 0))
-
-    def load(self, size):
-        """Puts the streams of a frame size on the ports: of the smallest that fits. Returns [(frame, weight)] of the streams."""
-        while True:
-            try:
-                return self._load(size)
-            except ValueError as why:
-                least = re.search(r'this packet needs (\d+)', str(why))
-                # A stream may need more than the one that said so first.
-                if not least or int(least.group(1)) <= (size or 0):
-                    raise Refused('%s: %s' % (self.profile, why))
-                size = int(least.group(1))
-
-    def _load(self, size):
-        self.client.reset(ports=sorted(set(self.senders + self.receivers)))
-        frames = []
-        for port in self.senders:
-            tunables = dict(self.tunables, **({'fsize': size} if size else {}))
-            flat = [part for key, value in tunables.items() for part in ('--' + key.replace('_', '-'), str(value))]
-            streams = self.load_profile(os.path.join(HERE, self.profile), port, flat)
-            self.client.add_streams(streams, ports=[port])
-            # The thin stream that times is no part of a mix: its rate is no weight.
-            frames += [(len(stream.get_pkt()) + FCS, stream.to_json()['mode']['rate']['value']) for stream in streams
-                       if not stream.has_flow_stats()]
-        return frames
-
-    def warm_up(self, rate):
-        """What the first packets of all cost (memory of rings touched, caches, neighbours) is no trial's."""
-        self._send(rate, WARM_UP_SECONDS)
-        self.clock.sleep(DRAIN_SECONDS)
-
-    def preflight(self):
-        """A few packets, slowly: wrong MTUs, routes and neighbours show here, and not as a rate of zero. Returns by how
-        many bytes a packet has become longer on its way."""
-        self.client.clear_stats()
-        self._send(self.at_least(PREFLIGHT_PPS), PREFLIGHT_SECONDS)
-        self.clock.sleep(DRAIN_SECONDS)
-        self._send(self.at_least(FLUSH_PPS), FLUSH_SECONDS)
-        self.clock.sleep(DRAIN_SECONDS)
-        stats = self.client.get_stats()
-        sent = self._total(stats, self.senders, 'opackets')
-        arrived = self._total(stats, self.receivers, 'ipackets')
-        if sent == 0:
-            raise Refused('nothing was sent: are the links of TRex up?')
-        if arrived < sent:
-            raise Refused('%d of %d packets arrived at a trickle: look at MTU, routes and neighbours of the device '
-                          '(`srv6d show counters`)' % (arrived, sent))
-        return self._total(stats, self.receivers, 'ibytes') / arrived - self._total(stats, self.senders, 'obytes') / sent
-
-    def trial(self, rate, seconds):
-        """One rate. What is still in the receiving ring when sending ends is flushed out by a few packets more."""
-        self.client.clear_stats()
-        before = self.clock.monotonic()
-        self._send(rate, seconds)
-        wall = self.clock.monotonic() - before - (RX_DELAY_SECONDS if self.latency_pps else 0)
-        self.clock.sleep(DRAIN_SECONDS)
-        sent = self.client.get_stats()
-        # Packets that wait in the ring meanwhile are timed when they are polled: times before the flush, errors of both
-        # (the client counts errors from each start on).
-        times = self.latency_times(sent)
-        self._send(self.at_least(FLUSH_PPS), FLUSH_SECONDS)
-        self.clock.sleep(DRAIN_SECONDS)
-        all_ = self.client.get_stats()
-        return Trial(rate, Counters(
-            tx=self._total(all_, self.senders, 'opackets'), rx=self._total(all_, self.receivers, 'ipackets'),
-            rx_errors=self._total(all_, self.receivers, 'ierrors'), tx_errors=self._total(all_, self.senders, 'oerrors'),
-            sent=self._total(sent, self.senders, 'opackets'), seconds=wall), with_errors(times, sent, all_))
-
-    @staticmethod
-    def latency_times(stats):
-        """Microseconds of every latency group."""
-        groups = {}
-        for group, found in stats.get('latency', {}).items():
-            if isinstance(group, int) and 'latency' in found:
-                times = found['latency']
-                groups[group] = {
-                    'min': times.get('total_min'), 'average': times.get('average'), 'max': times.get('total_max'),
-                    'jitter': times.get('jitter'), 'hdrh': times.get('hdrh') or None,
-                    'percentiles': percentiles(times.get('hdrh'))}
-        return groups
-
-    def _send(self, rate, seconds):
-        per_port = rate / len(self.senders)
-        self.client.start(ports=self.senders, mult='%dpps' % per_port, duration=seconds, force=True)
-        self.client.wait_on_traffic(
-            ports=self.senders, timeout=6 * seconds + 10, rx_delay_ms=int(RX_DELAY_SECONDS * 1000))
-
-    def at_least(self, rate):
-        # The latency streams keep their rate, and a total below theirs is refused.
-        return max(rate, 2 * self.latency_pps) * len(self.senders)
-
-    @staticmethod
-    def _total(stats, ports, counter):
-        return sum(stats[port][counter] for port in ports)
-
-
-def with_errors(groups, *all_stats):
-    """Latency groups with what their sequence numbers say, in the trial and in the flush behind it."""
-    for group, times in groups.items():
-        errors = [stats.get('latency', {}).get(group, {}).get('err_cntrs', {}) for stats in all_stats]
-        for name, counter in (('lost', 'dropped'), ('out_of_order', 'out_of_order'), ('duplicated', 'dup')):
-            times[name] = sum(one.get(counter, 0) for one in errors)
-    return groups or None
+PREAMBLE_AND_GAP = 20
 
 
 def mean(frames):
@@ -162,6 +35,7 @@ def mean(frames):
 
 def measure(bench, size, options):
     """Everything about one frame size, as JSON."""
+    bench.groups_tell = True
     frames = bench.load(size)
     lengths = sorted({frame for frame, _ in frames})
     used = lengths[0] if len(lengths) == 1 else round(mean(frames), 1)
@@ -170,13 +44,14 @@ def measure(bench, size, options):
     if lowest > options.max:
         raise Refused('--max %g: with latency packets at least %g' % (options.max, lowest))
     bench.warm_up(lowest)
-    longer = bench.preflight()
+    longer = first_packets(bench, size)
 
     def found(allowed, known=()):
         def trial(rate, seconds=options.trial):
             one = bench.trial(rate, seconds)
-            say('  %9.0f pps for %d s: %-17s lost %d of %d' % (
-                rate, seconds, one.verdict(allowed), one.counters.tx - one.counters.rx, one.counters.tx))
+            say('  %9.0f pps for %d s: %-17s lost %d of %d%s' % (
+                rate, seconds, one.verdict(allowed), one.counters.tx - one.counters.rx, one.counters.tx,
+                ', and %d frames of the device\'s own' % one.counters.foreign if one.counters.foreign else ''))
             return one
         rough = search(trial, lowest, options.max, allowed, known=known)
         return confirm(rough, lambda rate: trial(rate, options.final), allowed)
@@ -185,6 +60,7 @@ def measure(bench, size, options):
     pdr = found(options.pdr / 100, known=ndr.trials)
     say('  NDR %s, PDR %g %% %s' % (ndr.text(), options.pdr, pdr.text()))
     result = {'frame': used, 'asked_frame': size, 'frames': lengths, 'egress_frame': round(used + longer, 1),
+              'counted_by': 'flow statistics' if bench.groups_tell else 'port counters',
               'ndr': as_json(ndr, 0.0, frames), 'pdr': dict(as_json(pdr, options.pdr / 100, frames), percent=options.pdr)}
     if bench.latency_pps and ndr.rate > 0:
         result['latency'] = [{'percent_of_ndr': share, **latency_at(bench, size, ndr.rate * share / 100, options)} for share in SHARES]
@@ -208,7 +84,7 @@ def as_json(found, allowed, frames):
 
 
 def vars_of(counters):
-    return {name: getattr(counters, name) for name in ('tx', 'rx', 'rx_errors', 'tx_errors')}
+    return {name: getattr(counters, name) for name in ('tx', 'rx', 'rx_errors', 'tx_errors', 'foreign')}
 
 
 def table(report):
@@ -235,7 +111,8 @@ def connect(options):
     except ImportError:
         pass  # beside a TRex release, trex_stl_lib is on the path already
     try:
-        from trex.stl.api import STLClient, STLError, STLProfile
+        from trex.stl.api import STLClient, STLError, STLFlowStats, STLProfile
+        from trex.common.trex_exceptions import TRexTimeoutError
     except ImportError as why:
         raise Refused('TRex\'s client library is missing (%s): pip install lbr-trex-client==3.4.0, Python 3.10 or 3.11' % why)
     client = STLClient(server=options.server, sync_port=options.rpc_port, async_port=options.publisher_port, verbose_level='error')
@@ -258,7 +135,7 @@ def connect(options):
                           % (where, why))
         raise Refused('no TRex server at %s. Start it as trex-profiles/README.md says, and run this beside it, in its namespace '
                       '(`ip netns exec trex ...`), or name it with --server (%s)' % (where, str(why).strip(' *\n')))
-    return client, load_profile, STLError
+    return client, load_profile, Library(STLError, TRexTimeoutError, STLFlowStats)
 
 
 def last_words(why):
@@ -267,16 +144,21 @@ def last_words(why):
     return re.sub(r'^ValueError: ', '', lines[-1]) if lines else 'it cannot be loaded'
 
 
-def take(client, options, error):
+def ports_of(options):
+    """The sending ports and their neighbours."""
+    return sorted({port for one in options.senders for port in (one, one ^ 1)})
+
+
+def take(client, options, library):
     """Makes the ports ours, if nobody else has them and they are up."""
-    ports = sorted({port for one in options.senders for port in (one, one ^ 1)})
+    ports = ports_of(options)
     there = client.get_all_ports()
     missing = sorted(set(ports) - set(there))
     if missing:
         raise Refused('TRex has no port %s: it has %s' % (missing[0], ', '.join(str(port) for port in there)))
     try:
         client.acquire(ports=ports, force=options.force)
-    except error as why:
+    except library.error as why:
         if options.force:
             raise
         raise Refused('%s. --force takes the ports away from whoever has them' % str(why).strip())
@@ -285,44 +167,72 @@ def take(client, options, error):
         raise Refused('these links of TRex are down: %s' % ', '.join('port %d' % port for port in down))
 
 
+def on_signals():
+    """Makes SIGTERM end the search as Ctrl-C does. Returns a list that has the first of these signals once it has come:
+    the client library may swallow the exception."""
+    came = []
+
+    def end(number, _):
+        if not came:
+            came.append(number)
+            raise KeyboardInterrupt
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, end)
+    return came
+
+
+def let_go(client, options, library):
+    """Stops the streams and gives the ports back. A signal in the middle of a question makes the client library close the
+    connection, while the ports are still ours: it is opened again for that."""
+    ours = client.get_acquired_ports() if client.is_connected() else ports_of(options)
+    try:
+        if not client.is_connected():
+            client.connect()
+            client.acquire(ports=[port for port in ours if port in client.get_all_ports()], force=True)
+    except library.error as why:
+        say('the ports of TRex may still be owned by this session (%s): `--force` takes them' % str(why).strip())
+    client.disconnect()
+
+
 def main(arguments=None):
     options = parse(arguments, __doc__)
+    interrupted = on_signals()
     try:
-        client, load_profile, error = connect(options)
+        client, load_profile, library = connect(options)
     except Refused as why:
         sys.exit('error: %s' % why)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(128 + interrupted[0])
     report, ended = {'kind': 'trex-ndr', 'stamp': {}, 'runs': []}, None
     try:
-        searches(client, load_profile, error, options, report)
-    except (Refused, error) as why:
+        searches(client, load_profile, library, options, report)
+    except (Refused, library.error) as why:
         ended = 'error: %s' % why
     except KeyboardInterrupt:
-        client.stop()
-        ended = 130
+        interrupted = interrupted or [signal.SIGINT]
     except Exception as why:  # the client's library has assertions about counters
         traceback.print_exc()
         ended = 'error: %s: %s' % (type(why).__name__, why)
-    finally:
-        client.disconnect()
+    if interrupted:
+        ended = 128 + interrupted[0]
+    let_go(client, options, library)
     is_worth_something = any(run['sizes'] for run in report['runs'])
     if is_worth_something:
         # What was measured before is worth as much as it was.
         if ended:
-            report['stamp']['cut_off'] = 'interrupted' if ended == 130 else ended
+            report['stamp']['cut_off'] = 'interrupted' if interrupted else ended
         keep(report, options)
         print(table(report))
-    if ended == 130:
+    if interrupted:
         say('interrupted: %s' % ('what was measured is kept' if is_worth_something else 'nothing was measured'))
     if ended:
         sys.exit(ended)
 
 
-def searches(client, load_profile, error, options, report):
+def searches(client, load_profile, library, options, report):
     """All that was asked for; the report has each frame size as soon as it is done."""
-    take(client, options, error)
-    bench = Bench(client, options.senders, options.profile, dict(options.tunable), load_profile)
+    take(client, options, library)
+    bench = Bench(client, options.senders, options.profile, dict(options.tunable), load_profile, library)
     report['stamp'] = stamp(client, options)
     for number in range(options.repeat):
         say('search %d of %d' % (number + 1, options.repeat))
@@ -330,11 +240,6 @@ def searches(client, load_profile, error, options, report):
         report['runs'].append({'sizes': sizes})
         for size in options.sizes:
             sizes.append(measure(bench, size, options))
-
-
-def say(text):
-    """What it is at, beside the results."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == '__main__':

@@ -42,8 +42,20 @@ def section(number, run, runs, ceiling):
             'is a lower bound: above it the generator was the limit, lost frames itself, or nothing was tried.']
     if ceiling and any(one['ndr']['pps'] > NEAR * ceiling for one in sizes):
         said.append('NDRs at the ceiling of the generator (%.0f pps) are its own: such a device needs a faster one.' % ceiling)
+    said += of_its_own(sizes)
     heading = 'Search' if runs == 1 else 'Search %d of %d' % (number, runs)
     return {'heading': heading, 'text': said, 'table': table(sizes), 'plots': [rates(sizes)]}
+
+
+def of_its_own(sizes):
+    """How packets were told from frames that the device sends of its own."""
+    foreign = sum(trial['foreign'] or 0 for one in sizes for name in ('ndr', 'pdr') for trial in one[name]['trials'])
+    by_ports = [frame(one) for one in sizes if one['counted_by'] == 'port counters']
+    said = ['The device sent %d frames of its own meanwhile; they are not counted.' % foreign] if foreign else []
+    if by_ports:
+        said.append('Packets of %s bytes were counted by ports: a frame that the device sends of its own hides a lost one there.'
+                    % ', '.join(by_ports))
+    return said
 
 
 def latency_sections(number, run, runs):

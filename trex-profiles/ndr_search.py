@@ -24,6 +24,8 @@ class Counters:
     # Sent before the flush, in how many seconds.
     sent: int
     seconds: float
+    # Frames that the device sent of its own beside them; None where they cannot be told from packets.
+    foreign: Optional[int] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,21 +81,36 @@ ABOVE = {FAIL: 'device', LIMITED: 'generator', VOID: 'void'}
 
 
 def search(trial: Callable[[float], Trial], lowest, highest, allowed_loss, gap=0.02, known=()):
-    """Bisects between two rates to a gap of `gap` of the rate. `known` trials of another search count too."""
+    """Bisects between two rates to a gap of `gap` of the rate. `known` trials of another search count too.
+
+    A void trial at the lowest rate says nothing about the device: the search goes on above it, and only a rate that
+    passed is a result."""
     if not 0 < lowest <= highest:
         raise ValueError('rates: 0 < %s <= %s' % (lowest, highest))
     found = Found(0.0, 'maximum', [], 0)
     low, high = 0.0, None
-    for one in sorted(known, key=lambda one: one.requested):
+    for one in sorted(says_something(known, lowest, allowed_loss), key=lambda one: one.requested):
         low, high = narrow(found, one, one.verdict(allowed_loss), low, high)
     if high is None and low < highest:
         low, high = narrow(found, *attempt(found, trial, highest, allowed_loss), low, high)
+    floor = low
     if low == 0.0 and high is not None and high > lowest:
-        low, high = narrow(found, *attempt(found, trial, lowest, allowed_loss), low, high)
-    while 0 < low and high is not None and high - low > gap * high:
-        low, high = narrow(found, *attempt(found, trial, (low + high) / 2, allowed_loss), low, high)
+        one, verdict = attempt(found, trial, lowest, allowed_loss)
+        if verdict in (PASS, VOID):
+            low, floor = (lowest if verdict == PASS else 0.0), lowest
+        else:
+            low, high = narrow(found, one, verdict, low, high)
+    while 0 < floor and high is not None and high - floor > gap * high:
+        low, high = narrow(found, *attempt(found, trial, (floor + high) / 2, allowed_loss), low, high)
+        floor = max(floor, low)
     found.rate = low
     return found
+
+
+def says_something(known, lowest, allowed_loss):
+    """Trials of another search without the void ones that were repeated with another verdict, or were at the lowest rate."""
+    settled = {one.requested for one in known if one.verdict(allowed_loss) != VOID} | {lowest}
+    return [one for one in known if one.verdict(allowed_loss) != VOID or one.requested not in settled]
 
 
 def attempt(found, trial, rate, allowed_loss):

@@ -1,5 +1,5 @@
-"""The latency groups of a server. It counts from the moment the streams of a group are added to the moment they are
-removed: starting and stopping them sets nothing back. What has not happened is not in its answer."""
+"""The groups of a server, plain ones and those that are timed. It counts from the moment the streams of a group are added to
+the moment they are removed: starting and stopping them sets nothing back. What has not happened is not in its answer."""
 
 import base64
 import struct
@@ -9,11 +9,13 @@ DIGITS, WIDEST, HIGHEST = 3, 2047, 3_600_000_000
 
 
 class Group:
-    """Packets that were timed since its stream was added."""
+    """Packets since its stream was added."""
 
-    def __init__(self, version):
-        self.version = version
+    def __init__(self, version, is_timed):
+        self.version, self.is_timed = version, is_timed
+        self.received = 0
         self.started = False
+        self.port = 0
         self.sent = 0
         self.dropped = 0
         self.times = {}
@@ -50,32 +52,36 @@ class Groups:
         self.versions = 0
         self.known = {}
 
-    def add(self, number):
+    def add(self, number, is_timed):
         self.versions += 1
-        self.known.setdefault(number, Group(self.versions))
+        self.known.setdefault(number, Group(self.versions, is_timed))
 
     def remove(self, number):
         self.known.pop(number, None)
 
     def active(self):
-        return {'ids': {'latency': sorted(self.known), 'flow_stats': []}}
+        numbers = {is_timed: sorted(number for number, one in self.known.items() if one.is_timed == is_timed)
+                   for is_timed in (True, False)}
+        return {'ids': {'latency': numbers[True], 'flow_stats': numbers[False]}}
 
     def statistics(self, numbers, ports):
         found = {number: self.known[number] for number in numbers if number in self.known}
-        latency = {str(number): self.one(group) for number, group in found.items() if group.started}
+        latency = {str(number): self.one(group) for number, group in found.items() if group.started and group.is_timed}
         flows = {str(number): self.flow(group, ports) for number, group in found.items()}
         versions = {str(number): group.version for number, group in found.items()}
-        return {'ver_id': versions or None, 'flow_stats': flows or None, 'latency': latency or None}
+        return {'ver_id': versions or None, 'flow_stats': flows or None, 'latency': dict(latency, g=None)}
 
     def one(self, group):
         return dict({'lat': group.latency(self.hdrh)}, **({'er': {'drp': group.dropped}} if group.dropped else {}))
 
     @staticmethod
     def flow(group, ports):
+        """Sent by its port, received by the other one. Bytes are not counted."""
         counts = {str(port): 0 for port in ports}
         rates = {str(port): 0.0 for port in ports}
-        return {'tp': dict(counts, **{str(ports[0]): group.sent}), 'rp': counts, 'tb': counts, 'rb': counts,
-                'tps': rates, 'rps': rates, 'tbs': rates, 'rbs': rates}
+        sender = group.port
+        return {'tp': dict(counts, **{str(sender): group.sent}), 'rp': dict(counts, **{str(sender ^ 1): group.received}),
+                'tb': counts, 'rb': counts, 'tps': rates, 'rps': rates, 'tbs': rates, 'rbs': rates}
 
 
 def bucket(time):

@@ -7,17 +7,21 @@ What it answers has the fields and types that TRex's RPC specification and the c
 version. Its clock is its own: a trial of a minute takes no time.
 """
 
+import base64
 import itertools
 import json
 import threading
 import zlib
 
 import forms
+import ndr_bench
+import ndr_checksum
 from groups import Groups
 
 MAGIC = 0xABE85CEA  # in front of a compressed message
 PORTS = (0, 1)
-PROFILE_FINISHED_TX = 14
+PORT_STARTED, PORT_FINISHED_TX, PORT_ACQUIRED, PORT_RELEASED, PROFILE_STARTED, PROFILE_FINISHED_TX = 0, 4, 5, 6, 10, 14
+HARDWARE_CHECKSUM = 'fix_checksum_hw'
 CLIENTS_RX_DELAY = 0.1
 SLOW = 10_000
 API = (5, 1)
@@ -67,11 +71,13 @@ def not_so(why):
 
 class Device:
     """Forwards `capacity` packets a second, each `longer` than it came, and loses a share beside. A packet takes 20
-    microseconds, and 1500 where more come than it forwards; `lost_timed` packets of each latency group are lost in a trial."""
+    microseconds, and 1500 where more come than it forwards; `lost_timed` packets of each latency group are lost in a trial.
+    `chatter`: frames of its own that it sends beside each start of a stream; `labels`: packets leave with the flow label
+    that they came with."""
 
-    def __init__(self, capacity=1e9, lose=0.0, largest=1 << 20, longer=0, lost_timed=0):
+    def __init__(self, capacity=1e9, lose=0.0, largest=1 << 20, longer=0, lost_timed=0, chatter=0, labels=True):
         self.capacity, self.lose, self.largest, self.longer = capacity, lose, largest, longer
-        self.lost_timed = lost_timed
+        self.lost_timed, self.chatter, self.labels = lost_timed, chatter, labels
 
     def microseconds(self, rate):
         return 20 if rate <= self.capacity else 1500
@@ -85,15 +91,20 @@ class Device:
 class Server:
     """`ceiling`: packets a second that the generator can send. `stuck`: frames of a fast stream that stay in the
     receiving ring until more come. `ring`: arrivals a second that the ring can take. `link`: of both ports. `owner`: who
-    has the ports already. `api`: version of its interface. `hdrh`: started with --hdrh."""
+    has the ports already. `api`: version of its interface. `hdrh`: started with --hdrh. `stretches`: above its ceiling it
+    goes on until it is stopped. `spoils`: writes wrong checksums. `plain_groups`: knows flow statistics."""
 
-    def __init__(self, device, ceiling=1e9, ring=1e9, stuck=0, link=True, owner='', api=API, hdrh=True):
+    def __init__(self, device, ceiling=1e9, ring=1e9, stuck=0, link=True, owner='', api=API, hdrh=True, stretches=False,
+                 spoils=False, plain_groups=True):
+        self.stretches, self.spoils, self.plain_groups = stretches, spoils, plain_groups
+        self.sending, self.captures = {}, {}
         self.device, self.ceiling, self.ring, self.stuck_most = device, ceiling, ring, stuck
         self.link, self.api = link, api
         self.groups = Groups(hdrh)
         self.handle = 'handle'
         self.owner = {port: owner for port in PORTS}
         self.handler = {port: 'handler of somebody else' for port in PORTS}
+        self.session = dict.fromkeys(PORTS)
         self.misfits = []
         self.clock = Clock()
         self.started = []
@@ -181,11 +192,12 @@ class Server:
         return {'version': 'stand-in', 'build_date': 'Jan  1 2025', 'build_time': '', 'built_by': '', 'mode': 'STL'}
 
     def get_system_info(self, params):
-        port = {'driver': 'net_af_packet', 'description': 'stand-in', 'numa': 0, 'pci_addr': '', 'hw_mac': '02:00:00:00:aa:00',
-                'is_fc_supported': False, 'is_led_supported': False, 'is_link_supported': True, 'is_virtual': True,
-                'supp_speeds': [], 'is_prom_supported': True, 'is_vxlan_supported': False, 'cores': [0], 'rx': {'counters': 127, 'caps': ['flow_stats', 'latency']}}
+        port = {'driver': 'net_af_packet', 'description': 'stand-in', 'numa': -1, 'pci_addr': 'N/A', 'hw_mac': '02:00:00:00:aa:00',
+                'is_fc_supported': False, 'is_ieee1588_supported': False, 'is_led_supported': False, 'is_link_supported': False,
+                'is_virtual': True, 'supp_speeds': [], 'is_prom_supported': True, 'is_vxlan_supported': False, 'cores': [0],
+                'stack': 'legacy', 'rx': {'counters': 1023, 'caps': ['flow_stats', 'latency', 'rx_bytes', 'tpg']}}
         return {'core_type': 'stand-in', 'dp_core_count': 1, 'dp_core_count_per_port': 1, 'hostname': '', 'uptime': '',
-                'is_multiqueue_mode': False, 'port_count': len(PORTS), 'ports': [dict(port, index=index) for index in PORTS]}
+                'is_multiqueue_mode': False, 'advanced_per_stream_stats': True, 'port_count': len(PORTS), 'ports': [dict(port, index=index) for index in PORTS]}
 
     def get_supported_cmds(self, params):
         return sorted(forms.FORMS) + ['get_profile_list']
@@ -222,28 +234,56 @@ class Server:
     # Ports and streams.
 
     def acquire(self, params):
-        port = params['port_id']
+        port, session = params['port_id'], params.get('session_id')
         if self.owner[port] and not params['force']:
-            raise not_now('port is already taken by \'%s\'' % self.owner[port])
-        self.owner[port], self.handler[port] = params['user'], 'handler of %d' % port
+            same = self.owner[port] == params['user'] and self.session[port] != session
+            raise not_now('port is already %s \'%s\'' % ('owned by another session of' if same else 'taken by', self.owner[port]))
+        self.owner[port], self.handler[port], self.session[port] = params['user'], 'handler of %d' % port, session
+        self.event('trex-event', PORT_ACQUIRED, dict(self.who(port), force=params['force']))
         return self.handler[port]
 
+    def release(self, params):
+        port = params['port_id']
+        self.event('trex-event', PORT_RELEASED, self.who(port))
+        self.owner[port] = ''
+        return {}
+
+    def who(self, port):
+        return {'port_id': port, 'who': self.owner[port], 'session_id': self.session[port] or 0}
+
     def get_tpg_status(self, params):
-        return {'enabled': False}
+        return {'enabled': False,
+                'data': {'acquired_ports': [], 'num_tags': 0, 'num_tpgids': 0, 'rx_ports': [], 'username': '-'}}
 
     def capture(self, params):
-        return []
-
-    def release(self, params):
-        self.owner[params['port_id']] = ''
+        """Of the packets that a stream sends while a capture is on, as they would arrive."""
+        command = params['command']
+        if command == 'status':
+            return []
+        if command == 'start':
+            number = len(self.captures) + 1
+            self.captures[number] = (params['limit'], params['rx'], [])
+            return {'capture_id': number, 'start_ts': self.clock.now}
+        number = params['capture_id']
+        packets = self.captures[number][2]
+        if command == 'stop':
+            return {'pkt_count': len(packets)}
+        if command == 'fetch':
+            fetched = [{'binary': base64.b64encode(packet).decode(), 'origin': 'RX', 'ts': 0.0, 'index': at, 'port': 1}
+                       for at, packet in enumerate(packets)]
+            packets.clear()
+            return {'pkts': fetched, 'pending': 0, 'start_ts': 0.0}
+        del self.captures[number]
         return {}
 
     def get_all_streams(self, params):
         streams = {str(number): stream for number, stream in self.streams[params['port_id']].items()}
-        return {'profiles': {'_': streams}} if params.get('profile_id') == '*' else {'streams': streams}
+        if params.get('profile_id') != '*':
+            return {'streams': streams}
+        return {'profiles': {'_': streams} if streams else {}}
 
     def remove_all_streams(self, params):
-        for group in self.timed(params['port_id']):
+        for group in self.grouped(params['port_id']):
             self.groups.remove(group)
         self.streams[params['port_id']] = {}
         return {}
@@ -252,6 +292,12 @@ class Server:
         return {}
 
     def stop_traffic(self, params):
+        """Ends a start that would take longer: what the generator could send until then has been sent."""
+        port = params['port_id']
+        if port in self.sending:
+            rate, seconds, size = self.sending.pop(port)
+            self.send(port, rate, seconds, size, longest=ndr_bench.longest_wait(seconds))
+            self.finished(port, params.get('profile_id', '_'))
         return {}
 
     def set_port_attr(self, params):
@@ -264,15 +310,23 @@ class Server:
         return {}
 
     def add_stream(self, params):
-        self.streams[params['port_id']][params['stream_id']] = params['stream']
-        for group in self.timed(params['port_id']):
-            self.groups.add(group)
+        port, statistics = params['port_id'], params['stream']['flow_stats']
+        is_timed = statistics.get('rule_type') == 'latency'
+        if statistics['enabled'] and not is_timed and not self.plain_groups:
+            raise not_now('flow statistics are not supported for this stream')
+        self.streams[port][params['stream_id']] = params['stream']
+        if statistics['enabled']:
+            self.groups.add(statistics['stream_id'], is_timed)
+            self.groups.known[statistics['stream_id']].port = port
         return {}
 
-    def timed(self, port):
-        """The latency groups of its streams, with their packets a second."""
+    def grouped(self, port, rule=None):
+        """The groups of its streams, with their packets a second."""
         return {one['flow_stats']['stream_id']: one['mode']['rate']['value'] for one in self.streams[port].values()
-                if one['flow_stats']['enabled'] and one['flow_stats'].get('rule_type') == 'latency'}
+                if one['flow_stats']['enabled'] and rule in (None, one['flow_stats'].get('rule_type'))}
+
+    def timed(self, port):
+        return self.grouped(port, 'latency')
 
     # Sending.
 
@@ -286,12 +340,34 @@ class Server:
         if rate < least:
             raise ValueError('the latency streams enforce a minimum rate of %d' % least)
         self.started.append((port, rate, seconds))
-        self.send(port, rate, seconds, len(streams[0]['packet']['binary']) * 3 // 4)
-        self.event('trex-event', PROFILE_FINISHED_TX, {'port_id': port, 'profile_id': params.get('profile_id', '_')})
-        return {'multiplier': 1.0, 'ts': 0.0}
+        for kind, data in ((PROFILE_STARTED, {'profile_id': '_'}), (PORT_STARTED, {})):
+            self.event('trex-event', kind, dict(data, port_id=port))
+        size = len(streams[0]['packet']['binary']) * 3 // 4
+        self.captured(port, streams)
+        if self.stretches and rate > self.ceiling:
+            self.sending[port] = (rate, seconds, size)
+        else:
+            self.send(port, rate, seconds, size)
+            self.finished(port, params.get('profile_id', '_'))
+        whole = sum(one['mode']['rate']['value'] for one in streams)
+        return {'multiplier': rate / whole, 'ts': float(self.clock.now)}
 
-    def send(self, port, rate, seconds, size):
-        count, real = int(rate * seconds), min(rate, self.ceiling)
+    def finished(self, port, profile):
+        self.event('trex-event', PROFILE_FINISHED_TX, {'port_id': port, 'profile_id': profile})
+        self.event('trex-event', PORT_FINISHED_TX, {'port_id': port})
+
+    def captured(self, port, streams):
+        for limit, ports, packets in self.captures.values():
+            if port ^ 1 in ports:
+                fixed = [base64.b64decode(one['packet']['binary']) for one in streams]
+                packets += [checked(packet, one['vm']['instructions'], self.spoils) for packet, one in zip(fixed, streams)]
+                del packets[limit:]
+
+    def send(self, port, rate, seconds, size, longest=None):
+        """A generator that is asked for more than its ceiling sends all, in a longer time: `longest` at most."""
+        real = min(rate, self.ceiling)
+        count = int(min(rate * seconds, real * longest) if longest else rate * seconds)
+        took = longest or count / real
         if not self.link:
             return self.clock.send(seconds)
         arrived = self.device.forward(count, real, size) + self.stuck[port ^ 1]
@@ -301,11 +377,18 @@ class Server:
         self.counters[port]['obytes'] += count * size
         self.counters[port ^ 1]['ierrors'] += overflow
         taken = arrived - overflow - self.stuck[port ^ 1]
-        self.counters[port ^ 1]['ipackets'] += taken
+        self.counters[port ^ 1]['ipackets'] += taken + self.device.chatter
         self.counters[port ^ 1]['ibytes'] += taken * (size + self.device.longer)
         for group, each in self.timed(port).items():
+            # The thin stream arrives as the others do.
             self.time(self.groups.known[group], int(each * seconds), rate, real)
-        self.clock.send(count / real + (CLIENTS_RX_DELAY if self.timed(port) else 0))
+            self.groups.known[group].received += min(taken, int(each * seconds))
+            taken -= min(taken, int(each * seconds))
+            count -= int(each * seconds)
+        for group in self.grouped(port, 'stats'):
+            self.groups.known[group].sent += count
+            self.groups.known[group].received += taken if self.device.labels else 0
+        self.clock.send(took + (CLIENTS_RX_DELAY if self.grouped(port) else 0))
 
     def time(self, group, count, rate, real):
         """The last packet of a fast stream is seen as lost once later ones come out of the ring."""
@@ -332,6 +415,16 @@ class Server:
 
     def get_pgid_stats(self, params):
         return self.groups.statistics(params['pgids'], PORTS)
+
+
+def checked(packet, instructions, spoils):
+    """The packet with the UDP checksum that its field engine asks for, or another one."""
+    if not any(one['type'] == HARDWARE_CHECKSUM for one in instructions):
+        return packet
+    pseudo_header, datagram, _ = ndr_checksum.innermost_udp(packet)
+    whole = ndr_checksum.ones_complement_sum(pseudo_header + datagram[:6] + b'\0\0' + datagram[8:])
+    at = packet.rindex(datagram) + 6
+    return packet[:at] + (0x1234 if spoils else ~whole & 0xffff).to_bytes(2, 'big') + packet[at + 2:]
 
 
 def plain(message):

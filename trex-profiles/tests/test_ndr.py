@@ -1,11 +1,14 @@
 """ndr.py from end to end: TRex's own client library talks to a stand-in for the server."""
 
 import contextlib
+import getpass
 import hashlib
 import io
 import json
 import os
 import platform
+import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -17,6 +20,7 @@ import lbr_trex_client  # noqa: F401 puts the client's folders on the path
 import trex.stl.api  # noqa: F401 and those of its libraries
 
 import ndr
+import ndr_bench
 import ndr_options
 import ndr_report
 import ndr_stamp
@@ -25,7 +29,7 @@ import validate
 from server import Device, Server
 
 # The client really waits that long after each trial.
-ndr.RX_DELAY_SECONDS = stand_in.CLIENTS_RX_DELAY = 0.001
+ndr_bench.RX_DELAY_SECONDS = stand_in.CLIENTS_RX_DELAY = 0.001
 
 
 def run(server, *arguments):
@@ -33,7 +37,7 @@ def run(server, *arguments):
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as out, \
             contextlib.redirect_stderr(io.StringIO()):
         report = os.path.join(folder, 'report.json')
-        real, ndr.time = ndr.time, server.clock
+        real, ndr_bench.time = ndr_bench.time, server.clock
         try:
             ndr.main(['--rpc-port', str(server.rpc_port), '--publisher-port', str(server.publisher_port), '--json', report,
                       '--min', '1kpps', '--max', '400kpps', '--final', '20', *arguments])
@@ -41,7 +45,7 @@ def run(server, *arguments):
         except SystemExit as end:
             status = end.code
         finally:
-            ndr.time = real
+            ndr_bench.time = real
         found = json.load(open(report)) if os.path.exists(report) else None
         return status, out.getvalue(), found
 
@@ -76,6 +80,16 @@ def srv6d_in_path(version):
             yield hashlib.sha256(text.encode()).hexdigest()[:12]
         finally:
             os.environ['PATH'] = path
+
+
+@contextlib.contextmanager
+def impatient():
+    """The client waits by the real clock for what takes no time here, or never ends."""
+    real, ndr_bench.longest_wait = ndr_bench.longest_wait, lambda seconds: 0.05
+    try:
+        yield
+    finally:
+        ndr_bench.longest_wait = real
 
 
 def refuse(params):
@@ -317,6 +331,89 @@ class Ndr(unittest.TestCase):
         with Server(Device(), link=False) as server:
             said = str(run(server, '--sizes', '256')[0])
         self.assertIn('down: port 0, port 1', said)
+
+    def test_frames_of_the_devices_own_hide_no_loss(self):
+        with Server(Device(capacity=150_000, chatter=3)) as server:
+            status, _, report = run(server, '--sizes', '256')
+        found = report['runs'][0]['sizes'][0]
+        self.assertEqual((status, found['counted_by'], server.misfits), (0, 'flow statistics', []))
+        self.assertEqual((found['ndr']['limited_by'], found['ndr']['confirmed'], found['ndr']['void_trials']), ('device', True, 0))
+        # Two starts a trial, of which each brings three.
+        self.assertEqual({one['foreign'] for one in found['ndr']['trials']}, {6})
+        self.assertIn('frames of its own', json.dumps(ndr_report.document(report)))
+        with Server(Device(lose=1e-5, chatter=3)) as server:
+            server.device.forward = lambda count, rate, size: count - (3 if rate > 2000 else 0)
+            _, _, report = run(server, '--sizes', '256')
+        self.assertLess(report['runs'][0]['sizes'][0]['ndr']['pps'], 2001, 'three lost, and three others arrived')
+
+    def test_a_device_that_replaces_the_label_is_counted_by_ports(self):
+        with Server(Device(capacity=150_000, longer=40, labels=False)) as server:
+            status, _, report = run(server, '--sizes', '256', '--profile', 'srv6_encap_in.py')
+        found = report['runs'][0]['sizes'][0]
+        self.assertEqual((status, found['counted_by'], found['ndr']['limited_by']), (0, 'port counters', 'device'))
+        self.assertEqual({one['foreign'] for one in found['ndr']['trials']}, {None})
+
+    def test_a_server_that_refuses_flow_statistics_counts_by_ports(self):
+        with Server(Device(capacity=150_000), plain_groups=False) as server:
+            status, _, report = run(server, '--sizes', '256')
+        self.assertEqual((status, report['runs'][0]['sizes'][0]['counted_by']), (0, 'port counters'))
+
+    def test_packets_with_ecn_get_no_flow_statistics(self):
+        with Server(Device(capacity=150_000)) as server:
+            _, _, report = run(server, '--sizes', 'profile', '--profile', 'srv6_roce_ring.py')
+            self.assertEqual(server.groups.versions, 0, 'ECT would arrive as CE')
+        self.assertEqual(report['runs'][0]['sizes'][0]['counted_by'], 'port counters')
+
+    def test_a_generator_that_stretches_time_is_stopped(self):
+        with Server(Device(), ceiling=100_000, stretches=True) as server, impatient():
+            status, _, report = run(server, '--sizes', '256', '--max', '4mpps', '--trial', '1', '--final', '2')
+        found = report['runs'][0]['sizes'][0]['ndr']
+        self.assertEqual((status, found['limited_by'], found['confirmed'], server.misfits), (0, 'generator', True, []))
+        self.assertTrue(97_000 < found['pps'] <= 100_000, found)
+        self.assertIn('stop_traffic', server.methods)
+
+    def test_checksums_of_the_first_packets_are_looked_at(self):
+        for profile in ('srv6_usid_transit.py', 'srv6_encap_in.py', 'srv6_srh_reduced.py'):
+            for tunables, spoils, words in (('csum=fix', False, None), ('csum=fix', True, 'wrong UDP checksum'), ('csum=none', True, None)):
+                with Server(Device(capacity=150_000), spoils=spoils) as server:
+                    status, _, _ = run(server, '--sizes', '256', '--profile', profile, '--tunable', tunables, '--max', '2kpps')
+                self.assertEqual(server.misfits, [])
+                self.assertIn(words, status) if words else self.assertEqual(status, 0)
+                self.assertFalse(server.captures, 'none is left behind')
+
+    def test_sigterm_lets_the_ports_go_as_ctrl_c(self):
+        for one in (signal.SIGTERM, signal.SIGINT):
+            with Server(Device(capacity=150_000)) as server:
+                driver = subprocess.Popen(
+                    [sys.executable, ndr.__file__, '--rpc-port', str(server.rpc_port), '--publisher-port', str(server.publisher_port),
+                     '--sizes', '256'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                for line in driver.stderr:
+                    if 'frame 256' in line:
+                        break
+                driver.send_signal(one)
+                _, said = driver.communicate(timeout=60)
+                self.assertEqual(server.owner, dict.fromkeys(server.owner, ''), 'the ports are let go')
+            self.assertEqual(driver.returncode, 128 + one)
+            self.assertIn('interrupted: nothing was measured', said)
+
+    def test_a_signal_in_the_middle_of_a_question_lets_the_ports_go(self):
+        """The client library closes its connection then."""
+        def interrupted(self, size):
+            self.client.conn.rpc.disconnect()
+            raise KeyboardInterrupt
+        real, ndr_bench.Bench._load = ndr_bench.Bench._load, interrupted
+        try:
+            with Server(Device()) as server:
+                run(server, '--sizes', '256')
+                self.assertEqual(server.owner, dict.fromkeys(server.owner, ''))
+        finally:
+            ndr_bench.Bench._load = real
+
+    def test_ports_of_another_session_of_the_same_user_are_left_to_it(self):
+        with Server(Device(capacity=150_000), owner=getpass.getuser()) as server:
+            said = str(run(server, '--sizes', '256')[0])
+            self.assertIn('another session of', said)
+            self.assertIn('--force', said)
 
     def test_ports_of_somebody_else_are_left_to_him(self):
         with Server(Device(capacity=150_000), owner='somebody') as server:

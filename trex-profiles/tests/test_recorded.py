@@ -1,7 +1,6 @@
 """The driver, and the stand-in that the rest of its tests talk to, against what real servers answered."""
 
 import os
-import re
 import sys
 import types
 import unittest
@@ -14,19 +13,19 @@ import trex.stl.api  # noqa: F401 and those of its libraries
 
 import forms
 import ndr
+import ndr_bench
 import ndr_latency
 import server as stand_in
 from ndr_search import FAIL, PASS, VOID
-from recorded import Replay, exchanges, load, statistics, unlike
+from recorded import OWN, Replay, exchanges, load, statistics, unlike
 from server import Device, Server
 from test_ndr import run
 
-# Asked by the client, and in no server's list of commands that is recorded: they came later.
+# Asked by the client, and in no list of commands of servers before v3.04: they came later.
 LATER = {'get_async_events', 'get_tpg_status'}
-# Answers that a search needs and no recording has.
-NOT_RECORDED = LATER | {
-    'get_port_xstats_names', 'get_port_xstats_values', 'publish_now', 'set_port_attr', 'set_rx_feature', 'service', 'capture', 'add_stream',
-    'remove_rx_filters', 'get_active_pgids', 'get_pgid_stats', 'get_all_streams', 'ping'}
+# Asked by a search, and not replayed: what the streams and the session of the replay itself say.
+ITS_OWN = {*OWN, 'ping'}
+NEWEST = 'v3.08.json'
 
 PARAMS = {'api_sync_v2': {'name': 'STL', 'major': 5, 'minor': 1}}
 
@@ -41,7 +40,26 @@ def asked_again(exchange, **known):
         server.handler = dict.fromkeys(server.handler, params.get('handler'))
         recorded = next(one for one in exchanges() if one.method == 'get_all_streams').result['streams']
         server.streams[1] = {int(number): stream for number, stream in recorded.items()}
+        if exchange.method == 'get_pgid_stats':
+            add_groups(server, params['pgids'], (exchange.result['latency'] or {}).keys() - {'g'})
+        if exchange.method == 'start_traffic' and exchange.where == NEWEST:
+            for added in [one.params for one in newest() if one.method == 'add_stream']:
+                server.add_stream(added)
+        if exchange.method == 'get_all_streams' and not exchange.result.get('profiles', True):
+            server.streams[params['port_id']] = {}
     return server.answer({'jsonrpc': '2.0', 'id': 1, 'method': exchange.method, 'params': params})
+
+
+def add_groups(server, numbers, sent):
+    """Timed groups of the first port; some packets of those that have `sent`."""
+    for number in numbers:
+        server.groups.add(number, True)
+        if str(number) in sent:
+            server.time(server.groups.known[number], 1000, 2000, 2000)
+
+
+def newest():
+    return [one for one in exchanges() if one.where == NEWEST]
 
 
 class StandIn(unittest.TestCase):
@@ -57,10 +75,10 @@ class StandIn(unittest.TestCase):
     def test_the_client_makes_of_its_counters_what_it_made_of_theirs(self):
         with Server(Device()) as server:
             options = ndr.parse(['--rpc-port', str(server.rpc_port), '--publisher-port', str(server.publisher_port)])
-            client, load_profile, error = ndr.connect(options)
+            client, load_profile, library = ndr.connect(options)
             try:
-                ndr.take(client, options, error)
-                bench = ndr.Bench(client, [0], 'srv6_usid_transit.py', {'lat_pps': 1000}, load_profile)
+                ndr.take(client, options, library)
+                bench = ndr_bench.Bench(client, [0], 'srv6_usid_transit.py', {'lat_pps': 1000}, load_profile, library)
                 bench.clock = server.clock
                 bench.load(256)
                 bench.trial(20_000, 1)
@@ -105,53 +123,77 @@ class StandIn(unittest.TestCase):
             for one in [recorded] + recorded.get('returned', []):
                 self.assertTrue(one['source'] and one['server'], name)
 
-    def test_no_recording_is_of_a_server_that_the_client_goes_with(self):
-        """The README says so, and has to say otherwise from then on."""
-        for name in os.listdir(os.path.join(HERE, 'recorded')):
-            with open(os.path.join(HERE, 'recorded', name)) as file:
-                for major, minor in re.findall(r'"server": "[^"]*\bv(\d+)\.(\d+)', file.read()):
-                    self.assertLess((int(major), int(minor)), (3, 4), name)
+    def test_its_events_are_those_of_a_server(self):
+        recorded = {event['type']: event for one in newest() if one.method == 'get_async_events' for event in one.result['data']}
+        self.assertEqual(sorted(recorded), [0, 4, 5, 6, 10, 14])
+        with Server(Device(capacity=150_000)) as server:
+            told, event = {}, server.event
+            server.event = lambda name, kind, data: (told.setdefault(kind, {'name': name, 'data': data}), event(name, kind, data))
+            run(server, '--sizes', '256')
+        for kind, one in recorded.items():
+            self.assertEqual(list(unlike({'name': one['name'], 'data': one['data']}, told[kind], '')), [], kind)
+
+    def test_it_is_asked_what_a_server_was_asked(self):
+        """The same questions with the same parameters, each for the first time in the same order."""
+        recorded = {}
+        for one in newest():
+            recorded.setdefault(one.method, one.params.keys())
+        asked = {}
+        with Server(Device(capacity=150_000)) as server:
+            answer = server.answer
+            server.answer = lambda one: (asked.setdefault(one['method'], (one['params'] or {}).keys()), answer(one))[1]
+            run(server, '--sizes', '256', '--tunable', 'lat_pps=500')
+        # Events are fetched by another thread; the recorded port had streams from before.
+        anywhere = {'get_async_events', 'remove_all_streams', 'ping'}
+        self.assertEqual([one for one in asked if one not in anywhere], [one for one in recorded if one not in anywhere])
+        self.assertEqual({name: set(asked[name]) for name in recorded}, {name: set(keys) for name, keys in recorded.items()})
+
+    def test_a_recording_is_of_a_server_that_the_client_goes_with(self):
+        self.assertEqual(load(NEWEST)['server'], 'v3.08')
+        self.assertEqual({one.method for one in newest()} - forms.FORMS.keys(), set())
 
 
 class Driver(unittest.TestCase):
     def test_it_connects_to_what_was_recorded(self):
         with Replay() as server:
             options = ndr.parse(['--rpc-port', str(server.rpc_port), '--publisher-port', str(server.publisher_port)])
-            client, _, error = ndr.connect(options)
+            client, _, library = ndr.connect(options)
             try:
-                ndr.take(client, options, error)
+                ndr.take(client, options, library)
                 stamp = ndr.stamp(client, options)
                 self.assertEqual(server.owner, dict.fromkeys(server.owner, client.ctx.username))
-                self.assertEqual(client.ports[0].handler, 'UKoNP1hY')
-                self.assertEqual(client.ports[0].get_layer_cfg()['ether']['state'], 'unconfigured')
+                self.assertEqual(client.ports[0].handler, 'ie7e5ZqL')
+                self.assertEqual(client.ports[0].get_layer_cfg()['ether']['state'], 'configured')
             finally:
                 client.disconnect()
         self.assertEqual((stamp['trex'], stamp['trex_cores'], stamp['trex_core_type']),
-                         ('v0.0', 1, 'Intel(R) Xeon(R) CPU E5-2667 v3 @ 3.20GHz'))
+                         ('v3.08', 1, 'AMD EPYC'))
         self.assertEqual(server.owner, dict.fromkeys(server.owner, ''), 'the ports are let go')
         self.assertEqual(server.replayed, {
             'api_sync_v2', 'get_version', 'get_system_info', 'get_supported_cmds', 'get_port_status', 'get_port_stats',
-            'get_global_stats', 'acquire', 'release'})
+            'get_global_stats', 'acquire', 'release', 'publish_now', 'get_port_xstats_names', 'get_tpg_status'})
 
     def test_ports_that_a_recorded_server_has_not_are_named(self):
         with Replay() as server:
             self.assertIn('no port 2: it has 0, 1', str(run(server, '--sizes', '256', '--ports', '2')[0]))
 
     def test_it_searches_on_ports_that_have_counted_before(self):
-        """Those of the recording have 480 million packets behind them, and ten and fifteen errors."""
+        """Those of the recording have 7 million packets behind them."""
         with Replay(Device(capacity=150_000)) as server:
             status, _, report = run(server, '--sizes', '256')
         self.assertEqual(status, 0)
         found = report['runs'][0]['sizes'][0]['ndr']
         self.assertEqual((found['limited_by'], found['confirmed'], found['void_trials']), ('device', True, 0))
         self.assertTrue(144_000 < found['pps'] <= 150_000, found['pps'])
-        self.assertEqual(set(server.methods) - NOT_RECORDED, server.replayed)
+        self.assertEqual(set(server.methods) - ITS_OWN, server.replayed)
 
     def test_servers_know_what_it_asks(self):
-        known = set(next(one for one in exchanges() if one.method == 'get_supported_cmds').result)
+        known = set(next(one for one in exchanges() if one.method == 'get_supported_cmds' and one.where != NEWEST).result)
+        newer = set(next(one for one in newest() if one.method == 'get_supported_cmds').result)
         with Server(Device(capacity=150_000)) as server:
             run(server, '--sizes', '256', '--tunable', 'lat_pps=1000')
         self.assertEqual(set(server.methods) - known, LATER)
+        self.assertLessEqual(set(server.methods), newer)
 
     def test_recorded_counters_have_verdicts(self):
         """A minute of 64-byte frames between two ports at v3.00; some seconds with latency groups."""
@@ -184,9 +226,9 @@ def trial(stats, rate, seconds):
     clock = stand_in.Clock()
     client = types.SimpleNamespace(
         clear_stats=lambda: None, get_stats=lambda: stats, start=lambda **_: None,
-        wait_on_traffic=lambda **_: clock.sleep(seconds + ndr.RX_DELAY_SECONDS))
-    bench = ndr.Bench(client, [0, 1], 'srv6_usid_transit.py', {}, None)
-    bench.clock = clock
+        wait_on_traffic=lambda **_: clock.sleep(seconds + ndr_bench.RX_DELAY_SECONDS))
+    bench = ndr_bench.Bench(client, [0, 1], 'srv6_usid_transit.py', {}, None, None)
+    bench.clock, bench.groups_tell = clock, False
     return bench.trial(rate, seconds)
 
 

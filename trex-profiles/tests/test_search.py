@@ -96,6 +96,26 @@ class Search(unittest.TestCase):
         found = search(trial, 1000, 50_000, 0.0)
         self.assertEqual((found.rate, found.voids), (50_000, 1))
 
+    def test_a_void_trial_at_the_lowest_rate_is_repeated_and_then_bisected_above(self):
+        for voids in (1, 2):
+            good, left = bench(capacity=100_000), [voids]
+
+            def trial(rate):
+                if rate == 1000 and left[0]:
+                    left[0] -= 1
+                    return bench(extra=1)(rate)
+                return good(rate)
+            found = search(trial, 1000, 1_000_000, 0.0)
+            self.assertEqual((found.above, found.voids), ('device', voids))
+            self.assertTrue(97_000 < found.rate <= 100_000, found.rate)
+            again = search(good, 1000, 1_000_000, 0.005, known=found.trials)
+            self.assertTrue(97_000 < again.rate <= 101_000, again.rate)
+
+    def test_void_at_every_rate_is_not_found(self):
+        found = search(bench(extra=1), 1000, 1_000_000, 0.0)
+        self.assertEqual((found.rate, found.above), (0.0, 'void'))
+        self.assertIn('not found', found.text())
+
     def test_what_another_search_tried_is_not_tried_again(self):
         ndr = search(bench(capacity=100_000), 1000, 1_000_000, 0.0)
         again = search(bench(capacity=100_000), 1000, 1_000_000, 0.0, known=ndr.trials)

@@ -26,7 +26,7 @@ sys.path.insert(0, PROFILES)
 
 try:
     import lbr_trex_client  # noqa: F401 puts the client's folders on the path
-    from trex.stl.api import UDP, Ether, STLClient, STLError, STLProfile
+    from trex.stl.api import UDP, CTRexVmInsFixHwCs, Ether, STLClient, STLError, STLProfile
 except ImportError as missing:
     sys.exit('TRex\'s client library cannot be used (%s): Python 3.10 or 3.11, pip install lbr-trex-client==3.4.0' % missing)
 
@@ -67,6 +67,8 @@ def check_stream(stream):
         if 'pkt_offset' in instruction:
             size = instruction.get('pkt_cast_size') or sizes[instruction['name']]
             require(instruction['pkt_offset'] + size <= len(packet), '%s writes behind its end' % name)
+        if instruction['type'] == 'fix_checksum_hw':
+            check_checksum(name, Ether(packet), instruction)
     label = int.from_bytes(packet[15:18], 'big') & 0xfffff
     if packet[12:14] == b'\x86\xdd' and packet[14] >> 4 == 6:
         require(label & 0xffff < FIRST_STAMPED_LABEL, '%s: TRex alters the flow label %#x' % (name, label))
@@ -74,6 +76,18 @@ def check_stream(stream):
         require(stream['flow_stats']['rule_type'] == 'latency', '%s: plain flow statistics do not survive srv6d' % name)
         payload = Ether(packet)[UDP].payload
         require(len(payload) >= LATENCY_TAIL, '%s: the latency tail needs %d bytes and there are %d' % (name, LATENCY_TAIL, len(payload)))
+
+
+def check_checksum(name, packet, instruction):
+    """TRex documents: the offset of the IP header that the datagram is in, and of the datagram from there; IPv4 or IPv6, UDP,
+    behind whatever tunnel."""
+    layer, innermost = packet, None
+    while layer.name != 'UDP':
+        innermost = layer if layer.name in ('IP', 'IPv6') else innermost
+        layer = layer.payload
+    at, udp_at = len(packet) - len(innermost), len(packet) - len(layer)
+    asked = (instruction['l2_len'], instruction['l3_len'], instruction['l4_type'])
+    require(asked == (at, udp_at - at, CTRexVmInsFixHwCs.L4_TYPE_UDP), '%s: a checksum at %s' % (name, asked))
 
 
 def require(true, what):
