@@ -14,6 +14,8 @@ const LOAD_VERTEX: [&str; 9] =
     ["_id", "_key", "router_id", "ipv4_address", "ipv6_address", "prefix", "prefix_len", "name", "sids"];
 /// What it shows in `best-paths`.
 const BEST_VERTEX: [&str; 4] = ["_id", "_key", "name", "sids"];
+/// What an edge shows in the shortest path of `next-best-path`.
+const BASE_EDGE: [&str; 8] = ["_id", "_key", "_from", "_to", "latency", "percent_util_out", "country_codes", "load"];
 const EDGE: [&str; 7] = ["_id", "_key", "_from", "_to", "latency", "percent_util_out", "load"];
 
 /// Some attributes of a document, null where it has none.
@@ -34,10 +36,10 @@ pub struct Asked {
 }
 
 /// `path`: with each vertex the edge into it, or where `out` says so the edge out of it.
-fn steps(walk: &Walk<'_>, keys: &[&str], out: bool) -> Vec<Value> {
+fn steps(walk: &Walk<'_>, keys: &[&str], edge_keys: &[&str], out: bool) -> Vec<Value> {
     let edge = |index: usize| {
         let place = if out { Some(index) } else { index.checked_sub(1) };
-        place.and_then(|place| walk.edges.get(place)).map_or(Value::Null, |edge| project(edge, &EDGE))
+        place.and_then(|place| walk.edges.get(place)).map_or(Value::Null, |edge| project(edge, edge_keys))
     };
     let step = |(index, vertex): (usize, &&Document)| json!({ "vertex": project(vertex, keys), "edge": edge(index) });
     walk.vertices.iter().enumerate().map(step).collect()
@@ -49,7 +51,7 @@ pub fn one(walk: &Walk<'_>, asked: &Asked, extra: Option<(&str, Value)>, is_load
     let info = |vertex: Option<&&Document>| vertex.map_or(Value::Null, |vertex| project(vertex, keys));
     let mut answer = Map::new();
     answer.insert("found".into(), json!(true));
-    answer.insert("path".into(), json!(steps(walk, keys, asked.algo != Some(0))));
+    answer.insert("path".into(), json!(steps(walk, keys, &EDGE, asked.algo != Some(0))));
     answer.insert("hopcount".into(), json!(walk.hops()));
     answer.insert("vertex_count".into(), json!(walk.vertices.len()));
     answer.insert("source_info".into(), info(walk.vertices.first()));
@@ -93,7 +95,7 @@ pub fn one_of_best(walk: &Walk<'_>, asked: &Asked) -> Map<String, Value> {
 /// The shortest of `next-best-path`: with the edges into its vertices, whatever the algorithm.
 pub fn base(walk: &Walk<'_>, asked: &Asked) -> Value {
     json!({
-        "path": steps(walk, &VERTEX, false),
+        "path": steps(walk, &VERTEX, &BASE_EDGE, false),
         "hopcount": walk.hops(),
         "srv6_data": srv6::data(&walk.vertices, asked.algo, asked.edition),
     })

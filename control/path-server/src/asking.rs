@@ -5,6 +5,7 @@ use crate::answers::Asked;
 use crate::parameters::{Refusal, Values, direction};
 use crate::search::Graph;
 use crate::store::{Document, Store};
+use crate::work::Work;
 
 /// What a route answers from.
 pub struct Asking<'r> {
@@ -13,6 +14,8 @@ pub struct Asking<'r> {
     pub name: &'r str,
     pub values: Values,
     pub edition: Edition,
+    /// What its searches may cost.
+    pub work: Work,
 }
 
 impl<'r> Asking<'r> {
@@ -28,25 +31,25 @@ impl<'r> Asking<'r> {
     }
 
     /// The graph in the path, for routes that check the direction themselves.
-    pub fn graph(&self, algo: Option<i64>) -> Result<Graph<'r>, Refusal> {
+    pub fn graph(&self, algo: Option<i64>) -> Result<Graph<'_>, Refusal> {
         self.graph_of(self.name, algo)
     }
 
     /// The same of another one.
-    pub fn graph_of(&self, name: &str, algo: Option<i64>) -> Result<Graph<'r>, Refusal> {
+    pub fn graph_of(&self, name: &str, algo: Option<i64>) -> Result<Graph<'_>, Refusal> {
         self.is_searchable(name)?;
         let direction = direction(self.values.text("direction")).ok_or_else(Refusal::swallowed)?;
-        Graph::new(self.store, name, direction, algo).ok_or_else(Refusal::swallowed)
+        Graph::new(self.store, &self.work, name, direction, algo).ok_or_else(Refusal::swallowed)
     }
 
     /// The graph in the path, for routes that put the direction into the query text: the database finds out, in its own
     /// words.
-    pub fn unchecked_graph(&self, algo: Option<i64>) -> Result<Graph<'r>, Refusal> {
+    pub fn unchecked_graph(&self, algo: Option<i64>) -> Result<Graph<'_>, Refusal> {
         self.is_searchable(self.name)?;
         let text = self.values.text("direction");
         let refused = || Refusal::Internal(format!("the database refuses the query near '{text}'"));
         let direction = direction(text).ok_or_else(refused)?;
-        Graph::new(self.store, self.name, direction, algo).ok_or_else(Refusal::swallowed)
+        Graph::new(self.store, &self.work, self.name, direction, algo).ok_or_else(Refusal::swallowed)
     }
 
     /// A collection of vertices is one more thing that the database finds out.

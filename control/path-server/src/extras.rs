@@ -14,6 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::load::Pair;
 use crate::parameters::{Parameter, Query, Refusal, Values, required};
+use crate::router;
 use crate::server::{Inner, Shared};
 
 const PAIR: [Parameter; 2] = [required("source"), required("destination")];
@@ -27,24 +28,30 @@ pub async fn release(
     let values = Values::read(&PAIR, &query)?;
     let pair =
         Pair { graph, source: values.text("source").to_owned(), destination: values.text("destination").to_owned() };
-    let mut inner = shared.write();
-    let Inner { store, book } = &mut *inner;
-    let Some(edges) = book.release(store, &pair) else {
-        let Pair { source, destination, .. } = &pair;
-        return Err(Refusal::not_found(format!("no load is allocated from {source} to {destination}")));
-    };
-    Ok(Json(json!({ "released": true, "updated_edges": edges })))
+    router::beside(shared, move |shared, _| {
+        let mut inner = shared.write();
+        let Inner { store, book } = &mut *inner;
+        let Some(edges) = book.release(store, &pair) else {
+            let Pair { source, destination, .. } = &pair;
+            return Err(Refusal::not_found(format!("no load is allocated from {source} to {destination}")));
+        };
+        Ok(Json(json!({ "released": true, "updated_edges": edges })))
+    })
+    .await
 }
 
 /// Every load of the graph to zero, every allocation forgotten.
 pub async fn reset(State(shared): State<Shared>, Path(graph): Path<String>) -> Result<Json<Value>, Refusal> {
-    let mut inner = shared.write();
-    let Inner { store, book } = &mut *inner;
-    if !store.is_graph(&graph) {
-        return Err(Refusal::not_found(format!("Graph {graph} not found")));
-    }
-    book.reset(store, &graph);
-    Ok(Json(json!({ "reset": true })))
+    router::beside(shared, move |shared, _| {
+        let mut inner = shared.write();
+        let Inner { store, book } = &mut *inner;
+        if !store.is_graph(&graph) {
+            return Err(Refusal::not_found(format!("Graph {graph} not found")));
+        }
+        book.reset(store, &graph);
+        Ok(Json(json!({ "reset": true })))
+    })
+    .await
 }
 
 /// `{"up": false}`.
@@ -68,7 +75,8 @@ pub async fn switch_edge(
     Path((graph, key)): Path<(String, String)>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    set_up(&shared, &graph, &format!("{graph}/{key}"), Switch::read(&body)?.up)
+    let (id, up) = (format!("{graph}/{key}"), Switch::read(&body)?.up);
+    router::beside(shared, move |shared, _| set_up(shared, &graph, &id, up)).await
 }
 
 /// Switches a vertex, by collection and key: in every graph.
@@ -77,7 +85,8 @@ pub async fn switch_vertex(
     Path((graph, collection, key)): Path<(String, String, String)>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    set_up(&shared, &graph, &format!("{collection}/{key}"), Switch::read(&body)?.up)
+    let (id, up) = (format!("{collection}/{key}"), Switch::read(&body)?.up);
+    router::beside(shared, move |shared, _| set_up(shared, &graph, &id, up)).await
 }
 
 fn set_up(shared: &Shared, graph: &str, id: &str, up: bool) -> Result<Json<Value>, Refusal> {

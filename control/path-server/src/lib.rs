@@ -12,12 +12,14 @@
 mod answers;
 mod asking;
 mod collections;
+mod connections;
 mod extras;
 mod faults;
 mod graphs;
 mod load;
 mod metrics;
 mod openapi;
+mod origin;
 mod parameters;
 mod paths;
 mod placement;
@@ -29,6 +31,7 @@ mod server;
 mod srv6;
 pub mod store;
 mod traversal;
+mod work;
 
 pub use faults::{Fault, FaultPlan, Rule};
 pub use server::{Running, Server, StartError};

@@ -77,7 +77,7 @@ impl Parameter {
     fn read(&self, written: &str) -> Option<Value> {
         match self.kind {
             Kind::Required | Kind::Text(_) => Some(json!(written)),
-            Kind::Integer(_) => written.trim().parse::<i64>().ok().map(Value::from),
+            Kind::Integer(_) => written.parse::<i64>().ok().map(Value::from),
             Kind::Boolean(_) => match written.to_ascii_lowercase().as_str() {
                 "1" | "true" | "t" | "yes" | "y" | "on" => Some(json!(true)),
                 "0" | "false" | "f" | "no" | "n" | "off" => Some(json!(false)),

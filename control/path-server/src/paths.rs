@@ -11,7 +11,7 @@ use crate::store::{Document, Store, text};
 
 type Answer = Result<Value, Refusal>;
 
-fn one<'r>(asking: &Asking<'r>, weight: Weight) -> Result<Option<Walk<'r>>, Refusal> {
+fn one<'a>(asking: &'a Asking<'_>, weight: Weight) -> Result<Option<Walk<'a>>, Refusal> {
     let graph = asking.graph(asking.values.integer("algo"))?;
     Ok(graph.shortest(asking.values.text("source"), asking.values.text("destination"), weight))
 }
@@ -97,18 +97,28 @@ fn warn_if_cut(walks: &Walks<'_>, asking: &Asking<'_>) {
     }
 }
 
+/// A list that is not complete says so.
+pub fn say_if_cut(mut answer: Value, is_cut: bool) -> Value {
+    if let Some(answer) = answer.as_object_mut().filter(|_| is_cut) {
+        answer.insert("truncated".to_owned(), json!(true));
+    }
+    answer
+}
+
 pub fn best_paths(asking: &Asking<'_>) -> Answer {
     let limit = asking.values.count("limit")?;
     let graph = asking.unchecked_graph(asking.values.integer("algo"))?;
     let walks = graph.by_hops(asking.values.text("source"), asking.values.text("destination"), limit);
-    if walks.is_empty() {
+    warn_if_cut(&walks, asking);
+    if walks.found.is_empty() {
         return Ok(not_found("No paths found between specified nodes"));
     }
     let asked = asking.asked();
-    let paths: Vec<_> = walks.iter().map(|walk| answers::one_of_best(walk, &asked)).collect();
-    Ok(json!({
+    let paths: Vec<_> = walks.found.iter().map(|walk| answers::one_of_best(walk, &asked)).collect();
+    let answer = json!({
         "found": true, "total_paths_found": paths.len(), "direction": asked.direction, "algo": asked.algo, "paths": paths,
-    }))
+    });
+    Ok(say_if_cut(answer, walks.is_cut))
 }
 
 /// The algorithm chooses SIDs here, not paths.
@@ -121,13 +131,13 @@ pub fn next_best_path(asking: &Asking<'_>) -> Answer {
     let shortest = graph.shortest(source, destination, Weight::Hops).ok_or_else(depth)?;
     let base = shortest.hops();
     let asked = asking.asked();
-    let alternatives = |limit, hops| -> Vec<Value> {
+    let alternatives = |limit, hops| -> (Vec<Value>, bool) {
         let walks = graph.of_hops(source, destination, limit, hops);
         warn_if_cut(&walks, asking);
-        walks.found.iter().map(|walk| answers::alternative(walk, &asked)).collect()
+        (walks.found.iter().map(|walk| answers::alternative(walk, &asked)).collect(), walks.is_cut)
     };
-    let (same, plus_one) = (alternatives(limits.0, base), alternatives(limits.1, base + 1));
-    Ok(json!({
+    let ((same, same_cut), (plus_one, plus_one_cut)) = (alternatives(limits.0, base), alternatives(limits.1, base + 1));
+    let answer = json!({
         "found": true,
         "algo": asked.algo,
         "shortest_path": answers::base(&shortest, &asked),
@@ -138,7 +148,8 @@ pub fn next_best_path(asking: &Asking<'_>) -> Answer {
             "same_hopcount_alternatives": same.len(),
             "plus_one_hopcount_alternatives": plus_one.len(),
         },
-    }))
+    });
+    Ok(say_if_cut(answer, same_cut || plus_one_cut))
 }
 
 /// A path is out when the text of its edges' codes contains an excluded one: so are the edges by themselves.

@@ -1,26 +1,30 @@
 //! The table of routes as a service, with what lies beside it.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Query as AxumQuery, RawPathParams, Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use tower_http::cors::{Any, CorsLayer};
 
 use crate::answers::{NO_PATH, not_found};
 use crate::asking::Asking;
 use crate::parameters::{Query, Refusal, Values};
 use crate::routes::{Answers, ROUTES, Route};
 use crate::server::{Inner, Shared};
-use crate::{extras, faults, openapi, paths, placement};
+use crate::work::{Client, Watch, Work};
+use crate::{extras, faults, openapi, origin, paths, placement};
 
 /// What every route of the API lies below.
 pub const BASE: &str = "/api/v1";
+
+/// How long the body of a request may take.
+const BODY: Duration = Duration::from_secs(30);
 
 /// What every route of one graph lies below.
 const GRAPH: &str = "/graphs/{graph}";
@@ -39,7 +43,6 @@ pub fn router(shared: Shared) -> Router {
         .route(&graph("/edges/{key}"), patch(extras::switch_edge))
         .route(&graph("/vertices/{collection}/{key}"), patch(extras::switch_vertex))
         .route(&graph("/events"), only_get(get(extras::events)));
-    let cors = CorsLayer::new().allow_origin(Any).allow_methods(Any).allow_headers(Any);
     Router::new()
         .nest(BASE, api)
         .route("/health", only_get(get(health)))
@@ -47,9 +50,11 @@ pub fn router(shared: Shared) -> Router {
         .route("/docs", only_get(get(|| async { Html(openapi::page()) })))
         .layer(middleware::from_fn_with_state(shared.clone(), faults::apply))
         .route("/metrics", only_get(get(scrape)))
-        .fallback(|| async { (StatusCode::NOT_FOUND, Json(json!({ "detail": "Not Found" }))) })
+        .fallback(elsewhere)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(cors)
+        .layer(middleware::from_fn_with_state(shared.clone(), body_in_time))
+        .layer(middleware::from_fn(origin::refuse_foreign_changes))
+        .layer(origin::cors())
         .layer(middleware::from_fn_with_state(shared.clone(), observe))
         .with_state(shared)
 }
@@ -68,24 +73,79 @@ fn answering(route: &'static Route) -> MethodRouter<Shared> {
     let handler = move |State(shared): State<Shared>, path: RawPathParams, AxumQuery(query): AxumQuery<Query>| async move {
         // Routes have one name in their path, or none.
         let name = path.iter().next().map_or("", |(_, name)| name).to_owned();
-        answer(route, &shared, &name, &query)
+        beside(shared, move |shared, client| answer(route, shared, &name, &query, client)).await
     };
     only_get(get(handler))
 }
 
-fn answer(route: &Route, shared: &Shared, name: &str, query: &Query) -> Result<Response, Refusal> {
+/// Answers on a thread beside that of the connections, of which only some search at a time.
+pub async fn beside<T: Send + 'static>(
+    shared: Shared,
+    answer: impl FnOnce(&Shared, &Watch) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let stopped =
+        |why: String| Refusal::Status(StatusCode::INTERNAL_SERVER_ERROR, format!("the search stopped: {why}"));
+    let turn = Arc::clone(&shared.searches).acquire_owned().await.map_err(|why| stopped(why.to_string()))?;
+    // Dropped with this future when the client goes: then the search ends.
+    let client = Client::default();
+    let watched = client.watch();
+    let searching = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        answer(&shared, &watched)
+    });
+    searching.await.map_err(|why| stopped(why.to_string()))?
+}
+
+/// Reads what a request brings before anything is answered: a client that does not send it has no answer, and of those that
+/// bring much only some are read at a time.
+async fn body_in_time(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let Ok(_turn) = shared.bodies.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    let (parts, body) = request.into_parts();
+    match tokio::time::timeout(BODY, to_bytes(body, placement::MOST_BYTES)).await {
+        Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Ok(Err(_)) => Refusal::Status(StatusCode::PAYLOAD_TOO_LARGE, "too long, or cut".to_owned()).into_response(),
+        Err(_) => Refusal::Status(StatusCode::REQUEST_TIMEOUT, format!("no more came for {BODY:?}")).into_response(),
+    }
+}
+
+/// Redirects a path that ends in a slash to the route without it, as Jalapeno does.
+async fn elsewhere(uri: Uri, headers: HeaderMap) -> Response {
+    let without = uri.path().strip_suffix('/').filter(|path| is_route(path));
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let Some((path, host)) = without.zip(host) else {
+        return (StatusCode::NOT_FOUND, Json(json!({ "detail": "Not Found" }))).into_response();
+    };
+    let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, format!("http://{host}{path}{query}"))]).into_response()
+}
+
+/// One of Jalapeno's.
+fn is_route(path: &str) -> bool {
+    let fits = |template: &str, path: &str| {
+        let (template, path) = (template.split('/'), path.split('/'));
+        template.clone().count() == path.clone().count()
+            && template.zip(path).all(|(part, written)| part.starts_with('{') && !written.is_empty() || part == written)
+    };
+    ["/health", "/docs", "/openapi.json"].contains(&path)
+        || path.strip_prefix(BASE).is_some_and(|below| ROUTES.iter().any(|route| fits(route.path, below)))
+}
+
+fn answer(route: &Route, shared: &Shared, name: &str, query: &Query, client: &Watch) -> Result<Response, Refusal> {
     let values = Values::read(route.parameters, query)?;
-    let edition = shared.edition;
+    let (edition, work) = (shared.edition, Work::new(client));
     match route.answers {
         Answers::Reading(answer) => {
-            let answer = answer(&Asking { store: &shared.read().store, name, values, edition })?;
+            let answer = answer(&Asking { store: &shared.read().store, name, values, edition, work })?;
             Ok(Json(answer).into_response())
         }
         Answers::Polled(answer) => {
             let store = &shared.read().store;
             let key = format!("{name} {values:?}");
             let make =
-                || answer(&Asking { store, name, values, edition }).map(|answer| Bytes::from(answer.to_string()));
+                || answer(&Asking { store, name, values, edition, work }).map(|answer| Bytes::from(answer.to_string()));
             let body = shared.kept.get_or_make(key, store.version(), make)?;
             Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
         }
@@ -93,7 +153,7 @@ fn answer(route: &Route, shared: &Shared, name: &str, query: &Query) -> Result<R
             // Search and writing are one step: no increment is lost.
             let mut inner = shared.write();
             let Inner { store, book } = &mut *inner;
-            let lightest = paths::lightest(&Asking { store, name, values, edition })?;
+            let lightest = paths::lightest(&Asking { store, name, values, edition, work })?;
             let answer = lightest.map_or_else(|| not_found(NO_PATH), |allocation| allocation.write(book, store));
             Ok(Json(answer).into_response())
         }
@@ -105,12 +165,12 @@ async fn health() -> Json<Value> {
     Json(json!({ "status": "healthy", "database_server": "none", "database_name": "srv6d path-server" }))
 }
 
-async fn scrape(State(shared): State<Shared>) -> Response {
-    let text = {
+async fn scrape(State(shared): State<Shared>) -> Result<Response, Refusal> {
+    let text = beside(shared, |shared, _| {
         let inner = shared.read();
-        shared.metrics.exposition(&inner.store, &inner.book)
-    };
-    ([(header::CONTENT_TYPE, crate::metrics::OPEN_METRICS)], text).into_response()
+        Ok(shared.metrics.exposition(&inner.store, &inner.book))
+    });
+    Ok(([(header::CONTENT_TYPE, crate::metrics::OPEN_METRICS)], text.await?).into_response())
 }
 
 /// Logs and counts every request.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::srv6;
 use crate::store::{Adjacency, Direction, Document, Link, Store};
+use crate::work::{MOST_PATHS, Work};
 
 /// What a path is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ const EXPANSIONS: usize = 200_000;
 /// A graph, ready to be searched.
 pub struct Graph<'s> {
     store: &'s Store,
+    /// What the search may cost.
+    work: &'s Work,
     adjacency: &'s Adjacency,
     /// In the order of the file.
     edges: &'s [Document],
@@ -68,9 +71,10 @@ enum Ends<'s> {
 
 impl<'s> Graph<'s> {
     /// With an algorithm other than 0, only IGP nodes that carry a SID of it are visited. `None`: no graph is called so.
-    pub fn new(store: &'s Store, name: &str, direction: Direction, algo: Option<i64>) -> Option<Self> {
+    pub fn new(store: &'s Store, work: &'s Work, name: &str, direction: Direction, algo: Option<i64>) -> Option<Self> {
         let (edges, adjacency) = store.searchable(name)?;
-        let mut graph = Self { store, adjacency, edges, direction, closed: Vec::new(), shunned: Vec::new(), algo };
+        let mut graph =
+            Self { store, work, adjacency, edges, direction, closed: Vec::new(), shunned: Vec::new(), algo };
         if store.down().next().is_some() {
             graph.closed = edges.iter().map(|edge| !store.is_up(edge)).collect();
         }
@@ -85,6 +89,11 @@ impl<'s> Graph<'s> {
     pub fn without(mut self, closed: impl Fn(&Document) -> bool) -> Self {
         self.closed = (0..).zip(self.edges).map(|(place, edge)| self.is_closed(place) || closed(edge)).collect();
         self
+    }
+
+    /// Takes the links of a vertex off what the search may cost. False: it has to end.
+    fn spend_on(&self, at: usize) -> bool {
+        self.work.spend(1 + self.adjacency.links(at, self.direction).len())
     }
 
     fn is_closed(&self, edge: usize) -> bool {
@@ -198,26 +207,37 @@ impl<'s> Graph<'s> {
                 Some(distance @ None) => *distance = Some(hops),
                 _ => continue,
             }
+            if !self.spend_on(at) {
+                break;
+            }
             let further = self.links(at, self.direction.reversed()).map(|link| link.to);
             queue.extend(further.filter(|to| !passed_by.contains(to)).map(|to| (to, hops + 1)));
         }
         done
     }
 
-    /// The first `limit` paths without a loop, by (hops, ids along the way): Yen's algorithm.
-    pub fn by_hops(&self, source: &str, destination: &str, limit: usize) -> Vec<Walk<'s>> {
+    /// The first `limit` paths without a loop, by (hops, ids along the way): Yen's algorithm. Never more than
+    /// [`MOST_PATHS`].
+    pub fn by_hops(&self, source: &str, destination: &str, limit: usize) -> Walks<'s> {
         let (start, end) = match self.ends(source, destination) {
-            None => return Vec::new(),
+            None => return Walks::default(),
             Some(Ends::Same(vertex)) => {
-                return std::iter::repeat_n(Walk { vertices: vec![vertex], edges: Vec::new() }, limit.min(1)).collect();
+                let alone = Walk { vertices: vec![vertex], edges: Vec::new() };
+                return Walks { found: std::iter::repeat_n(alone, limit.min(1)).collect(), is_cut: false };
             }
             Some(Ends::Apart(start, end)) => (start, end),
         };
+        let (wanted, limit) = (limit, limit.min(MOST_PATHS));
         let mut found: Vec<Vec<usize>> = Vec::new();
         // Length first.
         let mut candidates: BTreeSet<(usize, Vec<usize>)> = BTreeSet::new();
         candidates.extend(self.first_beyond(&[start], end, &BTreeSet::new()).map(|path| (path.len(), path)));
-        while let Some((_, path)) = candidates.pop_first().filter(|_| found.len() < limit) {
+        let mut is_cut = false;
+        while let Some((_, path)) = candidates.pop_first() {
+            if found.len() >= limit {
+                is_cut = limit < wanted;
+                break;
+            }
             for turn in 1..path.len() {
                 let Some(root) = path.get(..turn) else { break };
                 // Where the paths that are known go on from here.
@@ -225,9 +245,14 @@ impl<'s> Graph<'s> {
                 let taken: BTreeSet<usize> = known.filter_map(|known| known.get(turn).copied()).collect();
                 candidates.extend(self.first_beyond(root, end, &taken).map(|path| (path.len(), path)));
             }
+            // What a search that had to end has found may not be the next one.
+            if self.work.is_spent() {
+                is_cut = true;
+                break;
+            }
             found.push(path);
         }
-        found.iter().filter_map(|path| self.walk_over(path)).collect()
+        Walks { found: found.iter().filter_map(|path| self.walk_over(path)).collect(), is_cut }
     }
 
     /// The first path that begins with `root` and does not go on to one of `taken`.
@@ -251,16 +276,21 @@ impl<'s> Graph<'s> {
         let mut walks = Walks::default();
         let Some(Ends::Apart(start, end)) = self.ends(source, destination) else {
             let none = self.by_hops(source, destination, limit);
-            return Walks { found: none.into_iter().filter(|walk| walk.hops() == hops).collect(), is_cut: false };
+            return Walks { found: none.found.into_iter().filter(|walk| walk.hops() == hops).collect(), is_cut: false };
         };
+        let (wanted, limit) = (limit, limit.min(MOST_PATHS));
         let distance = self.hops(end, &[]);
         let is_near =
             |at: usize, steps: usize| distance.get(at).copied().flatten().is_some_and(|left| left + steps <= hops);
         let mut open = vec![vec![start]];
         let mut expansions = 0;
-        while let Some(path) = open.pop().filter(|_| walks.found.len() < limit) {
+        while let Some(path) = open.pop() {
+            if walks.found.len() >= limit {
+                walks.is_cut = limit < wanted;
+                break;
+            }
             expansions += 1;
-            if expansions > EXPANSIONS {
+            if expansions > EXPANSIONS || self.work.is_spent() {
                 walks.is_cut = true;
                 break;
             }
@@ -294,6 +324,10 @@ impl<'s> Graph<'s> {
             if level.is_empty() {
                 break;
             }
+            if self.work.is_spent() {
+                walks.is_cut = true;
+                break;
+            }
             walks.is_cut |= level.len() > limit;
             level.truncate(limit);
             if depths.contains(&depth) {
@@ -311,6 +345,10 @@ impl<'s> Graph<'s> {
     /// A walk and one more step, in every way there is.
     fn further(&self, start: usize, links: &[Link]) -> Vec<Vec<Link>> {
         let at = links.last().map_or(start, |link| link.to);
+        // Each link is compared with all before it.
+        if !self.work.spend((1 + self.adjacency.links(at, self.direction).len()) * (1 + links.len())) {
+            return Vec::new();
+        }
         let is_new = |link: &Link| link.to != start && links.iter().all(|before| before.to != link.to);
         let next = self.links(at, self.direction).filter(is_new);
         next.map(|link| links.iter().copied().chain([link]).collect()).collect()

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use axum::body::Bytes;
 use tokio::net::TcpListener;
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{Semaphore, broadcast, oneshot};
 use tokio::task::JoinHandle;
 use tracing::info;
 
@@ -16,10 +16,16 @@ use crate::load::Book;
 use crate::metrics::Metrics;
 use crate::placement::Placements;
 use crate::store::Version;
-use crate::{Edition, Store, router};
+use crate::{Edition, Store, connections, router};
 
 /// Changes a slow listener of events may lag behind before it only learns that it did.
 const EVENTS: usize = 64;
+
+/// Requests that are answered at one time: a search takes a core of the machine.
+const SEARCHES: usize = 4;
+
+/// Answers that are kept at one time.
+const KEPT: usize = 64;
 
 /// What every route sees.
 #[derive(Clone, Debug)]
@@ -31,6 +37,10 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) placements: Arc<Placements>,
     pub(crate) kept: Arc<Kept>,
+    /// Turns to bring a body.
+    pub(crate) bodies: Arc<Semaphore>,
+    /// Turns to search.
+    pub(crate) searches: Arc<Semaphore>,
 }
 
 /// Answers that are asked for again and again: by graph and values, with the version of the store they are of.
@@ -50,6 +60,9 @@ impl Kept {
             Some((of, answer)) if *of == version => Ok(answer.clone()),
             _ => {
                 let answer = make()?;
+                if kept.len() >= KEPT {
+                    kept.clear();
+                }
                 kept.insert(key, (version, answer.clone()));
                 Ok(answer)
             }
@@ -154,13 +167,15 @@ impl Server {
             metrics: Arc::default(),
             placements: Arc::default(),
             kept: Arc::default(),
+            bodies: Arc::new(Semaphore::new(SEARCHES)),
+            searches: Arc::new(Semaphore::new(SEARCHES)),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let router = router::router(shared.clone());
         let task = tokio::spawn(async move {
             // Streams of events end with their listeners, not with the server: it does not wait for them.
             tokio::select! {
-                served = axum::serve(listener, router) => drop(served),
+                () = connections::serve(listener, router) => {}
                 _ = stopped => {}
             }
         });

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::answers::project;
 use crate::asking::Asking;
 use crate::parameters::Refusal;
-use crate::paths::{average, sum};
-use crate::search::{Walk, Walks};
+use crate::paths::{average, say_if_cut, sum};
+use crate::search::Walk;
 use crate::store::{Document, text};
 
 type Answer = Result<Value, Refusal>;
@@ -89,7 +89,7 @@ fn traversal(asking: &Asking<'_>, shown: impl Fn(&Walk<'_>) -> Map<String, Value
         "min_depth": least, "max_depth": most, "direction": values.text("direction"),
         "traversal_results": found, "total_paths": total,
     });
-    Ok(say_if_cut(answer, &walks))
+    Ok(say_if_cut(answer, walks.is_cut))
 }
 
 pub fn neighbors(asking: &Asking<'_>) -> Answer {
@@ -106,7 +106,7 @@ pub fn neighbors(asking: &Asking<'_>) -> Answer {
         "source": values.text("source"), "direction": values.text("direction"), "depth": depth,
         "neighbor_count": ends.len(), "neighbors": ends,
     });
-    Ok(say_if_cut(answer, &walks))
+    Ok(say_if_cut(answer, walks.is_cut))
 }
 
 fn depths(least: i64, most: i64) -> Result<std::ops::RangeInclusive<usize>, Refusal> {
@@ -122,11 +122,4 @@ fn depths(least: i64, most: i64) -> Result<std::ops::RangeInclusive<usize>, Refu
 fn distinct(values: impl Iterator<Item = Value>) -> Vec<Value> {
     let mut seen = std::collections::HashSet::new();
     values.filter(|value| seen.insert(value.to_string())).collect()
-}
-
-fn say_if_cut(mut answer: Value, walks: &Walks<'_>) -> Value {
-    if let Some(answer) = answer.as_object_mut().filter(|_| walks.is_cut) {
-        answer.insert("truncated".to_owned(), json!(true));
-    }
-    answer
 }
