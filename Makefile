@@ -17,16 +17,20 @@ deps:
 
 build: deps ## the srv6d binary: target/release/srv6d
 	cargo build --release --locked --package srv6d
+	scripts/split-symbols $(TARGET)/release/srv6d
 
 # Where `make install` puts things. DESTDIR goes before, for packages.
 PREFIX      := /usr/local
 SYSTEMD     := /etc/systemd/system
+SYMBOLS     := $(TARGET)/release/.debug/srv6d.debug
 SHARE       := $(DESTDIR)$(PREFIX)/share
 COMPLETIONS := bash:bash-completion/completions/srv6d zsh:zsh/site-functions/_srv6d fish:fish/vendor_completions.d/srv6d.fish
 
 install: ## what `make build` has built, with manual pages, completion and the systemd unit: sudo make install
 	@test -x $(TARGET)/release/srv6d || { echo "error: $(TARGET)/release/srv6d is missing: make build, then make install" >&2; exit 1; }
 	install -D -m 755 $(TARGET)/release/srv6d $(DESTDIR)$(PREFIX)/bin/srv6d
+	@test ! -f $(SYMBOLS) || install -D -m 644 $(SYMBOLS) $(DESTDIR)$(PREFIX)/bin/.debug/srv6d.debug
+	scripts/split-symbols $(DESTDIR)$(PREFIX)/bin/srv6d
 	install -d $(SHARE)/man/man1 $(DESTDIR)$(SYSTEMD)
 	$(TARGET)/release/srv6d man $(SHARE)/man/man1
 	for completion in $(COMPLETIONS); do \
@@ -36,7 +40,7 @@ install: ## what `make build` has built, with manual pages, completion and the s
 	sed 's|/usr/bin/srv6d|$(PREFIX)/bin/srv6d|' packaging/srv6d.service > $(DESTDIR)$(SYSTEMD)/srv6d.service
 
 uninstall: ## takes all of that away again; configuration stays
-	rm -f $(DESTDIR)$(PREFIX)/bin/srv6d $(SHARE)/man/man1/srv6d.1 $(SHARE)/man/man1/srv6d-*.1 $(DESTDIR)$(SYSTEMD)/srv6d.service
+	rm -f $(DESTDIR)$(PREFIX)/bin/srv6d $(DESTDIR)$(PREFIX)/bin/.debug/srv6d.debug $(SHARE)/man/man1/srv6d.1 $(SHARE)/man/man1/srv6d-*.1 $(DESTDIR)$(SYSTEMD)/srv6d.service
 	rm -f $(foreach completion,$(COMPLETIONS),$(SHARE)/$(lastword $(subst :, ,$(completion))))
 
 demo: build ## the fabric lab, with traffic crossing it

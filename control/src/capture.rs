@@ -1,11 +1,12 @@
 //! Packets as a pcap stream: what `srv6d capture` writes, and what the daemon sends it.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::{DataLink, PcapError, TsResolution};
 use srv6d_dataplane::capture::Capture;
 use tracing::info;
@@ -62,7 +63,8 @@ impl<W: Write> PcapStream<W> {
     /// # Errors
     /// The stream takes no more.
     pub fn packet(&mut self, time: Duration, bytes: &[u8], length: usize) -> io::Result<()> {
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        // Readers refuse a stream with a packet that was longer than the longest one.
+        let length = u32::try_from(length).unwrap_or(SNAPLEN).min(SNAPLEN);
         self.writer.write_packet(&PcapPacket::new(time, length, bytes)).map(drop).map_err(as_io)
     }
 
@@ -75,6 +77,21 @@ impl<W: Write> PcapStream<W> {
     }
 }
 
+/// Copies a pcap stream packet by packet. A stream that ends in the middle of a packet, or makes no sense from some packet
+/// on, has ended there.
+///
+/// # Errors
+/// `to` takes no more.
+pub fn copy(from: impl Read, to: &Mutex<PcapStream<impl Write>>) -> io::Result<()> {
+    let Ok(mut reader) = PcapReader::new(from) else { return Ok(()) };
+    while let Some(Ok(packet)) = reader.next_packet() {
+        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+        to.packet(packet.timestamp, &packet.data, packet.orig_len as usize)?;
+        to.flush()?;
+    }
+    Ok(())
+}
+
 fn as_io(why: PcapError) -> io::Error {
     match why {
         PcapError::IoError(why) => why,
@@ -82,9 +99,38 @@ fn as_io(why: PcapError) -> io::Error {
     }
 }
 
+/// Captures at a time: each is a thread, and makes its port slower.
+const CAPTURES: usize = 16;
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+/// The right to one of the [`CAPTURES`].
+#[derive(Debug)]
+pub struct Turn(());
+
+impl Turn {
+    /// `None`: so many are under way.
+    pub fn take() -> Option<Self> {
+        let more = |now| (now < CAPTURES).then_some(now + 1);
+        UNDER_WAY.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Self(()))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Sends copies of a port's packets to a client until that hangs up.
-pub fn send_in_background(stream: UnixStream, capture: Capture, direction: Option<Direction>, port: String) {
+pub fn send_in_background(
+    turn: Turn,
+    stream: UnixStream,
+    capture: Capture,
+    direction: Option<Direction>,
+    port: String,
+) {
     let sending = std::thread::Builder::new().name("srv6d-capture".to_owned()).spawn(move || {
+        let _turn = turn;
         info!("{port}: packets are being captured");
         let sent = send(&stream, &capture, direction);
         let why = sent.err().map_or_else(String::new, |why| format!(" ({why})"));

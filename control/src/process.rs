@@ -28,6 +28,11 @@ impl Process {
     }
 }
 
+/// Whether a process is stopped, by a signal or by a debugger.
+pub fn is_stopped(pid: i32) -> bool {
+    stat(pid).is_some_and(|now| matches!(now.state, 'T' | 't'))
+}
+
 /// Of `/proc/PID/stat`.
 struct Stat {
     state: char,

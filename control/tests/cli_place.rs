@@ -208,3 +208,26 @@ fn a_mistake_in_a_job_is_shown_with_its_place() {
     let error = lines("short.json", "{");
     assert!(error[0].starts_with("error: JOB:1:") && error[0].ends_with("EOF while parsing an object"), "{error:?}");
 }
+
+/// Each in a directory of its own, in the order they are printed, and nothing else in it.
+#[test]
+fn what_the_readme_and_the_reference_print_works_as_printed() {
+    for text in [include_str!("../../README.md"), include_str!("../../docs/placement.md")] {
+        let directory = std::env::temp_dir().join(format!("srv6d-place-{}", std::process::id()));
+        fs::create_dir_all(directory.join("docs")).unwrap();
+        let bin = std::path::Path::new(env!("CARGO_BIN_EXE_srv6d")).parent().unwrap();
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let is_ours = |line: &&str| {
+            let is_quick = line.contains("fabric.json") && !line.contains("job.toml");
+            is_quick && (line.starts_with("srv6d place") || line.starts_with("srv6d path-server --example"))
+        };
+        let commands: Vec<&str> = text.lines().filter(is_ours).collect();
+        assert!(commands.len() >= 2, "{commands:?}");
+        for command in commands {
+            let ran = Command::new("sh").args(["-c", command]).current_dir(&directory).env("PATH", &path).output();
+            let ran = ran.unwrap();
+            assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stderr));
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -86,6 +86,52 @@ fn wrong_usage_is_status_2_and_suggests() {
 }
 
 #[test]
+fn offline_a_file_for_another_machine_is_whole() {
+    let host = "[node]\nsource = \"fcbb:0:800::2\"\n[workers]\ncores = [4000]\n[[port]]\nname = \"srv6d-absent\"\n\
+                [[route]]\nprefix = \"fcbb::/32\"\nvia = \"fcbb:0:800::1\"\n\
+                [[steer]]\nprefix = \"fcbb:0:800:2::/64\"\nsegments = [\"fcbb:0:1004:1001:1006:fe06::\"]\n";
+    let file = File::new("offline.toml", host);
+    assert_eq!(srv6d(&["check", file.path()]).status.code(), Some(2), "this machine has fewer cores");
+    let output = srv6d(&["check", "--offline", file.path()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("1 ports, 0 SIDs, 1 steered prefixes, 1 routes") && !said.contains("waits"), "{said}");
+}
+
+#[test]
+fn advice_leads_somewhere() {
+    let refused = |text: &str| {
+        let file = File::new("advice.toml", text);
+        let output = srv6d(&["check", file.path()]);
+        assert_eq!(output.status.code(), Some(2), "{text}: {}", stdout(&output));
+        stderr(&output)
+    };
+    let said = refused(&VALID.replace("\"uN\"", "\"End.DX2\""));
+    assert!(said.contains("srv6d does not have End.DX2") && said.contains("leave the SID to the kernel"), "{said}");
+    assert!(!said.contains("write \"End.X\""), "{said}");
+    let said = refused(&VALID.replace("\"fcbb::/32\"", "fcbb::/32"));
+    assert!(said.contains("a text without quotes") && said.contains("write prefix = \"fcbb::/32\""), "{said}");
+    let said = stderr(&srv6d(&["trace", "fcbb::1"]));
+    assert!(said.contains("srv6d capture") && !said.contains("place"), "{said}");
+    for name in ["../../x", "a b", "sixteen-letters-", ".."] {
+        let said = refused(&format!("{VALID}\n[host]\ninterface = \"{name}\"\n"));
+        assert!(said.contains(&format!("{name:?} does not fit here")), "{said}");
+        let said = refused(&VALID.replace("srv6d-absent", name));
+        assert!(said.contains(&format!("{name:?} does not fit here")), "{said}");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_refused_by_name() {
+    for file in ["/dev/zero", "/"] {
+        let output = srv6d(&["check", file]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("cannot read {file}: no regular file")) && said.contains("fix: "), "{said}");
+    }
+}
+
+#[test]
 fn no_daemon_is_status_1_and_says_how_to_start_one() {
     for arguments in [&["show", "ports"][..], &["show", "counters", "--json"], &["reload"]] {
         let arguments = [&["--socket", "/nonexistent/srv6d.sock"][..], arguments].concat();

@@ -175,12 +175,70 @@ fn local_addresses_live_in_the_table_of_their_port() {
     let local = |table, ip: &str| (TableId(table), ip.parse::<IpAddr>().unwrap());
     let expected = [
         local(100, "192.0.2.1"),
+        local(100, "192.0.2.255"),
         local(254, "198.51.100.7"),
+        local(254, "198.51.100.255"),
         local(254, "2001:db8:1::1"),
         local(254, "2001:db8:2::1"),
         local(254, "fcbb:0:1004::1"),
     ];
     assert_eq!(addresses, expected);
+}
+
+/// Roles and their reasons of a plan with two ports, of which none has a role in the file.
+fn roles_of(rest: &str, faced: &[&str]) -> Vec<(Role, String)> {
+    let ports = "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n";
+    let environment =
+        Environment { faced_routers: faced.iter().map(|name| (*name).to_owned()).collect(), ..Environment::default() };
+    let plan = plan_in(&format!("{ports}{rest}"), &environment);
+    let roles = plan.desired.ports.iter().zip(&plan.roles);
+    roles.map(|(port, reason)| (port.role, reason.to_string())).collect()
+}
+
+#[test]
+fn a_port_without_a_role_is_closed_unless_it_faces_a_router() {
+    let block = "[node]\nsource = \"2001:db8::1\"\n[[block]]\nprefix = \"fcbb::/32\"\nhosts = [\"fcbb:0:800::/48\"]\n";
+    let route = |prefix: &str, via: &str| format!("{block}[[route]]\nprefix = \"{prefix}\"\n{via}port = \"eth2\"\n");
+    let gateway = "via = \"fe80::1\"\n";
+    for (rest, opens) in [
+        (block.to_owned(), false),
+        (route("fcbb:0:1000::/48", gateway), true),
+        (route("fc00::/8", gateway), true),
+        (route("::/0", gateway), true),
+        (route("2001:db8:1::/48", gateway), false),
+        (route("fcbb:0:800:1::/64", gateway), false),
+        (route("fcbb:0:1000::/48", ""), false),
+        (route("0.0.0.0/0", "via = \"192.0.2.1\"\n"), false),
+        (
+            format!(
+                "{block}[[steer]]\nprefix = \"3fff::/20\"\nsegments = [\"fcbb:0:1000:fe06::\"]\nvia = \"fe80::1\"\n\
+                 port = \"eth2\"\n"
+            ),
+            true,
+        ),
+        (
+            format!(
+                "{}[[steer]]\nprefix = \"3ffe::/20\"\nsegments = [\"3fff:0:1000::\"]\n",
+                route("3fff:0:1000::/48", gateway)
+            ),
+            true,
+        ),
+        (
+            format!(
+                "{block}[[sid]]\nsid = \"fcbb:0:1004:fe24::/64\"\nbehavior = \"uA\"\nvia = \"fe80::1\"\nport = \"eth2\"\n"
+            ),
+            true,
+        ),
+    ] {
+        let roles = roles_of(&rest, &[]);
+        assert_eq!(roles[0].0, Role::Edge, "{rest}");
+        assert_eq!(roles[1].0, if opens { Role::Fabric } else { Role::Edge }, "{rest}: {}", roles[1].1);
+        assert_eq!(roles[1].1.contains("closed"), !opens, "{}", roles[1].1);
+    }
+    let kept = roles_of(block, &["eth1"]);
+    assert_eq!((kept[0].0, kept[1].0), (Role::Fabric, Role::Edge), "what a learned route has opened stays open");
+    let written = roles_of(&format!("{block}[[port]]\nname = \"eth3\"\nrole = \"edge\"\n"), &["eth3"]);
+    assert_eq!(written[2], (Role::Edge, String::new()));
 }
 
 #[test]

@@ -42,6 +42,26 @@ fn every_bound_file_is_there() {
     }
 }
 
+/// The image's own check asks for a switch.
+#[test]
+fn every_host_of_a_lab_has_a_health_check_of_its_own() {
+    for file in topology::files() {
+        let lab = topology::read(&file.file_name().unwrap().to_string_lossy());
+        for (name, node) in lab.topology.nodes.iter().filter(|(_, node)| node.entrypoint.is_some()) {
+            let check = node.healthcheck.as_ref().unwrap_or_else(|| panic!("{name} has the image's check"));
+            assert_eq!(check.test[0], "CMD-SHELL", "{name}");
+        }
+    }
+}
+
+/// Without `BuildKit` an engine builds every stage in front of the one that is asked for.
+#[test]
+fn the_stage_that_packs_a_binary_stands_in_front_of_the_one_that_wants_rust() {
+    let text = fs::read_to_string(topology::folder().join("Dockerfile")).unwrap();
+    let place = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}"));
+    assert!(place("\nFROM base AS packed\n") < place("\nFROM rust:"));
+}
+
 fn deploy(name: &str) -> Option<Lab> {
     if let Err(why) = is_possible() {
         println!("SKIPPED: this kernel lays no root directory over another: {why}");
@@ -94,7 +114,7 @@ fn sid_packets(lab: &Lab, node: &str, sid: &str) -> u64 {
 #[ignore = "needs root: makes network namespaces"]
 fn the_3x3_fabric_forwards_and_survives_a_restart_without_interfaces() {
     let Some(mut lab) = deploy("fabric3x3.clab.yml") else { return };
-    for node in lab.switches() {
+    for node in lab.nodes() {
         lab.wait_healthy(&node);
     }
     for (from, to) in [("host00", "fcbb:0:800:1::2"), ("host01", "fcbb:0:800:2::2"), ("host02", "10.200.0.2")] {
@@ -115,6 +135,14 @@ fn the_3x3_fabric_forwards_and_survives_a_restart_without_interfaces() {
     assert!(sids.contains("fcbb:0:1004:fe06::/64") && sids.contains("uDT6"), "{sids}");
     assert!(lab.exec("leaf00", "vtysh -c 'show version'").status.success(), "labs wait for this");
 
+    // A file that is bound is a mount of its own: it is written in place, and one that is read-only stays as it is.
+    let bound = "cp /etc/sonic/config_db.json /tmp/bound && mount --bind /tmp/bound /etc/sonic/config_db.json";
+    let saved =
+        lab.exec("leaf00", &format!("{bound} && echo > /tmp/bound && config save -y && grep -q PORT /tmp/bound"));
+    assert!(saved.status.success(), "{}", both(&saved));
+    let refused = lab.exec("leaf00", "mount -o remount,bind,ro /etc/sonic/config_db.json && config save -y");
+    assert!(!refused.status.success() && both(&refused).contains("it is read-only"), "{}", both(&refused));
+
     lab.kill("leaf00");
     lab.start_again("leaf00");
     assert!(!lab.is_healthy("leaf00"), "ready without a single port");
@@ -131,8 +159,12 @@ fn the_3x3_fabric_forwards_and_survives_a_restart_without_interfaces() {
 #[ignore = "needs root: makes network namespaces"]
 fn a_plane_of_the_ai_fabric_forwards_by_local_usids_alone() {
     let Some(lab) = deploy("ai-plane.clab.yml") else { return };
-    for node in lab.switches() {
+    for node in lab.nodes() {
         lab.wait_healthy(&node);
+    }
+    for (node, sid) in [("p0-leaf00", "fd50:0:"), ("p0-spine00", "fd50:0:e001::/48")] {
+        let shown = both(&lab.exec(node, "show srv6 stats"));
+        assert!(shown.contains(sid), "{node}: {shown}");
     }
     ping(&lab, "green0", "2001:db8:91::2");
     transfer(&lab, "green0", "green1", "2001:db8:91::2");

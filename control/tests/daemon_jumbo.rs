@@ -131,7 +131,7 @@ fn headers_come_and_go(apart: &str) {
     }
     jumbo.rig.check_balance();
     assert_eq!(jumbo.rig.stop(jumbo.daemon, "TERM"), Some(0), "{}", jumbo.rig.log("node"));
-    assert!(jumbo.rig.log("node").contains(", balanced"), "{}", jumbo.rig.log("node"));
+    assert!(jumbo.rig.log("node").contains(": balanced"), "{}", jumbo.rig.log("node"));
 }
 
 #[test]

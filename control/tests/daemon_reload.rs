@@ -40,7 +40,7 @@ fn reload_while_running(rig: &Rig, sender: &mut Child) {
         fs::write(rig.file("node.toml"), changed(0x2001).replace("behavior", "behaviour")).unwrap();
         let refused = rig.ask("node", "reload");
         assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
-        assert!(text(&refused.stderr).contains("node.toml:18"), "{}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains("node.toml:20"), "{}", text(&refused.stderr));
     }
     let sids = rig.show("sids").to_string();
     assert!(sids.contains(&format!("fcbb:0:{:x}::/48", 0x1000 + RELOADS)), "the last good one is in force: {sids}");

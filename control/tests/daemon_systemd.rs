@@ -19,14 +19,21 @@ impl Manager {
         Self(socket)
     }
 
+    /// A message that is there, or comes at once.
+    fn said(&self) -> Option<String> {
+        let mut buffer = [0; 4096];
+        let length = self.0.recv(&mut buffer).ok()?;
+        Some(String::from_utf8_lossy(buffer.get(..length)?).into_owned())
+    }
+
+    /// Passes over what was said until now.
+    fn forget(&self) {
+        while self.said().is_some() {}
+    }
+
     /// The next message with these words in it.
     fn hears(&self, words: &str) -> String {
-        wait_for(words, || {
-            let mut buffer = [0; 4096];
-            let length = self.0.recv(&mut buffer).ok()?;
-            let message = String::from_utf8_lossy(buffer.get(..length)?).into_owned();
-            message.contains(words).then_some(message)
-        })
+        wait_for(words, || self.said().filter(|message| message.contains(words)))
     }
 }
 
@@ -52,6 +59,32 @@ fn it_says_when_it_is_ready_what_it_does_and_when_it_stops() {
 
 #[test]
 #[ignore = "needs root"]
+fn the_control_loop_itself_says_that_it_is_well_and_a_log_line_says_when_it_hangs() {
+    let mut rig = Rig::new(1);
+    let manager = Manager::listen(&rig);
+    let mut command = rig.daemon("node", CONFIG);
+    command
+        .env("NOTIFY_SOCKET", rig.file("notify"))
+        .env("WATCHDOG_USEC", "2000000")
+        .env("SRV6D_TEST_FAULTS", "hang=12");
+    let daemon = rig.spawn(command);
+    manager.hears("READY=1");
+    manager.hears("WATCHDOG=1");
+    rig.wait_for_pings();
+
+    must(&format!("kill -USR2 {}", rig.pid(daemon)));
+    wait_for("a line about it", || rig.log("node").contains("the control loop hangs since").then_some(()));
+    manager.forget();
+    assert!(rig.pings(), "packets go on");
+    assert!(!rig.log("node").contains("is back"), "it hangs still");
+    assert_eq!(manager.said(), None, "a loop that hangs says nothing to systemd");
+    wait_for("the end of it", || rig.log("node").contains("the control loop is back after").then_some(()));
+    manager.hears("WATCHDOG=1");
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
 fn sighup_reads_the_configuration_again_and_a_bad_one_is_logged() {
     let mut rig = Rig::new(1);
     let daemon = rig.ready(CONFIG);
@@ -64,7 +97,7 @@ fn sighup_reads_the_configuration_again_and_a_bad_one_is_logged() {
     fs::write(rig.file("node.toml"), format!("{CONFIG}{block}").replace("\"uN\"", "\"uX\"")).unwrap();
     must(&format!("kill -HUP {}", rig.pid(daemon)));
     wait_for("refusal in the log", || rig.log("node").contains("reload refused, the old").then_some(()));
-    assert!(rig.log("node").contains("node.toml:18"), "{}", rig.log("node"));
+    assert!(rig.log("node").contains("node.toml:20"), "{}", rig.log("node"));
     assert!(has_sid(), "the old one stays");
     rig.check_balance();
 }
@@ -80,7 +113,8 @@ fn cleanup_removes_what_a_killed_daemon_and_its_guard_left() {
     assert!(rig.exists("srv6d0"));
 
     let guards = run(&format!("pgrep -P {} -x srv6-guard", rig.pid(daemon))).stdout;
-    let guard = String::from_utf8_lossy(&guards).trim().to_owned();
+    let guards = String::from_utf8_lossy(&guards);
+    let guard = guards.split_whitespace().collect::<Vec<_>>().join(" ");
     // Stopped first: it would clean up in the moment between its daemon's end and its own.
     must(&format!("kill -STOP {guard} && kill -9 {} {guard}", rig.pid(daemon)));
     assert_eq!(rig.ended(daemon), None);

@@ -7,7 +7,7 @@
 
 mod support;
 
-use support::rig::{Rig, wait_for};
+use support::rig::{Rig, must, wait_for};
 use support::wire::{Wire, ethernet, ipv6, mac};
 
 const IPV6: u16 = 0x86dd;
@@ -49,11 +49,14 @@ metrics = "off"
 prefix = "fcbb::/32"
 [[port]]
 name = "eth1"
+role = "fabric"
 [[port]]
 name = "eth1.7"
+role = "fabric"
 vlan = 7
 [[port]]
 name = "eth2.8"
+role = "fabric"
 vlan = 8
 [[neighbor]]
 address = "fe80::a"
@@ -129,6 +132,8 @@ fn a_packet_changes_its_tag_and_nothing_else_is_touched() {
     vlans.a_to_b(None, &packet(64), &packet(63));
     // Priority and drop-eligible bits are no part of the VLAN, and are not carried into the next one.
     vlans.a_to_b(Some(0xf007), &packet(64), &packet(63));
+    // A tag that only states a priority names no VLAN.
+    vlans.a_to_b(Some(0xe000), &packet(64), &packet(63));
     vlans.b_to_a("2001:db8:700::a", Some(7));
     vlans.b_to_a("2001:db8:100::a", None);
     vlans.rig.check_balance();
@@ -190,21 +195,73 @@ fn frames_of_unknown_vlans_are_the_kernels() {
     let mut vlans = Vlans::up();
     let packet = ipv6("2001:db8:100::a", "2001:db8:800::b", UDP, 64, &DATAGRAM);
     let (before, received) = (vlans.to_kernel("eth1"), vlans.rig.counter("rx"));
-    // Another VLAN, a priority tag, two tags.
+    // Another VLAN, two tags.
     let mut inner = 7_u16.to_be_bytes().to_vec();
     inner.extend(IPV6.to_be_bytes());
     inner.extend(&packet);
     for frame in [
         ethernet(vlans.eth1, vlans.a_mac, Some(9), IPV6, &packet),
-        ethernet(vlans.eth1, vlans.a_mac, Some(0), IPV6, &packet),
         ethernet(vlans.eth1, vlans.a_mac, Some(7), 0x8100, &inner),
     ] {
         vlans.a.send(&frame);
     }
-    wait_for("three frames for the kernel", || (vlans.to_kernel("eth1") >= before + 3).then_some(()));
+    wait_for("two frames for the kernel", || (vlans.to_kernel("eth1") >= before + 2).then_some(()));
     // A device of which only a VLAN was configured keeps its untagged frames.
     let before = vlans.to_kernel("eth2.8");
     vlans.b.send(&ethernet(vlans.eth2, vlans.b_mac, None, IPV6, &packet));
     wait_for("an untagged frame for the kernel", || (vlans.to_kernel("eth2.8") > before).then_some(()));
     assert_eq!(vlans.rig.counter("rx"), received, "none of them was srv6d's");
+}
+
+/// Lets the kernel of `a` put a tag beside every IPv6 frame that it sends, as a VLAN device on a veth does.
+fn tag_beside_frames(vlans: &Vlans, vid: u16) {
+    let (source, object) = (vlans.rig.file("push.c"), vlans.rig.file("push.o"));
+    let program = format!(
+        "#include <linux/bpf.h>\n\
+         static long (*const push)(void *skb, __u16 type, __u16 tci) = (void *)BPF_FUNC_skb_vlan_push;\n\
+         __attribute__((section(\"tc\"), used)) int tag(struct __sk_buff *skb) {{\n\
+         if (skb->protocol == __builtin_bswap16(0x86dd)) push(skb, __builtin_bswap16(0x8100), {vid});\n\
+         return 0; }}\n\
+         char licence_text[] __attribute__((section(\"license\"), used)) = \"GPL\";\n"
+    );
+    std::fs::write(&source, program).unwrap();
+    must(&format!(
+        "clang -target bpf -O2 -g -I/usr/include/$(uname -m)-linux-gnu -c {} -o {}",
+        source.display(),
+        object.display()
+    ));
+    vlans.rig.inside("a", "tc qdisc replace dev wire clsact");
+    vlans.rig.inside("a", "tc filter del dev wire egress 2>/dev/null || true");
+    vlans.rig.inside("a", &format!("tc filter add dev wire egress bpf direct-action obj {} sec tc", object.display()));
+}
+
+/// Five datagrams of the kernel of `a`.
+fn send_five(vlans: &Vlans) {
+    let eth1 = written(vlans.eth1);
+    vlans.rig.inside("a", &format!("ip -6 neigh replace 2001:db8:a::1 lladdr {eth1} dev wire nud permanent"));
+    let five = "for i in 1 2 3 4 5; do echo $i > /dev/udp/2001:db8:800::b/4000; done";
+    vlans.rig.inside("a", &format!("bash -c '{five}'"));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_tag_beside_the_frame_counts_as_one_in_it() {
+    let mut vlans = Vlans::up();
+    let counted = |vlans: &Vlans, port: &str| vlans.rig.port_counter(port, "rx_packets");
+    tag_beside_frames(&vlans, 7);
+    let untagged = counted(&vlans, "eth1");
+    send_five(&vlans);
+    for _ in 0..5 {
+        let frame = vlans.b.receive();
+        assert!(frame.starts_with(&ethernet(vlans.b_mac, vlans.eth2, Some(8), IPV6, &[])), "{frame:02x?}");
+    }
+    assert_eq!((counted(&vlans, "eth1"), counted(&vlans, "eth1.7")), (untagged, 5));
+    // A VLAN that is no port is the kernel's, and not the untagged port's.
+    tag_beside_frames(&vlans, 9);
+    let before = vlans.to_kernel("eth1");
+    send_five(&vlans);
+    wait_for("five frames for the kernel", || (vlans.to_kernel("eth1") >= before + 5).then_some(()));
+    assert_eq!((counted(&vlans, "eth1"), counted(&vlans, "eth1.7")), (untagged, 5));
+    assert!(vlans.b.poll().is_none(), "a tagged frame was forwarded as untagged");
+    vlans.rig.check_balance();
 }

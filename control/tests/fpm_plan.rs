@@ -8,6 +8,7 @@ use srv6d::config;
 use srv6d::plan::{
     self, Device, Environment, KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, Plan,
 };
+use srv6d_kernel_routes::{KernelRule, Message, Routes, RuleAction};
 use srv6d_srv6::model::{Behavior, Csid, Hop, Mac, PortId, RouteAction, TableId};
 
 const FILE: &str = r#"
@@ -15,6 +16,7 @@ const FILE: &str = r#"
 source = "2001:db8:1::1"
 [[port]]
 name = "eth1"
+role = "fabric"
 [[route]]
 prefix = "2001:db8:f::/48"
 type = "blackhole"
@@ -136,4 +138,91 @@ fn what_fpm_announces_and_nobody_can_do_is_left_to_the_kernel() {
     let plan = planned(vec![via("2001:db8:b::/48", Some("2001:db8:77::2"), 7)], Vec::new());
     assert_eq!(action(&plan, "2001:db8:b::/48"), Some(RouteAction::Kernel));
     assert!(plan.unfollowed.first().unwrap().why.contains("which is no [[port]]"), "{:?}", plan.unfollowed);
+}
+
+/// The same node, which follows a VRF's table, too.
+fn planned_with_vrf(announced: Vec<KernelRoute>, routes: Routes) -> Plan {
+    let file = FILE.replace("[kernel]", "[kernel]\ntables = [\"main\", 77]");
+    let config = config::parse(&file, "srv6d.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    let environment = Environment { routes: Arc::new(routes), ..environment(announced, Vec::new()) };
+    plan::plan(&config, &environment).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn in_vrf(route: KernelRoute) -> KernelRoute {
+    KernelRoute { table: TableId(77), ..route }
+}
+
+fn encap(prefix: &str, segment: &str) -> KernelRoute {
+    let encap = KernelEncap { reduced: true, segments: vec![segment.parse().unwrap()], source: None };
+    route(prefix, KernelAction::Via(vec![KernelHop { device: 2, via: None, weight: 1, encap: Some(encap) }]))
+}
+
+#[test]
+fn a_first_segment_is_looked_up_in_the_routes_own_table_first() {
+    let own = || {
+        vec![
+            in_vrf(encap("2001:db8:9::/64", "fcbb:bbbb:2:d046::")),
+            in_vrf(via("fcbb:bbbb:2::/48", Some("2001:db8:1::2"), 2)),
+        ]
+    };
+    let elsewhere = via("fcbb:bbbb:2::/48", Some("2001:db8:1::9"), 2);
+    let kernel = |more: &[KernelRoute]| planned_with_vrf(Vec::new(), own().into_iter().chain(more.to_vec()).collect());
+    for plan in [kernel(&[]), kernel(std::slice::from_ref(&elsewhere)), planned_with_vrf(own(), Routes::default())] {
+        let [steer] = plan.desired.steers.as_slice() else { panic!("{:?}", plan.unfollowed) };
+        let [path] = steer.paths.as_slice() else { panic!("{steer:?}") };
+        assert_eq!(RouteAction::Via(path.via.clone()), hop("2001:db8:1::2"));
+        assert_eq!(plan.unfollowed, []);
+    }
+    // A segment that only the main table routes is followed there, as ever.
+    let alone: Routes = own().into_iter().take(1).chain([elsewhere]).collect();
+    let plan = planned_with_vrf(Vec::new(), alone);
+    assert_eq!(plan.desired.steers.first().map(|steer| steer.paths.first().unwrap().via.len()), Some(0));
+}
+
+#[test]
+fn a_sid_that_two_ways_lead_to_is_one() {
+    let rule = KernelRule {
+        priority: 999,
+        is_v6: true,
+        to: "fcbb:bbbb::/32".parse().unwrap(),
+        iif: None,
+        local_only: false,
+        only_for: Vec::new(),
+        action: RuleAction::Lookup(TableId(77)),
+    };
+    let mut routes: Routes = [in_vrf(un("fcbb:bbbb:e004::/48"))].into_iter().collect();
+    routes.load(Message::Rule(rule.clone()));
+    routes.load(Message::Rule(KernelRule {
+        to: "::/0".parse().unwrap(),
+        action: RuleAction::Lookup(TableId::MAIN),
+        ..rule
+    }));
+    let plan = planned_with_vrf(Vec::new(), routes);
+    let learned = plan.desired.sids.iter().filter(|sid| sid.prefix.to_string() == "fcbb:bbbb:e004::/48").count();
+    assert_eq!((learned, plan.unfollowed), (1, Vec::new()));
+}
+
+#[test]
+fn a_ua_of_frrs_consumes_node_and_function_from_the_kernel_too() {
+    let ua = |prefix: &str, protocol| {
+        let sid = KernelSid {
+            action: KernelSidAction::EndX,
+            via: Some("2001:db8:1::2".parse().unwrap()),
+            device: Some(2),
+            csid: Some((32, 16)),
+            psp: false,
+            usp: false,
+            usd: false,
+        };
+        let plan = planned(Vec::new(), vec![KernelRoute { protocol, ..route(prefix, KernelAction::Sid(sid)) }]);
+        let learned =
+            plan.desired.sids.iter().find(|sid| sid.prefix.to_string() == prefix).map(|sid| sid.behavior.clone());
+        let Some(Behavior::EndX { csid: Some(csid), .. }) = learned else { panic!("{:?}", plan.unfollowed) };
+        (csid.lblen, csid.nflen)
+    };
+    let isis = 187;
+    assert_eq!(ua("fcbb:bbbb:1:e001::/64", isis), (32, 32));
+    assert_eq!(ua("fcbb:bbbb:e001::/48", isis), (32, 16));
+    let by_hand = 4;
+    assert_eq!(ua("fcbb:bbbb:1:e001::/64", by_hand), (32, 16), "as it is written, and as the kernel does it");
 }

@@ -5,14 +5,10 @@
 mod made;
 mod support;
 
-use std::io::{Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-
 use made::{DEL_SID, NEW_SID, address, announce, attribute, frame, message, number, sid, steer, withdraw};
 use serde_json::Value;
-use srv6d_fpm::{Event, Frames, RouteKey, Vrf, decode, messages};
+use srv6d_fpm::{RouteKey, Vrf};
+use support::fpm::{Client, fpm, is_listening};
 use support::rig::{self, Rig, wait_for};
 
 const FPM: &str = r#"
@@ -22,58 +18,8 @@ prefix = "fcbb:bbbb::/32"
 stale_time = "500ms"
 "#;
 
-/// A connection from inside of the router's namespace.
-struct Client {
-    child: Child,
-    input: ChildStdin,
-    answers: Receiver<RouteKey>,
-}
-
-impl Client {
-    fn connect(rig: &Rig) -> Self {
-        let relay = "exec 3<>/dev/tcp/127.0.0.1/2620 && { cat <&3 & exec cat >&3; }";
-        let mut child = Command::new("ip")
-            .args(["netns", "exec", &rig.ns("router"), "bash", "-c", relay])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let (sender, answers) = channel();
-        thread::spawn(move || {
-            let (mut frames, mut buffer) = (Frames::default(), [0; 4096]);
-            while let Ok(read @ 1..) = output.read(&mut buffer) {
-                frames.push(&buffer[..read]);
-                while let Some(payload) = frames.next_frame().unwrap() {
-                    for said in messages(payload) {
-                        let Event::Route(key, _) = decode(said.unwrap()).unwrap().event else { panic!("no route") };
-                        let _ = sender.send(key);
-                    }
-                }
-            }
-        });
-        Self { child, input, answers }
-    }
-
-    fn say(&mut self, said: &[Vec<u8>]) {
-        self.input.write_all(&frame(said)).unwrap();
-        self.input.flush().unwrap();
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn rows(rig: &Rig, topic: &str) -> Vec<Value> {
     rig.show(topic).as_array().unwrap().clone()
-}
-
-fn fpm(rig: &Rig) -> Value {
-    rows(rig, "source").into_iter().find(|row| row["source"] == "fpm").unwrap()
 }
 
 /// `sid behavior`, and what it leads to.
@@ -114,12 +60,10 @@ fn everything(rig: &Rig) -> Vec<Vec<u8>> {
 fn sids_steering_and_answers_of_a_client_that_the_test_plays() {
     let mut rig = Rig::new(1);
     let daemon = rig.ready(&format!("{}{FPM}", rig::CONFIG));
-    wait_for("the listening port", || {
-        (!rig.output("router", "ss -Hltn sport = :2620").stdout.is_empty()).then_some(())
-    });
+    is_listening(&rig);
     let mut client = Client::connect(&rig);
     let said = everything(&rig);
-    client.say(&said);
+    client.say(&frame(&said));
     let expected = ["fcbb:bbbb:1::/48 uN", "fcbb:bbbb:1:d046::/64 uDT46", "fcbb:bbbb:fe24::/48 uA 2001:db8:b::2 eth2"];
     wait_for("the SIDs", || (sids(&rig) == expected).then_some(()));
     let paths = wait_for("the path", || Some(rows(&rig, "paths")).filter(|paths| !paths.is_empty()));
@@ -138,11 +82,11 @@ fn sids_steering_and_answers_of_a_client_that_the_test_plays() {
     rig.output("a", "ping -6 -c 3 -i 0.2 -W 1 2001:db8:9::1");
     wait_for("encapsulated packets", || (rows(&rig, "paths")[0]["packets"].as_u64() >= Some(3)).then_some(()));
 
-    client.say(&[sid(DEL_SID, "fcbb:bbbb:fe24::/48", [32, 0, 16, 0], &[]), withdraw("2001:db8:9::/64", 0)]);
+    client.say(&frame(&[sid(DEL_SID, "fcbb:bbbb:fe24::/48", [32, 0, 16, 0], &[]), withdraw("2001:db8:9::/64", 0)]));
     wait_for("the end of both", || (sids(&rig) == expected[..2] && rows(&rig, "paths").is_empty()).then_some(()));
 
     // A stream out of step costs the connection, and no route.
-    client.input.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    client.say(b"GET / HTTP/1.1\r\n\r\n");
     wait_for("the end of the connection", || (fpm(&rig)["state"] == "disconnected").then_some(()));
     assert!(fpm(&rig)["last_error"].as_str().unwrap().contains("no FPM peer"));
     assert_eq!(sids(&rig), expected[..2]);
@@ -150,7 +94,7 @@ fn sids_steering_and_answers_of_a_client_that_the_test_plays() {
 
     // The next connection says one thing again, and the rest goes.
     let mut client = Client::connect(&rig);
-    client.say(&said[..1]);
+    client.say(&frame(&said[..1]));
     wait_for("the sweep", || (sids(&rig) == expected[..1] && fpm(&rig)["fpm"]["stale"] == 0).then_some(()));
     assert!(!rows(&rig, "routes").iter().any(|row| row["prefix"] == "fcbb:bbbb:2::/48"));
 }

@@ -665,3 +665,25 @@ fn a_second_daemon_leaves_the_steered_traffic_of_the_first_alone() {
     assert_eq!(table(&rig), of_the_first, "the second took the route of the first along");
     assert!(rig.inside("router", "ip -6 rule").contains("iif srv6d0 lookup 8986"));
 }
+
+/// As path programmers move a prefix.
+#[test]
+#[ignore = "needs root"]
+fn a_prefix_whose_route_is_deleted_and_added_keeps_its_carrier() {
+    let mut rig = Rig::new(1);
+    rig.start("node", &format!("{}hold_time = \"1m\"\n", config()));
+    wait_for("daemon", || rig.ask("node", "show ports").status.success().then_some(()));
+    let ip = |words: &str| rig.inside("router", &format!("ip -6 route {words}"));
+    let means = || followed(&rig).get("2001:db8:77::/64").cloned();
+    let becomes = |expected: &str| wait_for(expected, || (means().as_deref() == Some(expected)).then_some(()));
+    ip("add 2001:db8:77::/64 encap seg6 mode encap.red segs 2001:db8:b::9 dev eth2");
+    becomes("seg6 [encap.red 2001:db8:b::9 1]");
+    ip("del 2001:db8:77::/64");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(means().as_deref(), Some("seg6 [encap.red 2001:db8:b::9 1]"), "held");
+    ip("add 2001:db8:77::/64 encap seg6 mode encap.red segs 2001:db8:b::8 dev eth2");
+    becomes("seg6 [encap.red 2001:db8:b::8 1]");
+    ip("del 2001:db8:77::/64");
+    ip("add 2001:db8:77::/64 via 2001:db8:a::2 dev eth1");
+    wait_for("the plain route", || means().filter(|means| !means.starts_with("seg6")));
+}

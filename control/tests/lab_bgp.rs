@@ -69,6 +69,7 @@ fn carriers_and_plain_traffic() {
     assert_eq!(text(&status.stdout).matches("Established").count(), 18, "{}", text(&status.stdout));
 
     a_lost_spine_is_gone_round_and_used_again(&lab);
+    a_restarted_spine_has_its_srv6d_and_frr_again(&lab);
     frr_is_restarted_under_traffic(&lab);
     what_was_restarted_by_hand_is_shown_and_ended(&lab);
 }
@@ -82,6 +83,17 @@ fn a_lost_spine_is_gone_round_and_used_again(lab: &Lab) {
     let report = stream(lab, "host00", "host02", "10.200.2.2", || drop(lab_command(lab, &["repair", "spine01"])));
     nearly_whole(lab, "its return costs nothing", &report);
     assert_ne!(sent(lab, "spine01"), lost, "it is used again");
+}
+
+/// srv6d, zebra and bgpd were killed; a plain kernel has its SIDs again, which went with its links.
+fn a_restarted_spine_has_its_srv6d_and_frr_again(lab: &Lab) {
+    lab_command(lab, &["fail", "spine01", "--how", "kill"]);
+    lab_command(lab, &["restart", "spine01"]);
+    lab_command(lab, &["fail", "spine02", "--how", "links"]);
+    lab_command(lab, &["repair", "spine02"]);
+    let sids = lab.must("spine02", &["ip", "-6", "route", "show", "fcbb:0:1002::/48"]);
+    assert!(sids.contains("seg6local"), "{sids}");
+    assert!(srv6d(&["lab", "status", "--name", &lab.name]).status.success());
 }
 
 /// Killed without a word, both daemons, and started again: routes stay in the kernel, so srv6d goes on; neighbours keep

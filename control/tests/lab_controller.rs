@@ -171,6 +171,9 @@ fn a_dead_controller_costs_no_packet_and_is_seen() {
     ] {
         assert!(counted(name), "{name} in\n{metrics}");
     }
+    let restarted = srv6d(&["lab", "restart", "--name", &lab.name, "controller"]);
+    assert!(restarted.status.success(), "{}", text(&restarted.stderr));
+    eventually("the controller is asked again", || source(&lab)["state"] == "fresh");
     balanced(&lab, &EVERYBODY);
 }
 
@@ -240,19 +243,18 @@ fn the_plugins_environment_is_all_it_takes() {
         .env("JALAPENO_API_ENDPOINT", "http://[2001:db8:ffff::1]:30800/api/v1")
         .env("TOPOLOGY_COLLECTION", "fabric_graph")
         .env("BACKEND_INTERFACE", "eth1")
-        .env("HOSTS", "host00,host01,host02")
-        .env("RANK", "0")
-        .env("WORLD_SIZE", "3")
+        .env_remove("HOSTS")
+        .env("HOSTNAME", "host00")
         .env("DEST_FUNCTION", "fe06")
         .env("BACKEND_GATEWAY", "fcbb:0:800::1")
         .spawn()
         .unwrap();
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        eventually("paths of the plugin's peers", || {
-            let shown = lab.exec(FROM, &[SRV6D, "show", "source", "--json"]);
-            let views: Value = serde_json::from_slice(&shown.stdout).unwrap_or_default();
-            views[0]["peers_fresh"] == 2
-        });
+        let waited = lab.must(FROM, &[SRV6D, "wait", "--peers", "--timeout", "2m"]);
+        assert_eq!(waited, "every peer has a path in force\n");
+        assert_eq!(source(&lab)["peers_total"], 2);
+        let bookings = format!("/run/srv6d-lab/{}/{FROM}/plugin-bookings.json", lab.name);
+        assert!(std::fs::read_to_string(&bookings).unwrap().contains("hosts/host02"), "a restart books nothing");
         let (sent, received) = lab.tcp(FROM, TO, TARGET);
         assert_eq!(sent["sha256"], received["sha256"]);
         let paths = json(&lab, FROM, &["show", "paths"]);
@@ -307,7 +309,8 @@ fn dry_run_of_a_start_asks_and_touches_nothing() {
     assert!(said.contains("jalapeno: paths to 2 of 2 peers"), "{said}");
     assert_eq!(json(&lab, FROM, &["show", "generation"])["generations"], rounds_before["generations"]);
     let load = lab.must(FROM, &[SRV6D, "run", "--dry-run", "--config", &config]);
-    assert!(load.contains("not asked: path = \"load\" allocates with every question"), "{load}");
+    assert!(load.contains("path = \"load\" books with every question and is not asked"), "{load}");
+    assert!(load.contains("hosts/host02 fcbb:0:800:2::/64: fcbb:0:1004:"), "{load}");
     // Whoever was not asked takes nothing away.
     assert!(!load.contains("- steers"), "{load}");
     assert_eq!(srv6d(&["run", "--dry-run", "--config", "/nonexistent"]).status.code(), Some(2));

@@ -1,6 +1,6 @@
 //! The lab from end to end, with the program itself: up, traffic, status, faults, down.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 mod support;
 
@@ -8,6 +8,8 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use support::lab::{Lab, SRV6D, balanced, eventually, gone, srv6d, text};
 
@@ -25,6 +27,150 @@ fn fabric(kernel_nodes: &[&str]) -> String {
         topology = kept.join("\n");
     }
     topology
+}
+
+/// Two hosts at one leaf; the kernel of host01 forwards nothing.
+const SMALL: &str = r#"
+name = "small"
+block = "fcbb::/32"
+host_prefixes = ["fcbb:0:800::/48"]
+
+[[node]]
+name = "host00"
+role = "host"
+
+[[node]]
+name = "host01"
+role = "host"
+kind = "linux"
+
+[[node]]
+name = "leaf00"
+role = "leaf"
+sids = [{ sid = "fcbb:0:1004::/48", behavior = "uN" }]
+
+[[link]]
+ends = [
+    { node = "leaf00", port = "eth1", addresses = ["fcbb:0:800::1/64"] },
+    { node = "host00", port = "eth1", addresses = ["fcbb:0:800::2/64"] },
+]
+
+[[link]]
+ends = [
+    { node = "leaf00", port = "eth2", addresses = ["fcbb:0:800:1::1/64"] },
+    { node = "host01", port = "eth1", addresses = ["fcbb:0:800:1::2/64"] },
+]
+"#;
+
+/// `srv6d lab up` of a small lab with these arguments, and the lab, which may not be there yet.
+fn small(test: &str, arguments: &[&str]) -> (Lab, Command) {
+    let lab = Lab { name: format!("t{}-{test}", std::process::id()) };
+    let file = lab.file();
+    fs::write(&file, SMALL).unwrap();
+    let mut up = Command::new(SRV6D);
+    up.args(["lab", "up", "--name", &lab.name, "--topology", file.to_str().unwrap()]).args(arguments);
+    (lab, up)
+}
+
+/// Whether the kernel of a node answers pings.
+fn answer_pings(lab: &Lab, node: &str, answer: bool) -> bool {
+    let command = format!("echo {} > /proc/sys/net/ipv6/icmp/echo_ignore_all", u8::from(!answer));
+    let netns = format!("srv6d-{}-{node}", lab.name);
+    Command::new("ip").args(["netns", "exec", &netns, "sh", "-c", &command]).output().unwrap().status.success()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_link_that_answers_late_is_waited_for() {
+    let (lab, mut up) = small("late", &[]);
+    let mut up = up.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("host01 is silent", || answer_pings(&lab, "host01", false));
+    let mut lines = BufReader::new(up.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("srv6d ready: ")), "{}", text(&up.wait_with_output().unwrap().stderr));
+    // Longer than one `ping` tries.
+    thread::sleep(Duration::from_secs(7));
+    assert!(answer_pings(&lab, "host01", true));
+    let rest: Vec<String> = lines.collect();
+    let output = up.wait_with_output().unwrap();
+    fs::remove_file(lab.file()).unwrap();
+    assert!(output.status.success(), "{rest:?}{}", text(&output.stderr));
+    assert!(rest.contains(&"  2 links answer a ping".to_owned()), "{rest:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_lab_that_failed_is_left_to_be_looked_at_with_keep() {
+    // An `ethtool` that fails: the namespaces are there by then.
+    let tools = std::env::temp_dir().join(format!("srv6d-tools-{}", std::process::id()));
+    fs::create_dir_all(&tools).unwrap();
+    std::os::unix::fs::symlink("/bin/false", tools.join("ethtool")).unwrap();
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    for (arguments, left) in [(&[][..], 0), (&["--keep"][..], 3)] {
+        let (lab, mut up) = small("keep", arguments);
+        let output = up.env("PATH", &path).output().unwrap();
+        fs::remove_file(lab.file()).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        assert!(text(&output.stderr).contains("ethtool -K"), "{}", text(&output.stderr));
+        assert_eq!(lab.namespaces().len(), left, "{arguments:?}");
+        let says = text(&output.stdout).contains(&format!("end it with `srv6d lab down --name {}`", lab.name));
+        assert_eq!(says, left > 0, "{}", text(&output.stdout));
+        if left > 0 {
+            let status = srv6d(&["lab", "status", "--name", &lab.name]);
+            assert!(text(&status.stdout).contains("leaf00"), "{}", text(&status.stderr));
+            assert!(srv6d(&["lab", "down", "--name", &lab.name]).status.success());
+            assert!(lab.namespaces().is_empty());
+        }
+    }
+    fs::remove_dir_all(&tools).unwrap();
+}
+
+/// Sends host00 a ping from host01, across leaf00.
+fn crosses(lab: &Lab) {
+    lab.must("host01", &["ping", "-n", "-c", "1", "-w", "30", "fcbb:0:800::2"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_killed_node_is_restarted_and_a_lost_one_repaired() {
+    let (lab, mut up) = small("again", &[]);
+    let output = up.output().unwrap();
+    fs::remove_file(lab.file()).unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run = |words: &[&str]| srv6d(&[&["lab", words[0], "--name", &lab.name], &words[1..]].concat());
+    let works = |words: &[&str]| {
+        let output = run(words);
+        assert!(output.status.success(), "{words:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        assert!(run(&["status"]).status.success(), "{words:?}");
+        crosses(&lab);
+    };
+    let kill = |node: &str| {
+        assert!(Command::new("kill").args(["-9", &lab.process_of(node).to_string()]).status().unwrap().success());
+        eventually("it is gone", || gone(lab.process_of(node)));
+        assert_eq!(run(&["status"]).status.code(), Some(1));
+    };
+
+    kill("leaf00");
+    works(&["restart", "leaf00"]);
+    // One that runs is restarted, too.
+    let running = lab.process_of("leaf00");
+    works(&["restart", "leaf00"]);
+    assert!(gone(running));
+
+    // Routes of the kernel go with the links.
+    let routes = || lab.must("host00", &["ip", "-6", "route", "show", "metric", "4096"]);
+    let before = routes();
+    assert!(before.contains("fcbb:0:1004::/48"), "{before}");
+    lab.must("host00", &["ip", "link", "set", "eth1", "down"]);
+    kill("host00");
+    works(&["repair", "host00"]);
+    assert_eq!(routes(), before);
+    works(&["repair", "host01"]);
+
+    let refused = run(&["restart", "host01"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("srv6d lab repair host01"), "{}", text(&refused.stderr));
+    let refused = run(&["repair", "host02"]);
+    assert!(text(&refused.stderr).contains("use one of host00, host01, leaf00"), "{}", text(&refused.stderr));
 }
 
 fn both_ways(lab: &Lab, first: (&str, &str), last: (&str, &str)) {

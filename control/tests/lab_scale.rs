@@ -16,6 +16,9 @@ fn switches_that_have_nothing_to_do_do_nothing() {
     assert_eq!(nodes.len(), 6, "{report:#}");
     for node in nodes {
         assert!(node["memory_mib"].as_f64().unwrap() > 1.0, "{node:#}");
+        // 16.8 MB of it for each port is what a hash map sized for a million prefixes takes.
+        let kernel = node["kernel_mib"].as_f64().unwrap();
+        assert!(kernel > 0.0 && kernel < 1.0, "{node:#}");
         // One that polls takes all of a core, or what it is left of it.
         assert!(node["idle_cpu_percent"].as_f64().unwrap() < 20.0, "{node:#}");
     }

@@ -199,7 +199,7 @@ fn full_func_5_with_a_lenient_srh_check() {
 #[test]
 #[ignore = "needs root"]
 fn full_func_5_is_refused_with_a_strict_one() {
-    let mut bed = Testbed::new(2, &full("pipe"), "[node]\nicmp_rate = 0\n");
+    let mut bed = Testbed::new(2, &full("pipe"), "[node]\nicmp_rate = 0\nsrh_check = \"strict\"\n");
     for n in 1..=SIDS {
         let frame = bed.entering(0, &vector_5(n).0);
         bed.send(0, &frame);

@@ -461,3 +461,33 @@ segment-routing
     let routes = switch.ask("show ipv6 route");
     assert_eq!(routes.lines().last(), Some("B>*3fff::/64 [20/0] via fe80::1, Ethernet0, 00:00:09"));
 }
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn words_of_sonic_that_mean_nothing_here_say_so() {
+    let switch = Switch::new();
+    for (line, why) in [
+        ("show lldp table", "no LLDP daemon runs here"),
+        ("show int portchannel", "no PortChannels"),
+        ("show queue counters", "no queues of its own"),
+        ("show interfaces counters rif", "by port and by SID"),
+        ("config apply-patch patch.json", "config load FILE -y"),
+        ("config vlan proxy_arp 10 enabled", "no VLANs of a bridge"),
+        ("show ipv6 bgp sum", "bgpd is not running"),
+    ] {
+        let said = switch.say(line);
+        assert_eq!(said.status, Some(1), "{line}: {}{}", said.out, said.err);
+        assert!(said.err.contains(why), "{line}: {}", said.err);
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_running_configuration_of_vtysh_has_what_the_database_was_given() {
+    let switch = Switch::new();
+    switch.ask("sonic-db-cli CONFIG_DB HSET 'SRV6_MY_LOCATORS|loc9' prefix fcbb:bbbb:9:: func_len 0");
+    switch.ask("sonic-db-cli CONFIG_DB HSET 'SRV6_MY_SIDS|loc9|fcbb:bbbb:9::/48' action uN decap_dscp_mode pipe");
+    let shown = switch.ask("vtysh -c 'show running-config'");
+    assert!(shown.contains("   locator loc9\n    prefix fcbb:bbbb:9::/48 block-len 32"), "{shown}");
+    assert!(shown.contains("   sid fcbb:bbbb:9::/48 locator loc9 behavior uN\n"), "{shown}");
+}

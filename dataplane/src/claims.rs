@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
+use srv6d_srv6::LOCATOR_BITS;
 use srv6d_srv6::model::{Desired, Path, RouteAction, TableId, UnknownSid};
 
 /// Destination, prefix length, and whether srv6d gets it (false: the kernel).
@@ -53,6 +54,29 @@ pub(crate) fn claims(desired: &Desired, tables: &BTreeSet<TableId>) -> Claims {
         claims.outer_sources = outer_sources(desired);
     }
     claims
+}
+
+/// SID space as far as the claims do not say it: blocks, SIDs for ports whose tables do not have them, and locators of
+/// steered paths. The node's own addresses, and the subnets of hosts, are none.
+pub(crate) fn sid_space(desired: &Desired) -> Vec<(Ipv6Addr, u8, bool)> {
+    let of = |prefix: &Ipv6Net, is_sid_space: bool| (prefix.network(), prefix.prefix_len(), is_sid_space);
+    let blocks = desired.blocks.iter().map(|block| of(&block.prefix, true));
+    let hosts = desired.host_prefixes.iter().map(|prefix| of(prefix, false));
+    let own = desired.local_addresses.iter().filter_map(|(_, address)| match address {
+        IpAddr::V6(address) => Some((*address, 128, false)),
+        IpAddr::V4(_) => None,
+    });
+    let sids = desired.sids.iter().map(|sid| of(&sid.prefix, true));
+    let locators = locators_of(desired, desired.steers.iter().flat_map(|steer| &steer.paths));
+    blocks.chain(hosts).chain(own).chain(sids).chain(locators.into_iter().map(|prefix| of(&prefix, true))).collect()
+}
+
+/// The locators of segments of these paths that lie in no block.
+pub(crate) fn locators_of<'d>(desired: &Desired, paths: impl Iterator<Item = &'d Path>) -> BTreeSet<Ipv6Net> {
+    let segments = paths.flat_map(|path| path.segments.addresses());
+    let is_in_block = |segment: &Ipv6Addr| desired.blocks.iter().any(|block| block.prefix.contains(segment));
+    let outside = segments.filter(|segment| !segment.is_unspecified() && !is_in_block(segment));
+    outside.filter_map(|&segment| Some(Ipv6Net::new(segment, LOCATOR_BITS).ok()?.trunc())).collect()
 }
 
 /// Sources of outer headers that are addresses of the node. Others are claimed as a SID or route, or are not here.

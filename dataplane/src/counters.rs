@@ -189,8 +189,24 @@ pub struct Totals {
 impl Totals {
     /// Every received packet is accounted for.
     pub fn balanced(&self) -> bool {
-        self.rx
-            == self.tx + self.kernel + self.reply.values().sum::<u64>() + self.drop.values().sum::<u64>() + self.held
+        self.rx == self.accounted()
+    }
+
+    /// Received packets of which it is known what became of them.
+    pub fn accounted(&self) -> u64 {
+        let [reply, drop] = [&self.reply, &self.drop].map(|reasons| reasons.values().sum::<u64>());
+        self.tx + self.kernel + reply + drop + self.held
+    }
+
+    /// Every term of the balance: `rx 10 = tx 6 + kernel 1 + reply 1 + drop 2 + held 0: balanced`.
+    pub fn equation(&self) -> String {
+        let [reply, drop] = [&self.reply, &self.drop].map(|reasons| reasons.values().sum::<u64>());
+        let Self { rx, tx, kernel, held, .. } = self;
+        let (sign, verdict) = match i128::from(*rx) - i128::from(self.accounted()) {
+            0 => ("=", "balanced".to_owned()),
+            rest => ("!=", format!("NOT balanced, {rest} unaccounted")),
+        };
+        format!("rx {rx} {sign} tx {tx} + kernel {kernel} + reply {reply} + drop {drop} + held {held}: {verdict}")
     }
 }
 
@@ -209,7 +225,8 @@ pub struct DeviceCounters {
     pub tx_bytes: u64,
     /// Packets for the device that were dropped because its ring was full (`tx_full`).
     pub tx_dropped: u64,
-    /// Of what the device received for srv6d: lost because a ring was full.
+    /// Of what the device received for srv6d: lost on the way to a worker, as the kernel counts it at the sockets (a full
+    /// ring, no chunk to receive into), or longer than a socket takes. What waits in a ring is not lost.
     pub rx_dropped: u64,
     /// Of the packets taken from the device: dropped, for a reason of their own.
     pub rx_refused: u64,

@@ -15,10 +15,11 @@ use srv6d_srv6::model::{Desired, Port, PortId, TableId};
 use srv6d_srv6::tally::{Count, Tally};
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots};
 use srv6d_xsk::xdp_offload::PacketCount;
-use srv6d_xsk::{BusyPollWatch, BusyPolling, Program, Rings, Umem, UmemHandle, UmemRings, Waker, XskError};
+use srv6d_xsk::{
+    BusyPollWatch, BusyPolling, ClaimProgram, LossWatch, Program, Rings, Umem, UmemHandle, UmemRings, Waker, XskError,
+};
 
 use crate::capture::{Capture, Taps};
-use crate::claims::{Claims, claims};
 use crate::counters::{
     Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, VlanCounters, WorkerCounters,
 };
@@ -29,12 +30,16 @@ use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
 
 mod amend;
 mod attach;
+mod descriptors;
 mod offload;
+mod views;
 
 pub use offload::{PortOffload, forwarding};
 
 /// Next hops that may be asked for, and smaller paths that may be told of, and not yet be taken by control.
 const WANTED: usize = 1024;
+/// Packets of one worker that may wait for their next hops, however many chunks it has.
+const MOST_HELD: usize = 1024;
 /// Smallest fill ring that still takes a burst.
 const MIN_RING: u32 = 64;
 
@@ -49,7 +54,7 @@ pub enum Polling {
 }
 
 /// How to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// One worker each; `Some`: pinned to this core.
     pub cores: Vec<Option<usize>>,
@@ -64,6 +69,8 @@ pub struct Settings {
     pub ring: u32,
     /// Ports to expect, srv6d's own veth included: the chunks are divided among them.
     pub ports: u32,
+    /// What each worker's thread does first: it needs no privileges.
+    pub worker_start: fn(),
 }
 
 /// Number of a published state of the tables.
@@ -103,6 +110,22 @@ pub enum DataplaneError {
     /// More devices than are supported.
     #[error("{0}: more than {MAX_SOCKETS} devices")]
     TooManyDevices(String),
+    /// The process may not open as many files as the port needs.
+    #[error(
+        "{device}: too few file descriptors: {in_use} of {limit} are in use, and a port takes up to {needed}. Fix: raise the \
+         limit (`LimitNOFILE=` in the unit, `ulimit -Hn` in the shell that starts srv6d, `--ulimit nofile=` of a container), \
+         or configure fewer ports"
+    )]
+    TooFewDescriptors {
+        /// The port.
+        device: String,
+        /// Descriptors in use.
+        in_use: u64,
+        /// Soft limit of the process (`RLIMIT_NOFILE`).
+        limit: u64,
+        /// Descriptors that one more port may take.
+        needed: u64,
+    },
 }
 
 /// What is known of an attached device.
@@ -155,11 +178,24 @@ struct Device {
     vlans: Vec<u16>,
 }
 
-/// What the XDP programs of a device that are gone had counted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Past {
-    passed: u64,
-    redirected: u64,
+/// What the sockets of a device have lost.
+#[derive(Debug, Default)]
+struct Losses {
+    /// Those that are closed.
+    before: u64,
+    sockets: Vec<LossWatch>,
+}
+
+impl Losses {
+    fn add(&mut self, sockets: impl Iterator<Item = LossWatch>) {
+        let closed = self.sockets.extract_if(.., |socket| socket.is_closed());
+        self.before += closed.map(|socket| socket.lost()).sum::<u64>();
+        self.sockets.extend(sockets);
+    }
+
+    fn total(&self) -> u64 {
+        self.before + self.sockets.iter().map(LossWatch::lost).sum::<u64>()
+    }
 }
 
 /// Workers, ports and tables.
@@ -172,13 +208,18 @@ pub struct Dataplane {
     /// Socket numbers by device name; a device that comes back gets its number, and so its counters.
     numbers: BTreeMap<String, usize>,
     devices: BTreeMap<String, Device>,
-    /// By device: a program that is attached anew counts from 0.
-    past: BTreeMap<String, Past>,
+    /// By device; they go on counting when it comes back.
+    losses: BTreeMap<String, Losses>,
+    /// Loaded with the first port.
+    claim_program: Option<ClaimProgram>,
+    views: views::Views,
     /// The device whose sockets were the first on the packet memory of zero-copy ports. The memory goes with it.
     zero_copy_first: Option<String>,
     in_front: offload::InFront,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
+    /// Taken from there already.
+    told_paths: Vec<PathMtu>,
     used: BTreeMap<usize, u64>,
     event: Arc<EventFd>,
     failed: Arc<AtomicBool>,
@@ -203,11 +244,14 @@ impl Dataplane {
             generation: 0,
             numbers: BTreeMap::new(),
             devices: BTreeMap::new(),
-            past: BTreeMap::new(),
+            losses: BTreeMap::new(),
+            claim_program: None,
+            views: views::Views::default(),
             zero_copy_first: None,
             in_front: offload::InFront::default(),
             wanted,
             smaller_paths,
+            told_paths: Vec::new(),
             used: BTreeMap::new(),
             event: Arc::new(event),
             failed: Arc::new(AtomicBool::new(false)),
@@ -245,18 +289,21 @@ impl Dataplane {
                 let _ = event.write(1); // EAGAIN: control is awake already
             }
         });
+        let step = step.holding(held_packets(self.settings.frames));
         let step = step.tapped(Arc::clone(&self.taps)).on_smaller_path(move |path| {
             if smaller_path.try_send(path).is_ok() {
                 let _ = bell.write(1); // EAGAIN: control is awake already
             }
         });
         let core = self.settings.cores.get(index).copied().flatten();
+        let worker_start = self.settings.worker_start;
         let (reader, polling, own_waker) = (self.tables.reader(), self.settings.polling, waker.clone());
         let alarm = Alarm { failed: Arc::clone(&self.failed), event: Arc::clone(&self.event) };
         let thread = std::thread::Builder::new()
             .name(format!("srv6d-worker-{index}"))
             .spawn(move || {
                 let alarm = alarm;
+                worker_start();
                 if let Some(core) = core
                     && !core_affinity::set_for_current(core_affinity::CoreId { id: core })
                 {
@@ -303,44 +350,30 @@ impl Dataplane {
     pub fn publish_shared(&mut self, desired: Arc<Desired>) -> Result<Generation, DataplaneError> {
         self.publish_snapshot(Some(desired))?;
         self.generation += 1;
-        let devices: Vec<String> = self.devices.keys().cloned().collect();
-        for device in devices {
-            self.claim(&device)?;
-        }
+        self.claim()?;
         self.sync_offload();
         Ok(Generation(self.generation))
     }
 
     /// A snapshot of `desired`, or of what is in force with the ports as they are now.
     fn publish_snapshot(&mut self, desired: Option<Arc<Desired>>) -> Result<(), BuildError> {
+        self.reuse_slots();
         let (tables, numbers, devices) = (&mut self.tables, &self.numbers, &self.devices);
         tables.publish(desired, |desired, slots| wiring(desired, slots, numbers, devices))
     }
 
-    fn claim(&mut self, name: &str) -> Result<(), XskError> {
-        let ports = self.tables.desired().ports.iter().filter(|port| {
-            self.tables.desired().ports.get(usize::from(port.device)).is_some_and(|device| device_name(device) == name)
-        });
-        let ports: Vec<_> = ports.collect();
-        let tables = tables_of(self.tables.desired(), name);
-        let vlans: Vec<u16> = ports.iter().filter_map(|port| port.vlan).collect();
-        let untagged = ports.iter().any(|port| port.vlan.is_none());
-        let mac = ports.first().map(|port| port.mac.0);
-        let claims = if ports.is_empty() { Claims::default() } else { claims(self.tables.desired(), &tables) };
-        let Some(device) = self.devices.get_mut(name) else { return Ok(()) };
-        if device.claim_all {
-            return Ok(());
+    /// Gives counters of what is gone to what comes, if neither a worker nor the XDP program writes to them any more.
+    fn reuse_slots(&mut self) {
+        if !self.tables.has_released() || !self.in_front.settle() {
+            return;
         }
-        if let Some(mac) = mac {
-            device.program.set_mac(mac)?;
-        }
-        if device.vlans != vlans {
-            device.program.set_vlans(&vlans)?;
-            device.vlans = vlans;
-        }
-        device.program.set_untagged(untagged)?;
-        device.program.set_outer_sources(&claims.outer_sources)?;
-        device.program.set_claims(&claims.v6, &claims.v4)
+        let Some(released) = self.tables.take_released() else { return };
+        self.in_front.clear(&released);
+        // What routers have said about paths that are gone.
+        let is_of_present = |told: &PathMtu| !released.paths.contains(&told.path);
+        self.told_paths.extend(self.smaller_paths.try_iter().filter(is_of_present));
+        self.used.retain(|&slot, _| u32::try_from(slot).is_ok_and(|slot| !released.adjacencies.contains(&slot)));
+        self.tables.reuse_slots(released);
     }
 
     /// What is in force.
@@ -426,13 +459,11 @@ impl Dataplane {
         for worker in &self.workers {
             worker.counters.add_socket_to(number, &mut counters);
         }
-        let Past { mut passed, mut redirected } = self.past.get(name).copied().unwrap_or_default();
-        if let Some(counts) = self.devices.get(name).and_then(|device| device.program.counts().ok()) {
-            passed += counts.passed;
-            redirected += counts.redirected;
-        }
-        counters.to_kernel = passed;
-        counters.rx_dropped = redirected.saturating_sub(counters.rx_packets);
+        let of_program = self.claim_program.as_ref().zip(u32::try_from(number).ok());
+        let counts = of_program.and_then(|(program, number)| program.counts(number).ok()).unwrap_or_default();
+        counters.to_kernel = counts.passed;
+        counters.rx_refused += counts.dropped;
+        counters.rx_dropped = self.losses.get(name).map_or(0, Losses::total);
         let (received, sent) = (self.in_front.received(number), self.in_front.sent(number));
         counters.offloaded = received.packets;
         counters.rx_packets += received.packets;
@@ -450,8 +481,9 @@ impl Dataplane {
     }
 
     /// Takes what routers have said about paths since the last call: segments, and the largest outer packet in bytes.
-    pub fn smaller_paths(&self) -> BTreeMap<SegmentList, u32> {
-        PathMtu::by_segments(self.smaller_paths.try_iter(), self.tables.slots(), self.tables.desired())
+    pub fn smaller_paths(&mut self) -> BTreeMap<SegmentList, u32> {
+        let told = std::mem::take(&mut self.told_paths).into_iter().chain(self.smaller_paths.try_iter());
+        PathMtu::by_segments(told, self.tables.slots(), self.tables.desired())
     }
 
     /// Next hops that packets went to since the last call.
@@ -576,6 +608,11 @@ fn ring_size(settings: &Settings) -> u32 {
     power.clamp(MIN_RING, settings.ring.max(MIN_RING))
 }
 
+/// Packets of one worker that may wait for their next hops: an eighth of its chunks, all of which are in one memory.
+fn held_packets(frames: u32) -> usize {
+    usize::try_from(frames / 8).unwrap_or(usize::MAX).clamp(1, MOST_HELD)
+}
+
 /// Tells control when a worker ends by a panic.
 struct Alarm {
     failed: Arc<AtomicBool>,
@@ -621,6 +658,7 @@ mod tests {
             frames,
             ring,
             ports,
+            worker_start: || {},
         };
         for (frames, ports, ring) in [(8192, 3, 2048), (8192, 33, 2048), (4096, 9, 256)] {
             let size = ring_size(&settings(frames, ports, ring));

@@ -17,6 +17,10 @@ pub trait Io {
     /// The bytes of a packet.
     fn packet<'f>(&self, frame: &'f mut Self::Frame) -> Packet<'f>;
 
+    /// The bytes of a packet, and beside them the checksum's sum of the first bytes in further buffers: of as many as
+    /// are asked for, or as there are. See [`srv6d_srv6::FurtherSum`].
+    fn packet_and_further<'f>(&'f self, frame: &'f mut Self::Frame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f);
+
     /// Length of a packet in bytes, further buffers included.
     fn packet_len(&self, frame: &Self::Frame) -> usize;
 

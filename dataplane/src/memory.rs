@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use srv6d_wire::{Extent, Packet};
+use srv6d_wire::{Extent, Packet, checksum};
 
 use crate::io::Io;
 
@@ -130,6 +130,13 @@ impl Io for Memory {
     fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
         let at = frame.extent();
         Packet::at(&mut frame.room, at, frame.tail.len())
+    }
+
+    fn packet_and_further<'f>(&'f self, frame: &'f mut Frame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
+        let at = frame.extent();
+        let Frame { room, tail, .. } = frame;
+        let tail = tail.as_slice();
+        (Packet::at(room, at, tail.len()), move |len| checksum::sum_of_segments([tail], len))
     }
 
     fn packet_len(&self, frame: &Frame) -> usize {

@@ -20,12 +20,13 @@
 //! over before the next amendment then ([`Index`]).
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use srv6d_srv6::index::Parts;
 use srv6d_srv6::model::{Amendment, Desired};
-use srv6d_srv6::{BuildError, Edits, Index, NotAmended, Slots, Tables, Tally};
+use srv6d_srv6::{BuildError, Edits, Index, NotAmended, Released, Slots, Tables, Tally};
 
 use crate::reader::{InForce, Reader};
 use crate::snapshot::{Snapshot, Wiring, in_huge_pages};
@@ -37,6 +38,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const SHORT_PATIENCE: Duration = Duration::from_millis(2);
 /// How long the processor is kept meanwhile: a round takes less, a sleep more.
 const SPIN: Duration = Duration::from_micros(50);
+
+/// Least changes of steered prefixes and SIDs after which it is asked whose counters are no longer in use.
+const CHANGES: usize = 512;
 
 /// How tables have come into force so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +85,11 @@ pub struct Publisher {
     /// Old tables that a worker may still have.
     retired: Vec<Arc<Snapshot>>,
     old_tallies: Vec<Arc<Tally>>,
+    /// Counters of what is gone, to which a worker that is late may still write.
+    released: Released,
+    /// Changed steered prefixes and SIDs since counters were last released.
+    changes: usize,
+    releases: u64,
     published: Published,
 }
 
@@ -97,6 +106,9 @@ impl Publisher {
             is_amended: false,
             retired: Vec::new(),
             old_tallies: Vec::new(),
+            released: Released::default(),
+            changes: 0,
+            releases: 0,
             published: Published::default(),
         }
     }
@@ -172,6 +184,7 @@ impl Publisher {
         (self.desired, self.slots) = (desired, slots);
         self.put_in_force(Arc::clone(&next));
         self.published.whole += 1;
+        self.release_slots(&next);
         self.retired.extend(self.standby.take().map(|standby| standby.snapshot));
         wait_for_others(&current, PATIENCE);
         self.retired.push(current);
@@ -216,7 +229,7 @@ impl Publisher {
                 Err(NotAmended::Whole(why, undo)) => (undo, Some(why)),
                 Err(NotAmended::Refused(why, undo)) => {
                     Arc::make_mut(&mut self.desired).amend(&undo);
-                    return Err(why);
+                    return Err(*why);
                 }
             },
             None => (Arc::make_mut(&mut self.desired).amend(amendment), None),
@@ -259,8 +272,13 @@ impl Publisher {
         self.slots = slots;
         // What will have to be changed is here then, while workers wait for it.
         current.tables.touch(&edits);
-        self.put_in_force(next);
+        self.put_in_force(Arc::clone(&next));
         self.published.in_place += 1;
+        self.changes += amendment.steers.len() + amendment.sids.len();
+        if self.changes > CHANGES.max(self.slots.paths.places() / 8) {
+            self.release_slots(&next);
+        }
+        drop(next);
         let changes_offload = edits.changes_offload();
         self.bring_back(Standby { snapshot: current, missing: Some(edits), index });
         Ok(Amended { undo, changes_offload })
@@ -297,6 +315,39 @@ impl Publisher {
         (0..self.workers).map(|_| Arc::new(Tally::new(slots))).collect()
     }
 
+    /// Takes the counters of what is gone from these tables, which are in force.
+    fn release_slots(&mut self, in_force: &Snapshot) {
+        (self.changes, self.releases) = (0, self.releases + 1);
+        self.released.add(self.slots.release(&self.desired, &in_force.tables, self.releases));
+    }
+
+    /// There are counters of what is gone.
+    pub(crate) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
+    /// Counters of what is gone, which are zero now: no worker writes to them any more. They are to be handed back to
+    /// [`reuse_slots`](Self::reuse_slots).
+    pub(crate) fn take_released(&mut self) -> Option<Released> {
+        self.free_retired();
+        // What stands by is brought in line with the tables in force before a worker sees it again.
+        let is_left = |standby: &Standby| Arc::strong_count(&standby.snapshot) == 1;
+        let is_settled = self.retired.is_empty() && self.standby.as_ref().is_none_or(is_left);
+        if !is_settled {
+            return None;
+        }
+        // What workers wrote before they let go of old tables is written before it is cleared.
+        fence(Ordering::Acquire);
+        let released = std::mem::take(&mut self.released);
+        self.all_tallies().iter().for_each(|tally| tally.clear(&released));
+        Some(released)
+    }
+
+    /// Gives these counters to what comes next.
+    pub(crate) fn reuse_slots(&mut self, released: Released) {
+        self.slots.reuse(released);
+    }
+
     /// Frees what no worker has any more.
     pub fn free_retired(&mut self) {
         self.retired.retain(|old| Arc::strong_count(old) > 1);
@@ -314,4 +365,81 @@ fn wait_for_others(snapshot: &Arc<Snapshot>, patience: Duration) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use srv6d_srv6::carrier::SegmentList;
+    use srv6d_srv6::model::{Hop, Mac, Path, Port, PortId, Steer, TableId, Tunnel};
+
+    use super::*;
+
+    /// More than the XDP program has counters for.
+    const MANY: u32 = 4500;
+
+    /// Steered prefixes with these numbers, each with a path of its own.
+    fn desired(numbers: impl Iterator<Item = u32>) -> Arc<Desired> {
+        let path = |number: u32| Path {
+            name: format!("path-{number}"),
+            segments: SegmentList::new(vec!["fcbb:0:9:1::".parse().unwrap()], &[]).unwrap(),
+            full_srh: false,
+            weight: 1,
+            source: None,
+            via: vec![Hop { port: PortId(0), via: Some("2001:db8::2".parse().unwrap()), weight: 1 }],
+        };
+        let steer = |number: u32| Steer {
+            table: TableId::MAIN,
+            prefix: format!("2a00:{:x}:{:x}::/48", number >> 16, number & 0xffff).parse().unwrap(),
+            paths: vec![path(number)],
+        };
+        Arc::new(Desired {
+            ports: vec![Port::fabric("a", 0, Mac([2, 0, 0, 0, 0, 1]), 1500)],
+            tunnel: Tunnel { source: "2001:db8::1".parse().ok(), ..Tunnel::default() },
+            steers: numbers.map(steer).collect(),
+            ..Desired::default()
+        })
+    }
+
+    fn publish(publisher: &mut Publisher, numbers: impl Iterator<Item = u32>) {
+        publisher.publish(Some(desired(numbers)), |_, _| Wiring::direct(1)).unwrap();
+    }
+
+    fn slots(publisher: &Publisher, numbers: impl Iterator<Item = u32>) -> Vec<usize> {
+        numbers.map(|number| publisher.slots().paths.find(&format!("path-{number}")).unwrap()).collect()
+    }
+
+    #[test]
+    fn counters_of_paths_that_are_gone_are_those_of_others_once_no_worker_writes_to_them() {
+        let mut publisher = Publisher::new(1);
+        let mut reader = publisher.reader();
+        publish(&mut publisher, 0..MANY);
+        // A worker that is late: it has the tables with all of the paths.
+        let first = reader.current();
+        first.tallies.first().unwrap().paths.first().unwrap().add(1, 100);
+        publish(&mut publisher, 0..0);
+        assert!(publisher.has_released());
+        assert_eq!(publisher.take_released(), None, "it may still count");
+
+        reader.current();
+        let released = publisher.take_released().unwrap();
+        assert_eq!(released.paths.len(), MANY as usize - Slots::KEPT);
+        publisher.reuse_slots(released);
+        assert!(!publisher.has_released());
+        let counts = publisher.all_tallies();
+        let count = |slot: usize| counts.iter().map(|tally| tally.paths.get(slot).unwrap().read().0).sum::<u64>();
+        publish(&mut publisher, MANY..MANY + 20);
+        let new = slots(&publisher, MANY..MANY + 20);
+        assert!(new.iter().all(|&slot| slot < MANY as usize && count(slot) == 0), "{new:?}");
+        assert_eq!(publisher.slots().paths.iter().count(), Slots::KEPT + 20);
+
+        for round in 0..10 {
+            publish(&mut publisher, (0..1000).map(|number| 10_000 + 1000 * round + number));
+            reader.current();
+            if let Some(released) = publisher.take_released() {
+                publisher.reuse_slots(released);
+            }
+        }
+        assert_eq!(publisher.slots().paths.places(), MANY as usize, "there are no more counters than ever were needed");
+    }
 }

@@ -6,19 +6,23 @@ use std::sync::Arc;
 use srv6d_srv6::model::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
-    DropReason, Leaving, Limiter, LookUps, PathMtu, Tally, Verdict, forward_all, forward_straight, learned, walk,
+    DropReason, Leaving, Limiter, LookUps, PathMtu, Tally, Verdict, comes_from_domain, forward_all, forward_straight,
+    give_up, learned, walk,
 };
 
 use crate::beside::Beside;
 use crate::capture::{self, Sink, Taps};
 use crate::counters::WorkerCounters;
-use crate::held::Held;
+use crate::held::{Held, Waiting};
 use crate::io::{Buffers, Io};
 use crate::reader::View;
 use crate::snapshot::Snapshot;
 
 /// Packets received from one port at a time.
 pub const BURST: usize = 64;
+
+/// Packets that may wait for their next hops, where [`Step::holding`] says nothing else.
+const HELD: usize = 1024;
 
 /// Look-ups as a worker has them: of bursts, with a destination cache, in a huge page where the kernel has one.
 pub fn look_ups() -> LookUps {
@@ -81,7 +85,7 @@ impl<I: Io> Step<I> {
             worker,
             counters,
             limiter: Limiter::default(),
-            held: Held::new(),
+            held: Held::with_room(HELD),
             burst: Vec::with_capacity(BURST),
             look_ups: look_ups(),
             runs: Vec::with_capacity(BURST),
@@ -97,6 +101,13 @@ impl<I: Io> Step<I> {
     #[must_use]
     pub fn tapped(mut self, taps: Arc<Taps>) -> Self {
         self.taps = taps;
+        self
+    }
+
+    /// At most so many packets wait for their next hops.
+    #[must_use]
+    pub fn holding(mut self, packets: usize) -> Self {
+        self.held = Held::with_room(packets);
         self
     }
 
@@ -131,10 +142,7 @@ impl<I: Io> Step<I> {
             self.retry_held(io, &round);
         }
         if self.held.len() > 0 {
-            for frame in self.held.take_expired(now) {
-                self.drop_frame(io, frame, DropReason::NoNeigh);
-            }
-            self.counters.set_held(self.held.len());
+            self.give_up_expired(io, &round);
         }
         let received = (0..io.sockets()).map(|socket| self.burst(io, &round, socket)).sum();
         if received > 0 {
@@ -180,8 +188,25 @@ impl<I: Io> Step<I> {
 
     /// Tables have changed: what waited gets another chance.
     fn retry_held(&mut self, io: &mut I, round: &Round<'_>) {
-        for (socket, since, mut frame) in self.held.take_all() {
+        for Waiting { socket, since, mut frame, .. } in self.held.take_all() {
             self.forward(io, round, socket, std::slice::from_mut(&mut frame));
+            self.leave(io, round, Arrival { socket, since }, &mut std::iter::once(frame));
+        }
+        self.held.forget_resolved();
+        self.counters.set_held(self.held.len());
+        (0..io.sockets()).for_each(|socket| io.flush(socket));
+    }
+
+    /// Packets that have waited too long are dropped, or answered where the policy says so.
+    fn give_up_expired(&mut self, io: &mut I, round: &Round<'_>) {
+        let expired = self.held.take_expired(round.now);
+        if expired.is_empty() {
+            return;
+        }
+        for Waiting { socket, since, mut frame, .. } in expired {
+            let verdict = given_up(io, round, socket, &mut frame, &mut self.limiter);
+            let vlan = watch(io, round, verdict, &mut frame);
+            self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(&frame) });
             self.leave(io, round, Arrival { socket, since }, &mut std::iter::once(frame));
         }
         self.counters.set_held(self.held.len());
@@ -232,7 +257,7 @@ impl<I: Io> Step<I> {
                     }
                 }
                 Verdict::Hold(port, neighbor) => {
-                    frames.for_each(|frame| self.hold(io, (port, neighbor), came, frame));
+                    frames.for_each(|frame| self.hold(io, round.now, (port, neighbor), came, frame));
                 }
                 Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
                     self.send(io, round, port, &mut frames, run);
@@ -271,16 +296,15 @@ impl<I: Io> Step<I> {
     }
 
     #[cold]
-    fn hold(&mut self, io: &mut I, neighbor: (PortId, IpAddr), came: Arrival, frame: I::Frame) {
-        let (port, address) = neighbor;
-        (self.wanted)(port, address);
-        match self.held.keep(frame, came.socket, neighbor, came.since) {
-            Ok(()) => self.counters.set_held(self.held.len()),
-            Err(frame) => {
-                self.counters.refused(came.socket);
-                self.drop_frame(io, frame, DropReason::NoNeigh);
-            }
+    fn hold(&mut self, io: &mut I, now: u64, neighbor: (PortId, IpAddr), came: Arrival, frame: I::Frame) {
+        if let Some(Waiting { frame, socket, .. }) = self.held.keep(frame, came.socket, neighbor, came.since) {
+            self.counters.refused(socket);
+            self.drop_frame(io, frame, DropReason::NoNeigh);
         }
+        if self.held.is_to_be_told(neighbor, now) {
+            (self.wanted)(neighbor.0, neighbor.1);
+        }
+        self.counters.set_held(self.held.len());
     }
 
     fn drop_frame(&self, io: &mut I, frame: I::Frame, reason: DropReason) {
@@ -290,9 +314,11 @@ impl<I: Io> Step<I> {
 
     /// Gives the memory of everything that waits back.
     pub fn abandon_held(&mut self, io: &mut I) {
-        for (_, _, frame) in self.held.take_all() {
+        for Waiting { frame, socket, .. } in self.held.take_all() {
+            self.counters.refused(socket);
             self.drop_frame(io, frame, DropReason::NoNeigh);
         }
+        self.held.forget_resolved();
         self.counters.set_held(0);
     }
 }
@@ -314,13 +340,28 @@ fn walked<I: Io>(
     smaller_path: &mut dyn FnMut(PathMtu),
 ) -> Verdict {
     let tables = &round.snapshot.tables;
-    let mut packet = io.packet(frame);
-    let verdict = walk(tables, round.tally, limiter, round.now, port, &mut packet);
+    let (mut packet, further) = io.packet_and_further(frame);
+    let is_of_domain = comes_from_domain(tables, port, packet.bytes());
+    let verdict = walk(tables, round.tally, limiter, round.now, port, &mut packet, &further);
     // Messages to this node go to its kernel, or have ended at a SID that is the outer source too.
     if matches!(verdict, Verdict::Kernel(_) | Verdict::Drop(DropReason::UpperLayer)) {
-        learned(tables, &packet).for_each(smaller_path);
+        learned(tables, &packet, is_of_domain).for_each(smaller_path);
     }
     let (at, keep_tail) = (packet.extent(), packet.tail_len() > 0);
+    drop(further);
+    io.place(frame, at, keep_tail);
+    verdict
+}
+
+/// What becomes of a packet that has waited for its neighbour in vain.
+fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Frame, limiter: &mut Limiter) -> Verdict {
+    let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
+        return Verdict::Drop(DropReason::NoNeigh);
+    };
+    let (mut packet, further) = io.packet_and_further(frame);
+    let verdict = give_up(&round.snapshot.tables, round.tally, limiter, round.now, port, &mut packet, &further);
+    let (at, keep_tail) = (packet.extent(), packet.tail_len() > 0);
+    drop(further);
     io.place(frame, at, keep_tail);
     verdict
 }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::Receiver;
-use srv6d_wire::{Extent, Packet};
+use srv6d_wire::{Extent, Packet, checksum};
 use srv6d_xsk::{Frame, Socket, Umem, Waker, wait};
 
 use crate::dataplane::Polling;
@@ -134,6 +134,13 @@ impl Io for Sockets {
     fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
         let (at, tail) = (Extent { start: frame.start(), len: frame.head_len() }, frame.tail_len());
         Packet::at(frame.chunk_mut(), at, tail)
+    }
+
+    fn packet_and_further<'f>(&'f self, frame: &'f mut Frame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
+        let (at, tail) = (Extent { start: frame.start(), len: frame.head_len() }, frame.tail_len());
+        let umem = self.zero_copy.as_deref().filter(|umem| umem.owns(frame)).unwrap_or(&self.umem);
+        let (chunk, further) = frame.split();
+        (Packet::at(chunk, at, tail), move |len| checksum::sum_of_segments(umem.further_segments(further), len))
     }
 
     fn packet_len(&self, frame: &Frame) -> usize {

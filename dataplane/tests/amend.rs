@@ -12,8 +12,8 @@ use srv6d_dataplane::reader::View;
 use srv6d_dataplane::{Published, Publisher, Reader, Snapshot, Step, Totals, Wiring, WorkerCounters};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
-    Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId,
-    Route, RouteAction, RouteChange, Steer, SteerChange, TableId, Tunnel, UnknownSid,
+    Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, NeighborChange, Path,
+    Port, PortId, Route, RouteAction, RouteChange, Steer, SteerChange, TableId, Tunnel, UnknownSid,
 };
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{Slots, Tables, Tally};
@@ -83,6 +83,10 @@ fn node() -> Desired {
             sid("fcbb:bbbb:1::/48", Behavior::End { csid, dscp: DscpMode::Pipe(0) }),
             sid("fcbb:bbbb:1:d6::/64", dt(TableId::MAIN)),
             sid("fcbb:bbbb:1:d7::/64", dt(VRF)),
+            sid(
+                "fcbb:bbbb:1:d8::/64",
+                Behavior::EndDx { family: DtFamily::V6, via: vec![Hop { via: None, ..hop(1) }] },
+            ),
         ],
         steers: vec![
             steer("4000::/16", vec![path("led".into(), &["fcbb:bbbb:2:3::"], vec![])]),
@@ -207,6 +211,7 @@ fn frames_to(destination: IpAddr) -> Vec<(usize, Vec<u8>)> {
     if destination.is_ipv6() {
         let inner = frame(destination, &[7; 8])[14..].to_vec();
         frames.push((0, frame("fcbb:bbbb:1:d7::".parse().unwrap(), &inner)));
+        frames.push((0, frame("fcbb:bbbb:1:d8::".parse().unwrap(), &inner)));
     }
     frames
 }
@@ -262,11 +267,29 @@ fn steer_change() -> impl Strategy<Value = SteerChange> {
     })
 }
 
+/// Next hops of routes and paths, neighbours on the link of port 1, and one that nothing leads to.
+fn neighbor_change() -> impl Strategy<Value = NeighborChange> {
+    let next_hop = (0..PORTS).prop_map(|port| (port, neighbor(port)));
+    let on_link = (1..3u16, 3..6u16).prop_map(|(port, host)| (port, on_link(host)));
+    let mac = prop::option::of((1..3u8).prop_map(|last| Mac([2, 0, 0, 0, 2, last])));
+    (prop_oneof![next_hop, on_link], mac).prop_map(|((port, address), mac)| NeighborChange {
+        port: PortId(port),
+        address,
+        mac,
+    })
+}
+
+/// A host on the link of port 1.
+fn on_link(host: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, host))
+}
+
 fn amendment() -> impl Strategy<Value = Amendment> {
     let table = prop_oneof![4 => Just(TableId::MAIN), 1 => Just(VRF)];
     let route = (table, prefix(), action()).prop_map(|(table, prefix, action)| RouteChange { table, prefix, action });
-    (prop::collection::vec(route, 0..4), prop::collection::vec(steer_change(), 0..2))
-        .prop_map(|(routes, steers)| Amendment { routes, steers, ..Amendment::default() })
+    let neighbors = prop::collection::vec(neighbor_change(), 0..3);
+    (prop::collection::vec(route, 0..4), prop::collection::vec(steer_change(), 0..2), neighbors)
+        .prop_map(|(routes, steers, neighbors)| Amendment { routes, steers, neighbors, ..Amendment::default() })
 }
 
 proptest! {
@@ -291,12 +314,13 @@ proptest! {
                 let mut steers: Vec<_> = desired.steers.iter().map(|s| format!("{s:?}")).collect();
                 routes.sort();
                 steers.sort();
-                (routes, steers)
+                (routes, steers, desired.neighbors.clone())
             };
             prop_assert_eq!(sorted(publisher.desired()), sorted(&expected));
             let changed = amendment.routes.iter().map(|change| change.prefix);
             let changed = changed.chain(amendment.steers.iter().map(|change| change.prefix));
             let mut frames = frames.clone();
+            frames.extend(amendment.neighbors.iter().flat_map(|change| frames_to(change.address)));
             frames.extend(changed.flat_map(|prefix| [prefix.network(), prefix.broadcast()]).flat_map(frames_to));
             is_as_built(&publisher, &tables, &frames);
         }
@@ -312,6 +336,58 @@ fn change(prefix: &str, action: Option<RouteAction>) -> Amendment {
 
 fn steered(prefix: &str, paths: Vec<Path>) -> Amendment {
     Amendment { steers: vec![SteerChange { table: TableId::MAIN, prefix: net(prefix), paths }], ..Amendment::default() }
+}
+
+fn resolved(port: u16, address: IpAddr, mac: Option<u8>) -> Amendment {
+    let mac = mac.map(|last| Mac([2, 0, 0, 0, 2, last]));
+    Amendment { neighbors: vec![NeighborChange { port: PortId(port), address, mac }], ..Amendment::default() }
+}
+
+#[test]
+fn neighbours_come_change_and_go_in_place() {
+    let mut node = node();
+    let ecmp = (0..3000).map(|number| route(TableId::MAIN, &format!("3000:{number:x}::/32"), via(&[1, 2])));
+    node.routes.extend(ecmp);
+    let mut publisher = publisher(node);
+    let frames: Vec<_> = ["3000:1::1", "3000:2::2", "4000::1", "4001::1", "44.2.0.1", "2001:db8:1::2", "2001:db8:1::3"]
+        .into_iter()
+        .flat_map(|to| frames_to(to.parse().unwrap()))
+        .collect();
+    let amendments = [
+        resolved(1, on_link(3), Some(1)),
+        resolved(1, on_link(3), Some(2)),
+        resolved(1, on_link(3), None),
+        resolved(1, on_link(3), Some(3)),
+        resolved(2, neighbor(2), Some(1)),
+        resolved(1, neighbor(1), None),
+        resolved(2, neighbor(2), None),
+        resolved(1, neighbor(1), Some(9)),
+        resolved(0, on_link(4), Some(1)),
+    ];
+    for (number, amendment) in (1..).zip(&amendments) {
+        let before = tables_of(&publisher);
+        assert!(amend(&mut publisher, amendment));
+        let counts = publisher.published();
+        assert_eq!((counts.whole, counts.in_place), (1, number), "{amendment:?}");
+        is_as_built(&publisher, &before, &frames);
+    }
+    assert!(amend(&mut publisher, &resolved(1, neighbor(1), Some(9))), "nothing changes");
+    assert_eq!(publisher.published().in_place, amendments.len() as u64);
+}
+
+#[test]
+fn a_neighbour_that_is_gone_is_no_next_hop_until_somebody_needs_it() {
+    let mut publisher = publisher(node());
+    let is_next_hop =
+        |publisher: &Publisher| publisher.current().tables.next_hops().any(|(_, address, _)| address == on_link(3));
+    assert!(amend(&mut publisher, &resolved(1, on_link(3), Some(1))));
+    assert!(is_next_hop(&publisher));
+    assert!(amend(&mut publisher, &resolved(1, on_link(3), None)));
+    assert!(!is_next_hop(&publisher), "nobody is to ask for it");
+    let hop = Hop { via: Some(on_link(3)), ..hop(1) };
+    assert!(amend(&mut publisher, &change("9000:1::/32", Some(RouteAction::Via(vec![hop])))));
+    assert!(is_next_hop(&publisher));
+    assert_eq!(publisher.published().whole, 1);
 }
 
 #[test]

@@ -293,15 +293,15 @@ fn packets_wait_for_a_neighbour_and_leave_in_order() {
     unresolved.neighbors.remove(&(PortId(1), neighbor(1)));
     let mut rig = Rig::new(&unresolved);
     let packet = |n: u8, hop_limit| v6("2000::9", "fcbb:bbbb:2::", 17, hop_limit, &[n; 20]);
-    for n in 1..=4 {
+    for n in 1..=65 {
         assert_eq!(rig.send(&in_frame(&packet(n, 64))), []);
     }
     let totals = rig.totals();
-    assert_eq!((totals.held, totals.drop.get("no_neigh")), (3, Some(&1)), "three are kept, the fourth is not");
-    assert_eq!(rig.wanted.lock().unwrap().first(), Some(&neighbor(1)));
+    assert_eq!((totals.held, totals.drop.get("no_neigh")), (64, Some(&1)), "64 are kept, one more is not");
+    assert_eq!(rig.wanted.lock().unwrap().as_slice(), [neighbor(1)], "asked for once");
     rig.publish(&node());
-    assert_eq!(rig.run(1), (1..=3).map(|n| out_frame(1, &packet(n, 63))).collect::<Vec<_>>());
-    assert_eq!(rig.totals(), Totals { rx: 4, tx: 3, drop: [("no_neigh", 1)].into(), ..Totals::default() });
+    assert_eq!(rig.run(1), (1..=64).map(|n| out_frame(1, &packet(n, 63))).collect::<Vec<_>>());
+    assert_eq!(rig.totals(), Totals { rx: 65, tx: 64, drop: [("no_neigh", 1)].into(), ..Totals::default() });
 }
 
 #[test]
@@ -311,8 +311,32 @@ fn packets_do_not_wait_for_ever() {
     let mut rig = Rig::new(&unresolved);
     rig.send(&in_frame(&v6("2000::9", "fcbb:bbbb:2::", 17, 64, &[7; 20])));
     assert_eq!(rig.totals().held, 1);
-    rig.run(4_000_000_000);
+    assert_eq!(rig.run(4_000_000_000), []);
     assert_eq!(rig.totals(), Totals { rx: 1, drop: [("no_neigh", 1)].into(), ..Totals::default() });
+    let mut came_by = DeviceCounters::default();
+    rig.counters.add_socket_to(0, &mut came_by);
+    assert_eq!((came_by.rx_packets, came_by.rx_refused), (1, 1));
+}
+
+#[test]
+fn a_sender_is_told_of_a_neighbour_that_does_not_answer() {
+    let mut unresolved = node();
+    unresolved.neighbors.remove(&(PortId(1), neighbor(1)));
+    unresolved.policy.icmp_unreachable = true;
+    let mut rig = Rig::new(&unresolved);
+    let mut v4 = hex(&format!("45000030 00010000 40110000 01010101 0a020202 c35012b7001c0000 {}", "41".repeat(20)));
+    let sum = srv6d_wire::checksum::of(&v4[..20]);
+    v4[10..12].copy_from_slice(&sum.to_be_bytes());
+    let v6 = v6("2000::9", "fcbb:bbbb:2::", 17, 64, &[7; 20]);
+    for packet in [&v6, &v4] {
+        assert_eq!(rig.send(&in_frame(packet)), []);
+    }
+    assert_eq!(rig.totals().held, 2);
+    let sent = rig.run(4_000_000_000);
+    let [(0, told_v6), (0, told_v4)] = sent.as_slice() else { panic!("{sent:?}") };
+    assert_eq!((&told_v6[54..56], &told_v6[62..]), (&[1, 3][..], &v6[..]), "address unreachable, quoted as received");
+    assert_eq!((&told_v4[34..36], &told_v4[42..]), (&[3, 1][..], &v4[..]), "host unreachable");
+    assert_eq!(rig.totals(), Totals { rx: 2, reply: [("no_neigh", 2)].into(), ..Totals::default() });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 fn main() -> ExitCode {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
-    match ["claim", "offload"].into_iter().try_for_each(compile) {
+    match ["claim", "tags", "offload"].into_iter().try_for_each(compile) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("srv6d-xsk: {message}");

@@ -199,7 +199,7 @@ impl Dut {
              [host]\nsteer_local = false\n\
              [api]\nmetrics = \"off\"\n\
              [[block]]\nprefix = \"fcbb::/32\"\n\
-             [[port]]\nname = \"{ingress}\"\n{offload}[[port]]\nname = \"{egress}\"\n{offload}\
+             [[port]]\nname = \"{ingress}\"\nrole = \"fabric\"\n{offload}[[port]]\nname = \"{egress}\"\nrole = \"fabric\"\n{offload}\
              [[neighbor]]\naddress = \"2001:db8:2::2\"\nport = \"{egress}\"\nmac = \"{}\"\n\
              {}{inner}{work}",
             mac(SINK_MAC),

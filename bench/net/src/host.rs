@@ -33,6 +33,7 @@ metrics = "off"
 prefix = "fcbb::/32"
 [[port]]
 name = "eth1"
+role = "fabric"
 [[steer]]
 prefix = "2001:db8:f::/64"
 segments = ["fcbb:0:9::"]

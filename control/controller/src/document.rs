@@ -2,14 +2,19 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
+use crate::bounded::{self, Bounded};
 use crate::sid::{Family, Sid};
+use crate::text::{MAX_NAME, shown_up_to};
 
 /// A node, a host, or a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -59,16 +64,19 @@ pub struct Topology {
     pub digest: u64,
 }
 
+/// Bytes of an id: those of booked paths are remembered for every peer, and written into a file.
+const MAX_ID: usize = 256;
+
 /// Host bits of a bare prefix are not known: 64 is what every host subnet of such a fabric has.
 const USUAL_V6_LENGTH: u8 = 64;
 
 impl Vertex {
-    /// Reads a document; `None`: it has no id.
+    /// Reads a document; `None`: it has no id, or one that is longer than [`MAX_ID`].
     pub fn read(value: &Value) -> Option<Self> {
         let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let id = text("_id")?.to_owned();
+        let id = text("_id").filter(|id| id.len() <= MAX_ID)?.to_owned();
         let key = id.split_once('/').map_or(id.as_str(), |(_, key)| key);
-        let name = text("name").unwrap_or(key).to_owned();
+        let name = shown_up_to(text("name").unwrap_or(key), MAX_NAME);
         let sids = value.get("sids").and_then(Value::as_array).map(|sids| Sid::read_all(sids)).unwrap_or_default();
         let mut notes = Vec::new();
         let prefixes = prefixes(value, &mut notes);
@@ -96,7 +104,7 @@ fn prefixes(value: &Value, notes: &mut Vec<String>) -> Vec<IpNet> {
                 }
                 prefixes.push(net.trunc());
             }
-            None => notes.push(format!("{prefix} {text:?} is not a prefix")),
+            None => notes.push(format!("{prefix} {:?} is not a prefix", shown_up_to(text, MAX_NAME))),
         }
     }
     let v4 = value.get("ipv4_address").and_then(Value::as_str).and_then(|text| text.parse::<IpAddr>().ok());
@@ -117,9 +125,10 @@ fn read_prefix(text: &str, length: Option<u64>) -> Option<IpNet> {
 }
 
 impl Edge {
-    /// Reads a document; `None`: an end is missing.
+    /// Reads a document; `None`: an end is missing, or its id is longer than [`MAX_ID`].
     pub fn read(value: &Value) -> Option<Self> {
-        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let text =
+            |key: &str| value.get(key).and_then(Value::as_str).filter(|text| text.len() <= MAX_ID).map(str::to_owned);
         let sids = value.get("srv6_endx_sid").and_then(Value::as_array);
         Some(Self {
             key: text("_key").unwrap_or_default(),
@@ -132,18 +141,57 @@ impl Edge {
     }
 }
 
+/// Countries of one link that are read.
+const MAX_COUNTRIES: usize = 64;
+
 /// A list, or one.
 fn countries(edge: &Value) -> Vec<String> {
     let codes = edge.get("country_codes");
     let several = codes.and_then(Value::as_array).into_iter().flatten();
-    codes.into_iter().chain(several).filter_map(Value::as_str).map(str::to_owned).collect()
+    codes.into_iter().chain(several).filter_map(Value::as_str).take(MAX_COUNTRIES).map(str::to_owned).collect()
 }
 
-/// The answer, before its documents are read.
+/// Vertices and edges of one topology. A larger one is refused as a whole: what is left out could be the way.
+const MAX_VERTICES: usize = 1 << 17;
+const MAX_EDGES: usize = 1 << 18;
+
+/// The answer, read document by document: none of them is kept.
 #[derive(Deserialize)]
-struct Answer {
-    edges: Vec<Value>,
-    vertices: BTreeMap<String, Value>,
+struct Answer<'a> {
+    #[serde(borrow)]
+    edges: Bounded<&'a RawValue, MAX_EDGES>,
+    #[serde(borrow)]
+    vertices: Vertices<'a>,
+}
+
+/// Documents by id. The keys say nothing that the documents do not.
+struct Vertices<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Vertices<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(VertexMap).map(Self)
+    }
+}
+
+struct VertexMap;
+
+impl<'de> Visitor<'de> for VertexMap {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {MAX_VERTICES} vertices by id")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut documents = Vec::new();
+        while let Some((IgnoredAny, document)) = entries.next_entry()? {
+            if documents.len() == MAX_VERTICES {
+                return Err(A::Error::custom(format_args!("there are more than {MAX_VERTICES} vertices")));
+            }
+            documents.push(document);
+        }
+        Ok(documents)
+    }
 }
 
 impl Topology {
@@ -151,27 +199,51 @@ impl Topology {
     ///
     /// # Errors
     /// It is none.
-    pub fn read(value: Value) -> Result<Self, serde_json::Error> {
-        Self::read_watching(value, &[])
+    pub fn read(value: &Value) -> Result<Self, serde_json::Error> {
+        Self::parse(value.to_string().as_bytes(), &[])
     }
 
-    /// Reads an answer whose digest also changes with these keys of edges.
+    /// Parses an answer; its digest also changes with the `watched` keys of edges. Takes memory in proportion to what is
+    /// kept: a document that is no vertex or edge costs nothing beyond its bytes.
     ///
     /// # Errors
-    /// As [`Self::read`].
-    pub fn read_watching(value: Value, watched: &[&str]) -> Result<Self, serde_json::Error> {
-        let answer = Answer::deserialize(value)?;
-        let vertices = answer.vertices.values().filter_map(Vertex::read);
-        let vertices: BTreeMap<String, Vertex> = vertices.map(|vertex| (vertex.id.clone(), vertex)).collect();
+    /// It is none, or larger than [`MAX_VERTICES`] and [`MAX_EDGES`] allow.
+    pub fn parse(bytes: &[u8], watched: &[&str]) -> Result<Self, serde_json::Error> {
+        let answer: Answer<'_> = serde_json::from_slice(bytes)?;
+        let mut vertices = BTreeMap::new();
+        for raw in answer.vertices.0 {
+            if let Some(vertex) = Vertex::read(&bounded::document::<serde_json::Error>(raw)?) {
+                vertices.insert(vertex.id.clone(), vertex);
+            }
+        }
         let mut edges: BTreeMap<(String, String), Vec<Edge>> = BTreeMap::new();
-        for edge in answer.edges.iter().filter_map(Edge::read) {
-            edges.entry((edge.from.clone(), edge.to.clone())).or_default().push(edge);
+        let mut watch = Vec::new();
+        for raw in answer.edges.0 {
+            let document = bounded::document::<serde_json::Error>(raw)?;
+            watch.extend(watched_values(&document, watched));
+            if let Some(edge) = Edge::read(&document) {
+                edges.entry((edge.from.clone(), edge.to.clone())).or_default().push(edge);
+            }
         }
         for parallel in edges.values_mut() {
             parallel.sort_unstable();
         }
-        let digest = digest(&vertices, &edges, &answer.edges, watched);
+        watch.sort_unstable();
+        let digest = digest(&vertices, &edges, &watch);
         Ok(Self { vertices, edges, digest })
+    }
+
+    /// The part of a topology that one path shows: its vertices, and the links between them.
+    pub fn of_walk(vertices: &[Vertex]) -> Self {
+        let link = |pair: &[Vertex]| match pair {
+            [from, to] => Some(((from.id.clone(), to.id.clone()), Vec::new())),
+            _ => None,
+        };
+        Self {
+            vertices: vertices.iter().map(|vertex| (vertex.id.clone(), vertex.clone())).collect(),
+            edges: vertices.windows(2).filter_map(link).collect(),
+            digest: 0,
+        }
     }
 
     /// Adjacency SIDs from one vertex to the next.
@@ -220,28 +292,28 @@ impl Topology {
     }
 }
 
+/// Key of an edge, and a hash of its values of the watched keys.
+fn watched_values(edge: &Value, watched: &[&str]) -> Option<(String, u64)> {
+    let key = edge.get("_key").filter(|_| !watched.is_empty())?.as_str()?.to_owned();
+    let mut hasher = DefaultHasher::new();
+    for name in watched {
+        edge.get(name).map(ToString::to_string).hash(&mut hasher);
+    }
+    Some((key, hasher.finish()))
+}
+
 /// Of what was read, not of the documents: their order differs between two equal answers, and counters, loads,
 /// revisions and times in them change without moving a path.
 fn digest(
     vertices: &BTreeMap<String, Vertex>,
     edges: &BTreeMap<(String, String), Vec<Edge>>,
-    documents: &[Value],
-    watched: &[&str],
+    watched: &[(String, u64)],
 ) -> u64 {
-    let of_edge = |edge: &Value| {
-        let values = watched.iter().filter_map(|key| Some(format!("{key}={}", edge.get(key)?)));
-        Some((edge.get("_key")?.as_str()?.to_owned(), values.collect::<Vec<_>>()))
-    };
-    let mut values: Vec<(String, Vec<String>)> = Vec::new();
-    if !watched.is_empty() {
-        values.extend(documents.iter().filter_map(of_edge));
-        values.sort_unstable();
-    }
     let mut hasher = DefaultHasher::new();
     vertices.hash(&mut hasher);
     for Edge { key, from, to, sids, .. } in edges.values().flatten() {
         (key, from, to, sids).hash(&mut hasher);
     }
-    values.hash(&mut hasher);
+    watched.hash(&mut hasher);
     hasher.finish()
 }

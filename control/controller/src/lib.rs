@@ -12,13 +12,22 @@
 
 #![forbid(unsafe_code)]
 
+pub mod allowed;
+mod bounded;
 pub mod compose;
 pub mod document;
+mod failure;
 mod http;
 pub mod jalapeno;
+mod replace;
 mod rounds;
 pub mod sid;
 pub mod snapshot;
 pub mod syd;
+pub mod text;
 
+pub use allowed::Allowed;
+pub use failure::Failure;
+pub use http::MAX_ANSWER;
+pub use replace::replace_file;
 pub use snapshot::{CarrierPath, Cause, Command, Health, Peer, PeerState, PrefixPaths, Snapshot};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -53,6 +54,16 @@ pub enum Family {
     V4,
 }
 
+impl Family {
+    /// The family of a prefix.
+    pub const fn of(prefix: IpNet) -> Self {
+        match prefix {
+            IpNet::V6(_) => Self::V6,
+            IpNet::V4(_) => Self::V4,
+        }
+    }
+}
+
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -76,6 +87,9 @@ pub struct Sid {
     /// Lengths of block and node in bits, where they are given.
     pub structure: Option<[u8; 2]>,
 }
+
+/// Entries of one list of SIDs that are read.
+const MAX_SIDS: usize = 256;
 
 /// F3216: 32 bits of block, then uSIDs of 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,9 +168,9 @@ impl Sid {
         })
     }
 
-    /// Every SID of a list; what is none is left out.
+    /// The SIDs of a list, of which the first [`MAX_SIDS`] entries are read; what is none is left out.
     pub fn read_all(values: &[Value]) -> Vec<Self> {
-        values.iter().filter_map(Self::read).collect()
+        values.iter().take(MAX_SIDS).filter_map(Self::read).collect()
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime};
 use ipnet::IpNet;
 use tokio::sync::{oneshot, watch};
 
+use crate::allowed::Allowed;
+
 /// What a source wants programmed, published as a whole. A peer that fails never touches another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -18,11 +20,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Begins with what is published already: of peers that are still wanted, the last good paths stay.
-    pub(crate) fn begin(publish: &watch::Sender<Arc<Self>>, peers: impl IntoIterator<Item = String>) -> Self {
+    /// Begins with what is published already: of peers that are still wanted, the last good paths stay, as far as they
+    /// are still allowed.
+    pub(crate) fn begin(
+        publish: &watch::Sender<Arc<Self>>,
+        peers: impl IntoIterator<Item = String>,
+        may_stay: impl Fn(&PrefixPaths) -> bool,
+    ) -> Self {
         let known = publish.borrow().clone();
         let stale = |id: &String| {
             let mut peer = known.peers.get(id).cloned().unwrap_or_default();
+            peer.prefixes.retain(&may_stay);
             if !peer.prefixes.is_empty() {
                 fail(&mut peer, "another controller, or other settings: not asked yet");
             }
@@ -67,6 +75,14 @@ pub struct PrefixPaths {
     pub prefix: IpNet,
     /// Flows are hashed over these; never empty.
     pub paths: Vec<CarrierPath>,
+}
+
+impl PrefixPaths {
+    /// The settings let a controller steer this prefix over these carriers.
+    pub(crate) fn is_allowed(&self, allowed: &Allowed) -> bool {
+        let segments = |path: &CarrierPath| allowed.segments(&path.segments).is_ok();
+        allowed.prefix(self.prefix, None).is_ok() && self.paths.iter().all(segments)
+    }
 }
 
 /// One path, ready to be programmed.
@@ -120,6 +136,8 @@ pub enum Cause {
     VanishedNode,
     /// No carrier can be made of the path.
     InvalidCarrier,
+    /// The prefix or the carrier is none that a controller may decide on.
+    NotAllowed,
     /// The graph has no such metric.
     NoMetric,
     /// The allocation was not kept in the controller's books.
@@ -132,7 +150,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Connect,
         Self::Timeout,
         Self::Status,
@@ -142,6 +160,7 @@ impl Cause {
         Self::WrongDestination,
         Self::VanishedNode,
         Self::InvalidCarrier,
+        Self::NotAllowed,
         Self::NoMetric,
         Self::Bookkeeping,
         Self::Refused,
@@ -160,6 +179,7 @@ impl Cause {
             Self::WrongDestination => "wrong_destination",
             Self::VanishedNode => "vanished_node",
             Self::InvalidCarrier => "invalid_carrier",
+            Self::NotAllowed => "not_allowed",
             Self::NoMetric => "no_metric",
             Self::Bookkeeping => "bookkeeping",
             Self::Refused => "refused",

@@ -4,16 +4,18 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use serde_json::{Value, json};
 use srv6d_controller::jalapeno::{PathKind, Settings};
-use srv6d_controller::{Cause, PeerState, Snapshot};
-use support::carriers;
-use support::lab::{FABRIC, FAR, NEAR, follow, settings_at};
+use srv6d_controller::{Allowed, Cause, PeerState, Snapshot};
+use support::lab::{FABRIC, FAR, NEAR, all_fresh, follow, settings_at};
+use support::{Source, carriers};
 use tokio::net::TcpListener;
 
 /// What every question about a path is answered.
@@ -74,13 +76,14 @@ async fn recorded_answers_of_both_editions_become_carriers() {
     let other = ["fcbb:0:1004:1001:1006:fe06::"];
     let all = [one[0], other[0], "fcbb:0:1004:1002:1006:fe06::"];
     let cut = "as many paths as `limit` allows: there may be more";
+    let longer = "1 of 4 paths left out: they have more hops than the shortest; flows use the other 3";
     let recordings: [(&str, PathKind, &[&str], &[&str]); 6] = [
         ("2026-01-shortest-path", PathKind::Shortest, &one, &[]),
         ("2025-11-shortest-path", PathKind::Shortest, &one, &[]),
         ("2026-01-shortest-path-load-call-1", PathKind::Load, &one, &[]),
         ("2026-01-shortest-path-load-call-2", PathKind::Load, &other, &[]),
         // The fourth is a valley of six hops.
-        ("2026-01-best-paths", PathKind::BestPaths { limit: 4 }, &all, &[cut]),
+        ("2026-01-best-paths", PathKind::BestPaths { limit: 4 }, &all, &[cut, longer]),
         ("2026-01-next-best-path", PathKind::NextBestPath { limit: 4 }, &all, &[]),
     ];
     for (name, kind, expected, notes) in recordings {
@@ -189,4 +192,101 @@ async fn a_server_that_asks_to_be_left_alone_is() {
     let forever = Canned { retry_after: Some("31536000"), ..busy };
     let snapshot = asked(forever, soon).await;
     assert!(wait(&snapshot) <= Duration::from_mins(5), "but not for ever: {:?}", wait(&snapshot));
+}
+
+/// The recorded fabric with another document of the far host, until it is changed back; and a source that knows it.
+async fn fabric_of(
+    far: impl Fn(&mut Value) + Clone + Send + Sync + 'static,
+    allowed: Allowed,
+) -> (Source, Arc<AtomicBool>) {
+    let changed = Arc::new(AtomicBool::new(false));
+    let is_changed = Arc::clone(&changed);
+    let topology = move || {
+        let mut fabric: Value = serde_json::from_str(FABRIC).unwrap();
+        if is_changed.load(Ordering::SeqCst) {
+            far(&mut fabric["vertices"]);
+        }
+        async move { fabric.to_string() }
+    };
+    let near = recorded("2026-01-shortest-path").to_string();
+    let near = near.replace("srv6-pytorch-2", "srv6-pytorch-1").replace("10.0.0.202_leaf02", "10.0.0.201_leaf01");
+    let path = move |request: Request| {
+        let is_near = request.uri().to_string().contains("srv6-pytorch-1");
+        let answer = if is_near { near.clone() } else { recorded("2026-01-shortest-path").to_string() };
+        async move { answer }
+    };
+    let listener = TcpListener::bind("[::1]:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let graph = Router::new().route("/topology", get(topology)).fallback(path);
+    let router = Router::new().nest("/api/v1/graphs/fabric_graph", graph);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let mut source = follow(Settings { allowed, ..settings_at(url) });
+    source.until("fresh", all_fresh).await;
+    (source, changed)
+}
+
+#[tokio::test]
+async fn a_prefix_that_no_controller_may_decide_on_is_refused_and_the_last_good_one_stays() {
+    let narrow = Allowed { prefixes: vec!["fcbb:0:800::/48".parse().unwrap()], ..Allowed::default() };
+    let cases = [
+        (json!(["::", 0]), Allowed::default(), "::/0 is not steered: it is shorter than /32"),
+        (json!(["2000::", 3]), Allowed::default(), "2000::/3 is not steered: it is shorter than /32"),
+        (json!(["2001:db8::", 64]), narrow, "2001:db8::/64 is not steered: it lies in none of `allowed_prefixes`"),
+        // The server of the test is the controller.
+        (json!(["::1", 128]), Allowed::default(), "::1/128 is not steered: the controller itself, ::1, lies in it"),
+    ];
+    for (prefix, allowed, words) in cases {
+        let far = move |vertices: &mut Value| {
+            (vertices[FAR]["prefix"], vertices[FAR]["prefix_len"]) = (prefix[0].clone(), prefix[1].clone());
+        };
+        let (mut source, changed) = fabric_of(far, allowed).await;
+        changed.store(true, Ordering::SeqCst);
+        let refused = |snapshot: &Snapshot| snapshot.peers[FAR].last_error.is_some();
+        let snapshot = source.until("refused", refused).await;
+        let peer = &snapshot.peers[FAR];
+        assert!(peer.last_error.as_ref().unwrap().contains(words), "{:?}", peer.last_error);
+        assert!(matches!(peer.state, PeerState::Stale { .. }));
+        assert_eq!(peer.prefixes[0].prefix, "fcbb:0:800:2::/64".parse().unwrap());
+        assert_eq!(snapshot.peers[NEAR].state, PeerState::Fresh, "the rest goes in force");
+        assert!(snapshot.health.failures[&Cause::NotAllowed] > 0);
+        source.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn one_refused_family_leaves_the_other_and_what_was_good() {
+    let far = |vertices: &mut Value| {
+        vertices[FAR]["ipv4_prefix"] = json!("192.0.2.0");
+        vertices[FAR]["ipv4_prefix_len"] = json!(24);
+        (vertices[FAR]["prefix"], vertices[FAR]["prefix_len"]) = (json!("::"), json!(0));
+        let leaf = &mut vertices["fabric_node/10.0.0.202_leaf02"]["sids"];
+        leaf.as_array_mut().unwrap().push(json!({"srv6_sid": "fcbb:0:1006:fe04::",
+            "srv6_endpoint_behavior": {"endpoint_behavior": 63, "flag": 0, "algo": 0}}));
+    };
+    let (mut source, changed) = fabric_of(far, Allowed::default()).await;
+    changed.store(true, Ordering::SeqCst);
+    let snapshot = source.until("two prefixes", |snapshot| snapshot.peers[FAR].prefixes.len() == 2).await;
+    let prefixes: Vec<String> = snapshot.peers[FAR].prefixes.iter().map(|known| known.prefix.to_string()).collect();
+    assert_eq!(prefixes, ["192.0.2.0/24", "fcbb:0:800:2::/64"]);
+    assert!(snapshot.peers[FAR].notes.iter().any(|note| note.contains("::/0 is not steered")));
+}
+
+#[tokio::test]
+async fn carriers_outside_the_blocks_are_refused_and_the_last_good_ones_stay() {
+    let far = |vertices: &mut Value| {
+        for vertex in vertices.as_object_mut().unwrap().values_mut() {
+            *vertex = serde_json::from_str(
+                &vertex.to_string().replace("fcbb:0:10", "fd00:0:10").replace("fcbb:0:fe", "fd00:0:fe"),
+            )
+            .unwrap();
+        }
+    };
+    let blocks = vec!["fcbb::/32".parse().unwrap()];
+    let (mut source, changed) = fabric_of(far, Allowed { blocks, ..Allowed::default() }).await;
+    changed.store(true, Ordering::SeqCst);
+    let snapshot = source.until("refused", |snapshot| snapshot.peers[FAR].last_error.is_some()).await;
+    let peer = &snapshot.peers[FAR];
+    let why = peer.last_error.clone().unwrap();
+    assert_eq!(why, "carrier fd00:0:1004:1000:1006:fe06:: lies in no [[block]] of this node");
+    assert_eq!(carriers(peer), ["fcbb:0:1004:1000:1006:fe06::"]);
 }

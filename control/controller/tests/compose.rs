@@ -12,7 +12,7 @@ fn recorded(name: &str) -> Value {
 }
 
 fn fabric() -> Topology {
-    Topology::read(recorded("2026-01-topology")).unwrap()
+    Topology::read(&recorded("2026-01-topology")).unwrap()
 }
 
 const V6: Options = Options { algo: 0, family: Family::V6, strict: false, function: None };
@@ -98,7 +98,7 @@ fn pinned() -> Topology {
         {"srv6_sid": format!("fc00:1:{usid}::"), "srv6_endpoint_behavior": {"endpoint_behavior": 48, "algo": 128}}])
     };
     let ua = |sid: &str, backup: bool| json!({"algorithm": 0, "endpoint_behavior": 57, "sid": sid, "flags": {"b_flag": backup}});
-    Topology::read(json!({
+    Topology::read(&json!({
         "vertices": {
             "igp_node/a": {"_id": "igp_node/a", "name": "a", "router_id": "a", "sids": uns("32")},
             "igp_node/b": {"_id": "igp_node/b", "name": "b", "router_id": "b", "sids": uns("16")},
@@ -173,7 +173,7 @@ fn functions_alone_make_a_carrier_where_no_node_has_a_un() {
         json!({"_key": format!("{from}-{to}"), "_from": from, "_to": to,
         "srv6_endx_sid": [{"algorithm": 0, "endpoint_behavior": 57, "sid": sid}]})
     };
-    let plane = Topology::read(json!({
+    let plane = Topology::read(&json!({
         "vertices": {
             "hosts/x": {"_id": "hosts/x", "prefix": "2001:db8:1::", "prefix_len": 64},
             "hosts/y": {"_id": "hosts/y", "prefix": "2001:db8:2::", "prefix_len": 64},

@@ -19,7 +19,7 @@ fn digest(change: impl Fn(&mut Value)) -> u64 {
 fn watching(keys: &[&str], change: impl Fn(&mut Value)) -> u64 {
     let mut fabric = fabric();
     change(&mut fabric);
-    Topology::read_watching(fabric, keys).unwrap().digest
+    Topology::parse(fabric.to_string().as_bytes(), keys).unwrap().digest
 }
 
 #[test]
@@ -107,6 +107,9 @@ fn nodes_are_told_from_hosts() {
     assert_eq!(read(json!({"_id": "hosts/a", "name": ""})).unwrap().name, "a");
     assert_eq!(read(json!({"name": "nobody"})), None);
     assert_eq!(read(json!({"_id": 7})), None);
+    let id = |length: usize| format!("hosts/{}", "x".repeat(length - "hosts/".len()));
+    assert!(read(json!({"_id": id(256)})).is_some());
+    assert_eq!(read(json!({"_id": id(257)})), None, "ids are remembered, and therefore bounded");
 }
 
 /// What no topology is, and what is missing in one.
@@ -120,16 +123,16 @@ fn answers_without_vertices_or_edges_are_refused() {
         json!({"vertices": {}}),
         json!({"edges": {}, "vertices": {}}),
     ] {
-        assert!(Topology::read(answer.clone()).is_err(), "{answer}");
+        assert!(Topology::read(&answer).is_err(), "{answer}");
     }
     let odd = json!({"edges": [7, {"_from": "a/b"}, null], "vertices": {"a/b": null, "a/c": {"_id": "a/c", "sids": [null, 7, {"srv6_sid": "x"}]}}});
-    let topology = Topology::read(odd).unwrap();
+    let topology = Topology::read(&odd).unwrap();
     assert_eq!((topology.edges.len(), topology.vertices.len()), (0, 1));
 }
 
 #[test]
 fn walks_and_distances_follow_the_direction_of_edges() {
-    let topology = Topology::read(json!({
+    let topology = Topology::read(&json!({
         "vertices": {"n/a": {"_id": "n/a"}, "n/b": {"_id": "n/b"}, "n/c": {"_id": "n/c"}},
         "edges": [{"_from": "n/a", "_to": "n/b", "_key": "1"}, {"_from": "n/a", "_to": "n/b", "_key": "2"}, {"_from": "n/b", "_to": "n/c"}],
     }))

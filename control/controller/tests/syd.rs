@@ -36,6 +36,9 @@ fn settings(syd: &Syd) -> Settings {
         ca: None,
         interval: Duration::from_hours(1),
         timeout: Duration::from_secs(20),
+        max_answer: srv6d_controller::MAX_ANSWER,
+        allowed: srv6d_controller::Allowed::default(),
+        only_look: false,
     }
 }
 
@@ -338,4 +341,23 @@ async fn a_controller_that_goes_away_and_never_comes_back_loses_nothing() {
     assert!(snapshot.health.failures.contains_key(&Cause::Connect), "{:?}", snapshot.health.failures);
     assert_eq!(snapshot.peers[C].prefixes, before.peers[C].prefixes);
     source.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_only_looks_requests_nothing_and_ends_nothing() {
+    let syd = Syd::start().await;
+    let looking = || Settings { only_look: true, ..settings(&syd) };
+    let mut source = follow(looking());
+    let snapshot = source.until("an answer", |snapshot| snapshot.health.next.is_some()).await;
+    let why = snapshot.health.last_error.clone().unwrap();
+    assert_eq!(why, "workload job-1 does not exist: a request would allocate it");
+    source.stop().await;
+    syd.grant("job-1", &["gpu-a", B, C], true);
+    let mut source = follow(looking());
+    let snapshot = source.until("fresh", all_fresh).await;
+    assert_eq!(carriers(&snapshot.peers[C]), [OVER_4]);
+    source.stop().await;
+    for end in ["/request", "/heartbeat", "/complete"] {
+        assert!(syd.heard("POST", end).is_empty(), "{end}");
+    }
 }

@@ -54,10 +54,15 @@ pub fn via(value: &[u8]) -> Result<IpAddr, Malformed> {
     address(value.get(2..).unwrap_or_default())
 }
 
-/// A name that ends with a NUL.
+/// Bytes of the longest name of a device or VRF, without the NUL behind it (`IFNAMSIZ`).
+const LONGEST_NAME: usize = 15;
+
+/// The name of a device or VRF, which may end with a NUL: printable ASCII without spaces, so that it can be shown as it is.
 pub fn name(value: &[u8]) -> Result<String, Malformed> {
     let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8(text.to_vec()).map_err(|_| wrong(value, "a name"))
+    let is_name = text.len() <= LONGEST_NAME && text.iter().all(u8::is_ascii_graphic);
+    let text = std::str::from_utf8(text).ok().filter(|_| is_name);
+    text.map(str::to_owned).ok_or_else(|| wrong(value, "the name of a device"))
 }
 
 fn wrong(value: &[u8], wanted: &str) -> Malformed {

@@ -217,7 +217,7 @@ pub struct Seg6Local {
     pub block: Option<u8>,
     /// Bits that a shift consumes.
     pub node_function: Option<u8>,
-    /// Kinds of attributes that change what it does, and that nobody reads here.
+    /// The first kind of attribute that changes what it does, and that nobody reads here.
     pub more: Vec<u16>,
 }
 

@@ -20,7 +20,9 @@ mod answer;
 mod attributes;
 mod event;
 mod frame;
+mod limits;
 mod nexthop;
+mod objects;
 mod rib;
 mod route;
 mod seg6;
@@ -32,4 +34,5 @@ pub use event::{
     RouteKey, Seg6Local, Target, Vrf, decode,
 };
 pub use frame::{FrameError, Frames, messages};
-pub use rib::{Announced, Resolved, Rib};
+pub use limits::{Limits, OBJECTS_PER_ROUTE};
+pub use rib::{Announced, Refused, Resolved, Rib};

@@ -3,15 +3,17 @@
 //! zebra says everything again when it connects, in no particular order and without a word at the end. So what an
 //! earlier connection said stays, marked as stale, until it is said again, or until nothing was for a while.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use ipnet::Ipv6Net;
 
 use crate::event::{Event, Hop, LocalSid, NextHop, Route, RouteKey, Seg6Local, Target};
+use crate::limits::{Limits, Room, Units};
+use crate::objects::Objects;
 
-/// A group may hold groups, but not without end.
-const DEPTH: u8 = 4;
+/// Connections whose ends are remembered one by one.
+const ENDED: usize = 256;
 
 /// What a route does, all next hops found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,22 +67,47 @@ struct Known {
     before: Option<Resolved>,
 }
 
+impl Units for Known {
+    fn units(&self) -> usize {
+        self.route.target.units() + self.before.as_ref().map_or(0, Units::units)
+    }
+}
+
+/// Announcements that were not taken because a limit was reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// How many.
+    pub count: u64,
+    /// What the last one was, and which limit.
+    pub last: Option<String>,
+}
+
 /// Everything that was announced.
 #[derive(Clone, Debug, Default)]
 pub struct Rib {
     routes: BTreeMap<RouteKey, Entry<Known>>,
     sids: BTreeMap<Ipv6Net, Entry<LocalSid>>,
     /// Of this connection only: the next one gives the numbers anew.
-    next_hops: HashMap<u32, NextHop>,
+    next_hops: Objects,
     /// Number of the connection, counted up at each one.
     session: u64,
     connected: bool,
     stale: usize,
     /// When something stale was last announced again, or when the connection began.
     confirmed: Option<Instant>,
+    /// Connections that something may be left of, the oldest one first, and when each ended.
+    ended: VecDeque<(u64, Instant)>,
+    limits: Limits,
+    room: Room,
+    refused: Refused,
 }
 
 impl Rib {
+    /// How much may be announced from now on. What is there stays.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// A connection begins: all that is known has to be said again.
     pub fn connected(&mut self, now: Instant) {
         self.let_go();
@@ -91,22 +118,31 @@ impl Rib {
     }
 
     /// The connection is over. Everything stays as it is.
-    pub fn disconnected(&mut self) {
+    pub fn disconnected(&mut self, now: Instant) {
         self.let_go();
         self.connected = false;
+        self.ended.push_back((self.session, now));
+        if self.ended.len() > ENDED {
+            // What is left of the oldest one goes with the next one's.
+            self.ended.pop_front();
+        }
         self.stale = self.routes.len() + self.sids.len();
     }
 
     /// Numbers of next hops die with their connection: routes keep what they stood for.
     fn let_go(&mut self) {
-        let routes = std::mem::take(&mut self.routes);
-        for (key, mut entry) in routes {
+        let mut left = self.limits.units();
+        let mut routes = std::mem::take(&mut self.routes);
+        self.room = Room::default();
+        routes.retain(|_, entry| {
             // A route whose next hop never came was never in force.
-            let Some(resolved) = self.resolved(&entry.what) else { continue };
-            entry.what = Known { route: Route { target: resolved.into(), ..entry.what.route }, before: None };
-            self.routes.insert(key, entry);
-        }
-        self.next_hops.clear();
+            let Some(resolved) = self.resolved(&entry.what, &mut left) else { return false };
+            entry.what.route.target = resolved.into();
+            entry.what.before = None;
+            self.room.exchange(0, entry.what.units(), self.limits)
+        });
+        self.routes = routes;
+        self.next_hops = Objects::default();
     }
 
     /// Takes what was said.
@@ -114,16 +150,13 @@ impl Rib {
         match event {
             Event::Route(key, route) => self.route(key, route, now),
             Event::RouteGone(key) => {
-                let gone = self.routes.remove(&key).map(|entry| entry.session);
-                self.no_longer_stale(gone, now);
+                let gone = self.routes.remove(&key);
+                self.give_back(gone.as_ref());
+                self.no_longer_stale(gone.map(|entry| entry.session), now);
             }
-            Event::NextHop(id, next_hop) => drop(self.next_hops.insert(id, next_hop)),
-            Event::NextHopGone(id) => drop(self.next_hops.remove(&id)),
-            Event::Sid(prefix, sid) => {
-                let entry = Entry { what: sid, session: self.session };
-                let old = self.sids.insert(prefix, entry).map(|old| old.session);
-                self.no_longer_stale(old, now);
-            }
+            Event::NextHop(id, next_hop) => self.next_hop(id, next_hop),
+            Event::NextHopGone(id) => self.next_hops.remove(id, &mut self.room, self.limits),
+            Event::Sid(prefix, sid) => self.sid(prefix, sid, now),
             Event::SidGone(prefix) => {
                 let gone = self.sids.remove(&prefix).map(|entry| entry.session);
                 self.no_longer_stale(gone, now);
@@ -132,14 +165,65 @@ impl Rib {
         }
     }
 
-    fn route(&mut self, key: RouteKey, route: Route, now: Instant) {
-        let before = match self.resolve(&route.target, DEPTH) {
-            Some(_) => None,
-            None => self.routes.get(&key).and_then(|old| self.resolved(&old.what)),
-        };
-        let entry = Entry { what: Known { route, before }, session: self.session };
-        let old = self.routes.insert(key, entry).map(|old| old.session);
+    fn give_back(&mut self, gone: Option<&Entry<Known>>) {
+        self.room.exchange(gone.map_or(0, |entry| entry.what.units()), 0, self.limits);
+    }
+
+    fn next_hop(&mut self, id: u32, next_hop: NextHop) {
+        if let Err(why) = self.next_hops.insert(id, next_hop, &mut self.room, self.limits) {
+            self.refuse(why);
+        }
+    }
+
+    fn sid(&mut self, prefix: Ipv6Net, sid: LocalSid, now: Instant) {
+        if self.is_full() && !self.sids.contains_key(&prefix) {
+            return self.refuse(format!("the SID {prefix}: {}", self.full()));
+        }
+        let entry = Entry { what: sid, session: self.session };
+        let old = self.sids.insert(prefix, entry).map(|old| old.session);
         self.no_longer_stale(old, now);
+    }
+
+    fn route(&mut self, key: RouteKey, route: Route, now: Instant) {
+        if self.is_full() && !self.routes.contains_key(&key) {
+            return self.refuse(format!("the route to {}: {}", key.prefix, self.full()));
+        }
+        let before = match self.resolve_alone(&route.target) {
+            Some(_) => None,
+            None => self.routes.get(&key).and_then(|old| self.in_force(&old.what)),
+        };
+        let old_units = self.routes.get(&key).map_or(0, |old| old.what.units());
+        let mut known = Known { route, before };
+        if !self.room.exchange(old_units, known.units(), self.limits) {
+            let why = format!("all next hops together are more than the {} kept", self.limits.units());
+            self.refuse(format!("the route to {}: {why}", key.prefix));
+            known = Known { route: Route { target: Target::Unusable(why), ..known.route }, before: None };
+        }
+        let old = self.routes.insert(key, Entry { what: known, session: self.session });
+        self.no_longer_stale(old.map(|old| old.session), now);
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() >= self.limits.routes
+    }
+
+    fn full(&self) -> String {
+        format!("there are {} routes and SIDs, as many as `max_routes` of [fpm] allows", self.len())
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.refused.count += 1;
+        self.refused.last = Some(why);
+    }
+
+    /// What was not taken because of [`Limits`].
+    pub fn refused(&self) -> &Refused {
+        &self.refused
+    }
+
+    /// Next-hop objects of the present connection that stand for nothing usable, with the reasons; the first `most`.
+    pub fn unusable_next_hops(&self, most: usize) -> Vec<(u32, String)> {
+        self.next_hops.unusable(most, self.limits.units())
     }
 
     fn no_longer_stale(&mut self, session: Option<u64>, now: Instant) {
@@ -157,10 +241,42 @@ impl Rib {
 
     /// Forgets what the present connection has not announced; how many that were.
     pub fn sweep(&mut self) -> usize {
-        let (session, before) = (self.session, self.len());
-        self.routes.retain(|_, entry| entry.session == session);
-        self.sids.retain(|_, entry| entry.session == session);
+        self.ended.clear();
+        let swept = self.keep_from(self.session);
         self.stale = 0;
+        swept
+    }
+
+    /// When [`age_out`](Self::age_out) is due: nobody is connected, and the oldest connection that something is left of
+    /// ended `time` ago.
+    pub fn age_due(&self, time: Duration) -> Option<Instant> {
+        let oldest = self.ended.front().filter(|_| !self.connected && self.stale > 0);
+        oldest.map(|(_, ended)| *ended + time)
+    }
+
+    /// Forgets what was announced by connections that ended `time` ago, while nobody is connected; how many that were.
+    pub fn age_out(&mut self, now: Instant, time: Duration) -> usize {
+        let mut last = None;
+        while self.age_due(time).is_some_and(|due| due <= now) {
+            last = self.ended.pop_front();
+        }
+        let Some((session, _)) = last else { return 0 };
+        let gone = self.keep_from(session + 1);
+        self.stale = self.len();
+        gone
+    }
+
+    /// Forgets what connections before this one announced.
+    fn keep_from(&mut self, session: u64) -> usize {
+        let (before, limits, room) = (self.len(), self.limits, &mut self.room);
+        self.routes.retain(|_, entry| {
+            let stays = entry.session >= session;
+            if !stays {
+                room.exchange(entry.what.units(), 0, limits);
+            }
+            stays
+        });
+        self.sids.retain(|_, entry| entry.session >= session);
         before - self.len()
     }
 
@@ -191,13 +307,17 @@ impl Rib {
 
     /// Routes that wait for the object that their number stands for.
     pub fn waiting(&self) -> usize {
-        self.routes.values().filter(|entry| self.resolve(&entry.what.route.target, DEPTH).is_none()).count()
+        let mut left = self.limits.units();
+        let waits = |entry: &&Entry<Known>| self.resolve(&entry.what.route.target, &mut left).is_none();
+        self.routes.values().filter(waits).count()
     }
 
-    /// Routes whose next hops are known, in the order of their keys.
+    /// Routes whose next hops are known, in the order of their keys. What is more than all routes together may resolve to
+    /// is unusable.
     pub fn routes(&self) -> impl Iterator<Item = Announced> {
-        self.routes.iter().filter_map(|(key, entry)| {
-            let what = self.resolved(&entry.what)?;
+        let mut left = self.limits.units();
+        self.routes.iter().filter_map(move |(key, entry)| {
+            let what = self.resolved(&entry.what, &mut left)?;
             Some(Announced { key: *key, protocol: entry.what.route.protocol, what })
         })
     }
@@ -207,53 +327,32 @@ impl Rib {
         self.sids.iter().map(|(prefix, entry)| (*prefix, &entry.what))
     }
 
+    /// The prefix has a route, whether or not its next hop is known.
+    pub fn has_route(&self, key: &RouteKey) -> bool {
+        self.routes.contains_key(key)
+    }
+
     /// Who made the route of a prefix; `None`: there is none, or its next hop is not known.
     pub fn protocol(&self, key: &RouteKey) -> Option<u8> {
         let known = &self.routes.get(key)?.what;
-        self.resolve(&known.route.target, DEPTH).map(|_| known.route.protocol)
+        self.resolve_alone(&known.route.target).map(|_| known.route.protocol)
     }
 
-    fn resolved(&self, known: &Known) -> Option<Resolved> {
-        self.resolve(&known.route.target, DEPTH).or_else(|| known.before.clone())
+    fn in_force(&self, known: &Known) -> Option<Resolved> {
+        self.resolve_alone(&known.route.target).or_else(|| known.before.clone())
     }
 
-    fn resolve(&self, target: &Target, depth: u8) -> Option<Resolved> {
-        Some(match target {
-            Target::Hops(hops) => Resolved::Hops(hops.clone()),
-            Target::Sid(sid) => Resolved::Sid(sid.clone()),
-            Target::Blackhole => Resolved::Blackhole,
-            Target::Unreachable => Resolved::Unreachable,
-            Target::Unusable(why) => Resolved::Unusable(why.clone()),
-            Target::Object(id) => self.object(*id, depth)?,
-        })
+    fn resolved(&self, known: &Known, left: &mut usize) -> Option<Resolved> {
+        self.resolve(&known.route.target, left).or_else(|| known.before.clone())
     }
 
-    fn object(&self, id: u32, depth: u8) -> Option<Resolved> {
-        Some(match self.next_hops.get(&id)? {
-            NextHop::Hop(hop) => Resolved::Hops(vec![hop.clone()]),
-            NextHop::Sid(sid) => Resolved::Sid(sid.clone()),
-            NextHop::Blackhole => Resolved::Blackhole,
-            NextHop::Unusable(why) => Resolved::Unusable(why.clone()),
-            NextHop::Group(_) if depth == 0 => Resolved::Unusable("a group of next hops in a circle".to_owned()),
-            NextHop::Group(members) => self.group(members, depth - 1)?,
-        })
+    /// What a target does, whatever the other routes take.
+    fn resolve_alone(&self, target: &Target) -> Option<Resolved> {
+        let mut left = usize::MAX;
+        self.resolve(target, &mut left)
     }
 
-    /// All of its members; a single one may be anything.
-    fn group(&self, members: &[(u32, u16)], depth: u8) -> Option<Resolved> {
-        if let [(only, _)] = members {
-            return self.object(*only, depth);
-        }
-        let mut all = Vec::new();
-        for (id, weight) in members {
-            match self.object(*id, depth)? {
-                Resolved::Hops(hops) => {
-                    all.extend(hops.into_iter().map(|hop| Hop { weight: hop.weight.saturating_mul(*weight), ..hop }));
-                }
-                Resolved::Unusable(why) => return Some(Resolved::Unusable(why)),
-                _ => return Some(Resolved::Unusable("a next hop among several that sends nowhere".to_owned())),
-            }
-        }
-        Some(Resolved::Hops(all))
+    fn resolve(&self, target: &Target, left: &mut usize) -> Option<Resolved> {
+        self.next_hops.resolve(target, left)
     }
 }

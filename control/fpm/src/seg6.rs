@@ -88,10 +88,17 @@ fn seg6_local(bytes: &[u8]) -> Result<Seg6Local, Malformed> {
             OIF => sid.device = Some(attributes::u32(value)?),
             FLAVORS => flavors(value, &mut sid)?,
             COUNTERS => {}
-            other => sid.more.push(other),
+            other => note(&mut sid.more, other),
         }
     }
     Ok(sid)
+}
+
+/// Remembers that there is an attribute of this kind; one of them is reason enough.
+fn note(more: &mut Vec<u16>, kind: u16) {
+    if more.is_empty() {
+        more.push(kind);
+    }
 }
 
 fn flavors(bytes: &[u8], sid: &mut Seg6Local) -> Result<(), Malformed> {
@@ -100,7 +107,7 @@ fn flavors(bytes: &[u8], sid: &mut Seg6Local) -> Result<(), Malformed> {
             (OPERATION, value) => sid.flavors = attributes::u32(value)?,
             (BLOCK_BITS, value) => sid.block = Some(attributes::u8(value)?),
             (NODE_FUNCTION_BITS, value) => sid.node_function = Some(attributes::u8(value)?),
-            (other, _) => sid.more.push(other),
+            (other, _) => note(&mut sid.more, other),
         }
     }
     Ok(())

@@ -156,7 +156,7 @@ proptest! {
         let mut rib = Rib::default();
         rib.connected(Instant::now());
         read(&stream, &mut rib);
-        rib.disconnected();
+        rib.disconnected(Instant::now());
         rib.connected(Instant::now());
         rib.sweep();
         prop_assert!(rib.is_empty());

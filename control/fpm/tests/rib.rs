@@ -31,7 +31,7 @@ impl Feed {
     }
 
     fn reconnect(&mut self) {
-        self.rib.disconnected();
+        self.rib.disconnected(self.now);
         self.rib.connected(self.now);
     }
 
@@ -113,7 +113,7 @@ fn a_new_connection_sweeps_what_it_does_not_say_again() {
         sid(NEW_SID, "fcbb:bbbb:1::/48", [32, 16, 0, 0], &[number(3, 14)]),
     ]);
     assert_eq!((feed.rib.stale(), feed.rib.sweep_due(QUIET)), (0, None));
-    feed.rib.disconnected();
+    feed.rib.disconnected(feed.now);
     assert_eq!((feed.rib.stale(), feed.rib.len()), (3, 3));
     assert_eq!(feed.rib.sweep_due(QUIET), None, "nobody is there to say it again");
     feed.rib.connected(feed.now);
@@ -173,4 +173,28 @@ fn groups_that_hold_themselves_and_members_that_send_nowhere_are_named() {
         panic!("{what:?}")
     };
     assert!(circle.contains("circle") && nowhere.contains("sends nowhere"), "{circle} {nowhere}");
+}
+
+#[test]
+fn what_nobody_came_back_for_ages_out() {
+    const RESTART: Duration = Duration::from_mins(15);
+    let mut feed = Feed::new();
+    feed.say(&[direct("2001:db8:b::/48", "fe80::3"), direct("2001:db8:c::/48", "fe80::3")]);
+    assert_eq!(feed.rib.age_due(RESTART), None, "zebra is connected");
+    feed.rib.disconnected(feed.now);
+    let first = feed.now + RESTART;
+    assert_eq!(feed.rib.age_due(RESTART), Some(first));
+    // zebra comes back for a moment, says one thing again, and dies: that has a restart time of its own.
+    feed.now += Duration::from_mins(5);
+    feed.rib.connected(feed.now);
+    feed.say(&[direct("2001:db8:c::/48", "fe80::3")]);
+    assert_eq!(feed.rib.age_due(RESTART), None);
+    feed.rib.disconnected(feed.now);
+    assert_eq!(feed.rib.age_due(RESTART), Some(first));
+    assert_eq!(feed.rib.age_out(feed.now, RESTART), 0);
+    assert_eq!(feed.rib.age_out(first, RESTART), 1);
+    assert_eq!(feed.routes(), ["2001:db8:c::/48 -> fe80::3*1"]);
+    assert_eq!(feed.rib.age_due(RESTART), Some(feed.now + RESTART));
+    assert_eq!(feed.rib.age_out(feed.now + RESTART, RESTART), 1);
+    assert_eq!((feed.rib.len(), feed.rib.stale(), feed.rib.age_due(RESTART)), (0, 0, None));
 }

@@ -31,6 +31,8 @@ pub const MULTICAST_GROUPS: u32 = 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18 | 1 << 31;
 /// The messages of one datagram that are about routes; others are passed over.
 pub struct Messages<'a> {
     rest: &'a [u8],
+    /// Others are passed over.
+    sequence: Option<u32>,
     /// One of them said that the dump is not of one moment.
     pub interrupted: bool,
 }
@@ -38,7 +40,13 @@ pub struct Messages<'a> {
 impl<'a> Messages<'a> {
     /// Reads a datagram.
     pub const fn new(datagram: &'a [u8]) -> Self {
-        Self { rest: datagram, interrupted: false }
+        Self { rest: datagram, sequence: None, interrupted: false }
+    }
+
+    /// Reads the answers to the request with this sequence number. Answers to an earlier request, for instance to one
+    /// whose answers nobody waited for, are passed over.
+    pub const fn answers(datagram: &'a [u8], sequence: u32) -> Self {
+        Self { rest: datagram, sequence: Some(sequence), interrupted: false }
     }
 }
 
@@ -49,8 +57,12 @@ impl Iterator for Messages<'_> {
         loop {
             let length = usize::try_from(u32_at(self.rest, 0)?).ok()?;
             let (kind, flags) = (u16_at(self.rest, 4)?, u16_at(self.rest, 6)?);
+            let sequence = u32_at(self.rest, 8)?;
             let body = self.rest.get(HEAD..length)?;
             self.rest = self.rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            if self.sequence.is_some_and(|wanted| wanted != sequence) {
+                continue;
+            }
             self.interrupted |= flags & DUMP_INTERRUPTED != 0;
             let message = match kind {
                 NEW_ROUTE | DEL_ROUTE => route::read(body, kind == NEW_ROUTE, flags).map(Message::Route),
@@ -68,23 +80,25 @@ impl Iterator for Messages<'_> {
 }
 
 /// What the kernel is asked for, in this order: routes refer to next-hop objects. One request at a time.
-pub fn dump_requests() -> [Vec<u8>; 5] {
+/// The answers bear the sequence number.
+pub fn dump_requests(sequence: u32) -> [Vec<u8>; 5] {
     [
-        dump_request(GET_NEXT_HOP, 0, 8),
-        dump_request(GET_RULE, INET, 12),
-        dump_request(GET_RULE, INET6, 12),
-        dump_request(GET_ROUTE, INET, 12),
-        dump_request(GET_ROUTE, INET6, 12),
+        dump_request(GET_NEXT_HOP, 0, 8, sequence),
+        dump_request(GET_RULE, INET, 12, sequence),
+        dump_request(GET_RULE, INET6, 12, sequence),
+        dump_request(GET_ROUTE, INET, 12, sequence),
+        dump_request(GET_ROUTE, INET6, 12, sequence),
     ]
 }
 
 /// Family is the first byte of every head.
-fn dump_request(kind: u16, family: u8, head: usize) -> Vec<u8> {
+fn dump_request(kind: u16, family: u8, head: usize, sequence: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + head);
     bytes.extend(u32::try_from(HEAD + head).unwrap_or_default().to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend((REQUEST | DUMP).to_ne_bytes());
-    bytes.extend([0; 8]);
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend([0; 4]);
     bytes.push(family);
     bytes.resize(HEAD + head, 0);
     bytes

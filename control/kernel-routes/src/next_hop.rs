@@ -64,11 +64,21 @@ fn member(bytes: &[u8]) -> Option<(u32, u16)> {
     Some((u32_at(bytes, 0)?, weight.saturating_add(1)))
 }
 
+/// Next hops of a group that are taken. Linux has room for thousands, and keeps them once for all routes.
+const MOST_LEGS: usize = 1024;
+
 /// All next-hop objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NextHops(HashMap<u32, NextHop>);
 
 impl NextHops {
+    /// Takes an object of a dump, in which each comes once.
+    pub(crate) fn load(&mut self, message: NextHopMessage) {
+        if let Some(is) = message.is {
+            self.0.insert(message.id, is);
+        }
+    }
+
     /// The objects that mean something else now: this one, and groups it is in. Empty: nothing changed.
     pub(crate) fn apply(&mut self, message: NextHopMessage) -> Vec<u32> {
         let NextHopMessage { id, is } = message;
@@ -93,6 +103,11 @@ impl NextHops {
             NextHop::Group(members) => match members.as_slice() {
                 // A blackhole may be the only member.
                 [(only, _)] if !matches!(self.0.get(only), Some(NextHop::Group(_))) => self.action(*only)?,
+                // Each route of the group holds them all.
+                members if members.len() > MOST_LEGS => KernelAction::Other(format!(
+                    "a group of {} next hops: at most {MOST_LEGS} are taken",
+                    members.len()
+                )),
                 members => members
                     .iter()
                     .map(|&(member, weight)| self.leg(member, weight))

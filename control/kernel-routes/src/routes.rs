@@ -233,7 +233,7 @@ impl Routes {
                 count(&mut self.users, entry.next_hop, 1);
                 self.by_prefix.entry(message.key).or_insert_with(|| Vec::with_capacity(1)).push(entry);
             }
-            Message::NextHop(message) => drop(self.next_hops.apply(message)),
+            Message::NextHop(message) => self.next_hops.load(message),
             Message::Rule(rule) => self.rules.push(rule),
             Message::Done | Message::Refused(_) => {}
         }

@@ -104,6 +104,34 @@ fn several_messages_come_in_one_datagram() {
 }
 
 #[test]
+fn answers_to_another_request_are_passed_over() {
+    let with_sequence = |mut bytes: Vec<u8>, sequence: u32| {
+        bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        bytes
+    };
+    let bytes = [
+        with_sequence(Route::to("10.1.0.0/16").via("10.0.0.1", 2).added(INTERRUPTED), 6),
+        with_sequence(message(3, 0, &[0; 4]), 6),
+        with_sequence(Route::to("10.2.0.0/16").via("10.0.0.1", 2).added(0), 7),
+    ];
+    let bytes = bytes.concat();
+    let mut messages = Messages::answers(&bytes, 7);
+    let read: Vec<Message> = messages.by_ref().collect();
+    assert!(matches!(read.as_slice(), [Message::Route(route)] if route.key.prefix.to_string() == "10.2.0.0/16"));
+    assert!(!messages.interrupted, "another dump was");
+}
+
+#[test]
+fn events_that_may_take_an_entry_from_a_table() {
+    let route = || Route::to("10.1.0.0/16").via("10.0.0.1", 2);
+    let may_remove = |bytes: &[u8]| Messages::new(bytes).next().unwrap().may_remove();
+    assert!(may_remove(&route().deleted()));
+    assert!(may_remove(&route().added(0x100)), "NLM_F_REPLACE");
+    assert!(!may_remove(&route().added(0)));
+    assert!(!may_remove(&message(3, 0, &[0; 4])));
+}
+
+#[test]
 fn encapsulation_is_read_in_the_order_of_travel() {
     let segments = ["fcbb:0:1::".parse().unwrap(), "fcbb:0:2::".parse().unwrap()];
     for (mode, reduced) in [(1, false), (3, true)] {

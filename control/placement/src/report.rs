@@ -61,7 +61,7 @@ pub fn sids(document: &Value) -> Option<Topology> {
         }
     }
     let edges = document.get("edges")?;
-    Topology::read(json!({ "vertices": vertices, "edges": edges })).ok()
+    Topology::read(&json!({ "vertices": vertices, "edges": edges })).ok()
 }
 
 impl Report<'_> {

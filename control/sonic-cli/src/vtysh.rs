@@ -8,7 +8,7 @@ pub use prompt::{Prompt, Typed};
 
 use std::fmt::Write;
 
-use srv6d_sonic::Switch;
+use srv6d_sonic::{Action, Locator, Origin, Sid, Switch};
 
 use crate::words::{WordError, resolve};
 
@@ -58,17 +58,26 @@ pub enum Refusal {
 /// # Errors
 /// Nobody here knows it.
 pub fn command(line: &str) -> Result<Command, Refusal> {
-    const FIRST: [&str; 11] =
-        ["configure", "copy", "debug", "do", "enable", "end", "exit", "quit", "show", "terminal", "write"];
+    const FIRST: [&str; 10] =
+        ["configure", "copy", "debug", "enable", "end", "exit", "quit", "show", "terminal", "write"];
+    let line = without_do(line);
     let words: Vec<&str> = line.split_whitespace().collect();
     let word = |index: usize, known: &[&'static str]| word(line, words.get(index).copied().unwrap_or_default(), known);
     match word(0, &FIRST)? {
         "configure" => Ok(Command::Configure),
         "copy" | "write" => Ok(Command::Write),
-        "do" => command(words.get(1..).unwrap_or_default().join(" ").as_str()),
         "show" => show(line, &words),
         _ => Ok(Command::Nothing),
     }
+}
+
+/// The command behind `do`, however often that is said.
+fn without_do(line: &str) -> &str {
+    let mut line = line.trim_start();
+    while let Some(rest) = line.strip_prefix("do").filter(|rest| rest.starts_with(char::is_whitespace)) {
+        line = rest.trim_start();
+    }
+    line
 }
 
 fn show(line: &str, words: &[&str]) -> Result<Command, Refusal> {
@@ -106,14 +115,58 @@ fn word(line: &str, word: &str, known: &[&'static str]) -> Result<&'static str, 
     })
 }
 
-/// `show running-config`.
-pub fn running_config(frr: &str) -> String {
-    let lines = frr.lines().filter(|line| line.trim() != "end").fold(String::new(), |mut text, line| {
+/// `show running-config`: FRR's own configuration with what bgpcfgd makes of CONFIG_DB's locators and SIDs, as FRR 10 writes
+/// it. Where the configuration has a block of the same kind, they stand in that.
+pub fn running_config(frr: &str, switch: &Switch) -> String {
+    let of_database = |origin| origin == Origin::ConfigDb;
+    let sids = switch.sids.iter().filter(|sid| of_database(sid.origin));
+    let locators = switch.locators.iter().filter(|locator| of_database(locator.origin));
+    let mut blocks = [
+        ("static-sids", sids.map(static_sid).collect::<Vec<_>>().concat()),
+        ("locators", locators.map(locator_lines).collect::<Vec<_>>().concat()),
+    ];
+    let mut text = "Building configuration...\n\nCurrent configuration:\n!\n".to_owned();
+    for line in frr.lines().filter(|line| line.trim() != "end") {
         text.push_str(line);
         text.push('\n');
-        text
-    });
-    format!("Building configuration...\n\nCurrent configuration:\n!\n{lines}!\nend\n")
+        if let Some((_, added)) = blocks.iter_mut().find(|(name, _)| *name == line.trim()) {
+            text.push_str(&std::mem::take(added));
+        }
+    }
+    format!("{text}!\n{}end\n", segment_routing(&blocks))
+}
+
+/// The tree with these blocks; empty where all of them are.
+fn segment_routing(blocks: &[(&str, String)]) -> String {
+    let filled = blocks.iter().filter(|(_, lines)| !lines.is_empty());
+    let written: Vec<String> = filled.map(|(name, lines)| format!("  {name}\n{lines}  exit\n  !\n")).collect();
+    let inside = written.concat();
+    if inside.is_empty() { inside } else { format!("segment-routing\n srv6\n{inside} exit\n !\nexit\n!\n") }
+}
+
+fn static_sid(sid: &Sid) -> String {
+    let Sid { prefix, locator, .. } = sid;
+    let word = sid.action.word();
+    let what = match sid.action {
+        Action::Un => word.to_owned(),
+        Action::Ua => {
+            let interface = sid.interface.iter().map(|interface| format!(" interface {interface}"));
+            let neighbor = sid.adjacency.iter().map(|neighbor| format!(" nexthop {neighbor}"));
+            interface.chain(neighbor).fold(word.to_owned(), |text, part| text + &part)
+        }
+        Action::Udt4 | Action::Udt6 | Action::Udt46 => {
+            format!("{word} vrf {}", sid.vrf.as_deref().unwrap_or("default"))
+        }
+    };
+    format!("   sid {prefix} locator {locator} behavior {what}\n")
+}
+
+fn locator_lines(locator: &Locator) -> String {
+    let Locator { name, prefix, block_len, node_len, func_len, .. } = locator;
+    format!(
+        "   locator {name}\n    prefix {prefix} block-len {block_len} node-len {node_len} func-bits {func_len}\n    \
+         behavior usid\n   exit\n   !\n"
+    )
 }
 
 /// `show segment-routing srv6 locator`.
@@ -148,12 +201,44 @@ mod tests {
     }
 
     #[test]
+    fn a_line_may_say_do_as_often_as_it_likes() {
+        let line = format!("{}show version", "do ".repeat(1_000_000));
+        assert_eq!(command(&line), Ok(Command::Version));
+        assert_eq!(command("do").unwrap_err().to_string(), "% Unknown command: do");
+    }
+
+    #[test]
     fn what_needs_a_daemon_says_which() {
         assert_eq!(command("show bgp summary").unwrap_err().to_string(), "bgpd is not running");
         assert_eq!(command("show ip bgp").unwrap_err().to_string(), "bgpd is not running");
         assert_eq!(command("show i route").unwrap_err().to_string(), "% Ambiguous command: show i route");
         assert_eq!(command("frobnicate").unwrap_err().to_string(), "% Unknown command: frobnicate");
         assert_eq!(command("show").unwrap_err().to_string(), "% Unknown command: show");
+    }
+
+    #[test]
+    fn the_running_configuration_has_what_bgpcfgd_writes_of_the_database() {
+        let database = r#"{
+            "SRV6_MY_LOCATORS": {"loc1": {"prefix": "fcbb:bbbb:1::", "func_len": "0"}},
+            "SRV6_MY_SIDS": {
+                "loc1|fcbb:bbbb:1::/48": {"action": "uN", "decap_dscp_mode": "pipe"},
+                "loc1|fcbb:bbbb:1:fe04::/64": {"action": "uDT46", "decap_vrf": "Vrf1"},
+                "loc1|fcbb:bbbb:fe11::/48": {"action": "uA", "interface": "Ethernet0", "adj": "2001:db8::2"}},
+            "VRF": {"Vrf1": {}}}"#;
+        let switch = srv6d_sonic::read(Some(database), Some("hostname a\n"), None, false).unwrap().switch;
+        let expected = "hostname a\n!\nsegment-routing\n srv6\n  static-sids\n   \
+            sid fcbb:bbbb:1::/48 locator loc1 behavior uN\n   \
+            sid fcbb:bbbb:1:fe04::/64 locator loc1 behavior uDT46 vrf Vrf1\n   \
+            sid fcbb:bbbb:fe11::/48 locator loc1 behavior uA interface Ethernet0 nexthop 2001:db8::2\n  exit\n  !\n  \
+            locators\n   locator loc1\n    \
+            prefix fcbb:bbbb:1::/48 block-len 32 node-len 16 func-bits 0\n    behavior usid\n   exit\n   !\n  exit\n  \
+            !\n exit\n !\nexit\n!\nend\n";
+        let shown = running_config("hostname a\n", &switch);
+        assert!(shown.ends_with(expected), "{shown}");
+        // What FRR's dialect says is what the same reader takes.
+        let again = srv6d_sonic::read(None, Some(&shown), None, false).unwrap().switch;
+        assert_eq!(again.sids.len(), 3);
+        assert_eq!(again.locators.len(), 1);
     }
 
     #[test]
@@ -167,6 +252,6 @@ Name                 ID      Prefix                   Status
 MAIN                       1 fcbb:0:1004::/48         Up
 ";
         assert_eq!(locators(&switch), expected);
-        assert!(running_config(frr).ends_with("prefix fcbb:0:1004::/48\n!\nend\n"));
+        assert!(running_config(frr, &switch).ends_with("prefix fcbb:0:1004::/48\n!\nend\n"));
     }
 }

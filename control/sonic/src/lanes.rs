@@ -9,6 +9,9 @@ const FIRST_LANES: [u32; 32] = [
     93, 89, 101, 97,
 ];
 
+/// Bytes of a network interface's name (`IFNAMSIZ` of the kernel, without the final zero).
+const LONGEST_NAME: usize = 15;
+
 /// Lanes of a port.
 pub(crate) const LANES: u32 = 4;
 
@@ -18,7 +21,7 @@ pub(crate) const SPEED: u32 = 40_000;
 /// The port of a wire: `eth2` is `Ethernet4`. `None` for `eth0`, the management port, and for what is no wire.
 pub fn port_of_wire(wire: &str) -> Option<String> {
     let number = number_behind("eth", wire)?.checked_sub(1)?;
-    Some(format!("Ethernet{}", number.checked_mul(LANES)?))
+    Some(format!("Ethernet{}", number.checked_mul(LANES)?)).filter(|name| name.len() <= LONGEST_NAME)
 }
 
 /// The wire of a port: `Ethernet4` is `eth2`. `None` for a number between two ports.
@@ -39,9 +42,9 @@ pub fn lanes_of_port(port: &str) -> Vec<u32> {
     first.map(|&first| (first..first + LANES).collect()).unwrap_or_default()
 }
 
-/// The number at the end of a name, written without leading zeros.
+/// The number at the end of an interface's name, written without leading zeros.
 pub(crate) fn number_behind(word: &str, name: &str) -> Option<u32> {
-    let digits = name.strip_prefix(word)?;
+    let digits = name.strip_prefix(word).filter(|_| name.len() <= LONGEST_NAME)?;
     let canonical = digits.len() == 1 || !digits.starts_with('0');
     (canonical && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
 }
@@ -60,7 +63,7 @@ mod tests {
         for wire in ["eth0", "eth", "eth01", "eth+1", "lo", "Ethernet0", "eth4294967295"] {
             assert_eq!(port_of_wire(wire), None, "{wire}");
         }
-        for port in ["Ethernet2", "Ethernet", "Ethernet04", "PortChannel4"] {
+        for port in ["Ethernet2", "Ethernet", "Ethernet04", "PortChannel4", "Ethernet40000000"] {
             assert_eq!(wire_of_port(port), None, "{port}");
         }
     }

@@ -15,7 +15,10 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::source::Offer;
-use state::{CountersView, GenerationView, NeighborRow, PathRow, PortRow, RouteRow, SidRow, SourceView, UnfollowedRow};
+use state::{
+    CountersView, GenerationView, NeighborRow, PathRow, PortRow, ProcessView, RouteRow, SidRow, SourceView,
+    UnfollowedRow,
+};
 
 /// Version of the protocol; a peer with another one is refused, not guessed at.
 pub const VERSION: u32 = 1;
@@ -46,6 +49,8 @@ pub enum Topic {
     Generation,
     /// Path controllers: how each is doing, and the paths of every peer.
     Source,
+    /// The process: capabilities, seccomp, guards, open files.
+    Process,
     /// Routes of followed kernel tables that stay with the kernel: `show routes --unfollowed`.
     #[value(skip)]
     Unfollowed,
@@ -128,6 +133,8 @@ pub enum Response {
     Generation(Box<GenerationView>),
     /// `show source`.
     Source(Vec<SourceView>),
+    /// `show process`.
+    Process(Box<ProcessView>),
     /// Controllers were told to ask now.
     Syncing,
     /// A pcap stream follows.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -13,14 +13,19 @@ use nix::sys::stat::{Mode, umask};
 use srv6d_dataplane::capture::Capture;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::debug;
 
 use super::{MAX_REQUEST_BYTES, Request, Response, decode, encode};
-use crate::capture;
+use crate::capture::{self, Turn};
+use crate::connections::Refusals;
 
 static UMASK: Mutex<()> = Mutex::new(());
+
+/// Conversations at a time. The socket is its owner's and group's alone, so they wait for each other, and nobody is hung up
+/// on whose reload takes its time.
+const CONNECTIONS: usize = 64;
 
 /// A client that says nothing for this long is hung up on.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,8 +44,8 @@ pub struct Question {
 pub enum Answer {
     /// One line.
     Said(Response),
-    /// Packets of this device, for as long as the client listens.
-    Capture(Capture, String),
+    /// Packets of this device, for as long as the client listens, and the right to send them.
+    Capture(Capture, String, Turn),
 }
 
 impl From<Response> for Answer {
@@ -110,11 +115,20 @@ impl Server {
 
     /// Hands every request to `control`; ends when `control` is gone.
     pub async fn serve(self, control: mpsc::Sender<Question>) {
+        let (connections, mut refusals) = (Arc::new(Semaphore::new(CONNECTIONS)), Refusals::default());
         loop {
+            // Others wait in the listener's queue: one that is silent is hung up on after [`PATIENCE`].
+            let Ok(turn) = Arc::clone(&connections).acquire_owned().await else { return };
             match self.listener.accept().await {
-                Ok((stream, _)) => drop(tokio::spawn(converse(stream, control.clone()))),
-                // Out of file descriptors: give others time to close theirs.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                Ok((stream, _)) => {
+                    refusals.over();
+                    let control = control.clone();
+                    drop(tokio::spawn(async move {
+                        converse(stream, control).await;
+                        drop(turn);
+                    }));
+                }
+                Err(why) => refusals.pause("management socket", &why).await,
             }
         }
     }
@@ -171,13 +185,15 @@ async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>) -> io::Re
     };
     let (response, capture) = match answer {
         Answer::Said(response) => (response, None),
-        Answer::Capture(capture, device) => (Response::Capturing { device: device.clone() }, Some((capture, device))),
+        Answer::Capture(capture, device, turn) => {
+            (Response::Capturing { device: device.clone() }, Some((capture, device, turn)))
+        }
     };
     let text = encode(&response).map_err(io::Error::other)?;
     timeout(PATIENCE, write.write_all(text.as_bytes())).await??;
-    if let Some((capture, device)) = capture {
+    if let Some((capture, device, turn)) = capture {
         let stream = reader.into_inner().into_inner().reunite(write).map_err(io::Error::other)?;
-        capture::send_in_background(stream.into_std()?, capture, direction, device);
+        capture::send_in_background(turn, stream.into_std()?, capture, direction, device);
     }
     Ok(())
 }

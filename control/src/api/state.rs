@@ -3,6 +3,7 @@
 //! These rows are the `--json` output word for word: a field keeps its name and meaning once released.
 //! Addresses and prefixes are text in RFC 5952 form, packet and byte counts run since the start of the daemon.
 
+use crate::confine::Privileges;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,9 @@ pub struct PortRow {
     pub state: Health,
     /// `fabric`, `edge`, `host`, `kernel`.
     pub role: String,
+    /// Where the role comes from. Empty: the file has it, or the daemon is older than this.
+    #[serde(default)]
+    pub role_reason: String,
     /// VRF of what arrives, as the kernel's routing table id.
     pub table: u32,
     /// `zero-copy`, `native`, `generic`; absent while pending.
@@ -231,6 +235,10 @@ pub struct CountersView {
     /// Of `rx` and `tx` alike: forwarded by XDP programs, past the workers.
     #[serde(default)]
     pub offloaded: u64,
+    /// Packets of this node's applications that the kernel dropped in front of srv6d's own interface; they are not part
+    /// of `rx`. `None`: the kernel does not tell.
+    #[serde(default)]
+    pub local_lost: Option<u64>,
     /// Packets answered by srv6d itself, by kind.
     pub reply: Vec<ReasonRow>,
     /// Packets dropped, by reason.
@@ -285,15 +293,39 @@ pub struct GenerationView {
     /// How the tables came into force, since the daemon was started.
     #[serde(default)]
     pub tables: Published,
+    /// Bytes of kernel memory that the daemon's BPF maps and programs take. They are part of no resident set.
+    #[serde(default)]
+    pub kernel_memory: u64,
     /// The generation that was returned to: sources are not followed until the next reload.
     #[serde(default)]
     pub held: Option<u64>,
     /// What the configuration asks for and the machine does not have yet.
     pub pending: Vec<String>,
+    /// Notes: facts that are worth knowing and wait for nothing.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// What was accepted but deserves a look.
     pub warnings: Vec<String>,
     /// Why the last reload was refused; empty when it was not.
     pub refused: Vec<String>,
+}
+
+/// What the daemon's process runs with: `show process`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessView {
+    /// Process id.
+    pub pid: u32,
+    /// Capabilities, seccomp, threads.
+    #[serde(flatten)]
+    pub privileges: Privileges,
+    /// It has no more than it needs.
+    pub least_privilege: bool,
+    /// Guard processes that have not ended.
+    pub guards: usize,
+    /// Open files.
+    pub open_files: usize,
+    /// Open files there may be (`RLIMIT_NOFILE`).
+    pub open_files_limit: u64,
 }
 
 /// One path controller, or FPM: `show source`.
@@ -351,7 +383,7 @@ pub struct FpmView {
     pub dialect: String,
     /// Routes that are announced.
     pub routes: usize,
-    /// SIDs that SONiC's dialect announces in messages of their own.
+    /// SIDs that are announced: as routes, or in messages of their own (SONiC's dialect).
     pub sids: usize,
     /// Next-hop objects that are announced.
     pub next_hops: usize,
@@ -377,6 +409,21 @@ pub struct FpmView {
     pub ignored: BTreeMap<String, u64>,
     /// Routes that zebra was told to be in force.
     pub answers: u64,
+    /// Connections that were turned away because their user or address is not allowed.
+    #[serde(default)]
+    pub turned_away: u64,
+    /// The last one of them, and why.
+    #[serde(default)]
+    pub last_turned_away: Option<String>,
+    /// Announcements that were not taken because there were too many.
+    #[serde(default)]
+    pub refused: u64,
+    /// The last one of them, and why.
+    #[serde(default)]
+    pub last_refused: Option<String>,
+    /// Next-hop objects that stand for nothing usable: `number: reason`. The first ones.
+    #[serde(default)]
+    pub unusable_next_hops: Vec<String>,
 }
 
 /// One prefix of a peer.

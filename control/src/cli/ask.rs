@@ -46,6 +46,7 @@ fn print_value(response: &Response) -> Result<(), Failure> {
         Response::Counters(view) => output::print_json(view),
         Response::Generation(view) => output::print_json(view),
         Response::Source(views) => output::print_json(views),
+        Response::Process(view) => output::print_json(view),
         Response::Capturing { device } => output::print_json(&serde_json::json!({ "capturing": device })),
         Response::Syncing => output::print_json(&serde_json::json!({ "syncing": true })),
         Response::Reloaded(reloaded) => output::print_json(reloaded),

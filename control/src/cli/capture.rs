@@ -6,15 +6,14 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use clap::{Args, ValueHint};
-use pcap_file::pcap::PcapReader;
 
 use super::output::Failure;
 use crate::api::client::{self, AskError};
 use crate::api::{Direction, Request, Response, decode};
-use crate::capture::PcapStream;
+use crate::capture::{PcapStream, copy};
 
 /// What is captured, and where it goes.
 #[derive(Debug, Args)]
@@ -123,17 +122,6 @@ pub fn merge(packets: BufReader<UnixStream>, kernel: Option<Child>, to: impl Wri
     }
     drop(seen);
     copied
-}
-
-/// Copies a pcap stream packet by packet; one that ends in the middle of a packet has ended.
-fn copy(from: impl io::Read, to: &Mutex<PcapStream<impl Write>>) -> io::Result<()> {
-    let Ok(mut reader) = PcapReader::new(from) else { return Ok(()) };
-    while let Some(Ok(packet)) = reader.next_packet() {
-        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-        to.packet(packet.timestamp, &packet.data, packet.orig_len as usize)?;
-        to.flush()?;
-    }
-    Ok(())
 }
 
 /// A reader that has seen enough is no failure.

@@ -1,6 +1,5 @@
 //! `srv6d check`: is the configuration right, what does it miss here, what would it change.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -11,16 +10,18 @@ use super::output::{self, Failure};
 use crate::api::Request;
 use crate::config::{self, Diagnostic};
 use crate::daemon;
+use crate::files;
 use crate::plan::{self, Environment, Plan};
 use crate::sonic;
 
 /// `--json`.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Report {
     valid: bool,
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
     pending: Vec<Diagnostic>,
+    notes: Vec<Diagnostic>,
 }
 
 /// Checks `file` against this machine; with `daemon`, shows what it would change there.
@@ -40,11 +41,39 @@ pub fn check(file: &Path, daemon: Option<PathBuf>, json: bool) -> Result<(), Fai
     output::print(&summary(&filename, &plan))
 }
 
+/// Checks `file` alone: whatever ports, cores, addresses and routes this machine has, another one is meant.
+pub fn offline(file: &Path, json: bool) -> Result<(), Failure> {
+    let text = read(file)?;
+    let filename = file.display().to_string();
+    let configuration = sonic::configuration(&text, &filename, None);
+    let planned = configuration.and_then(|config| {
+        let mut plan = plan::plan(&config, &Environment::default())?;
+        plan.pending.clear(); // everything waits for the machine
+        Ok((config, plan))
+    });
+    if json {
+        return report(planned.map(|(_, plan)| plan));
+    }
+    let (config, plan) = planned.map_err(|errors| Failure::invalid(errors.to_string()))?;
+    let valid = format!(
+        "{filename}: valid, without a look at this machine: {} ports, {} SIDs, {} steered prefixes, {} routes, {} \
+         worker(s)\n",
+        config.ports.len(),
+        config.sids.len(),
+        config.steers.len(),
+        config.routes.len(),
+        plan.workers.cores.len()
+    );
+    let warnings = plan.warnings.iter().map(ToString::to_string);
+    output::print(&warnings.chain([valid]).collect::<Vec<_>>().join("\n\n"))
+}
+
 /// The text of a file that somebody has named.
 pub fn read(file: &Path) -> Result<String, Failure> {
-    fs::read_to_string(file).map_err(|error| {
+    files::read_text_or_pipe(file).map_err(|error| {
         let fix = match error.kind() {
             ErrorKind::InvalidData => "name a file of text, in UTF-8",
+            ErrorKind::InvalidInput => "name a file of text of at most 16 MiB",
             _ => "name a file that exists and can be read",
         };
         Failure::invalid(format!("error: cannot read {}: {error}\nfix: {fix}", file.display()))
@@ -58,11 +87,11 @@ pub fn environment() -> Environment {
 
 fn report(planned: Result<Plan, config::Errors>) -> Result<(), Failure> {
     match planned {
-        Ok(Plan { warnings, pending, .. }) => {
-            output::print_json(&Report { valid: true, errors: Vec::new(), warnings, pending })
+        Ok(Plan { warnings, pending, notes, .. }) => {
+            output::print_json(&Report { valid: true, errors: Vec::new(), warnings, pending, notes })
         }
         Err(config::Errors(errors)) => {
-            output::print_json(&Report { valid: false, errors, warnings: Vec::new(), pending: Vec::new() })?;
+            output::print_json(&Report { valid: false, errors, ..Report::default() })?;
             Err(Failure::invalid(""))
         }
     }
@@ -80,6 +109,6 @@ fn summary(filename: &str, plan: &Plan) -> String {
         desired.routes.len(),
         plan.workers.cores.len()
     );
-    let findings = plan.warnings.iter().chain(&plan.pending).map(ToString::to_string);
+    let findings = plan.warnings.iter().chain(&plan.pending).chain(&plan.notes).map(ToString::to_string);
     findings.chain([valid]).collect::<Vec<_>>().join("\n\n")
 }

@@ -77,7 +77,16 @@ fn running(socket: &Path) -> Plans {
         return Plans::default();
     };
     let own_veth = rows.iter().find(|row| row.role == "kernel").map(|row| row.device.clone());
-    Plans { own_programs: rows.into_iter().filter_map(|row| row.xdp_program).collect(), own_veth, ..Plans::default() }
+    let process = match client::ask(socket, &Request::Show { topic: Topic::Process }) {
+        Ok(Response::Process(view)) => Some(*view),
+        _ => None,
+    };
+    Plans {
+        process,
+        own_programs: rows.into_iter().filter_map(|row| row.xdp_program).collect(),
+        own_veth,
+        ..Plans::default()
+    }
 }
 
 /// What a running daemon leaves to the kernel of the tables it follows; nothing, and nothing is said.

@@ -11,16 +11,19 @@ mod path_server;
 mod place;
 mod plugin;
 mod sonic;
+mod wait;
 mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, Subcommand, ValueHint};
+use clap::builder::FalseyValueParser;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use crate::api::{DEFAULT_SOCKET, Request, Topic};
+use crate::daemon::Prepared;
 use crate::{config, daemon, kernel, lab};
 use output::Failure;
 
@@ -80,11 +83,14 @@ enum Command {
             help = "Be configured by the environment of Jalapeno's PyTorch plugin (JALAPENO_API_ENDPOINT, HOSTS, RANK, ...)"
         )]
         plugin_environment: bool,
+        #[command(flatten)]
+        privileges: Privileges,
     },
     /// Check a configuration without touching anything
     #[command(after_help = "Examples:\n  \
         srv6d check leaf00.toml\n  \
-        srv6d check --diff                   what would `srv6d reload` change?\n\n\
+        srv6d check --diff                   what would `srv6d reload` change?\n  \
+        srv6d check --offline leaf00.toml    in CI: is the file right, whatever this machine has?\n\n\
         Exit status 2 when the configuration is invalid.")]
     Check {
         /// Configuration file
@@ -93,6 +99,9 @@ enum Command {
         /// Show what it would change in the running daemon
         #[arg(long)]
         diff: bool,
+        /// Check the file alone, for another machine: its ports, cores and routes are not looked for here
+        #[arg(long, conflicts_with = "diff")]
+        offline: bool,
         /// Print JSON, for programs
         #[arg(long)]
         json: bool,
@@ -132,6 +141,19 @@ enum Command {
         /// Print JSON, for programs
         #[arg(long)]
         json: bool,
+    },
+    /// Wait until the paths to all peers of the path controllers are in force
+    #[command(after_help = "Examples:\n  \
+        srv6d wait --peers\n  \
+        srv6d wait --peers --timeout 60s && torchrun train.py\n\n\
+        The daemon may be about to start. Exit status 1 when time is up: what is missing is named then.")]
+    Wait {
+        /// For the paths to all peers
+        #[arg(long, required = true)]
+        peers: bool,
+        /// For so long at most, e.g. 60s [default: for ever]
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        timeout: Option<Duration>,
     },
     /// A path controller that speaks Jalapeno's API over a topology file, without a database
     #[command(
@@ -257,9 +279,27 @@ enum Command {
         #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
         config: PathBuf,
     },
+    /// What other tools have; says what srv6d has instead
+    #[command(hide = true)]
+    Trace {
+        /// Whatever stands behind it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        arguments: Vec<String>,
+    },
     /// Child process of `run`: removes the daemon's interface when the daemon is killed
     #[command(hide = true)]
     Guard,
+}
+
+/// Environment variable of `--unconfined`.
+const UNCONFINED: &str = "SRV6D_UNCONFINED";
+
+/// What a daemon keeps of the privileges it is started with.
+#[derive(Debug, Args)]
+struct Privileges {
+    /// Keep all privileges: no capabilities are given up, and there is no seccomp filter
+    #[arg(long, env = UNCONFINED, value_parser = FalseyValueParser::new())]
+    unconfined: bool,
 }
 
 /// Parses the arguments and does what they say.
@@ -269,12 +309,22 @@ pub fn main() -> ExitCode {
     }
     let Cli { socket, command } = Cli::parse();
     let done = match command {
-        Command::Run { config, dry_run, plugin_environment } => run(config, dry_run, plugin_environment, socket),
+        Command::Run { config, dry_run, plugin_environment, privileges } => {
+            run(config, dry_run, plugin_environment, privileges.unconfined, socket)
+        }
         Command::Sync { json } => ask::ask(&socket_or_default(socket), &Request::Sync, json),
+        Command::Wait { peers: _, timeout } => wait::for_peers(&socket_or_default(socket), timeout),
         Command::PathServer(arguments) => path_server::path_server(&arguments),
         Command::Place(arguments) => place::place(&arguments),
         Command::Sonic(arguments) => sonic::sonic(&arguments, socket),
-        Command::Check { file, diff, json } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
+        Command::Check { file, offline: true, json, .. } => check::offline(&file, json),
+        Command::Check { file, diff, json, .. } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
+        Command::Trace { .. } => Err(Failure::invalid(
+            "error: srv6d has no `trace`\n\
+             fix: `srv6d capture PORT` shows packets, `srv6d show counters` where each of them ended, and \
+             `srv6d show routes` and `show sids` what it decides by"
+                .to_owned(),
+        )),
         Command::Reload { dry_run, json } => ask::ask(&socket_or_default(socket), &Request::Reload { dry_run }, json),
         Command::Rollback { generation, dry_run, json } => {
             ask::ask(&socket_or_default(socket), &Request::Rollback { generation, dry_run }, json)
@@ -298,18 +348,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(config: PathBuf, dry_run: bool, plugin: bool, socket: Option<PathBuf>) -> Result<(), Failure> {
+fn run(config: PathBuf, dry_run: bool, plugin: bool, unconfined: bool, socket: Option<PathBuf>) -> Result<(), Failure> {
     let asked = socket_or_default(socket.clone());
     if dry_run {
         let (filename, text) = if plugin {
-            ("environment".to_owned(), plugin::configuration()?)
+            ("environment".to_owned(), plugin::configuration(&asked)?)
         } else {
             (config.display().to_string(), check::read(&config)?)
         };
         return dry_run::dry_run(filename, text, &asked);
     }
     let config = if plugin { plugin::write(&asked)? } else { config };
-    daemon::run(&config, socket).map_err(Failure::from)
+    Prepared::new(&config, unconfined).and_then(|daemon| daemon.run(socket)).map_err(Failure::from)
 }
 
 fn shown(topic: Topic, unfollowed: bool) -> Result<Topic, Failure> {

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use serde::Serialize;
+use srv6d_controller::text::escaped_lines;
 
 use crate::api::client::AskError;
 use crate::daemon::RunError;
@@ -53,7 +54,7 @@ impl Failure {
         if !self.message.is_empty() {
             let mut stderr = io::stderr().lock();
             // Nobody is left to be told that standard error is closed.
-            drop(writeln!(stderr, "{}", self.message.trim_end()));
+            drop(writeln!(stderr, "{}", escaped_lines(self.message.trim_end())));
         }
         ExitCode::from(self.status)
     }

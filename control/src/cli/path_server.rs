@@ -84,7 +84,7 @@ pub fn path_server(arguments: &PathServerArguments) -> Result<(), Failure> {
     let faults = faults(arguments).map_err(invalid)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| Failure::failed(format!("error: cannot start: {why}")))?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         // Before anybody is told that it listens: whoever was told may stop it.
         let signals = Signals::new().map_err(|why| Failure::failed(format!("error: cannot handle signals: {why}")))?;
         info!("{}", summary(&store));
@@ -94,7 +94,10 @@ pub fn path_server(arguments: &PathServerArguments) -> Result<(), Failure> {
         serve(arguments, &running, signals, seen).await;
         running.stop().await;
         Ok(())
-    })
+    });
+    // A search that is under way is nobody's any more.
+    runtime.shutdown_background();
+    ended
 }
 
 struct Signals {

@@ -1,31 +1,45 @@
 //! `srv6d run --plugin-environment`: the variables of Jalapeno's plugin for `PyTorch`, turned into a configuration file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use ipnet::IpNet;
-use srv6d_controller::jalapeno::environment::{self as variables, Environment};
+use ipnet::{IpNet, Ipv6Net};
+use srv6d_controller::Failure as NoAnswer;
+use srv6d_controller::jalapeno::environment::{self as variables, Environment, Peers};
+use srv6d_controller::jalapeno::{Discovery, Settings};
+use tokio::time::{Instant, sleep};
 
 use super::check::environment;
 use super::output::Failure;
 use crate::daemon;
 
+/// How long the API may take to be there: a pod may start before it.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_secs(2);
+
 /// Writes the configuration beside the socket and names it, so that it can be read, changed and reloaded.
 pub fn write(socket: &Path) -> Result<PathBuf, Failure> {
-    let text = configuration()?;
-    let directory = socket.parent().unwrap_or(Path::new("/run/srv6d"));
+    let text = configuration(socket)?;
+    let directory = directory(socket);
     let file = directory.join("plugin.toml");
-    let written = fs::create_dir_all(directory).and_then(|()| fs::write(&file, text));
+    let written = fs::create_dir_all(directory).and_then(|()| srv6d_controller::replace_file(&file, text.as_bytes()));
     written.map_err(|why| Failure::failed(format!("error: cannot write {}: {why}", file.display())))?;
     eprintln!("configuration: {}", file.display());
     Ok(file)
 }
 
-/// The configuration that the environment stands for.
-pub fn configuration() -> Result<String, Failure> {
+/// Where the configuration is, and the paths that are booked.
+fn directory(socket: &Path) -> &Path {
+    socket.parent().unwrap_or(Path::new("/run/srv6d"))
+}
+
+/// The configuration that the environment stands for. What it does not say, the API is asked for, without booking.
+pub fn configuration(socket: &Path) -> Result<String, Failure> {
     let all: BTreeMap<String, String> = std::env::vars().collect();
     let read = variables::read(&all).map_err(|why| Failure::invalid(format!("error: {why}")))?;
     for note in &read.notes {
@@ -42,27 +56,108 @@ pub fn configuration() -> Result<String, Failure> {
             read.interface
         )));
     };
-    let gateway = match read.gateway {
-        Some(gateway) => Some(gateway),
-        None => daemon::gateway(IpAddr::V6(read.block.network())).map_err(Failure::from)?,
+    let fabric = Fabric::ask(&read)?;
+    let gateway = match (read.gateway, fabric.blocks.first()) {
+        (Some(gateway), _) => Some(gateway),
+        (None, Some(block)) => daemon::gateway(IpAddr::V6(block.network())).map_err(Failure::from)?,
+        (None, None) => None,
     };
     let Some(gateway) = gateway else {
-        let what = format!("error: no route leads to the block {}", read.block);
+        let blocks: Vec<String> = fabric.blocks.iter().map(ToString::to_string).collect();
+        let what = format!("error: no route leads to the block {}", blocks.join(", "));
         return Err(Failure::failed(format!("{what}\nfix: set BACKEND_GATEWAY to the leaf's address")));
     };
-    Ok(text(&read, source, gateway))
+    let state = directory(socket).join("plugin-bookings.json");
+    Ok(text(&read, &fabric, (source, gateway), &state))
+}
+
+/// What the API says beside the environment.
+#[derive(Clone, Debug)]
+struct Fabric {
+    /// Ids of the other hosts of the job.
+    peers: Vec<String>,
+    /// Blocks of its SIDs; never empty.
+    blocks: BTreeSet<Ipv6Net>,
+}
+
+impl Fabric {
+    fn ask(read: &Environment) -> Result<Self, Failure> {
+        if let (Peers::Listed(peers), Some(block)) = (&read.peers, read.block) {
+            return Ok(Self { peers: peers.clone(), blocks: BTreeSet::from([block]) });
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|why| Failure::failed(format!("error: cannot start: {why}")))?;
+        runtime.block_on(Self::patiently(read))
+    }
+
+    /// An API that does not answer yet is asked again.
+    async fn patiently(read: &Environment) -> Result<Self, Failure> {
+        let end = Instant::now() + PATIENCE;
+        let mut said = false;
+        loop {
+            let why = match Self::once(read).await? {
+                Ok(fabric) => return Ok(fabric),
+                Err(why) => why,
+            };
+            if Instant::now() >= end || !why.is_of_the_controller() {
+                let fix = "check JALAPENO_API_ENDPOINT and TOPOLOGY_COLLECTION, or set HOSTS and SRV6_USID_BLOCK";
+                return Err(Failure::failed(format!(
+                    "error: the API does not say which block is in use: {why}\nfix: {fix}"
+                )));
+            }
+            if !std::mem::replace(&mut said, true) {
+                eprintln!("waiting for the API: {why}");
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn once(read: &Environment) -> Result<Result<Self, NoAnswer>, Failure> {
+        let mut settings = Settings::new(&read.endpoint, &read.graph, &read.source);
+        settings.peers = match &read.peers {
+            Peers::Listed(peers) => peers.clone(),
+            known @ Peers::Known { .. } => match keys(&settings).await {
+                Ok(keys) => {
+                    known.among(&read.source, &keys).map_err(|why| Failure::invalid(format!("error: {why}")))?
+                }
+                Err(why) => return Ok(Err(why)),
+            },
+        };
+        let blocks = match read.block {
+            Some(block) => BTreeSet::from([block]),
+            None => match blocks(&settings).await {
+                Ok(blocks) => blocks,
+                Err(why) => return Ok(Err(why)),
+            },
+        };
+        Ok(Ok(Self { peers: settings.peers, blocks }))
+    }
+}
+
+async fn keys(settings: &Settings) -> Result<Vec<String>, NoAnswer> {
+    let collection = settings.source.split_once('/').map_or("hosts", |(collection, _)| collection);
+    Discovery::new(settings)?.keys(collection).await
+}
+
+async fn blocks(settings: &Settings) -> Result<BTreeSet<Ipv6Net>, NoAnswer> {
+    Discovery::new(settings)?.blocks().await
 }
 
 /// The same as the plugin would program, with the carrier rebuilt and really reduced.
-fn text(read: &Environment, source: IpAddr, gateway: IpAddr) -> String {
+fn text(read: &Environment, fabric: &Fabric, (source, gateway): (IpAddr, IpAddr), state: &Path) -> String {
     let mut text = String::new();
     let interface = &read.interface;
     let _ = writeln!(text, "# Made of the environment: JALAPENO_API_ENDPOINT and its companions.\n");
-    let _ = writeln!(text, "[node]\nsource = \"{source}\"\n\n[[block]]\nprefix = \"{}\"\n", read.block);
+    let _ = writeln!(text, "[node]\nsource = \"{source}\"\n");
     let _ = writeln!(text, "[[port]]\nname = \"{interface}\"\n");
-    let _ = writeln!(text, "[[route]]\nprefix = \"{}\"\nvia = \"{gateway}\"\nport = \"{interface}\"\n", read.block);
+    for block in &fabric.blocks {
+        let _ = writeln!(text, "[[block]]\nprefix = \"{block}\"\n");
+        let _ = writeln!(text, "[[route]]\nprefix = \"{block}\"\nvia = \"{gateway}\"\nport = \"{interface}\"\n");
+    }
     let _ = writeln!(text, "[jalapeno]\nendpoint = \"{}\"\ngraph = \"{}\"", read.endpoint, read.graph);
-    let _ = writeln!(text, "source = \"{}\"\npeers = {:?}", read.source, read.peers);
+    let _ = writeln!(text, "source = \"{}\"\npeers = {:?}", read.source, fabric.peers);
+    // A restart does not book again.
+    let _ = writeln!(text, "state = {:?}", state.display().to_string());
     // What the plugin asks for: one allocation per peer.
     let _ = writeln!(text, "path = \"load\"");
     if let Some(function) = read.function {
@@ -97,8 +192,10 @@ mod tests {
             ("SRV6_ENCAP_MODE", "encap"),
         ];
         let read = variables::read(&variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).unwrap();
-        let (source, gateway) = ("fcbb:0:800::10".parse().unwrap(), "fcbb:0:800::1".parse().unwrap());
-        let text = |read: &Environment| super::text(read, source, gateway);
+        let addresses = ("2001:db8:1000::2".parse().unwrap(), "2001:db8:1000::1".parse().unwrap());
+        let peers = vec!["hosts/srv6-pytorch-1".to_owned()];
+        let fabric = Fabric { peers, blocks: BTreeSet::from(["fc00::/32".parse().unwrap()]) };
+        let text = |read: &Environment| super::text(read, &fabric, addresses, Path::new("/run/srv6d/bookings.json"));
         let for_v4 =
             config::parse(&text(&Environment { function: Some(0xfe04), ..read.clone() }), "plugin.toml").unwrap();
         let jalapeno = for_v4.jalapeno.unwrap();
@@ -106,9 +203,11 @@ mod tests {
         let text = text(&read);
         let config = config::parse(&text, "plugin.toml").unwrap();
         let plan = crate::plan::plan(&config, &crate::plan::Environment::default()).unwrap();
-        assert_eq!(plan.desired.routes.iter().map(|route| route.prefix.to_string()).collect::<Vec<_>>(), ["fcbb::/32"]);
+        assert_eq!(plan.desired.routes.iter().map(|route| route.prefix.to_string()).collect::<Vec<_>>(), ["fc00::/32"]);
+        assert_eq!(plan.desired.blocks.first().unwrap().prefix.to_string(), "fc00::/32");
         let jalapeno = config.jalapeno.unwrap();
         assert_eq!(jalapeno.source.get_ref().0, "hosts/srv6-pytorch-0");
+        assert_eq!(jalapeno.state.unwrap().get_ref(), Path::new("/run/srv6d/bookings.json"));
         assert_eq!(jalapeno.function_v6.unwrap().get_ref().0, 0xfe06);
     }
 }

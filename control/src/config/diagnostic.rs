@@ -132,6 +132,8 @@ pub enum Severity {
     Warning,
     /// Right, and waiting for something that does not exist yet.
     Pending,
+    /// Worth knowing: nothing is wrong, and nothing waits.
+    Note,
 }
 
 impl fmt::Display for Severity {
@@ -140,6 +142,7 @@ impl fmt::Display for Severity {
             Self::Error => "error",
             Self::Warning => "warning",
             Self::Pending => "pending",
+            Self::Note => "note",
         })
     }
 }
@@ -208,6 +211,14 @@ impl fmt::Display for Errors {
 
 impl std::error::Error for Errors {}
 
+/// Findings about a configuration that is accepted, in the order of its lines.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accepted {
+    pub(crate) warnings: Vec<Diagnostic>,
+    pub(crate) pending: Vec<Diagnostic>,
+    pub(crate) notes: Vec<Diagnostic>,
+}
+
 /// Collects findings while a configuration is read or planned.
 #[derive(Debug)]
 pub(crate) struct Findings {
@@ -232,6 +243,10 @@ impl Findings {
         self.add(Severity::Pending, span, entry, what.into(), fix.into());
     }
 
+    pub(crate) fn note(&mut self, span: Range<usize>, entry: &str, what: impl Into<String>) {
+        self.add(Severity::Note, span, entry, what.into(), String::new());
+    }
+
     /// `line 14` of the place where something else was said before.
     pub(crate) fn line_of(&self, span: &Range<usize>) -> String {
         let (name, line, ..) = self.source.position(span.start);
@@ -243,17 +258,24 @@ impl Findings {
         self.found.push(self.source.diagnostic(severity, span, entry, what, fix));
     }
 
-    /// The errors, if there are any; otherwise warnings and pending notes.
-    pub(crate) fn finish(mut self) -> Result<(Vec<Diagnostic>, Vec<Diagnostic>), Errors> {
+    /// The errors, if there are any; otherwise everything else.
+    pub(crate) fn finish(mut self) -> Result<Accepted, Errors> {
         let part = |finding: &Diagnostic| self.source.parts.iter().position(|part| part.name == finding.file);
         self.found.sort_by_cached_key(|finding| (part(finding), finding.line, finding.column));
         self.found.dedup();
         let (errors, others): (Vec<_>, Vec<_>) =
             self.found.into_iter().partition(|finding| finding.severity == Severity::Error);
-        if errors.is_empty() {
-            Ok(others.into_iter().partition(|finding| finding.severity == Severity::Warning))
-        } else {
-            Err(Errors(errors))
+        if !errors.is_empty() {
+            return Err(Errors(errors));
         }
+        let mut accepted = Accepted::default();
+        for finding in others {
+            match finding.severity {
+                Severity::Pending => accepted.pending.push(finding),
+                Severity::Note => accepted.notes.push(finding),
+                Severity::Warning | Severity::Error => accepted.warnings.push(finding),
+            }
+        }
+        Ok(accepted)
     }
 }

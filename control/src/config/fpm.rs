@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde::{Serialize, Serializer};
+use toml::Spanned;
 
 use super::schema::Optional;
 use super::sources::optional_duration;
@@ -15,6 +17,14 @@ use super::value::{Refusal, Value, unfit, words};
 pub struct Fpm {
     /// Where zebra connects to, default `127.0.0.1:2620`.
     pub listen: Optional<ListenAddress>,
+    /// Who may connect from this network namespace, default root and frr.
+    #[serde(serialize_with = "users")]
+    pub allowed_users: Vec<Spanned<User>>,
+    /// Who may connect from elsewhere, default nobody.
+    pub allowed_peers: Vec<Spanned<IpNet>>,
+    /// How long what was announced stays while nobody is connected; default 15 min.
+    #[serde(serialize_with = "optional_duration")]
+    pub restart_time: Optional<Duration>,
     /// How long nothing may come that FRR announced before its restart, until the rest of it goes; default 1 min.
     #[serde(serialize_with = "optional_duration")]
     pub stale_time: Optional<Duration>,
@@ -22,6 +32,8 @@ pub struct Fpm {
     pub dialect: Optional<FpmDialect>,
     /// Send what a route encapsulates with H.Encaps as H.Encaps.Red, default false.
     pub reduce: Optional<bool>,
+    /// Routes and SIDs that are taken, default 1000000.
+    pub max_routes: Optional<u32>,
 }
 
 words! {
@@ -34,6 +46,24 @@ words! {
         /// `zebra -M dplane_fpm_sonic`: table numbers are kernel indices of VRF devices.
         Sonic = "sonic",
     }
+}
+
+/// A user of this machine: a name or a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User(pub String);
+
+impl Value for User {
+    fn expected() -> String {
+        "a user's name or number, e.g. \"frr\" or \"1000\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        let is_name = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-$".contains(c));
+        if is_name { Ok(Self(text.to_owned())) } else { Err(unfit::<Self>(&format!("{text:?}"))) }
+    }
+}
+
+fn users<S: Serializer>(users: &[Spanned<User>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(users.iter().map(|user| &user.get_ref().0))
 }
 
 /// Address and TCP port to listen on.
@@ -61,9 +91,13 @@ impl Record for Fpm {
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
         Some(Self {
             listen: table.optional("listen"),
+            allowed_users: table.list("allowed_users"),
+            allowed_peers: table.list("allowed_peers"),
+            restart_time: table.optional("restart_time"),
             stale_time: table.optional("stale_time"),
             dialect: table.optional("dialect"),
             reduce: table.optional("reduce"),
+            max_routes: table.number("max_routes", 1..=10_000_000),
         })
     }
 }

@@ -54,6 +54,7 @@ fn node(first: Node, second: Node) -> Node {
         ua_last: first.ua_last.or(second.ua_last),
         dt_argument: first.dt_argument.or(second.dt_argument),
         vrf_sids: first.vrf_sids.or(second.vrf_sids),
+        least_path_mtu: first.least_path_mtu.or(second.least_path_mtu),
         domain_sources: if first.domain_sources.is_empty() { second.domain_sources } else { first.domain_sources },
     }
 }

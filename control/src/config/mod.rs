@@ -29,9 +29,9 @@ pub use sources::{
 pub use toml::Spanned;
 pub use value::{MetricsAddress, OuterDscp};
 
-pub(crate) use diagnostic::Findings;
+pub(crate) use diagnostic::{Accepted, Findings};
 use table::{Record, Table};
-pub(crate) use value::nearest;
+pub(crate) use value::{is_interface_name, nearest};
 
 /// Reads a configuration. `filename` is only shown.
 ///
@@ -58,12 +58,17 @@ fn read(text: &str, source: Source) -> Result<Config, Errors> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     for error in &syntax {
         let span = error.span().unwrap_or_default();
-        findings.error(
-            span,
-            "",
-            error.message(),
-            "write it as TOML: `key = value`, texts in quotes, see https://toml.io",
-        );
+        match unquoted(text, span.start) {
+            Some((key, value)) => {
+                findings.error(span, "", "a text without quotes", format!("write {key} = {value:?}"));
+            }
+            None => findings.error(
+                span,
+                "",
+                error.message(),
+                "write it as TOML: `key = value`, texts in quotes, see https://toml.io",
+            ),
+        }
     }
     if !syntax.is_empty() {
         // What was recovered behind a syntax error would only add misleading ones.
@@ -74,6 +79,16 @@ fn read(text: &str, source: Source) -> Result<Config, Errors> {
     table.finish();
     findings.finish()?;
     Ok(Config { source, ..config.unwrap_or_default() })
+}
+
+/// Key and value of the line at `offset`, where the value is an address, a prefix or a word that lacks its quotes.
+fn unquoted(text: &str, offset: usize) -> Option<(&str, &str)> {
+    let start = text.get(..offset)?.rfind('\n').map_or(0, |newline| newline + 1);
+    let (key, value) = text.get(start..)?.lines().next()?.split_once('=')?;
+    let value = value.split('#').next()?.trim();
+    let is_text = |c: char| c.is_ascii_alphanumeric() || ".:/-_".contains(c);
+    let is_other = matches!(value, "true" | "false") || value.parse::<f64>().is_ok();
+    (!value.is_empty() && !is_other && value.chars().all(is_text)).then_some((key.trim(), value))
 }
 
 /// Every table of the schema with its keys, in the order of the reference.

@@ -5,6 +5,8 @@ use super::schema::{
     Workers,
 };
 use super::table::{Record, Table};
+use super::value::{InterfaceName, Value, is_interface_name};
+use toml::Spanned;
 
 impl Record for Config {
     const HEADER: &'static str = "";
@@ -51,6 +53,7 @@ impl Record for Node {
             dt_argument: table.optional("dt_argument"),
             vrf_sids: table.optional("vrf_sids"),
             domain_sources: table.list("domain_sources"),
+            least_path_mtu: table.number("least_path_mtu", 1280..=65535),
         })
     }
 }
@@ -75,7 +78,7 @@ impl Record for Host {
     const HEADER: &'static str = "[host]";
 
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
-        Some(Self { interface: table.optional("interface"), steer_local: table.optional("steer_local") })
+        Some(Self { interface: table.optional_interface("interface"), steer_local: table.optional("steer_local") })
     }
 }
 
@@ -93,7 +96,8 @@ impl Record for Block {
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
         let prefix = table.required("prefix");
         let unknown = table.optional("unknown");
-        Some(Self { prefix: prefix?, unknown })
+        let hosts = table.list("hosts");
+        Some(Self { prefix: prefix?, unknown, hosts })
     }
 }
 
@@ -102,8 +106,11 @@ impl Record for Port {
 
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
         let name = table.required("name");
-        let device = table.optional("device");
+        let device = table.optional_interface("device");
         let vlan = table.number("vlan", 1..=4094);
+        if let (Some(name), None) = (&name, &device) {
+            names_a_device(table, name, vlan.as_ref());
+        }
         let mode = table.optional("mode");
         let role = table.optional("role");
         let vrf = table.optional("table");
@@ -125,6 +132,16 @@ impl Record for Port {
             checksum,
             offload,
         })
+    }
+}
+
+/// A port that names no device is named as its device, behind which the VLAN may stand.
+fn names_a_device(table: &mut Table<'_, '_>, name: &Spanned<String>, vlan: Option<&Spanned<u16>>) {
+    let suffix = vlan.map(|vlan| format!(".{}", vlan.get_ref()));
+    let device = suffix.and_then(|suffix| name.get_ref().strip_suffix(&suffix)).unwrap_or(name.get_ref());
+    if !is_interface_name(device) {
+        let what = format!("{:?} does not fit here", name.get_ref());
+        table.refuse(name.span(), "name", what, format!("write {}", InterfaceName::expected()));
     }
 }
 

@@ -109,6 +109,8 @@ pub struct Node {
     pub vrf_sids: Optional<bool>,
     /// Sources a packet to one of our SIDs may have; empty: all.
     pub domain_sources: Vec<Spanned<Ipv6Net>>,
+    /// Default 1280.
+    pub least_path_mtu: Optional<u32>,
 }
 
 words! {
@@ -201,6 +203,8 @@ pub struct Block {
     pub prefix: Spanned<Ipv6Net>,
     /// Default `drop`.
     pub unknown: Optional<Unknown>,
+    /// Subnets of hosts inside the block, which are no SIDs.
+    pub hosts: Vec<Spanned<Ipv6Net>>,
 }
 
 words! {

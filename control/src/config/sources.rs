@@ -14,7 +14,7 @@ use toml::Spanned;
 
 use super::schema::{Optional, SteerMode, optional_table};
 use super::table::{Record, Table};
-use super::value::{Refusal, Value, words};
+use super::value::{Refusal, Value, unfit, words};
 
 /// `[kernel]`: follow the kernel's routes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,6 +24,28 @@ pub struct Kernel {
     pub tables: Vec<Spanned<TableId>>,
     /// Send what a route encapsulates with `mode encap` as `encap.red`, default false.
     pub reduce: Optional<bool>,
+    /// How long a route with `encap seg6` that vanishes is held, unless something else takes its prefix; default 20 ms.
+    pub hold_time: Optional<HoldTime>,
+}
+
+/// A short time, which may be none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldTime(pub Duration);
+
+impl Value for HoldTime {
+    fn expected() -> String {
+        "a time up to a minute, e.g. \"20ms\", or \"0s\"".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        let time = humantime::parse_duration(text).ok().filter(|time| *time <= Duration::from_mins(1));
+        time.map(Self).ok_or_else(|| unfit::<Self>(&format!("{text:?}")))
+    }
+}
+
+impl Serialize for HoldTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_duration(self.0))
+    }
 }
 
 /// `[sonic]`: be the SONiC switch of these files.
@@ -90,6 +112,8 @@ pub struct Jalapeno {
     pub function_v6: Optional<Function>,
     /// Function of the last node for IPv4 inside, where no SID says it.
     pub function_v4: Optional<Function>,
+    /// Prefixes that the peers' must lie in.
+    pub allowed_prefixes: Vec<Spanned<IpNet>>,
     /// How the peers' prefixes are steered.
     #[serde(flatten)]
     pub steering: Steering,
@@ -169,6 +193,8 @@ pub struct Asking {
     pub timeout: Optional<Duration>,
     /// Requests at a time, default 8.
     pub concurrency: Optional<u16>,
+    /// MiB of answers that are held at a time, default 32.
+    pub max_answer: Optional<u16>,
 }
 
 words! {
@@ -247,7 +273,7 @@ impl Value for Endpoint {
 }
 
 /// Id of a vertex in Jalapeno's graph: `collection/key`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Vertex(pub String);
 
 impl fmt::Display for Vertex {
@@ -319,6 +345,11 @@ pub(super) fn optional_duration<S: Serializer>(time: &Optional<Duration>, serial
 }
 
 impl Kernel {
+    /// How long a withdrawn route with `encap seg6` is held.
+    pub fn hold_time(&self) -> Duration {
+        self.hold_time.as_ref().map_or(Duration::from_millis(20), |time| time.get_ref().0)
+    }
+
     /// The routes of that table are followed.
     pub fn follows(&self, table: TableId) -> bool {
         let mut tables = self.tables.iter().map(|table| *table.get_ref());
@@ -334,7 +365,11 @@ impl Record for Kernel {
     const HEADER: &'static str = "[kernel]";
 
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
-        Some(Self { tables: table.list("tables"), reduce: table.optional("reduce") })
+        Some(Self {
+            tables: table.list("tables"),
+            reduce: table.optional("reduce"),
+            hold_time: table.optional("hold_time"),
+        })
     }
 }
 
@@ -369,6 +404,7 @@ impl Record for Jalapeno {
         let strict = table.optional("strict");
         let function_v6 = table.optional("function_v6");
         let function_v4 = table.optional("function_v4");
+        let allowed_prefixes = table.list("allowed_prefixes");
         let steering = steering(table);
         let asking = asking(table);
         let state = table.optional("state");
@@ -385,6 +421,7 @@ impl Record for Jalapeno {
             strict,
             function_v6,
             function_v4,
+            allowed_prefixes,
             steering,
             asking,
             state,
@@ -452,5 +489,6 @@ fn asking(table: &mut Table<'_, '_>) -> Asking {
         interval: table.optional("interval"),
         timeout: table.optional("timeout"),
         concurrency: table.number("concurrency", 1..=256),
+        max_answer: table.number("max_answer", 1..=1024),
     }
 }

@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::diagnostic::Findings;
-use super::value::{Refusal, Value, nearest, type_name, unsigned};
+use super::value::{InterfaceName, Refusal, Value, nearest, type_name, unsigned};
 
 /// A table of the schema.
 pub(super) trait Record: Sized {
@@ -67,6 +67,12 @@ impl<'t, 'f> Table<'t, 'f> {
     pub(super) fn optional<T: Value>(&mut self, key: &'static str) -> Option<Spanned<T>> {
         let value = self.take(key)?;
         self.accept(key, value.span(), T::read(value.get_ref()))
+    }
+
+    /// A network device's name, which may be left out.
+    pub(super) fn optional_interface(&mut self, key: &'static str) -> Option<Spanned<String>> {
+        let name = self.optional::<InterfaceName>(key)?;
+        Some(Spanned::new(name.span(), name.into_inner().0))
     }
 
     /// A key that must be there.

@@ -73,6 +73,27 @@ impl Value for String {
     }
 }
 
+/// Name of a network device.
+pub(super) struct InterfaceName(pub String);
+
+/// Whether the kernel takes it as a device's name (`dev_valid_name`): it becomes a part of paths below /proc and /sys.
+pub(crate) fn is_interface_name(text: &str) -> bool {
+    let fits = |c: char| !c.is_whitespace() && !c.is_control() && c != '/' && c != ':';
+    (1..=LONGEST_INTERFACE_NAME).contains(&text.len()) && text != "." && text != ".." && text.chars().all(fits)
+}
+
+/// Bytes of a device's name (`IFNAMSIZ`, less the NUL at its end).
+const LONGEST_INTERFACE_NAME: usize = 15;
+
+impl Value for InterfaceName {
+    fn expected() -> String {
+        "a network device's name, e.g. \"eth1\": up to 15 characters, without spaces, `/` and `:`".into()
+    }
+    fn from_text(text: &str) -> Result<Self, Refusal> {
+        if is_interface_name(text) { Ok(Self(text.to_owned())) } else { Err(unfit::<Self>(&format!("{text:?}"))) }
+    }
+}
+
 impl Value for bool {
     fn expected() -> String {
         "true or false, without quotes".into()
@@ -283,6 +304,27 @@ impl Serialize for MetricsAddress {
     }
 }
 
+/// Behaviours of RFC 8986 that are not there: none of the others does what they do, however similar its name.
+const NOT_HERE: [&str; 17] = [
+    "End.T",
+    "uT",
+    "End.DX2",
+    "uDX2",
+    "End.DX2V",
+    "uDX2V",
+    "End.DT2U",
+    "uDT2U",
+    "End.DT2M",
+    "uDT2M",
+    "End.B6.Encaps",
+    "End.B6.Encaps.Red",
+    "uB6.Encaps",
+    "uB6.Encaps.Red",
+    "End.BM",
+    "End.B6.Insert",
+    "End.M.GTP6.D",
+];
+
 /// An enumeration whose values are words of the configuration.
 pub(super) trait Word: Copy + 'static {
     /// Every word with its meaning.
@@ -304,6 +346,12 @@ impl<T: Word> Value for T {
             return Ok(*value);
         }
         let known: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        if NOT_HERE.iter().any(|behavior| behavior.eq_ignore_ascii_case(text)) {
+            return Err(Refusal {
+                what: format!("srv6d does not have {text}; known: {}", known.join(", ")),
+                fix: "leave the SID to the kernel or to another node, and take it out of this file".to_owned(),
+            });
+        }
         let fix = match nearest(text, known.iter().copied()) {
             Some(word) => format!("write \"{word}\""),
             None => format!("write {}", Self::expected()),

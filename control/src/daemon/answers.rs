@@ -1,14 +1,18 @@
 //! What the daemon answers on its management socket.
 
-use std::fs;
 use std::sync::Arc;
 
 use crate::api::server::Answer;
-use crate::api::state::{GenerationView, SourceView, State, UnfollowedRow};
+use crate::api::state::{CountersView, GenerationView, ProcessView, SourceView, State, UnfollowedRow};
 use crate::api::{Diff, Refusal, Reloaded, Request, Response, Topic};
+use crate::capture::Turn;
 use crate::config::{Diagnostic, Errors};
+use crate::confine::Privileges;
+use crate::doctor::passed_by;
+use crate::files;
 use crate::fpm;
-use crate::kernel::Mirror;
+use crate::kernel::{self, Mirror};
+use crate::limits;
 use crate::plan::{self, Plan, Unfollowed};
 use crate::sonic;
 use crate::source::{self, Offer};
@@ -21,6 +25,8 @@ impl Node {
     /// Carries out one request.
     pub async fn answer(&mut self, request: Request, mirror: &mut Mirror) -> Response {
         match request {
+            Request::Show { topic: Topic::Ports } => self.show_ports(mirror).await,
+            Request::Show { topic: Topic::Counters } => Response::Counters(Box::new(self.counters(mirror).await)),
             Request::Show { topic } => self.show(topic),
             Request::Sync if self.inputs.config.jalapeno.is_none() && self.inputs.config.syd.is_none() => {
                 Response::failed("no path controller is configured; add [jalapeno] or [syd]")
@@ -59,8 +65,11 @@ impl Node {
             return Response::failed(format!("{name} is no port: capture one of {}", names.join(", "))).into();
         };
         let device = device_of(desired, port).to_owned();
+        let Some(turn) = Turn::take() else {
+            return Response::failed("so many captures are under way that no other one begins: end one of them").into();
+        };
         match self.dataplane.capture(&device) {
-            Some(capture) => Answer::Capture(capture, device),
+            Some(capture) => Answer::Capture(capture, device, turn),
             None => Response::failed(format!("{name} has never been attached: its device {device} is missing")).into(),
         }
     }
@@ -94,7 +103,7 @@ impl Node {
     /// The file as it is now, planned with what sources offer now.
     async fn read(&mut self, mirror: &mut Mirror) -> Result<(Inputs, Plan), Refusal> {
         let filename = self.path.display().to_string();
-        let text = fs::read_to_string(&self.path).map_err(|why| {
+        let text = files::read_text(&self.path).map_err(|why| {
             failed(format!(
                 "cannot read {filename}: {why}\n\
                  fix: put it back, readable for the daemon's user; until then the old configuration stays in force"
@@ -160,7 +169,7 @@ impl Node {
         let config = Arc::new(sonic::configuration(text, filename, Some(&interfaces))?);
         // A source that is no longer configured has nothing more to say.
         let still: Vec<Offer> = offers.iter().filter(|offer| config.has_source(&offer.source)).cloned().collect();
-        let offers = Arc::new(still);
+        let offers = Arc::new(self.keep_last_good(&still));
         let plan = plan::plan_with(&config, &self.environment, &offers)?;
         Ok((Inputs { config, offers }, plan))
     }
@@ -212,22 +221,58 @@ impl Node {
             Topic::Neighbors => Response::Neighbors(view.neighbors()),
             Topic::Counters => Response::Counters(Box::new(view.counters())),
             Topic::Source => Response::Source(self.sources()),
+            Topic::Process => Response::Process(Box::new(self.process())),
             Topic::Generation => Response::Generation(Box::new(self.generation())),
         }
     }
 
     /// Everything, for metrics.
-    pub fn state(&self) -> State {
+    pub async fn state(&self, mirror: &Mirror) -> State {
+        let shown_counters = self.counters(mirror).await;
         let counters = self.dataplane.counters();
         let view = self.view(&counters);
         State {
-            counters: view.counters(),
+            counters: shown_counters,
             sids: view.sids(),
             routes: view.routes(),
             paths: view.paths(),
             neighbors: view.neighbors(),
             generation: self.generation(),
             sources: self.sources(),
+        }
+    }
+
+    /// What the workers count, and what the kernel dropped before they could.
+    async fn counters(&self, mirror: &Mirror) -> CountersView {
+        let local_lost = self.veth.lost_in_front(mirror.handle()).await;
+        let counters = self.dataplane.counters();
+        CountersView { local_lost, ..self.view(&counters).counters() }
+    }
+
+    /// The ports, and beside each why it has its mode: a queueing discipline that its packets pass by.
+    async fn show_ports(&self, mirror: &Mirror) -> Response {
+        let qdiscs = kernel::root_qdiscs(mirror.handle()).await;
+        let mut response = self.show(Topic::Ports);
+        if let Response::Ports(rows) = &mut response {
+            for row in rows.iter_mut().filter(|row| row.mode.is_some()) {
+                let index = self.environment.device(&row.device).map(|device| device.ifindex);
+                if let Some(qdisc) = index.and_then(|index| qdiscs.get(&index)).filter(|qdisc| passed_by(qdisc)) {
+                    row.reason = format!("{}; qdisc {qdisc} is passed by: AF_XDP sends past it", row.reason);
+                }
+            }
+        }
+        response
+    }
+
+    fn process(&self) -> ProcessView {
+        let privileges = Privileges::read();
+        ProcessView {
+            pid: std::process::id(),
+            least_privilege: privileges.is_least(),
+            privileges,
+            guards: self.guards_alive,
+            open_files: limits::open_files(),
+            open_files_limit: limits::most_open_files(),
         }
     }
 
@@ -252,6 +297,7 @@ impl Node {
         let program = |device: &str| srv6d_xsk::probe::interface(device).ok()?.program.map(|program| program.id);
         View {
             desired: self.dataplane.desired(),
+            roles: &self.plan.roles,
             counters,
             programs: attached.filter_map(|port| Some((port.device.clone(), program(&port.device)?))).collect(),
             busy_polling: self
@@ -279,8 +325,10 @@ impl Node {
             config: self.path.display().to_string(),
             generations: self.history.rows(),
             tables: self.dataplane.published(),
+            kernel_memory: srv6d_xsk::kernel_memory(std::process::id()).unwrap_or_default(),
             held: self.held,
             pending: headlines(&self.plan.pending),
+            notes: headlines(&self.plan.notes),
             warnings,
             refused: self.last_refusal.clone(),
         }

@@ -1,7 +1,9 @@
 //! Faults and rarities on demand, for tests of what they do to the node. Inert unless the environment asks for them.
 
 use std::io;
+use std::time::Duration;
 
+use srv6d_dataplane::Dataplane;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Environment variable that arms them.
@@ -23,20 +25,39 @@ pub fn refuses_offload() -> bool {
     std::env::var_os(NO_OFFLOAD).is_some()
 }
 
-/// SIGUSR2: a worker panics.
-pub struct Fault(Option<Signal>);
+/// Value of [`ARMED`] with which the control loop hangs for so many seconds, instead of a worker's panic.
+const HANG: &str = "hang=";
+
+/// What SIGUSR2 brings.
+enum Kind {
+    WorkerPanics,
+    LoopHangs(Duration),
+}
+
+/// SIGUSR2: a worker panics, or the control loop hangs.
+pub struct Fault(Option<(Signal, Kind)>);
 
 impl Fault {
     /// Without the variable the signal keeps the meaning it has for every process.
     pub fn armed_by_environment() -> io::Result<Self> {
-        let armed = std::env::var_os(ARMED).is_some();
-        Ok(Self(armed.then(|| signal(SignalKind::user_defined2())).transpose()?))
+        let Ok(armed) = std::env::var(ARMED) else { return Ok(Self(None)) };
+        let seconds = armed.strip_prefix(HANG).and_then(|seconds| seconds.parse().ok());
+        let kind = seconds.map_or(Kind::WorkerPanics, |seconds| Kind::LoopHangs(Duration::from_secs(seconds)));
+        Ok(Self(Some((signal(SignalKind::user_defined2())?, kind))))
     }
 
     pub async fn wanted(&mut self) {
         match &mut self.0 {
-            Some(signal) => drop(signal.recv().await),
+            Some((signal, _)) => drop(signal.recv().await),
             None => std::future::pending().await,
+        }
+    }
+
+    pub fn happen(&self, dataplane: &Dataplane) {
+        match self.0 {
+            Some((_, Kind::LoopHangs(time))) => std::thread::sleep(time),
+            Some((_, Kind::WorkerPanics)) => dataplane.break_a_worker(),
+            None => {}
         }
     }
 }

@@ -14,7 +14,9 @@ mod fault;
 mod history;
 mod node;
 mod path_mtu;
+mod resolution;
 mod view;
+mod watchdog;
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -22,6 +24,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use caps::Capability;
 use sd_notify::NotifyState;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -34,14 +37,18 @@ use tracing_subscriber::EnvFilter;
 use crate::api::Request;
 use crate::api::server::{ListenError, Question, Server};
 use crate::config::{Config, Errors};
+use crate::confine;
+use crate::files;
 use crate::fpm::Fpm;
-use crate::kernel::{self, KernelError, Mirror};
+use crate::kernel::{self, Guards, KernelError, Mirror};
+use crate::limits;
 use crate::metrics::{self, Scrape};
 use crate::plan::{self, Environment};
 use crate::sonic;
 use crate::source::running::Sources;
 use fault::Fault;
 use node::Node;
+use watchdog::Watchdog;
 
 /// How often neighbours in use are kept fresh and absent ones are asked for again.
 const TICK: Duration = Duration::from_secs(3);
@@ -91,14 +98,62 @@ pub enum RunError {
     },
 }
 
-/// Runs until SIGTERM or SIGINT; `socket` overrides the configuration's.
-///
-/// # Errors
-/// [`RunError`]; ports are the kernel's again in any case.
-pub fn run(path: &Path, socket: Option<PathBuf>) -> Result<(), RunError> {
-    log_to_stderr();
-    let config = read(path)?;
-    runtime()?.block_on(serve(path, config, socket))
+/// A daemon that has read its configuration, started its guards, and given up what it does not need.
+#[derive(Debug)]
+pub struct Prepared {
+    path: PathBuf,
+    config: Config,
+    guards: Guards,
+    unconfined: bool,
+}
+
+impl Prepared {
+    /// Reads the configuration and gives privileges up unless `unconfined`. To be called while the process has one thread:
+    /// the ones that are started later have no more than it.
+    ///
+    /// # Errors
+    /// The configuration cannot be read, or is invalid; a guard process cannot be started.
+    pub fn new(path: &Path, unconfined: bool) -> Result<Self, RunError> {
+        log_to_stderr();
+        limits::raise_open_files();
+        let config = read(path)?;
+        // Executing a program is among what is given up.
+        let guards = Guards::spawn()?;
+        if unconfined {
+            warn!("privileges are kept, as --unconfined asks");
+        } else {
+            confine(path);
+        }
+        Ok(Self { path: path.to_owned(), config, guards, unconfined })
+    }
+
+    /// Runs until SIGTERM or SIGINT; `socket` overrides the configuration's.
+    ///
+    /// # Errors
+    /// [`RunError`]; ports are the kernel's again in any case.
+    pub fn run(self, socket: Option<PathBuf>) -> Result<(), RunError> {
+        runtime()?.block_on(serve(self, socket))
+    }
+}
+
+/// Gives up what the daemon does not need, and says where that is felt.
+fn confine(path: &Path) {
+    let locked_memory = limits::raise_locked_memory();
+    let mut keep = confine::OF_THE_DAEMON.to_vec();
+    if !locked_memory {
+        // Until the workers have their packet memory.
+        keep.push(Capability::CAP_IPC_LOCK);
+    }
+    for failure in confine::confine(&keep) {
+        warn!("{failure}; srv6d runs with more privileges than it needs");
+    }
+    if let Err(why) = fs::File::open(path) {
+        warn!(
+            "{} can no longer be read ({why}): srv6d has given up the right to read other users' files, and `reload` will \
+             fail; let the file belong to the user that runs srv6d, or start srv6d with --unconfined",
+            path.display()
+        );
+    }
 }
 
 /// Removes the veth of a daemon that was killed, and with it the routes into it. False: there is none.
@@ -128,6 +183,13 @@ pub fn environment() -> Result<Environment, RunError> {
     })
 }
 
+/// The queueing discipline for what a device sends. `None`: there is no such device, or the kernel does not tell.
+pub fn qdisc(interface: &str) -> Option<String> {
+    let index = nix::net::if_::if_nametoindex(interface).ok()?;
+    let runtime = runtime().ok()?;
+    runtime.block_on(async { kernel::root_qdiscs(Mirror::start().ok()?.handle()).await.remove(&index) })
+}
+
 /// The gateway of the kernel's route to an address, if it has one.
 ///
 /// # Errors
@@ -142,7 +204,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
 }
 
 fn read(path: &Path) -> Result<Config, RunError> {
-    let text = fs::read_to_string(path).map_err(|why| RunError::Unreadable { path: path.to_owned(), why })?;
+    let text = files::read_text(path).map_err(|why| RunError::Unreadable { path: path.to_owned(), why })?;
     Ok(sonic::configuration(&text, &path.display().to_string(), Some(&sonic::interfaces()))?)
 }
 
@@ -171,6 +233,8 @@ enum Event {
     Workers,
     Tick,
     Redirects,
+    Beat,
+    Postponed,
     Question(Question),
     Scrape(Scrape),
     Offer(&'static str),
@@ -190,6 +254,7 @@ struct Events {
     scrapes: mpsc::Receiver<Scrape>,
     tick: Interval,
     redirects: Interval,
+    watchdog: Watchdog,
     hangup: Signal,
     fault: Fault,
     terminate: Signal,
@@ -197,7 +262,7 @@ struct Events {
 }
 
 impl Events {
-    async fn next(&mut self, offloads: bool) -> Event {
+    async fn next(&mut self, offloads: bool, has_postponed: bool) -> Event {
         tokio::select! {
             _ = self.terminate.recv() => Event::Stop("SIGTERM"),
             _ = self.interrupt.recv() => Event::Stop("SIGINT"),
@@ -217,6 +282,8 @@ impl Events {
             Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
             _ = self.tick.tick() => Event::Tick,
             _ = self.redirects.tick(), if offloads => Event::Redirects,
+            () = self.watchdog.due() => Event::Beat,
+            () = tokio::time::sleep(resolution::ANSWER), if has_postponed => Event::Postponed,
         }
     }
 }
@@ -238,7 +305,8 @@ fn report(node: &mut Node, sources: &Sources, fpm: &Fpm) {
     (node.statuses, node.fpm) = (sources.status(), fpm.status());
 }
 
-async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(), RunError> {
+async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunError> {
+    let Prepared { path, config, guards, unconfined } = prepared;
     let handler = |kind| signal(kind).map_err(|why| RunError::System { what: "handle signals", why });
     let (hangup, terminate) = (handler(SignalKind::hangup())?, handler(SignalKind::terminate())?);
     let interrupt = handler(SignalKind::interrupt())?;
@@ -251,7 +319,10 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
     let (clients, questions) = mpsc::channel(QUEUE);
     let (collectors, scrapes) = mpsc::channel(QUEUE);
 
-    let mut node = Node::start(path, config, &planned, &mut mirror).await?;
+    let mut node = Box::pin(Node::start(&path, config, guards, &planned, &mut mirror)).await?;
+    if !unconfined {
+        confine::keep_of_this_thread(&confine::OF_THE_DAEMON);
+    }
     let workers = match node.wakeup().and_then(watch) {
         Ok(workers) => workers,
         Err(why) => {
@@ -278,6 +349,7 @@ async fn serve(path: &Path, config: Config, socket: Option<PathBuf>) -> Result<(
         scrapes,
         tick,
         redirects,
+        watchdog: Watchdog::start(),
         hangup,
         fault,
         terminate,
@@ -315,7 +387,7 @@ async fn serve_metrics(address: std::net::SocketAddr, control: mpsc::Sender<Scra
 async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
     let mut told = node.status();
     loop {
-        let event = events.next(node.dataplane.offloads()).await;
+        let event = events.next(node.dataplane.offloads(), node.resolutions.has_postponed()).await;
         let mirror = &mut events.mirror;
         match event {
             Event::Stop(why) => {
@@ -326,12 +398,14 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             Event::Kernel => node.follow_kernel(mirror).await?,
             Event::Tick => node.tick(mirror).await?,
             Event::Redirects => node.dataplane.refresh_offload(),
+            Event::Beat => events.watchdog.beat(),
+            Event::Postponed => node.ask_for_postponed(mirror),
             Event::Offer(source) => {
                 node.statuses = events.sources.status();
                 node.follow_offers(events.sources.offers(), source, mirror).await?;
             }
             Event::Announced => node.follow_announced(events.fpm.snapshot(), mirror).await?,
-            Event::Fault => node.dataplane.break_a_worker(),
+            Event::Fault => events.fault.happen(&node.dataplane),
             Event::Hangup => {
                 reload(node, mirror).await;
                 events.configure(node).await;
@@ -354,7 +428,7 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             }
             Event::Scrape(scrape) => {
                 report(node, &events.sources, &events.fpm);
-                let _ = scrape.send(node.state());
+                let _ = scrape.send(node.state(mirror).await);
             }
         }
         if let Some(in_force) = node.announced_in_force() {

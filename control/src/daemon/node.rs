@@ -8,11 +8,11 @@ mod ports;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use srv6d_dataplane::{Dataplane, Settings};
 use srv6d_xsk::offload;
@@ -23,15 +23,18 @@ use super::answers::headlines;
 use super::fault;
 use super::history::{History, Inputs, now};
 use super::path_mtu::PathMtus;
-use crate::config::{Config, Polling};
+use super::resolution::Resolutions;
+use crate::config::{Config, Kernel, Polling};
+use crate::confine::keep_of_this_thread;
 use crate::fpm::{self, InForce, Placed, Snapshot};
-use crate::kernel::{self, Guard, HostVeth, KernelError, Mirror, Seen, Steering};
+use crate::kernel::{self, Guards, HostVeth, KernelError, Mirror, Seen, Steering};
 use crate::plan::{self, Diff, Environment, Plan};
 use crate::sonic::{self, SwitchKernel};
 use crate::source::Offer;
+use crate::source::last_good::with_last_good;
 use crate::source::running::Status;
 use local::{own_mtu, steered};
-use neighbors::ASK_AGAIN;
+use neighbors::NextHops;
 
 /// How many findings of one plan are logged.
 const LOGGED_FINDINGS: usize = 20;
@@ -102,23 +105,35 @@ pub struct Node {
     switch: SwitchKernel,
     /// Kernel index of every attached device: one that was deleted and created again has another.
     attached: BTreeMap<String, u32>,
-    veth: HostVeth,
-    guard: Option<Guard>,
+    pub(super) veth: HostVeth,
+    guards: Guards,
+    /// As of the last look.
+    pub(super) guards_alive: usize,
     steering: Steering,
-    asked: BTreeMap<(u32, IpAddr), Instant>,
+    pub(super) resolutions: Resolutions,
+    next_hops: NextHops,
     path_mtus: PathMtus,
 }
 
 impl Node {
     /// Own veth first, then workers, ports, tables, and the kernel's routes last: nothing is steered into a node that
     /// cannot forward yet.
-    pub async fn start(path: &Path, config: Config, planned: &Plan, mirror: &mut Mirror) -> Result<Self, RunError> {
+    pub async fn start(
+        path: &Path,
+        config: Config,
+        guards: Guards,
+        planned: &Plan,
+        mirror: &mut Mirror,
+    ) -> Result<Self, RunError> {
         let queues = u32::try_from(planned.workers.cores.len()).unwrap_or(u32::MAX);
-        let checksum_off = |name: &str| offload::set_tx_checksum_off(name).map_err(io::Error::other);
+        let checksum_off = |name: &str| {
+            let done = offload::set_tx_checksum_off(name).and_then(|()| offload::set_tag_insertion_off(name));
+            done.map_err(io::Error::other)
+        };
         let interface = &planned.host.interface;
         let veth = HostVeth::create(mirror.handle(), interface, queues, own_mtu(planned), checksum_off).await?;
         let undo = veth.clone();
-        match Self::start_on(path, config, planned, veth, mirror).await {
+        match Self::start_on(path, config, guards, planned, veth, mirror).await {
             Ok(node) => Ok(node),
             Err(why) => {
                 remove(&undo, mirror).await;
@@ -130,12 +145,12 @@ impl Node {
     async fn start_on(
         path: &Path,
         config: Config,
+        mut guards: Guards,
         planned: &Plan,
         veth: HostVeth,
         mirror: &mut Mirror,
     ) -> Result<Self, RunError> {
-        // Before any descriptor exists that a child could hold on to.
-        let guard = Some(Guard::spawn(&veth.name, veth.ifindex)?);
+        guards.watch(&veth.name, veth.ifindex)?;
         let mut dataplane = Dataplane::start(settings(planned))?;
         if fault::refuses_offload() {
             dataplane.refuse_offload();
@@ -166,9 +181,11 @@ impl Node {
             switch: SwitchKernel::default(),
             attached: BTreeMap::new(),
             veth,
-            guard,
+            guards_alive: guards.alive(),
+            guards,
             steering: Steering::default(),
-            asked: BTreeMap::new(),
+            resolutions: Resolutions::default(),
+            next_hops: NextHops::default(),
             path_mtus: PathMtus::default(),
         };
         mirror.look_again();
@@ -242,13 +259,14 @@ impl Node {
     /// error what was in force stays so.
     pub(super) async fn take(
         &mut self,
-        plan: Plan,
+        mut plan: Plan,
         inputs: Inputs,
         cause: Cause,
         mirror: &Mirror,
     ) -> Result<Diff, RunError> {
         self.match_switch(&inputs.config, mirror).await;
         let added = self.attach_new(&plan, &cause)?;
+        self.take_down_refused(&mut plan.desired);
         let diff = plan::diff(self.dataplane.desired(), &plan.desired);
         if !diff.is_empty() || cause == Cause::Start {
             if inputs.config.kernel.is_some() {
@@ -271,15 +289,27 @@ impl Node {
         }
         self.inputs = inputs;
         self.plan = plan;
+        self.remember_faced_routers();
         self.unplanned = Seen::default();
         self.steer(mirror).await;
-        self.ask_for_unresolved(mirror).await;
+        self.ask_for_unresolved(mirror);
         Ok(diff)
+    }
+
+    /// A port that a learned route to SIDs has left by stays open when the route goes: what passes through the node must
+    /// not end with a session of BGP.
+    fn remember_faced_routers(&mut self) {
+        let ports = self.plan.desired.ports.iter().zip(&self.plan.roles);
+        let faced = ports.filter(|(_, reason)| reason.is_kept()).map(|(port, _)| port.name.clone());
+        self.environment.faced_routers.extend(faced);
     }
 
     /// Something changed in the kernel: plan anew, publish only if that changes the tables.
     pub async fn follow_kernel(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         mirror.follow_routes(self.needs_routes())?;
+        self.note_settled(mirror);
+        let kernel = self.inputs.config.kernel.as_ref();
+        mirror.hold_withdrawn(kernel.map_or(Duration::ZERO, Kernel::hold_time));
         self.look(mirror).await?;
         let is_well = self.refused.is_empty() && self.switch_trouble.is_empty() && self.steering_trouble.is_none();
         if is_well && (self.unplanned.is_nothing() || self.amend(mirror).await) {
@@ -304,8 +334,14 @@ impl Node {
         if self.held.is_some() || self.inputs.offers == self.latest {
             return Ok(());
         }
-        let inputs = Inputs { config: self.inputs.config.clone(), offers: self.latest.clone() };
+        let offers = Arc::new(self.keep_last_good(&self.latest));
+        let inputs = Inputs { config: self.inputs.config.clone(), offers };
         self.follow(inputs, Cause::Offer(source.to_owned()), mirror).await
+    }
+
+    /// Offers, each prefix with the paths that are in force for it now.
+    pub(super) fn keep_last_good(&self, offers: &[Offer]) -> Vec<Offer> {
+        with_last_good(offers, &self.inputs.offers, &self.plan.offered)
     }
 
     /// FRR announces something else than before; `None`: it is not listened to.
@@ -351,17 +387,31 @@ impl Node {
     /// Every few seconds: a fresh look, neighbours in use, the guard.
     pub async fn tick(&mut self, mirror: &mut Mirror) -> Result<(), RunError> {
         self.follow_kernel(mirror).await?;
-        self.asked.retain(|_, then| then.elapsed() < ASK_AGAIN);
-        self.ask_for_unresolved(mirror).await;
+        self.resolutions.expire(Instant::now());
+        self.ask_for_unresolved(mirror);
         for (port, address) in self.dataplane.used_neighbors() {
-            self.ask(port, address, mirror).await;
+            self.keep_fresh(port, address, mirror);
         }
         self.look_for_neighbors();
-        if self.guard.as_mut().is_some_and(Guard::is_dead) {
-            warn!("the guard process has ended: starting another one");
-            self.guard = Guard::spawn(&self.veth.name, self.veth.ifindex).map_err(|why| error!("{why}")).ok();
-        }
+        self.look_after_guards();
         Ok(())
+    }
+
+    /// One that ended cannot be replaced: executing a program is what the daemon has given up.
+    fn look_after_guards(&mut self) {
+        let alive = self.guards.alive();
+        if alive >= std::mem::replace(&mut self.guards_alive, alive) {
+            return;
+        }
+        if alive > 0 {
+            warn!("a guard process has ended: {alive} left");
+            return;
+        }
+        error!(
+            "all guard processes have ended: {} would outlive a srv6d that is killed now, until `srv6d cleanup` or the next \
+             start; restart srv6d to have guards again",
+            self.veth.name
+        );
     }
 
     /// Packets wait for neighbours, a path carries less than was known, or a worker has died.
@@ -369,9 +419,7 @@ impl Node {
         if !self.dataplane.healthy() {
             return Err(RunError::WorkerDied);
         }
-        for (port, address) in self.dataplane.wanted_neighbors() {
-            self.ask(port, address, mirror).await;
-        }
+        self.ask_for_wanted(mirror);
         let smaller = self.dataplane.smaller_paths();
         if smaller.is_empty() {
             return Ok(());
@@ -408,13 +456,8 @@ impl Node {
         }
         let counters = self.dataplane.stop();
         remove(&self.veth, mirror).await;
-        if let Some(guard) = self.guard.take() {
-            guard.dismiss();
-        }
-        let total = counters.total;
-        let balance = if total.balanced() { "balanced" } else { "NOT balanced" };
-        let drops: u64 = total.drop.values().sum();
-        info!("stopped: rx {} tx {} kernel {} dropped {drops}, {balance}", total.rx, total.tx, total.kernel);
+        self.guards.dismiss();
+        info!("stopped: {}", counters.total.equation());
     }
 }
 
@@ -452,5 +495,6 @@ fn settings(plan: &Plan) -> Settings {
         frames: plan.workers.frames,
         ring: plan.workers.ring,
         ports: u32::try_from(plan.devices.len() + 1).unwrap_or(u32::MAX),
+        worker_start: || keep_of_this_thread(&[]),
     }
 }

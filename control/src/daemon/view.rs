@@ -15,11 +15,14 @@ use crate::api::state::{
     BusyPollingRow, CountersView, Health, HopRow, NeighborRow, OffloadRow, PathRow, PortRow, ReasonRow, RouteRow,
     SidRow,
 };
+use crate::plan::RoleReason;
 
 /// Everything rows are made of, at one moment.
 pub struct View<'a> {
     /// In force.
     pub desired: &'a Desired,
+    /// Where the roles of its ports come from, by port.
+    pub roles: &'a [RoleReason],
     /// Sums of all workers.
     pub counters: &'a Counters,
     /// Attached devices, by name.
@@ -89,6 +92,7 @@ impl View<'_> {
             vlan: port.vlan,
             state,
             role: role(port.role).to_owned(),
+            role_reason: self.roles.get(usize::from(index)).map(ToString::to_string).unwrap_or_default(),
             table: port.table.0,
             mode: attached.map(|attached| attached.mode.clone()),
             reason: attached.map_or_else(waits, |attached| attached.reason.clone()),
@@ -268,6 +272,7 @@ impl View<'_> {
             kernel: total.kernel,
             held: total.held,
             offloaded: total.offloaded,
+            local_lost: None,
             accounted: total.tx + total.kernel + total.held + sum(&total.reply) + sum(&total.drop),
             balanced: total.balanced(),
             reply: reasons(&total.reply),

@@ -19,6 +19,16 @@ pub fn judge(view: &SourceView) -> Finding {
             Finding::warn(SUBJECT, CHECK, found, fix)
         }
         "connected" => connected(view, fpm),
+        other if fpm.turned_away > 0 && other != "connected" => {
+            let why = fpm.last_turned_away.clone().unwrap_or_default();
+            let found = format!(
+                "{}: nobody is connected; {} were turned away, the last one: {why}",
+                view.endpoint, fpm.turned_away
+            );
+            let fix =
+                "if that was zebra, write its user into `allowed_users` of [fpm], or its address into `allowed_peers`";
+            Finding::warn(SUBJECT, CHECK, found, fix)
+        }
         other => {
             let stale =
                 if fpm.stale > 0 { format!("; {} stale routes stay in force", fpm.stale) } else { String::new() };
@@ -38,6 +48,10 @@ fn connected(view: &SourceView, fpm: &FpmView) -> Finding {
         let why = fpm.last_malformed.clone().unwrap_or_default();
         let found = format!("{found}; {} messages made no sense, the last one: {why}", fpm.malformed);
         return Finding::warn(SUBJECT, CHECK, found, "compare the version of FRR with docs/fpm.md");
+    }
+    if let Some(why) = &fpm.last_refused {
+        let found = format!("{found}; {} announcements were refused, the last one: {why}", fpm.refused);
+        return Finding::warn(SUBJECT, CHECK, found, "raise `max_routes` of [fpm], and restart zebra");
     }
     if not_in_force > 0 {
         let found = format!("{found}; {not_in_force} are not in force");
@@ -79,6 +93,8 @@ mod tests {
         assert_eq!(said(&view("connected", fine)), (Verdict::Ok, found));
         let partly = said(&view("connected", FpmView { unfollowed: 3, ..FpmView::default() }));
         assert!(partly.0 == Verdict::Warn && partly.1.contains("3 are not in force"), "{}", partly.1);
+        let full = FpmView { refused: 2, last_refused: Some("the route to ::/0".to_owned()), ..FpmView::default() };
+        assert!(said(&view("connected", full)).1.contains("2 announcements were refused"));
         let strange = FpmView { malformed: 1, last_malformed: Some("type 24: cut".to_owned()), ..FpmView::default() };
         assert!(said(&view("connected", strange)).1.contains("type 24: cut"));
     }

@@ -51,6 +51,12 @@ pub struct Placement {
     pub operstate: Option<String>,
     /// Interrupts are put off while somebody polls: neither `napi_defer_hard_irqs` nor `gro_flush_timeout` is 0.
     pub defers_interrupts: bool,
+    /// Feature bits of a virtio device, as its driver has accepted them: a character each, from bit 0.
+    pub virtio_features: Option<String>,
+    /// Processors that may send through the interface.
+    pub processors: u32,
+    /// The queueing discipline for what is sent.
+    pub qdisc: Option<String>,
 }
 
 impl Placement {
@@ -67,6 +73,9 @@ impl Placement {
             defers_interrupts: ["napi_defer_hard_irqs", "gro_flush_timeout"]
                 .iter()
                 .all(|file| text(&format!("/sys/class/net/{ifname}/{file}")).is_some_and(|value| value.trim() != "0")),
+            virtio_features: text(&format!("/sys/class/net/{ifname}/device/features")),
+            processors: std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1)),
+            qdisc: crate::daemon::qdisc(ifname),
         }
     }
 }
@@ -81,7 +90,9 @@ fn cpu_list(list: &str) -> Vec<usize> {
 }
 
 pub fn judge(interface: &Interface, placement: &Placement, plans: &Plans) -> Vec<Finding> {
-    let mut findings = vec![mode(interface), program(interface, plans)];
+    let mut findings = vec![mode(interface, placement), program(interface, plans)];
+    findings.extend(transmit_queues(interface, placement));
+    findings.extend(qdisc(interface, placement));
     findings.push(mtu(interface));
     findings.push(queues(interface, plans));
     findings.extend(checksums(interface, plans));
@@ -93,9 +104,71 @@ pub fn judge(interface: &Interface, placement: &Placement, plans: &Plans) -> Vec
     findings
 }
 
-fn mode(interface: &Interface) -> Finding {
+/// Feature bits of a virtio-net device (virtio 1.2, 5.1.3): what it may hand to the driver, and whether that can be turned
+/// off while it runs.
+const GUEST_OFFLOADS: [usize; 7] = [1, 7, 8, 9, 10, 54, 55];
+const CTRL_GUEST_OFFLOADS: usize = 2;
+
+/// The driver refuses native XDP while the device hands it packets that are merged or have no checksum, and that cannot be
+/// turned off (`virtnet_xdp_set` of `drivers/net/virtio_net.c`).
+fn virtio_refuses_xdp(features: &str) -> bool {
+    let has = |bit: &usize| features.as_bytes().get(*bit) == Some(&b'1');
+    !has(&CTRL_GUEST_OFFLOADS) && GUEST_OFFLOADS.iter().any(has)
+}
+
+/// `virtio_net` sends what XDP redirects through queues of its own, one for each processor, or through a locked one.
+fn transmit_queues(interface: &Interface, placement: &Placement) -> Option<Finding> {
+    let Interface { ifname, driver, queues, most_queues, .. } = interface;
+    let needed = queues + placement.processors;
+    (driver == "virtio_net" && *most_queues > 0 && needed > *most_queues).then(|| {
+        Finding::warn(
+            ifname,
+            "transmit queues",
+            format!(
+                "{most_queues} queue pairs, and {queues} in use and one for each of {} processors would take {needed}: what \
+                 XDP programs send through it shares a locked queue",
+                placement.processors
+            ),
+            format!("give the device more queues (QEMU: queues={needed}), or use fewer: `ethtool -L {ifname} combined N`"),
+        )
+    })
+}
+
+/// Queueing disciplines that send in order and at once, and those of what is received.
+const PLAIN_QDISCS: [&str; 9] = ["noqueue", "noop", "pfifo_fast", "pfifo", "bfifo", "mq", "fq_codel", "fq", "ingress"];
+
+/// The discipline, where packets of AF_XDP pass by something that an operator has meant for them.
+pub(crate) fn passed_by(qdisc: &str) -> bool {
+    !PLAIN_QDISCS.contains(&qdisc)
+}
+
+fn qdisc(interface: &Interface, placement: &Placement) -> Option<Finding> {
+    let (ifname, qdisc) = (&interface.ifname, placement.qdisc.as_ref()?);
+    passed_by(qdisc).then(|| {
+        Finding::warn(
+            ifname,
+            "qdisc",
+            format!("{qdisc}: AF_XDP sends past it, so it delays, drops and shapes only what the kernel itself sends"),
+            format!("put it on the other end of the link, or on a bridge between; `tc qdisc del dev {ifname} root` removes it"),
+        )
+    })
+}
+
+fn mode(interface: &Interface, placement: &Placement) -> Finding {
     let Interface { ifname, driver, zero_copy, .. } = interface;
     let check = "driver";
+    if driver == "virtio_net" && placement.virtio_features.as_deref().is_some_and(virtio_refuses_xdp) {
+        return Finding::warn(
+            ifname,
+            check,
+            format!(
+                "{driver}: the device hands over merged packets or unfinished checksums, which cannot be turned off here, \
+                 and the driver then refuses native XDP: generic mode, several times slower"
+            ),
+            "give the device ctrl_guest_offloads=on, or guest_csum, guest_tso4, guest_tso6, guest_ecn and guest_ufo off \
+             (QEMU's -device virtio-net-pci)",
+        );
+    }
     if *zero_copy == Some(true) {
         return Finding::ok(ifname, check, format!("{driver}: zero-copy"));
     }
@@ -122,11 +195,13 @@ fn program(interface: &Interface, plans: &Plans) -> Finding {
             ifname,
             "XDP program",
             format!(
-                "program {} ({}) is attached, and not by a srv6d that answers: srv6d refuses the port",
+                "program {} ({}) is attached, and not by a srv6d that answers: the port waits for its end",
                 program.id,
                 probe::program_name(program.id)
             ),
-            format!("stop its owner, or `ip link set dev {ifname} xdp off`; ask a running srv6d with --socket"),
+            format!(
+                "stop its owner, or `ip link set dev {ifname} xdp off` (in generic mode `xdpgeneric off`); ask a running srv6d with --socket"
+            ),
         ),
     }
 }
@@ -302,14 +377,20 @@ mod tests {
             ifname: "eth1".into(),
             driver: "ice".into(),
             queues: 1,
+            most_queues: 1,
             mtu: 1500,
             offloads: Offloads { tx_checksum: true, tso: true, gso: true, gro: true },
             program: None,
             zero_copy: Some(true),
             takes_redirect: None,
         };
-        let placement =
-            Placement { interrupt_cores: [0, 1].into(), operstate: Some("up".into()), defers_interrupts: false };
+        let placement = Placement {
+            interrupt_cores: [0, 1].into(),
+            operstate: Some("up".into()),
+            processors: 2,
+            qdisc: Some("mq".into()),
+            ..Placement::default()
+        };
         (interface, placement, Plans { cores: vec![2], ..Plans::default() })
     }
 
@@ -322,6 +403,37 @@ mod tests {
     #[test]
     fn healthy_interface_has_nothing_to_fix() {
         assert_eq!(not_ok(&healthy()), []);
+    }
+
+    #[test]
+    fn virtio_is_judged_by_its_features_and_queues() {
+        let bits = |set: &[usize]| (0..64).map(|bit| if set.contains(&bit) { '1' } else { '0' }).collect::<String>();
+        let mut facts = healthy();
+        facts.0.driver = "virtio_net".into();
+        facts.0.most_queues = 4;
+        for (set, expected) in [
+            (&[][..], &[][..]),
+            (&[0, 5, 15], &[]),
+            (&[1], &[("driver", Verdict::Warn)]),
+            (&[7, 8, 54], &[("driver", Verdict::Warn)]),
+            (&[1, 2, 7, 8], &[]),
+        ] {
+            facts.1.virtio_features = Some(bits(set));
+            assert_eq!(not_ok(&facts), expected, "{set:?}");
+        }
+        facts.0.most_queues = 2;
+        assert_eq!(not_ok(&facts), [("transmit queues", Verdict::Warn)]);
+    }
+
+    #[test]
+    fn a_qdisc_that_shapes_is_passed_by() {
+        let mut facts = healthy();
+        for (qdisc, expected) in
+            [("noqueue", &[][..]), ("tbf", &[("qdisc", Verdict::Warn)]), ("netem", &[("qdisc", Verdict::Warn)])]
+        {
+            facts.1.qdisc = Some(qdisc.into());
+            assert_eq!(not_ok(&facts), expected, "{qdisc}");
+        }
     }
 
     #[test]

@@ -54,8 +54,7 @@ pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
 
 /// Linux 5.9 brought the XDP `bpf_link`, 6.6 AF_XDP multi-buffer.
 fn kernel(release: &str) -> Finding {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let version = crate::kernel_release::version(release);
     if version < (5, 9) {
         let fix = "install Linux 5.9 or newer (6.6 for jumbo frames)";
         Finding::fail(MACHINE, "kernel", format!("{release} has no bpf_link for XDP: a port would outlive srv6d"), fix)

@@ -7,12 +7,14 @@ mod fpm;
 mod interface;
 mod machine;
 
+pub(crate) use interface::passed_by;
+
 use std::fmt::Write;
 use std::fs;
 
 use serde::Serialize;
 
-use crate::api::state::SourceView;
+use crate::api::state::{ProcessView, SourceView};
 
 /// Of the routes that are not followed, so many are listed.
 const ROUTES_SHOWN: usize = 5;
@@ -66,6 +68,8 @@ pub struct Plans {
     /// The veth of the daemon that runs, by the end that its sockets are bound to: its two ends are not looked at unless
     /// they are named.
     pub own_veth: Option<String>,
+    /// What the running daemon's process runs with.
+    pub process: Option<ProcessView>,
     /// Where FPM is configured, how the running daemon's is doing; without its part where none runs.
     pub fpm: Option<SourceView>,
 }
@@ -91,6 +95,7 @@ pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
     let mut findings = machine::judge(&srv6d_xsk::probe::machine(), &machine::Host::read(), plans);
     findings.extend(plans.followed.iter().flat_map(|unfollowed| routes(unfollowed)));
     findings.extend(plans.fpm.iter().map(fpm::judge));
+    findings.extend(plans.process.iter().map(privileges));
     if every.is_empty() {
         findings.push(Finding::warn(
             "machine",
@@ -133,6 +138,22 @@ fn routes(unfollowed: &[(String, String)]) -> Vec<Finding> {
         Finding::warn("machine", "kernel routes", format!("{more} more stay with the kernel"), fix)
     });
     shown.chain(rest).collect()
+}
+
+/// What the running daemon has kept of the privileges that it was started with.
+fn privileges(process: &ProcessView) -> Finding {
+    let check = "privileges";
+    let held = process.privileges.capabilities.join(", ");
+    if process.least_privilege {
+        return Finding::ok("machine", check, format!("the running srv6d has {held}, NoNewPrivs and a seccomp filter"));
+    }
+    let has = |is: bool, what: &str| if is { what.to_owned() } else { format!("no {what}") };
+    let found = format!(
+        "the running srv6d has more than it needs: {held}, {}, {}",
+        has(process.privileges.no_new_privs, "NoNewPrivs"),
+        has(process.privileges.seccomp, "seccomp filter")
+    );
+    Finding::warn("machine", check, found, "start it without --unconfined (SRV6D_UNCONFINED), and see its log")
 }
 
 /// The worst verdict.

@@ -1,7 +1,7 @@
 //! "This route is in force": what zebra with `--asic-offload=notify_on_offload` waits for before it tells others of a
 //! route. Any other zebra passes over it.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use srv6d_fpm::{Rib, RouteKey, offloaded};
 
@@ -15,8 +15,8 @@ const WAITING: usize = 64 * 1024;
 pub struct Answers {
     /// Announced and not answered, with the first snapshot that has them.
     open: BTreeMap<RouteKey, u64>,
-    /// In force.
-    due: VecDeque<RouteKey>,
+    /// In force. Each once, however often it was announced and however slowly the peer reads.
+    due: BTreeSet<RouteKey>,
     bytes: Vec<u8>,
     /// How many were written.
     pub written: u64,
@@ -37,6 +37,7 @@ impl Answers {
     /// Nobody asks for that route any more.
     pub fn withdrawn(&mut self, key: &RouteKey) {
         self.open.remove(key);
+        self.due.remove(key);
     }
 
     /// A snapshot is in force. What is not in force yet is asked for again when the next one is.
@@ -46,7 +47,7 @@ impl Answers {
         self.open.retain(|key, serial| {
             let is_in_force = *serial <= in_force.serial && !without.contains(key) && rib.protocol(key).is_some();
             if is_in_force {
-                due.push_back(*key);
+                due.insert(*key);
             }
             !is_in_force
         });
@@ -55,7 +56,7 @@ impl Answers {
     /// Bytes to send next.
     pub fn bytes(&mut self, rib: &Rib) -> &[u8] {
         while self.bytes.len() < WAITING
-            && let Some(key) = self.due.pop_front()
+            && let Some(key) = self.due.pop_first()
         {
             // Gone meanwhile, or announced anew with a next hop that nobody knows.
             if let Some(protocol) = rib.protocol(&key) {

@@ -6,7 +6,9 @@
 //!   └── offloaded ◄── answers.rs ◄── InForce: everything but these ◄───────────────────────┘
 //! ```
 
+mod admission;
 mod answers;
+mod owner;
 mod placed;
 mod server;
 pub mod view;
@@ -16,27 +18,35 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ipnet::Ipv6Net;
-use srv6d_fpm::{Announced, Dialect, LocalSid, RouteKey};
+use srv6d_fpm::{Announced, Dialect, Limits, LocalSid, RouteKey};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tracing::error;
 
 use crate::api::state::FpmView;
 use crate::config::{self, FpmDialect, Optional};
+use admission::Admission;
 pub use placed::Placed;
 
 /// Where zebra connects to unless it is told otherwise (`fpm address`).
 pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2620);
 const DEFAULT_STALE_TIME: Duration = Duration::from_mins(1);
+const DEFAULT_RESTART_TIME: Duration = Duration::from_mins(15);
 
 /// `[fpm]` with its defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Where to listen.
     pub listen: SocketAddr,
+    /// Who may connect.
+    admission: Admission,
+    /// How long what was announced stays while nobody is connected.
+    pub restart_time: Duration,
     /// How long nothing stale may be announced again until the rest goes.
     pub stale_time: Duration,
     /// Who speaks; `None`: seen from what it says.
     pub dialect: Option<Dialect>,
+    /// How much may be announced.
+    pub limits: Limits,
 }
 
 impl Settings {
@@ -44,12 +54,17 @@ impl Settings {
     pub fn of(table: &config::Fpm) -> Self {
         Self {
             listen: or(&table.listen, config::ListenAddress(DEFAULT_LISTEN)).0,
+            admission: Admission::of(table),
+            restart_time: or(&table.restart_time, DEFAULT_RESTART_TIME),
             stale_time: or(&table.stale_time, DEFAULT_STALE_TIME),
             dialect: match or(&table.dialect, FpmDialect::Auto) {
                 FpmDialect::Auto => None,
                 FpmDialect::Frr => Some(Dialect::Stock),
                 FpmDialect::Sonic => Some(Dialect::Sonic),
             },
+            limits: table.max_routes.as_ref().map_or_else(Limits::default, |most| Limits {
+                routes: usize::try_from(*most.get_ref()).unwrap_or(usize::MAX),
+            }),
         }
     }
 }
@@ -98,7 +113,7 @@ pub struct Status {
     pub counts: FpmView,
 }
 
-/// The server's task, if `[fpm]` is configured.
+/// The server, if `[fpm]` is configured. It has a thread of its own: however much a peer says, the control loop goes on.
 #[derive(Debug, Default)]
 pub struct Fpm(Option<Running>);
 
@@ -108,13 +123,6 @@ struct Running {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     status: watch::Receiver<Status>,
     in_force: mpsc::UnboundedSender<InForce>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 impl Running {
@@ -123,8 +131,13 @@ impl Running {
         let (publish, snapshots) = watch::channel(Arc::default());
         let (report, status) = watch::channel(Status::default());
         let (in_force, planned) = mpsc::unbounded_channel();
-        let task = tokio::spawn(server::run(told, publish, report, planned));
-        Self { settings, snapshots, status, in_force, task }
+        let serve = move || server::run_on_this_thread(told, publish, report, planned);
+        if let Err(why) = std::thread::Builder::new().name("srv6d-fpm".to_owned()).spawn(serve) {
+            error!(
+                "fpm: cannot start its thread: {why}; write [fpm] anew and `srv6d reload` when there is room for it"
+            );
+        }
+        Self { settings, snapshots, status, in_force }
     }
 }
 
@@ -135,7 +148,11 @@ impl Fpm {
             (None, _) => self.0 = None,
             (Some(settings), None) => self.0 = Some(Running::start(settings)),
             (Some(settings), Some(running)) => {
-                running.settings.send_if_modified(|known| std::mem::replace(known, settings) != settings);
+                running.settings.send_if_modified(|known| {
+                    let is_another = *known != settings;
+                    *known = settings;
+                    is_another
+                });
             }
         }
     }
@@ -163,7 +180,7 @@ impl Fpm {
     /// A snapshot was planned: the server may go on.
     pub fn planned(&self, in_force: InForce) {
         if let Some(running) = &self.0 {
-            // Its task ends with this struct alone.
+            // Its thread ends with this struct alone.
             let _ = running.in_force.send(in_force);
         }
     }

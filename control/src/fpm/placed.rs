@@ -12,6 +12,7 @@ use srv6d_srv6::model::TableId;
 use super::{InForce, Snapshot};
 use crate::plan::{
     Environment, FPM, KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, Plan,
+    whole_function,
 };
 
 /// `RTPROT_KERNEL`: zebra's word for every route of the kernel that it has not made itself.
@@ -189,13 +190,10 @@ fn seg6_local(prefix: IpNet, sid: &Seg6Local) -> Result<KernelSid, String> {
     Ok(KernelSid { action, via: sid.via, device: sid.device, csid, psp: has(PSP), usp: has(USP), usd: has(USD) })
 }
 
-/// FRR 10.4 says 16 for every uA. One that is reached by node and function consumes both: its prefix says so.
 fn lengths(prefix: IpNet, action: KernelSidAction, sid: &Seg6Local) -> (u8, u8) {
     let block = sid.block.unwrap_or(DEFAULT_BLOCK_BITS);
     let shift = sid.node_function.unwrap_or(DEFAULT_NODE_FUNCTION_BITS);
-    let matched = prefix.prefix_len().saturating_sub(block);
-    let longer = action == KernelSidAction::EndX && matched > shift && prefix.prefix_len() < prefix.max_prefix_len();
-    (block, if longer { matched } else { shift })
+    whole_function(prefix, action, (block, shift))
 }
 
 fn local_sid(prefix: Ipv6Net, sid: &LocalSid, around: &Around) -> KernelRoute {

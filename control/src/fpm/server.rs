@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use srv6d_fpm::{Decoded, Dialect, Event, Frames, Message, Rib, Vrf, decode, messages};
+use srv6d_fpm::{Decoded, Dialect, Event, Frames, Ignored, Message, Resolved, Rib, Vrf, decode, messages};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, sleep_until};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::answers::Answers;
 use super::{InForce, Settings, Snapshot, Status};
@@ -29,8 +29,25 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 const READ: usize = 64 * 1024;
 const READS: usize = 16;
 
-/// Serves until its task is ended.
-pub async fn run(
+/// Kinds of messages without use that are counted each by itself; further ones are counted together.
+const KINDS: usize = 32;
+/// Next-hop objects without use that are shown with their reasons.
+const SHOWN: usize = 8;
+
+/// Serves until nobody holds the other end of `settings`.
+pub fn run_on_this_thread(
+    settings: watch::Receiver<Settings>,
+    publish: watch::Sender<Arc<Snapshot>>,
+    report: watch::Sender<Status>,
+    planned: mpsc::UnboundedReceiver<InForce>,
+) {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(run(settings, publish, report, planned)),
+        Err(why) => error!("fpm: cannot start: {why}"),
+    }
+}
+
+async fn run(
     settings: watch::Receiver<Settings>,
     publish: watch::Sender<Arc<Snapshot>>,
     report: watch::Sender<Status>,
@@ -46,8 +63,9 @@ pub async fn run(
         answers: Answers::default(),
         status: Status::default(),
         changes: Changes::default(),
+        sid_routes: 0,
     };
-    loop {
+    while server.settings.has_changed().is_ok() {
         let address = server.settings.borrow_and_update().listen;
         match TcpListener::bind(address).await {
             Ok(listener) => {
@@ -110,6 +128,8 @@ struct Server {
     answers: Answers,
     status: Status,
     changes: Changes,
+    /// SIDs that came as routes.
+    sid_routes: usize,
 }
 
 impl Server {
@@ -123,18 +143,14 @@ impl Server {
 
     /// Until the settings change.
     async fn serve(&mut self, listener: &TcpListener) {
-        let settings = *self.settings.borrow();
+        let settings = self.settings.borrow().clone();
+        self.rib.set_limits(settings.limits);
         loop {
-            let due = [self.changes.due(), self.rib.sweep_due(settings.stale_time)].into_iter().flatten().min();
+            let stale = [self.rib.sweep_due(settings.stale_time), self.rib.age_due(settings.restart_time)];
+            let due = stale.into_iter().chain([self.changes.due()]).flatten().min();
             tokio::select! {
-                changed = self.settings.changed() => {
-                    if changed.is_err() {
-                        return pending().await; // being ended
-                    }
-                    self.end("the configuration of [fpm] has changed");
-                    return;
-                }
-                accepted = listener.accept() => self.accept(accepted, settings.dialect).await,
+                _ = self.settings.changed() => return self.end("the configuration of [fpm] has changed"),
+                accepted = listener.accept() => self.accept(accepted, &settings).await,
                 ready = ready(self.connection.as_ref(), self.answers.pending()) => self.exchange(ready),
                 Some(in_force) = self.planned.recv() => self.in_force(in_force),
                 () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => self.act(&settings),
@@ -144,7 +160,7 @@ impl Server {
     }
 
     /// A newer connection takes the place of an older one: zebra was restarted, and its end has not been seen.
-    async fn accept(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>, dialect: Option<Dialect>) {
+    async fn accept(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>, settings: &Settings) {
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(why) => {
@@ -152,6 +168,11 @@ impl Server {
                 return sleep(Duration::from_millis(100)).await;
             }
         };
+        if let Err(why) =
+            stream.local_addr().map_err(|why| why.to_string()).and_then(|ours| settings.admission.check(ours, peer))
+        {
+            return self.turn_away(why);
+        }
         self.end("another one took its place");
         // What is late to be answered is late to be announced.
         let _ = stream.set_nodelay(true);
@@ -161,14 +182,23 @@ impl Server {
         self.status.peer = Some(peer);
         self.status.since = Some(SystemTime::now());
         self.status.counts.connections += 1;
-        self.status.dialect = dialect;
+        self.status.dialect = settings.dialect;
+    }
+
+    /// The connection that is there goes on.
+    fn turn_away(&mut self, why: String) {
+        if self.status.counts.turned_away == 0 {
+            warn!("fpm: turned away: {why}; the number of further ones is in `srv6d show source`");
+        }
+        self.status.counts.turned_away += 1;
+        self.status.counts.last_turned_away = Some(why);
     }
 
     fn end(&mut self, why: &str) {
         if self.connection.take().is_none() {
             return;
         }
-        self.rib.disconnected();
+        self.rib.disconnected(Instant::now());
         self.answers.forget();
         info!("fpm: the connection has ended, {why}; {} routes stay until they are announced again", self.rib.len());
         self.status.peer = None;
@@ -257,15 +287,25 @@ impl Server {
         }
         match &event {
             Event::Ignored(kind) => {
-                *self.status.counts.ignored.entry(kind.to_string()).or_default() += 1;
+                self.count(*kind);
                 return;
             }
-            Event::Route(key, _) => self.answers.announced(*key, self.publish.borrow().serial + 1),
             Event::RouteGone(key) => self.answers.withdrawn(key),
             _ => {}
         }
         self.changes.note(now);
+        let announced = if let Event::Route(key, _) = &event { Some(*key) } else { None };
         self.rib.apply(event, now);
+        if let Some(key) = announced.filter(|key| self.rib.has_route(key)) {
+            self.answers.announced(key, self.publish.borrow().serial + 1);
+        }
+    }
+
+    fn count(&mut self, kind: Ignored) {
+        let ignored = &mut self.status.counts.ignored;
+        let name = kind.to_string();
+        let name = if ignored.len() < KINDS || ignored.contains_key(&name) { name } else { "other types".to_owned() };
+        *ignored.entry(name).or_default() += 1;
     }
 
     /// A route of srv6d's own table, which zebra finds in the kernel.
@@ -283,6 +323,15 @@ impl Server {
             self.status.counts.swept += swept as u64;
             self.changes.note(now);
         }
+        let aged = self.rib.age_out(now, settings.restart_time);
+        if aged > 0 {
+            info!(
+                "fpm: {aged} routes go: nobody has connected for {}",
+                humantime::format_duration(settings.restart_time)
+            );
+            self.status.counts.swept += aged as u64;
+            self.changes.note(now);
+        }
         if self.changes.due().is_some_and(|due| due <= now) {
             self.publish(now);
         }
@@ -291,6 +340,8 @@ impl Server {
     fn publish(&mut self, now: Instant) {
         (self.changes.first, self.changes.last) = (None, None);
         self.status.counts.waiting = self.rib.waiting();
+        let unusable = self.rib.unusable_next_hops(SHOWN).into_iter();
+        self.status.counts.unusable_next_hops = unusable.map(|(id, why)| format!("{id}: {why}")).collect();
         let known = self.publish.borrow().clone();
         let snapshot = Snapshot {
             serial: known.serial,
@@ -298,6 +349,7 @@ impl Server {
             routes: self.rib.routes().collect(),
             sids: self.rib.sids().map(|(prefix, sid)| (prefix, sid.clone())).collect(),
         };
+        self.sid_routes = snapshot.routes.iter().filter(|route| matches!(route.what, Resolved::Sid(_))).count();
         if snapshot == *known {
             // Everything was said before: it is in force as far as it was.
             let in_force = InForce { serial: known.serial + 1, ..self.changes.in_force.clone() };
@@ -316,10 +368,18 @@ impl Server {
     }
 
     fn report(&mut self) {
-        self.status.counts.sids = self.rib.sid_count();
-        self.status.counts.routes = self.rib.len() - self.status.counts.sids;
+        self.status.counts.sids = self.rib.sid_count() + self.sid_routes;
+        self.status.counts.routes = self.rib.len().saturating_sub(self.status.counts.sids);
         self.status.counts.next_hops = self.rib.next_hops();
         self.status.counts.stale = self.rib.stale();
+        let refused = self.rib.refused();
+        if self.status.counts.refused == 0
+            && let Some(why) = &refused.last
+        {
+            warn!("fpm: refused: {why}; the number of further ones is in `srv6d show source`");
+        }
+        self.status.counts.refused = refused.count;
+        self.status.counts.last_refused.clone_from(&refused.last);
         self.report.send_replace(self.status.clone());
     }
 }

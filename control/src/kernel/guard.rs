@@ -1,13 +1,15 @@
-//! A child process that removes the own veth when srv6d is killed.
+//! Child processes that remove the own veth when srv6d is killed.
 //!
 //! Routes and veths belong to nobody: after kill -9 they would stay, and swallow what local applications send. XDP
 //! programs go with the process (`bpf_link`), links do not. So a tiny process waits at the other end of a pipe; when
-//! the pipe closes without a farewell, it deletes the link, and the kernel's own routes underneath take over.
+//! the pipe closes without a farewell, it deletes the link, and the kernel's own routes underneath take over. There are two:
+//! whichever is there does it.
 
 use std::io::{BufRead, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 
 use super::{KernelError, system};
+use crate::confine::{OF_THE_GUARD, confine};
 
 /// Argument by which the binary knows that it is the guard.
 pub const ARGUMENT: &str = "guard";
@@ -15,19 +17,18 @@ pub const ARGUMENT: &str = "guard";
 const NAME: &std::ffi::CStr = c"srv6-guard";
 const FAREWELL: &str = "bye";
 
-/// The parent's end.
+/// Guards at a time: one that is killed leaves another. None can be started later: the daemon may not execute programs.
+const GUARDS: usize = 2;
+
+/// The parent's end of one guard.
 #[derive(Debug)]
-pub struct Guard {
+struct Guard {
     child: Child,
     pipe: Option<ChildStdin>,
 }
 
 impl Guard {
-    /// Starts a guard of the link with this name and index.
-    ///
-    /// # Errors
-    /// The process cannot be started.
-    pub fn spawn(interface: &str, ifindex: u32) -> Result<Self, KernelError> {
+    fn spawn() -> Result<Self, KernelError> {
         use std::os::unix::process::CommandExt;
         let mut child = Command::new("/proc/self/exe")
             .arg0("srv6-guard")
@@ -36,25 +37,55 @@ impl Guard {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(system("start the guard process"))?;
-        let mut pipe = child.stdin.take();
-        if let Some(pipe) = &mut pipe {
-            writeln!(pipe, "{interface} {ifindex}").map_err(system("talk to the guard process"))?;
-        }
+            .map_err(system("start a guard process"))?;
+        let pipe = child.stdin.take();
         Ok(Self { child, pipe })
     }
 
-    /// It has ended: another one is needed.
-    pub fn is_dead(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+    fn say(&mut self, words: &str) -> std::io::Result<()> {
+        self.pipe.as_mut().map_or(Ok(()), |pipe| pipe.write_all(words.as_bytes()))
+    }
+}
+
+/// The guard processes.
+#[derive(Debug)]
+pub struct Guards(Vec<Guard>);
+
+impl Guards {
+    /// Starts them; what they guard is told later.
+    ///
+    /// # Errors
+    /// A process cannot be started.
+    pub fn spawn() -> Result<Self, KernelError> {
+        (0..GUARDS).map(|_| Guard::spawn()).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// From now on they guard the link with this name and index.
+    ///
+    /// # Errors
+    /// All of them have ended.
+    pub fn watch(&mut self, interface: &str, ifindex: u32) -> Result<(), KernelError> {
+        let told = self.0.iter_mut().map(|guard| guard.say(&format!("{interface} {ifindex}\n")));
+        let failed: Vec<std::io::Error> = told.filter_map(Result::err).collect();
+        match failed.into_iter().next_back() {
+            Some(why) if self.alive() == 0 => Err(system("talk to a guard process")(why)),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many have not ended.
+    pub fn alive(&mut self) -> usize {
+        self.0.retain_mut(|guard| matches!(guard.child.try_wait(), Ok(None)));
+        self.0.len()
     }
 
     /// The link was removed in good order: nothing is left to do.
-    pub fn dismiss(mut self) {
-        if let Some(mut pipe) = self.pipe.take() {
-            let _ = pipe.write_all(FAREWELL.as_bytes()); // a dead guard needs no farewell
+    pub fn dismiss(self) {
+        for mut guard in self.0 {
+            let _ = guard.say(FAREWELL); // a dead guard needs no farewell
+            drop(guard.pipe.take());
+            let _ = guard.child.wait(); // reaped, whatever it says
         }
-        let _ = self.child.wait(); // reaped, whatever it says
     }
 }
 
@@ -62,6 +93,7 @@ impl Guard {
 pub fn main() -> ExitCode {
     let _ = nix::unistd::setsid(); // fails where it leads a session already
     let _ = nix::sys::prctl::set_name(NAME); // a name is a comfort
+    let _ = confine(&OF_THE_GUARD); // it guards with what it has otherwise
     let mut pipe = std::io::stdin().lock();
     let (mut first, mut last) = (String::new(), String::new());
     if pipe.read_line(&mut first).is_err() {

@@ -1,40 +1,50 @@
 //! A picture of the kernel that is never stale for long.
 //!
-//! Of links, addresses and neighbours an event only says that something changed, and a dump says what it is now: they are
-//! few. Routes may be many: they are dumped once, and kept as events change them. Whenever an event was lost, or does not
-//! say enough, they are dumped again ([`srv6d_kernel_routes`] knows which).
+//! Of links and addresses an event only says that something changed, and a dump says what it is now: they are few.
+//! Neighbours and routes may be many: they are dumped once, and kept as events change them. Whenever an event was lost, or
+//! does not say enough, they are dumped again ([`srv6d_kernel_routes`] knows which).
 
 mod followed_routes;
 mod links;
+mod neighbors;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use futures_util::stream::{StreamExt, TryStreamExt};
+use nix::sys::socket::{setsockopt, sockopt};
 use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::AddressMessage;
 use rtnetlink::packet_route::link::LinkMessage;
-use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use rtnetlink::packet_route::neighbour::NeighbourMessage;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
+use rtnetlink::sys::AsyncSocket;
 use rtnetlink::{Handle, MulticastGroup, RouteMessageBuilder};
 use srv6d_kernel_routes::RouteKey;
 use srv6d_srv6::model::TableId;
 
-use super::{KernelError, netlink, resolve, system};
-use crate::plan::{Device, Environment, KernelNeighbor};
+use super::resolve::NeighborSocket;
+use super::{KernelError, netlink, system};
+use crate::plan::{Device, Environment};
 use followed_routes::FollowedRoutes;
-use links::{address, controller, device, is_up, mac, vrf_table};
+use links::{address, controller, device, is_up, vrf_table};
+use neighbors::Neighbors;
 
 /// How long events may come one after the other before they are acted on together.
 const SETTLE: Duration = Duration::from_millis(2);
+/// How long a neighbour that has resolved waits to be acted on, after the last time something was: packets wait for it.
+const RESOLVED: Duration = Duration::from_millis(5);
 /// How long they are waited for at most, while they never end: so long, or so many times what it took to act on them.
 const STREAM: Duration = Duration::from_millis(20);
 const WORK_SHARE: u32 = 3;
 /// A look at devices and neighbours even without an event: if one was lost, this is how long it can matter.
 const REFRESH: Duration = Duration::from_secs(10);
+/// Room for events that come while nobody reads, in bytes: those of a scanned subnet are thousands a second.
+const EVENT_ROOM: usize = 4 << 20;
 /// Prefixes that are looked at one by one when they change.
 const FEW: usize = 64;
 
@@ -47,13 +57,21 @@ pub struct Mirror {
     names: BTreeMap<u32, String>,
     /// Devices that are up, as far as events have said.
     up: BTreeSet<u32>,
+    neighbors: Neighbors,
+    requests: NeighborSocket,
     /// An event was read and not yet reported: `changed` may be dropped at any await.
     dirty: bool,
-    /// Devices, addresses or neighbours may have changed since they were read.
+    /// Of these events one says that a neighbour has resolved.
+    has_resolved: bool,
+    /// Devices or addresses may have changed since they were read, or an event about neighbours was lost.
     is_stale: bool,
+    /// When devices, addresses and neighbours were dumped.
+    dumped: Instant,
     /// When the first event came that has not been reported.
     since: Option<Instant>,
     reported: Instant,
+    /// What a look had found before it failed: the next one tells.
+    untold: Seen,
     read: Instant,
     routes: Option<FollowedRoutes>,
 }
@@ -99,8 +117,10 @@ impl Mirror {
     pub fn start() -> Result<Self, KernelError> {
         let groups =
             [MulticastGroup::Link, MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Neigh];
-        let (connection, _, events) =
+        let (mut connection, _, events) =
             rtnetlink::new_multicast_connection(&groups).map_err(system("listen to the kernel over netlink"))?;
+        // Without the privilege there is less room, and a dump now and then.
+        let _ = setsockopt(connection.socket_mut().socket_ref(), sockopt::RcvBufForce, &EVENT_ROOM);
         tokio::spawn(connection);
         let (connection, handle, _) = rtnetlink::new_connection().map_err(system("open a netlink socket"))?;
         tokio::spawn(connection);
@@ -111,10 +131,15 @@ impl Mirror {
             events,
             names: BTreeMap::new(),
             up: BTreeSet::new(),
+            neighbors: Neighbors::default(),
+            requests: NeighborSocket::open().map_err(system("open a netlink socket for neighbours"))?,
             dirty: false,
+            has_resolved: false,
             is_stale: true,
+            dumped: now,
             since: None,
             reported: now,
+            untold: Seen::default(),
             read: now,
             routes: None,
         })
@@ -136,6 +161,13 @@ impl Mirror {
         Ok(())
     }
 
+    /// How long an encapsulating route that has vanished is taken for one that is being replaced.
+    pub fn hold_withdrawn(&mut self, time: Duration) {
+        if let Some(routes) = &mut self.routes {
+            routes.withdrawn.set_time(time);
+        }
+    }
+
     /// How often all routes were read, since they are followed.
     pub fn route_dumps(&self) -> u64 {
         self.routes.as_ref().map_or(0, |routes| routes.dumps)
@@ -145,6 +177,10 @@ impl Mirror {
     pub async fn changed(&mut self) {
         loop {
             let rest = self.rest();
+            if rest.is_zero() {
+                self.note_all();
+                break;
+            }
             let routes = async {
                 match &self.routes {
                     Some(routes) => routes.events.readable().await,
@@ -158,23 +194,28 @@ impl Mirror {
                 () = routes => self.note_routes(),
             }
         }
-        self.dirty = false;
+        (self.dirty, self.has_resolved) = (false, false);
         self.since = None;
         self.reported = Instant::now();
     }
 
     /// How long the next event is waited for. Events that come in a stream are acted on now and then, not one by one.
     fn rest(&self) -> Duration {
-        let lost = self.routes.as_ref().filter(|routes| routes.is_lost);
+        let dump_due = self.routes.as_ref().and_then(FollowedRoutes::dump_due);
         let waiting = self.routes.as_ref().is_some_and(|routes| !routes.waiting.is_empty());
+        if self.has_resolved {
+            return RESOLVED.saturating_sub(self.reported.elapsed());
+        }
         if self.dirty || waiting {
             let longest = STREAM.max(self.read.duration_since(self.reported) * WORK_SHARE);
             let end = self.since.map_or(SETTLE, |since| (since + longest).saturating_duration_since(Instant::now()));
             return SETTLE.min(end);
         }
-        match lost {
-            Some(routes) => SETTLE.max(routes.next_dump().saturating_duration_since(Instant::now())),
-            None => REFRESH,
+        let held = self.routes.as_ref().and_then(|routes| routes.withdrawn.next());
+        let held = held.map_or(REFRESH, |due| due.saturating_duration_since(Instant::now()));
+        match dump_due {
+            Some(due) => SETTLE.max(due.saturating_duration_since(Instant::now())).min(held),
+            None => REFRESH.min(held),
         }
     }
 
@@ -187,18 +228,31 @@ impl Mirror {
         }
     }
 
+    /// Reads the events there are, without waiting for others.
+    pub fn note_all(&mut self) {
+        while let Some(Some(message)) = self.events.next().now_or_never() {
+            self.note(&message);
+        }
+    }
+
     fn note(&mut self, message: &NetlinkMessage<RouteNetlinkMessage>) {
+        if let Some(change) = self.neighbors.note(message) {
+            self.dirty |= change.is_change;
+            self.has_resolved |= change.has_resolved;
+            if change.is_change {
+                self.since.get_or_insert_with(Instant::now);
+            }
+            return;
+        }
         let about = match link_state(message) {
             Some((device, true)) if !self.up.insert(device) => About::Devices,
             Some((device, false)) => {
                 self.up.remove(&device);
                 About::RoutesToo
             }
-            _ => about(message),
+            // Overrun among them: nobody knows which event was lost.
+            _ => About::RoutesToo,
         };
-        if about == About::Nothing {
-            return;
-        }
         (self.dirty, self.is_stale) = (true, true);
         self.since.get_or_insert_with(Instant::now);
         if let (About::RoutesToo, Some(routes)) = (about, &mut self.routes) {
@@ -222,29 +276,43 @@ impl Mirror {
         self.is_stale = true;
     }
 
-    /// Brings what was read before up to date.
+    /// Brings what was read before up to date. What it finds before it fails is told by the next one that does not.
     ///
     /// # Errors
     /// The kernel refuses a dump.
     pub async fn look(&mut self, environment: &mut Environment) -> Result<Seen, KernelError> {
-        let mut seen = Seen::default();
-        if self.is_stale || self.read.elapsed() > REFRESH {
-            self.is_stale = false;
+        let mut seen = std::mem::take(&mut self.untold);
+        let looked = self.look_at_all(environment, &mut seen).await;
+        if looked.is_err() {
+            self.untold = std::mem::take(&mut seen);
+        }
+        looked.map(|()| seen)
+    }
+
+    async fn look_at_all(&mut self, environment: &mut Environment, seen: &mut Seen) -> Result<(), KernelError> {
+        if self.is_stale || self.dumped.elapsed() > REFRESH {
             let Environment { devices, neighbors, vrfs, vrf_members, cores, .. } = self.devices().await?;
-            seen.neighbors = neighbors != environment.neighbors;
-            seen.devices = (devices != environment.devices || cores != environment.cores)
+            self.is_stale = false;
+            self.dumped = Instant::now();
+            seen.neighbors |= neighbors != environment.neighbors;
+            seen.devices |= (devices != environment.devices || cores != environment.cores)
                 || (vrfs != environment.vrfs || vrf_members != environment.vrf_members);
             (environment.devices, environment.neighbors, environment.cores) = (devices, neighbors, cores);
             (environment.vrfs, environment.vrf_members) = (vrfs, vrf_members);
+        } else if self.neighbors.take_changed() {
+            let neighbors = self.neighbors.usable(&self.names);
+            seen.neighbors |= neighbors != environment.neighbors;
+            environment.neighbors = neighbors;
         }
         // Only one hand holds the routes while they are changed: otherwise all of them would be copied.
         environment.routes = Arc::default();
         if let Some(routes) = &mut self.routes {
-            routes.look(&mut seen).await?;
+            let looked = routes.look(seen).await;
             environment.routes = Arc::clone(&routes.known);
+            looked?;
         }
         self.read = Instant::now();
-        Ok(seen)
+        Ok(())
     }
 
     /// An environment without routes.
@@ -262,7 +330,8 @@ impl Mirror {
             }
         }
         self.names = devices.iter().map(|(&index, device)| (index, device.name.clone())).collect();
-        let neighbors = neighbors.iter().filter_map(|message| self.neighbor(message)).collect();
+        self.neighbors.dumped(&neighbors);
+        let neighbors = self.neighbors.usable(&self.names);
         let vrfs: BTreeMap<u32, TableId> =
             links.iter().filter_map(|link| Some((link.header.index, vrf_table(link)?))).collect();
         let member =
@@ -293,53 +362,34 @@ impl Mirror {
         })
     }
 
-    fn neighbor(&self, message: &NeighbourMessage) -> Option<KernelNeighbor> {
-        use NeighbourState::{Delay, Noarp, Permanent, Probe, Reachable, Stale};
-        let usable = matches!(message.header.state, Reachable | Stale | Delay | Probe | Permanent | Noarp);
-        let device = self.names.get(&message.header.ifindex).filter(|_| usable)?.clone();
-        let mut found = (None, None);
-        for attribute in &message.attributes {
-            match attribute {
-                NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => found.0 = Some(IpAddr::V4(*v4)),
-                NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => found.0 = Some(IpAddr::V6(*v6)),
-                NeighbourAttribute::LinkLayerAddress(bytes) => found.1 = mac(bytes),
-                _ => {}
-            }
+    /// Asks the kernel to resolve a neighbour, or to check one that is in use. What somebody wrote by hand stays as it is.
+    /// The answer arrives as a change.
+    pub fn resolve(&self, ifindex: u32, address: IpAddr) {
+        if !self.neighbors.is_fixed(ifindex, address) {
+            self.requests.resolve(ifindex, address);
         }
-        let (Some(address), Some(mac)) = found else { return None };
-        (!mac.is_group() && !address.is_multicast()).then_some(KernelNeighbor { device, address, mac })
     }
 
-    /// Asks the kernel to resolve a neighbour, or to check one that is in use.
-    ///
-    /// # Errors
-    /// No such device, or no privilege.
-    pub async fn resolve(&self, ifindex: u32, address: IpAddr) -> Result<(), KernelError> {
-        resolve::resolve(&self.handle, ifindex, address).await
+    /// Makes the kernel forget a neighbour that it is resolving.
+    pub fn give_up(&self, ifindex: u32, address: IpAddr) {
+        if !self.neighbors.is_known(ifindex, address) {
+            self.requests.give_up(ifindex, address);
+        }
+    }
+
+    /// Takes the neighbours that the kernel has resolved, given up or forgotten since the last call; true: resolved.
+    pub fn settled_neighbors(&mut self) -> Vec<((u32, IpAddr), bool)> {
+        self.neighbors.take_settled()
     }
 }
 
 /// What an event may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
-    Nothing,
     Devices,
     /// Routes and their legs may have gone, or come, with a device or an address without an event of their own; or an
     /// event was lost.
     RoutesToo,
-}
-
-/// Neighbour entries change state all the time; only those that can be used, or no more, matter.
-fn about(message: &NetlinkMessage<RouteNetlinkMessage>) -> About {
-    match &message.payload {
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNeighbour(entry)) => match entry.header.state {
-            NeighbourState::Incomplete => About::Nothing,
-            _ => About::Devices,
-        },
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelNeighbour(_)) => About::Devices,
-        // Overrun among them: nobody knows which event was lost.
-        _ => About::RoutesToo,
-    }
 }
 
 fn link_state(message: &NetlinkMessage<RouteNetlinkMessage>) -> Option<(u32, bool)> {
@@ -352,4 +402,23 @@ fn link_state(message: &NetlinkMessage<RouteNetlinkMessage>) -> Option<(u32, boo
 
 fn cores() -> Vec<usize> {
     core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::followed_routes::tests::{Answer, followed};
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_look_found_before_it_failed_is_told_by_the_next_one() {
+        let mut mirror = Mirror::start().unwrap();
+        let (followed, _kernel) = followed(&[Answer::Refuse]);
+        mirror.routes = Some(followed);
+        let mut environment = Environment::default();
+        mirror.look(&mut environment).await.unwrap_err();
+        tokio::time::sleep(mirror.rest()).await;
+        let seen = mirror.look(&mut environment).await.unwrap();
+        assert!(seen.devices && !seen.routes.is_empty(), "{seen:?}");
+    }
 }

@@ -3,13 +3,15 @@
 
 pub mod guard;
 mod mirror;
+mod qdisc;
 mod resolve;
 mod route_socket;
 mod steering;
 mod veth;
 
-pub use guard::Guard;
+pub use guard::Guards;
 pub use mirror::{Mirror, Seen};
+pub use qdisc::root_qdiscs;
 pub use resolve::ask_all_nodes;
 pub use steering::{ROUTE_PROTOCOL, Steering, TABLE as STEERING_TABLE, remove_leftovers, steered_by_another};
 pub use veth::{HostVeth, remove_stale};

@@ -1,37 +1,71 @@
 //! Asking the kernel for neighbours: ND and ARP stay its own, and what somebody wrote by hand stays as it is.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV6};
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use futures_util::stream::StreamExt;
-use rtnetlink::Handle;
-use rtnetlink::packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use nix::sys::socket::{self, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket};
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage};
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use socket2::{Domain, Protocol, Socket, Type};
+use tracing::debug;
 
-use super::{KernelError, netlink};
+/// A netlink socket for requests about neighbours that nobody waits for: what the kernel does about them, events say. Its
+/// answers to those that it refuses, such as to forget a neighbour that it has forgotten by itself, are thrown away. They
+/// may be thousands a second, so they do not share a socket with requests whose answer somebody waits for.
+#[derive(Debug)]
+pub(super) struct NeighborSocket(OwnedFd);
 
-/// Asks the kernel to resolve a neighbour, or to check one that is in use, as `ip neigh ... use` does. The answer
-/// arrives as a change.
-///
-/// # Errors
-/// No such device, or no privilege.
-pub(super) async fn resolve(handle: &Handle, ifindex: u32, address: IpAddr) -> Result<(), KernelError> {
-    // NTF_USE makes an ordinary entry of a permanent one (since Linux 5.16), which is then probed and may fail.
-    if state(handle, ifindex, address).await.is_some_and(is_fixed) {
-        return Ok(());
+impl NeighborSocket {
+    /// # Errors
+    /// No netlink.
+    pub(super) fn open() -> std::io::Result<Self> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(socket::AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+        bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+        Ok(Self(fd))
     }
-    handle
-        .neighbours()
-        .add(ifindex, address)
-        .state(NeighbourState::None)
-        .flags(NeighbourFlags::Use)
-        .replace()
-        .execute()
-        .await
-        .map_err(netlink(format!("ask for the MAC address of {address}")))
+
+    /// Asks the kernel to resolve a neighbour, or to check one that is in use, as `ip neigh ... use` does. `NTF_USE` makes an
+    /// ordinary entry of a permanent one (since Linux 5.16), which is then probed and may fail: never ask for what was written
+    /// by hand.
+    pub(super) fn resolve(&self, ifindex: u32, address: IpAddr) {
+        let mut entry = neighbor(ifindex, address);
+        entry.header.state = NeighbourState::None;
+        entry.header.flags = NeighbourFlags::Use;
+        let request = RouteNetlinkMessage::NewNeighbour(entry);
+        self.send(request, NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE, address);
+    }
+
+    /// Makes the kernel forget a neighbour.
+    pub(super) fn give_up(&self, ifindex: u32, address: IpAddr) {
+        self.send(RouteNetlinkMessage::DelNeighbour(neighbor(ifindex, address)), NLM_F_REQUEST, address);
+    }
+
+    fn send(&self, request: RouteNetlinkMessage, flags: u16, address: IpAddr) {
+        let mut request = NetlinkMessage::from(request);
+        request.header.flags = flags;
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        if let Err(why) = send(self.0.as_raw_fd(), &bytes, MsgFlags::empty()) {
+            debug!("cannot ask the kernel about the neighbour {address}: {why}");
+        }
+        let mut refusal = [0; 256];
+        while recv(self.0.as_raw_fd(), &mut refusal, MsgFlags::empty()).is_ok() {}
+    }
+}
+
+fn neighbor(ifindex: u32, address: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.ifindex = ifindex;
+    (message.header.family, message.attributes) = match address {
+        IpAddr::V4(v4) => (AddressFamily::Inet, vec![NeighbourAttribute::Destination(NeighbourAddress::Inet(v4))]),
+        IpAddr::V6(v6) => (AddressFamily::Inet6, vec![NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6))]),
+    };
+    message
 }
 
 /// Asks whoever is on a link to say something: an echo request to all nodes. Who answers has to ask for our address first,
@@ -46,26 +80,4 @@ pub fn ask_all_nodes(ifindex: u32) -> std::io::Result<()> {
     socket.set_multicast_if_v6(ifindex)?;
     let all_nodes = SocketAddrV6::new(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), 0, 0, ifindex);
     socket.send_to(&ECHO_REQUEST, &all_nodes.into()).map(drop)
-}
-
-/// Nothing is ever asked for these.
-const fn is_fixed(state: NeighbourState) -> bool {
-    matches!(state, NeighbourState::Permanent | NeighbourState::Noarp)
-}
-
-/// How the kernel's entry for one neighbour stands; `None`: there is no entry.
-async fn state(handle: &Handle, ifindex: u32, address: IpAddr) -> Option<NeighbourState> {
-    let mut asked = NeighbourMessage::default();
-    asked.header.ifindex = ifindex;
-    (asked.header.family, asked.attributes) = match address {
-        IpAddr::V4(v4) => (AddressFamily::Inet, vec![NeighbourAttribute::Destination(NeighbourAddress::Inet(v4))]),
-        IpAddr::V6(v6) => (AddressFamily::Inet6, vec![NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6))]),
-    };
-    let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetNeighbour(asked));
-    request.header.flags = NLM_F_REQUEST;
-    let mut answers = std::pin::pin!(handle.clone().request(request).ok()?);
-    match answers.next().await?.payload {
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNeighbour(entry)) => Some(entry.header.state),
-        _ => None,
-    }
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -20,13 +21,28 @@ const EVENT_ROOM: usize = 8 << 20;
 /// Largest datagram of a dump.
 const DATAGRAM: usize = 1 << 16;
 /// How often a dump that changed under way is begun anew, before one that is not of one moment is taken.
-const ATTEMPTS: usize = 4;
+pub(super) const ATTEMPTS: u32 = 4;
+/// Pause before the second attempt; before the third one it is twice as long, and so on.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A socket of rtnetlink.
 #[derive(Debug)]
 pub struct RouteSocket {
     fd: AsyncFd<OwnedFd>,
     buffer: Vec<u8>,
+    /// Sequence number of the last dump.
+    sequence: u32,
+    /// A dump was begun and has not ended: the kernel refuses another one, or has answers to it left.
+    is_dumping: bool,
+}
+
+/// What a dump says.
+#[derive(Debug)]
+pub struct Dump {
+    /// All routes, next-hop objects and rules.
+    pub routes: Routes,
+    /// Nothing changed meanwhile, as far as the kernel says.
+    pub is_of_one_moment: bool,
 }
 
 impl RouteSocket {
@@ -53,7 +69,11 @@ impl RouteSocket {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
         bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
-        Ok(Self { fd: watch(fd)?, buffer: vec![0; DATAGRAM] })
+        Self::on(fd)
+    }
+
+    pub(super) fn on(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { fd: watch(fd)?, buffer: vec![0; DATAGRAM], sequence: 0, is_dumping: false })
     }
 
     /// Returns when there is something to read. Can be cancelled.
@@ -64,11 +84,18 @@ impl RouteSocket {
         }
     }
 
-    /// The next datagram; `None`: none is there now.
+    /// Reads the next datagram; `None`: none is there now.
+    ///
+    /// The kernel is asked even where Tokio knows of no datagram: it learns of one only when the runtime waits, and
+    /// a dump whose answers come at once is over before that.
     fn read(&mut self) -> io::Result<Option<&[u8]>> {
         let buffer = &mut self.buffer;
-        let read = |fd: &OwnedFd| recv(fd.as_raw_fd(), buffer, MsgFlags::empty()).map_err(io::Error::from);
-        match self.fd.try_io(Interest::READABLE, read) {
+        let mut read = |fd: &OwnedFd| recv(fd.as_raw_fd(), buffer, MsgFlags::empty()).map_err(io::Error::from);
+        let result = match self.fd.try_io(Interest::READABLE, &mut read) {
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => read(self.fd.get_ref()),
+            result => result,
+        };
+        match result {
             Ok(length) => Ok(self.buffer.get(..length)),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(why) => Err(why),
@@ -88,49 +115,58 @@ impl RouteSocket {
         }
     }
 
-    /// Everything that is there now. One at a time.
+    /// Everything that is there now. One at a time. Can be cancelled.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub async fn dump(&mut self) -> io::Result<Routes> {
-        for attempt in 1.. {
-            let (routes, is_of_one_moment) = self.dump_once().await?;
-            if is_of_one_moment || attempt == ATTEMPTS {
-                return Ok(routes);
-            }
+    pub async fn dump(&mut self) -> io::Result<Dump> {
+        if self.is_dumping {
+            *self = Self::requests()?;
         }
-        Ok(Routes::default())
+        let mut dump = self.dump_once().await?;
+        for attempt in 1..ATTEMPTS {
+            if dump.is_of_one_moment {
+                break;
+            }
+            tokio::time::sleep(PAUSE * attempt).await;
+            dump = self.dump_once().await?;
+        }
+        Ok(dump)
     }
 
-    async fn dump_once(&mut self) -> io::Result<(Routes, bool)> {
-        let mut routes = Routes::default();
-        let mut is_of_one_moment = true;
-        for request in dump_requests() {
+    async fn dump_once(&mut self) -> io::Result<Dump> {
+        let mut dump = Dump { routes: Routes::default(), is_of_one_moment: true };
+        self.sequence = self.sequence.wrapping_add(1);
+        for request in dump_requests(self.sequence) {
+            self.is_dumping = true;
             send(self.fd.get_ref().as_raw_fd(), &request, MsgFlags::empty())?;
-            loop {
-                let Some(datagram) = self.read()? else {
-                    self.readable().await;
-                    continue;
-                };
-                let mut messages = Messages::new(datagram);
-                let mut is_done = false;
-                for message in messages.by_ref() {
-                    match message {
-                        Message::Done => is_done = true,
-                        // A kernel without next-hop objects.
-                        Message::Refused(why) if why == Errno::EOPNOTSUPP as i32 => is_done = true,
-                        Message::Refused(why) => return Err(io::Error::from_raw_os_error(why)),
-                        message if is_foreign(&message) => routes.load(message),
-                        _ => {}
-                    }
-                }
-                is_of_one_moment &= !messages.interrupted;
-                if is_done {
-                    break;
-                }
+            while self.is_dumping {
+                self.readable().await;
+                self.read_answers(&mut dump)?;
             }
         }
-        Ok((routes, is_of_one_moment))
+        Ok(dump)
+    }
+
+    /// Takes the answers of one datagram, if one is there.
+    fn read_answers(&mut self, dump: &mut Dump) -> io::Result<()> {
+        let sequence = self.sequence;
+        let Some(datagram) = self.read()? else { return Ok(()) };
+        let mut messages = Messages::answers(datagram, sequence);
+        let mut end = None;
+        for message in messages.by_ref() {
+            match message {
+                Message::Done => end = Some(Ok(())),
+                // A kernel without next-hop objects.
+                Message::Refused(why) if why == Errno::EOPNOTSUPP as i32 => end = Some(Ok(())),
+                Message::Refused(why) => end = Some(Err(io::Error::from_raw_os_error(why))),
+                message if is_foreign(&message) => dump.routes.load(message),
+                _ => {}
+            }
+        }
+        dump.is_of_one_moment &= !messages.interrupted;
+        self.is_dumping = end.is_none();
+        end.unwrap_or(Ok(()))
     }
 }
 
@@ -146,4 +182,35 @@ fn is_foreign(message: &Message) -> bool {
 #[allow(deprecated, reason = "the constructor without `unsafe`: an OwnedFd stays open and itself while it is watched")]
 fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, Interest::READABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use std::os::fd::AsRawFd;
+
+    use futures_util::FutureExt;
+    use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
+
+    use super::RouteSocket;
+
+    /// Tokio has no word of the datagram: the runtime has not waited since it came.
+    #[tokio::test]
+    async fn a_datagram_is_read_before_the_runtime_waits() {
+        let (own, peer) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_NONBLOCK).unwrap();
+        let mut socket = RouteSocket::on(own).unwrap();
+        assert!(socket.read().unwrap().is_none());
+        send(peer.as_raw_fd(), &[1; 20], MsgFlags::empty()).unwrap();
+        assert_eq!(socket.read().unwrap().map(<[u8]>::len), Some(20));
+    }
+
+    #[tokio::test]
+    async fn answers_to_a_dump_that_was_given_up_do_not_count_for_the_next_one() {
+        let mut socket = RouteSocket::requests().unwrap();
+        assert!(socket.dump().now_or_never().is_none(), "it is given up after the first request");
+        let dump = socket.dump().await.unwrap();
+        let fresh = RouteSocket::requests().unwrap().dump().await.unwrap();
+        assert_eq!(dump.routes.rules(), fresh.routes.rules());
+        assert!(socket.read().unwrap().is_none(), "an answer is left");
+    }
 }

@@ -9,6 +9,8 @@
 //!   the same address, so that such a frame is addressed to srv6d, too.
 //! * Checksum offload off: the kernel would leave TCP and UDP checksums unfinished otherwise, and nobody behind a
 //!   socket of AF_XDP can tell.
+//! * A queue on the kernel's end, from Linux 6.18 on: a burst of local applications' packets waits there while the ring of
+//!   the other end (256 packets) is full. Older kernels drop what finds no room, with a queue as without.
 //! * No addresses of its own, no router solicitations: it is a wire, not a network.
 
 use std::time::{Duration, Instant};
@@ -16,8 +18,9 @@ use std::time::{Duration, Instant};
 use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 use srv6d_srv6::model::Mac;
+use tracing::warn;
 
-use super::{KernelError, errno, netlink, system};
+use super::{KernelError, errno, netlink, qdisc, system};
 use crate::plan;
 use crate::process::Process;
 
@@ -108,6 +111,9 @@ impl HostVeth {
         }
         let kernel = find(handle, name).await?.ok_or_else(missing)?;
         let packet = find(handle, peer).await?.ok_or_else(missing)?;
+        if let Err(why) = qdisc::add_queue(handle, kernel.header.index).await {
+            warn!("{name} has no queue: bursts of local applications' packets may be lost in front of it ({why})");
+        }
         Ok(Self {
             name: name.to_owned(),
             peer: peer.to_owned(),
@@ -127,6 +133,18 @@ impl HostVeth {
             mtu: self.mtu,
             up: true,
         }
+    }
+
+    /// Packets of local applications that the kernel has dropped in front of srv6d: its driver, because the ring of the
+    /// other end was full, or the queueing discipline, because too many waited. `None`: the kernel does not tell.
+    pub async fn lost_in_front(&self, handle: &Handle) -> Option<u64> {
+        let link = find(handle, &self.name).await.ok()??;
+        let by_driver = link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Stats64(statistics) => Some(statistics.tx_dropped),
+            _ => None,
+        });
+        let by_queue = qdisc::dropped(handle, self.ifindex).await;
+        Some(by_driver?.saturating_add(u64::from(by_queue)))
     }
 
     /// Removes the pair, and with it all routes into it. One that is gone already is fine.

@@ -14,6 +14,7 @@ use super::interrupt::Interrupt;
 use super::losses::Losses;
 use super::netns;
 use super::outage::{self, Failure};
+use super::restart;
 use super::screen::{GOOD, Screen, styled};
 use super::tool::{PATIENCE, Tool};
 use super::topology::{Kind, Node, Role, Topology, Via};
@@ -194,7 +195,7 @@ impl Demo<'_> {
             ));
             table.row(row(how.says(), &lost));
             let back = self.measured(spine, streams, |demo, begin| {
-                outage::repair(&demo.lab, spine, &demo.interrupt)?;
+                restart::repair(&demo.lab, &spine.name, &demo.interrupt)?;
                 Ok(begin.elapsed())
             })?;
             self.screen.line(&format!(

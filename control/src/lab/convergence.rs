@@ -15,9 +15,9 @@ use super::interrupt::Interrupt;
 use super::topology::{Kind, Node, Topology};
 use super::{netns, routing};
 
-/// A fabric that has not converged by then will not. A busy machine is slow, and connections are tried anew every
-/// few seconds.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// A fabric in which no route changes for the better for so long will not converge. Connections are tried anew every few
+/// seconds.
+const QUIET: Duration = Duration::from_mins(1);
 /// `main` in `/etc/iproute2/rt_tables`.
 const MAIN: u32 = 254;
 
@@ -25,50 +25,74 @@ const MAIN: u32 = 254;
 type Ways = HashMap<IpNet, BTreeSet<String>>;
 
 /// Waits until every router has the routes that BGP is to bring in `topology`, which may be what is left of the lab's,
-/// and no others. Says each router's name when it has them.
+/// and no others, as long as progress is made. Says each router's name when it has them.
 ///
 /// # Errors
-/// Not in time, with the first route that is not as it is to be; or Ctrl-C.
+/// No progress, with the first route that is not as it is to be; or Ctrl-C.
 pub fn wait(lab: &Lab, topology: &Topology, interrupt: &Interrupt, mut say: impl FnMut(&str)) -> Result<(), LabError> {
     let mut waiting: Vec<&Node> = topology.routers().collect();
-    let mut first_missing = String::new();
-    let done = interrupt.wait_for(PATIENCE, || {
-        let mut still = Vec::new();
+    let mut first_wrong = String::new();
+    let done = interrupt.wait_until_nothing_is_left(QUIET, || {
+        let (mut still, mut left) = (Vec::new(), 0);
         for node in waiting.drain(..) {
-            match missing(lab, topology, node)? {
+            match wrong(lab, topology, node) {
                 None => say(&node.name),
-                Some(what) => {
-                    first_missing = what;
+                Some(wrong) => {
+                    left += wrong.ports;
+                    first_wrong = wrong.first;
                     still.push(node);
                 }
             }
         }
         waiting = still;
-        Ok(waiting.is_empty().then_some(()))
+        Ok(left)
     })?;
-    done.ok_or_else(|| {
-        LabError::Failed(format!("BGP has not converged within {} s: {first_missing}", PATIENCE.as_secs()))
-    })
+    if done {
+        return Ok(());
+    }
+    let seconds = QUIET.as_secs();
+    Err(LabError::Failed(format!("BGP has not converged, and made no progress for {seconds} s: {first_wrong}")))
 }
 
-/// A route that is not what it is to be: whatever the whole lab has a way to, there is one of these, or none.
-fn missing(lab: &Lab, topology: &Topology, node: &Node) -> Result<Option<String>, LabError> {
-    let ways = ways(lab, node)?;
+/// Routes of a node that are not as they are to be.
+struct Wrong {
+    /// Ports that are missing or too many, of all routes.
+    ports: usize,
+    /// The first of these routes.
+    first: String,
+}
+
+/// What is wrong with a node's routes, to whatever the whole lab has a way to. A node that does not answer, which on a
+/// loaded machine may be for the moment, has none.
+fn wrong(lab: &Lab, topology: &Topology, node: &Node) -> Option<Wrong> {
     let wanted: Ways = routing::learned(topology, &node.name).into_iter().collect();
+    let ways = match ways(lab, node) {
+        Ok(ways) => ways,
+        Err(why) => {
+            let ports = 1 + wanted.values().map(BTreeSet::len).sum::<usize>();
+            return Some(Wrong { ports, first: why.to_string() });
+        }
+    };
     let nowhere = BTreeSet::new();
+    let mut wrong: Option<Wrong> = None;
     for (prefix, _) in routing::learned(&lab.topology, &node.name) {
         let ports = |ways: &Ways| ways.get(&prefix).unwrap_or(&nowhere).clone();
         let (now, wanted) = (ports(&ways), ports(&wanted));
-        if now != wanted {
-            let list = |ports: &BTreeSet<String>| match ports.len() {
-                0 => "nowhere".to_owned(),
-                _ => ports.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
-            };
+        let ports = now.symmetric_difference(&wanted).count();
+        if ports > 0 {
             let (name, now, wanted) = (&node.name, list(&now), list(&wanted));
-            return Ok(Some(format!("on {name} {prefix} is to leave by {wanted}, and leaves by {now}")));
+            let say = || format!("on {name} {prefix} is to leave by {wanted}, and leaves by {now}");
+            wrong.get_or_insert_with(|| Wrong { ports: 0, first: say() }).ports += ports;
         }
     }
-    Ok(None)
+    wrong
+}
+
+fn list(ports: &BTreeSet<String>) -> String {
+    match ports.len() {
+        0 => "nowhere".to_owned(),
+        _ => ports.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
+    }
 }
 
 fn ways(lab: &Lab, node: &Node) -> Result<Ways, LabError> {

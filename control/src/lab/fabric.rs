@@ -21,10 +21,12 @@ use super::interrupt::Interrupt;
 use super::screen::{DIM, Screen, styled};
 use super::state::{Program, RunDirectory, State};
 use super::topology::{Chosen, Kind, Link, Node, Topology};
-use super::{convergence, kernel, netns, node_config, processes};
+use super::{convergence, kernel, netns, node_config, probes, processes};
 
-/// A srv6d that has not answered by then will not.
+/// A program that takes no step towards being ready for so long never will.
 const READY_WITHIN: Duration = Duration::from_mins(2);
+/// Steps of a srv6d that does not answer yet: more than it can have waiting parts.
+const SILENT: usize = 10_000;
 
 /// One lab, between up and down.
 #[derive(Debug)]
@@ -49,12 +51,22 @@ impl Lab {
         interrupt: &Interrupt,
         screen: &mut Screen,
     ) -> Result<Self, LabError> {
-        // What can be refused without touching the machine comes first.
+        let lab = Self::prepare(topology, text)?;
+        lab.come_up(interrupt, screen)?;
+        Ok(lab)
+    }
+
+    /// Checks what can be checked without touching the machine, and makes the run directory. Nothing runs yet; what will
+    /// be there goes with this value.
+    ///
+    /// # Errors
+    /// The lab is up already, a program is missing, or a namespace of that name exists.
+    pub fn prepare(topology: Topology, text: &str) -> Result<Self, LabError> {
         netns::run(netns::tool("ping").arg("-V"))?;
         for node in topology.nodes() {
             kernel::routes(&topology, node)?;
         }
-        let frr = if topology.routers().next().is_some() { Some(Frr::find()?) } else { None };
+        topology.routers().next().map(|_| Frr::find()).transpose()?;
         let run = RunDirectory::create(&topology.name)?;
         let taken =
             topology.nodes().try_for_each(|node| netns::refuse_existing(&netns::name(&topology.name, &node.name)));
@@ -67,14 +79,29 @@ impl Lab {
         lab.run.write_topology(&lab.topology, text)?;
         let chosen = Chosen { routing: Some(lab.topology.routing), via: Some(lab.topology.via) };
         lab.run.write_state(&State { chosen, daemons: Vec::new() })?;
-        lab.make_network(interrupt, screen)?;
-        lab.start_controller(interrupt, screen)?;
-        lab.start_daemons(interrupt, screen)?;
-        if let Some(frr) = &frr {
-            lab.start_routing(frr, interrupt, screen)?;
-        }
-        lab.check_links(interrupt, screen)?;
         Ok(lab)
+    }
+
+    /// Brings up a lab that was prepared: network, path controller, every srv6d, FRR, and one ping over each link. Waits
+    /// as long as progress is made.
+    ///
+    /// # Errors
+    /// The machine refused something, a program did not start or makes no progress, or Ctrl-C. What is there by then
+    /// stays until this value goes.
+    pub fn come_up(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
+        self.make_network(interrupt, screen)?;
+        if self.topology.controller.is_some() {
+            self.start_controller(interrupt)?;
+            screen.line("  path controller ready: srv6d path-server, its topology is this lab");
+        }
+        self.start_daemons(interrupt, screen)?;
+        if self.topology.routers().next().is_some() {
+            self.start_routing(&Frr::find()?, interrupt, screen)?;
+        }
+        let links: Vec<_> = self.topology.links().enumerate().collect();
+        probes::check(self, &links, interrupt)?;
+        screen.line(&format!("  {} links answer a ping", links.len()));
+        Ok(())
     }
 
     /// The lab of that name, which stays up when this value goes.
@@ -90,8 +117,8 @@ impl Lab {
         Ok(Self { topology, run, keep: true })
     }
 
-    /// Leaves the lab up.
-    pub fn leave_up(mut self) {
+    /// Leaves the lab as it is, up or half up.
+    pub fn leave(mut self) {
         self.keep = true;
     }
 
@@ -158,11 +185,11 @@ impl Lab {
         })
     }
 
-    /// The path server, ready before any host asks.
-    fn start_controller(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
-        if self.topology.controller.is_none() {
-            return Ok(());
-        }
+    /// Starts the path server, and waits until it listens: no host asks before.
+    ///
+    /// # Errors
+    /// It does not start, or Ctrl-C.
+    pub fn start_controller(&self, interrupt: &Interrupt) -> Result<(), LabError> {
         let graph = format!("{:#}", controller::graph(&self.topology));
         self.run.write(&format!("{}/topology.json", controller::NODE), &graph)?;
         let listen = format!("[::]:{}", controller::API);
@@ -179,9 +206,7 @@ impl Lab {
             let connects = || Ok(TcpStream::connect((Ipv6Addr::LOCALHOST, controller::API)).is_ok());
             Ok(netns::enter(&self.netns(controller::NODE), connects)?.then_some(()))
         })?;
-        ready.ok_or_else(|| LabError::Failed(format!("no path server{}", self.log_tail(controller::NODE))))?;
-        screen.line("  path controller ready: srv6d path-server, its topology is this lab");
-        Ok(())
+        ready.ok_or_else(|| LabError::Failed(format!("no path server{}", self.log_tail(controller::NODE))))
     }
 
     fn configure_kernel(&self, node: &Node) -> Result<(), LabError> {
@@ -192,7 +217,7 @@ impl Lab {
             for port in self.topology.ports(&node.name) {
                 // A veth hands over packets with unfinished TCP and UDP checksums: whoever receives them through
                 // AF_XDP would forward garbage. With `tx off` the sender finishes them.
-                netns::run(netns::tool("ethtool").args(["-K", &port.own.port, "tx", "off"]))?;
+                netns::run(netns::tool("ethtool").args(["-K", &port.own.port, "tx", "off", "txvlan", "off"]))?;
             }
             Ok(())
         })
@@ -220,19 +245,21 @@ impl Lab {
             return Ok(());
         }
         screen.print("  srv6d ready:");
-        let all_ready = interrupt.wait_for(READY_WITHIN, || {
-            let mut waiting = Vec::new();
+        let all_ready = interrupt.wait_until_nothing_is_left(READY_WITHIN, || {
+            let (mut waiting, mut left) = (Vec::new(), 0);
             for (node, mut child) in children.drain(..) {
-                if self.ready(node, &mut child)? {
+                let steps = self.steps_left(node, &mut child)?;
+                if steps == 0 {
                     screen.print(&format!(" {}", node.name));
                 } else {
                     waiting.push((node, child));
                 }
+                left += steps;
             }
             children = waiting;
-            Ok(children.is_empty().then_some(()))
+            Ok(left)
         })?;
-        if let (None, Some((node, _))) = (all_ready, children.first()) {
+        if let (false, Some((node, _))) = (all_ready, children.first()) {
             return Err(self.never_ready(node));
         }
         screen.line(&styled(DIM, &format!("  {:.1} s", begin.elapsed().as_secs_f32())));
@@ -241,8 +268,11 @@ impl Lab {
 
     fn start_daemon(&self, node: &Node) -> Result<Child, LabError> {
         let config = self.run.config(&node.name);
-        let text = node_config::srv6d_toml(&self.topology, node, &self.run.socket(&node.name));
-        fs::write(&config, text).map_err(|error| LabError::io("write", &config, &error))?;
+        // A node that is started again may have a configuration that somebody has changed.
+        if !config.exists() {
+            let text = node_config::srv6d_toml(&self.topology, node, &self.run.socket(&node.name));
+            fs::write(&config, text).map_err(|error| LabError::io("write", &config, &error))?;
+        }
         let child = self.spawn(&node.name, &own_program()?, &self.run.log(&node.name), |command| {
             command.args(["run", "--config"]).arg(&config);
         })?;
@@ -259,11 +289,11 @@ impl Lab {
         let socket = self.run.socket(&node.name);
         interrupt.wait_for(READY_WITHIN, || Ok(UnixStream::connect(&socket).is_err().then_some(())))?;
         let mut child = self.start_daemon(node)?;
-        let ready = interrupt.wait_for(READY_WITHIN, || Ok(self.ready(node, &mut child)?.then_some(())))?;
-        ready.ok_or_else(|| self.never_ready(node))
+        let ready = interrupt.wait_until_nothing_is_left(READY_WITHIN, || self.steps_left(node, &mut child))?;
+        if ready { Ok(()) } else { Err(self.never_ready(node)) }
     }
 
-    /// Starts a program in a node. What it says goes to `log`.
+    /// Starts a program in a node. What it says goes to the end of `log`, behind the last words of an earlier one.
     ///
     /// # Errors
     /// It cannot be started.
@@ -274,7 +304,8 @@ impl Lab {
         log: &Path,
         arguments: impl FnOnce(&mut Command),
     ) -> Result<Child, LabError> {
-        let file = File::create(log).map_err(|error| LabError::io("write", log, &error))?;
+        let file =
+            File::options().create(true).append(true).open(log).map_err(|error| LabError::io("write", log, &error))?;
         let file_too = file.try_clone().map_err(|error| LabError::io("write", log, &error))?;
         let mut command = netns::exec(&self.netns(node), program);
         arguments(&mut command);
@@ -302,27 +333,31 @@ impl Lab {
         self.run.write_state(&state)
     }
 
-    /// True once srv6d answers and waits for nothing any more.
-    fn ready(&self, node: &Node, child: &mut Child) -> Result<bool, LabError> {
+    /// What a srv6d still has to do before it forwards everything: to answer, to get each part that it waits for, and to
+    /// have the controller's paths in force. 0 when it is ready.
+    fn steps_left(&self, node: &Node, child: &mut Child) -> Result<usize, LabError> {
         if let Ok(Some(status)) = child.try_wait() {
             let tail = self.log_tail(&node.name);
             return Err(LabError::Failed(format!("srv6d of {} did not start ({status}){tail}", node.name)));
         }
         let answer = client::ask(&self.run.socket(&node.name), &Request::Show { topic: Topic::Generation });
-        let settled = matches!(answer, Ok(Response::Generation(view)) if view.pending.is_empty());
-        if !settled || !controller::asks(&self.topology, node) {
-            return Ok(settled);
+        let Ok(Response::Generation(view)) = answer else { return Ok(SILENT) };
+        if !view.pending.is_empty() {
+            return Ok((1 + view.pending.len()).min(SILENT));
+        }
+        if !controller::asks(&self.topology, node) {
+            return Ok(0);
         }
         let answer = client::ask(&self.run.socket(&node.name), &Request::Show { topic: Topic::Source });
         let in_force =
             |view: &SourceView| view.state == "fresh" && view.peers.iter().all(|row| row.programmed == "yes");
-        Ok(matches!(answer, Ok(Response::Source(views)) if views.iter().all(in_force)))
+        Ok(usize::from(!matches!(answer, Ok(Response::Source(views)) if views.iter().all(in_force))))
     }
 
     fn never_ready(&self, node: &Node) -> LabError {
         let seconds = READY_WITHIN.as_secs();
         LabError::Failed(format!(
-            "srv6d of {} was not ready within {seconds} s{}",
+            "srv6d of {} is not ready, and came no nearer to it for {seconds} s{}",
             node.name,
             self.log_tail(&node.name)
         ))
@@ -334,34 +369,6 @@ impl Lab {
         let lines: Vec<&str> = text.lines().collect();
         let tail = lines.get(lines.len().saturating_sub(12)..).unwrap_or_default().join("\n  ");
         if tail.is_empty() { String::new() } else { format!("\nits last words:\n  {tail}") }
-    }
-
-    /// One echo over every link: shows that ND and the kernel still have their packets on the ports, and lets both
-    /// ends know each other before the first packet that matters.
-    fn check_links(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
-        interrupt.check()?;
-        let silent: Vec<String> = thread::scope(|scope| {
-            let links = self.topology.links().enumerate();
-            let probes: Vec<_> = links.map(|(number, link)| scope.spawn(move || self.probe(link, number))).collect();
-            probes.into_iter().filter_map(|probe| probe.join().ok().flatten()).collect()
-        });
-        interrupt.check()?;
-        if silent.is_empty() {
-            screen.line(&format!("  {} links answer a ping", self.topology.links.len()));
-            return Ok(());
-        }
-        Err(LabError::Failed(format!("no answer to a ping over these links: {}", silent.join(", "))))
-    }
-
-    /// `None` when the other end of the link answered.
-    fn probe(&self, link: &Link, number: usize) -> Option<String> {
-        let [a, b] = &link.ends;
-        let port = self.topology.ports(&a.node).into_iter().find(|port| port.own.port == a.port)?;
-        let target = port.neighbor_v6().unwrap_or_else(|| kernel::link_local(number)).to_string();
-        let answered = netns::enter(&self.netns(&a.node), || {
-            netns::run(netns::tool("ping").args(["-n", "-q", "-c", "1", "-w", "5", "-I", &a.port, &target]))
-        });
-        answered.is_err().then(|| format!("{} {} - {} {}", a.node, a.port, b.node, b.port))
     }
 
     /// FRR in every router, and the time until what it finds is in every node's tables.

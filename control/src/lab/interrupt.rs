@@ -57,4 +57,60 @@ impl Interrupt {
             thread::sleep(TICK);
         }
     }
+
+    /// Asks `left` how much is left to do until it answers 0; true then. False once `quiet` has passed without a number
+    /// smaller than every earlier one: a loaded machine may take long as long as it makes progress, and a number that goes
+    /// up and down is no progress.
+    ///
+    /// # Errors
+    /// Somebody asked to stop, or `left` failed.
+    pub fn wait_until_nothing_is_left(
+        &self,
+        quiet: Duration,
+        mut left: impl FnMut() -> Result<usize, LabError>,
+    ) -> Result<bool, LabError> {
+        let (mut least, mut last_progress) = (usize::MAX, Instant::now());
+        loop {
+            self.check()?;
+            let now = left()?;
+            if now == 0 {
+                return Ok(true);
+            }
+            if now < least {
+                (least, last_progress) = (now, Instant::now());
+            } else if last_progress.elapsed() >= quiet {
+                return Ok(false);
+            }
+            thread::sleep(TICK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+
+    #[test]
+    fn progress_is_waited_for_longer_than_the_quiet_time() {
+        let quiet = Duration::from_millis(200);
+        let (begin, mut left) = (Instant::now(), 8);
+        let done = Interrupt::default().wait_until_nothing_is_left(quiet, || {
+            thread::sleep(quiet / 4);
+            left -= 1;
+            Ok(left)
+        });
+        assert!(done.unwrap());
+        assert!(begin.elapsed() > quiet);
+    }
+
+    #[test]
+    fn a_number_that_goes_up_and_down_is_no_progress() {
+        let mut left = 3;
+        let done = Interrupt::default().wait_until_nothing_is_left(Duration::from_millis(100), || {
+            left = if left == 3 { 2 } else { 3 };
+            Ok(left)
+        });
+        assert!(!done.unwrap());
+    }
 }

@@ -85,7 +85,8 @@ pub fn addresses(topology: &Topology, node: &Node) -> Vec<String> {
 
 /// Routes of the node's kernel: plain ones, `encap seg6` for what is steered, and on a plain kernel node its SIDs.
 ///
-/// A srv6d node has the first two as well: for what its kernel itself sends, and for the time when srv6d is down.
+/// A srv6d node has the first two as well: for what its kernel itself sends, and for the time when srv6d is down. The
+/// commands can be given again: the kernel drops routes when their link goes down.
 ///
 /// # Errors
 /// A steered prefix whose first segment no route leads to.
@@ -107,7 +108,7 @@ pub fn routes(topology: &Topology, node: &Node) -> Result<Vec<String>, LabError>
     }
     if node.kind == Kind::Linux {
         // An unknown SID must not follow a default route out of the domain. A host's way into the block goes before.
-        commands.push(format!("route add blackhole {} metric {}", topology.block, METRIC + 1));
+        commands.push(format!("route replace blackhole {} metric {}", topology.block, METRIC + 1));
         let device = topology.ports(&node.name).first().map_or("lo", |port| port.own.port.as_str()).to_owned();
         commands.extend(node.sids.iter().map(|sid| local_sid(sid, &device)));
     }
@@ -116,7 +117,7 @@ pub fn routes(topology: &Topology, node: &Node) -> Result<Vec<String>, LabError>
 
 fn plain_route(route: &PlainRoute) -> String {
     let hops: Vec<String> = route.hops.iter().map(|(via, port)| format!("nexthop via {via} dev {port}")).collect();
-    format!("route add {} metric {METRIC} {}", route.prefix, hops.join(" "))
+    format!("route replace {} metric {METRIC} {}", route.prefix, hops.join(" "))
 }
 
 /// What names the route of a steered prefix.
@@ -161,5 +162,5 @@ fn local_sid(sid: &Sid, device: &str) -> String {
         // A topology in which a plain kernel node has uDT4 or uDT46 was refused.
         _ => format!("End {csid}"),
     };
-    format!("route add {} encap seg6local action {action} count dev {device}", sid.prefix)
+    format!("route replace {} encap seg6local action {action} count dev {device}", sid.prefix)
 }

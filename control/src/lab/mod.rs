@@ -22,8 +22,10 @@ mod netns;
 mod node_config;
 mod outage;
 mod picture;
+mod probes;
 mod processes;
 mod reroute;
+mod restart;
 mod routing;
 mod scale;
 mod screen;
@@ -36,7 +38,6 @@ mod traffic;
 mod window;
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -54,6 +55,7 @@ pub use topology::{
 };
 pub use window::WINDOW;
 
+use crate::files;
 use fabric::Lab;
 use interrupt::Interrupt;
 use outage::Failure;
@@ -79,6 +81,9 @@ enum LabCommand {
         name: Option<String>,
         #[command(flatten)]
         chosen: Chosen,
+        /// After a failure or Ctrl-C, leave what is there, to look at it; `srv6d lab down` ends it
+        #[arg(long)]
+        keep: bool,
     },
     /// Show the nodes of a lab
     Status {
@@ -110,11 +115,18 @@ enum LabCommand {
         #[arg(long, default_value = "links")]
         how: Failure,
     },
-    /// Bring a lost router back, and wait until it is used again
+    /// Bring a lost node back - links, routes, programs that do not run - and wait until it is used again
     Repair {
         #[command(flatten)]
         lab: Which,
-        /// Leaf or spine
+        /// Leaf, spine or host
+        node: String,
+    },
+    /// End and start the programs of a node, killed ones too: srv6d, and FRR where it has one; wait until it is used again
+    Restart {
+        #[command(flatten)]
+        lab: Which,
+        /// Leaf, spine, host, or `controller`
         node: String,
     },
     /// Show what a fabric does, in less than a minute: pings, TCP, counters, a flow that changes its path
@@ -198,7 +210,7 @@ pub fn run(arguments: LabArguments) -> ExitCode {
 fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
     let mut screen = Screen::new();
     match command {
-        LabCommand::Up { topology, name, chosen } => up(topology.as_deref(), name, chosen, &mut screen),
+        LabCommand::Up { topology, name, chosen, keep } => up(topology.as_deref(), name, chosen, keep, &mut screen),
         LabCommand::Status { lab } => {
             need_root("lab status")?;
             let all_up = status::print(&Lab::open(&lab.running()?)?, &mut screen);
@@ -222,6 +234,10 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         LabCommand::Repair { lab, node } => {
             need_root("lab repair")?;
             repair(&Lab::open(&lab.running()?)?, &node, &mut screen)
+        }
+        LabCommand::Restart { lab, node } => {
+            need_root("lab restart")?;
+            restart(&Lab::open(&lab.running()?)?, &node, &mut screen)
         }
         LabCommand::Demo { topology, name, chosen } => {
             need_root("lab demo")?;
@@ -250,16 +266,33 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
     }
 }
 
-fn up(file: Option<&Path>, name: Option<String>, chosen: Chosen, screen: &mut Screen) -> Result<ExitCode, LabError> {
+fn up(
+    file: Option<&Path>,
+    name: Option<String>,
+    chosen: Chosen,
+    keep: bool,
+    screen: &mut Screen,
+) -> Result<ExitCode, LabError> {
     need_root("lab up")?;
+    let which = name.as_ref().map_or_else(String::new, |name| format!(" --name {name}"));
     let (topology, text) = read(file, name, chosen)?;
     let name = topology.name.clone();
     let interrupt = Interrupt::watch()?;
     let begin = Instant::now();
     screen.line(&format!("bringing up the lab {name}"));
-    Lab::bring_up(topology, &text, &interrupt, screen)?.leave_up();
+    let lab = Lab::prepare(topology, &text)?;
+    if let Err(error) = lab.come_up(&interrupt, screen) {
+        if keep {
+            lab.leave();
+            screen.line(&format!(
+                "\nthe lab {name} is left as it is; look at it with `srv6d lab status{which}`, end it with `srv6d lab down{which}`"
+            ));
+        }
+        return Err(error);
+    }
+    lab.leave();
     screen.line(&format!(
-        "the lab {name} is up after {:.1} s; look at it with `srv6d lab status`, end it with `srv6d lab down`",
+        "the lab {name} is up after {:.1} s; look at it with `srv6d lab status{which}`, end it with `srv6d lab down{which}`",
         begin.elapsed().as_secs_f32()
     ));
     Ok(ExitCode::SUCCESS)
@@ -279,10 +312,16 @@ fn fail(lab: &Lab, name: &str, how: Failure, screen: &mut Screen) -> Result<Exit
 }
 
 fn repair(lab: &Lab, name: &str, screen: &mut Screen) -> Result<ExitCode, LabError> {
-    let node = outage::router(lab, name)?;
     let (interrupt, begin) = (Interrupt::watch()?, Instant::now());
-    outage::repair(lab, node, &interrupt)?;
+    restart::repair(lab, name, &interrupt)?;
     screen.line(&format!("{name} is back, and used again after {:.2} s", begin.elapsed().as_secs_f32()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn restart(lab: &Lab, name: &str, screen: &mut Screen) -> Result<ExitCode, LabError> {
+    let (interrupt, begin) = (Interrupt::watch()?, Instant::now());
+    restart::restart(lab, name, &interrupt)?;
+    screen.line(&format!("{name} was restarted, and is used again after {:.2} s", begin.elapsed().as_secs_f32()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -297,7 +336,7 @@ fn read(file: Option<&Path>, name: Option<String>, chosen: Chosen) -> Result<(To
     let (text, shown) = match file {
         None => (built_in(chosen.routing.unwrap_or_default()).to_owned(), "built-in topology".to_owned()),
         Some(path) => {
-            let text = fs::read_to_string(path).map_err(|error| {
+            let text = files::read_text_or_pipe(path).map_err(|error| {
                 LabError::Invalid(format!(
                     "cannot read the topology {}: {error}\nfix: name an existing file, or begin one with `srv6d lab topology`",
                     path.display()
@@ -308,12 +347,7 @@ fn read(file: Option<&Path>, name: Option<String>, chosen: Chosen) -> Result<(To
     };
     let mut topology = Topology::parse_with(&text, &shown, chosen)?;
     if let Some(name) = name {
-        if !topology_check::is_name(&name) {
-            return Err(LabError::Invalid(format!(
-                "{name:?} cannot be a lab's name\nfix: {}",
-                topology_check::NAME_FIX
-            )));
-        }
+        topology_check::lab_name(&name)?;
         topology.name = name;
     }
     Ok((topology, text))
@@ -324,7 +358,7 @@ impl Which {
     fn running(&self) -> Result<String, LabError> {
         let labs = RunDirectory::labs();
         match (&self.name, labs.as_slice()) {
-            (Some(name), _) => Ok(name.clone()),
+            (Some(name), _) => topology_check::lab_name(name).map(|()| name.clone()),
             (None, [only]) => Ok(only.clone()),
             (None, []) => Err(LabError::Failed("no lab is up\nfix: bring one up with `srv6d lab up`".to_owned())),
             (None, many) => Err(LabError::Invalid(format!(
@@ -369,10 +403,22 @@ fn need_root(what: &str) -> Result<(), LabError> {
     if nix::unistd::geteuid().is_root() {
         return Ok(());
     }
+    let arguments: Vec<String> = std::env::args().skip(1).map(|argument| quoted(&argument)).collect();
     Err(LabError::Failed(format!(
-        "{what} needs root: its nodes are network namespaces\nfix: sudo {} {what}",
-        fabric::own_program()?.display()
+        "{what} needs root: its nodes are network namespaces\nfix: sudo {} {}",
+        fabric::own_program()?.display(),
+        arguments.join(" ")
     )))
+}
+
+/// An argument as a shell takes it.
+fn quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !argument.is_empty() && argument.chars().all(is_plain) {
+        argument.to_owned()
+    } else {
+        format!("'{}'", argument.replace('\'', r"'\''"))
+    }
 }
 
 fn generate(traffic: &Traffic) -> Result<ExitCode, LabError> {

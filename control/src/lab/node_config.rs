@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::topology::{Behavior, Controller, Node, PortRole, Role, Sid, SteerPath, Topology};
+use super::topology::{Behavior, Controller, Node, Role, Sid, SteerPath, Topology};
 use super::{controller, routing};
 
 /// Text of the node's configuration; its management socket is `socket`.
@@ -37,16 +37,19 @@ fn head(text: &mut String, topology: &Topology, node: &Node, socket: &Path) {
     // Many nodes share few cores: workers sleep when there is nothing to do. Rings of a lab port need not be long.
     let _ = writeln!(text, "[workers]\npolling = \"adaptive\"\nframes = 4096\nring = 1024\n");
     let _ = writeln!(text, "[api]\nsocket = {:?}\n", socket.display().to_string());
-    let _ = writeln!(text, "[[block]]\nprefix = \"{}\"\n", topology.block);
+    let _ = writeln!(text, "[[block]]\nprefix = \"{}\"", topology.block);
+    if !topology.host_prefixes.is_empty() {
+        let hosts: Vec<String> = topology.host_prefixes.iter().map(|net| format!("\"{net}\"")).collect();
+        let _ = writeln!(text, "hosts = [{}]", hosts.join(", "));
+    }
+    text.push('\n');
 }
 
 fn ports(text: &mut String, topology: &Topology, node: &Node) {
     for port in topology.ports(&node.name) {
         let _ =
             writeln!(text, "[[port]]\nname = \"{}\"        # to {} {}", port.own.port, port.peer.node, port.peer.port);
-        if port.own.role != PortRole::Fabric {
-            let _ = writeln!(text, "role = \"{}\"", port.own.role.name());
-        }
+        let _ = writeln!(text, "role = \"{}\"", port.own.role.name());
         if !port.own.allowed_carriers.is_empty() {
             let carriers: Vec<String> = port.own.allowed_carriers.iter().map(|net| format!("\"{net}\"")).collect();
             let _ = writeln!(text, "allowed_carriers = [{}]", carriers.join(", "));

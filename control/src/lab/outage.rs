@@ -1,4 +1,4 @@
-//! `srv6d lab fail` and `lab repair`: a router that is lost, and that returns. BGP finds the ways round it.
+//! `srv6d lab fail`: a router that is lost. BGP finds the ways round it.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,11 @@ use nix::sys::signal::Signal;
 
 use super::error::LabError;
 use super::fabric::Lab;
-use super::frr::{self, Frr, Session};
 use super::interrupt::Interrupt;
 use super::state::{Program, State};
-use super::topology::{Kind, Node, Topology};
+use super::topology::{Node, Topology};
 use super::{convergence, netns, processes};
 use crate::process::Process;
-
-/// Sessions that are not up by then will not be.
-const SESSIONS_WITHIN: Duration = Duration::from_secs(30);
 
 /// How a router is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,7 +75,7 @@ pub fn fail(lab: &Lab, node: &Node, how: Failure) -> Result<(), LabError> {
 }
 
 /// zebra and bgpd of a node.
-fn routers(state: &State, node: &Node) -> Vec<Process> {
+pub fn routers(state: &State, node: &Node) -> Vec<Process> {
     let programs = [Program::Zebra, Program::Bgpd].into_iter();
     programs.filter_map(|program| state.process(&node.name, program)).collect()
 }
@@ -93,34 +89,11 @@ pub fn wait_without(lab: &Lab, node: &Node, begin: Instant, interrupt: &Interrup
     Ok(begin.elapsed())
 }
 
-/// Brings a router back, whatever it suffered: links, srv6d, FRR, in this order. Waits until the fabric uses it again.
+/// Sets all links of a node `up` or `down`.
 ///
 /// # Errors
-/// Something does not start, or Ctrl-C.
-pub fn repair(lab: &Lab, node: &Node, interrupt: &Interrupt) -> Result<(), LabError> {
-    let state = lab.run.state();
-    processes::send(&state.of_node(&node.name), Signal::SIGCONT);
-    links(lab, node, "up")?;
-    let dead = |program| !state.process(&node.name, program).is_some_and(Process::alive);
-    if node.kind == Kind::Srv6d && dead(Program::Srv6d) {
-        lab.restart_daemon(node, interrupt)?;
-    }
-    if dead(Program::Zebra) || dead(Program::Bgpd) {
-        // Half a router is none: bgpd lost its zebra, or the other way round.
-        processes::end(&routers(&state, node));
-        frr::start(lab, &Frr::find()?, &[node], interrupt)?;
-    }
-    // Routes alone prove nothing: those of before the failure may still be there.
-    let established = || {
-        let sessions = frr::sessions(lab, &node.name).unwrap_or_default();
-        !sessions.is_empty() && sessions.iter().all(Session::is_established)
-    };
-    let done = interrupt.wait_for(SESSIONS_WITHIN, || Ok(established().then_some(())))?;
-    done.ok_or_else(|| LabError::Failed(format!("BGP sessions of {} are not up again: see `lab status`", node.name)))?;
-    convergence::wait(lab, &lab.topology, interrupt, |_| ())
-}
-
-fn links(lab: &Lab, node: &Node, state: &str) -> Result<(), LabError> {
+/// The kernel refused it.
+pub fn links(lab: &Lab, node: &Node, state: &str) -> Result<(), LabError> {
     let ports = lab.topology.ports(&node.name);
     let commands: Vec<String> = ports.iter().map(|port| format!("link set {} {state}", port.own.port)).collect();
     netns::ip_batch(&lab.netns(&node.name), &commands)

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use srv6d_xsk::kernel_memory;
 
 use crate::show::table::Table;
 
@@ -23,6 +24,7 @@ use super::topology::Topology;
 const NAME: &str = "scale";
 /// Packets of the proof.
 const PINGS: &str = "5";
+const KIB_PER_MIB: f64 = 1024.0;
 /// Clock ticks a second of `/proc/PID/stat` (`USER_HZ`, the same on all Linux architectures that srv6d runs on).
 const TICKS: f64 = 100.0;
 
@@ -42,6 +44,8 @@ struct Cost {
     ports: usize,
     /// Proportional set size of srv6d and its guard process: shared pages count by their share.
     memory_mib: f64,
+    /// Kernel memory of its BPF maps and programs, which is in no process's resident set.
+    kernel_mib: f64,
     /// Of one core.
     idle_cpu_percent: f64,
 }
@@ -53,6 +57,9 @@ struct Report {
     links: usize,
     bring_up_seconds: f64,
     idle_seconds: f64,
+    /// How much less memory the machine has available than before, by all that came up: namespaces, links, sockets and
+    /// hosts, too, and whatever else ran meanwhile.
+    machine_mib: f64,
     nodes: Vec<Cost>,
 }
 
@@ -68,11 +75,12 @@ pub fn run(size: Size, json: bool, screen: &mut Screen) -> Result<(), LabError> 
     let mut quiet = Screen::silent();
     let progress = if json { &mut quiet } else { &mut *screen };
     progress.line(&format!("{} switches, {} links", size.switches, topology.links.len()));
-    let begin = Instant::now();
+    let (begin, available) = (Instant::now(), available_kibibytes());
     let lab = Lab::bring_up(topology, &text, &interrupt, progress)?;
     let bring_up_seconds = begin.elapsed().as_secs_f64();
     prove(&lab, progress)?;
-    let report = watch(&lab, size, bring_up_seconds, &interrupt, progress)?;
+    let mut report = watch(&lab, size, bring_up_seconds, &interrupt, progress)?;
+    report.machine_mib = (available - available_kibibytes()) / KIB_PER_MIB;
     drop(lab);
     if json {
         let text = serde_json::to_string_pretty(&report).map_err(|error| LabError::Failed(error.to_string()))?;
@@ -178,12 +186,14 @@ fn watch(
         Cost {
             node: daemon.node.clone(),
             ports: lab.topology.ports(&daemon.node).len(),
-            memory_mib: with_children(daemon.process.pid).into_iter().map(kibibytes).sum::<f64>() / 1024.0,
+            memory_mib: with_children(daemon.process.pid).into_iter().map(kibibytes).sum::<f64>() / KIB_PER_MIB,
+            kernel_mib: kernel_kibibytes(daemon.process.pid) / KIB_PER_MIB,
             idle_cpu_percent: as_float(ticks) / TICKS / idle_seconds * 100.0,
         }
     });
     let nodes = nodes.collect();
-    Ok(Report { switches: size.switches, links: lab.topology.links.len(), bring_up_seconds, idle_seconds, nodes })
+    let links = lab.topology.links.len();
+    Ok(Report { switches: size.switches, links, bring_up_seconds, idle_seconds, machine_mib: 0.0, nodes })
 }
 
 /// A process and its children: srv6d and its guard.
@@ -215,17 +225,31 @@ fn kibibytes(pid: i32) -> f64 {
     line.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or_default()
 }
 
+/// Kernel memory of BPF maps and programs. The guard process has none.
+fn kernel_kibibytes(pid: i32) -> f64 {
+    let bytes = u32::try_from(pid).ok().and_then(|pid| kernel_memory(pid).ok()).unwrap_or_default();
+    as_float(bytes / 1024)
+}
+
+/// `MemAvailable` of `/proc/meminfo`.
+fn available_kibibytes() -> f64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    line.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or_default()
+}
+
 fn as_float(ticks: u64) -> f64 {
     u32::try_from(ticks).map_or(f64::INFINITY, f64::from)
 }
 
 fn print(report: &Report, screen: &mut Screen) {
-    let mut table = Table::new(&["SWITCH", ">PORTS", ">MEMORY", ">IDLE CPU"]);
+    let mut table = Table::new(&["SWITCH", ">PORTS", ">MEMORY", ">IN KERNEL", ">IDLE CPU"]);
     for cost in &report.nodes {
         table.row([
             cost.node.clone(),
             cost.ports.to_string(),
             format!("{:.1} MiB", cost.memory_mib),
+            format!("{:.1} MiB", cost.kernel_mib),
             format!("{:.2} %", cost.idle_cpu_percent),
         ]);
     }
@@ -234,15 +258,22 @@ fn print(report: &Report, screen: &mut Screen) {
     let sum = |value: fn(&Cost) -> f64| report.nodes.iter().map(value).sum::<f64>();
     screen.line("");
     screen.line(&format!(
-        "up after {:.1} s; memory {:.0} MiB in all, {:.1} MiB at most; idle CPU {:.2} % of one core in all, {:.2} % at most",
+        "up after {:.1} s; memory {:.0} MiB in all, {:.1} MiB at most, and {:.0} MiB in the kernel; the machine has {:.0} MiB \
+         less; idle CPU {:.2} % of one core in all, {:.2} % at most",
         report.bring_up_seconds,
         sum(|cost| cost.memory_mib),
         largest(|cost| cost.memory_mib),
+        sum(|cost| cost.kernel_mib),
+        report.machine_mib,
         sum(|cost| cost.idle_cpu_percent),
         largest(|cost| cost.idle_cpu_percent),
     ));
-    let note = "memory: proportional set size of srv6d and its guard; idle CPU: of one core, over the idle time";
-    screen.line(&styled(super::screen::DIM, note));
+    for note in [
+        "memory: proportional set size of srv6d and its guard; in kernel: its BPF maps and programs, which are not part of that",
+        "the machine has less: by links, namespaces, sockets and hosts as well; idle CPU: of one core, over the idle time",
+    ] {
+        screen.line(&styled(super::screen::DIM, note));
+    }
 }
 
 #[cfg(test)]
@@ -269,7 +300,7 @@ mod tests {
         while ticks(pid) == before {
             assert!(Instant::now() < end, "no tick is counted");
         }
-        assert!(kibibytes(pid) > 100.0);
+        assert!(kibibytes(pid) > 100.0 && available_kibibytes() > 0.0);
         assert_eq!(with_children(pid).first(), Some(&pid));
     }
 }

@@ -194,10 +194,8 @@ impl RunDirectory {
 
     /// Puts a whole new file in the place of an old one, so that nobody reads half of it.
     pub fn write(&self, name: &str, text: &str) -> Result<(), LabError> {
-        let (file, fresh) = (self.0.join(name), self.0.join(format!("{name}.new")));
-        fs::write(&fresh, text)
-            .and_then(|()| fs::rename(&fresh, &file))
-            .map_err(|error| LabError::io("write", &file, &error))
+        let file = self.0.join(name);
+        srv6d_controller::replace_file(&file, text.as_bytes()).map_err(|error| LabError::io("write", &file, &error))
     }
 
     /// Removes the directory with everything in it.

@@ -88,13 +88,16 @@ fn print_row(lab: &Lab, name: &str, kind: &str, (state, up): (&str, bool), what:
     screen.line(&format!("{name:name_width$}{kind:kind_width$}{pid:>pid_width$}  {state}{what}"));
 }
 
-/// Who answers on the node's socket, which may be a srv6d that somebody restarted by hand; else the one that the lab
-/// started.
+/// Who answers on the node's socket; else the srv6d that the lab started.
 fn pid(lab: &Lab, node: &str) -> Option<i32> {
-    let answers = UnixStream::connect(lab.run.socket(node)).ok();
-    let peer = answers.and_then(|stream| getsockopt(&stream, PeerCredentials).ok()).map(|peer| peer.pid());
     let started = lab.run.state().process(node, Program::Srv6d).filter(|process| process.alive());
-    peer.or_else(|| started.map(|process| process.pid))
+    answering(lab, node).or_else(|| started.map(|process| process.pid))
+}
+
+/// Process id of the srv6d that answers on the node's socket, which may be one that somebody started by hand.
+pub fn answering(lab: &Lab, node: &str) -> Option<i32> {
+    let stream = UnixStream::connect(lab.run.socket(node)).ok()?;
+    getsockopt(&stream, PeerCredentials).ok().map(|peer| peer.pid())
 }
 
 fn state(lab: &Lab, node: &Node) -> (&'static str, bool) {

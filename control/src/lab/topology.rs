@@ -41,6 +41,9 @@ pub struct Topology {
     pub name: String,
     /// Locator block; every SID lies in it.
     pub block: Ipv6Net,
+    /// Subnets of hosts inside the block, which are no SIDs: hosts reach each other there without a carrier.
+    #[serde(default)]
+    pub host_prefixes: Vec<Ipv6Net>,
     /// Largest layer-3 packet of every link that does not say otherwise, in bytes.
     #[serde(default = "ethernet_mtu")]
     pub mtu: u32,

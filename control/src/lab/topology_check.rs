@@ -68,6 +68,14 @@ pub(super) fn check(topology: &Topology, text: &str, filename: &str) -> Result<(
 /// How a name has to look.
 pub(super) const NAME_FIX: &str = "use 1 to 24 lower-case letters, digits and hyphens, beginning with a letter";
 
+/// Refuses what cannot name a lab: a name is a part of paths and of namespaces.
+pub(super) fn lab_name(name: &str) -> Result<(), LabError> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(LabError::Invalid(format!("{name:?} cannot be a lab's name\nfix: {NAME_FIX}")))
+}
+
 /// Whether a text can name a lab or a node.
 pub(super) fn is_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -232,4 +240,17 @@ fn node_names(topology: &Topology) -> String {
     let mut names: Vec<(Role, &str)> = topology.nodes().map(|node| (node.role, node.name.as_str())).collect();
     names.sort_unstable();
     names.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_no_path() {
+        assert!(lab_name("lab-1").is_ok());
+        for name in ["../../x", "", "a/b", "-a", "a b"] {
+            assert!(lab_name(name).is_err(), "{name}");
+        }
+    }
 }

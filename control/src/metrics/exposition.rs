@@ -99,6 +99,9 @@ impl Collector {
         for (name, help, value) in all {
             counters(encoder, name, help, &packets(), [(vec![], value)].into_iter())?;
         }
+        let local_lost = view.local_lost.into_iter().map(|lost| (vec![], lost));
+        let help = "Packets of local applications that the kernel dropped in front of srv6d";
+        counters(encoder, "local_lost", help, &packets(), local_lost)?;
         let reasons = |rows: &'_ [crate::api::state::ReasonRow]| -> Vec<(String, u64)> {
             rows.iter().map(|row| (row.reason.clone(), row.packets)).collect()
         };
@@ -239,6 +242,8 @@ impl Collector {
             ("malformed", "Messages that made no sense", fpm.malformed),
             ("unknown_attributes", "Attributes that nobody knows", fpm.unknown_attributes),
             ("swept", "Routes and SIDs that went because nobody announced them again", fpm.swept),
+            ("turned_away", "Connections whose user or address is not allowed", fpm.turned_away),
+            ("refused", "Announcements that were not taken because there were too many", fpm.refused),
             ("answers", "Routes that zebra was told to be in force", fpm.answers),
         ] {
             counters(encoder, "fpm", help, &Unit::Other(unit.to_owned()), [(vec![], value)].into_iter())?;
@@ -270,6 +275,7 @@ impl Collector {
         gauges(encoder, "build_info", "1, with the daemon's version and the node's name", [version].into_iter())?;
         for (name, help, value) in [
             ("start_time_seconds", "When the daemon was started, in seconds since 1970-01-01 UTC", view.started),
+            ("kernel_memory_bytes", "Kernel memory of the daemon's BPF maps and programs", view.kernel_memory),
             ("pending_entries", "Entries of the configuration that wait for the machine", view.pending.len() as u64),
             ("warnings", "What was accepted but deserves a look", view.warnings.len() as u64),
             ("reload_refused", "1 while the newest reload was refused", u64::from(!view.refused.is_empty())),

@@ -5,6 +5,8 @@ mod exposition;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -12,11 +14,13 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, StatusCode, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use crate::api::state::State;
+use crate::connections::{Connections, Refusals};
 pub use exposition::exposition;
 
 /// What is answered to Prometheus 2 and later.
@@ -33,46 +37,89 @@ pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
+/// Connections of scrapers at a time; anybody on this machine may open some.
+const CONNECTIONS: usize = 64;
+/// From the connection's beginning to the last byte of its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Scrapes within this time have the same answer: the control loop is asked no more often.
+const FRESH: Duration = Duration::from_millis(500);
+
 /// Answers scrapes with what `control` says; ends when `control` is gone.
 pub async fn serve(listener: TcpListener, control: mpsc::Sender<Scrape>) {
+    let (mut connections, mut refusals) = (Connections::at_most(CONNECTIONS), Refusals::default());
+    let scrapes = Arc::new(Scrapes { control, last: Mutex::default() });
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors: give others time to close theirs.
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            continue;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(why) => {
+                refusals.pause("metrics", &why).await;
+                continue;
+            }
         };
-        if control.is_closed() {
+        refusals.over();
+        if scrapes.control.is_closed() {
             return;
         }
-        let control = control.clone();
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, control.clone()));
-            let connection =
-                http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = connection.await {
-                debug!(%error, "a scrape broke off");
-            }
-        });
+        connections.serve(converse(stream, Arc::clone(&scrapes)));
+    }
+}
+
+/// One request and its answer. A connection serves no second one, which would leave it idle in between.
+async fn converse(stream: TcpStream, scrapes: Arc<Scrapes>) {
+    let service = service_fn(|request| answer(request, &scrapes));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    match timeout(PATIENCE, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(%error, "a scrape broke off"),
+        Err(_) => debug!("a scraper was too slow"),
+    }
+}
+
+/// The control loop, and what it said last.
+#[derive(Debug)]
+struct Scrapes {
+    control: mpsc::Sender<Scrape>,
+    last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Scrapes {
+    /// What is told now, or was told a moment ago.
+    async fn text(&self) -> Result<Bytes, Answer> {
+        let mut last = self.last.lock().await;
+        if let Some((_, text)) = last.as_ref().filter(|(told, _)| told.elapsed() < FRESH) {
+            return Ok(text.clone());
+        }
+        let (sender, state) = oneshot::channel();
+        let asked = self.control.send(sender).await.is_ok();
+        let Some(state) = state.await.ok().filter(|_| asked) else {
+            return Err(status(StatusCode::SERVICE_UNAVAILABLE, "srv6d is stopping\n"));
+        };
+        let Ok(text) = exposition(state) else {
+            return Err(status(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n"));
+        };
+        let text = Bytes::from(text);
+        *last = Some((Instant::now(), text.clone()));
+        Ok(text)
     }
 }
 
 type Answer = hyper::Response<Full<Bytes>>;
 
-async fn answer(request: hyper::Request<Incoming>, control: mpsc::Sender<Scrape>) -> Result<Answer, Infallible> {
+async fn answer(request: hyper::Request<Incoming>, scrapes: &Scrapes) -> Result<Answer, Infallible> {
     if request.method() != Method::GET || request.uri().path() != "/metrics" {
         return Ok(status(StatusCode::NOT_FOUND, "metrics are at /metrics\n"));
     }
-    let (sender, state) = oneshot::channel();
-    let asked = control.send(sender).await.is_ok();
-    let Some(state) = state.await.ok().filter(|_| asked) else {
-        return Ok(status(StatusCode::SERVICE_UNAVAILABLE, "srv6d is stopping\n"));
-    };
-    let Ok(text) = exposition(state) else {
-        return Ok(status(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n"));
-    };
-    let mut response = Answer::new(Full::from(text));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
-    Ok(response)
+    Ok(match scrapes.text().await {
+        Ok(text) => {
+            let mut response = Answer::new(Full::from(text));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
+            response
+        }
+        Err(refusal) => refusal,
+    })
 }
 
 fn status(status: StatusCode, text: &'static str) -> Answer {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use srv6d_kernel_routes::{KernelAction, KernelRoute, RouteKey, Routes};
 use srv6d_srv6::model::{
-    Amendment, Desired, Mac, Path, PortId, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId,
+    Amendment, Desired, Mac, NeighborChange, Path, PortId, RouteAction, RouteChange, SidChange, Steer, SteerChange,
+    TableId,
 };
 
 use super::diff::{Change, Diff, diff, in_table};
@@ -24,7 +25,7 @@ use super::environment::is_link_local;
 use super::followed::Unfollowed;
 use super::ports::{self, Ports};
 use super::{Context, Plan, plan_with};
-use crate::config::{Config, Findings, OneHop, SegmentRoute, Sid};
+use crate::config::{Config, Findings, OneHop, SegmentRoute, Sid, Spanned};
 use crate::plan::Environment;
 use crate::sonic;
 use crate::source::Offer;
@@ -73,24 +74,47 @@ pub fn amended(sources: Sources<'_>, plan: &Plan, keys: &BTreeSet<RouteKey>, nex
     }
     let routes = Arc::new(Part::of(sources, &keys)?);
     let part = plan_with(config, &Environment { routes, ..environment.clone() }, offers).ok()?;
-    if !part.amendable || part.warnings != plan.warnings {
+    if !part.amendable || part.warnings != plan.warnings || part.desired.ports != plan.desired.ports {
         return None;
     }
     let is_used = |key: &RouteKey| environment.routes.used_for(key).is_some();
     Amended::of(part, keys, is_used)
 }
 
-/// The neighbours of a plan whose file has not changed. `None`: a uA that names no neighbour means whoever is on its port.
-pub fn neighbors(config: &Config, environment: &Environment) -> Option<BTreeMap<(PortId, IpAddr), Mac>> {
-    let names_none = |sid: &Sid| sid.hop.via.is_none() && sid.hop.port.is_some() && sid.nexthops.is_empty();
-    if config.sids.iter().any(|sid| names_none(sid.get_ref())) {
-        return None;
-    }
+/// What has become of the neighbours of a plan whose file has not changed. `None`: one has come, changed or gone on the
+/// port of a uA that names no neighbour, and so means whoever is there.
+pub fn neighbors(config: &Config, environment: &Environment, plan: &Plan) -> Option<Vec<NeighborChange>> {
+    let changes = neighbor_changes(&plan.desired.neighbors, &all_neighbors(config, environment));
+    let open: BTreeSet<&String> = config.sids.iter().filter_map(|sid| open_port(sid.get_ref())).collect();
+    let is_open = |change: &NeighborChange| {
+        let port = config.ports.get(usize::from(change.port.0));
+        port.is_some_and(|port| open.contains(port.get_ref().name.get_ref()))
+    };
+    if changes.iter().any(is_open) { None } else { Some(changes) }
+}
+
+/// The port of a SID that names no neighbour.
+fn open_port(sid: &Sid) -> Option<&String> {
+    let names_none = sid.hop.via.is_none() && sid.nexthops.is_empty();
+    sid.hop.port.as_ref().filter(|_| names_none).map(Spanned::get_ref)
+}
+
+/// What makes the second ones of the first ones.
+fn neighbor_changes(
+    before: &BTreeMap<(PortId, IpAddr), Mac>,
+    after: &BTreeMap<(PortId, IpAddr), Mac>,
+) -> Vec<NeighborChange> {
+    let gone = before.keys().filter(|at| !after.contains_key(at)).map(|at| (at, None));
+    let other = after.iter().filter(|(at, mac)| before.get(at) != Some(mac)).map(|(at, mac)| (at, Some(*mac)));
+    gone.chain(other).map(|(&(port, address), mac)| NeighborChange { port, address, mac }).collect()
+}
+
+fn all_neighbors(config: &Config, environment: &Environment) -> BTreeMap<(PortId, IpAddr), Mac> {
     let environment = &*sonic::laid_over(config, environment);
     let rules = ports::rules(config, environment);
     let found = &mut Findings::new(config.source.clone());
     let ports = Ports::resolve(config, environment, &rules, found);
-    Some(ports::neighbors(&Context { config, environment, rules, ports }, found))
+    ports::neighbors(&Context { config, environment, rules, ports }, found)
 }
 
 /// First segments and next hops of the paths in force, and how many paths have them.
@@ -139,9 +163,11 @@ const fn is_sid(route: &KernelRoute) -> bool {
     matches!(route.action, KernelAction::Sid(_))
 }
 
-/// First hops are looked up in the main table, and SIDs count there whatever table they stand in.
+/// First hops are looked up in the main table, those of followed routes in their own table before, and SIDs count for the
+/// node whatever table they stand in.
 fn leads(environment: &Environment, plan: &Plan, key: &RouteKey) -> bool {
     key.table == TableId::MAIN
+        || plan.desired.steers.iter().any(|steer| steer.table == key.table)
         || environment.routes.used_for(key).is_some_and(is_sid)
         || plan.desired.sids.iter().any(|sid| key.prefix == IpNet::V6(sid.prefix))
 }
@@ -170,8 +196,9 @@ fn stand_alone(keys: &BTreeSet<RouteKey>, Sources { config, environment, .. }: S
 #[derive(Default)]
 struct Part {
     keys: BTreeSet<RouteKey>,
-    seen: HashSet<IpAddr>,
-    open: Vec<IpAddr>,
+    seen: HashSet<(TableId, IpAddr)>,
+    /// Addresses that something is sent to, and the table they are looked up in.
+    open: Vec<(TableId, IpAddr)>,
 }
 
 impl Part {
@@ -181,14 +208,14 @@ impl Part {
         let routes = &*environment.routes;
         let aside: Vec<TableId> =
             routes.tables().into_iter().filter(|table| follows(config, *table) && *table != TableId::MAIN).collect();
-        let open = written_hops(config).chain(offered_hops(offers)).collect();
+        let open = written_hops(config).chain(offered_hops(offers)).map(|hop| (TableId::MAIN, hop)).collect();
         let mut part = Self { open, ..Self::default() };
         for route in changed.iter().filter_map(|key| routes.used_for(key)) {
             part.take(route);
         }
-        while let Some(address) = part.open.pop() {
-            if part.seen.insert(address) {
-                routes.around(TableId::MAIN, address).for_each(|route| part.take(route));
+        while let Some((table, address)) = part.open.pop() {
+            if part.seen.insert((table, address)) {
+                routes.around(table, address).for_each(|route| part.take(route));
                 // SIDs count there, whatever table they stand in.
                 let others = aside.iter().flat_map(|table| routes.around(*table, address));
                 others.filter(|route| is_sid(route)).for_each(|route| part.take(route));
@@ -205,7 +232,8 @@ impl Part {
         let KernelAction::Via(hops) = &route.action else { return };
         let first = hops.iter().filter_map(|hop| hop.encap.as_ref()?.segments.first().copied().map(IpAddr::V6));
         let via = hops.iter().filter_map(|hop| hop.via.filter(|via| !is_link_local(*via)));
-        self.open.extend(first.chain(via).filter(|_| is_new));
+        let tables = [TableId::MAIN, route.table];
+        self.open.extend(first.chain(via).filter(|_| is_new).flat_map(|hop| tables.map(|table| (table, hop))));
     }
 }
 
@@ -233,7 +261,8 @@ fn via(hop: &OneHop) -> Option<IpAddr> {
 
 fn offered_hops(offers: &[Offer]) -> impl Iterator<Item = IpAddr> {
     offers.iter().flat_map(|offer| &offer.steers).flat_map(|steer| {
-        let first = steer.paths.iter().filter_map(|path| path.segments.first().copied().map(IpAddr::V6));
+        let paths = steer.paths.iter().chain(&steer.last_good);
+        let first = paths.filter_map(|path| path.segments.first().copied().map(IpAddr::V6));
         first.chain(steer.via)
     })
 }
@@ -278,16 +307,22 @@ fn by_key<T>(entries: Vec<T>, key: fn(&T) -> (TableId, IpNet)) -> BTreeMap<(Tabl
 }
 
 impl Plan {
-    /// Takes over other neighbours: what that changes, for people.
-    pub fn resolve(&mut self, neighbors: BTreeMap<(PortId, IpAddr), Mac>) -> Diff {
-        let part = |desired: &Desired| Desired {
-            ports: desired.ports.clone(),
-            neighbors: desired.neighbors.clone(),
-            ..Desired::default()
+    /// Takes over changed neighbours: what that was, for people and for the tables.
+    pub fn resolve(&mut self, neighbors: Vec<NeighborChange>) -> (Diff, Amendment) {
+        let ports = &self.desired.ports;
+        let of = |neighbors: &[NeighborChange]| {
+            let resolved = neighbors.iter().filter_map(|of| Some(((of.port, of.address), of.mac?))).collect();
+            Desired { ports: ports.clone(), neighbors: resolved, ..Desired::default() }
         };
-        let before = part(&self.desired);
-        self.desired.neighbors = neighbors;
-        diff(&before, &part(&self.desired))
+        let changes = Amendment { neighbors, ..Amendment::default() };
+        let after = of(&changes.neighbors);
+        let known = |change: &NeighborChange| NeighborChange {
+            mac: self.desired.neighbors.get(&(change.port, change.address)).copied(),
+            ..*change
+        };
+        let before = of(&changes.neighbors.iter().map(known).collect::<Vec<_>>());
+        self.desired.amend(&changes);
+        (diff(&before, &after), changes)
     }
 
     /// Takes over what has changed: what that was, for people and for the tables.

@@ -1,6 +1,6 @@
 //! What the kernel and the network show: the part of a plan that is not written in the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ pub struct Environment {
     pub vrfs: BTreeMap<u32, TableId>,
     /// The same for the devices that are in a VRF, by their names.
     pub vrf_members: BTreeMap<String, TableId>,
+    /// Ports that a learned route to SIDs has left by, at some time since the daemon was started.
+    pub faced_routers: BTreeSet<String>,
     /// Routes that FRR announces over FPM, one for each prefix of a table.
     pub announced: Arc<Vec<KernelRoute>>,
 }

@@ -108,6 +108,17 @@ impl Fib {
         self.matches(address).find(|(_, owner, _)| **owner != Owner::WaitingRoute)
     }
 
+    /// Next hops of the longest match in a table other than the main one, where that is a route that forwards.
+    pub(super) fn route_in(&self, table: TableId, address: IpAddr) -> Option<&[Hop]> {
+        let host = IpNet::from(address);
+        let around = (0..=host.max_prefix_len()).rev().filter_map(|length| IpNet::new(address, length).ok());
+        let mut matches = around.filter_map(|prefix| self.entries.get(&(table, prefix.trunc())));
+        match matches.find(|(owner, _)| *owner != Owner::WaitingRoute) {
+            Some((Owner::Route(hops), _)) if !hops.is_empty() => Some(hops),
+            _ => None,
+        }
+    }
+
     /// A route will match the address once its next hops resolve, before what matches it now.
     pub(super) fn waits_for_route(&self, address: IpAddr) -> bool {
         self.matches(address).next().is_some_and(|(_, owner, _)| *owner == Owner::WaitingRoute)

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use srv6d_kernel_routes::{KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, RouteKey};
@@ -29,6 +30,8 @@ const KERNEL_PROTOCOL: u8 = 2;
 
 /// `proto kernel`: prefixes of addresses.
 const MADE_BY_KERNEL: u8 = 2;
+/// Protocols of FRR's daemons, from BGP to SR-TE (`zebra/rt_netlink.h`).
+const FRR: RangeInclusive<u8> = 186..=198;
 
 /// A route that stays with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,14 +87,14 @@ impl Followed {
     fn read<'r>(&mut self, reader: &Reader<'_>, routes: impl Iterator<Item = Chosen<'r>>, fib: &mut Fib) {
         let source = reader.source;
         let mut steers = Vec::new();
-        for Chosen { table, prefix, action, .. } in routes {
+        for Chosen { table, prefix, protocol, action } in routes {
             // In vain where the configuration says something else about the prefix: then that counts.
             let leave = || Route { table, prefix, action: RouteAction::Kernel };
             let Some(action) = action else {
                 let _ = self.route(leave(), fib);
                 continue;
             };
-            let taken = match reader.meaning(RouteKey { table, prefix }, action) {
+            let taken = match reader.meaning(RouteKey { table, prefix }, protocol, action) {
                 Ok(Meaning::Steer(steer)) => unwritten(steer, fib).map(|steer| steers.push(steer)),
                 Ok(Meaning::Sid(sid)) => self.sid(sid, fib),
                 Ok(Meaning::Route(action)) => self.route(Route { table, prefix, action }, fib),
@@ -106,8 +109,12 @@ impl Followed {
     }
 
     fn sid(&mut self, sid: LocalSid, fib: &mut Fib) -> Result<(), String> {
-        fib.claim_followed((TableId::MAIN, IpNet::V6(sid.prefix)), Owner::Sid).map_err(taken)?;
-        self.sids.push(sid);
+        match fib.claim_followed((TableId::MAIN, IpNet::V6(sid.prefix)), Owner::Sid) {
+            Ok(()) => self.sids.push(sid),
+            // A table that is followed, and that rules lead to as well: SIDs count for the node, whatever table they stand in.
+            Err(_) if self.sids.contains(&sid) => {}
+            Err(owner) => return Err(taken(owner)),
+        }
         Ok(())
     }
 
@@ -129,6 +136,11 @@ fn unwritten(steer: OfferedSteer, fib: &Fib) -> Result<OfferedSteer, String> {
 
 fn taken(owner: &str) -> String {
     format!("the configuration has a {owner} for this prefix")
+}
+
+/// Steered prefixes of this source are followed routes, and no controller's.
+pub(super) fn is_followed(source: &str) -> bool {
+    [KERNEL, FPM].contains(&source)
 }
 
 /// A route with `encap seg6` that was not taken in the end.
@@ -161,7 +173,7 @@ fn announced<'e>(context: &Context<'e>) -> Vec<&'e KernelRoute> {
 
 /// A route with `encap seg6` that was taken.
 pub(super) fn is_in_force(outcome: &Outcome) -> bool {
-    [KERNEL, FPM].contains(&outcome.source.as_str()) && outcome.state == OutcomeState::Programmed
+    is_followed(&outcome.source) && outcome.state == OutcomeState::Programmed
 }
 
 /// The prefix of a port in a VRF, in a kernel that has no device for the VRF: there it stands in the wrong table.
@@ -202,12 +214,12 @@ impl<'a> Reader<'a> {
         Self { context, source, peer, ports: port_numbers(context), down, reduce }
     }
 
-    fn meaning(&self, key: RouteKey, action: &KernelAction) -> Result<Meaning, String> {
+    fn meaning(&self, key: RouteKey, protocol: u8, action: &KernelAction) -> Result<Meaning, String> {
         match action {
             KernelAction::Blackhole => Ok(Meaning::Route(RouteAction::Blackhole)),
             KernelAction::Unreachable => Ok(Meaning::Route(RouteAction::Unreachable)),
             KernelAction::Other(why) => Err(why.clone()),
-            KernelAction::Sid(sid) => self.sid(key.prefix, sid).map(Meaning::Sid),
+            KernelAction::Sid(sid) => self.sid(key.prefix, protocol, sid).map(Meaning::Sid),
             KernelAction::Via(hops) => self.via(key, hops),
         }
     }
@@ -276,13 +288,17 @@ impl<'a> Reader<'a> {
             via: None,
             port: None,
             paths: encaps.iter().enumerate().map(path).collect(),
+            last_good: Vec::new(),
         })
     }
 
-    fn sid(&self, prefix: IpNet, sid: &KernelSid) -> Result<LocalSid, String> {
+    fn sid(&self, prefix: IpNet, protocol: u8, sid: &KernelSid) -> Result<LocalSid, String> {
         use KernelSidAction as A;
+        let written = prefix;
         let IpNet::V6(prefix) = prefix else { return Err("a SID is an IPv6 prefix".to_owned()) };
-        let csid = sid.csid.map(|(lblen, nflen)| Csid { lblen, nflen });
+        let csid =
+            sid.csid.map(|csid| if FRR.contains(&protocol) { whole_function(written, sid.action, csid) } else { csid });
+        let csid = csid.map(|(lblen, nflen)| Csid { lblen, nflen });
         let behavior = match sid.action {
             A::End => Behavior::End { csid, dscp: DscpMode::Pipe(0) },
             A::EndX if sid.via.is_none_or(|via| via.is_unspecified()) => {
@@ -312,6 +328,14 @@ impl<'a> Reader<'a> {
         let around = self.context.ports.connected.iter().filter(|connected| connected.prefix.contains(&address));
         around.max_by_key(|connected| connected.prefix.prefix_len()).map(|connected| connected.port)
     }
+}
+
+/// Lengths of a NEXT-CSID shift as FRR means them. Its releases from 10.4 on say 16 bits of every uA; one that is reached by
+/// node and function consumes both, as its prefix says, or the function would stay in front of the carrier.
+pub(crate) fn whole_function(prefix: IpNet, action: KernelSidAction, (block, shift): (u8, u8)) -> (u8, u8) {
+    let matched = prefix.prefix_len().saturating_sub(block);
+    let longer = action == KernelSidAction::EndX && matched > shift && prefix.prefix_len() < prefix.max_prefix_len();
+    (block, if longer { matched } else { shift })
 }
 
 fn end_dt(family: DtFamily, table: TableId) -> Behavior {

@@ -13,6 +13,7 @@ mod hops;
 mod node;
 mod offered;
 mod ports;
+mod roles;
 mod routes;
 mod rules;
 mod sids;
@@ -24,7 +25,7 @@ use std::path::PathBuf;
 
 use srv6d_srv6::model::{Desired, HostPort, TableId};
 
-use crate::config::{Config, Diagnostic, Errors, Findings, Polling, PortMode};
+use crate::config::{Accepted, Config, Diagnostic, Errors, Findings, Polling, PortMode};
 use crate::sonic;
 use crate::source::{Offer, Outcome};
 
@@ -32,8 +33,10 @@ pub use amend::{Amended, FirstHops, Sources, amended, neighbors};
 pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 use fib::Fib;
+pub(crate) use followed::whole_function;
 pub use followed::{FPM, Unfollowed};
 use ports::Ports;
+pub use roles::RoleReason;
 pub(crate) use rules::NOBODY;
 use rules::Rules;
 pub use srv6d_kernel_routes::{
@@ -59,6 +62,8 @@ pub struct Plan {
     pub warnings: Vec<Diagnostic>,
     /// Right, and waiting for something that does not exist yet.
     pub pending: Vec<Diagnostic>,
+    /// Notes: facts that are worth knowing and wait for nothing.
+    pub notes: Vec<Diagnostic>,
     /// What became of everything that sources offer, and of followed routes that are not in force.
     pub offered: Vec<Outcome>,
     /// Routes of followed tables that stay with the kernel.
@@ -68,6 +73,8 @@ pub struct Plan {
     pub amendable: bool,
     /// What paths follow: a route to one of these is not changed alone.
     pub first_hops: FirstHops,
+    /// By port: where its role comes from.
+    pub roles: Vec<RoleReason>,
 }
 
 /// One device that carries ports.
@@ -155,6 +162,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let mut fib = Fib::default();
 
     let blocks = sids::blocks(config, found);
+    let host_prefixes = sids::host_prefixes(config, found);
     let mut sids = sids::sids(&context, &blocks, &mut fib, found);
     let mut routes = routes::routes(&context, &mut fib, found);
     let claimed = steers::claim(&context, &mut fib, found);
@@ -180,7 +188,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
 
     let rules_are_plain = context.rules.are_plain(&environment.routes);
     let devices = context.ports.devices();
-    let desired = Desired {
+    let mut desired = Desired {
         host: (context.ports.host.zip(environment.host.as_ref()))
             .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
         local_addresses: context.ports.local_addresses(environment, &context.rules),
@@ -189,13 +197,16 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         tunnel,
         policy: node::policy(&config.node),
         blocks,
+        host_prefixes,
         sids,
         steers,
         routes,
         neighbors,
         path_mtus: environment.path_mtus.clone(),
     };
-    let (warnings, pending) = findings.finish()?;
+    let role_reasons = roles::decide(config, &environment.faced_routers, &mut desired);
+    roles::report(config, &desired, &role_reasons, found);
+    let Accepted { warnings, pending, notes } = findings.finish()?;
     let first_hops = FirstHops::of(&desired.steers);
     let amendable = !waits && pending.is_empty() && rules_are_plain;
     let name = config.node.name.as_ref().map(|name| name.get_ref().clone());
@@ -209,10 +220,12 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         api,
         warnings,
         pending,
+        notes,
         offered,
         unfollowed,
         amendable,
         first_hops,
+        roles: role_reasons,
     })
 }
 

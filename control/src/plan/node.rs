@@ -72,6 +72,7 @@ pub(super) fn policy(node: &config::Node) -> Policy {
         ua_last_forward: or(&node.ua_last, UaLast::Reject) == UaLast::Forward,
         vrf_sids: or(&node.vrf_sids, false),
         dt_argument_accept: or(&node.dt_argument, DtArgument::Strict) == DtArgument::Accept,
+        least_path_mtu: or(&node.least_path_mtu, defaults.least_path_mtu),
         domain_sources: node.domain_sources.iter().map(|prefix| *prefix.get_ref()).collect(),
     }
 }

@@ -185,7 +185,7 @@ impl<'a> Ports<'a> {
         for device in &environment.devices {
             let owner = self.written.iter().position(|port| port.layer3.is_some_and(|own| own.name == device.name));
             let table = owner.and_then(|index| self.models.get(index)).map_or(TableId::MAIN, |port| port.table);
-            let shown = device.addresses.iter().map(IpNet::addr);
+            let shown = device.addresses.iter().flat_map(|net| [Some(net.addr()), subnet_broadcast(net)]).flatten();
             let global = shown.filter(|&ip| !is_link_local(ip) && !ip.is_loopback());
             // A rule is asked after the table `local`, which has the addresses of all.
             let tables = || rules.port_tables.values().chain([&table]).copied();
@@ -194,6 +194,15 @@ impl<'a> Ports<'a> {
         addresses.sort_unstable();
         addresses.dedup();
         addresses
+    }
+}
+
+/// The IPv4 broadcast address of a subnet (RFC 922): the node's own, as each of its stations'. Links of two addresses have
+/// none (RFC 3021).
+fn subnet_broadcast(net: &IpNet) -> Option<IpAddr> {
+    match net {
+        IpNet::V4(net) if net.prefix_len() < 31 => Some(IpAddr::V4(net.broadcast())),
+        _ => None,
     }
 }
 
@@ -261,8 +270,9 @@ fn check_duplicates(ports: &[Spanned<config::Port>], found: &mut Findings) {
     }
 }
 
+/// The role that is written; `Edge` unless it is.
 fn role(port: &config::Port, found: &mut Findings) -> Role {
-    let role = or(&port.role, PortRole::Fabric);
+    let role = or(&port.role, PortRole::Edge);
     if let (PortRole::Fabric, Some(carrier)) = (role, port.allowed_carriers.first()) {
         let what = "a fabric port accepts every carrier: this list has no effect";
         let fix = "write role = \"host\" or \"edge\", or remove the list";

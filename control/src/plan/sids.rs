@@ -34,6 +34,34 @@ pub(super) fn blocks(config: &Config, found: &mut Findings) -> Vec<Block> {
     blocks
 }
 
+/// Subnets of hosts inside the blocks. A host's subnet holds no SID of this node.
+pub(super) fn host_prefixes(config: &Config, found: &mut Findings) -> Vec<Ipv6Net> {
+    let mut prefixes = Vec::new();
+    for block in config.blocks.iter().map(Spanned::get_ref) {
+        for written in &block.hosts {
+            let (prefix, block) = (*written.get_ref(), block.prefix.get_ref());
+            if !block.contains(&prefix) || prefix == *block {
+                let what = format!("{prefix} is no part of the block {block}");
+                let fix = "write a longer prefix inside of the block, or remove it: other prefixes are open anyway";
+                found.error(written.span(), "[[block]] hosts", what, fix);
+            }
+            let sid = config.sids.iter().map(|sid| &sid.get_ref().sid).find(|sid| overlap(sid.get_ref(), &prefix));
+            if let Some(sid) = sid {
+                let what = format!("the SID {} in {} is not a host's", sid.get_ref(), found.line_of(&sid.span()));
+                let fix =
+                    "keep SIDs and subnets of hosts apart: edge and host ports may send to hosts, and not to SIDs";
+                found.error(written.span(), "[[block]] hosts", what, fix);
+            }
+            prefixes.push(prefix);
+        }
+    }
+    prefixes
+}
+
+fn overlap(one: &Ipv6Net, other: &Ipv6Net) -> bool {
+    one.contains(other) || other.contains(one)
+}
+
 pub(super) fn sids(context: &Context<'_>, blocks: &[Block], fib: &mut Fib, found: &mut Findings) -> Vec<LocalSid> {
     let mut sids = Vec::new();
     for written in &context.config.sids {

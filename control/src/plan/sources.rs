@@ -1,6 +1,8 @@
 //! `[fpm]`, `[jalapeno]` and `[syd]`: what can be seen of their mistakes before anybody is asked.
 
+use std::collections::HashSet;
 use std::fmt::Display;
+use std::hash::Hash;
 
 use super::Context;
 use super::hops::{HopFamily, HopRule};
@@ -82,20 +84,19 @@ fn asking(entry: &str, endpoint: &Spanned<Endpoint>, asking: &Asking, found: &mu
 }
 
 /// A peer that is this node itself, or is listed twice.
-fn repeated<'p, T: PartialEq + Display + 'p>(
+fn repeated<'p, T: Eq + Hash + Display + 'p>(
     peers: impl Iterator<Item = &'p Spanned<T>>,
     own: &Spanned<T>,
     entry: &str,
     found: &mut Findings,
 ) {
-    let mut seen: Vec<&T> = Vec::new();
+    let mut seen: HashSet<&T> = HashSet::new();
     for peer in peers {
         if peer.get_ref() == own.get_ref() {
             found.error(peer.span(), entry, format!("{} is this node itself", peer.get_ref()), "remove it");
-        } else if seen.contains(&peer.get_ref()) {
+        } else if !seen.insert(peer.get_ref()) {
             found.error(peer.span(), entry, format!("{} is listed twice", peer.get_ref()), "keep one of the two");
         }
-        seen.push(peer.get_ref());
     }
 }
 

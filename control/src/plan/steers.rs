@@ -55,18 +55,20 @@ pub(super) fn steers(
 ) -> Vec<Steer> {
     let mut steers = Vec::new();
     for (written, claimed) in context.config.steers.iter().zip(claimed) {
-        steers.extend(resolve(context, written, blocks, fib, names, found).filter(|_| *claimed));
+        steers.extend(resolve(context, written, blocks, fib, names, false, found).filter(|_| *claimed));
     }
     steers
 }
 
-/// `None`: refused, or none of its paths resolves yet (all have been noted).
+/// Resolves the paths of a steered prefix. With `own_table_first`, the table of the prefix is asked for the first segment
+/// before the main table is, as the kernel does for what a VRF receives. `None`: refused, or none of its paths resolves yet (all have been noted).
 pub(super) fn resolve(
     context: &Context<'_>,
     written: &Spanned<config::Steer>,
     blocks: &[Block],
     fib: &Fib,
     names: &mut Names,
+    own_table_first: bool,
     found: &mut Findings,
 ) -> Option<Steer> {
     let table = written.get_ref();
@@ -79,7 +81,7 @@ pub(super) fn resolve(
     let mut paths = Vec::new();
     for path in written_paths(written, found) {
         check_name(&path, names, found);
-        let resolve = Resolve { context, blocks, fib, steer: table };
+        let resolve = Resolve { context, blocks, fib, steer: table, own_table_first };
         paths.extend(resolve.path(path, source, found));
     }
     let (table, prefix) = (or(&table.table, TableId::MAIN), *table.prefix.get_ref());
@@ -134,6 +136,7 @@ struct Resolve<'a> {
     blocks: &'a [Block],
     fib: &'a Fib,
     steer: &'a config::Steer,
+    own_table_first: bool,
 }
 
 impl Resolve<'_> {
@@ -145,9 +148,14 @@ impl Resolve<'_> {
         let hops = self.context.ports.hops(("[[steer]]", span.clone()), &route.hop, &route.nexthops, rule, found);
         let segments = segments?;
         let first_span = route.segments.first().map_or(span, Spanned::span);
+        let mut via = hops.resolved;
         let egress = if hops.written {
             self.refuse_own_sid(&segments, &first_span, found)?;
-            hops.resolved.clone()
+            via.clone()
+        } else if let Some(own) = self.own_route(&segments) {
+            self.refuse_own_sid(&segments, &first_span, found)?;
+            via = own.to_vec();
+            via.clone()
         } else {
             self.first_hop(&segments, &first_span, found)?
         };
@@ -159,7 +167,7 @@ impl Resolve<'_> {
         if source.is_none() {
             self.check_port_sources(&egress, &first_span, found);
         }
-        Some(Path { name, segments, full_srh, weight, source, via: hops.resolved })
+        Some(Path { name, segments, full_srh, weight, source, via })
     }
 
     fn segments(&self, route: &SegmentRoute, span: &Range<usize>, found: &mut Findings) -> Option<SegmentList> {
@@ -202,6 +210,13 @@ impl Resolve<'_> {
             return None;
         }
         Some(())
+    }
+
+    /// Next hops of the route to the first segment in the steered prefix's own table, where that is asked first.
+    fn own_route(&self, segments: &SegmentList) -> Option<&[Hop]> {
+        let table = or(&self.steer.table, TableId::MAIN);
+        let is_asked = self.own_table_first && table != TableId::MAIN;
+        self.fib.route_in(table, IpAddr::V6(segments.first())).filter(|_| is_asked)
     }
 
     /// Next hops of the route to the first segment. The outer packet follows that route without being looked up

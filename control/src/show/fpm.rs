@@ -38,6 +38,15 @@ pub fn render(view: &SourceView, fpm: &FpmView) -> String {
             let _ = writeln!(text, "{count} {what}");
         }
     }
+    if let Some(why) = &fpm.last_turned_away {
+        let _ = writeln!(text, "{} connections turned away, the last one: {why}", fpm.turned_away);
+    }
+    for object in &fpm.unusable_next_hops {
+        let _ = writeln!(text, "next-hop object {object}");
+    }
+    if let Some(why) = &fpm.last_refused {
+        let _ = writeln!(text, "{} announcements refused, the last one: {why}", fpm.refused);
+    }
     if let Some(why) = &fpm.last_malformed {
         let _ = writeln!(text, "last malformed message: {why}");
     }
@@ -74,6 +83,11 @@ mod tests {
             ignored: BTreeMap::from([("neighbours".to_owned(), 3)]),
             answers: 9,
             since: None,
+            turned_away: 3,
+            last_turned_away: Some("127.0.0.1:40000: user nobody is not allowed".to_owned()),
+            refused: 12,
+            last_refused: Some("the route to 2001:db8::/32: there are 3 already".to_owned()),
+            unusable_next_hops: vec!["7: a group of next hops in a circle".to_owned()],
         };
         let view = SourceView {
             endpoint: "127.0.0.1:2620".to_owned(),
@@ -89,6 +103,9 @@ not used: neighbours 3
 1 wait for a next hop that nobody has explained
 8 are of a VRF that has no device here
 7 are not in force: see `srv6d show routes --unfollowed`
+3 connections turned away, the last one: 127.0.0.1:40000: user nobody is not allowed
+next-hop object 7: a group of next hops in a circle
+12 announcements refused, the last one: the route to 2001:db8::/32: there are 3 already
 last malformed message: type 24: a next hop that is cut
 ";
         assert_eq!(render(&view, &fpm), expected);

@@ -26,10 +26,12 @@ pub fn render(view: &GenerationView) -> String {
     }
     text.push_str(&table.finish("nothing was published yet"));
     text.push_str(&tables(view.tables));
+    let _ = writeln!(text, "kernel memory of BPF maps and programs: {} KiB", view.kernel_memory / 1024);
     if let Some(held) = view.held {
         let _ = writeln!(text, "held at generation {held} by a rollback; `srv6d reload` follows the sources again");
     }
     text.push_str(&section("pending", &view.pending));
+    text.push_str(&section("note", &view.notes));
     text.push_str(&section("warning", &view.warnings));
     text.push_str(&section("last reload refused", &view.refused));
     text

@@ -3,6 +3,7 @@
 mod counters;
 mod fpm;
 mod generation;
+mod process;
 pub mod rates;
 mod source;
 pub(crate) mod table;
@@ -12,13 +13,19 @@ use crate::api::state::{
     BusyPollingRow, Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow, UnfollowedRow,
 };
 use crate::plan::NOBODY;
+use srv6d_controller::text::escaped_lines;
 use srv6d_srv6::model::TableId;
 use table::Table;
 
 pub use generation::{time, what_waits};
 
-/// The answer as text for a terminal, with a newline at its end.
+/// The answer as text for a terminal, with a newline at its end. Names and reasons may be those of others (controllers,
+/// FRR, whoever names interfaces): what a terminal would obey is escaped.
 pub fn render(response: &Response) -> String {
+    escaped_lines(&text_of(response))
+}
+
+fn text_of(response: &Response) -> String {
     match response {
         Response::Ports(rows) => ports(rows),
         Response::Sids(rows) => sids(rows),
@@ -29,6 +36,7 @@ pub fn render(response: &Response) -> String {
         Response::Counters(view) => counters::render(view),
         Response::Generation(view) => generation::render(view),
         Response::Source(views) => source::render(views),
+        Response::Process(view) => process::render(view),
         Response::Capturing { device } => format!("packets of {device} follow\n"),
         Response::Syncing => "controllers are being asked; see `srv6d show source`\n".to_owned(),
         Response::Reloaded(reloaded) => generation::reloaded(reloaded),
@@ -87,6 +95,8 @@ fn ports(rows: &[PortRow]) -> String {
     let mut text = table.finish("no ports are configured");
     let reasons = rows.iter().filter(|row| !row.reason.is_empty());
     text.extend(reasons.map(|row| format!("{}: {}\n", row.name, row.reason)));
+    let roles = rows.iter().filter(|row| row.role != "kernel" && !row.role_reason.is_empty());
+    text.extend(roles.map(|row| format!("{}: {}: {}\n", row.name, row.role, row.role_reason)));
     let offloads = rows.iter().filter_map(|row| Some((row, row.offload.as_ref()?)));
     let offloads = offloads.filter(|(_, offload)| !offload.reason.is_empty());
     text.extend(offloads.map(|(row, offload)| format!("{}: offload: {}\n", row.name, offload.reason)));
@@ -231,6 +241,15 @@ fn dash_empty(text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_named_cannot_steer_the_terminal() {
+        let why = "gone\u{1b}[2J\u{202e}".to_owned();
+        let row = UnfollowedRow { prefix: "::/0\n::/1".to_owned(), table: 254, why };
+        let text = render(&Response::Unfollowed(vec![row]));
+        assert!(text.contains("::/0\\n::/1") && text.contains("gone\\u{1b}[2J\\u{202e}"), "{text}");
+        assert_eq!(text.lines().count(), 2, "{text}");
+    }
 
     #[test]
     fn tables_have_the_names_people_know() {

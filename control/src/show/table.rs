@@ -1,6 +1,7 @@
 //! Columns without borders, so that the output can be read, cut and grepped.
 
 use comfy_table::{CellAlignment, ContentArrangement, presets};
+use srv6d_controller::text::escaped;
 
 /// A table being filled.
 pub struct Table(comfy_table::Table);
@@ -20,9 +21,9 @@ impl Table {
         Self(table)
     }
 
-    /// Adds a row.
+    /// Adds a row. A cell is one line, whatever is in it.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.add_row(cells.into_iter().collect::<Vec<_>>());
+        self.0.add_row(cells.into_iter().map(|cell| escaped(&cell)).collect::<Vec<_>>());
     }
 
     /// The text; `nothing` when there is no row.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use toml::Spanned;
 
 use super::Wanted;
 use crate::config::{self, Config, Errors, Findings, RouterMac, Sonic, SwitchUsd};
+use crate::files;
 use crate::plan::Environment;
 
 /// What the files of `[sonic]` say.
@@ -112,7 +112,7 @@ fn ports(interfaces: &[String]) -> BTreeSet<String> {
 fn file(path: Option<&Spanned<PathBuf>>, key: &str, directory: &Path, found: &mut Findings) -> Option<String> {
     let path = path?;
     let file = directory.join(path.get_ref());
-    match fs::read_to_string(&file) {
+    match files::read_text(&file) {
         Ok(text) => Some(text),
         Err(why) => {
             let what = format!("cannot read {}: {why}", file.display());
@@ -178,9 +178,31 @@ pub fn report(config: &Config, found: &mut Findings) {
         let (key, span) = place(sonic, finding);
         let (entry, what) = (format!("[sonic] {key}"), format!("{}: {}", finding.place, finding.what));
         match finding.severity {
-            Severity::Note => found.pending(span, &entry, what, ""),
+            Severity::Note => found.note(span, &entry, what),
             Severity::Ignored => found.warning(span, &entry, format!("{what}: left out"), ""),
             Severity::Tolerated | Severity::Error => found.warning(span, &entry, what, ""),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::plan;
+
+    #[test]
+    fn what_is_worth_knowing_about_the_files_waits_for_nothing() {
+        let directory = std::env::temp_dir().join(format!("srv6d-notes-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let database = directory.join("config_db.json");
+        std::fs::write(&database, "{}").unwrap();
+        let filename = directory.join("srv6d.toml").display().to_string();
+        let text = format!("[sonic]\nconfig_db = \"{}\"\n", database.display());
+        let config = configuration(&text, &filename, Some(&[])).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        let plan = plan::plan(&config, &Environment::default()).unwrap();
+        assert!(plan.notes.iter().any(|note| note.headline().starts_with("note: ") && note.what.contains("PORT")));
+        assert!(plan.pending.is_empty(), "{:?}", plan.pending);
     }
 }

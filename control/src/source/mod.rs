@@ -9,6 +9,7 @@
 //! An offer can be absent, late or wrong without harm to the file or to other offers: an entry that does not fit is
 //! left out and named, everything else stands.
 
+pub mod last_good;
 pub mod running;
 mod settings;
 pub mod view;
@@ -28,8 +29,8 @@ pub struct Offer {
     pub steers: Vec<OfferedSteer>,
 }
 
-/// One prefix that a source wants encapsulated.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One prefix that a source wants encapsulated. Two are equal when they offer the same, whatever was in force before.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OfferedSteer {
     /// What it is called in the source: the id of the peer.
     pub peer: String,
@@ -47,7 +48,20 @@ pub struct OfferedSteer {
     pub port: Option<String>,
     /// Flows are hashed over these.
     pub paths: Vec<OfferedPath>,
+    /// Paths that were in force before: they stay until one of `paths` can be. Empty: there were none.
+    #[serde(default)]
+    pub last_good: Vec<OfferedPath>,
 }
+
+impl PartialEq for OfferedSteer {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { peer, prefix, table, full_srh, source, via, port, paths, last_good: _ } = self;
+        (peer, prefix, table, full_srh) == (&other.peer, &other.prefix, &other.table, &other.full_srh)
+            && (source, via, port, paths) == (&other.source, &other.via, &other.port, &other.paths)
+    }
+}
+
+impl Eq for OfferedSteer {}
 
 /// One path of an offered prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +94,8 @@ pub struct Outcome {
 pub enum OutcomeState {
     /// It is.
     Programmed,
+    /// With the paths that were in force before: why those that are offered now are not.
+    Kept(String),
     /// Right, and waiting for something that does not exist yet.
     Pending(String),
     /// Left out.

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, select_all};
+use srv6d_controller::jalapeno::PathKind;
 use srv6d_controller::{Command, Snapshot, jalapeno, syd};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -29,6 +33,17 @@ enum Settings {
 }
 
 impl Settings {
+    /// So that asking changes nothing at the controller, nor in a file of bookings.
+    fn only_look(self) -> Self {
+        match self {
+            Self::Jalapeno(settings) if settings.kind == PathKind::Load => {
+                Self::Jalapeno(jalapeno::Settings { kind: PathKind::Shortest, state: None, ..settings })
+            }
+            Self::Jalapeno(settings) => Self::Jalapeno(settings),
+            Self::Syd(settings) => Self::Syd(syd::Settings { only_look: true, ..settings }),
+        }
+    }
+
     fn endpoint(&self) -> &str {
         match self {
             Self::Jalapeno(settings) => &settings.endpoint,
@@ -44,6 +59,30 @@ impl Settings {
     }
 }
 
+/// The thread on which controllers are asked, with a runtime of its own: however long their answers keep it busy, the
+/// control loop goes on.
+#[derive(Debug)]
+struct Thread {
+    runtime: Handle,
+    /// The thread ends when this is dropped, and what still runs on it is dropped.
+    _end: oneshot::Sender<()>,
+}
+
+impl Thread {
+    fn start() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel::<()>();
+        let run = move || {
+            let _ = runtime.block_on(ended);
+            // A large answer that is still being parsed ends by itself.
+            runtime.shutdown_background();
+        };
+        thread::Builder::new().name("srv6d-sources".to_owned()).spawn(run)?;
+        Ok(Self { runtime: handle, _end: end })
+    }
+}
+
 /// One controller's task.
 #[derive(Debug)]
 struct Running {
@@ -56,10 +95,10 @@ struct Running {
 
 impl Running {
     /// Begins with what an earlier task knew: until the first answer, that is the last good state.
-    fn start(settings: Settings, steer: Steer, known: Arc<Snapshot>) -> Self {
+    fn start(settings: Settings, steer: Steer, known: Arc<Snapshot>, runtime: &Handle) -> Self {
         let (publish, snapshots) = watch::channel(known);
         let (commands, told) = mpsc::channel(QUEUE);
-        let task = tokio::spawn(settings.clone().run(publish, told));
+        let task = runtime.spawn(settings.clone().run(publish, told));
         Self { settings, steer, snapshots, commands, task }
     }
 
@@ -76,6 +115,10 @@ impl Running {
 #[derive(Debug, Default)]
 pub struct Sources {
     running: BTreeMap<&'static str, Running>,
+    /// Started with the first controller.
+    thread: Option<Thread>,
+    /// Nothing is booked or allocated by asking.
+    only_look: bool,
     /// Why a configured controller was not started.
     refused: BTreeMap<&'static str, String>,
 }
@@ -94,20 +137,32 @@ pub struct Status {
 }
 
 impl Sources {
+    /// Sources that book and allocate nothing: shortest paths stand in for paths by load, and of syd's workloads only
+    /// those that exist are looked at.
+    pub fn that_only_look() -> Self {
+        Self { only_look: true, ..Self::default() }
+    }
+
     /// Starts, restarts and ends tasks so that they are those of the configuration; one whose settings are as before
     /// goes on undisturbed.
     pub async fn configure(&mut self, config: &Config, node: &str) {
         self.refused.clear();
+        let blocks = || config.blocks.iter().map(|block| *block.get_ref().prefix.get_ref()).collect();
         let jalapeno = config.jalapeno.as_ref().map(|table| {
             let steer = Steer::of(&table.steering);
-            jalapeno_settings(table, |file| fs::read_to_string(file))
+            jalapeno_settings(table, blocks(), |file| fs::read_to_string(file))
                 .map(|settings| (Settings::Jalapeno(settings), steer))
         });
         let syd = config.syd.as_ref().map(|table| {
             let steer = Steer::of(&table.steering);
-            syd_settings(table, node, |file| fs::read_to_string(file)).map(|settings| (Settings::Syd(settings), steer))
+            syd_settings(table, blocks(), node, |file| fs::read_to_string(file))
+                .map(|settings| (Settings::Syd(settings), steer))
         });
         for (name, wanted) in [("jalapeno", jalapeno), ("syd", syd)] {
+            let only_look = self.only_look;
+            let wanted = wanted.map(|wanted| {
+                wanted.map(|(settings, steer)| (if only_look { settings.only_look() } else { settings }, steer))
+            });
             self.configure_one(name, wanted).await;
         }
     }
@@ -123,8 +178,18 @@ impl Sources {
                 if let Some(old) = old {
                     old.stop().await;
                 }
-                info!("{name}: paths from {}", settings.endpoint());
-                self.running.insert(name, Running::start(settings, steer, known));
+                match self.runtime() {
+                    Ok(runtime) => {
+                        info!("{name}: paths from {}", settings.endpoint());
+                        let running = Running::start(settings, steer, known, &runtime);
+                        self.running.insert(name, running);
+                    }
+                    Err(why) => {
+                        let why = format!("cannot start the thread that asks it: {why}; allow srv6d more threads");
+                        warn!("{name}: {why}");
+                        self.refused.insert(name, why);
+                    }
+                }
             }
             // What it offered before stays in force: the mistake is in a file beside the configuration.
             (Some(Err(why)), old) => {
@@ -135,6 +200,15 @@ impl Sources {
             (None, Some(old)) => old.stop().await,
             (None, None) => {}
         }
+    }
+
+    /// Where controllers are asked.
+    fn runtime(&mut self) -> io::Result<Handle> {
+        let thread = match self.thread.take() {
+            Some(thread) => thread,
+            None => Thread::start()?,
+        };
+        Ok(self.thread.insert(thread).runtime.clone())
     }
 
     /// Returns the name of a controller that has published. Can be cancelled without losing anything.
@@ -221,6 +295,7 @@ fn offer(name: &str, snapshot: &Snapshot, steer: &Steer) -> Offer {
                 via: steer.via,
                 port: steer.port.clone(),
                 paths: prefix.paths.iter().map(path).collect(),
+                last_good: Vec::new(),
             });
         }
     }

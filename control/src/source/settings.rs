@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use srv6d_controller::{jalapeno, syd};
+use ipnet::Ipv6Net;
+use srv6d_controller::{Allowed, MAX_ANSWER, jalapeno, syd};
 use srv6d_srv6::model::TableId;
 use toml::Spanned;
 
@@ -50,6 +51,11 @@ impl Steer {
     }
 }
 
+/// Bytes of answers that are held at a time.
+fn max_answer(asking: &Asking) -> usize {
+    asking.max_answer.as_ref().map_or(MAX_ANSWER, |mebibytes| usize::from(*mebibytes.get_ref()) * 1024 * 1024)
+}
+
 /// Certificates that the configuration names.
 fn ca(asking: &Asking, read: impl Fn(&Path) -> io::Result<String>) -> Result<Option<String>, String> {
     let file = asking.ca_file.as_ref().map(Spanned::get_ref);
@@ -57,12 +63,13 @@ fn ca(asking: &Asking, read: impl Fn(&Path) -> io::Result<String>) -> Result<Opt
     text.transpose()
 }
 
-/// `[jalapeno]`; `read` reads the job file and certificates.
+/// `[jalapeno]`; carriers must lie in `blocks` where there are any, and `read` reads the job file and certificates.
 ///
 /// # Errors
 /// A file cannot be read, or the job file is none.
 pub fn jalapeno_settings(
     table: &Jalapeno,
+    blocks: Vec<Ipv6Net>,
     read: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<jalapeno::Settings, String> {
     let limit = or(&table.limit, LIMIT);
@@ -99,17 +106,20 @@ pub fn jalapeno_settings(
         ca,
         interval: or(interval, INTERVAL),
         timeout: or(timeout, TIMEOUT),
+        max_answer: max_answer(&table.asking),
+        allowed: Allowed { prefixes: table.allowed_prefixes.iter().map(|prefix| *prefix.get_ref()).collect(), blocks },
         concurrency: usize::from(or(concurrency, CONCURRENCY)),
         state: table.state.as_ref().map(|state| state.get_ref().clone()),
     })
 }
 
-/// `[syd]`; `node` is this node's name, `read` reads certificates.
+/// `[syd]`; carriers must lie in `blocks` where there are any, `node` is this node's name, `read` reads certificates.
 ///
 /// # Errors
 /// They cannot be read.
 pub fn syd_settings(
     table: &Syd,
+    blocks: Vec<Ipv6Net>,
     node: &str,
     read: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<syd::Settings, String> {
@@ -137,5 +147,9 @@ pub fn syd_settings(
         ca: ca(&table.asking, read)?,
         interval: or(interval, INTERVAL),
         timeout: or(timeout, TIMEOUT),
+        max_answer: max_answer(&table.asking),
+        // The prefixes stand in the configuration.
+        allowed: Allowed { blocks, ..Allowed::default() },
+        only_look: false,
     })
 }

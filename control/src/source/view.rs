@@ -1,9 +1,10 @@
 //! `show source`: how each controller is doing, and what became of what it said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use srv6d_controller::{Cause, PeerState};
+use ipnet::IpNet;
+use srv6d_controller::{Cause, Peer, PeerState};
 
 use super::running::Status;
 use super::{Outcome, OutcomeState};
@@ -16,7 +17,9 @@ pub fn views(statuses: &[Status], outcomes: &[Outcome], held: Option<u64>) -> Ve
 
 fn view(status: &Status, outcomes: &[Outcome], held: Option<u64>) -> SourceView {
     let health = &status.snapshot.health;
-    let peers: Vec<SourcePeerRow> = status.snapshot.peers.keys().flat_map(|id| rows(status, id, outcomes)).collect();
+    let ours = outcomes.iter().filter(|outcome| outcome.source == status.name);
+    let ours: Outcomes<'_> = ours.map(|outcome| ((outcome.peer.as_str(), outcome.prefix), &outcome.state)).collect();
+    let peers: Vec<SourcePeerRow> = status.snapshot.peers.iter().flat_map(|(id, peer)| rows(id, peer, &ours)).collect();
     let peers =
         peers.into_iter().map(|row| SourcePeerRow { programmed: in_force(row.programmed, held), ..row }).collect();
     let fresh = status.snapshot.peers.values().filter(|peer| peer.state == PeerState::Fresh).count();
@@ -58,8 +61,10 @@ fn state(status: &Status) -> &'static str {
     }
 }
 
-fn rows(status: &Status, id: &str, outcomes: &[Outcome]) -> Vec<SourcePeerRow> {
-    let Some(peer) = status.snapshot.peers.get(id) else { return Vec::new() };
+/// What became of the prefixes of one source, by the id of the peer.
+type Outcomes<'o> = HashMap<(&'o str, IpNet), &'o OutcomeState>;
+
+fn rows(id: &str, peer: &Peer, outcomes: &Outcomes<'_>) -> Vec<SourcePeerRow> {
     let (word, since) = match &peer.state {
         PeerState::Waiting => ("waiting", None),
         PeerState::Fresh => ("fresh", None),
@@ -67,11 +72,10 @@ fn rows(status: &Status, id: &str, outcomes: &[Outcome]) -> Vec<SourcePeerRow> {
         PeerState::Missing => ("missing", None),
     };
     let row = |prefix: Option<&srv6d_controller::PrefixPaths>| {
-        let ours = |outcome: &&Outcome| {
-            outcome.source == status.name && outcome.peer == id && prefix.is_some_and(|p| p.prefix == outcome.prefix)
-        };
-        let (programmed, why) = match outcomes.iter().find(ours).map(|outcome| &outcome.state) {
+        let outcome = prefix.and_then(|prefix| outcomes.get(&(id, prefix.prefix)));
+        let (programmed, why) = match outcome {
             Some(OutcomeState::Programmed) => ("yes", None),
+            Some(OutcomeState::Kept(why)) => ("kept", Some(format!("the last good paths stay: {why}"))),
             Some(OutcomeState::Pending(why)) => ("pending", Some(why.clone())),
             Some(OutcomeState::Refused(why)) => ("refused", Some(why.clone())),
             None => ("no", None),

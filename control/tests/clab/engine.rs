@@ -46,7 +46,7 @@ impl Image {
         let text = fs::read_to_string(folder().join("Dockerfile")).unwrap();
         let last = text.rsplit("\nFROM ").next().unwrap().to_owned();
         let words = |line: &str| serde_json::from_str(line.get(line.find('[').unwrap()..).unwrap()).unwrap();
-        let line = |start: &str| last.lines().find(|line| line.starts_with(start)).map(words).unwrap();
+        let line = |start: &str| text.lines().find(|line| line.starts_with(start)).map(words).unwrap();
         let steps = last.lines().filter_map(|line| line.strip_prefix("RUN ")).filter(|step| step.starts_with("srv6d"));
         Self {
             steps: steps.map(str::to_owned).collect(),
@@ -215,9 +215,10 @@ impl Lab {
         root.starts_with(&self.directory).then_some(process)
     }
 
-    /// What the image's HEALTHCHECK says.
+    /// What the image's HEALTHCHECK says, or the node's own one.
     pub fn is_healthy(&self, node: &str) -> bool {
-        let check = self.image.healthcheck.join(" ");
+        let own = self.file.topology.nodes[node].healthcheck.as_ref().map(|check| check.test[1..].join(" "));
+        let check = own.unwrap_or_else(|| self.image.healthcheck.join(" "));
         self.process(node).is_some() && self.exec(node, &check).status.success()
     }
 
@@ -256,6 +257,10 @@ impl Lab {
     pub fn start_again(&mut self, node: &str) {
         self.namespace(node);
         self.start(node);
+    }
+
+    pub fn nodes(&self) -> Vec<String> {
+        self.file.topology.nodes.keys().cloned().collect()
     }
 
     pub fn switches(&self) -> Vec<String> {

@@ -22,12 +22,18 @@ pub struct Node {
     pub kind: String,
     pub entrypoint: Option<String>,
     pub cmd: Option<String>,
+    pub healthcheck: Option<Healthcheck>,
     #[serde(default)]
     pub binds: Vec<String>,
     #[serde(default)]
     pub exec: Vec<String>,
     #[serde(default)]
     pub sysctls: BTreeMap<String, i64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Healthcheck {
+    pub test: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -14,7 +14,7 @@ const STEERED_BACK: &str = "2001:db8:e::1";
 fn edge_config() -> String {
     let back = "[[route]]\nprefix = \"fcbb:0:3::/48\"\nvia = \"2001:db8:a::2\"\nport = \"eth1\"\n\
                 [[steer]]\nprefix = \"2001:db8:e::/64\"\npaths = [{ name = \"back\", segments = [\"fcbb:0:3:1::\"] }]\n";
-    steering("one").replace("[[port]]\n", "[[port]]\nrole = \"edge\"\n") + back
+    steering("one").replace("role = \"fabric\"", "role = \"edge\"") + back
 }
 
 /// Both hosts have an address behind their tunnel, and end it themselves.
@@ -87,17 +87,42 @@ fn a_packet_to_a_sid_from_an_edge_port_is_refused_with_and_without_offload() {
     rig.check_balance();
 }
 
+fn reload(rig: &Rig, config: &str) {
+    std::fs::write(rig.file("node.toml"), config).unwrap();
+    let done = rig.ask("node", "reload");
+    assert!(done.status.success(), "{}", super::text(&done.stderr));
+}
+
+/// Whether packets of `a` to the router's SID are answered, how many of them went past the workers, and how many were
+/// dropped for a reason.
+fn shifted(rig: &Rig, reason: &str) -> (bool, u64, u64) {
+    let before = rig.drops(reason);
+    let (offloaded, answered) = super::offloaded_of_a_few(rig);
+    (answered, offloaded, rig.drops(reason) - before)
+}
+
 #[test]
 #[ignore = "needs root"]
-fn a_guard_of_sids_leaves_encapsulations_to_the_program_and_is_told() {
+fn who_may_use_sids_and_ports_is_looked_up_in_the_program() {
     let mut rig = two_hosts();
-    let guarded = edge_config().replace("[node]\n", "[node]\ndomain_sources = [\"2001:db8:a::/48\"]\n");
-    rig.ready(&guarded);
+    rig.ready(&config());
     neighbors_are_known(&rig);
-    let (is_on, reason) = offload(&rig, "eth1");
-    assert!(is_on && reason.contains("domain_sources"), "{reason}");
-    let before = rig.counter("offloaded");
-    let (sent, wrong) = send_to(&rig, ("a", "b"), STEERED);
-    let offloaded = rig.counter("offloaded") - before;
-    assert!(wrong == 0 && offloaded >= sent, "{wrong} of {sent} lost, {offloaded} offloaded");
+    let of_domain = |prefix: &str| config().replace("[node]\n", &format!("[node]\ndomain_sources = [\"{prefix}\"]\n"));
+    let of_port = |prefix: &str| {
+        config().replace("name = \"eth1\"\n", &format!("name = \"eth1\"\nallowed_sources = [\"{prefix}\"]\n"))
+    };
+    for (config, reason) in [(of_domain as fn(&str) -> String, "acl_sid"), (of_port, "acl_source")] {
+        reload(&rig, &config("2001:db8:a::/64"));
+        for port in ["eth1", "eth2"] {
+            assert_eq!(offload(&rig, port), (true, String::new()), "{reason}");
+        }
+        let (answered, offloaded, dropped) = wait_for("answers", || Some(shifted(&rig, reason)).filter(|it| it.0));
+        assert!(answered && offloaded >= 20 && dropped == 0, "{reason}: {offloaded} offloaded, {dropped} dropped");
+        for is_offloaded in ["xdp", "off"] {
+            reload(&rig, &config("2001:db8:f::/64").replace("\"xdp\"", &format!("\"{is_offloaded}\"")));
+            let (answered, offloaded, dropped) = shifted(&rig, reason);
+            assert!(!answered && dropped >= 20 && offloaded == 0, "{reason}: {offloaded} offloaded, {dropped} dropped");
+        }
+    }
+    rig.check_balance();
 }

@@ -132,7 +132,8 @@ impl Node {
         told.amend(&of_tables);
         prop_assert_eq!(desired_sorted(told), desired_sorted(self.plan.desired.clone()));
         let before = self.plan.desired.clone();
-        let diff = self.plan.resolve(plan::neighbors(&self.config, &self.environment).unwrap());
+        let of_neighbors = plan::neighbors(&self.config, &self.environment, &self.plan).unwrap();
+        let (diff, _) = self.plan.resolve(of_neighbors);
         prop_assert_eq!(diff, plan::diff(&before, &self.plan.desired));
         prop_assert_eq!(sorted(self.plan.clone()), sorted(whole));
         Ok(true)

@@ -15,8 +15,10 @@ const FILE: &str = r#"
 source = "fcbb:0:9::1"
 [[port]]
 name = "eth1"
+role = "fabric"
 [[port]]
 name = "eth2"
+role = "fabric"
 [[block]]
 prefix = "fcbb::/32"
 [[sid]]

@@ -2,6 +2,7 @@
 
 pub mod bgp;
 pub mod counters;
+pub mod fpm;
 pub mod lab;
 pub mod leaf;
 pub mod rig;

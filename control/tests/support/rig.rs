@@ -34,8 +34,10 @@ ring = 512
 metrics = "off"
 [[port]]
 name = "eth1"
+role = "fabric"
 [[port]]
 name = "eth2"
+role = "fabric"
 "#;
 
 /// The same with a worker on each of two cores that the tests may use.

@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::IpNet;
 use srv6d_srv6::Rank;
 use srv6d_srv6::model::{Amendment, TableId};
-use srv6d_xsk::XskError;
+use srv6d_xsk::{ClaimProgram, View, XskError};
 
-use super::{Dataplane, DataplaneError, tables_of, wiring};
-use crate::claims::sources_of;
+use super::{Dataplane, DataplaneError, wiring};
+use crate::claims::{locators_of, sources_of};
 use crate::publish::Amended;
 
 impl Dataplane {
@@ -19,16 +19,14 @@ impl Dataplane {
     /// # Errors
     /// [`BuildError`](srv6d_srv6::BuildError): the old state stays in force.
     pub fn amend(&mut self, amendment: &Amendment) -> Result<Amended, DataplaneError> {
+        self.reuse_slots();
         let (tables, numbers, devices) = (&mut self.tables, &self.numbers, &self.devices);
         let amended = tables.amend(amendment, |desired, slots| wiring(desired, slots, numbers, devices))?;
         if amended.undo.is_empty() {
             return Ok(amended);
         }
         self.generation += 1;
-        let names: Vec<String> = self.devices.keys().cloned().collect();
-        for name in names {
-            self.amend_claims(&name, &amended.undo)?;
-        }
+        self.amend_claims(&amended.undo)?;
         if amended.changes_offload {
             self.sync_offload();
         }
@@ -46,24 +44,47 @@ impl Dataplane {
         self.tables.index().map(|index| index.meanings(prefix).collect()).unwrap_or_default()
     }
 
-    fn amend_claims(&mut self, name: &str, changed: &Amendment) -> Result<(), XskError> {
-        let Some(index) = self.tables.index() else { return self.claim(name) };
+    fn amend_claims(&mut self, changed: &Amendment) -> Result<(), XskError> {
+        if self.tables.index().is_none() {
+            return self.claim();
+        }
+        let Some(program) = &self.claim_program else { return Ok(()) };
+        program.add_sid_space(&self.sid_space_of(changed))?;
+        self.views.iter().try_for_each(|(tables, view)| self.amend_view(program, tables, view, changed))
+    }
+
+    /// SID space that an amendment has brought. What it has taken away stays closed until all claims are written anew.
+    fn sid_space_of(&self, changed: &Amendment) -> BTreeSet<(Ipv6Addr, u8)> {
+        let Some(index) = self.tables.index() else { return BTreeSet::new() };
         let desired = self.tables.desired();
-        let Some(device) = self.devices.get_mut(name).filter(|device| !device.claim_all) else { return Ok(()) };
-        let tables = tables_of(desired, name);
+        let steers = changed.steers.iter().filter_map(|at| index.steer(desired, at.table, at.prefix));
+        let locators = locators_of(desired, steers.flat_map(|steer| &steer.paths));
+        let prefixes = locators.into_iter().chain(changed.sids.iter().map(|change| change.prefix));
+        prefixes.map(|prefix| (prefix.network(), prefix.prefix_len())).collect()
+    }
+
+    fn amend_view(
+        &self,
+        program: &ClaimProgram,
+        tables: &BTreeSet<TableId>,
+        view: View,
+        changed: &Amendment,
+    ) -> Result<(), XskError> {
+        let Some(index) = self.tables.index() else { return Ok(()) };
+        let desired = self.tables.desired();
         let routes = changed.routes.iter().map(|change| (change.table, change.prefix));
         let steers = changed.steers.iter().map(|change| (change.table, change.prefix));
         let prefixes = routes.chain(steers).filter(|(table, _)| tables.contains(table)).map(|(_, prefix)| prefix);
         let prefixes = prefixes.chain(changed.sids.iter().map(|change| change.prefix.into()));
         let claims: Vec<(IpAddr, u8, Option<bool>)> =
-            prefixes.map(|prefix| (prefix.network(), prefix.prefix_len(), index.claims(&tables, prefix))).collect();
-        device.program.amend_claims(&claims)?;
+            prefixes.map(|prefix| (prefix.network(), prefix.prefix_len(), index.claims(tables, prefix))).collect();
+        program.amend_claims(view, &claims)?;
         if !tables.contains(&TableId::MAIN) {
             return Ok(());
         }
         let of_change = |at: &srv6d_srv6::model::SteerChange| index.steer(desired, at.table, at.prefix);
         let paths = changed.steers.iter().filter_map(of_change).flat_map(|steer| &steer.paths);
         let sources: BTreeSet<Ipv6Addr> = sources_of(desired, paths).collect();
-        device.program.add_outer_sources(&sources)
+        program.add_outer_sources(view, &sources)
     }
 }

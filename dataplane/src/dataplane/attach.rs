@@ -11,9 +11,12 @@
 //! When the first port of the zero-copy memory goes, its sockets hold the memory's own descriptor, so the others have
 //! to go with it. They are attached again on a new one.
 
-use srv6d_xsk::{BusyPollWatch, Mode, Program, ProgramSettings, Socket, Umem, XskError, offload, probe};
+use srv6d_xsk::{
+    BusyPollWatch, Capacity, ClaimProgram, LossWatch, Mode, Program, ProgramSettings, Socket, Umem, XskError, offload,
+    probe,
+};
 
-use super::{AttachedPort, Dataplane, DataplaneError, Device};
+use super::{AttachedPort, Dataplane, DataplaneError, Device, descriptors};
 use crate::counters::MAX_SOCKETS;
 use crate::worker::{Command, PacketMemory};
 
@@ -25,6 +28,7 @@ struct Chosen {
     reasons: Vec<String>,
     multi_buffer: bool,
     busy_polls: Vec<BusyPollWatch>,
+    losses: Vec<LossWatch>,
 }
 
 impl Chosen {
@@ -76,6 +80,7 @@ impl Dataplane {
         if (queues as usize) < workers {
             return Err(DataplaneError::TooFewQueues { device: device.to_owned(), queues, workers });
         }
+        descriptors::check(device, workers)?;
         let next = self.numbers.len();
         let number = *self.numbers.entry(device.to_owned()).or_insert(next);
         if number >= MAX_SOCKETS {
@@ -83,13 +88,22 @@ impl Dataplane {
         }
         let claim_all = kind == Kind::OwnVeth;
         let settings = ProgramSettings { claim_all, untagged: claim_all, ..ProgramSettings::default() };
-        let mut program = Program::attach(device, mode, &settings)?;
+        let loaded = self.claim_program()?;
+        let place = u32::try_from(number).unwrap_or(u32::MAX);
+        let mut program = Program::attach_loaded(&loaded, place, device, mode, &settings)?;
         let mut chosen = match kind {
             Kind::Apart => self.open_in_zero_copy_memory(device, number, mode, &mut program)?,
             Kind::OwnVeth | Kind::Port => self.open_sockets(device, number, mode, &mut program)?,
         };
+        if kind != Kind::OwnVeth {
+            chosen.reasons.extend(unseen_tags(device, &program));
+        }
         if queues as usize > workers {
-            chosen.reasons.push(format!("queues {workers} to {} stay with the kernel: no worker", queues - 1));
+            let others = format!("queues {workers} to {}", queues - 1);
+            chosen.reasons.push(format!(
+                "{others} have no worker: the kernel forwards what comes in there, and on an edge or host port what may be for \
+                 SIDs is dropped (`ethtool -L {device} combined {workers}` gives all to workers)"
+            ));
         }
         let port = AttachedPort {
             device: device.to_owned(),
@@ -99,6 +113,7 @@ impl Dataplane {
             multi_buffer: chosen.multi_buffer,
             offload: None,
         };
+        self.losses.entry(device.to_owned()).or_default().add(chosen.losses.into_iter());
         let attached = Device {
             program,
             memory: chosen.memory,
@@ -109,9 +124,20 @@ impl Dataplane {
         };
         self.devices.insert(device.to_owned(), attached);
         self.publish_snapshot(None)?;
-        self.claim(device)?;
+        self.claim()?;
         self.sync_offload();
         Ok(port)
+    }
+
+    /// The program of all ports, loaded if this is the first of them.
+    fn claim_program(&mut self) -> Result<ClaimProgram, XskError> {
+        if let Some(loaded) = &self.claim_program {
+            return Ok(loaded.clone());
+        }
+        let capacity = [MAX_SOCKETS, self.workers.len()].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        let [ports, queues] = capacity;
+        let loaded = ClaimProgram::load(Capacity { ports, queues })?;
+        Ok(self.claim_program.insert(loaded).clone())
     }
 
     /// A socket for every worker: in zero-copy mode where that is wanted and to be had.
@@ -171,12 +197,14 @@ impl Dataplane {
         mode: Mode,
         program: &mut Program,
     ) -> Result<Chosen, XskError> {
-        let mut chosen = Chosen { memory, mode, reasons: Vec::new(), multi_buffer: false, busy_polls: Vec::new() };
+        let (reasons, busy_polls, losses) = (Vec::new(), Vec::new(), Vec::new());
+        let mut chosen = Chosen { memory, mode, reasons, multi_buffer: false, busy_polls, losses };
         let budget = self.settings.busy_budget;
         for (queue, worker) in (0..).zip(&self.workers) {
             let Some(umem) = worker.memory(memory) else { continue };
             let mut socket = Socket::open_on(umem, device, queue, mode, self.rings)?;
             program.set_socket(queue, &socket)?;
+            chosen.losses.push(socket.losses());
             chosen.busy_polls.extend((budget > 0).then(|| socket.prefer_busy_poll(budget)));
             let (mode, reason) = socket.chosen();
             (chosen.mode, chosen.reasons, chosen.multi_buffer) = (mode, vec![reason.to_owned()], socket.multi_buffer());
@@ -215,9 +243,7 @@ impl Dataplane {
         let gone: Vec<String> =
             self.devices.iter().filter(|&(name, other)| goes(name, other)).map(|(name, _)| name.clone()).collect();
         for name in &gone {
-            if let Some(device) = self.devices.remove(name) {
-                self.remember_counts(name, &device.program);
-            }
+            self.devices.remove(name);
             let number = self.numbers.get(name).copied();
             self.in_front.forget(name, number);
             if let Some(number) = number {
@@ -233,15 +259,21 @@ impl Dataplane {
         self.sync_offload();
         gone
     }
+}
 
-    /// A program that is attached anew counts from 0.
-    fn remember_counts(&mut self, device: &str, program: &Program) {
-        if let Ok(counts) = program.counts() {
-            let past = self.past.entry(device.to_owned()).or_default();
-            past.passed += counts.passed;
-            past.redirected += counts.redirected;
-        }
+/// Tags that a NIC takes out of frames are left in them from here on, where the driver allows that. What remains to be said
+/// of a port whose tagged frames may look as if they had no tag.
+fn unseen_tags(device: &str, program: &Program) -> Option<String> {
+    if let Err(why) = offload::set_tag_stripping_off(device) {
+        tracing::debug!("{device}: {why}");
     }
+    let why = program.cannot_read_tags().filter(|_| offload::may_strip_tags(device))?;
+    let what = format!(
+        "VLAN tags may be unseen, and tagged frames be forwarded as untagged: turn `txvlan` off at the other end of a veth, \
+         `rxvlan` off on a NIC (ethtool -K), or use Linux 6.8 and native XDP ({why})"
+    );
+    tracing::warn!("{device}: {what}");
+    Some(what)
 }
 
 /// Why zero-copy is not even tried. Empty: it is not wanted, or the socket says why.

@@ -7,10 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use srv6d_srv6::Released;
 use srv6d_srv6::model::PortId;
 use srv6d_srv6::offload::{self, Offload, OffloadedHop, OffloadedPath, OffloadedPort, OffloadedTable, OffloadedWay};
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{Forwarding, Hop, InPort, PacketCount, Path, Table, Way, XdpOffload};
+use srv6d_xsk::xdp_offload::{
+    Forwarding, HOPS, Hop, InPort, PATHS, PacketCount, Path, Sources, Table, Way, XdpOffload,
+};
 use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name};
@@ -89,6 +92,22 @@ impl InFront {
     pub(super) fn hop(&self, slot: usize) -> PacketCount {
         let slot = u32::try_from(slot).ok();
         self.loaded().zip(slot).map(|(program, slot)| program.hop(slot)).unwrap_or_default()
+    }
+
+    /// Returns when no program is in the middle of a packet that it began with tables before those it was given last.
+    /// False: that cannot be told.
+    pub(super) fn settle(&mut self) -> bool {
+        let Program::Loaded(program) = &mut self.program else { return true };
+        program.settle().inspect_err(|why| tracing::warn!("{why}")).is_ok()
+    }
+
+    /// These counters are zero from now on.
+    pub(super) fn clear(&mut self, released: &Released) {
+        if let Program::Loaded(program) = &mut self.program
+            && let Err(why) = program.clear(&released.sids, &released.paths, &released.adjacencies)
+        {
+            tracing::warn!("{why}");
+        }
     }
 
     /// The device is gone, and the program with it.
@@ -229,6 +248,9 @@ impl Dataplane {
                 self.in_front.on.insert(name.clone());
             }
         }
+        if let Err(why) = program.wait_for_packets() {
+            tracing::error!("{why}");
+        }
     }
 
     /// Says of each port how it stands.
@@ -242,9 +264,7 @@ impl Dataplane {
         if offload.too_many {
             not_taken.push(format!("workers encapsulate: more than {} prefixes lie in steered ones", offload::MOST));
         }
-        if !self.tables.desired().policy.domain_sources.is_empty() {
-            not_taken.push("what is sent to SIDs goes through the worker: domain_sources says who may".to_owned());
-        }
+        not_taken.extend(without_counters(offload));
         let of_port: BTreeMap<&str, &str> = (offload.refused.iter())
             .filter_map(|(id, &why)| Some((self.tables.desired().ports.get(usize::from(id.0)).map(device_name)?, why)))
             .collect();
@@ -270,6 +290,18 @@ impl Dataplane {
     }
 }
 
+/// What has a number that is too high for the program's counters.
+fn without_counters(offload: &Offload) -> Option<String> {
+    let above = |numbers: usize, most: u32, what: &str| {
+        (numbers > 0).then(|| format!("{numbers} {what}, as the program has counters for {most}"))
+    };
+    let paths = offload.paths.keys().filter(|&&slot| slot >= PATHS).count();
+    let hops = offload.hops.keys().filter(|&&slot| slot >= HOPS).count();
+    let of_workers: Vec<String> =
+        [above(paths, PATHS, "paths"), above(hops, HOPS, "next hops")].into_iter().flatten().collect();
+    (!of_workers.is_empty()).then(|| format!("workers send by {}", of_workers.join(" and ")))
+}
+
 /// The extract in the program's words: numbers instead of indexes of ports. `from` is the number of a port whose packets
 /// the program may forward, `to` that of one they may be sent through, and what it takes.
 pub fn forwarding(
@@ -278,8 +310,8 @@ pub fn forwarding(
     to: impl Fn(u16) -> Option<(u16, TakesRedirect)>,
 ) -> Forwarding {
     let in_port = |(id, port): (&PortId, &OffloadedPort)| {
-        let &OffloadedPort { mac, longest, table, guards_blocks } = port;
-        Some((from(id.0)?, InPort { mac, longest, table, guards_blocks }))
+        let &OffloadedPort { mac, longest, table, guards_sids } = port;
+        Some((from(id.0)?, InPort { mac, longest, table, guards_sids }))
     };
     let hop = |(&slot, hop): (&u32, &OffloadedHop)| {
         let (port, takes) = to(hop.device).filter(|(_, takes)| takes.frames)?;
@@ -288,11 +320,21 @@ pub fn forwarding(
     };
     Forwarding {
         ports: offload.ports.iter().filter_map(in_port).collect(),
-        blocks: offload.blocks.clone(),
+        sid_space: offload.sid_space.clone(),
+        domain: offload.domain.clone(),
+        sources: offload
+            .sources
+            .iter()
+            .filter_map(|(id, sources)| Some((from(id.0)?, self::sources(sources))))
+            .collect(),
         tables: offload.tables.iter().map(|(&number, found)| (number, table(found))).collect(),
         paths: offload.paths.iter().map(|(&slot, found)| (slot, path(found))).collect(),
         hops: offload.hops.iter().filter_map(hop).collect(),
     }
+}
+
+fn sources([v6, v4]: &[BTreeSet<(u128, u8)>; 2]) -> Sources {
+    Sources { v6: v6.clone(), v4: v4.clone() }
 }
 
 fn not_taken(name: &str, takes: TakesRedirect) -> String {

@@ -1,6 +1,6 @@
 //! Desired state to tables.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
@@ -10,6 +10,7 @@ use crate::carrier::SegmentList;
 use crate::changes::Changes;
 use crate::lpm::{Key, Lpm, Meaning};
 use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, RouteChange, TableId};
+use crate::sid_space::SidSpace;
 use crate::straight::Straight;
 use crate::straight::offload::{Offload, Scope};
 use crate::tables::{
@@ -137,14 +138,23 @@ pub(crate) struct Build<'d> {
 /// Numbers of the next hops and groups there are already.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    adjacencies: HashMap<(PortId, IpAddr), u32>,
+    pub(crate) adjacencies: HashMap<(PortId, IpAddr), u32>,
     groups: HashMap<Group, u32>,
+    /// By group: its next hops and their weights, whether they are ready or not.
+    members: Vec<Members>,
+    /// Next hops that are nothing but neighbours on a link: without a MAC address nobody needs them.
+    on_link: HashSet<u32>,
+    /// Next hops of an earlier neighbour that a route, a SID or a path needs from now on.
+    pub(crate) woken: Vec<u32>,
 }
+
+/// Next hops with their weights.
+type Members = Vec<(u32, u32)>;
 
 /// What a group of next hops is known by.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Group {
-    Of(Vec<u32>),
+    Of(Members),
     /// That of one route, whatever its members are.
     Own(TableId, IpNet),
 }
@@ -164,6 +174,7 @@ impl<'d> Build<'d> {
             tunnel: desired.tunnel,
             policy: desired.policy.clone(),
             blocks: desired.blocks.iter().map(|block| block.prefix).collect(),
+            sid_space: SidSpace::of(desired),
             ..Tables::default()
         };
         let mut build =
@@ -201,10 +212,11 @@ impl<'d> Build<'d> {
 
     fn ports(&mut self) -> Result<(), BuildError> {
         let desired = self.desired;
-        for port in &desired.ports {
+        for (index, port) in (0..).zip(&desired.ports) {
             self.port(PortId(port.device))?;
             let vrf = self.vrf(port.table);
             self.tables.ports.push(PortEntry {
+                id: PortId(index),
                 device: port.device,
                 vlan: port.vlan,
                 tagged: Vec::new(),
@@ -286,7 +298,7 @@ impl<'d> Build<'d> {
         self.port(port)?;
         let desired = self.desired;
         for &(_, address) in desired.neighbors.keys().filter(|(on, _)| *on == port) {
-            let group = self.group(&[Hop { port, via: Some(address), weight: 1 }], address)?;
+            let group = self.neighbor_group(port, address)?;
             self.tables.cross_connected.insert((port, address), group);
         }
         Ok(CrossConnect::OnLink(port))
@@ -331,9 +343,11 @@ impl<'d> Build<'d> {
         if let (RouteAction::Via(hops), Some(&own)) = (action, self.known.groups.get(&Group::Own(table, prefix)))
             && target == Target::Route(own)
         {
-            let spread = self.spread(hops, prefix.addr())?;
-            if let Some(group) = self.tables.groups.get_mut(own as usize) {
-                *group = spread;
+            let members = self.members(hops, prefix.addr())?;
+            let spread = self.spread(&members);
+            let places = self.tables.groups.get_mut(own as usize).zip(self.known.members.get_mut(own as usize));
+            if let Some((group, known)) = places {
+                (*group, *known) = (spread, members);
             }
         }
         Ok(Some(target))
@@ -387,8 +401,7 @@ impl<'d> Build<'d> {
                 let elsewhere =
                     longer.iter().any(|(in_table, within)| *in_table == table && is_longer(within) && contains(within));
                 if contains(&prefix) && !elsewhere {
-                    let hop = Hop { port, via: Some(address), weight: 1 };
-                    let group = self.group(&[hop], address)?;
+                    let group = self.neighbor_group(port, address)?;
                     self.add(table, IpNet::from(address), Rank::Neighbor, Target::Neighbor(group));
                 }
             }
@@ -433,6 +446,7 @@ impl<'d> Build<'d> {
             }
             for path in &steer.paths {
                 let entry = self.path(path)?;
+                self.tables.sid_space.add(&entry);
                 self.tables.paths.push(entry);
             }
         }
@@ -473,35 +487,80 @@ impl<'d> Build<'d> {
     }
 
     fn group(&mut self, hops: &[Hop], destination: IpAddr) -> Result<u32, BuildError> {
-        let spread = self.spread(hops, destination)?;
-        Ok(self.number(Group::Of(spread.clone()), spread))
+        let members = self.members(hops, destination)?;
+        Ok(self.number(Group::Of(members.clone()), members))
     }
 
     fn own_group(&mut self, (table, prefix): (TableId, IpNet), hops: &[Hop]) -> Result<u32, BuildError> {
-        let spread = self.spread(hops, prefix.addr())?;
-        Ok(self.number(Group::Own(table, prefix), spread))
+        let members = self.members(hops, prefix.addr())?;
+        Ok(self.number(Group::Own(table, prefix), members))
+    }
+
+    /// The group of a neighbour on a link.
+    pub(crate) fn neighbor_group(&mut self, port: PortId, address: IpAddr) -> Result<u32, BuildError> {
+        let known = |known: &Known| known.adjacencies.get(&(port, address)).copied();
+        let is_needed = known(&self.known).is_some_and(|at| !self.known.on_link.contains(&at));
+        let group = self.group(&[Hop { port, via: Some(address), weight: 1 }], address)?;
+        if !is_needed {
+            self.known.on_link.extend(known(&self.known));
+        }
+        Ok(group)
     }
 
     /// The group there is already stays as it is: of two routes to the same prefix the first one counts.
-    fn number(&mut self, group: Group, spread: Vec<u32>) -> u32 {
+    fn number(&mut self, group: Group, members: Members) -> u32 {
         let next = u32::try_from(self.tables.groups.len()).unwrap_or(u32::MAX);
         let number = *self.known.groups.entry(group).or_insert(next);
         if number == next {
+            let spread = self.spread(&members);
             self.tables.groups.push(spread);
+            self.known.members.push(members);
         }
         number
     }
 
-    /// Next hops that are ready; failing them those that may resolve; failing them those that are down.
-    fn spread(&mut self, hops: &[Hop], destination: IpAddr) -> Result<Vec<u32>, BuildError> {
+    /// Brings next hops in line with the neighbours, and the groups that have them; these are returned.
+    pub(crate) fn renew(&mut self, adjacencies: &BTreeSet<u32>) -> Result<Vec<u32>, BuildError> {
+        for &at in adjacencies {
+            let Some(old) = self.tables.adjacencies.get(at as usize) else { continue };
+            let mut renewed = self.new_adjacency(old.port, old.neighbor)?;
+            renewed.is_idle = renewed.state == AdjacencyState::Unresolved && self.known.on_link.contains(&at);
+            if let Some(place) = self.tables.adjacencies.get_mut(at as usize) {
+                *place = renewed;
+            }
+        }
+        let has_any = |members: &Members| members.iter().any(|(member, _)| adjacencies.contains(member));
+        let groups = (0..).zip(&self.known.members).filter(|(_, members)| has_any(members));
+        let groups: Vec<(u32, Vec<u32>)> = groups.map(|(at, members)| (at, self.spread(members))).collect();
+        let changed = groups.iter().map(|(at, _)| *at).collect();
+        for (at, spread) in groups {
+            if let Some(group) = self.tables.groups.get_mut(at as usize) {
+                *group = spread;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Next hops with their weights. They are needed from now on.
+    fn members(&mut self, hops: &[Hop], destination: IpAddr) -> Result<Members, BuildError> {
         let mut members = Vec::with_capacity(hops.len());
         for hop in hops {
             let adjacency = self.adjacency(hop.port, hop.via.unwrap_or(destination))?;
             members.push((adjacency, u32::from(hop.weight)));
+            let was_on_link = self.known.on_link.remove(&adjacency);
+            if was_on_link && let Some(adjacency) = self.tables.adjacencies.get_mut(adjacency as usize) {
+                adjacency.is_idle = false;
+                self.known.woken.extend(members.last().map(|(adjacency, _)| *adjacency));
+            }
         }
+        Ok(members)
+    }
+
+    /// Next hops that are ready; failing them those that may resolve; failing them those that are down.
+    fn spread(&self, members: &[(u32, u32)]) -> Vec<u32> {
         let best = members.iter().map(|&(member, _)| self.state(member)).min_by_key(|&state| state as u8);
-        members.retain(|&(member, _)| Some(self.state(member)) == best);
-        Ok(buckets(&members))
+        let best: Members = members.iter().filter(|(member, _)| Some(self.state(*member)) == best).copied().collect();
+        buckets(&best)
     }
 
     fn state(&self, adjacency: u32) -> AdjacencyState {
@@ -512,6 +571,14 @@ impl<'d> Build<'d> {
         if let Some(&known) = self.known.adjacencies.get(&(port_id, neighbor)) {
             return Ok(known);
         }
+        let adjacency = self.new_adjacency(port_id, neighbor)?;
+        let index = u32::try_from(self.tables.adjacencies.len()).unwrap_or(u32::MAX);
+        self.tables.adjacencies.push(adjacency);
+        self.known.adjacencies.insert((port_id, neighbor), index);
+        Ok(index)
+    }
+
+    fn new_adjacency(&mut self, port_id: PortId, neighbor: IpAddr) -> Result<Adjacency, BuildError> {
         let port = self.port(port_id)?;
         let mac = self.desired.neighbors.get(&(port_id, neighbor));
         let state = match mac {
@@ -529,8 +596,7 @@ impl<'d> Build<'d> {
             let [v0, v1] = vid.to_be_bytes();
             *tag = [t0, t1, v0, v1];
         }
-        let index = u32::try_from(self.tables.adjacencies.len()).unwrap_or(u32::MAX);
-        self.tables.adjacencies.push(Adjacency {
+        Ok(Adjacency {
             slot: self.slots.adjacencies.slot((port.name.clone(), neighbor)),
             port: port_id,
             device: port.device,
@@ -540,9 +606,8 @@ impl<'d> Build<'d> {
             ethernet,
             ethernet_len: if port.vlan.is_some() { 16 } else { 12 },
             source: port.source,
-        });
-        self.known.adjacencies.insert((port_id, neighbor), index);
-        Ok(index)
+            is_idle: false,
+        })
     }
 }
 

@@ -21,7 +21,8 @@ use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6};
 
 use crate::edit;
 use crate::flow::FlowHash;
-use crate::icmp::{self, Limiter, Notice};
+use crate::icmp::{self, Notice};
+use crate::limiter::Limiter;
 use crate::model::{Mac, PortId, Role, UnknownSid};
 use crate::reason::DropReason;
 use crate::straight::{self, Found};
@@ -150,11 +151,12 @@ impl Layer {
         if layer.end <= limit { Ok(layer) } else { Err(MALFORMED) }
     }
 
-    /// Multicast or broadcast.
-    fn is_to_many(&self) -> bool {
+    /// Multicast or broadcast, the broadcast address of a subnet included: it is one of the node's own.
+    fn is_to_many(&self, tables: &Tables) -> bool {
         match ip(self.is_v6, self.destination) {
             IpAddr::V6(address) => address.is_multicast(),
-            IpAddr::V4(address) => address.is_multicast() || address.is_broadcast(),
+            IpAddr::V4(address) if address.is_multicast() || address.is_broadcast() => true,
+            IpAddr::V4(_) => tables.lookup(self.vrf, false, self.destination) == Some(Target::Local),
         }
     }
 
@@ -185,9 +187,15 @@ pub(crate) struct Walk<'t, 'f, 'p> {
     pub(crate) progress: &'p mut Progress,
 }
 
+/// Sum, as of [`checksum::sum`], of the first bytes of a packet that lie in further buffers: of as many as are asked for.
+///
+/// It is asked only where a checksum over the whole packet decides: for an echo request to a SID that goes on there.
+pub type FurtherSum<'a> = &'a dyn Fn(usize) -> u64;
+
 /// Decides what becomes of a frame and writes it.
 ///
 /// `device` is the untagged port the frame came in through, `now` nanoseconds of a clock that never goes back.
+/// Further buffers are not read: an echo request that goes on there has a wrong checksum. [`walk`] reads them.
 pub fn forward(
     tables: &Tables,
     tally: &Tally,
@@ -199,7 +207,7 @@ pub fn forward(
     let found = Found::of(tables, device, packet);
     match straight::forward(tables, tally, packet, found) {
         Some(device) => Verdict::Tx(device),
-        None => walk(tables, tally, limiter, now, device, packet),
+        None => walk(tables, tally, limiter, now, device, packet, &|_| 0),
     }
 }
 
@@ -212,6 +220,39 @@ pub fn walk(
     now: u64,
     device: u16,
     packet: &mut Packet<'_>,
+    further: FurtherSum<'_>,
+) -> Verdict {
+    walk_to(tables, tally, (limiter, now), device, (packet, further), Out::Hold)
+}
+
+/// The same for a packet that has waited for its neighbour in vain: it waits no more, and its sender is told where the
+/// policy says so (RFC 4861 section 7.2.2).
+pub fn give_up(
+    tables: &Tables,
+    tally: &Tally,
+    limiter: &mut Limiter,
+    now: u64,
+    device: u16,
+    packet: &mut Packet<'_>,
+    further: FurtherSum<'_>,
+) -> Verdict {
+    walk_to(tables, tally, (limiter, now), device, (packet, further), |_, _| {
+        if tables.policy.icmp_unreachable {
+            tell(DropReason::NoNeigh, Notice::NoNeighbor)
+        } else {
+            Out::Drop(DropReason::NoNeigh)
+        }
+    })
+}
+
+/// `unresolved` says what becomes of a packet whose neighbour is not resolved.
+fn walk_to(
+    tables: &Tables,
+    tally: &Tally,
+    (limiter, now): (&mut Limiter, u64),
+    device: u16,
+    (packet, further): (&mut Packet<'_>, FurtherSum<'_>),
+    unresolved: impl FnOnce(PortId, IpAddr) -> Out,
 ) -> Verdict {
     let frame = packet.bytes();
     let (header, port) = match enter(tables, device, frame) {
@@ -225,7 +266,7 @@ pub fn walk(
     else {
         return Verdict::Drop(DropReason::Malformed);
     };
-    if Mac(header.destination).is_group() && port.role != Role::Kernel && !layer.is_to_many() {
+    if Mac(header.destination).is_group() && port.role != Role::Kernel && !layer.is_to_many(tables) {
         return Verdict::Drop(DropReason::L2Multicast);
     }
     let received = layer.len();
@@ -247,15 +288,16 @@ pub fn walk(
             }
             Err(reason) => return Verdict::Drop(reason),
         },
+        Err(Out::Hold(port, neighbor)) => unresolved(port, neighbor),
         Err(out) => out,
     };
     let answer = match out {
         Out::Drop(reason) => return Verdict::Drop(reason),
         Out::Hold(port, neighbor) => return Verdict::Hold(port, neighbor),
         Out::Kernel => edit::to_kernel(tables, packet, &progress.layer).map(Verdict::Kernel),
-        Out::Echo(at) => {
-            icmp::plan_echo(&walk, at).and_then(|plan| icmp::write_echo(tables, packet, &plan)).map(Verdict::Echo)
-        }
+        Out::Echo(at) => icmp::plan_echo(&walk, at, further)
+            .and_then(|plan| icmp::write_echo(tables, packet, &plan))
+            .map(Verdict::Echo),
         Out::Tell(reason, notice) => {
             let Some(plan) = icmp::plan_error(&walk, notice, limiter, now) else { return Verdict::Drop(reason) };
             return match icmp::write_error(tables, packet, &plan) {
@@ -341,11 +383,20 @@ impl<'t> Walk<'t, '_, '_> {
                 Target::Unknown(UnknownSid::Drop) => return Err(Out::Drop(DropReason::UnknownSid)),
                 Target::Unknown(UnknownSid::Icmp) => return Err(tell(DropReason::UnknownSid, Notice::NoRoute)),
                 Target::Local => return Err(self.for_this_node()),
+                Target::Kernel | Target::Unknown(UnknownSid::Punt) if self.is_as_received_from_outside() => {
+                    return Err(Out::Drop(DropReason::NoRoute));
+                }
                 Target::Kernel | Target::Unknown(UnknownSid::Punt) => return Err(Out::Kernel),
                 Target::Blackhole => return Err(Out::Drop(DropReason::Blackhole)),
                 Target::Unreachable => return Err(tell(DropReason::Unreachable, Notice::NoRoute)),
             }
         }
+    }
+
+    /// What the kernel may forward of it, the XDP program has left to the kernel already. The rest might be a SID of the
+    /// kernel's own.
+    fn is_as_received_from_outside(&self) -> bool {
+        self.port.role.is_outside() && self.progress.hit_count == 0
     }
 
     fn target(&self) -> Result<Target, Out> {

@@ -4,12 +4,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use smoltcp::wire::{Icmpv4Message, Icmpv4Packet, Icmpv6Message, Icmpv6Packet, IpProtocol, Ipv4Packet, Ipv6Packet};
-use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
+use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6, protocol};
 
 use crate::build::bits;
 use crate::edit;
 use crate::flow::FlowHash;
-use crate::forward::{Egress, Layer, SrhEdit, Walk, ready};
+use crate::forward::{Egress, FurtherSum, Layer, SrhEdit, Walk, ready};
+use crate::limiter::{ErrorKind, Limiter, Pace};
 use crate::model::{Mac, Role};
 use crate::reason::DropReason;
 use crate::tables::{Adjacency, AdjacencyState, PortEntry, Tables, Target, VrfIndex};
@@ -30,28 +31,15 @@ const IPV4_DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 pub(crate) enum Notice {
     TimeExceeded,
     NoRoute,
-    TooBig { mtu: u32 },
-    ParameterProblem { code: u8, pointer: u32 },
-}
-
-/// Token bucket for ICMP errors (RFC 4443 section 2.4 f), as a generic cell rate algorithm.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Limiter {
-    next: u64,
-}
-
-impl Limiter {
-    /// Takes a token, if there is one at `now` (nanoseconds).
-    pub fn take(&mut self, now: u64, per_second: u32) -> bool {
-        let Some(interval) = 1_000_000_000u64.checked_div(u64::from(per_second)) else { return false };
-        let burst = interval * u64::from((per_second / 10).max(10));
-        let start = self.next.max(now);
-        let admitted = start - now < burst;
-        if admitted {
-            self.next = start + interval;
-        }
-        admitted
-    }
+    /// The neighbour does not answer (RFC 4861 section 7.2.2; RFC 1812 section 5.2.7.1: host unreachable).
+    NoNeighbor,
+    TooBig {
+        mtu: u32,
+    },
+    ParameterProblem {
+        code: u8,
+        pointer: u32,
+    },
 }
 
 /// An answer that can be sent.
@@ -92,13 +80,23 @@ pub(crate) fn plan_error<'t>(
     let way = way_to(walk, layer.vrf, destination);
     let answer = Answer { source, destination, notice: Some(notice), keep_from: layer.at, keep_to: layer.end, way };
     answer.check(walk).ok()?;
-    limiter.take(now, walk.tables.policy.icmp_per_second).then_some(answer)
+    let kind = if matches!(notice, Notice::TooBig { .. }) { ErrorKind::TooBig } else { ErrorKind::Other };
+    let rate = walk.tables.policy.icmp_per_second;
+    limiter.admits((walk.port.id, kind), destination, Pace { now, rate }).then_some(answer)
 }
 
-/// The answer to an echo request for a SID: from the SID that was pinged.
-pub(crate) fn plan_echo<'t>(walk: &Walk<'t, '_, '_>, at: usize) -> Result<Answer<'t>, DropReason> {
+/// The answer to an echo request for a SID: from the SID that was pinged (RFC 4443 section 4.2).
+///
+/// # Errors
+/// Without a whole header or with a wrong checksum (RFC 4443 section 2.3) it is malformed; the reply may be too large
+/// for its way out.
+pub(crate) fn plan_echo<'t>(
+    walk: &Walk<'t, '_, '_>,
+    at: usize,
+    further: FurtherSum<'_>,
+) -> Result<Answer<'t>, DropReason> {
     let layer = &walk.progress.layer;
-    if layer.end.saturating_sub(at) < ERROR_HEADER {
+    if layer.end.saturating_sub(at) < ERROR_HEADER || !is_checksum_right(walk.frame, layer, at, further) {
         return Err(DropReason::Malformed);
     }
     let destination = crate::forward::ip(true, layer.source);
@@ -114,6 +112,19 @@ pub(crate) fn plan_echo<'t>(walk: &Walk<'t, '_, '_>, at: usize) -> Result<Answer
     Ok(answer)
 }
 
+/// Whether the `ICMPv6` message from `at` to the end of the packet has the checksum of RFC 4443 section 2.3, with the
+/// addresses that the walk has arrived at: a carrier has been shifted by then (RFC 9800 section 6.5).
+fn is_checksum_right(frame: &[u8], layer: &Layer, at: usize, further: FurtherSum<'_>) -> bool {
+    let in_first_buffer = frame.get(at..layer.end.min(frame.len())).unwrap_or_default();
+    let behind = match layer.end.checked_sub(frame.len()) {
+        None | Some(0) => 0,
+        Some(len) => checksum::at_offset(further(len), in_first_buffer.len()),
+    };
+    let addresses = checksum::sum(&layer.source.to_be_bytes()) + checksum::sum(&layer.destination.to_be_bytes());
+    let pseudo_header = addresses + (layer.end - at) as u64 + u64::from(protocol::ICMPV6);
+    checksum::finish(pseudo_header + checksum::sum(in_first_buffer) + behind) == 0
+}
+
 impl Answer<'_> {
     /// The answer passes its way out. Checked before the packet is touched.
     fn check(&self, walk: &Walk<'_, '_, '_>) -> Result<(), DropReason> {
@@ -123,6 +134,8 @@ impl Answer<'_> {
             Way::Through(Egress::Encapsulated(path, adjacency, _)) => {
                 adjacency.mtu.min(path.mtu_for(self.source.is_ipv6())).saturating_sub(path.header_len)
             }
+            // RFC 1122 section 3.2.2: no answer goes to all stations of a link.
+            Way::Back { to, .. } if to.is_group() => return Err(DropReason::L2Multicast),
             Way::Back { port, .. } => port.mtu,
         };
         let kept = self.keep_to.saturating_sub(self.keep_from);
@@ -233,15 +246,18 @@ pub(crate) fn write_error(tables: &Tables, packet: &mut Packet<'_>, answer: &Ans
         }
         _ => return Err(DropReason::Malformed),
     }
-    leave(tables, packet, answer)
+    let len = packet.total_len();
+    leave(tables, packet, answer, len)
 }
 
 fn put_v6_error(bytes: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, notice: Notice) {
-    put_v6_header(bytes, source, destination);
+    let payload_len = bytes.len().saturating_sub(ipv6::LEN);
+    put_v6_header(bytes, source, destination, payload_len);
     let mut header = Ipv6Packet::new_unchecked(bytes);
     let (kind, code, word) = match notice {
         Notice::TimeExceeded => (Icmpv6Message::TimeExceeded, 0, 0),
         Notice::NoRoute => (Icmpv6Message::DstUnreachable, 0, 0),
+        Notice::NoNeighbor => (Icmpv6Message::DstUnreachable, 3, 0),
         Notice::TooBig { mtu } => (Icmpv6Message::PktTooBig, 0, mtu),
         Notice::ParameterProblem { code, pointer } => (Icmpv6Message::ParamProblem, code, pointer),
     };
@@ -260,13 +276,12 @@ fn put_word(icmp: &mut [u8], word: u32) {
     }
 }
 
-fn put_v6_header(bytes: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr) {
-    let payload = bytes.len().saturating_sub(ipv6::LEN);
+fn put_v6_header(bytes: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, payload_len: usize) {
     let mut header = Ipv6Packet::new_unchecked(bytes);
     header.set_version(6);
     header.set_traffic_class(0);
     header.set_flow_label(0);
-    header.set_payload_len(u16::try_from(payload).unwrap_or(u16::MAX));
+    header.set_payload_len(u16::try_from(payload_len).unwrap_or(u16::MAX));
     header.set_next_header(IpProtocol::Icmpv6);
     header.set_hop_limit(HOP_LIMIT);
     header.set_src_addr(source);
@@ -293,6 +308,7 @@ fn put_v4_error(bytes: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, notic
     let (kind, code, word) = match notice {
         Notice::TimeExceeded => (Icmpv4Message::TimeExceeded, 0, 0),
         Notice::NoRoute => (Icmpv4Message::DstUnreachable, 0, 0),
+        Notice::NoNeighbor => (Icmpv4Message::DstUnreachable, 1, 0),
         Notice::TooBig { mtu } => (Icmpv4Message::DstUnreachable, 4, mtu & 0xffff),
         Notice::ParameterProblem { pointer, .. } => (Icmpv4Message::ParamProblem, 0, pointer << 24),
     };
@@ -304,29 +320,33 @@ fn put_v4_error(bytes: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, notic
 }
 
 /// Turns an echo request into its reply. Returns the device it leaves through.
+///
+/// Only the first buffer is written: the checksum, which has been found right, changes with the type alone (RFC 1624),
+/// because the pseudo-header has the same addresses the other way round.
 pub(crate) fn write_echo(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>) -> Result<u16, DropReason> {
     let (IpAddr::V6(source), IpAddr::V6(destination)) = (answer.source, answer.destination) else {
         return Err(DropReason::Malformed);
     };
-    if packet.tail_len() > 0 {
-        return Err(DropReason::Malformed);
-    }
+    let payload_len = answer.keep_to.saturating_sub(answer.keep_from);
     packet.truncate(answer.keep_to);
     packet.pull_front(answer.keep_from);
     packet.push_front(ipv6::LEN).map_err(|_| DropReason::NoRoom)?;
-    put_v6_header(packet.bytes_mut(), source, destination);
-    let mut header = Ipv6Packet::new_unchecked(packet.bytes_mut());
-    let mut icmp = Icmpv6Packet::new_unchecked(header.payload_mut());
-    icmp.set_msg_type(Icmpv6Message::EchoReply);
-    icmp.fill_checksum(&source, &destination);
-    leave(tables, packet, answer)
+    put_v6_header(packet.bytes_mut(), source, destination, payload_len);
+    let message = packet.bytes_mut().get_mut(ipv6::LEN..).and_then(<[u8]>::first_chunk_mut);
+    let Some([kind, code, high, low]) = message else { return Err(DropReason::Malformed) };
+    let asked = u16::from_be_bytes([*kind, *code]);
+    *kind = Icmpv6Message::EchoReply.into();
+    let answered = u16::from_be_bytes([*kind, *code]);
+    [*high, *low] = checksum::replace(u16::from_be_bytes([*high, *low]), asked, answered).to_be_bytes();
+    leave(tables, packet, answer, ipv6::LEN + payload_len)
 }
 
-fn leave(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>) -> Result<u16, DropReason> {
+/// Sends the answer, an IP packet of `len` bytes.
+fn leave(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>, len: usize) -> Result<u16, DropReason> {
     let is_v6 = answer.source.is_ipv6();
     let layer = Layer {
         at: 0,
-        end: packet.total_len(),
+        end: len,
         is_v6,
         vrf: 0,
         source: bits(answer.source),
@@ -364,22 +384,6 @@ fn reflection(port: &PortEntry, to: Mac) -> Adjacency {
         ethernet,
         ethernet_len: if port.vlan.is_some() { 16 } else { 12 },
         source: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bucket_admits_a_burst_then_the_rate() {
-        let mut limiter = Limiter::default();
-        let admitted = |limiter: &mut Limiter, from: u64, to: u64| {
-            (from..to).step_by(100_000).filter(|&now| limiter.take(now, 100)).count()
-        };
-        assert_eq!(admitted(&mut limiter, 0, 1_000_000), 10, "10 kpps, first millisecond: the burst");
-        let second = admitted(&mut limiter, 1_000_000, 1_001_000_000);
-        assert!((98..=101).contains(&second), "{second} in the next second");
-        assert!(!Limiter::default().take(0, 0));
+        is_idle: false,
     }
 }

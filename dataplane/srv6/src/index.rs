@@ -14,6 +14,8 @@
 //! [`Index::amend`] makes a change in one copy and says what the other one has to take over. Whatever it cannot make in
 //! place is left to a whole build: what that changes everywhere, and what no amendment has ever room for.
 
+mod neighbors;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -22,7 +24,8 @@ use ipnet::IpNet;
 use crate::build::{Build, BuildError, Entries, Known, OWN_GROUP, Rank, buckets, indexed_blocks, key};
 use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
 use crate::model::{
-    Amendment, Desired, Hop, Path, Route, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId, UnknownSid,
+    Amendment, Desired, Hop, Path, PortId, Route, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId,
+    UnknownSid,
 };
 use crate::straight::offload::{Offload, Scope, is_met};
 use crate::straight::put;
@@ -45,7 +48,7 @@ type Led = (Ipv6Addr, u32, u32);
 /// Why a change is left to a whole build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
-    /// A SID, a VRF that is new, or a prefix of neighbours: these mean more than one prefix.
+    /// A SID, a VRF that is new, or a route onto a link: these mean more than one prefix.
     MeansMore,
     /// What is in the way in a prefix table.
     Prefixes(TooMuch),
@@ -65,7 +68,7 @@ pub enum NotAmended {
     /// It takes a whole build. The desired state has the change.
     Whole(Whole, Amendment),
     /// It cannot become tables. The desired state has it or not: it is to be put right with what undoes it.
-    Refused(BuildError, Amendment),
+    Refused(Box<BuildError>, Amendment),
 }
 
 /// What one copy of the tables has and the other one has not.
@@ -75,7 +78,11 @@ pub struct Edits {
     edition: Edition,
     prefixes: Vec<At>,
     adjacencies: Vec<Adjacency>,
+    /// Next hops that have another MAC address, or none any more, or are needed again.
+    renewed: Vec<(u32, Adjacency)>,
     groups: Vec<Vec<u32>>,
+    /// Neighbours that cross-connects lead to, with their groups.
+    cross_connected: Vec<((PortId, IpAddr), Option<u32>)>,
     /// Groups that have other next hops than before.
     regrouped: Vec<(u32, Vec<u32>)>,
     paths: Vec<(u32, PathEntry)>,
@@ -104,8 +111,10 @@ pub struct Index {
     /// By VRF: IPv6 and IPv4.
     prefixes: Vec<[Prefixes; 2]>,
     known: Known,
-    /// Prefixes of on-link routes.
-    on_link: Vec<(TableId, IpNet)>,
+    /// Prefixes of on-link routes, and the ports they lead onto.
+    on_link: Vec<(TableId, IpNet, PortId)>,
+    /// Ports that cross-connects lead onto.
+    cross_connects: BTreeSet<PortId>,
     neighbors: BTreeSet<IpAddr>,
     /// Paths that are led by the route to their first segment: by that, with their steered prefix.
     led: BTreeSet<Led>,
@@ -154,6 +163,12 @@ impl Tables {
             self.amend_prefix(index, (vrf, is_v6, key))?;
         }
         self.adjacencies.extend(edits.adjacencies.iter().cloned());
+        for (at, adjacency) in &edits.renewed {
+            put(&mut self.adjacencies, *at as usize, adjacency.clone(), adjacency.clone());
+        }
+        for &(neighbor, group) in &edits.cross_connected {
+            self.cross_connect(neighbor, group);
+        }
         self.groups.extend(edits.groups.iter().cloned());
         for (at, group) in &edits.regrouped {
             put(&mut self.groups, *at as usize, group.clone(), Vec::new());
@@ -185,10 +200,12 @@ impl Tables {
     }
 
     fn follow(&mut self, edits: &Edits) {
+        edits.paths.iter().for_each(|(_, path)| self.sid_space.add(path));
         let mut straight = std::mem::take(&mut self.straight);
+        let renewed = edits.renewed.iter().map(|(at, _)| *at);
         let regrouped = edits.regrouped.iter().map(|(at, _)| *at);
         let (paths, steers) = (edits.paths.iter().map(|(at, _)| *at), edits.steers.iter().map(|(at, _)| *at));
-        straight.follow(self, regrouped, paths, steers);
+        straight.follow(self, renewed, regrouped, paths, steers);
         self.straight = straight;
         let prefixes: Vec<_> = edits.prefixes.iter().map(|&(_, is_v6, key)| (is_v6, key)).collect();
         let before = std::mem::replace(&mut self.edition, edits.edition);
@@ -215,12 +232,12 @@ impl Index {
         if counts != [kept(Rank::Route), kept(Rank::Steer)] {
             return None;
         }
-        let routes = desired.routes.iter().filter(|route| is_on_link(&route.action));
         Some(Self {
             vrfs,
             prefixes,
             known,
-            on_link: routes.map(|route| (route.table, route.prefix)).collect(),
+            on_link: desired.routes.iter().filter_map(on_link).collect(),
+            cross_connects: neighbors::cross_connects(desired),
             neighbors: desired.neighbors.keys().map(|&(_, address)| address).collect(),
             led: led(desired),
             free_steers: Vec::new(),
@@ -252,7 +269,7 @@ impl Index {
         let targets = self.build(desired, slots, tables, |build| {
             amendment.routes.iter().map(|change| build.changed_target(change)).collect::<Result<Vec<_>, _>>()
         });
-        let targets = targets.map_err(|why| NotAmended::Refused(why, Amendment::default()))?;
+        let targets = targets.map_err(|why| NotAmended::Refused(Box::new(why), Amendment::default()))?;
         let mut changed = Changed::default();
         for (change, target) in amendment.routes.iter().zip(targets) {
             self.change_route(desired, change, target, &mut changed);
@@ -260,15 +277,25 @@ impl Index {
         for change in &amendment.steers {
             self.change_steer(desired, tables, change, &mut changed);
         }
+        let renewed = self.change_neighbors(desired, slots, tables, &amendment.neighbors, &mut changed);
         changed.undo.routes.reverse();
         changed.undo.steers.reverse();
+        changed.undo.neighbors.reverse();
         let Changed { mut edits, undo, paths, regrouped } = changed;
+        let renewed = match renewed {
+            Ok(renewed) => renewed,
+            Err(why) => return Err(NotAmended::Refused(Box::new(why), undo)),
+        };
         let group = |&(_, at): &(At, u32)| Some((at, tables.groups.get(at as usize)?.clone()));
         edits.regrouped = regrouped.iter().filter_map(group).collect();
         match self.compile(desired, slots, tables, (&mut edits, &paths)) {
             Ok(()) => {}
             Err(Stop::Whole(why)) => return Err(NotAmended::Whole(why, undo)),
-            Err(Stop::Refused(why)) => return Err(NotAmended::Refused(why, undo)),
+            Err(Stop::Refused(why)) => return Err(NotAmended::Refused(Box::new(why), undo)),
+        }
+        self.follow_woken(tables, &mut edits);
+        if let Err(why) = Self::follow_groups(tables, &renewed, &mut edits) {
+            return Err(NotAmended::Whole(why, undo));
         }
         edits.adjacencies = tables.adjacencies.get(before.0..).unwrap_or_default().to_vec();
         edits.groups = tables.groups.get(before.1..).unwrap_or_default().to_vec();
@@ -311,7 +338,7 @@ impl Index {
         let prefixes = prefixes.chain(amendment.steers.iter().map(|change| (change.table, change.prefix)));
         for (table, prefix) in prefixes {
             let known = self.vrfs.contains_key(&table);
-            let is_inside = |(of, link): &(TableId, IpNet)| {
+            let is_inside = |(of, link, _): &(TableId, IpNet, PortId)| {
                 *of == table && link.contains(&prefix) && link.prefix_len() < prefix.prefix_len()
             };
             if !known || self.has_neighbor(prefix) && self.on_link.iter().any(is_inside) {
@@ -550,7 +577,8 @@ impl Index {
             self.prefixes.get(usize::from(changed.0)).is_some_and(|prefixes| is_met(desired, prefixes, changed))
         };
         let mut changed = edits.prefixes.iter().chain(regrouped.iter().map(|(at, _)| at));
-        if are_steered || !edits.paths.is_empty() || changed.any(is_in) {
+        let are_renewed = !edits.renewed.is_empty() || !edits.regrouped.is_empty();
+        if are_steered || are_renewed || !edits.paths.is_empty() || changed.any(is_in) {
             let met = Scope::of(desired, &self.vrfs).among_ordered(&self.prefixes);
             tables.offload = Offload::of(tables, &met, &desired.offload);
             edits.offload = Some(tables.offload.clone());
@@ -580,7 +608,22 @@ enum Stop {
 }
 
 fn is_on_link(action: &RouteAction) -> bool {
-    matches!(action, RouteAction::Via(hops) if matches!(hops.as_slice(), [Hop { via: None, .. }, ..]))
+    port_of_link(action).is_some()
+}
+
+/// The port whose neighbours a route leads to.
+fn port_of_link(action: &RouteAction) -> Option<PortId> {
+    match action {
+        RouteAction::Via(hops) => match hops.as_slice() {
+            [Hop { via: None, port, .. }, ..] => Some(*port),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn on_link(route: &Route) -> Option<(TableId, IpNet, PortId)> {
+    Some((route.table, route.prefix, port_of_link(&route.action)?))
 }
 
 /// Paths without next hops of their own.

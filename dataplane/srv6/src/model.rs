@@ -77,6 +77,8 @@ pub struct Desired {
     pub policy: Policy,
     /// Locator blocks: an address inside one that matches nothing longer is an unknown SID.
     pub blocks: Vec<Block>,
+    /// Subnets of hosts inside the blocks. They are no SIDs: edge and host ports may send there.
+    pub host_prefixes: Vec<Ipv6Net>,
     /// SIDs of this node.
     pub sids: Vec<LocalSid>,
     /// Prefixes that are encapsulated towards SRv6 paths.
@@ -125,6 +127,19 @@ pub struct Amendment {
     pub steers: Vec<SteerChange>,
     /// SIDs.
     pub sids: Vec<SidChange>,
+    /// Neighbours.
+    pub neighbors: Vec<NeighborChange>,
+}
+
+/// A neighbour that has another MAC address from now on, is new, or is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeighborChange {
+    /// The port it is on.
+    pub port: PortId,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC address; `None`: it is not resolved.
+    pub mac: Option<Mac>,
 }
 
 /// A SID of this node that does something else from now on, is new, or is no more.
@@ -139,7 +154,7 @@ pub struct SidChange {
 impl Amendment {
     /// Nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.routes.is_empty() && self.steers.is_empty() && self.sids.is_empty()
+        self.routes.is_empty() && self.steers.is_empty() && self.sids.is_empty() && self.neighbors.is_empty()
     }
 }
 
@@ -150,7 +165,7 @@ impl From<Vec<RouteChange>> for Amendment {
 }
 
 impl Desired {
-    /// Changes some routes and steered prefixes. What undoes that is returned; empty: nothing changed.
+    /// Changes some entries. What undoes that is returned; empty: nothing changed.
     pub fn amend(&mut self, amendment: &Amendment) -> Amendment {
         let mut undo = Amendment::default();
         for RouteChange { table, prefix, action } in amendment.routes.iter().cloned() {
@@ -177,10 +192,24 @@ impl Desired {
                 undo.sids.push(SidChange { prefix, sid: was });
             }
         }
+        for change in &amendment.neighbors {
+            undo.neighbors.extend(self.change_neighbor(*change));
+        }
         undo.sids.reverse();
         undo.routes.reverse();
         undo.steers.reverse();
+        undo.neighbors.reverse();
         undo
+    }
+
+    /// Changes one neighbour. What undoes that is returned; `None`: nothing changed.
+    pub(crate) fn change_neighbor(&mut self, change: NeighborChange) -> Option<NeighborChange> {
+        let at = (change.port, change.address);
+        let was = match change.mac {
+            Some(mac) => self.neighbors.insert(at, mac),
+            None => self.neighbors.remove(&at),
+        };
+        (was != change.mac).then_some(NeighborChange { mac: was, ..change })
     }
 }
 
@@ -276,6 +305,13 @@ pub enum Role {
     Kernel,
 }
 
+impl Role {
+    /// What comes in is from outside the SRv6 domain: SIDs are not for everyone there (RFC 8754 section 5.1).
+    pub const fn is_outside(self) -> bool {
+        matches!(self, Self::Edge | Self::Host)
+    }
+}
+
 /// What the outer DSCP becomes at encapsulation, and the inner one at decapsulation (RFC 2983).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DscpMode {
@@ -334,6 +370,8 @@ pub struct Policy {
     pub vrf_sids: bool,
     /// Sources a packet to one of our SIDs may have (RFC 8754 section 5.1); empty: all.
     pub domain_sources: Vec<Ipv6Net>,
+    /// A Packet Too Big about an own outer packet that says less than this is not believed, in bytes.
+    pub least_path_mtu: u32,
 }
 
 impl Default for Policy {
@@ -346,6 +384,7 @@ impl Default for Policy {
             dt_argument_accept: false,
             vrf_sids: false,
             domain_sources: Vec::new(),
+            least_path_mtu: 1280,
         }
     }
 }

@@ -19,7 +19,7 @@ use srv6d_wire::{Packet, be32, eth, ipv4, ipv6, protocol};
 
 use crate::carrier::SegmentList;
 use crate::flow::{self, FlowHash};
-use crate::model::Desired;
+use crate::model::{Desired, PortId};
 use crate::tables::{PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
 
@@ -62,10 +62,32 @@ impl PathMtu {
     }
 }
 
+/// Returns true if a frame that came in by this device was sent by a node of the domain, or by this one.
+pub fn comes_from_domain(tables: &Tables, device: u16, frame: &[u8]) -> bool {
+    let untagged = tables.port(PortId(device));
+    let port = match eth::parse(frame).and_then(|header| header.vlan) {
+        None => untagged,
+        Some(vid) => {
+            let tagged = untagged.and_then(|port| port.tagged.iter().find(|(tag, _)| *tag == vid));
+            tagged.and_then(|(_, port)| tables.port(*port))
+        }
+    };
+    port.is_some_and(|port| !port.role.is_outside())
+}
+
 /// The paths that are to become smaller because of this frame; mostly none.
-pub fn learned<'a>(tables: &'a Tables, packet: &'a Packet<'_>) -> impl Iterator<Item = PathMtu> + use<'a> {
-    let whole = (packet.tail_len() == 0).then(|| packet.bytes());
+///
+/// `comes_from_domain`: the port it came in by says so ([`comes_from_domain`]). From outside none is believed: whoever
+/// receives a packet of ours could make all of its path small. Where the domain's sources are known, no other is believed
+/// either, and none that says less than the policy's least.
+pub fn learned<'a>(
+    tables: &'a Tables,
+    packet: &'a Packet<'_>,
+    comes_from_domain: bool,
+) -> impl Iterator<Item = PathMtu> + use<'a> {
+    let whole = (packet.tail_len() == 0 && comes_from_domain).then(|| packet.bytes());
     let quote = whole.and_then(|frame| Quote::parse(frame, tables.tunnel.hash_qp));
+    let quote = quote.filter(|quote| quote.is_believed(tables));
     let vrfs = 0..VrfIndex::try_from(tables.vrfs.len()).unwrap_or(VrfIndex::MAX);
     quote.into_iter().flat_map(move |quote| vrfs.clone().filter_map(move |vrf| quote.path(tables, vrf)))
 }
@@ -73,6 +95,8 @@ pub fn learned<'a>(tables: &'a Tables, packet: &'a Packet<'_>) -> impl Iterator<
 /// A Packet Too Big message with the packet it quotes.
 #[derive(Clone, Copy, Debug)]
 struct Quote {
+    /// Who says it.
+    sender: u128,
     mtu: usize,
     source: u128,
     destination: u128,
@@ -97,12 +121,12 @@ impl Quote {
         if !message.verify_checksum(&address(header.source()), &address(header.destination())) {
             return None;
         }
-        let quote = Self::of_quoted(icmp.get(ICMP_HEADER..)?, mtu, hash_qp)?;
+        let quote = Self::of_quoted(icmp.get(ICMP_HEADER..)?, (header.source(), mtu), hash_qp)?;
         // RFC 4443 section 2.4: an error goes to the source of the packet it is about.
         (quote.source == header.destination()).then_some(quote)
     }
 
-    fn of_quoted(quoted: &[u8], mtu: usize, hash_qp: bool) -> Option<Self> {
+    fn of_quoted(quoted: &[u8], (sender, mtu): (u128, usize), hash_qp: bool) -> Option<Self> {
         let outer = ipv6::Header::parse(quoted)?;
         let behind = quoted.get(ipv6::LEN..)?;
         let (next_header, inner) = if outer.next_header() == protocol::ROUTING {
@@ -123,7 +147,13 @@ impl Quote {
             _ => return None,
         };
         let (source, destination) = (outer.source(), outer.destination());
-        Some(Self { mtu, source, destination, inner_is_v6, inner_destination, flow })
+        Some(Self { sender, mtu, source, destination, inner_is_v6, inner_destination, flow })
+    }
+
+    fn is_believed(&self, tables: &Tables) -> bool {
+        let (domain, sender) = (&tables.policy.domain_sources, Ipv6Addr::from_bits(self.sender));
+        let is_of_domain = domain.is_empty() || domain.iter().any(|prefix| prefix.contains(&sender));
+        is_of_domain && self.mtu >= tables.policy.least_path_mtu as usize
     }
 
     /// The path that the inner packet takes from this VRF, if the quoted outer header is its own.

@@ -38,6 +38,7 @@ use srv6d_wire::{Packet, eth, ipv6};
 
 use crate::index::room_for_more;
 use crate::model::{Csid, DscpMode, DtFamily, Role};
+use crate::prefix_set::PrefixSet;
 use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;
 pub use burst::{Frames, Leaving, forward_all};
@@ -64,18 +65,24 @@ pub(crate) struct Straight {
     paths: Vec<PlainPath>,
     srhs: Srhs,
     class: OuterClass,
+    /// Sources that may use the SIDs of this node; empty: all.
+    domain: PrefixSet,
 }
 
-/// A port that asks nothing of a packet but its MAC address and its length.
-#[derive(Clone, Copy, Debug)]
+/// A port that asks nothing of a packet but its MAC address, its length, and where it comes from.
+#[derive(Clone, Debug)]
 struct PlainPort {
     /// In the lower 48 bits.
     mac: u64,
-    /// Destinations in a block are not for everyone (edge and host ports).
-    guards_blocks: bool,
+    /// SIDs are not for everyone (edge and host ports).
+    guards_sids: bool,
     vrf: VrfIndex,
     /// Longest frame. 0: not plain.
     longest: usize,
+    /// Sources are looked at.
+    checks_sources: bool,
+    /// Those that may send: IPv6 and IPv4.
+    sources: [PrefixSet; 2],
 }
 
 /// A next hop that packets can be sent to, untagged.
@@ -161,34 +168,38 @@ struct OuterClass {
 
 impl Straight {
     pub(crate) fn build(tables: &Tables) -> Self {
-        let domain_is_open = tables.policy.domain_sources.is_empty();
-        let sid = |sid| if domain_is_open { PlainSid::of(tables, sid) } else { PlainSid::Walk };
         let mut srhs = Srhs::default();
         let hops: Vec<_> = tables.adjacencies.iter().map(PlainHop::of).collect();
         let groups: Vec<_> = tables.groups.iter().map(|members| PlainHop::only(members, &hops)).collect();
         let paths: Vec<_> = tables.paths.iter().map(|path| PlainPath::of(tables, path, &mut srhs)).collect();
         Self {
             ports: tables.ports.iter().map(PlainPort::of).collect(),
-            sids: tables.sids.iter().map(sid).collect(),
+            sids: tables.sids.iter().map(|sid| PlainSid::of(tables, sid)).collect(),
             hops,
             steers: tables.steers.iter().map(|steer| PlainPath::first(steer, &paths, &groups)).collect(),
             groups,
             paths,
             srhs,
             class: OuterClass::of(tables),
+            domain: PrefixSet::of_v6(&tables.policy.domain_sources),
         }
     }
 
-    /// Brings what has been added to the tables, and these groups, paths and steered prefixes, in line with them.
+    /// Brings what has been added to the tables, and these next hops, groups, paths and steered prefixes, in line with them.
     pub(crate) fn follow(
         &mut self,
         tables: &Tables,
+        renewed: impl Iterator<Item = u32>,
         regrouped: impl Iterator<Item = u32>,
         paths: impl Iterator<Item = u32>,
         steers: impl Iterator<Item = u32>,
     ) {
         let (groups, hops) = (self.groups.len(), self.hops.len());
         self.hops.extend(tables.adjacencies.iter().skip(hops).map(PlainHop::of));
+        for at in renewed.map(|hop| hop as usize) {
+            let Some(adjacency) = tables.adjacencies.get(at) else { continue };
+            put(&mut self.hops, at, PlainHop::of(adjacency), PlainHop::default());
+        }
         self.groups.extend(tables.groups.iter().skip(groups).map(|members| PlainHop::only(members, &self.hops)));
         for at in regrouped.map(|group| group as usize) {
             let Some(members) = tables.groups.get(at) else { continue };
@@ -214,6 +225,17 @@ impl Straight {
         room_for_more(&mut self.paths);
     }
 
+    /// Returns true if the source of a packet may use the SIDs of this node.
+    #[inline(always)]
+    fn accepts_source(&self, packet: &Packet<'_>) -> bool {
+        self.domain.is_empty() || self.is_in_domain(packet)
+    }
+
+    #[inline(always)]
+    fn is_in_domain(&self, packet: &Packet<'_>) -> bool {
+        packet.head::<HEAD>().is_some_and(|head| self.domain.contains(headers::source_v6(head, eth::LEN)))
+    }
+
     /// Bytes of the SRHs, those that no path has any more included.
     pub(crate) fn srh_bytes(&self) -> usize {
         self.srhs.bytes.len()
@@ -232,16 +254,14 @@ pub(crate) fn put<T: Clone>(entries: &mut Vec<T>, at: usize, entry: T, filling: 
 
 impl PlainPort {
     fn of(port: &PortEntry) -> Self {
-        let is_plain = port.vlan.is_none()
-            && port.role != Role::Kernel
-            && port.allowed_sources.is_empty()
-            && !port.fill_checksum
-            && !port.mac.is_group();
+        let is_plain = port.vlan.is_none() && port.role != Role::Kernel && !port.fill_checksum && !port.mac.is_group();
         Self {
             mac: port.mac.0.iter().fold(0, |mac, &byte| mac << 8 | u64::from(byte)),
-            guards_blocks: port.role != Role::Fabric,
+            guards_sids: port.role.is_outside(),
             vrf: port.vrf,
             longest: if is_plain { port.mtu + eth::LEN } else { 0 },
+            checks_sources: !port.allowed_sources.is_empty(),
+            sources: PrefixSet::both(&port.allowed_sources),
         }
     }
 }
@@ -414,6 +434,7 @@ impl<'t> Kind<'t> {
 #[inline(never)]
 pub fn forward(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: Found) -> Option<u16> {
     let ready = match Kind::of(tables, found)? {
+        Kind::Shift(_) | Kind::Decapsulate(_) if !tables.straight.accepts_source(packet) => return None,
         Kind::Shift(shift) => {
             let ready = shift.forward(tables, packet)?;
             tally.sid(shift.slot, 1, ready.len);

@@ -13,6 +13,7 @@ use crate::changes::Changes;
 use crate::flow::FlowHash;
 use crate::lpm::{Lpm, Value};
 use crate::model::{Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, Tunnel, UnknownSid};
+use crate::sid_space::SidSpace;
 use crate::straight::Straight;
 use crate::straight::offload::Offload;
 
@@ -46,6 +47,7 @@ pub struct Tables {
     pub(crate) tunnel: Tunnel,
     pub(crate) policy: Policy,
     pub(crate) blocks: Vec<Ipv6Net>,
+    pub(crate) sid_space: SidSpace,
     pub(crate) vrfs: Vec<Vrf>,
     pub(crate) sids: Vec<Sid>,
     pub(crate) steers: Vec<Vec<u32>>,
@@ -72,6 +74,7 @@ pub(crate) struct Vrf {
 
 #[derive(Clone, Debug)]
 pub(crate) struct PortEntry {
+    pub(crate) id: PortId,
     pub(crate) device: u16,
     pub(crate) vlan: Option<u16>,
     /// Tagged logical ports on this device, when this is its untagged one: VID and index.
@@ -251,6 +254,8 @@ pub(crate) struct Adjacency {
     /// 12, or 16 with a tag.
     pub(crate) ethernet_len: usize,
     pub(crate) source: Option<Ipv6Addr>,
+    /// Nothing needs this next hop now: it was a neighbour on a link, and is not resolved any more.
+    pub(crate) is_idle: bool,
 }
 
 impl Tables {
@@ -303,11 +308,6 @@ impl Tables {
         }
     }
 
-    #[inline]
-    pub(crate) fn in_block(&self, address: u128) -> bool {
-        self.blocks.iter().any(|block| block.contains(&Ipv6Addr::from(address)))
-    }
-
     /// What may be forwarded in front of the workers.
     pub fn offload(&self) -> &Offload {
         &self.offload
@@ -315,7 +315,8 @@ impl Tables {
 
     /// Next hops in use by any route, SID or path, and how they stand.
     pub fn next_hops(&self) -> impl Iterator<Item = (PortId, IpAddr, AdjacencyState)> {
-        self.adjacencies.iter().map(|adjacency| (adjacency.port, adjacency.neighbor, adjacency.state))
+        let needed = self.adjacencies.iter().filter(|adjacency| !adjacency.is_idle);
+        needed.map(|adjacency| (adjacency.port, adjacency.neighbor, adjacency.state))
     }
 
     /// Where the hash tables of prefixes are.

@@ -2,8 +2,11 @@
 //!
 //! Written by one worker, read by control: a relaxed load and store, never a locked instruction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::model::Desired;
+use crate::tables::Tables;
 
 /// Packets and bytes.
 #[derive(Debug, Default)]
@@ -18,6 +21,12 @@ impl Count {
     pub fn add(&self, packets: usize, bytes: usize) {
         self.packets.store(self.packets.load(Relaxed) + packets as u64, Relaxed);
         self.bytes.store(self.bytes.load(Relaxed) + bytes as u64, Relaxed);
+    }
+
+    /// From 0 again. Nobody may be adding at the same time.
+    pub fn clear(&self) {
+        self.packets.store(0, Relaxed);
+        self.bytes.store(0, Relaxed);
     }
 
     /// Packets and bytes so far.
@@ -48,21 +57,30 @@ impl Tally {
     pub fn new(slots: &Slots) -> Self {
         let counts = |len: usize| (0..len.next_power_of_two().max(16)).map(|_| Count::default()).collect();
         Self {
-            sids: counts(slots.sids.len()),
-            paths: counts(slots.paths.len()),
-            adjacencies: counts(slots.adjacencies.len()),
-            vlans_rx: counts(slots.vlans.len()),
-            vlans_tx: counts(slots.vlans.len()),
+            sids: counts(slots.sids.places()),
+            paths: counts(slots.paths.places()),
+            adjacencies: counts(slots.adjacencies.places()),
+            vlans_rx: counts(slots.vlans.places()),
+            vlans_tx: counts(slots.vlans.places()),
             ecn_unused: Count::default(),
         }
     }
 
     /// Every slot has its counter here.
     pub fn covers(&self, slots: &Slots) -> bool {
-        self.sids.len() >= slots.sids.len()
-            && self.paths.len() >= slots.paths.len()
-            && self.adjacencies.len() >= slots.adjacencies.len()
-            && self.vlans_rx.len() >= slots.vlans.len()
+        self.sids.len() >= slots.sids.places()
+            && self.paths.len() >= slots.paths.places()
+            && self.adjacencies.len() >= slots.adjacencies.places()
+            && self.vlans_rx.len() >= slots.vlans.places()
+    }
+
+    /// Makes the counters of these slots zero. No worker may have tables that lead to them.
+    pub fn clear(&self, released: &Released) {
+        let all =
+            [(&self.sids, &released.sids), (&self.paths, &released.paths), (&self.adjacencies, &released.adjacencies)];
+        for (counts, slots) in all {
+            slots.iter().filter_map(|&slot| counts.get(slot as usize)).for_each(Count::clear);
+        }
     }
 
     #[inline]
@@ -87,7 +105,33 @@ impl Tally {
     }
 }
 
-/// Which counter belongs to whom. A slot, once given, stays with its key, so counters survive new generations.
+/// Counters that belong to nobody any more, by slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Of SIDs.
+    pub sids: BTreeSet<u32>,
+    /// Of paths.
+    pub paths: BTreeSet<u32>,
+    /// Of next hops.
+    pub adjacencies: BTreeSet<u32>,
+}
+
+impl Released {
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.sids.is_empty() && self.paths.is_empty() && self.adjacencies.is_empty()
+    }
+
+    /// Takes these over as well.
+    pub fn add(&mut self, more: Self) {
+        self.sids.extend(more.sids);
+        self.paths.extend(more.paths);
+        self.adjacencies.extend(more.adjacencies);
+    }
+}
+
+/// Assigns counter slots to keys. A slot stays with its key for as long as the key is in use, so counters survive new
+/// generations, and for a while afterwards: a path that comes back soon counts on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
     /// By prefix.
@@ -100,40 +144,122 @@ pub struct Slots {
     pub vlans: Names<String>,
 }
 
-/// Numbers given to keys, from 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names<K>(BTreeMap<K, u32>);
+impl Slots {
+    /// Most keys of each kind that keep their slot without being in use. Of more, those go that were used least recently.
+    pub const KEPT: usize = 512;
 
-impl<K> Default for Names<K> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
+    /// Takes the slots of keys that `desired` and its `tables` do not have. They can be given to others with
+    /// [`reuse`](Self::reuse), once nobody writes to their counters any more and these are zero. `now` counts the calls.
+    pub fn release(&mut self, desired: &Desired, tables: &Tables, now: u64) -> Released {
+        let sids: HashSet<ipnet::Ipv6Net> = desired.sids.iter().map(|sid| sid.prefix).collect();
+        let paths = desired.steers.iter().flat_map(|steer| &steer.paths);
+        let paths: HashSet<&str> = paths.map(|path| path.name.as_str()).collect();
+        let adjacencies: HashSet<u32> = tables.adjacencies.iter().map(|adjacency| adjacency.slot).collect();
+        Released {
+            sids: self.sids.release(now, |prefix, _| sids.contains(prefix)),
+            paths: self.paths.release(now, |name, _| paths.contains(name.as_str())),
+            adjacencies: self.adjacencies.release(now, |_, slot| adjacencies.contains(&slot)),
+        }
+    }
+
+    /// Gives these to the next keys that have none.
+    pub fn reuse(&mut self, released: Released) {
+        self.sids.free.extend(released.sids);
+        self.paths.free.extend(released.paths);
+        self.adjacencies.free.extend(released.adjacencies);
     }
 }
 
-impl<K: Ord> Names<K> {
-    /// The slot of `key`, a new one if it has none.
+/// Numbers given to keys, from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names<K> {
+    given: BTreeMap<K, Given>,
+    /// Below `end`: were given, and belong to nobody.
+    free: BTreeSet<u32>,
+    end: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Given {
+    slot: u32,
+    unused_since: Option<u64>,
+}
+
+impl<K> Default for Names<K> {
+    fn default() -> Self {
+        Self { given: BTreeMap::new(), free: BTreeSet::new(), end: 0 }
+    }
+}
+
+impl<K: Clone + Ord> Names<K> {
+    /// The slot of `key`: if it has none, the lowest that is free.
     pub fn slot(&mut self, key: K) -> u32 {
-        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        *self.0.entry(key).or_insert(next)
+        let Self { given, free, end } = self;
+        let given = given.entry(key).or_insert_with(|| {
+            let slot = free.pop_first().unwrap_or_else(|| {
+                *end += 1;
+                *end - 1
+            });
+            Given { slot, unused_since: None }
+        });
+        given.unused_since = None;
+        given.slot
     }
 
     /// The slot of `key`, if it has one.
     pub fn find(&self, key: &K) -> Option<usize> {
-        self.0.get(key).map(|&slot| slot as usize)
+        self.given.get(key).map(|given| given.slot as usize)
     }
 
     /// Keys with their slots.
     pub fn iter(&self) -> impl Iterator<Item = (&K, usize)> {
-        self.0.iter().map(|(key, &slot)| (key, slot as usize))
+        self.given.iter().map(|(key, given)| (key, given.slot as usize))
     }
 
-    /// Slots given out.
-    pub fn len(&self) -> usize {
-        self.0.len()
+    /// One more than the highest slot ever given out.
+    pub fn places(&self) -> usize {
+        self.end as usize
     }
 
-    /// None given out.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    fn release(&mut self, now: u64, is_used: impl Fn(&K, u32) -> bool) -> BTreeSet<u32> {
+        let mut unused = Vec::new();
+        for (key, given) in &mut self.given {
+            if is_used(key, given.slot) {
+                given.unused_since = None;
+            } else {
+                unused.push((*given.unused_since.get_or_insert(now), key.clone()));
+            }
+        }
+        unused.sort();
+        let too_many = unused.len().saturating_sub(Slots::KEPT);
+        let gone = unused.into_iter().take(too_many);
+        gone.filter_map(|(_, key)| self.given.remove(&key)).map(|given| given.slot).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_of_keys_that_are_gone_are_given_out_again_the_lowest_first() {
+        let mut names = Names::default();
+        let most = u32::try_from(Slots::KEPT).unwrap_or(0);
+        let all = most + 100;
+        for number in 0..all {
+            assert_eq!(names.slot(number), number);
+        }
+        assert!(names.release(1, |_, _| true).is_empty());
+        // Those below 50 first, all but one then.
+        assert!(names.release(2, |&key, _| key >= 50).is_empty(), "so many are kept");
+        assert_eq!(names.slot(7), 7, "it is back, and counts on");
+        let released = names.release(3, |&key, _| key == 7 || key == all - 1);
+        assert_eq!(released.len(), 98, "all but the kept and the two in use");
+        let least_recent = (0..50).filter(|&slot| slot != 7);
+        assert!(least_recent.clone().all(|slot| released.contains(&slot)), "{released:?}");
+        assert_eq!(names.slot(5000), all, "nobody has said yet that the released ones can be used");
+        names.free.extend(released);
+        assert_eq!([names.slot(5001), names.slot(5002), names.slot(7)], [0, 1, 7]);
+        assert_eq!(names.places(), all as usize + 1);
     }
 }

@@ -8,13 +8,34 @@ pub fn sum(bytes: &[u8]) -> u64 {
     even + words.remainder().first().map_or(0, |&last| u64::from(last) << 8)
 }
 
+/// Unfolded sum of the first `len` bytes of consecutive segments, as if they were one slice.
+pub fn sum_of_segments<'a>(segments: impl IntoIterator<Item = &'a [u8]>, len: usize) -> u64 {
+    let (mut total, mut done) = (0, 0);
+    for segment in segments {
+        let bytes = segment.get(..len - done).unwrap_or(segment);
+        total += at_offset(sum(bytes), done);
+        done += bytes.len();
+    }
+    total
+}
+
+/// The sum of bytes that begin at `offset` of a message: at an odd offset the two bytes of each word change places.
+pub fn at_offset(sum: u64, offset: usize) -> u64 {
+    if offset.is_multiple_of(2) { sum } else { u64::from(fold(sum).swap_bytes()) }
+}
+
 /// Folds a sum and complements it.
 #[inline]
-pub fn finish(mut sum: u64) -> u16 {
+pub fn finish(sum: u64) -> u16 {
+    !fold(sum)
+}
+
+#[inline]
+fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    !u16::try_from(sum).unwrap_or(0)
+    u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
 /// Checksum of `bytes`; 0 over bytes that contain their own right checksum.
@@ -39,5 +60,16 @@ mod tests {
         let before = of(&bytes);
         bytes[4] = 0xff;
         assert_eq!(replace(before, 0x0102, 0xff02), of(&bytes));
+    }
+
+    #[test]
+    fn segments_of_odd_lengths_count_as_one_slice() {
+        let bytes: Vec<u8> = (0..41u8).map(|byte| byte.wrapping_mul(7)).collect();
+        for len in [0, 1, 8, 20, 41] {
+            for (first, second) in [(0, 0), (1, 2), (7, 8), (13, 40), (20, 20), (41, 41)] {
+                let segments = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+                assert_eq!(finish(sum_of_segments(segments, len)), of(&bytes[..len]), "{len} of {first}, {second}");
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Ethernet II with at most one 802.1Q tag.
+//! Ethernet II with at most one 802.1Q tag of a VLAN, and perhaps priority tags in front of it.
 
 use crate::be16;
 
@@ -8,6 +8,10 @@ pub const IPV4: u16 = 0x0800;
 pub const IPV6: u16 = 0x86dd;
 /// Tag protocol identifier of 802.1Q.
 pub const VLAN: u16 = 0x8100;
+/// Tag protocol identifier of 802.1ad service tags.
+pub const SERVICE_VLAN: u16 = 0x88a8;
+/// Length of a tag.
+const TAG_LEN: usize = 4;
 /// Length of an untagged header.
 pub const LEN: usize = 14;
 /// Length of a tagged header.
@@ -22,25 +26,45 @@ pub struct Header {
     pub destination: [u8; 6],
     /// Source.
     pub source: [u8; 6],
-    /// VID of the tag, if there is one.
+    /// VID of the tag, if there is one that names a VLAN.
     pub vlan: Option<u16>,
-    /// Type behind the tag.
+    /// Type behind the tags.
     pub ether_type: u16,
-    /// 14, or 18 with a tag.
+    /// 14, and 4 more for each tag.
     pub len: usize,
 }
+
+/// Tags with VID 0 that may stand in front. They say what the priority is, and belong to no VLAN (IEEE 802.1Q section 6.9).
+const PRIORITY_TAGS: usize = 2;
+const VID: u16 = 0x0fff;
 
 /// Reads the header. `None`: fewer bytes than a header has.
 #[inline]
 pub fn parse(frame: &[u8]) -> Option<Header> {
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *frame.first_chunk::<LEN>()?;
-    let outer = u16::from_be_bytes([t0, t1]);
-    let (vlan, ether_type, len) = if outer == VLAN {
-        (Some(be16(frame, LEN)? & 0x0fff), be16(frame, LEN + 2)?, VLAN_LEN)
-    } else {
-        (None, outer, LEN)
+    let untagged = (None, u16::from_be_bytes([t0, t1]), LEN);
+    let (vlan, ether_type, len) = match untagged.1 {
+        VLAN | SERVICE_VLAN => behind_tags(frame, untagged)?,
+        _ => untagged,
     };
     Some(Header { destination: [d0, d1, d2, d3, d4, d5], source: [s0, s1, s2, s3, s4, s5], vlan, ether_type, len })
+}
+
+/// VID, type and length behind the tags that are known. A service tag of a VLAN is not: it is a type like any other.
+fn behind_tags(frame: &[u8], untagged: (Option<u16>, u16, usize)) -> Option<(Option<u16>, u16, usize)> {
+    let (_, mut ether_type, mut len) = untagged;
+    for priority_tags in 0..=PRIORITY_TAGS {
+        if !matches!(ether_type, VLAN | SERVICE_VLAN) {
+            break;
+        }
+        let (vid, behind) = (be16(frame, len)? & VID, be16(frame, len + 2)?);
+        match (vid, ether_type) {
+            (0, _) if priority_tags < PRIORITY_TAGS => (ether_type, len) = (behind, len + TAG_LEN),
+            (0, _) | (_, SERVICE_VLAN) => break,
+            _ => return Some((Some(vid), behind, len + TAG_LEN)),
+        }
+    }
+    Some((None, ether_type, len))
 }
 
 #[cfg(test)]
@@ -57,6 +81,25 @@ mod tests {
         frame[12..18].copy_from_slice(&[0x81, 0x00, 0xe0, 0x64, 0x08, 0x00]);
         let header = parse(&frame).unwrap();
         assert_eq!((header.ether_type, header.vlan, header.len), (IPV4, Some(100), 18));
+    }
+
+    #[test]
+    fn priority_tags_name_no_vlan() {
+        let frame = |tags: &[(u16, u16)]| {
+            let mut frame = vec![0; 12];
+            for &(kind, tci) in tags {
+                frame.extend([kind.to_be_bytes(), tci.to_be_bytes()].concat());
+            }
+            frame.extend([0x86, 0xdd]);
+            frame
+        };
+        let read = |tags: &[(u16, u16)]| parse(&frame(tags)).map(|header| (header.vlan, header.ether_type, header.len));
+        assert_eq!(read(&[(VLAN, 0xe000)]), Some((None, IPV6, 18)));
+        assert_eq!(read(&[(SERVICE_VLAN, 0)]), Some((None, IPV6, 18)));
+        assert_eq!(read(&[(SERVICE_VLAN, 0), (VLAN, 0xe000)]), Some((None, IPV6, 22)));
+        assert_eq!(read(&[(VLAN, 0), (VLAN, 7)]), Some((Some(7), IPV6, 22)));
+        assert_eq!(read(&[(SERVICE_VLAN, 7)]), Some((None, SERVICE_VLAN, 14)));
+        assert_eq!(read(&[(VLAN, 0); 3]), Some((None, VLAN, 22)), "a third one is no IP");
     }
 
     #[test]

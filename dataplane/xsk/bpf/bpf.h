@@ -24,6 +24,8 @@ static long (*const bpf_tail_call)(void *ctx, void *programs, __u32 index) =
 	(void *)BPF_FUNC_tail_call;
 static long (*const bpf_xdp_adjust_head)(struct xdp_md *ctx, int by) =
 	(void *)BPF_FUNC_xdp_adjust_head;
+static long (*const bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *route, int size, __u32 flags) =
+	(void *)BPF_FUNC_fib_lookup;
 /* All buffers of a frame together. */
 static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) =
 	(void *)BPF_FUNC_xdp_get_buff_len;

@@ -70,6 +70,31 @@ static ALWAYS_INLINE const struct way *look_up_v4(__u32 set, __u16 table, __be32
 	return bpf_map_lookup_elem(&ways, &key);
 }
 
+static ALWAYS_INLINE int admits_source_v6(__u32 set, __u32 owner, const struct ipv6 *ip)
+{
+	struct way_key key = {
+		.prefix_len = 8 * (sizeof(key) - sizeof(key.prefix_len)),
+		.set = KEY_SET(set, owner, 0),
+		.high = ip->src[0],
+		.low = ip->src[1],
+	};
+	const __u32 *is_admitted = bpf_map_lookup_elem(&sources, &key);
+
+	return is_admitted && *is_admitted;
+}
+
+static ALWAYS_INLINE int admits_source_v4(__u32 set, __u32 owner, const struct ipv4 *ip)
+{
+	struct way_key key = {
+		.prefix_len = 8 * (sizeof(key.set) + sizeof(ip->src)),
+		.set = KEY_SET(set, owner, 1),
+		.high = cpu_to_be64((__u64)be32_to_cpu(ip->src) << 32),
+	};
+	const __u32 *is_admitted = bpf_map_lookup_elem(&sources, &key);
+
+	return is_admitted && *is_admitted;
+}
+
 /* The next hop's number in `hops`, as far as the set does not matter. */
 static ALWAYS_INLINE __u32 choose_for_transit(const struct ipv6 *ip, const void *end, struct address to, __u32 number)
 {
@@ -133,16 +158,25 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, con
 	const struct ipv6 *ip = (const void *)(eth + 1);
 	const struct way *way;
 	struct address to;
+	int is_shift;
 
 	if (!is_plain_v6(ip, len))
+		return XDP_PASS;
+	if (port->checks & CHECK_PORT && !admits_source_v6(set, OF_PORT(in), ip))
 		return XDP_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
 	way = look_up(set, port->table, to);
-	if (!way || (way->in_block && port->guards_blocks))
+	if (!way)
 		return XDP_PASS;
-	if (way->kind == SHIFT || way->kind == SHIFT_VIA)
+	is_shift = way->kind == SHIFT || way->kind == SHIFT_VIA;
+	if (port->guards_sids && (is_shift || way->in_sid_space || may_name_segments(ip)))
+		return XDP_PASS;
+	if (is_shift) {
+		if (port->checks & CHECK_DOMAIN && !admits_source_v6(set, OF_DOMAIN, ip))
+			return XDP_PASS;
 		return shift(ctx, set, in, way, eth, to);
+	}
 	return way->kind == ENCAPSULATE ? encapsulate_v6(ctx, set, in, way, ip, to) : XDP_PASS;
 }
 
@@ -153,6 +187,8 @@ static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, con
 	const struct way *way;
 
 	if (!is_plain_v4(ip, len))
+		return XDP_PASS;
+	if (port->checks & CHECK_PORT && !admits_source_v4(set, OF_PORT(in), ip))
 		return XDP_PASS;
 	way = look_up_v4(set, port->table, ip->dst);
 	return way && way->kind == ENCAPSULATE ? encapsulate_v4(ctx, set, in, way, ip) : XDP_PASS;

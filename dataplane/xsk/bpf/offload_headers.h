@@ -18,6 +18,7 @@
 #define IPPROTO_UDP 17
 #define IPPROTO_IPV6 41
 #define IPPROTO_ROUTING 43
+#define IPPROTO_FRAGMENT 44
 #define IPPROTO_ICMPV6 58
 #define IPPROTO_DSTOPTS 60
 #define IPPROTO_SCTP 132
@@ -83,6 +84,12 @@ static ALWAYS_INLINE int is_plain_v6(const struct ipv6 *ip, __u64 len)
 	       ip->next_header != IPPROTO_DSTOPTS &&
 	       /* Not ::/64 (unspecified, loopback), below fe00:: (link-local, multicast). */
 	       ip->src[0] && ip->dst[0] && src[0] < 0xfe && dst[0] < 0xfe;
+}
+
+/* Segments are destinations, too, and a fragment may hide them. */
+static ALWAYS_INLINE int may_name_segments(const struct ipv6 *ip)
+{
+	return ip->next_header == IPPROTO_ROUTING || ip->next_header == IPPROTO_FRAGMENT;
 }
 
 /* Not 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16 (link-local), multicast or broadcast. */

@@ -30,8 +30,13 @@ struct port {
 	__u8 mac[6];
 	__u16 longest; /* frame; 0: none */
 	__u16 table; /* number of its VRF, MAIN_TABLE or another */
-	__u16 guards_blocks; /* edge and host: what is addressed to a SID block is for the worker to admit */
+	__u16 guards_sids; /* edge and host: what is addressed to a SID is for the worker to admit */
+	__u16 checks; /* CHECK_... */
 };
+
+/* Sources are looked up in `sources`: those that may send through the port, and those that may use SIDs. What is
+ * not there is for the worker to refuse. */
+enum { CHECK_PORT = 1, CHECK_DOMAIN = 2 };
 
 /* What a prefix leads to. AS_BLOCK and IN_TRIE stand in `usids` alone: what the block
  * leads to, and a uSID with something longer than /48 inside. */
@@ -40,7 +45,7 @@ enum { AS_BLOCK, TO_WORKER, SHIFT, SHIFT_VIA, ROUTE, IN_TRIE, ENCAPSULATE };
 struct way {
 	__u8 kind;
 	__u8 by; /* bits: 16 or 32; ENCAPSULATE: 1: RoCEv2 queue pairs are part of the flow */
-	__u8 in_block; /* the whole prefix lies in a SID block; of any other, nothing that leads here does */
+	__u8 in_sid_space; /* the whole prefix is SID space; of any other, nothing that leads here is */
 	__u8 zero;
 	__u32 sid;   /* whose counter */
 	__u32 group; /* SHIFT_VIA and ROUTE: of hops; ENCAPSULATE: of paths */
@@ -138,6 +143,18 @@ struct {
 	MAP_NUMBER(max_entries, 1);
 	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
 } ways SEC(".maps");
+
+/* Prefixes of sources that are admitted, by whose they are: keys as of `ways`, the owner in place of the table. */
+#define OF_DOMAIN 0
+#define OF_PORT(number) ((number) + 1)
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_LPM_TRIE);
+	MAP_TYPE(key, struct way_key);
+	MAP_TYPE(value, __u32);
+	MAP_NUMBER(max_entries, 1);
+	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
+} sources SEC(".maps");
 
 BY_NUMBER(BPF_MAP_TYPE_ARRAY, groups, struct group, GROUPS);
 

@@ -4,6 +4,10 @@ use std::io;
 
 use thiserror::Error;
 
+/// The fix where the process, or the system, has no descriptor left.
+pub(crate) const TOO_FEW_DESCRIPTORS: &str =
+    "raise the limit of open files (`LimitNOFILE=` in the unit, `ulimit -n` in a shell)";
+
 /// A failure to set up or change an AF_XDP port. The text names what is
 /// wrong, where, and what to do about it.
 #[derive(Debug, Error)]
@@ -104,8 +108,8 @@ pub enum XskError {
     /// Somebody else's XDP program is on the port; it is left alone.
     #[error(
         "{ifname}: XDP program {id} ({name}) is already attached and is left alone. Fix: remove it \
-         first (`ip link set dev {ifname} xdp off`, `bpftool link detach`, or stop the program \
-         that owns it), or take {ifname} out of the configuration"
+         first (`ip link set dev {ifname} xdp off`, in generic mode `xdpgeneric off`, `bpftool link detach`, or stop the \
+         program that owns it), or take {ifname} out of the configuration"
     )]
     ForeignProgram {
         /// The port.

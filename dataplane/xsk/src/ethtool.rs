@@ -16,6 +16,11 @@ pub(crate) const GTSO: u32 = 0x1e;
 pub(crate) const STSO: u32 = 0x1f;
 pub(crate) const GGSO: u32 = 0x23;
 pub(crate) const SGSO: u32 = 0x24;
+const GFLAGS: u32 = 0x25;
+const SFLAGS: u32 = 0x26;
+/// Transmit and receive VLAN offload.
+pub(crate) const TXVLAN: u32 = 1 << 7;
+pub(crate) const RXVLAN: u32 = 1 << 8;
 pub(crate) const GGRO: u32 = 0x2b;
 pub(crate) const SGRO: u32 = 0x2c;
 
@@ -58,6 +63,23 @@ pub(crate) fn set_feature(ifname: &str, cmd: u32, on: bool, what: &'static str) 
     ethtool(ifname, what, &mut Value { cmd, data: u32::from(on) })
 }
 
+/// Whether one of these flags is set.
+pub(crate) fn flag(ifname: &str, flag: u32, what: &'static str) -> Result<bool, XskError> {
+    let mut value = Value { cmd: GFLAGS, data: 0 };
+    ethtool(ifname, what, &mut value)?;
+    Ok(value.data & flag != 0)
+}
+
+/// Clears one of these flags. Done is what can be read back.
+pub(crate) fn clear_flag(ifname: &str, flag: u32, what: &'static str) -> Result<(), XskError> {
+    let mut value = Value { cmd: GFLAGS, data: 0 };
+    ethtool(ifname, what, &mut value)?;
+    if value.data & flag == 0 {
+        return Ok(());
+    }
+    ethtool(ifname, what, &mut Value { cmd: SFLAGS, data: value.data & !flag })
+}
+
 /// The driver's name.
 pub(crate) fn driver(ifname: &str) -> Result<String, XskError> {
     let mut info = DriverInfo { cmd: GDRVINFO, driver: [0; 32], rest: [0; 160] };
@@ -75,6 +97,13 @@ pub(crate) fn queues(ifname: &str) -> Result<u32, XskError> {
         Err(XskError::Ethtool { why, .. }) if why.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(1),
         Err(why) => Err(why),
     }
+}
+
+/// Combined channels there may be; 0 where the driver does not tell.
+pub(crate) fn most_channels(ifname: &str) -> u32 {
+    let mut channels = Channels { cmd: GCHANNELS, ..Channels::default() };
+    // max_rx, max_tx, max_other, max_combined
+    ethtool(ifname, "-l", &mut channels).map_or(0, |()| channels.max[3])
 }
 
 /// The MTU, in bytes without the Ethernet header.

@@ -74,6 +74,13 @@ pub struct Frame {
     tail: [Piece; MAX_TAIL],
 }
 
+/// The chunks of a packet behind the first one. It borrows the frame, so nobody writes to them meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct FurtherChunks<'f> {
+    pub(crate) umem: u32,
+    pub(crate) pieces: &'f [Piece],
+}
+
 // SAFETY: `memory` points into a UMEM region that stays mapped as long as any
 // frame exists (see `Umem::drop`), and only the frame's owner reaches the
 // bytes behind it, so the owner may be on any thread.
@@ -106,6 +113,18 @@ impl Frame {
         // SAFETY: `new` promises CHUNK bytes that are ours alone; the borrow
         // of self keeps every other access through this frame away.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), CHUNK) }
+    }
+
+    /// The whole first chunk, and beside it the further ones, which
+    /// [`Umem::further_segments`](crate::Umem::further_segments) reads.
+    #[inline]
+    pub fn split(&mut self) -> (&mut [u8], FurtherChunks<'_>) {
+        let memory = self.memory;
+        // SAFETY: `new` promises CHUNK bytes that are ours alone; the borrow
+        // of self keeps every other access through this frame away, and the
+        // further chunks are others.
+        let chunk = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), CHUNK) };
+        (chunk, self.further())
     }
 
     /// The packet's bytes in the first chunk.
@@ -193,6 +212,12 @@ impl Frame {
     #[inline]
     pub(crate) fn chunks(&self) -> u32 {
         if self.tail_dropped { 1 } else { 1 + u32::from(self.tail_count) }
+    }
+
+    /// What is sent behind the head, to be read.
+    #[inline]
+    pub(crate) fn further(&self) -> FurtherChunks<'_> {
+        FurtherChunks { umem: self.umem, pieces: self.tail() }
     }
 
     /// What is sent behind the head.

@@ -2,7 +2,7 @@
 //! which packets of a port come here and which stay with the kernel.
 //!
 //! ```text
-//!            Program (one per port)                    Umem (one per worker)
+//!            Program (on each port)                    Umem (one per worker)
 //!   NIC ──► claim.c ── not claimed ──► kernel           ▲ pool of free chunks
 //!              │ claimed                                │
 //!              └────► Socket (one per port and queue) ──┴──► Frame (one packet)
@@ -36,11 +36,14 @@
 #![allow(clippy::doc_markdown)] // AF_XDP is a name, not code
 
 mod busy_poll;
+mod claim_program;
 mod claims;
 mod error;
 mod ethtool;
 mod frame;
 mod huge_pages;
+mod kernel_memory;
+mod losses;
 mod modes;
 pub mod offload;
 mod open;
@@ -48,6 +51,7 @@ pub mod probe;
 mod program;
 mod socket;
 mod sys;
+mod tag_program;
 pub mod test_run;
 mod tx_ring;
 mod umem;
@@ -55,9 +59,12 @@ mod wait;
 pub mod xdp_offload;
 
 pub use busy_poll::{BusyPollWatch, BusyPolling};
+pub use claim_program::{Capacity, ClaimProgram, Rules, View};
 pub use error::XskError;
-pub use frame::{CHUNK, Frame, MAX_CHUNKS, MAX_PUSH, ROOM};
+pub use frame::{CHUNK, Frame, FurtherChunks, MAX_CHUNKS, MAX_PUSH, ROOM};
 pub use huge_pages::in_huge_pages;
+pub use kernel_memory::kernel_memory;
+pub use losses::LossWatch;
 pub use modes::Mode;
 pub use program::{Counts, Program, ProgramSettings};
 pub use socket::{Rings, Socket, SocketStats};

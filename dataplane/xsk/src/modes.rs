@@ -132,6 +132,7 @@ pub(crate) fn fix_for(why: &io::Error) -> &'static str {
         }
         Some(libc::EBADF | libc::EINVAL) => "check that the queue exists (`ethtool -l`)",
         Some(libc::ENOBUFS | libc::ENOMEM) => "raise the limit of locked memory (systemd: LimitMEMLOCK=infinity)",
+        Some(libc::EMFILE | libc::ENFILE) => crate::error::TOO_FEW_DESCRIPTORS,
         Some(libc::ENODEV) => "the interface was deleted meanwhile: create it again",
         Some(libc::EOPNOTSUPP) => "ask for mode `auto`, which takes what the driver has",
         _ => "see `srv6d doctor`",

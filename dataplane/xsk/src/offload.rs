@@ -30,6 +30,30 @@ pub fn set_tx_checksum_off(ifname: &str) -> Result<(), XskError> {
     ethtool::set_feature(ifname, ethtool::STXCSUM, false, "-K tx off")
 }
 
+/// `ethtool -K IFNAME txvlan off`: what leaves here has its VLAN tag in the frame, where the XDP program of a veth's other
+/// end sees it.
+///
+/// # Errors
+/// There is no such interface, or its driver does not let the offload be turned off.
+pub fn set_tag_insertion_off(ifname: &str) -> Result<(), XskError> {
+    ethtool::clear_flag(ifname, ethtool::TXVLAN, "-K txvlan off")
+}
+
+/// `ethtool -K IFNAME rxvlan off`: a NIC leaves VLAN tags in the frames. On a veth it has no effect.
+///
+/// # Errors
+/// There is no such interface, or its driver does not let the offload be turned off.
+pub fn set_tag_stripping_off(ifname: &str) -> Result<(), XskError> {
+    ethtool::clear_flag(ifname, ethtool::RXVLAN, "-K rxvlan off")
+}
+
+/// Frames may arrive with their VLAN tag beside them, where only a driver that is asked tells of it: the NIC strips tags, or
+/// it is a veth, whose peer may leave them there.
+pub fn may_strip_tags(ifname: &str) -> bool {
+    let is_veth = ethtool::driver(ifname).is_ok_and(|driver| driver == "veth");
+    is_veth || ethtool::flag(ifname, ethtool::RXVLAN, "-k rxvlan").unwrap_or(false)
+}
+
 /// `ethtool -K IFNAME tso off gso off`: what leaves here fits the MTU.
 pub fn set_segmentation_off(ifname: &str) -> Result<(), XskError> {
     ethtool::set_feature(ifname, ethtool::STSO, false, "-K tso off")?;

@@ -56,6 +56,8 @@ pub struct Interface {
     pub driver: String,
     /// Receive queues.
     pub queues: u32,
+    /// Queue pairs there may be; 0 where the driver does not tell.
+    pub most_queues: u32,
     /// MTU in bytes.
     pub mtu: usize,
     /// Offloads that change what a socket sees.
@@ -103,6 +105,7 @@ pub fn interface(ifname: &str) -> Result<Interface, XskError> {
         ifname: ifname.to_owned(),
         driver: offload::driver(ifname)?,
         queues: ethtool::queues(ifname)?,
+        most_queues: ethtool::most_channels(ifname),
         mtu: ethtool::mtu(ifname)?,
         offloads: offload::offloads(ifname)?,
         program: query.as_ref().and_then(program_of),
@@ -141,7 +144,8 @@ pub fn program_name(id: u32) -> String {
                 return info.name_as_str().unwrap_or_default().to_owned();
             }
             Ok(_) => {}
-            Err(_) => return "its name needs CAP_SYS_ADMIN to read".to_owned(),
+            // CAP_SYS_ADMIN is needed, which the daemon gives up.
+            Err(_) => return format!("`bpftool prog show id {id}` tells its name"),
         }
     }
     "gone meanwhile".to_owned()

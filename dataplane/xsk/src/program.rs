@@ -1,26 +1,15 @@
-//! The XDP program of one port: loading, attaching, and its maps.
+//! The claim program on one port: attached, and told what is this port's own.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray, XskMap};
-use aya::programs::{ProgramFd, Xdp};
-use aya::{Ebpf, EbpfLoader, Pod};
+use aya::maps::MapError;
 use xsk_rs::config::XdpFlags;
 
-use crate::claims::{self, Address, Change, Claims};
+use crate::claim_program::{Capacity, ClaimProgram, PROGRAM, PortRow, Rules, View};
+use crate::tag_program::TagProgram;
 use crate::{Mode, Socket, XskError, ethtool, probe, sys};
-
-/// What `bpf/claim.c` was compiled to.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/claim.o"));
-
-/// The function in `bpf/claim.c`.
-pub(crate) const PROGRAM: &str = "srv6d_claim";
-
-/// Entries an LPM map may grow to. Memory is taken per entry in use.
-const MAX_CLAIMS: u32 = 1 << 20;
 
 /// What a port's program starts with. All of it can be changed later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,51 +32,31 @@ pub struct Counts {
     /// Frames put into a socket's direction (the socket may still have had no
     /// room: see its own counters).
     pub redirected: u64,
+    /// Frames dropped on a port that guards SIDs or checks sources: too many priority tags, or no worker on the queue to refuse
+    /// what the kernel may not have.
+    pub dropped: u64,
 }
-
-/// `struct port` of `bpf/claim.c`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct PortConfig {
-    mac: [u8; 6],
-    untagged: u8,
-    claim_all: u8,
-}
-
-// SAFETY: eight bytes without padding, any bit pattern is a value.
-unsafe impl Pod for PortConfig {}
 
 /// The program on one port. Dropping it, or the death of the process, takes it
 /// off the port: all traffic is the kernel's again.
 pub struct Program {
-    // Declared before the maps: detached before they are closed.
     link: Link,
     ifname: String,
+    ifindex: u32,
     chosen: (Mode, String),
-    port: PortConfig,
-    claims6: Claims<Ipv6Addr>,
-    claims4: Claims<Ipv4Addr>,
-    outer_sources: BTreeSet<Ipv6Addr>,
+    port: PortRow,
     vlans: Vec<u16>,
-    maps: Maps,
-    // Holds the program itself.
-    ebpf: Ebpf,
+    /// By VID; 0: of frames without a tag.
+    rules: BTreeMap<u16, Rules>,
+    /// In front where the driver can be asked for tags that stand beside a frame. Else: why not.
+    tags: Result<TagProgram, String>,
+    loaded: ClaimProgram,
 }
 
-struct Maps {
-    claims6: LpmTrie<MapData, [u8; 16], u32>,
-    claims4: LpmTrie<MapData, [u8; 4], u32>,
-    outer_sources: HashMap<MapData, [u8; 16], u32>,
-    xsks: XskMap<MapData>,
-    port: Array<MapData, PortConfig>,
-    vlans: Array<MapData, u32>,
-    counters: PerCpuArray<MapData, u64>,
-}
-
-impl Maps {
-    fn counts(&self) -> Result<Counts, aya::maps::MapError> {
-        let sum = |index: u32| self.counters.get(&index, 0).map(|cells| cells.iter().sum());
-        Ok(Counts { passed: sum(0)?, redirected: sum(1)? })
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.link.detach();
+        self.loaded.remove_port(self.ifindex, self.port, &self.vlans, &self.rules);
     }
 }
 
@@ -98,36 +67,55 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Loads the program and attaches it to `ifname`, with no claim and no
+    /// Loads the program for `ifname` alone and attaches it, with no claim and no
     /// socket: everything still goes to the kernel. Generic mode is taken when
     /// asked for, or with [`Mode::Auto`] when the driver has no XDP.
     ///
+    /// # Errors
     /// An XDP program that is already on the port stays there:
-    /// [`XskError::ForeignProgram`] names it.
+    /// [`XskError::ForeignProgram`] names it. Or the kernel refuses.
     pub fn attach(ifname: &str, mode: Mode, settings: &ProgramSettings) -> Result<Self, XskError> {
+        let loaded = ClaimProgram::load(Capacity { ports: 1, queues: ethtool::queues(ifname)? })?;
+        Self::attach_loaded(&loaded, 0, ifname, mode, settings)
+    }
+
+    /// Attaches a program that is loaded already. `number` is the port's own, below
+    /// [`Capacity::ports`]: its counters go on from where an earlier port with it left them.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_loaded(
+        loaded: &ClaimProgram,
+        number: u32,
+        ifname: &str,
+        mode: Mode,
+        settings: &ProgramSettings,
+    ) -> Result<Self, XskError> {
         let ifindex = crate::ifindex(ifname)?;
         if let Some(on) = probe::attached(ifindex) {
             return Err(foreign(ifname, on.id));
         }
-        let port = PortConfig {
+        let queues = loaded.queues();
+        let port = PortRow {
             mac: settings.mac.map_or_else(|| ethtool::mac(ifname), Ok)?,
             untagged: settings.untagged.into(),
             claim_all: settings.claim_all.into(),
+            number,
+            view: 0,
+            queues,
+            xsks: number.saturating_mul(queues),
+            rules: 0,
         };
-        let (mut ebpf, maps) = load(ifname, ethtool::queues(ifname)?)?;
-        let (link, chosen) = attach(&mut ebpf, ifname, ifindex, mode)?;
-        let mut program = Self {
-            link,
-            ifname: ifname.to_owned(),
-            chosen,
-            port,
-            claims6: Claims::<Ipv6Addr>::new(),
-            claims4: Claims::<Ipv4Addr>::new(),
-            outer_sources: BTreeSet::new(),
-            vlans: Vec::new(),
-            maps,
-            ebpf,
+        let tags = match mode {
+            // Nobody but the kernel is at its other end.
+            _ if settings.claim_all => Err("srv6d's own veth".to_owned()),
+            Mode::Generic => Err("XDP runs in generic mode".to_owned()),
+            _ => TagProgram::load(loaded, ifindex).map_err(|why| why.to_string()),
         };
+        let (link, chosen, tags) = attach_reading_tags(loaded, ifname, ifindex, mode, tags)?;
+        let (ifname, vlans) = (ifname.to_owned(), Vec::new());
+        let (rules, loaded) = (BTreeMap::new(), loaded.clone());
+        let mut program = Self { link, ifname, ifindex, chosen, port, vlans, rules, tags, loaded };
         program.set_vlans(&settings.vlans)?;
         program.write_port()?;
         sys::give_back_free_memory();
@@ -141,68 +129,42 @@ impl Program {
 
     /// From now on claimed packets of this queue go to this socket.
     pub fn set_socket(&mut self, queue: u32, socket: &Socket) -> Result<(), XskError> {
-        let done = self.maps.xsks.set(queue, socket.as_fd(), 0);
+        let done = self.loaded.set_socket(self.socket_slot(queue)?, socket);
         done.map_err(|why| self.map_error(format!("give queue {queue} its socket"), &why))
     }
 
     /// From now on all packets of this queue go to the kernel. Not an error
     /// when it had no socket.
     pub fn clear_socket(&mut self, queue: u32) -> Result<(), XskError> {
-        match self.maps.xsks.unset(queue) {
+        match self.loaded.clear_socket(self.socket_slot(queue)?) {
             Err(why) if !is_missing(&why) => Err(self.map_error(format!("take the socket off queue {queue}"), &why)),
             _ => Ok(()),
         }
     }
 
-    /// Makes these the port's claims: destination prefixes whose packets go to
-    /// the socket (true) or stay with the kernel (false); the longest prefix
-    /// decides. Only differences are written, additions before removals, so an
-    /// address claimed before and after is claimed all the time.
-    ///
-    /// After an error the map holds a part of the changes; calling again goes
-    /// on from there.
+    fn socket_slot(&self, queue: u32) -> Result<u32, XskError> {
+        if queue < self.port.queues {
+            return Ok(self.port.xsks.saturating_add(queue));
+        }
+        let what = format!("find a place for the socket of queue {queue}");
+        let why = format!("the program was loaded for {} queues of each port", self.port.queues);
+        Err(XskError::Map { ifname: self.ifname.clone(), what, why })
+    }
+
+    /// From now on these are the port's claims.
+    pub fn set_view(&mut self, view: View) -> Result<(), XskError> {
+        self.port.view = view.0;
+        self.write_port()
+    }
+
+    /// [`ClaimProgram::set_claims`] of the view that the port uses.
     pub fn set_claims(&mut self, v6: &[(Ipv6Addr, u8, bool)], v4: &[(Ipv4Addr, u8, bool)]) -> Result<(), XskError> {
-        let maps = &mut self.maps;
-        let done = write_claims::<Ipv6Addr>(&mut maps.claims6, &mut self.claims6, &claims::collect(v6))
-            .and_then(|()| write_claims::<Ipv4Addr>(&mut maps.claims4, &mut self.claims4, &claims::collect(v4)));
-        done.map_err(|why| self.map_error("change the claims".to_owned(), &why))
+        self.loaded.set_claims(View(self.port.view), v6, v4)
     }
 
-    /// Changes the claims of some prefixes: to the socket, to the kernel, or `None` for whatever a shorter prefix says.
-    pub fn amend_claims(&mut self, changes: &[(IpAddr, u8, Option<bool>)]) -> Result<(), XskError> {
-        let maps = &mut self.maps;
-        let mut done = Ok(());
-        for &(network, length, claim) in changes {
-            done = done.and(match network {
-                IpAddr::V6(network) => {
-                    write_claim::<Ipv6Addr>(&mut maps.claims6, &mut self.claims6, (network.octets(), length), claim)
-                }
-                IpAddr::V4(network) => {
-                    write_claim::<Ipv4Addr>(&mut maps.claims4, &mut self.claims4, (network.octets(), length), claim)
-                }
-            });
-        }
-        done.map_err(|why| self.map_error("change the claims".to_owned(), &why))
-    }
-
-    /// Adds some to what [`set_outer_sources`](Self::set_outer_sources) has set.
-    pub fn add_outer_sources(&mut self, more: &BTreeSet<Ipv6Addr>) -> Result<(), XskError> {
-        if more.is_subset(&self.outer_sources) {
-            return Ok(());
-        }
-        let all = self.outer_sources.union(more).copied().collect();
-        self.set_outer_sources(&all)
-    }
-
-    /// Makes these the addresses whose `ICMPv6` Packet Too Big messages go to the socket, whatever the claims say of the
-    /// rest of their packets.
+    /// [`ClaimProgram::set_outer_sources`] of the view that the port uses.
     pub fn set_outer_sources(&mut self, wanted: &BTreeSet<Ipv6Addr>) -> Result<(), XskError> {
-        let (map, now) = (&mut self.maps.outer_sources, &self.outer_sources);
-        let added = wanted.difference(now).try_for_each(|address| map.insert(address.octets(), 1, 0));
-        let done = added.and_then(|()| now.difference(wanted).try_for_each(|address| map.remove(&address.octets())));
-        done.map_err(|why| self.map_error("change the outer sources".to_owned(), &why))?;
-        self.outer_sources.clone_from(wanted);
-        Ok(())
+        self.loaded.set_outer_sources(View(self.port.view), wanted)
     }
 
     /// VLAN ids whose frames may be claimed. 0 and ids over 4094 are ignored.
@@ -210,14 +172,48 @@ impl Program {
         let mut wanted: Vec<u16> = vids.iter().copied().filter(|vid| (1..=4094).contains(vid)).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let added = wanted.iter().filter(|vid| !self.vlans.contains(vid)).map(|&vid| (vid, 1));
-        let removed = self.vlans.iter().filter(|vid| !wanted.contains(vid)).map(|&vid| (vid, 0));
-        for (vid, known) in added.chain(removed) {
-            let done = self.maps.vlans.set(u32::from(vid), known, 0);
+        let bits = |vid: &u16| self.rules.get(vid).map(Rules::bits).unwrap_or_default();
+        let added = wanted.iter().filter(|vid| !self.vlans.contains(vid)).map(|vid| (*vid, Some(bits(vid))));
+        let removed = self.vlans.iter().filter(|vid| !wanted.contains(vid)).map(|&vid| (vid, None));
+        for (vid, rules) in added.chain(removed) {
+            let done = self.loaded.set_vlan(self.port.number, vid, rules);
             done.map_err(|why| self.map_error(format!("change VLAN {vid}"), &why))?;
         }
         self.vlans = wanted;
         Ok(())
+    }
+
+    /// What holds for the frames of a VLAN, or (0) for those without a tag, from now on. It may be set before the VLAN is
+    /// known.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_rules(&mut self, vid: u16, rules: &Rules) -> Result<(), XskError> {
+        let known = self.rules.get(&vid).cloned().unwrap_or_default();
+        if known == *rules {
+            return Ok(());
+        }
+        let (port, wanted) = ((self.port.number, vid), &rules.allowed_sources);
+        // Sources that stay allowed are allowed all the time, and no other is before the check is on.
+        let both = known.allowed_sources.union(wanted).copied().collect();
+        let added = self.loaded.set_sources(port, &known.allowed_sources, &both);
+        let switched = added.and_then(|()| match vid {
+            0 => {
+                self.port.rules = rules.bits();
+                self.loaded.set_port(self.ifindex, self.port)
+            }
+            _ if self.vlans.contains(&vid) => self.loaded.set_vlan(self.port.number, vid, Some(rules.bits())),
+            _ => Ok(()),
+        });
+        let done = switched.and_then(|()| self.loaded.set_sources(port, &both, wanted));
+        done.map_err(|why| self.map_error(format!("change the rules of VLAN {vid}"), &why))?;
+        self.rules.insert(vid, rules.clone());
+        Ok(())
+    }
+
+    /// Why tags that the driver puts beside frames cannot be read. `None`: they can.
+    pub fn cannot_read_tags(&self) -> Option<&str> {
+        self.tags.as_ref().err().map(String::as_str)
     }
 
     /// Whether frames without a VLAN tag may be claimed.
@@ -241,8 +237,15 @@ impl Program {
     /// Puts another program on the port in place of this one, which the other is to call; `None`: this one again. There
     /// is no moment without either.
     pub(crate) fn set_front(&mut self, front: Option<BorrowedFd<'_>>) -> Result<(), XskError> {
-        let program = self.fd()?.as_fd();
-        self.link.update(front.unwrap_or(program)).map_err(|why| XskError::Program {
+        let updated = match front {
+            _ if self.tags.is_ok() => self.tags.as_ref().map_or(Ok(()), |tags| tags.set_front(front)),
+            Some(front) => self.link.update(front),
+            None => {
+                let own = self.loaded.with_fd(|own| self.link.update(own.as_fd()));
+                own.ok_or_else(|| missing_program(&self.ifname))?
+            }
+        };
+        updated.map_err(|why| XskError::Program {
             ifname: self.ifname.clone(),
             what: "exchange",
             fix: program_fix(why.raw_os_error()),
@@ -251,107 +254,27 @@ impl Program {
     }
 
     /// The program itself, for another one to call.
-    pub(crate) fn fd(&self) -> Result<&ProgramFd, XskError> {
-        let program: Option<&Xdp> = self.ebpf.program(PROGRAM).and_then(|program| program.try_into().ok());
-        program.and_then(|program| program.fd().ok()).ok_or_else(|| missing_program(&self.ifname))
+    pub(crate) fn loaded(&self) -> &ClaimProgram {
+        &self.loaded
     }
 
-    /// Counters since the program was attached.
+    /// Counters since the program was loaded.
     pub fn counts(&self) -> Result<Counts, XskError> {
-        self.maps.counts().map_err(|why| self.map_error("read the counters".to_owned(), &why))
+        self.loaded.counts(self.port.number)
     }
 
     fn write_port(&mut self) -> Result<(), XskError> {
-        let done = self.maps.port.set(0, self.port, 0);
+        let done = self.loaded.set_port(self.ifindex, self.port);
         done.map_err(|why| self.map_error("change the port's settings".to_owned(), &why))
     }
 
-    fn map_error(&self, what: String, why: &aya::maps::MapError) -> XskError {
+    fn map_error(&self, what: String, why: &MapError) -> XskError {
         XskError::Map { ifname: self.ifname.clone(), what, why: chain(why) }
     }
 }
 
-fn is_missing(why: &aya::maps::MapError) -> bool {
+fn is_missing(why: &MapError) -> bool {
     crate::os_error(why).and_then(|os| os.raw_os_error()) == Some(libc::ENOENT)
-}
-
-fn write_claims<A: Address>(
-    map: &mut LpmTrie<MapData, A::Bytes, u32>,
-    now: &mut Claims<A>,
-    wanted: &Claims<A>,
-) -> Result<(), aya::maps::MapError>
-where
-    A::Bytes: Pod,
-{
-    claims::diff(now, wanted).into_iter().try_for_each(|change| match change {
-        Change::Put(net, len, xsk) => write_claim::<A>(map, now, (net, len), Some(xsk)),
-        Change::Remove(net, len) => write_claim::<A>(map, now, (net, len), None),
-    })
-}
-
-fn write_claim<A: Address>(
-    map: &mut LpmTrie<MapData, A::Bytes, u32>,
-    now: &mut Claims<A>,
-    (net, len): (A::Bytes, u8),
-    claim: Option<bool>,
-) -> Result<(), aya::maps::MapError>
-where
-    A::Bytes: Pod,
-{
-    let key = Key::new(u32::from(len), net);
-    match claim {
-        Some(xsk) => {
-            map.insert(&key, u32::from(xsk), 0)?;
-            now.insert((net, len), xsk);
-        }
-        None if now.contains_key(&(net, len)) => {
-            map.remove(&key)?;
-            now.remove(&(net, len));
-        }
-        None => {}
-    }
-    Ok(())
-}
-
-fn load(ifname: &str, queues: u32) -> Result<(Ebpf, Maps), XskError> {
-    let failed = |why: String, code: Option<i32>| XskError::Program {
-        ifname: ifname.to_owned(),
-        what: "load",
-        why,
-        fix: program_fix(code),
-    };
-    let mut ebpf = EbpfLoader::new()
-        .map_max_entries("claims6", MAX_CLAIMS)
-        .map_max_entries("claims4", MAX_CLAIMS)
-        .map_max_entries("outer_sources", MAX_CLAIMS)
-        .map_max_entries("xsks", queues)
-        .load(OBJECT)
-        .map_err(|why| failed(chain(&why), os_code(&why)))?;
-    let maps = take_maps(&mut ebpf).ok_or_else(|| failed("a map is missing in the object".to_owned(), None))?;
-    let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|p| p.try_into().ok());
-    let program = program.ok_or_else(|| missing_program(ifname))?;
-    program.load().map_err(|why| failed(chain(&why), os_code(&why)))?;
-    Ok((ebpf, maps))
-}
-
-/// The program and its counters, on no port.
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
-pub(crate) fn load_unattached(ifname: &str) -> Result<(Ebpf, impl Fn() -> Counts), XskError> {
-    let (ebpf, maps) = load(ifname, 1)?;
-    Ok((ebpf, move || maps.counts().unwrap()))
-}
-
-fn take_maps(ebpf: &mut Ebpf) -> Option<Maps> {
-    Some(Maps {
-        claims6: ebpf.take_map("claims6")?.try_into().ok()?,
-        claims4: ebpf.take_map("claims4")?.try_into().ok()?,
-        outer_sources: ebpf.take_map("outer_sources")?.try_into().ok()?,
-        xsks: ebpf.take_map("xsks")?.try_into().ok()?,
-        port: ebpf.take_map("port")?.try_into().ok()?,
-        vlans: ebpf.take_map("vlans")?.try_into().ok()?,
-        counters: ebpf.take_map("counters")?.try_into().ok()?,
-    })
 }
 
 /// The bpf_link that holds the program on the port.
@@ -365,8 +288,8 @@ impl Link {
     }
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
+impl Link {
+    fn detach(&self) {
         // Closing the descriptor detaches only when it was the last: a child
         // that another thread is just starting has a copy of it until exec.
         // SAFETY: takes one number, the descriptor we own.
@@ -374,18 +297,38 @@ impl Drop for Link {
     }
 }
 
+/// The link, the mode with its reason, and the program that reads tags.
+type Attached = (Link, (Mode, String), Result<TagProgram, String>);
+
+/// The program that reads tags beside frames, where the driver and the kernel have that, else the one that does not.
+fn attach_reading_tags(
+    loaded: &ClaimProgram,
+    ifname: &str,
+    ifindex: u32,
+    mode: Mode,
+    tags: Result<TagProgram, String>,
+) -> Result<Attached, XskError> {
+    if let Ok(program) = &tags
+        && let Ok(link) = attach_as(program.fd(), ifname, ifindex, XdpFlags::XDP_FLAGS_DRV_MODE)
+    {
+        return Ok((link, (Mode::Native, "the driver runs XDP".to_owned()), tags));
+    }
+    let attached = loaded.with_fd(|fd| attach(fd.as_fd(), ifname, ifindex, mode));
+    let (link, chosen) = attached.ok_or_else(|| missing_program(ifname))??;
+    let why = tags.err().unwrap_or_else(|| "the driver does not take a program that is bound to it".to_owned());
+    Ok((link, chosen, Err(why)))
+}
+
 /// Native first, generic as the last resort.
-fn attach(ebpf: &mut Ebpf, ifname: &str, ifindex: u32, mode: Mode) -> Result<(Link, (Mode, String)), XskError> {
-    let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|p| p.try_into().ok());
-    let fd = program.and_then(|program| program.fd().ok()).ok_or_else(|| missing_program(ifname))?;
+fn attach(program: BorrowedFd<'_>, ifname: &str, ifindex: u32, mode: Mode) -> Result<(Link, (Mode, String)), XskError> {
     if mode == Mode::Generic {
-        let link = attach_as(fd.as_fd(), ifname, ifindex, XdpFlags::XDP_FLAGS_SKB_MODE)?;
+        let link = attach_as(program, ifname, ifindex, XdpFlags::XDP_FLAGS_SKB_MODE)?;
         return Ok((link, (Mode::Generic, "as asked".to_owned())));
     }
-    match attach_as(fd.as_fd(), ifname, ifindex, XdpFlags::XDP_FLAGS_DRV_MODE) {
+    match attach_as(program, ifname, ifindex, XdpFlags::XDP_FLAGS_DRV_MODE) {
         Ok(link) => Ok((link, (Mode::Native, "the driver runs XDP".to_owned()))),
         Err(XskError::Program { why, .. }) if mode == Mode::Auto => {
-            let link = attach_as(fd.as_fd(), ifname, ifindex, XdpFlags::XDP_FLAGS_SKB_MODE)?;
+            let link = attach_as(program, ifname, ifindex, XdpFlags::XDP_FLAGS_SKB_MODE)?;
             Ok((link, (Mode::Generic, format!("the driver did not take the program: {why}"))))
         }
         Err(why) => Err(why),
@@ -420,7 +363,7 @@ fn attach_as(program: BorrowedFd<'_>, ifname: &str, ifindex: u32, mode: XdpFlags
     }
 }
 
-fn missing_program(ifname: &str) -> XskError {
+pub(crate) fn missing_program(ifname: &str) -> XskError {
     XskError::Program {
         ifname: ifname.to_owned(),
         what: "load",
@@ -447,6 +390,7 @@ pub(crate) fn program_fix(code: Option<i32>) -> &'static str {
              multi-buffer XDP"
         }
         Some(libc::EOPNOTSUPP) => "ask for mode `auto` or `generic`: the driver has no XDP",
+        Some(libc::EMFILE | libc::ENFILE) => crate::error::TOO_FEW_DESCRIPTORS,
         Some(libc::EBUSY | libc::EEXIST) => "remove the XDP program that is on the interface",
         _ => "see `srv6d doctor`",
     }

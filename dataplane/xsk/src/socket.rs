@@ -9,6 +9,7 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue};
 
 use crate::busy_poll::{BusyPoll, BusyPollWatch};
 use crate::frame::{CHUNK, Frame};
+use crate::losses::{LossWatch, Losses};
 use crate::modes::Mode;
 use crate::sys::{is_unbound, kick_rx, send_nothing, set_option};
 use crate::tx_ring::TxRing;
@@ -94,6 +95,7 @@ pub struct Socket {
     gone: bool,
     busy_poll: Option<BusyPoll>,
     counts: SocketStats,
+    losses: Arc<Losses>,
 }
 
 /// Tells the UMEM, after the rings are gone, that the chunks can come back.
@@ -110,6 +112,7 @@ impl Drop for Leave {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        self.losses.close();
         // Copy mode: close(2) waits for receivers (synchronize_net), so nobody
         // writes to our chunks after it. Zero-copy: the driver lets go later.
         // The first socket's descriptor is the UMEM's and stays open and bound.
@@ -139,6 +142,7 @@ impl Socket {
         // about 200 packets. Best effort: needs CAP_NET_ADMIN.
         set_option(rx.fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20);
         Self {
+            losses: Losses::new(rx.fd().as_raw_fd()),
             rx,
             tx,
             fill,
@@ -226,6 +230,7 @@ impl Socket {
         let Some(packet) = self.assembling.take() else { return };
         if self.too_long {
             self.counts.rx_too_long += 1;
+            self.losses.too_long();
             umem.recycle(packet);
             return;
         }
@@ -363,6 +368,11 @@ impl Socket {
             tx_ring_empty: kernel.tx_ring_empty_descs(),
             ..self.counts
         })
+    }
+
+    /// What is lost on the way to this socket, for as long as anybody counts it.
+    pub fn losses(&self) -> LossWatch {
+        self.losses.watch()
     }
 
     /// Asks for preferred busy polling: the driver receives in this socket's own calls, `budget` packets in each. What

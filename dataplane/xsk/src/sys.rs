@@ -75,6 +75,17 @@ pub(crate) fn kick_rx(fd: RawFd) {
     };
 }
 
+/// What the kernel has counted at an AF_XDP socket. Kernels before 5.9 leave the last three numbers at 0.
+pub(crate) fn xdp_statistics(fd: RawFd) -> Option<libc::xdp_statistics> {
+    // SAFETY: six integers, for which zero is a value.
+    let mut counts: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+    let mut len = libc::socklen_t::try_from(size_of_val(&counts)).ok()?;
+    // SAFETY: a live struct and its size; the kernel writes that many bytes at most.
+    let code =
+        unsafe { libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_STATISTICS, (&raw mut counts).cast(), &raw mut len) };
+    (code == 0).then_some(counts)
+}
+
 /// libxdp does not: a child process would keep the queue bound after us.
 pub(crate) fn close_on_exec(fd: RawFd) {
     // SAFETY: three numbers, no memory.

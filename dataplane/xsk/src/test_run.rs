@@ -93,20 +93,25 @@ mod tests {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
+    use crate::claim_program::{Capacity, ClaimProgram, PortRow};
 
     #[test]
     #[ignore = "needs root"]
     fn a_program_sees_frames_that_no_wire_has_brought() {
         const PASS: u32 = 2;
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let (ebpf, counted) = crate::program::load_unattached("lo").unwrap();
-        let program: &Xdp = ebpf.program(crate::program::PROGRAM).unwrap().try_into().unwrap();
+        let program = ClaimProgram::load(Capacity { ports: 1, queues: 1 }).unwrap();
         let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
         let frame: Vec<u8> = (0..60).collect();
-        assert_eq!(once(program, &frame, arrival).unwrap(), (PASS, frame.clone()));
-        live(program, &frame, arrival, 1000, 64).unwrap();
-        assert_eq!(counted().passed, 1001);
         let nowhere = Arrival { ifindex: 1 << 20, queue: 0 };
-        assert!(once(program, &frame, nowhere).is_err(), "there is no such interface");
+        let port = PortRow { mac: [2; 6], untagged: 0, claim_all: 0, number: 0, view: 0, queues: 1, xsks: 0, rules: 0 };
+        program.set_port(arrival.ifindex, port).unwrap();
+        let run = |program: &Xdp| {
+            assert_eq!(once(program, &frame, arrival).unwrap(), (PASS, frame.clone()));
+            live(program, &frame, arrival, 1000, 64).unwrap();
+            assert!(once(program, &frame, nowhere).is_err(), "there is no such interface");
+        };
+        program.with_program(run).unwrap();
+        assert_eq!(program.counts(0).unwrap().passed, 1001);
     }
 }

@@ -25,7 +25,7 @@ use xsk_rs::FrameDesc;
 use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
 
 use crate::XskError;
-use crate::frame::{CHUNK, Frame, HEADROOM, MAX_TAIL, ROOM};
+use crate::frame::{CHUNK, Frame, FurtherChunks, HEADROOM, MAX_TAIL, ROOM};
 use crate::sys::prefetch_headers;
 
 /// Sizes of the rings that every socket of a UMEM gets for itself. Powers of
@@ -339,17 +339,23 @@ impl Umem {
     pub fn segments<'a>(&'a self, frame: &'a Frame) -> impl Iterator<Item = &'a [u8]> {
         let ours = self.owns(frame);
         let head = ours.then(|| frame.head());
-        let tail = if ours { frame.tail() } else { &[] };
-        head.into_iter().chain(tail.iter().filter_map(|piece| {
+        head.into_iter().chain(self.further_segments(frame.further()))
+    }
+
+    /// The packet's bytes behind the first chunk, chunk by chunk. Empty when
+    /// the frame is of another UMEM.
+    pub fn further_segments<'a>(&'a self, further: FurtherChunks<'a>) -> impl Iterator<Item = &'a [u8]> {
+        let pieces = if further.umem == self.shared.id { further.pieces } else { &[] };
+        pieces.iter().filter_map(|piece| {
             let first = self.shared.first(piece.chunk)?;
             let start = usize::from(piece.start).min(CHUNK);
             let len = usize::from(piece.len).min(CHUNK - start);
             // SAFETY: it begins within the chunk.
             let first = unsafe { first.add(start) };
-            // SAFETY: the piece belongs to `frame`, which the caller lends us,
+            // SAFETY: the piece belongs to a frame that `further` borrows,
             // so nobody writes to it; the chunk has `len` bytes from there.
             Some(unsafe { std::slice::from_raw_parts(first.as_ptr(), len) })
-        }))
+        })
     }
 
     /// Where the chunks are now. Walks all of them: for status and tests, not
@@ -509,6 +515,7 @@ fn not_made(frames: u32, why: &(dyn std::error::Error + 'static)) -> XskError {
             "raise the limit of locked memory (systemd: LimitMEMLOCK=infinity), give the process \
              CAP_IPC_LOCK, or configure fewer frames"
         }
+        Some(libc::EMFILE | libc::ENFILE) => crate::error::TOO_FEW_DESCRIPTORS,
         Some(libc::EAFNOSUPPORT) => "use a kernel built with CONFIG_XDP_SOCKETS",
         _ => "see `srv6d doctor`",
     };

@@ -20,6 +20,7 @@ mod forwarding;
 mod grace;
 mod index;
 mod maps;
+mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
@@ -31,12 +32,12 @@ use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 
 use crate::XskError;
-use crate::program::{Program, chain, os_code, program_fix};
+use crate::program::{Program, chain, missing_program, os_code, program_fix};
 use grace::Grace;
 use index::Index;
 use maps::{BLOCKS, BlockRow, GroupRow, HopRow, Maps, PathRow, PortRow, USIDS, WayKey, WayRow};
 
-pub use forwarding::{Forwarding, Group, Hop, InPort, PacketCount, Path, Table, Way};
+pub use forwarding::{Forwarding, Group, Hop, InPort, PacketCount, Path, Sources, Table, Way};
 pub use maps::{GROUP_MEMBERS, GROUPS, HOPS, PATHS, PORTS, SIDS, TABLES};
 
 /// What `bpf/offload.c` was compiled to.
@@ -49,10 +50,13 @@ const PROGRAM: &str = "srv6d_offload";
 const ALL_PORTS: &str = "offload";
 
 /// What the worker alone does.
-const TO_WORKER: WayRow = WayRow { kind: maps::TO_WORKER, by: 0, in_block: 0, zero: 0, sid: 0, group: 0 };
+const TO_WORKER: WayRow = WayRow { kind: maps::TO_WORKER, by: 0, in_sid_space: 0, zero: 0, sid: 0, group: 0 };
 
 /// Prefixes of one generation, of both families. Memory is taken per entry in use.
 pub const WAYS: usize = 1 << 17;
+
+/// Prefixes of sources that one generation may have, of both families and all owners.
+pub const SOURCES: usize = 1 << 14;
 
 /// The program and its tables.
 pub struct XdpOffload {
@@ -74,6 +78,8 @@ type Rows = BTreeMap<(u128, u8), WayRow>;
 #[derive(Debug, Default)]
 struct Written {
     ports: BTreeMap<u16, PortRow>,
+    /// By `key_set` of their owner.
+    sources: BTreeMap<u32, BTreeSet<(u128, u8)>>,
     /// By table: IPv6 and IPv4.
     ways: BTreeMap<u16, [Rows; 2]>,
     paths: BTreeMap<u32, PathRow>,
@@ -105,6 +111,7 @@ impl XdpOffload {
         let entries = u32::try_from(2 * (WAYS + 2 * usize::from(TABLES))).unwrap_or(u32::MAX);
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("ways", entries)
+            .map_max_entries("sources", u32::try_from(2 * SOURCES).unwrap_or(u32::MAX))
             .load(OBJECT)
             .map_err(|why| failed(in_short(&chain(&why)), os_code(&why)))?;
         let missing = || failed("the object is not as expected".to_owned(), None);
@@ -160,7 +167,8 @@ impl XdpOffload {
     /// # Errors
     /// The kernel refuses; then the port's own program is alone there, as before.
     pub fn put_on(&mut self, port: u16, program: &mut Program) -> Result<(), XskError> {
-        let set = self.maps.claim.set(port.into(), program.fd()?, 0);
+        let set = program.loaded().with_fd(|own| self.maps.claim.set(port.into(), own, 0));
+        let set = set.ok_or_else(|| missing_program(ALL_PORTS))?;
         set.map_err(|why| map_error("give the program the port's own", &why))?;
         let front = self.program().and_then(|front| front.fd().ok());
         program.set_front(front.map(AsFd::as_fd))
@@ -183,23 +191,51 @@ impl XdpOffload {
             let why = format!("{} prefixes, and {WAYS} fit", forwarding.prefixes());
             return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
         }
-        let waited = self.grace.end();
-        waited.map_err(|why| XskError::Map {
-            ifname: ALL_PORTS.to_owned(),
-            what: "wait for programs to end".to_owned(),
-            why: why.to_string(),
-        })?;
+        if forwarding.source_prefixes() > SOURCES {
+            let why = format!(
+                "{} prefixes of allowed_sources and domain_sources, and {SOURCES} fit",
+                forwarding.source_prefixes()
+            );
+            return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
+        }
+        self.settle()?;
         let next = 1 - self.in_force;
         self.write(next, forwarding).map_err(|why| map_error("write the tables", &why))?;
         let switched = self.maps.current.set(0, u32::from(next == 1), 0);
         switched.map_err(|why| map_error("switch to the tables", &why))?;
         self.in_force = next;
-        let begun = self.grace.begin();
-        begun.map_err(|why| XskError::Map {
-            ifname: ALL_PORTS.to_owned(),
-            what: "wait for programs to end".to_owned(),
-            why: why.to_string(),
-        })
+        self.grace.begin().map_err(|why| grace_error(&why))
+    }
+
+    /// From here on programs that run now are waited for.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn wait_for_packets(&mut self) -> Result<(), XskError> {
+        self.grace.end().and_then(|()| self.grace.begin()).map_err(|why| grace_error(&why))
+    }
+
+    /// Returns when no program is in the middle of a packet that it began with tables before those in force: after some ten
+    /// milliseconds at most.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn settle(&mut self) -> Result<(), XskError> {
+        self.grace.end().map_err(|why| grace_error(&why))
+    }
+
+    /// Makes the counters of these SIDs, paths and next hops zero. The tables in force must not lead to them, and the
+    /// program be [settled](Self::settle).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn clear(&mut self, sids: &BTreeSet<u32>, paths: &BTreeSet<u32>, hops: &BTreeSet<u32>) -> Result<(), XskError> {
+        let Maps { sid_counts, path_counts, hop_counts, .. } = &mut self.maps;
+        let all = [(sid_counts, sids, SIDS), (path_counts, paths, PATHS), (hop_counts, hops, HOPS)];
+        let cleared = all.into_iter().try_for_each(|(counts, numbers, most)| {
+            numbers.range(..most).try_for_each(|&number| maps::clear(counts, number))
+        });
+        cleared.map_err(|why| map_error("clear counters", &why))
     }
 
     /// What was forwarded at a SID.
@@ -239,6 +275,7 @@ impl XdpOffload {
 
     fn write(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
         self.free_groups();
+        self.write_sources(set, wanted)?;
         self.write_ports(set, wanted)?;
         self.write_hops(set, wanted)?;
         self.write_paths(set, wanted)?;
@@ -258,13 +295,14 @@ impl XdpOffload {
 
     fn write_ports(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
         let rows = wanted.ports.iter().filter(|&(&port, _)| u32::from(port) < PORTS);
-        let row = |&InPort { mac, longest, table, guards_blocks }: &InPort| PortRow {
+        let row = |port: u16, &InPort { mac, longest, table, guards_sids }: &InPort| PortRow {
             mac,
             longest,
             table,
-            guards_blocks: guards_blocks.into(),
+            guards_sids: guards_sids.into(),
+            checks: sources::checks(wanted, port),
         };
-        let rows = rows.map(|(&port, in_port)| (port, row(in_port))).collect();
+        let rows = rows.map(|(&port, in_port)| (port, row(port, in_port))).collect();
         let (map, offset) = (&mut self.maps.ports, index(set) * PORTS);
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
         write_rows(&mut now.ports, rows, |&port, row| map.set(offset + u32::from(port), row, 0))
@@ -304,7 +342,7 @@ impl XdpOffload {
         let mut tables = BTreeMap::new();
         for (&table, Table { v6, v4 }) in wanted.tables.iter().filter(|&(&table, _)| table < TABLES) {
             let mut v6 = self.way_rows(v6)?;
-            blocks::mark(&mut v6, &wanted.blocks);
+            blocks::mark(&mut v6, &wanted.sid_space);
             tables.insert(table, [v6, self.way_rows(v4)?]);
         }
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
@@ -439,6 +477,10 @@ fn sum(counts: &aya::maps::PerCpuArray<MapData, maps::CountRow>, number: u32) ->
     cells.iter().fold(PacketCount::default(), add)
 }
 
+fn grace_error(why: &std::io::Error) -> XskError {
+    XskError::Map { ifname: ALL_PORTS.to_owned(), what: "wait for programs to end".to_owned(), why: why.to_string() }
+}
+
 fn map_error(what: &str, why: &MapError) -> XskError {
     XskError::Map { ifname: ALL_PORTS.to_owned(), what: what.to_owned(), why: chain(why) }
 }
@@ -460,7 +502,7 @@ mod tests {
         let via: Group = Arc::from([7]);
         let v6 = [(prefix(1), Way::Shift { by: 16, sid: 5, via: None }), (prefix(2), Way::Route(via))].into();
         Forwarding {
-            ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514, table: 0, guards_blocks: false })].into(),
+            ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514, table: 0, guards_sids: false })].into(),
             tables: [(0, Table { v6, ..Table::default() })].into(),
             hops: [(7, Hop { addresses: [mac; 12], mtu: 1500, port: 3 })].into(),
             ..Forwarding::default()
@@ -527,17 +569,52 @@ mod tests {
         let block = (0xfcbb << 112, 32);
         // The frame is sent to the block, and to nothing that lies around this one.
         let other = (0xfcbb << 112 | 2 << 80, 48);
-        for forwarding in [forwarding(9), steering()] {
-            for (guards_blocks, blocks, verdict) in
-                [(false, [block], REDIRECT), (true, [block], PASS), (true, [other], REDIRECT)]
+        // A shift is one of a SID, and so closed wherever it lies.
+        for (forwarding, of_another) in [(forwarding(9), PASS), (steering(), REDIRECT)] {
+            for (guards_sids, blocks, verdict) in
+                [(false, [block], REDIRECT), (true, [block], PASS), (true, [other], of_another)]
             {
-                let mut forwarding = Forwarding { blocks: blocks.into(), ..forwarding.clone() };
-                forwarding.ports.values_mut().for_each(|port| port.guards_blocks = guards_blocks);
+                let mut forwarding = Forwarding { sid_space: blocks.into(), ..forwarding.clone() };
+                forwarding.ports.values_mut().for_each(|port| port.guards_sids = guards_sids);
                 offload.publish(&forwarding).unwrap();
                 let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
-                assert_eq!(done, verdict, "{guards_blocks} {blocks:x?}");
+                assert_eq!(done, verdict, "{guards_sids} {blocks:x?}");
                 assert_eq!(out == frame(), verdict == PASS);
             }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn what_a_source_that_is_not_admitted_sends_is_the_workers() {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let mut offload = XdpOffload::load().unwrap();
+        offload.add_port(3, "lo").unwrap();
+        let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
+        // The source is 2020:2020:...
+        let prefixes = |text: &str, len| BTreeSet::from([(text.parse::<std::net::Ipv6Addr>().unwrap().to_bits(), len)]);
+        let (own, other) = (prefixes("2020:2000::", 20), prefixes("2020:3000::", 20));
+        let of_port = |v6: &BTreeSet<_>| [(3, Sources { v6: v6.clone(), ..Sources::default() })].into();
+        let open = BTreeMap::new();
+        let nobody: BTreeMap<u16, Sources> = [(3, Sources::default())].into();
+        let (shift, steer) = (forwarding(9), steering());
+        let cases = [
+            ("a shift for all", &shift, None, open.clone(), REDIRECT),
+            ("a shift for the domain", &shift, Some(&own), open.clone(), REDIRECT),
+            ("a shift for others", &shift, Some(&other), open.clone(), PASS),
+            ("steered, SIDs for others", &steer, Some(&other), open.clone(), REDIRECT),
+            ("a shift, the port for the source", &shift, Some(&own), of_port(&own), REDIRECT),
+            ("a shift, the port for others", &shift, Some(&own), of_port(&other), PASS),
+            ("steered, the port for others", &steer, None, of_port(&other), PASS),
+            ("steered, the port for nobody of this family", &steer, None, nobody, PASS),
+            ("steered, another port for others", &steer, None, [(4, Sources::default())].into(), REDIRECT),
+            ("a shift for all again", &shift, None, open, REDIRECT),
+        ];
+        for (name, forwarding, domain, sources, verdict) in cases {
+            let forwarding = Forwarding { domain: domain.cloned(), sources, ..forwarding.clone() };
+            offload.publish(&forwarding).unwrap();
+            let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
+            assert_eq!((done, out == frame()), (verdict, verdict == PASS), "{name}");
         }
     }
 

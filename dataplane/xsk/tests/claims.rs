@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 use std::process::{Command, Stdio};
 
 use netns::{PORT_MAC, Wire, bytes, enter, ip, ipv4, ipv6, tagged, try_ip, until, veth};
-use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, XskError};
+use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Rules, Socket, Umem, XskError};
 
 /// A port with a program and a socket, and its far end.
 struct Port {
@@ -195,6 +195,25 @@ fn a_queue_without_a_socket_is_the_kernels() {
     assert!(!port.claims(&plain));
     port.program.set_socket(0, &port.socket).unwrap();
     assert!(port.claims(&plain));
+}
+
+/// Whoever sends chooses the queue by his ports and addresses.
+#[test]
+#[ignore = "needs root"]
+fn a_queue_without_a_socket_guards_what_the_port_guards() {
+    let mut port = Port::new(&ProgramSettings { claim_all: true, ..untagged() });
+    port.program.set_rules(0, &Rules { guards_sids: true, ..Rules::default() }).unwrap();
+    let plain = ipv6(PORT_MAC, "2001:db8::1", 100, 0);
+    let mut names_segments = plain.clone();
+    names_segments[20] = 43; // Routing header
+    port.program.clear_socket(0).unwrap();
+    assert!(!port.claims(&plain), "the kernel may forward it");
+    let before = port.program.counts().unwrap();
+    port.wire.send(&names_segments);
+    let now = until("a verdict", || Some(port.program.counts().unwrap()).filter(|now| *now != before));
+    assert_eq!((now.passed, now.dropped), (before.passed, before.dropped + 1));
+    port.program.set_socket(0, &port.socket).unwrap();
+    assert!(port.claims(&names_segments), "the worker refuses and counts it");
 }
 
 /// Claims change under traffic; an address that is claimed before and after,

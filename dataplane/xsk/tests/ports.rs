@@ -314,6 +314,40 @@ fn busy_polling_is_taken_on_a_veth_and_does_nothing() {
 /// A child that was started while a port was open does not keep its queue.
 #[test]
 #[ignore = "needs root"]
+fn what_waits_in_a_ring_is_not_lost_and_what_finds_it_full_is() {
+    const RING: u32 = 64;
+    const SENT: u64 = 200;
+    enter();
+    veth("b", "pb", 1500, 1);
+    let mut umem = Umem::with_rings(2048, UmemRings { fill: 256, completion: 256 }).unwrap();
+    let mut program = Program::attach("b", Mode::Auto, &claim_all()).unwrap();
+    let mut socket = Socket::open(&umem, "b", 0, Mode::Auto, Rings { rx: RING, tx: RING }).unwrap();
+    socket.rx_burst(&mut umem, 0, &mut Vec::new());
+    program.set_socket(0, &socket).unwrap();
+    let (wire, losses) = (Wire::open("pb"), socket.losses());
+    let packet = ipv6(PORT_MAC, "2001:db8::1", 200, 9);
+    let send = |count: u64, all: u64| {
+        (0..count).for_each(|_| wire.send(&packet));
+        until("all redirected", || (program.counts().unwrap().redirected == all).then_some(()));
+    };
+    send(u64::from(RING) / 2, u64::from(RING) / 2);
+    assert_eq!(losses.lost(), 0, "nobody has looked for them yet, and none is lost");
+    send(SENT - u64::from(RING) / 2, SENT);
+    let lost = losses.lost();
+    let mut frames = Vec::new();
+    while socket.rx_burst(&mut umem, 64, &mut frames) > 0 {}
+    assert!(lost > 0);
+    assert_eq!(frames.len() as u64 + lost, SENT);
+    for frame in frames {
+        assert!(umem.recycle(frame).is_none());
+    }
+    assert!(!losses.is_closed());
+    socket.close(&mut umem);
+    assert_eq!((losses.lost(), losses.is_closed()), (lost, true), "known for ever");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_child_process_holds_no_queue() {
     enter();
     veth("b", "pb", 1500, 1);

@@ -7,8 +7,10 @@
 
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use etherparse::{EtherType, Ethernet2Header, Ipv4Header, Ipv6Header, Ipv6RawExtHeader, SingleVlanHeader};
+use nix::time::{ClockId, clock_gettime};
 use srv6d::config::{self, Errors};
 use srv6d::plan::{self, Environment};
 use srv6d_conformance::{desired, environment};
@@ -19,6 +21,8 @@ use srv6d_wire::srh::Routing;
 use srv6d_wire::{Packet, eth, ipv4, ipv6};
 
 use crate::compare::compare;
+use crate::inputs::{captures, controllers, management, path_server, placement, topologies, words};
+use crate::structured::{frames, netlink};
 use crate::{routes, sonic};
 
 /// A target, and the inputs it starts from.
@@ -31,14 +35,55 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
+impl Target {
+    /// Runs the target on one input.
+    ///
+    /// # Panics
+    /// Something is wrong, or it took longer than [`LONGEST`].
+    pub fn check(&self, input: &[u8]) {
+        let start = processor_time();
+        (self.run)(input);
+        let took = processor_time().saturating_sub(start);
+        assert!(took < LONGEST, "{}: {took:?} for an input of {} bytes", self.name, input.len());
+    }
+
+    /// Inputs that a fuzzer has found: `tests/fuzz/corpus`.
+    pub fn corpus(&self) -> Vec<Vec<u8>> {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(self.name);
+        let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut inputs: Vec<Vec<u8>> = files.filter_map(|file| std::fs::read(file.path()).ok()).collect();
+        inputs.sort();
+        inputs
+    }
+}
+
+/// Processor time that one input may take: a thousand times what most take in a build without optimisation.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Processor time of this thread so far. On a loaded machine it is far less than the time that has passed.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
 /// All targets.
-pub const TARGETS: [Target; 6] = [
-    Target { name: "parser", run: parser, seeds: frames },
+pub const TARGETS: [Target; 17] = [
+    Target { name: "parser", run: parser, seeds: frames_of_pack },
     Target { name: "forward", run: forward, seeds: frames_of_states },
     Target { name: "configuration", run: configuration, seeds: configurations },
     Target { name: "sonic", run: sonic::sonic, seeds: sonic::seeds },
     Target { name: "kernel-routes", run: routes::kernel::kernel_routes, seeds: routes::kernel::seeds },
     Target { name: "fpm", run: routes::fpm::fpm, seeds: routes::fpm::seeds },
+    Target { name: "frames", run: frames::frames_on_states, seeds: frames::seeds },
+    Target { name: "fpm-stream", run: netlink::fpm_stream, seeds: netlink::seeds },
+    Target { name: "kernel-messages", run: netlink::kernel_messages, seeds: netlink::seeds },
+    Target { name: "jalapeno", run: controllers::jalapeno, seeds: controllers::jalapeno_seeds },
+    Target { name: "syd", run: controllers::syd, seeds: controllers::syd_seeds },
+    Target { name: "path-server", run: path_server::path_server, seeds: path_server::seeds },
+    Target { name: "management", run: management::management, seeds: management::seeds },
+    Target { name: "job", run: placement::job, seeds: placement::seeds },
+    Target { name: "topology", run: topologies::topology, seeds: topologies::seeds },
+    Target { name: "pcap", run: captures::pcap, seeds: captures::seeds },
+    Target { name: "sonic-words", run: words::sonic_words, seeds: words::seeds },
 ];
 
 /// Headers: what the packet path reads is what another parser reads, as far as both accept the bytes.
@@ -56,14 +101,24 @@ pub fn parser(data: &[u8]) {
 
 fn parse_ethernet(data: &[u8]) {
     let ours = eth::parse(data).map(|header| (header.destination, header.source, header.vlan, header.ether_type));
-    let theirs = Ethernet2Header::from_slice(data).ok().and_then(|(header, rest)| {
-        let (vlan, ether_type) = match header.ether_type {
-            EtherType::VLAN_TAGGED_FRAME => {
-                let (tag, _) = SingleVlanHeader::from_slice(rest).ok()?;
-                (Some(tag.vlan_id.value()), tag.ether_type)
+    let theirs = Ethernet2Header::from_slice(data).ok().and_then(|(header, mut rest)| {
+        let is_tag = |kind| matches!(kind, EtherType::VLAN_TAGGED_FRAME | EtherType::PROVIDER_BRIDGING);
+        let (mut vlan, mut ether_type) = (None, header.ether_type);
+        for priority_tags in 0..3 {
+            if !is_tag(ether_type) {
+                break;
             }
-            ether_type => (None, ether_type),
-        };
+            let (tag, behind) = SingleVlanHeader::from_slice(rest).ok()?;
+            let vid = tag.vlan_id.value();
+            if vid == 0 && priority_tags == 2 || vid != 0 && ether_type == EtherType::PROVIDER_BRIDGING {
+                break;
+            }
+            (ether_type, rest) = (tag.ether_type, behind);
+            if vid != 0 {
+                vlan = Some(vid);
+                break;
+            }
+        }
         Some((header.destination, header.source, vlan, ether_type.0))
     });
     assert_eq!(ours, theirs, "Ethernet");
@@ -243,7 +298,7 @@ fn environments() -> &'static [Environment] {
     })
 }
 
-fn frames() -> Vec<Vec<u8>> {
+fn frames_of_pack() -> Vec<Vec<u8>> {
     let steps = pack().cases.iter().flat_map(|case| &case.steps);
     let mut frames: Vec<Vec<u8>> = Vec::new();
     for input in steps.flat_map(|step| &step.inputs) {

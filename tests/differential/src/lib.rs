@@ -15,8 +15,10 @@ pub mod describe;
 pub mod fast;
 pub mod fuzz;
 pub mod generate;
+pub mod inputs;
 pub mod routes;
 pub mod sonic;
+pub mod structured;
 
 /// How random tests run here: the same inputs every time, so that a build is red or green for what is in it.
 /// `PROPTEST_CASES=100000` looks at that many others, different ones each time.

@@ -1,13 +1,12 @@
-//! The fuzz targets, without a fuzzer: every seed as it is, and a bounded number of seeds with random changes.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
-
-use std::sync::OnceLock;
+//! The fuzz targets, without a fuzzer: every seed and every input of the corpora as it is, and a bounded number of them
+//! with random changes.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test may panic")]
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use srv6d_differential::fuzz::{self, TARGETS, Target};
+use proptest::test_runner::TestRunner;
+use srv6d_differential::fuzz::TARGETS;
 use srv6d_differential::random_tests;
-use srv6d_differential::routes;
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -107,58 +106,66 @@ fn apply(bytes: &mut Vec<u8>, changes: &[Change]) {
 
 #[test]
 fn every_seed_is_right_as_it_is() {
-    for Target { name, run, seeds } in TARGETS {
-        let seeds = seeds();
-        assert!(seeds.len() > 20, "{name}: {} seeds", seeds.len());
+    for target in TARGETS {
+        let seeds = (target.seeds)();
+        assert!(seeds.len() > 20, "{}: {} seeds", target.name, seeds.len());
         for seed in &seeds {
-            run(seed);
+            target.check(seed);
         }
     }
 }
 
-fn changed(target: &Target, seeds: &'static OnceLock<Vec<Vec<u8>>>, pick: Index, changes: &[Change]) -> Vec<u8> {
-    let seeds = seeds.get_or_init(target.seeds);
-    let mut bytes = seeds[pick.index(seeds.len())].clone();
-    apply(&mut bytes, changes);
-    bytes
+/// What a coverage-guided fuzzer has found interesting: `tests/fuzz/corpus`.
+#[test]
+fn every_input_of_the_corpora_is_right() {
+    for target in TARGETS {
+        target.corpus().iter().for_each(|input| target.check(input));
+    }
 }
 
-proptest! {
-    #![proptest_config(random_tests(3000))]
+/// Seeds and inputs of the corpus with some random changes each.
+fn with_changes(name: &str, cases: u32, most: usize) {
+    let target = TARGETS.iter().find(|target| target.name == name).unwrap();
+    let inputs = [(target.seeds)(), target.corpus()].concat();
+    let changes = (any::<Index>(), prop::collection::vec(change(), 1..most));
+    let result = TestRunner::new(random_tests(cases)).run(&changes, |(pick, changes)| {
+        let mut bytes = inputs[pick.index(inputs.len())].clone();
+        apply(&mut bytes, &changes);
+        target.check(&bytes);
+        Ok(())
+    });
+    result.unwrap_or_else(|why| panic!("{name}: {why}"));
+}
 
-    #[test]
-    fn parser(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..6)) {
-        static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-        fuzz::parser(&changed(&TARGETS[0], &SEEDS, pick, &changes));
-    }
+/// A test for each target, so that they run side by side.
+macro_rules! with_changes {
+    ($($test:ident: $target:literal, $cases:literal inputs with up to $most:literal changes;)*) => {
+        $(#[test] fn $test() { with_changes($target, $cases, $most + 1); })*
 
-    #[test]
-    fn forward(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..6)) {
-        static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-        fuzz::forward(&changed(&TARGETS[1], &SEEDS, pick, &changes));
-    }
+        #[test]
+        fn no_target_is_left_out() {
+            let tested = [$($target),*];
+            assert!(TARGETS.iter().all(|target| tested.contains(&target.name)));
+        }
+    };
+}
 
-    #[test]
-    fn configuration(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..6)) {
-        static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-        fuzz::configuration(&changed(&TARGETS[2], &SEEDS, pick, &changes));
-    }
-
-    #[test]
-    fn sonic(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..4)) {
-        static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-        srv6d_differential::sonic::sonic(&changed(&TARGETS[3], &SEEDS, pick, &changes));
-    }
-
-    #[test]
-    fn kernel_routes(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..6)) {
-        static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-        routes::kernel::kernel_routes(&changed(&TARGETS[4], &SEEDS, pick, &changes));
-    }
-
-    #[test]
-    fn fpm(pick in any::<Index>(), changes in prop::collection::vec(change(), 1..6)) {
-        static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-        routes::fpm::fpm(&changed(&TARGETS[5], &SEEDS, pick, &changes));
-    }
+with_changes! {
+    parser: "parser", 3000 inputs with up to 5 changes;
+    forward: "forward", 3000 inputs with up to 5 changes;
+    configuration: "configuration", 3000 inputs with up to 5 changes;
+    sonic: "sonic", 3000 inputs with up to 3 changes;
+    kernel_routes: "kernel-routes", 3000 inputs with up to 5 changes;
+    fpm: "fpm", 3000 inputs with up to 5 changes;
+    frames: "frames", 1000 inputs with up to 20 changes;
+    fpm_stream: "fpm-stream", 1000 inputs with up to 20 changes;
+    kernel_messages: "kernel-messages", 1000 inputs with up to 20 changes;
+    jalapeno: "jalapeno", 300 inputs with up to 4 changes;
+    syd: "syd", 200 inputs with up to 4 changes;
+    path_server: "path-server", 500 inputs with up to 4 changes;
+    management: "management", 2000 inputs with up to 4 changes;
+    job: "job", 1000 inputs with up to 4 changes;
+    topology: "topology", 1000 inputs with up to 3 changes;
+    pcap: "pcap", 2000 inputs with up to 5 changes;
+    sonic_words: "sonic-words", 1000 inputs with up to 4 changes;
 }

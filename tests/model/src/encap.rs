@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::{IpNumber, Ipv6Header};
-use srv6d_srv6::model::{DscpMode, Hop, Path, PortId, RouteAction, Steer, TableId};
+use srv6d_srv6::model::{DscpMode, Hop, Path, PortId, Role, RouteAction, Steer, TableId};
 use srv6d_srv6::{DropReason, flow};
 
 use crate::Counted;
@@ -75,7 +75,8 @@ impl Travel<'_> {
         let Ip::V6(packet) = &self.packet else { return Ok(()) };
         let tunnelled =
             matches!(packet.header.next_header, IpNumber::IPV6 | IpNumber::IPV4 | IpNumber::IPV6_ROUTE_HEADER);
-        if tunnelled && packet.header.source_addr() == source {
+        // Applications of this node may send what they like through a tunnel.
+        if tunnelled && self.port.role != Role::Kernel && packet.header.source_addr() == source {
             return Err(End::Drop(DropReason::EncapLoop));
         }
         Ok(())

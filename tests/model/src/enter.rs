@@ -1,14 +1,14 @@
 //! Who may come in: Ethernet, the port that is meant, and what is nobody's business to forward.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::{EtherType, Ethernet2Header, IpNumber, SingleVlanHeader};
 use ipnet::IpNet;
-use srv6d_srv6::model::{Desired, Mac, Port, PortId, Role, RouteAction, TableId};
+use srv6d_srv6::model::{Desired, Mac, Path, Port, PortId, Role, RouteAction, TableId};
 use srv6d_srv6::{DropReason, Verdict};
 
 use crate::forward::End;
-use crate::lookup::{Match, in_block, look_up};
+use crate::lookup::{Match, in_block, is_local_address, look_up};
 use crate::packet::{Ip, Malformed};
 use crate::scope::{is_for_many, is_nobody, is_nowhere, is_on_link};
 
@@ -25,12 +25,7 @@ pub(crate) struct Entered<'d> {
 pub(crate) fn enter<'d>(desired: &'d Desired, device: u16, frame: &[u8]) -> Result<Entered<'d>, Verdict> {
     let drop = Verdict::Drop;
     let (ethernet, rest) = Ethernet2Header::from_slice(frame).map_err(|_| drop(DropReason::Malformed))?;
-    let (vid, ethertype, payload) = if ethernet.ether_type == EtherType::VLAN_TAGGED_FRAME {
-        let (tag, rest) = SingleVlanHeader::from_slice(rest).map_err(|_| drop(DropReason::Malformed))?;
-        (Some(tag.vlan_id.value()), tag.ether_type, rest)
-    } else {
-        (None, ethernet.ether_type, rest)
-    };
+    let (vid, ethertype, payload) = tag(ethernet.ether_type, rest).ok_or(drop(DropReason::Malformed))?;
     let mut ports = (0u16..).zip(&desired.ports);
     let found = ports.find(|(_, port)| port.device == device && port.vlan == vid);
     let (index, port) = found.ok_or(drop(DropReason::Vlan))?;
@@ -49,20 +44,57 @@ pub(crate) fn enter<'d>(desired: &'d Desired, device: u16, frame: &[u8]) -> Resu
     Ok(Entered { port, port_id: PortId(index), ethernet, packet: is_v6.map(parse).transpose()? })
 }
 
+/// The VLAN, what follows it, and where. A tag with VID 0 says only what the priority is (IEEE 802.1Q section 6.9); one or two
+/// of them may stand in front.
+fn tag(mut ether_type: EtherType, mut rest: &[u8]) -> Option<(Option<u16>, EtherType, &[u8])> {
+    for already in 0..3 {
+        let is_tag = ether_type == EtherType::VLAN_TAGGED_FRAME || ether_type == EtherType::PROVIDER_BRIDGING;
+        if !is_tag {
+            break;
+        }
+        let (tag, behind) = SingleVlanHeader::from_slice(rest).ok()?;
+        if tag.vlan_id.value() != 0 {
+            let is_ours = ether_type == EtherType::VLAN_TAGGED_FRAME;
+            return Some(if is_ours {
+                (Some(tag.vlan_id.value()), tag.ether_type, behind)
+            } else {
+                (None, ether_type, rest)
+            });
+        }
+        if already == 2 {
+            break;
+        }
+        (ether_type, rest) = (tag.ether_type, behind);
+    }
+    Some((None, ether_type, rest))
+}
+
 /// Who may send what to whom. `Err(End::Kernel)`: what keeps the link alive is not forwarded.
 pub(crate) fn admit(desired: &Desired, port: &Port, to: Mac, packet: &Ip) -> Result<(), End> {
     let (source, destination) = (packet.source(), packet.destination());
     // RFC 1122 section 3.3.6, RFC 4443 section 2.4 e.4.
-    if to.is_group() && port.role != Role::Kernel && !is_for_many(destination) {
+    let is_subnet_broadcast = destination.is_ipv4() && is_own(desired, port.table, destination);
+    if to.is_group() && port.role != Role::Kernel && !is_for_many(destination) && !is_subnet_broadcast {
         return Err(End::Drop(DropReason::L2Multicast));
     }
     if packet.bytes().len() > port.mtu as usize {
         return Err(End::Drop(DropReason::Oversize));
     }
-    if is_for_many(destination) || is_on_link(destination) || is_on_link(source) || is_discovery(packet) {
-        // What the kernel itself sends so would only come back to it.
-        let from_kernel = port.role == Role::Kernel;
-        return Err(if from_kernel { End::Drop(DropReason::NoRoute) } else { End::Kernel(packet.clone()) });
+    let to_link = is_for_many(destination) || is_on_link(destination);
+    if to_link || is_on_link(source) || is_discovery(packet) {
+        match port.role {
+            Role::Fabric => return Err(End::Kernel(packet.clone())),
+            // What the kernel itself sends so would only come back to it.
+            Role::Kernel => return Err(End::Drop(DropReason::NoRoute)),
+            Role::Edge | Role::Host if to_link || is_own(desired, port.table, destination) => {
+                admit_source(port, packet)?;
+                admit_segments(desired, port, packet)?;
+                return Err(End::Kernel(packet.clone()));
+            }
+            Role::Edge | Role::Host if is_on_link(source) => return Err(End::Drop(DropReason::BadSource)),
+            // Discovery that is meant for somebody else is a packet like any other.
+            Role::Edge | Role::Host => {}
+        }
     }
     if is_nobody(source) {
         return Err(End::Drop(DropReason::BadSource));
@@ -70,12 +102,22 @@ pub(crate) fn admit(desired: &Desired, port: &Port, to: Mac, packet: &Ip) -> Res
     if is_nowhere(destination) {
         return Err(End::Drop(DropReason::NoRoute));
     }
-    admit_to_sids(desired, port, destination)?;
-    let may_send = |prefix: &IpNet| prefix.contains(&source);
-    if !port.allowed_sources.is_empty() && !port.allowed_sources.iter().any(may_send) {
-        return Err(End::Drop(DropReason::AclSource));
+    if let (Some(reason), IpAddr::V6(address)) = (refusal(port), destination) {
+        if !is_allowed(desired, port, address) {
+            return Err(End::Drop(reason));
+        }
+        admit_segments(desired, port, packet)?;
     }
-    Ok(())
+    admit_source(port, packet)
+}
+
+/// BCP 38. A host without an address asks for one (RFC 4862 section 5.4.2, RFC 2131 section 4.1).
+fn admit_source(port: &Port, packet: &Ip) -> Result<(), End> {
+    let (source, destination) = (packet.source(), packet.destination());
+    let asks_for_one = source.is_unspecified() && (is_for_many(destination) || is_on_link(destination));
+    let may_send = |prefix: &IpNet| prefix.contains(&source);
+    let is_free = port.allowed_sources.is_empty() || is_on_link(source) || asks_for_one;
+    if is_free || port.allowed_sources.iter().any(may_send) { Ok(()) } else { Err(End::Drop(DropReason::AclSource)) }
 }
 
 /// Neighbour and router discovery, and redirects. With another hop limit it is none of these (RFC 4861 section 7.1).
@@ -85,26 +127,82 @@ fn is_discovery(packet: &Ip) -> bool {
     packet.header.next_header == IpNumber::IPV6_ICMP && packet.header.hop_limit == 255 && (133..=137).contains(&kind)
 }
 
-/// RFC 8754 section 5.1: SIDs are not for everyone. Subnets and addresses of the node may lie in the block too.
-fn admit_to_sids(desired: &Desired, port: &Port, destination: IpAddr) -> Result<(), End> {
-    let reason = match port.role {
-        Role::Edge => DropReason::AclEdge,
-        Role::Host => DropReason::AclPath,
-        Role::Fabric | Role::Kernel => return Ok(()),
-    };
-    let IpAddr::V6(address) = destination else { return Ok(()) };
-    let allowed = port.allowed_carriers.iter().any(|prefix| prefix.contains(&address));
-    if !in_block(desired, address) || allowed || is_ours(desired, port.table, destination) {
-        return Ok(());
+/// Why a port outside the domain refuses SIDs (RFC 8754 section 5.1).
+fn refusal(port: &Port) -> Option<DropReason> {
+    match port.role {
+        Role::Edge => Some(DropReason::AclEdge),
+        Role::Host => Some(DropReason::AclPath),
+        Role::Fabric | Role::Kernel => None,
     }
-    Err(End::Drop(reason))
 }
 
-/// An address of the node itself, or behind one of its links.
-fn is_ours(desired: &Desired, table: TableId, address: IpAddr) -> bool {
+/// Whether somebody outside the domain may name this destination. Subnets and addresses of the node may lie in a block.
+fn is_allowed(desired: &Desired, port: &Port, address: Ipv6Addr) -> bool {
+    let is_given = port.allowed_carriers.iter().any(|prefix| prefix.contains(&address));
+    is_given
+        || match look_up(desired, port.table, address.into()) {
+            Some(Match::Sid(_)) => false,
+            Some(Match::Local) => true,
+            Some(Match::Route(RouteAction::Via(hops))) if hops.iter().any(|hop| hop.via.is_none()) => true,
+            _ => !in_sid_space(desired, address),
+        }
+}
+
+/// In a block but no host's, or in the locator that a path begins with or goes through.
+fn in_sid_space(desired: &Desired, address: Ipv6Addr) -> bool {
+    if in_block(desired, address) {
+        return !desired.host_prefixes.iter().any(|prefix| prefix.contains(&address));
+    }
+    let listed = |path: &Path| path.segments.addresses().to_vec();
+    let mut segments = desired.steers.iter().flat_map(|steer| &steer.paths).flat_map(listed);
+    segments.any(|segment| {
+        !segment.is_unspecified() && !in_block(desired, segment) && segment.segments()[..3] == address.segments()[..3]
+    })
+}
+
+/// What an SRH names is a destination of the nodes behind. Headers that cannot be looked through are refused.
+fn admit_segments(desired: &Desired, port: &Port, packet: &Ip) -> Result<(), End> {
+    let (Some(reason), Ip::V6(packet)) = (refusal(port), packet) else { return Ok(()) };
+    let (mut next, mut rest) = (packet.header.next_header, packet.payload.as_slice());
+    loop {
+        match next {
+            IpNumber::IPV6_HEADER_HOP_BY_HOP | IpNumber::IPV6_DESTINATION_OPTIONS => {}
+            IpNumber::IPV6_ROUTE_HEADER => {
+                let len = 8 + 8 * usize::from(*rest.get(1).ok_or(Malformed)?);
+                let header = rest.get(..len).ok_or(Malformed)?;
+                let [_, _, kind, left, last, ..] = *header else { return Err(Malformed.into()) };
+                let count = usize::from(left).max(usize::from(last.saturating_add(1)));
+                let listed = header.get(8..).unwrap_or_default();
+                let named: Vec<Ipv6Addr> = listed
+                    .chunks_exact(16)
+                    .take(count)
+                    .filter_map(|b| <[u8; 16]>::try_from(b).ok())
+                    .map(Into::into)
+                    .collect();
+                let is_fine = kind == 4
+                    && named.len() == count
+                    && named.iter().all(|segment| is_allowed(desired, port, *segment));
+                if left > 0 && !is_fine {
+                    return Err(End::Drop(reason));
+                }
+            }
+            IpNumber::IPV6_FRAGMENTATION_HEADER => {
+                let hides = matches!(*rest.first().ok_or(Malformed)?, 0 | 43 | 44 | 60);
+                return if hides { Err(End::Drop(reason)) } else { Ok(()) };
+            }
+            _ => return Ok(()),
+        }
+        let [first, units, ..] = *rest else { return Err(Malformed.into()) };
+        next = IpNumber(first);
+        rest = rest.get(8 + 8 * usize::from(units)..).ok_or(Malformed)?;
+    }
+}
+
+/// An address of the node itself.
+fn is_own(desired: &Desired, table: TableId, address: IpAddr) -> bool {
     match look_up(desired, table, address) {
-        Some(Match::Local | Match::Route(RouteAction::Kernel)) => true,
-        Some(Match::Route(RouteAction::Via(hops))) => hops.iter().any(|hop| hop.via.is_none()),
+        Some(Match::Local) => true,
+        Some(Match::Sid(sid)) => IpAddr::V6(sid.prefix.network()) == address && is_local_address(desired, sid),
         _ => false,
     }
 }

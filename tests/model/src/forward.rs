@@ -105,7 +105,7 @@ impl Travel<'_> {
             match look_up(self.desired, self.table, destination) {
                 None => return Err(no_route(DropReason::NoRoute, self.desired.policy.icmp_unreachable)),
                 Some(Match::Local) => return Ok(self.at_own_address()),
-                Some(Match::Unknown(UnknownSid::Punt)) => return Ok(End::Kernel(self.packet.clone())),
+                Some(Match::Unknown(UnknownSid::Punt)) => return self.leave_to_kernel(),
                 Some(Match::Unknown(unknown)) => {
                     return Err(no_route(DropReason::UnknownSid, unknown == UnknownSid::Icmp));
                 }
@@ -124,12 +124,20 @@ impl Travel<'_> {
         match action {
             RouteAction::Blackhole => Err(End::Drop(DropReason::Blackhole)),
             RouteAction::Unreachable => Err(no_route(DropReason::Unreachable, true)),
-            RouteAction::Kernel => Ok(End::Kernel(self.packet.clone())),
+            RouteAction::Kernel => self.leave_to_kernel(),
             RouteAction::Via(hops) => {
                 self.take_hop()?;
                 self.send(hops, destination)
             }
         }
+    }
+
+    /// What comes in from outside the domain is left to the kernel by the XDP program, or not at all.
+    fn leave_to_kernel(&self) -> Result<End, End> {
+        if self.port.role.is_outside() && self.rounds == 0 {
+            return Err(End::Drop(DropReason::NoRoute));
+        }
+        Ok(End::Kernel(self.packet.clone()))
     }
 
     /// Forwarding costs one hop, unless a SID has taken it, or the node itself is the sender.

@@ -177,9 +177,12 @@ pub(crate) fn is_echo_request(chain: &Chain) -> bool {
     chain.upper == IpNumber::IPV6_ICMP && chain.payload.first() == Some(&128)
 }
 
-/// The answer to a ping, from the address that was pinged, without the extension headers of the question.
+/// The answer to a ping, from the address that was pinged, without the extension headers of the question. Without a
+/// whole header, or with a wrong checksum (RFC 4443 section 2.3), it is no ping.
 pub(crate) fn echo_reply(packet: &V6, chain: &Chain) -> Result<Ip, Malformed> {
-    if chain.payload.len() < ICMP {
+    let len = chain.payload.len();
+    let pseudo = pseudo_v6(packet.header.source_addr(), packet.destination(), IpNumber::IPV6_ICMP, len);
+    if len < ICMP || pseudo.add_slice(&chain.payload).ones_complement() != 0 {
         return Err(Malformed);
     }
     let mut reply = chain.payload.clone();

@@ -114,6 +114,7 @@ impl Travel<'_> {
     fn answer(&mut self, answer: Ip) -> Result<(u16, Vec<u8>), DropReason> {
         match self.way_back(answer) {
             Way::Kernel(answer) => kernel_frame(self.desired, &answer).ok_or(DropReason::NoHostPort),
+            Way::Through(next_hop, ..) if next_hop.mac.is_group() => Err(DropReason::L2Multicast),
             Way::Through(next_hop, answer, mtu) if answer.bytes().len() <= mtu => {
                 let frame = ip_frame(self.desired, next_hop.port, next_hop.mac, &answer);
                 Ok((device(self.desired, next_hop.port), frame))

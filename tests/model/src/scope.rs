@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 /// Nothing may come from it.
 pub(crate) fn is_nobody(address: IpAddr) -> bool {
-    is_for_many(address) || is_nowhere(address)
+    let is_reserved = matches!(address, IpAddr::V4(address) if address.octets()[0] >= 240);
+    is_reserved || is_for_many(address) || is_nowhere(address)
 }
 
 /// Multicast or broadcast.
@@ -23,10 +24,12 @@ pub(crate) fn is_on_link(address: IpAddr) -> bool {
     }
 }
 
-/// Unspecified or loopback: means something inside a node only.
+/// Unspecified, loopback or IPv4-mapped: means something inside a node only.
 pub(crate) fn is_nowhere(address: IpAddr) -> bool {
     match address {
-        IpAddr::V6(address) => address.is_unspecified() || address.is_loopback(),
+        IpAddr::V6(address) => {
+            address.is_unspecified() || address.is_loopback() || address.segments()[..6] == [0, 0, 0, 0, 0, 0xffff]
+        }
         IpAddr::V4(address) => matches!(address.octets(), [0 | 127, ..]),
     }
 }

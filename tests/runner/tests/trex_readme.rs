@@ -42,6 +42,20 @@ fn healthcheck() -> String {
     command.unwrap().trim().strip_prefix("- ").unwrap().to_owned()
 }
 
+/// The device's configuration of the README, and on a machine without core 2 what the README says there.
+fn give_device(readme: &str, folder: &Path) {
+    const UNPIN: &str = "sed -i '/^cores/d' $PROFILES/dut/srv6d.toml";
+    assert!(readme.contains(UNPIN), "{readme}");
+    std::fs::create_dir_all(folder.join("dut")).unwrap();
+    let pinned = std::fs::read_to_string(profiles().join("dut/srv6d.toml")).unwrap();
+    assert!(pinned.contains("\n[workers]\ncores = [2]\n"), "{pinned}");
+    std::fs::write(folder.join("dut/srv6d.toml"), pinned).unwrap();
+    if std::thread::available_parallelism().unwrap().get() < 3 {
+        let unpinned = Command::new("sh").args(["-c", UNPIN]).env("PROFILES", folder).status().unwrap();
+        assert!(unpinned.success());
+    }
+}
+
 /// The health check of the topology is right about it, too: before, between, and once a cable is down.
 #[test]
 #[ignore = "needs root"]
@@ -59,6 +73,7 @@ fn the_cables_of_the_readme_carry_a_packet_through_srv6d_and_go_away() {
     std::fs::create_dir_all(&folder).unwrap();
     symlink(env!("CARGO_BIN_EXE_srv6d-under-test"), folder.join("srv6d")).unwrap();
     std::fs::write(folder.join("packet.py"), PACKET).unwrap();
+    give_device(&readme, &folder);
     let packet = "ip netns exec trex python3 $FOLDER/packet.py";
     let nothing = "[ -z \"$(ip netns list)\" ]";
     let healthy = "sh -c \"$HEALTHY\"";
@@ -70,7 +85,7 @@ fn the_cables_of_the_readme_carry_a_packet_through_srv6d_and_go_away() {
     let output = Command::new("unshare")
         .args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "bash", "-c", &script])
         .env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()))
-        .env("PROFILES", &profiles)
+        .env("PROFILES", &folder)
         .env("FOLDER", &folder)
         .env("HEALTHY", healthcheck())
         .env("SRV6D_SOCKET", folder.join("socket"))

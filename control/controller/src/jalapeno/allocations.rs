@@ -94,8 +94,6 @@ impl Allocations {
     /// Beside the file, then in its place: a crash in between loses nothing.
     fn write(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let beside = file.with_extension("new");
-        fs::write(&beside, serde_json::to_vec_pretty(self)?)?;
-        fs::rename(&beside, file)
+        crate::replace_file(file, &serde_json::to_vec_pretty(self)?)
     }
 }

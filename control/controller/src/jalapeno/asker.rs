@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::Value;
-
-use super::answer::{self, Walk};
-use super::client::{Client, Failure};
+use super::answer::{Paths, Walk};
+use super::client::{Client, Looked};
 use super::peer::{Programmed, program};
 use super::{PathKind, Settings, is_id};
 use crate::document::{Topology, Vertex};
+use crate::failure::Failure;
+use crate::http::Repeat;
 use crate::snapshot::Cause;
+use crate::text::{MAX_NAME, shown_up_to};
 
 /// Peers for whom an allocation is being asked: an answer that never comes may have counted.
 #[derive(Debug, Default)]
@@ -37,9 +38,8 @@ impl Begun {
 pub struct Asker<'t> {
     pub settings: &'t Settings,
     pub client: &'t Client,
-    pub topology: &'t Topology,
-    /// Fewest links from the source to each vertex.
-    pub hops: &'t BTreeMap<String, usize>,
+    /// The topology, if it is known by now: bookings are made without one.
+    pub looked: Option<&'t Looked>,
     pub begun: &'t Begun,
 }
 
@@ -57,8 +57,9 @@ pub struct Question {
 /// An answer that was taken apart.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    pub programmed: Programmed,
-    /// Ids of a new allocation.
+    /// What its paths come to, or why nothing.
+    pub programmed: Result<Programmed, Failure>,
+    /// Ids of a new allocation, whatever came of its path.
     pub allocated: Option<Vec<String>>,
     /// The controller could not note the allocation in its books.
     pub unbooked: bool,
@@ -75,15 +76,17 @@ impl Asker<'_> {
             let what = format!("{peer:?} is not the id of a vertex; write collection/key, e.g. \"hosts/host00\"");
             return Err(Failure::new(Cause::Refused, what));
         }
-        if !self.topology.vertices.contains_key(peer) {
-            return Err(self.why_unknown(peer).await);
-        }
         let is_load = self.settings.kind == PathKind::Load;
-        if let Some(ids) = question.allocated.as_ref().filter(|_| is_load)
-            && self.topology.missing_on(ids).is_none()
-        {
-            let programmed = self.program(peer, &[self.remembered(ids)])?;
-            return Ok(Answered { programmed, allocated: None, unbooked: false });
+        if let Some(Looked { topology, .. }) = self.looked {
+            if !topology.vertices.contains_key(peer) {
+                return Err(self.why_unknown(peer).await);
+            }
+            if let Some(ids) = question.allocated.as_ref().filter(|_| is_load)
+                && topology.missing_on(ids).is_none()
+            {
+                let programmed = self.program(peer, &[remembered(ids, topology)]);
+                return Ok(Answered { programmed, allocated: None, unbooked: false });
+            }
         }
         if is_load && (question.allocated.is_some() || question.unanswered) {
             // A way that is gone, or that nobody knows, goes on counting where the server cannot take it back.
@@ -101,14 +104,28 @@ impl Asker<'_> {
         if is_load {
             self.begun.begin(peer);
         }
-        let value: Value = self.client.graph(route, &query).await?;
-        let paths = answer::read(value, &self.settings.kind, &self.settings.source, peer)?;
-        let mut programmed = self.program(peer, &paths.walks)?;
+        let repeat = if is_load { Repeat::Never } else { Repeat::Safe };
+        let said = self.client.paths(route, &query, repeat).await?;
+        let paths = said.judge(&self.settings.kind, &self.settings.source, peer)?;
+        let allocated = paths.walks.first().filter(|_| is_load).map(Walk::ids);
+        let programmed = self.program(peer, &paths.walks).map(|programmed| self.annotate(programmed, &paths));
+        Ok(Answered { programmed, allocated, unbooked: paths.unbooked.is_some() })
+    }
+
+    /// Notes what deserves a look about an answer.
+    fn annotate(&self, mut programmed: Programmed, paths: &Paths) -> Programmed {
         if paths.cut {
             programmed.notes.push("as many paths as `limit` allows: there may be more".to_owned());
         }
-        if let PathKind::Sovereignty { excluded } = &self.settings.kind {
-            for code in excluded.iter().filter(|code| !self.topology.has_country(code)) {
+        if paths.longer > 0 {
+            let (kept, longer) = (paths.walks.len(), paths.longer);
+            let count = kept + longer;
+            programmed.notes.push(format!(
+                "{longer} of {count} paths left out: they have more hops than the shortest; flows use the other {kept}"
+            ));
+        }
+        if let (PathKind::Sovereignty { excluded }, Some(looked)) = (&self.settings.kind, self.looked) {
+            for code in excluded.iter().filter(|code| !looked.topology.has_country(code)) {
                 programmed.notes.push(format!(
                     "no link of {} is in the excluded country {code}; codes are those of the links' `country_codes`",
                     self.settings.graph
@@ -118,42 +135,44 @@ impl Asker<'_> {
         if let Some(why) = &paths.unbooked {
             programmed.notes.push(format!("the controller could not note the load: {why}"));
         }
-        let allocated = paths.walks.first().filter(|_| is_load).map(Walk::ids);
-        Ok(Answered { programmed, allocated, unbooked: paths.unbooked.is_some() })
+        programmed
     }
 
     /// Weights do not bound hops: with all of them zero a six-hop valley ties with the straight way.
     fn program(&self, peer: &str, walks: &[Walk]) -> Result<Programmed, Failure> {
-        let mut programmed = program(walks, self.topology, self.settings)?;
+        let address = self.client.address();
+        let Some(Looked { topology, hops }) = self.looked else {
+            let vertices: Vec<Vertex> = walks.iter().flat_map(|walk| walk.vertices.clone()).collect();
+            return program(walks, &Topology::of_walk(&vertices), self.settings, address);
+        };
+        let mut programmed = program(walks, topology, self.settings, address)?;
         let longest = walks.iter().map(Walk::hops).max().unwrap_or(0);
-        if let Some(fewest) = self.hops.get(peer).filter(|fewest| **fewest < longest) {
+        if let Some(fewest) = hops.get(peer).filter(|fewest| **fewest < longest) {
             programmed.notes.push(format!("the path has {longest} hops, the shortest one {fewest}"));
         }
         Ok(programmed)
     }
 
-    fn remembered(&self, ids: &[String]) -> Walk {
-        let vertices: Vec<Vertex> = ids.iter().filter_map(|id| self.topology.vertices.get(id)).cloned().collect();
-        Walk { vertices, text: None }
-    }
-
     /// A typing error looks like a partition: the collection knows which it is.
     async fn why_unknown(&self, peer: &str) -> Failure {
         let (collection, key) = peer.split_once('/').unwrap_or((peer, ""));
-        let known = self.client.collection(collection, "keys").await;
-        let keys = known.as_ref().ok().and_then(|answer| answer.get("keys")).and_then(Value::as_array);
-        let what = match keys {
-            Some(keys) if keys.iter().any(|known| known.as_str() == Some(key)) => {
+        let what = match self.client.keys(collection).await {
+            Ok(keys) if keys.iter().any(|known| known == key) => {
                 format!("{peer} has no link in graph {}", self.settings.graph)
             }
-            Some(keys) => {
-                let some: Vec<&str> = keys.iter().filter_map(Value::as_str).take(5).collect();
+            Ok(keys) => {
+                let some: Vec<String> = keys.iter().take(5).map(|key| shown_up_to(key, MAX_NAME)).collect();
                 format!("there is no {peer}: {collection} has {}", some.join(", "))
             }
-            None => format!("{peer} is not in graph {}", self.settings.graph),
+            Err(_) => format!("{peer} is not in graph {}", self.settings.graph),
         };
         Failure::new(Cause::UnknownId, what)
     }
+}
+
+fn remembered(ids: &[String], topology: &Topology) -> Walk {
+    let vertices: Vec<Vertex> = ids.iter().filter_map(|id| topology.vertices.get(id)).cloned().collect();
+    Walk { vertices, text: None }
 }
 
 /// Everybody, in an order that all of them agree on.

@@ -1,51 +1,54 @@
-//! One request at a time, each with its limits.
+//! The API's routes: one request at a time, each with its limits.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reqwest::{StatusCode, Url};
+use reqwest::{Method, StatusCode, Url};
+use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::Settings;
-use crate::http;
+use super::answer::Said;
+use super::pace::Patience;
+use crate::bounded::Bounded;
+use crate::document::Topology;
+use crate::failure::Failure;
+use crate::http::{self, Answer, Http, Repeat};
 use crate::snapshot::Cause;
 
-/// Largest answer: a topology of a hundred thousand links fits.
-const MAX_BODY: usize = 256 * 1024 * 1024;
-
-/// A request that brought nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}")]
-pub struct Failure {
-    /// By which it is counted.
-    pub cause: Cause,
-    /// For people.
-    pub what: String,
-    /// The server asks to be left alone for so long.
-    pub retry_after: Option<Duration>,
-    /// HTTP status, where there was one and it was no success.
-    pub status: Option<u16>,
-}
-
-impl Failure {
-    /// Without a wish of the server.
-    pub fn new(cause: Cause, what: impl Into<String>) -> Self {
-        Self { cause, what: what.into(), retry_after: None, status: None }
-    }
-
-    /// The controller as a whole is in trouble, whatever it was asked for.
-    pub const fn is_of_the_controller(&self) -> bool {
-        matches!(self.cause, Cause::Connect | Cause::Timeout) || self.retry_after.is_some()
-    }
-}
+/// Keys of a collection that are read.
+const MAX_KEYS: usize = 1 << 17;
 
 /// The API of one graph.
 #[derive(Clone, Debug)]
 pub struct Client {
-    http: reqwest::Client,
+    http: Http,
     base: Url,
     graph: String,
+    timeout: Duration,
+    /// Address that answered last.
+    address: Arc<Mutex<Option<IpAddr>>>,
 }
+
+/// `/collections/{c}/keys`.
+#[derive(Deserialize)]
+struct Keys {
+    keys: Bounded<String, MAX_KEYS>,
+}
+
+/// The topology, and how far away everything is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Looked {
+    /// What the controller says.
+    pub topology: Topology,
+    /// Fewest links from the source to each vertex.
+    pub hops: BTreeMap<String, usize>,
+}
+
+type Query = BTreeMap<&'static str, String>;
 
 impl Client {
     /// # Errors
@@ -54,87 +57,109 @@ impl Client {
         let refused = |why: String| Failure::new(Cause::Refused, format!("endpoint {}: {why}", settings.endpoint));
         let text = settings.endpoint.trim_end_matches('/').trim_end_matches("/api/v1");
         let base = Url::parse(&format!("{text}/api/v1/")).map_err(|why| refused(why.to_string()))?;
-        let http = http::client(&base, settings.ca.as_deref()).map_err(refused)?;
-        let http = http.timeout(settings.timeout).connect_timeout(settings.timeout);
-        let http = http.build().map_err(|why| refused(innermost(&why)))?;
-        Ok(Self { http, base, graph: settings.graph.clone() })
+        let options = http::Options {
+            ca: settings.ca.as_deref(),
+            connect_timeout: settings.timeout,
+            max_answer: settings.max_answer,
+        };
+        let http = Http::new(&base, options).map_err(refused)?;
+        Ok(Self { http, base, graph: settings.graph.clone(), timeout: settings.timeout, address: Arc::default() })
     }
 
-    /// `GET /graphs/{g}/{route}`.
-    ///
-    /// # Errors
-    /// Everything that is not JSON with a successful status.
-    pub async fn graph(&self, route: &str, query: &BTreeMap<&'static str, String>) -> Result<Value, Failure> {
-        self.ask(reqwest::Method::GET, &format!("graphs/{}/{route}", self.graph), query).await
+    /// Address of the controller, once it has answered.
+    pub fn address(&self) -> Option<IpAddr> {
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `GET /collections/{c}/{route}`.
+    /// `GET /graphs/{g}/topology`, and the distances from `source`; waited for as long as `patience`.
     ///
     /// # Errors
-    /// As [`Self::graph`].
-    pub async fn collection(&self, collection: &str, route: &str) -> Result<Value, Failure> {
-        let path = format!("collections/{collection}/{route}");
-        self.ask(reqwest::Method::GET, path.trim_end_matches('/'), &BTreeMap::new()).await
+    /// No answer, or one that is no topology.
+    pub async fn topology(
+        &self,
+        watched: &'static [&'static str],
+        source: &str,
+        patience: Duration,
+    ) -> Result<Looked, Failure> {
+        let deadline = Instant::now() + patience;
+        let path = format!("graphs/{}/topology", self.graph);
+        let answer = self.ask(Method::GET, &path, &Query::new(), Repeat::Safe, deadline).await?;
+        let source = source.to_owned();
+        let looked = answer.parse(deadline, move |bytes| {
+            let topology = Topology::parse(bytes, watched)?;
+            Ok(Looked { hops: topology.hops_from(&source), topology })
+        });
+        looked.await.map_err(|why| Failure { what: format!("topology: {}", why.what), ..why })
+    }
+
+    /// `GET /graphs/{g}/{route}`, a route that answers with paths; one that must not be repeated is waited for
+    /// the longest.
+    ///
+    /// # Errors
+    /// No answer, or one of another shape.
+    pub async fn paths(&self, route: &str, query: &Query, repeat: Repeat) -> Result<Said, Failure> {
+        let patience = if repeat == Repeat::Never { Patience::booking(self.timeout) } else { self.timeout };
+        let deadline = Instant::now() + patience;
+        let path = format!("graphs/{}/{route}", self.graph);
+        self.ask(Method::GET, &path, query, repeat, deadline).await?.parse(deadline, Said::parse).await
+    }
+
+    /// `GET /collections/{c}/keys`.
+    ///
+    /// # Errors
+    /// No answer, or one of another shape.
+    pub async fn keys(&self, collection: &str) -> Result<Vec<String>, Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let path = format!("collections/{collection}/keys");
+        let answer = self.ask(Method::GET, &path, &Query::new(), Repeat::Safe, deadline).await?;
+        let keys = answer.parse(deadline, |bytes| serde_json::from_slice::<Keys>(bytes));
+        keys.await.map(|keys| keys.keys.0)
     }
 
     /// Gives an allocation back. Only `srv6d path-server` has this route; Jalapeno answers 404 or 405.
     ///
     /// # Errors
-    /// As [`Self::graph`].
-    pub async fn release(&self, query: &BTreeMap<&'static str, String>) -> Result<Value, Failure> {
-        self.ask(reqwest::Method::DELETE, &format!("graphs/{}/shortest_path/load", self.graph), query).await
+    /// No answer, or no success.
+    pub async fn release(&self, query: &Query) -> Result<(), Failure> {
+        let path = format!("graphs/{}/shortest_path/load", self.graph);
+        let deadline = Instant::now() + self.timeout;
+        self.ask(Method::DELETE, &path, query, Repeat::Safe, deadline).await.map(drop)
     }
 
     async fn ask(
         &self,
-        method: reqwest::Method,
+        method: Method,
         path: &str,
-        query: &BTreeMap<&'static str, String>,
-    ) -> Result<Value, Failure> {
+        query: &Query,
+        repeat: Repeat,
+        deadline: Instant,
+    ) -> Result<Answer, Failure> {
         let mut url = self.base.join(path).map_err(|why| Failure::new(Cause::Refused, format!("{path}: {why}")))?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let shown = url.to_string();
-        let sent = self.http.request(method, url).send().await;
-        let response = sent.map_err(|why| transport(&shown, &why))?;
-        if !response.status().is_success() {
-            return Err(status(&shown, response).await);
+        let answer = self.http.ask((method, url), None, repeat, deadline).await?;
+        if let Some(address) = answer.controller {
+            *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
         }
-        let body = read(&shown, response).await?;
-        serde_json::from_slice(&body).map_err(|why| Failure::new(Cause::Body, format!("{shown}: not JSON: {why}")))
+        if answer.status.is_success() { Ok(answer) } else { Err(status(&answer)) }
     }
-}
-
-pub(crate) async fn read(url: &str, mut response: reqwest::Response) -> Result<Vec<u8>, Failure> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|why| transport(url, &why))? {
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_BODY {
-            return Err(Failure::new(Cause::Body, format!("{url}: more than {MAX_BODY} bytes")));
-        }
-    }
-    Ok(body)
 }
 
 /// What there is to say about a status: `detail` is a text, a list, or empty.
-async fn status(url: &str, response: reqwest::Response) -> Failure {
-    let status = response.status();
-    let seconds = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
-    let detail = match read(url, response).await.map(|body| serde_json::from_slice::<Value>(&body)) {
-        Ok(Ok(body)) => body.get("detail").map_or_else(String::new, words),
-        _ => String::new(),
-    };
-    let hint = match (status, detail.is_empty()) {
+fn status(answer: &Answer) -> Failure {
+    let Answer { url, status, retry_after, .. } = answer;
+    let body: Value = serde_json::from_slice(answer.bytes()).unwrap_or_default();
+    let detail = body.get("detail").map_or_else(String::new, words);
+    let hint = match (*status, detail.is_empty()) {
         (StatusCode::INTERNAL_SERVER_ERROR, true) => ": is the name of the graph right?",
         _ => "",
     };
     let colon = if detail.is_empty() { "" } else { ": " };
     Failure {
-        cause: Cause::Status,
-        what: format!("{url}: status {}{colon}{detail}{hint}", status.as_u16()),
-        retry_after: seconds.map(Duration::from_secs),
+        retry_after: *retry_after,
         status: Some(status.as_u16()),
+        ..Failure::new(Cause::Status, format!("{url}: status {}{colon}{detail}{hint}", status.as_u16()))
     }
 }
 
@@ -143,30 +168,4 @@ fn words(detail: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
-}
-
-pub(crate) fn transport(url: &str, why: &reqwest::Error) -> Failure {
-    let cause = if why.is_timeout() {
-        Cause::Timeout
-    } else if why.is_body() || why.is_decode() {
-        Cause::Body
-    } else {
-        Cause::Connect
-    };
-    let mut what = format!("{url}: ");
-    match cause {
-        Cause::Timeout => what.push_str("no answer in time"),
-        Cause::Body => what.push_str("the answer was cut off"),
-        _ => what.push_str(&innermost(why)),
-    }
-    Failure::new(cause, what)
-}
-
-/// The system's own words: the outer ones only repeat the URL.
-pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }

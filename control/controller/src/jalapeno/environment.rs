@@ -1,7 +1,7 @@
 //! The environment of the SRv6 plugin for `PyTorch`: whoever used it can start srv6d in its place and change nothing else.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use ipnet::Ipv6Net;
 
@@ -18,8 +18,8 @@ pub struct Environment {
     pub interface: String,
     /// This host's id: `HOSTNAME`, else the entry of `HOSTS` that `RANK` points at, else `HOSTNAME_PREFIX` and rank.
     pub source: String,
-    /// The other hosts' ids.
-    pub peers: Vec<String>,
+    /// The other hosts.
+    pub peers: Peers,
     /// `DEST_FUNCTION`.
     pub function: Option<u16>,
     /// `SRV6_ENCAP_MODE` is `encap`.
@@ -28,10 +28,62 @@ pub struct Environment {
     pub table: u32,
     /// `BACKEND_GATEWAY`.
     pub gateway: Option<IpAddr>,
-    /// `SRV6_USID_BLOCK`, default `fcbb::/32`.
-    pub block: Ipv6Net,
+    /// `SRV6_USID_BLOCK`; default: what the API says.
+    pub block: Option<Ipv6Net>,
     /// What was read in another way than the plugin's documents say.
     pub notes: Vec<String>,
+}
+
+/// The other hosts of the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// Their ids, as `HOSTS` lists them.
+    Listed(Vec<String>),
+    /// Nobody lists them: the plugin learns their names from the other ranks, srv6d from the API's hosts.
+    Known {
+        /// Names that all hosts of the job would have, if they are named by their ranks as this one is; by decreasing
+        /// likelihood.
+        candidates: Vec<Vec<String>>,
+        /// `WORLD_SIZE`.
+        world: Option<usize>,
+    },
+}
+
+impl Peers {
+    /// Ids of the others, if `keys` are the hosts that the API knows.
+    ///
+    /// # Errors
+    /// They cannot be told from other hosts, or there are none.
+    pub fn among(&self, own: &str, keys: &[String]) -> Result<Vec<String>, EnvironmentError> {
+        let Self::Known { candidates, world } = self else { return self.listed() };
+        let is_known = |names: &&Vec<String>| names.len() > 1 && names.iter().all(|name| keys.contains(name));
+        let all = match (candidates.iter().find(is_known), world) {
+            (Some(names), _) => names.as_slice(),
+            (None, Some(world)) if *world != keys.len() => {
+                let what = format!("is not set, and the API has {} hosts, but WORLD_SIZE is {world}", keys.len());
+                return Err(error("HOSTS", &what, "list every host of the job"));
+            }
+            (None, _) => keys,
+        };
+        let ids: Result<Vec<String>, _> = all.iter().map(|name| id_of(name)).collect();
+        let mut ids = ids.map_err(|why| error("HOSTS", &why.to_string(), "list every host of the job"))?;
+        if !ids.iter().any(|id| id == own) {
+            let what = format!("is set so that this host is {own}, which the API does not know");
+            return Err(error("HOSTNAME", &what, "set it to the key of this host's document"));
+        }
+        ids.retain(|id| id != own);
+        if ids.is_empty() {
+            return Err(error("HOSTS", "is not set, and the API has no other host", "list every host of the job"));
+        }
+        Ok(ids)
+    }
+
+    fn listed(&self) -> Result<Vec<String>, EnvironmentError> {
+        match self {
+            Self::Listed(ids) => Ok(ids.clone()),
+            Self::Known { .. } => Err(error("HOSTS", "is not set", "list every host of the job")),
+        }
+    }
 }
 
 /// A variable that is missing or cannot be used.
@@ -104,19 +156,19 @@ impl<'v> Said<'v> {
     }
 
     /// Ids of this host and of the others.
-    fn job(self, notes: &mut Vec<String>) -> Result<(String, Vec<String>), EnvironmentError> {
+    fn job(self, notes: &mut Vec<String>) -> Result<(String, Peers), EnvironmentError> {
         let rank = self.number("RANK", 0)?;
         let prefix = self.text("HOSTNAME_PREFIX").unwrap_or("host");
         let hosts: Vec<&str> = self
             .text("HOSTS")
             .map(|hosts| hosts.split([',', ' ']).filter(|host| !host.is_empty()).collect())
             .unwrap_or_default();
-        let world = self.number("WORLD_SIZE", hosts.len())?;
-        let by_rank = |rank: usize| format!("{prefix}{rank:02}");
-        let all: Vec<String> = match hosts.as_slice() {
-            [] => (0..world).map(by_rank).collect(),
-            listed => listed.iter().map(|host| (*host).to_owned()).collect(),
-        };
+        let id = |name: &str| id_of(name).map_err(|why| error("HOSTS", &why.to_string(), "write keys"));
+        if hosts.is_empty() {
+            let own = self.text("HOSTNAME").map_or_else(|| format!("{prefix}{rank:02}"), str::to_owned);
+            return Ok((id(&own)?, self.unlisted(&own, rank)?));
+        }
+        let all: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         if all.len() < 2 {
             return Err(error("HOSTS", "names no other host", "list every host of the job, or set WORLD_SIZE"));
         }
@@ -127,9 +179,24 @@ impl<'v> Said<'v> {
         let own = named.map(str::to_owned).or_else(|| all.get(rank).cloned());
         let own =
             own.ok_or_else(|| error("RANK", "is beyond the last host", "set RANK, or HOSTNAME to one of HOSTS"))?;
-        let id = |name: &str| id_of(name).map_err(|why| error("HOSTS", &why.to_string(), "write keys"));
         let peers = all.iter().filter(|host| **host != own).map(|host| id(host)).collect::<Result<_, _>>()?;
-        Ok((id(&own)?, peers))
+        Ok((id(&own)?, Peers::Listed(peers)))
+    }
+
+    /// `host00`, `pytorch-0`: where a name ends in its rank, the others' are likely to end in theirs.
+    fn unlisted(self, own: &str, rank: usize) -> Result<Peers, EnvironmentError> {
+        const MOST: usize = 1 << 17;
+        let world = match self.number("WORLD_SIZE", 0)? {
+            0 => None,
+            world @ 1..=MOST => Some(world),
+            world => return Err(error("WORLD_SIZE", &world.to_string(), "write the number of ranks")),
+        };
+        let stem = own.trim_end_matches(|c: char| c.is_ascii_digit());
+        let width = own.len() - stem.len();
+        let is_its_rank = own.get(stem.len()..).and_then(|digits| digits.parse().ok()) == Some(rank);
+        let by_rank = |world: usize| (0..world).map(|rank| format!("{stem}{rank:0width$}")).collect();
+        let candidates = world.filter(|_| is_its_rank).map(by_rank).into_iter().collect();
+        Ok(Peers::Known { candidates, world })
     }
 
     fn function(self) -> Result<Option<u16>, EnvironmentError> {
@@ -140,10 +207,10 @@ impl<'v> Said<'v> {
         }
     }
 
-    fn block(self) -> Result<Ipv6Net, EnvironmentError> {
+    fn block(self) -> Result<Option<Ipv6Net>, EnvironmentError> {
         match self.text("SRV6_USID_BLOCK").map(str::parse::<Ipv6Net>) {
-            None => Ok(Ipv6Net::new_assert(Ipv6Addr::new(0xfcbb, 0, 0, 0, 0, 0, 0, 0), 32)),
-            Some(Ok(block)) => Ok(block.trunc()),
+            None => Ok(None),
+            Some(Ok(block)) => Ok(Some(block.trunc())),
             Some(Err(_)) => Err(error("SRV6_USID_BLOCK", "is not a prefix", "write it as fcbb::/32")),
         }
     }
@@ -173,26 +240,39 @@ mod tests {
         ]))
         .unwrap();
         assert_eq!(read.source, "hosts/srv6-pytorch-1");
-        assert_eq!(read.peers, ["hosts/srv6-pytorch-0", "hosts/srv6-pytorch-2"]);
+        let peers = ["hosts/srv6-pytorch-0", "hosts/srv6-pytorch-2"].map(str::to_owned).to_vec();
+        assert_eq!(read.peers, Peers::Listed(peers));
+        assert_eq!(read.block, None, "the API says which one");
         assert_eq!((read.function, read.table, read.full_srh), (Some(0xfe06), 254, false));
         assert_eq!(read.gateway, Some("fcbb:0:800:1::1".parse().unwrap()));
         assert!(read.notes.is_empty());
     }
 
     #[test]
-    fn without_a_list_ranks_make_the_names() {
-        let read = read(&variables(&[
-            ("JALAPENO_API_ENDPOINT", "http://[::1]:30800"),
-            ("RANK", "0"),
-            ("WORLD_SIZE", "3"),
-            ("SRV6_ENCAP_MODE", "encap"),
-        ]))
-        .unwrap();
-        assert_eq!(read.source, "hosts/host00");
-        assert_eq!(read.peers, ["hosts/host01", "hosts/host02"]);
-        assert_eq!((read.interface.as_str(), read.graph.as_str()), ("eth1", "fabric_graph"));
-        assert!(read.full_srh);
-        assert_eq!(read.notes.len(), 1);
+    fn without_a_list_the_peers_are_hosts_that_the_api_knows() {
+        let read = |more: &[(&str, &str)]| {
+            read(&variables(&[&[("JALAPENO_API_ENDPOINT", "http://[::1]:30800")], more].concat())).unwrap()
+        };
+        let keys = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let among = |more: &[(&str, &str)], known: &[&str]| {
+            let read = read(more);
+            let peers = read.peers.among(&read.source, &keys(known)).map_err(|why| why.to_string());
+            peers.map(|peers| (read.source, peers.join(" ")))
+        };
+        let of = |own: &str, peers: &str| Ok((own.to_owned(), peers.to_owned()));
+        let three = ["host00", "host01", "host02"];
+        // demo/.env of the plugin, in a container.
+        assert_eq!(among(&[("HOSTNAME", "host01")], &three), of("hosts/host01", "hosts/host00 hosts/host02"));
+        // A part of a fabric's hosts, named by their ranks.
+        let two = [("RANK", "1"), ("WORLD_SIZE", "2")];
+        assert_eq!(among(&two, &three), of("hosts/host01", "hosts/host00"));
+        let set = [("HOSTNAME", "pytorch-0"), ("RANK", "0"), ("WORLD_SIZE", "2")];
+        assert_eq!(among(&set, &["pytorch-0", "pytorch-1", "host00"]), of("hosts/pytorch-0", "hosts/pytorch-1"));
+        // No name is made up.
+        let why = among(&[("HOSTNAME", "a"), ("WORLD_SIZE", "2")], &["a", "b", "c"]).unwrap_err();
+        assert!(why.starts_with("HOSTS: is not set, and the API has 3 hosts, but WORLD_SIZE is 2"), "{why}");
+        assert!(among(&[("HOSTNAME", "x")], &three).unwrap_err().starts_with("HOSTNAME: "));
+        assert!(among(&[("HOSTNAME", "host00")], &["host00"]).unwrap_err().contains("no other host"));
     }
 
     #[test]
@@ -214,7 +294,7 @@ mod tests {
         let endpoint = ("JALAPENO_API_ENDPOINT", "http://[::1]:30800");
         let why = |pairs: &[(&str, &str)]| read(&variables(pairs)).unwrap_err().variable;
         assert_eq!(why(&[]), "JALAPENO_API_ENDPOINT");
-        assert_eq!(why(&[endpoint]), "HOSTS");
+        assert_eq!(why(&[endpoint, ("HOSTS", "a")]), "HOSTS");
         assert_eq!(why(&[endpoint, ("HOSTS", "a,b"), ("RANK", "2")]), "RANK");
         assert_eq!(why(&[endpoint, ("HOSTS", "a,b"), ("DEST_FUNCTION", "zz")]), "DEST_FUNCTION");
         assert_eq!(why(&[endpoint, ("HOSTS", "a,b'")]), "HOSTS");

@@ -5,9 +5,12 @@ use std::time::{Duration, SystemTime};
 use super::PathKind;
 use super::allocations::Allocations;
 use super::asker::{Answered, Question};
-use super::client::Failure;
+use super::peer::Programmed;
 use super::retries::Retries;
-use crate::snapshot::{Cause, Peer, PeerState, Snapshot, fail};
+use crate::failure::Failure;
+use crate::sid::Family;
+use crate::snapshot::{Cause, Peer, PeerState, PrefixPaths, Snapshot, fail};
+use crate::text::shown;
 
 /// Everything that answers change.
 #[derive(Debug)]
@@ -36,24 +39,43 @@ impl Known {
         due
     }
 
+    /// Peers without an allocation, as far as their turn has come.
+    pub fn unbooked(&self) -> Vec<Question> {
+        let ids = self.snapshot.peers.keys().filter(|id| self.allocations.of(id).is_none());
+        let due = ids.filter(|id| self.retries.is_due(id, false) && !self.retries.is_unanswered(id));
+        due.map(|id| Question { peer: id.clone(), ..Question::default() }).collect()
+    }
+
     /// Notes an answer.
     pub fn take(&mut self, id: &str, answer: &Result<Answered, Failure>, kind: &PathKind, interval: Duration) {
         let Some(peer) = self.snapshot.peers.get_mut(id) else { return };
         match answer {
-            Ok(answered) => {
-                self.snapshot.health.mismatches += answered.programmed.mismatches;
+            Ok(Answered { programmed: Err(why), allocated, .. }) => {
+                if let Some(path) = allocated {
+                    self.allocations.insert(id, path.clone());
+                }
+                fail(peer, &why.what);
+                self.snapshot.health.failed(why.cause);
+                // A way that the topology does not have is booked anew, as its loss would be: not at once.
+                self.retries.failed(id, interval, allocated.is_some() && why.cause == Cause::VanishedNode);
+            }
+            Ok(Answered { programmed: Ok(programmed), allocated, unbooked }) => {
+                self.snapshot.health.mismatches += programmed.mismatches;
+                let Programmed { prefixes, notes, left_out, .. } = programmed;
+                let stays = |known: &PrefixPaths| left_out.contains(&Family::of(known.prefix));
+                let stay: Vec<PrefixPaths> = peer.prefixes.iter().filter(|known| stays(known)).cloned().collect();
                 *peer = Peer {
-                    prefixes: answered.programmed.prefixes.clone(),
+                    prefixes: [prefixes.as_slice(), &stay].concat(),
                     state: PeerState::Fresh,
                     last_error: None,
                     synced: Some(SystemTime::now()),
-                    notes: answered.programmed.notes.clone(),
+                    notes: notes.iter().map(|note| shown(note)).collect(),
                 };
                 self.retries.succeeded(id);
-                if answered.unbooked {
+                if *unbooked {
                     self.snapshot.health.failed(Cause::Bookkeeping);
                 }
-                if let Some(path) = &answered.allocated {
+                if let Some(path) = allocated {
                     self.allocations.insert(id, path.clone());
                 }
             }
@@ -85,7 +107,9 @@ impl Known {
 /// `GET .../load` writes: whatever was not clearly refused may stand in the controller's books.
 const fn may_have_counted(why: &Failure) -> bool {
     match why.cause {
-        Cause::Connect | Cause::NotFound | Cause::UnknownId | Cause::Refused | Cause::NoMetric | Cause::State => false,
+        // A connection that was made and broke may have carried the question.
+        Cause::Connect => !why.is_unsent,
+        Cause::NotFound | Cause::UnknownId | Cause::Refused | Cause::NoMetric | Cause::State => false,
         // A gateway gives up on an answer that the controller goes on to make.
         Cause::Status => matches!(why.status, Some(502..=504)),
         Cause::Timeout
@@ -93,6 +117,7 @@ const fn may_have_counted(why: &Failure) -> bool {
         | Cause::WrongDestination
         | Cause::VanishedNode
         | Cause::InvalidCarrier
+        | Cause::NotAllowed
         | Cause::Bookkeeping => true,
     }
 }

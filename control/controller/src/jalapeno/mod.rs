@@ -4,10 +4,12 @@
 mod allocations;
 mod answer;
 mod asker;
-pub(crate) mod client;
+mod client;
+mod discover;
 pub mod environment;
 mod job;
 mod known;
+mod pace;
 mod peer;
 mod retries;
 mod task;
@@ -16,8 +18,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use discover::Discovery;
 pub use job::{JobError, read as read_job};
 pub use task::run;
+
+use crate::allowed::Allowed;
 
 /// What a path is chosen by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,10 +124,38 @@ pub struct Settings {
     pub interval: Duration,
     /// Time for one answer.
     pub timeout: Duration,
+    /// Bytes of answers that are held at a time.
+    pub max_answer: usize,
+    /// The prefixes that the controller may steer.
+    pub allowed: Allowed,
     /// Requests at a time.
     pub concurrency: usize,
     /// File that remembers allocations of [`PathKind::Load`] across restarts.
     pub state: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Shortest paths of one host, to nobody yet, and all else as it is by default.
+    pub fn new(endpoint: &str, graph: &str, source: &str) -> Self {
+        Self {
+            endpoint: endpoint.to_owned(),
+            graph: graph.to_owned(),
+            source: source.to_owned(),
+            peers: Vec::new(),
+            kind: PathKind::Shortest,
+            algo: 0,
+            strict: false,
+            function_v6: None,
+            function_v4: None,
+            ca: None,
+            interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(3),
+            max_answer: crate::MAX_ANSWER,
+            allowed: Allowed::default(),
+            concurrency: 8,
+            state: None,
+        }
+    }
 }
 
 /// Ids go into the text of database queries at the other end: nothing but what ids are made of leaves here.

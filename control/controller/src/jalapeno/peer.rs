@@ -1,12 +1,14 @@
 //! One answer to what is programmed: checked against the topology, composed for every prefix of the peer.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 
 use super::Settings;
 use super::answer::Walk;
-use super::client::Failure;
 use crate::compose::{Composed, Options, compose};
 use crate::document::{Topology, Vertex};
+use crate::failure::Failure;
 use crate::sid::Family;
 use crate::snapshot::{CarrierPath, Cause, PrefixPaths};
 
@@ -19,13 +21,20 @@ pub struct Programmed {
     pub notes: Vec<String>,
     /// Paths whose own text says another carrier.
     pub mismatches: u64,
+    /// Families that the peer has a prefix of, and nothing in `prefixes`: what was good for them stays.
+    pub left_out: Vec<Family>,
 }
 
 /// Checks and composes.
 ///
 /// # Errors
-/// A path through something that is not in the topology, no prefix, or no carrier for any prefix.
-pub fn program(walks: &[Walk], topology: &Topology, settings: &Settings) -> Result<Programmed, Failure> {
+/// A path through something that is not in the topology, no prefix, or no carrier for any prefix, or none that is allowed.
+pub fn program(
+    walks: &[Walk],
+    topology: &Topology,
+    settings: &Settings,
+    controller: Option<IpAddr>,
+) -> Result<Programmed, Failure> {
     let destination = walks.first().and_then(|walk| walk.vertices.last());
     let id = destination.map_or("", |vertex| vertex.id.as_str());
     let mut documents: Vec<(Vec<&Vertex>, Option<&str>)> = Vec::new();
@@ -47,12 +56,14 @@ pub fn program(walks: &[Walk], topology: &Topology, settings: &Settings) -> Resu
     let mut programmed = Programmed { notes: document.notes.clone(), ..Programmed::default() };
     let mut refused = None;
     for family in [Family::V6, Family::V4] {
-        let prefixes: Vec<IpNet> = document.prefixes_of(family).collect();
-        if prefixes.is_empty() {
+        if document.prefixes_of(family).next().is_none() {
             continue;
         }
-        match carriers(&documents, topology, settings, family, &mut programmed) {
-            Ok(composed) => {
+        let prefixes = allowed_prefixes(document, family, settings, controller);
+        let carried = prefixes
+            .and_then(|prefixes| Ok((prefixes, carriers(&documents, topology, settings, family, &mut programmed)?)));
+        match carried {
+            Ok((prefixes, composed)) => {
                 let paths = named(id, family, &composed);
                 programmed.prefixes.extend(prefixes.into_iter().enumerate().map(|(number, prefix)| PrefixPaths {
                     prefix,
@@ -61,6 +72,7 @@ pub fn program(walks: &[Walk], topology: &Topology, settings: &Settings) -> Resu
             }
             Err(why) => {
                 programmed.notes.push(why.what.clone());
+                programmed.left_out.push(family);
                 refused = Some(why);
             }
         }
@@ -69,6 +81,17 @@ pub fn program(walks: &[Walk], topology: &Topology, settings: &Settings) -> Resu
         Some(why) if programmed.prefixes.is_empty() => Err(why),
         _ => Ok(programmed),
     }
+}
+
+fn allowed_prefixes(
+    document: &Vertex,
+    family: Family,
+    settings: &Settings,
+    controller: Option<IpAddr>,
+) -> Result<Vec<IpNet>, Failure> {
+    let refused = |why: String| Failure::new(Cause::NotAllowed, format!("path to {}: {why}", document.id));
+    let check = |prefix: IpNet| settings.allowed.prefix(prefix, controller).map(|()| prefix).map_err(refused);
+    document.prefixes_of(family).map(check).collect()
 }
 
 fn carriers(
@@ -84,6 +107,8 @@ fn carriers(
     for (walk, text) in documents {
         let composed =
             compose(walk, topology, &options).map_err(|why| Failure::new(Cause::InvalidCarrier, why.to_string()))?;
+        let refused = |why: String| Failure::new(Cause::NotAllowed, why);
+        settings.allowed.segments(&composed.segments).map_err(refused)?;
         // The text has one function for all families: only IPv6 can be compared.
         if family == Family::V6 && !settings.strict && text.is_some_and(|text| !composed.agrees_with(text)) {
             programmed.mismatches += 1;

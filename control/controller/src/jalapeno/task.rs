@@ -1,21 +1,22 @@
 //! The task: looks at the topology, asks for paths when it has changed, keeps what was good.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use super::allocations::Allocations;
 use super::asker::{Asker, Begun, Question, pair};
-use super::client::{Client, Failure};
+use super::client::{Client, Looked};
 use super::known::Known;
+use super::pace::{Pace, Patience};
 use super::retries::Retries;
 use super::{PathKind, Settings};
-use crate::document::Topology;
+use crate::failure::Failure;
 use crate::rounds::{Stop, finish, pause, told};
 use crate::snapshot::{Cause, Command, Snapshot};
 
@@ -23,13 +24,17 @@ use crate::snapshot::{Cause, Command, Snapshot};
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 /// Answers that are published together while a long round goes on.
 const PUBLISH_EVERY: usize = 128;
+/// Publishing takes at most one part in so many of the time: with a hundred thousand peers each snapshot is large.
+const PUBLISH_SHARE: u32 = 20;
+/// Questions without an answer in a row after which the others are not asked.
+const SILENT: usize = 4;
 /// What has been answered does not wait longer than this for what has not.
 const PUBLISH_WITHIN: Duration = Duration::from_millis(100);
 
 /// Follows a Jalapeno API until it is told to stop, or nobody listens.
 pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut commands: mpsc::Receiver<Command>) {
     let peers = settings.peers.iter().filter(|peer| **peer != settings.source).cloned();
-    let snapshot = Snapshot::begin(&publish, peers);
+    let snapshot = Snapshot::begin(&publish, peers, |known| known.is_allowed(&settings.allowed));
     let client = match Client::new(&settings) {
         Ok(client) => client,
         Err(why) => {
@@ -50,8 +55,8 @@ pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut 
 
 /// Is the controller in trouble, or one peer?
 struct Silence {
-    /// Questions that wait for their answers together.
-    at_once: usize,
+    /// Unanswered questions in a row that are the controller's silence, not a peer's.
+    enough: usize,
     in_a_row: usize,
     /// Some question was answered.
     heard: bool,
@@ -66,7 +71,7 @@ impl Silence {
             return false;
         };
         self.in_a_row += 1;
-        let is_enough = self.in_a_row >= self.at_once || why.retry_after.is_some();
+        let is_enough = self.in_a_row >= self.enough || why.retry_after.is_some();
         // One peer's silence is its own, as long as others are answered.
         self.trouble = (is_enough || !self.heard).then_some(why);
         is_enough
@@ -83,6 +88,8 @@ struct Task {
     digest: Option<u64>,
     /// Rounds that failed one after the other.
     failed: u32,
+    pace: Pace,
+    patience: Patience,
 }
 
 impl Task {
@@ -90,7 +97,13 @@ impl Task {
         let (file, health) = (settings.state.clone(), &mut snapshot.health);
         let allocations = Allocations::load(file, &settings.graph, &settings.source, health);
         let known = Known { snapshot, allocations, retries: Retries::default() };
-        Self { settings, client, publish, known, begun: Begun::default(), digest: None, failed: 0 }
+        let pace = Pace::new(settings.concurrency, settings.timeout);
+        // With paths booked nothing is urgent about the topology, and a question that is given up costs the controller
+        // as much as one that is not.
+        let is_load = settings.kind == PathKind::Load;
+        let patience = if is_load { Patience::booking(settings.timeout) } else { settings.timeout };
+        let patience = Patience::new(patience);
+        Self { settings, client, publish, known, begun: Begun::default(), digest: None, failed: 0, pace, patience }
     }
 
     /// Round after round. Whoever says stop does not wait for the end of one.
@@ -137,7 +150,7 @@ impl Task {
             health.last_error = None;
         }
         let wish = result.err().and_then(|why| why.retry_after).unwrap_or_default().min(MAX_RETRY_AFTER);
-        let pause = pause(self.settings.interval, self.failed, fastrand::f64()).max(wish);
+        let pause = pause(self.settings.interval, self.failed, fastrand::f64()).max(wish).max(self.patience.pause());
         health.next = Some(SystemTime::now() + pause);
         self.publish();
         Instant::now() + pause
@@ -147,10 +160,15 @@ impl Task {
         self.publish.send_replace(Arc::new(self.known.snapshot.clone()));
     }
 
-    /// The topology, and then only what has changed. A peer without a path is no error of the round.
+    /// The topology, and then only what has changed. A peer without a path is no error of the round. New bookings need no
+    /// topology: what they answer is all that a carrier is made of, and the next look compares it.
     async fn look(&mut self) -> Result<(), Failure> {
-        let topology = match self.topology().await {
-            Ok(topology) => topology,
+        let unbooked = if self.books_blindly() { self.known.unbooked() } else { Vec::new() };
+        if !unbooked.is_empty() {
+            return self.ask_for(unbooked, None).await.map(drop);
+        }
+        let looked = match self.topology().await {
+            Ok(looked) => looked,
             Err(why) => {
                 self.known.snapshot.health.failed(why.cause);
                 let all: Vec<String> = self.known.snapshot.peers.keys().cloned().collect();
@@ -163,12 +181,18 @@ impl Task {
             self.known.retries.failed(&peer, self.settings.interval, true);
         }
         self.release_unwanted().await;
-        let due = self.known.due(self.digest != Some(topology.digest));
-        self.digest = Some(topology.digest);
-        if self.ask_for(due, &topology).await? {
+        let due = self.known.due(self.digest != Some(looked.topology.digest));
+        self.digest = Some(looked.topology.digest);
+        if self.ask_for(due, Some(&looked)).await? {
             self.digest = self.digest_still().await;
         }
         Ok(())
+    }
+
+    /// Paths are booked, and nothing was ever asked for.
+    fn books_blindly(&self) -> bool {
+        let Settings { kind, strict, .. } = &self.settings;
+        *kind == PathKind::Load && !strict && self.known.snapshot.health.attempts == 1
     }
 
     /// Was it this topology that the paths were computed over? If it is another one by now, they may be of that one, and
@@ -180,7 +204,7 @@ impl Task {
     /// topology that never rests is asked about once per interval, as before. Two changes that both fall between the two
     /// looks, and cancel each other out, go unseen: only asking for every path twice would find them.
     async fn digest_still(&self) -> Option<u64> {
-        let mut look = std::pin::pin!(self.topology());
+        let mut look = std::pin::pin!(self.ask_topology());
         let looked = timeout(PUBLISH_WITHIN, &mut look).await;
         let looked = if let Ok(looked) = looked {
             looked
@@ -189,15 +213,25 @@ impl Task {
             look.await
         };
         // If it cannot be had, the next look says so.
-        let now = looked.ok()?.digest;
+        let now = looked.ok()?.topology.digest;
         self.digest.filter(|before| now == *before)
     }
 
-    async fn topology(&self) -> Result<Topology, Failure> {
+    async fn topology(&mut self) -> Result<Looked, Failure> {
+        let begun = Instant::now();
+        let looked = self.ask_topology().await;
+        match &looked {
+            Ok(_) => self.patience.answered(begun.elapsed()),
+            Err(why) if why.cause == Cause::Timeout => self.patience.missed(),
+            Err(_) => {}
+        }
+        looked
+    }
+
+    async fn ask_topology(&self) -> Result<Looked, Failure> {
         let Settings { source, graph, kind, .. } = &self.settings;
-        let value = self.client.graph("topology", &BTreeMap::new()).await?;
-        let topology = Topology::read_watching(value, kind.watched())
-            .map_err(|why| Failure::new(Cause::Body, format!("topology: {why}")))?;
+        let looked = self.client.topology(kind.watched(), source, self.patience.topology()).await?;
+        let topology = &looked.topology;
         if !topology.vertices.contains_key(source) {
             let what = format!("{source} is not in graph {graph}: is `source` the id of this host?");
             return Err(Failure::new(Cause::UnknownId, what));
@@ -207,32 +241,41 @@ impl Task {
                 let what = format!("no edge of {graph} has `{weight}`: paths would be chosen by hop count");
                 Err(Failure::new(Cause::NoMetric, what))
             }
-            None => Ok(topology),
+            None => Ok(looked),
         }
     }
 
     /// Asks for the paths of these peers, several at a time. When nothing but silence comes back, the rest is not asked.
     /// True: some path is what the controller says now. An allocation is not: it is kept however loads have changed.
-    async fn ask_for(&mut self, due: Vec<Question>, topology: &Topology) -> Result<bool, Failure> {
-        let Self { settings, client, known, begun, publish, .. } = self;
-        let hops = if due.is_empty() { BTreeMap::new() } else { topology.hops_from(&settings.source) };
-        let asker = Asker { settings, client, topology, hops: &hops, begun };
-        let at_once = settings.concurrency.max(1);
+    async fn ask_for(&mut self, due: Vec<Question>, looked: Option<&Looked>) -> Result<bool, Failure> {
+        let Self { settings, client, known, begun, publish, pace, .. } = self;
+        let asker = Asker { settings, client, looked, begun };
         let mut open: BTreeSet<String> = due.iter().map(|question| question.peer.clone()).collect();
-        let mut silence = Silence { at_once, in_a_row: 0, heard: false, trouble: None };
+        let mut silence =
+            Silence { enough: settings.concurrency.clamp(1, SILENT), in_a_row: 0, heard: false, trouble: None };
         let mut unpublished = 0;
+        let mut not_before = Instant::now();
         let mut is_answered = false;
-        let answers = due.into_iter().map(|question| async move { (asker.ask(&question).await, question.peer) });
-        let mut answers = std::pin::pin!(stream::iter(answers).buffer_unordered(at_once));
+        let mut questions = due.into_iter().map(|question| async move {
+            let begun = Instant::now();
+            (asker.ask(&question).await, question.peer, begun.elapsed())
+        });
+        let mut answers = FuturesUnordered::new();
         loop {
+            let free = pace.at_once().saturating_sub(answers.len());
+            answers.extend(questions.by_ref().take(free));
             let answer = timeout(PUBLISH_WITHIN, answers.next()).await;
-            if unpublished >= PUBLISH_EVERY || (unpublished > 0 && answer.is_err()) {
+            let is_due = unpublished >= PUBLISH_EVERY || (unpublished > 0 && answer.is_err());
+            if is_due && Instant::now() >= not_before {
+                let publishing = Instant::now();
                 known.allocations.save(&mut known.snapshot.health);
                 publish.send_replace(Arc::new(known.snapshot.clone()));
+                not_before = Instant::now() + publishing.elapsed() * PUBLISH_SHARE;
                 unpublished = 0;
             }
             let Ok(answer) = answer else { continue };
-            let Some((answer, peer)) = answer else { break };
+            let Some((answer, peer, took)) = answer else { break };
+            pace.took(took);
             open.remove(&peer);
             begun.end(&peer);
             known.take(&peer, &answer, &settings.kind, settings.interval);
@@ -286,7 +329,7 @@ impl Task {
         let mut answers = std::pin::pin!(stream::iter(asked).buffer_unordered(settings.concurrency.max(1)));
         while let Some(answer) = answers.next().await {
             match answer {
-                Ok(_) => {}
+                Ok(()) => {}
                 // There is no such allocation.
                 Err(why) if why.status == Some(404) => debug!("jalapeno: {why}"),
                 Err(why) => {

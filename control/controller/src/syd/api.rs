@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use eventsource_stream::Eventsource;
+use futures_util::future::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use reqwest::{Method, StatusCode, Url};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tracing::debug;
+use tokio::time::{Instant, sleep};
 
 use super::Settings;
+use super::events::EventReader;
 use super::flows::Flows;
-use crate::http;
-use crate::jalapeno::client::{Failure, innermost, read, transport};
+use crate::failure::Failure;
+use crate::http::{self, Answer, Http, Repeat};
 use crate::snapshot::Cause;
 
 /// State of a workload.
@@ -44,32 +44,54 @@ pub enum Beat {
     Unknown,
 }
 
+/// Events sooner after one another than this are one change: a flood of them costs a look every so often.
+const EVENT_PAUSE: Duration = Duration::from_millis(250);
+
 /// Changes of a workload as they happen; without a stream the interval has to do.
 #[derive(Default)]
-pub struct Events(Option<BoxStream<'static, String>>);
+pub struct Events {
+    /// How many events end in each piece of the stream.
+    pieces: Option<BoxStream<'static, usize>>,
+    /// The first event was read: it only says what is known already.
+    has_begun: bool,
+}
 
 impl Events {
     /// Nothing will come of it.
     pub const fn is_closed(&self) -> bool {
-        self.0.is_none()
+        self.pieces.is_none()
     }
 
     /// The next change, or never: the end of a stream is none.
     pub async fn change(&mut self) {
-        if let Some(stream) = &mut self.0
-            && let Some(data) = stream.next().await
-        {
-            debug!("syd: {data}");
-            return;
+        while let Some(pieces) = &mut self.pieces {
+            let Some(ended) = pieces.next().await else {
+                self.pieces = None;
+                break;
+            };
+            let is_change = ended > usize::from(!self.has_begun);
+            self.has_begun |= ended > 0;
+            if is_change {
+                sleep(EVENT_PAUSE).await;
+                self.skip_ready();
+                return;
+            }
         }
-        self.0 = None;
         std::future::pending::<()>().await;
+    }
+
+    /// Passes over what has come meanwhile: the next look sees what it led to.
+    fn skip_ready(&mut self) {
+        const AT_MOST: usize = 1024;
+        let Some(pieces) = &mut self.pieces else { return };
+        let skipped = (0..AT_MOST).take_while(|_| pieces.next().now_or_never().flatten().is_some());
+        let _ = skipped.count();
     }
 }
 
 /// The API, and the one workload it is asked about.
 pub struct Api {
-    http: reqwest::Client,
+    http: Http,
     base: Url,
     timeout: Duration,
     workload: String,
@@ -84,8 +106,12 @@ impl Api {
         if base.cannot_be_a_base() {
             return Err(refused("not a URL such as http://syd:8080".to_owned()));
         }
-        let http = http::client(&base, settings.ca.as_deref()).map_err(refused)?;
-        let http = http.connect_timeout(settings.timeout).build().map_err(|why| refused(innermost(&why)))?;
+        let options = http::Options {
+            ca: settings.ca.as_deref(),
+            connect_timeout: settings.timeout,
+            max_answer: settings.max_answer,
+        };
+        let http = Http::new(&base, options).map_err(refused)?;
         Ok(Self { http, base, timeout: settings.timeout, workload: settings.workload.clone() })
     }
 
@@ -103,15 +129,23 @@ impl Api {
     }
 
     async fn ask(&self, method: Method, url: Url, body: Option<Value>) -> Result<Answer, Failure> {
-        let shown = url.to_string();
-        let mut request = self.http.request(method, url).timeout(self.timeout);
-        if let Some(body) = body {
-            request = request.json(&body);
+        let repeat = if method == Method::GET { Repeat::Safe } else { Repeat::Never };
+        self.http.ask((method, url), body.as_ref(), repeat, Instant::now() + self.timeout).await
+    }
+
+    /// The document, if the controller knows it.
+    async fn find<T: Send + 'static>(
+        &self,
+        url: Url,
+        parse: impl FnOnce(&[u8]) -> serde_json::Result<T> + Send + 'static,
+    ) -> Result<Option<T>, Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let answer = self.http.ask((Method::GET, url), None, Repeat::Safe, deadline).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
         }
-        let response = request.send().await.map_err(|why| transport(&shown, &why))?;
-        let status = response.status();
-        let body = read(&shown, response).await?;
-        Ok(Answer { url: shown, status, body })
+        success(&answer)?;
+        answer.parse(deadline, parse).await.map(Some)
     }
 
     /// `None`: the controller does not know it.
@@ -119,15 +153,16 @@ impl Api {
     /// # Errors
     /// Everything that is neither an answer nor 404.
     pub async fn workload(&self) -> Result<Option<Workload>, Failure> {
-        self.ask(Method::GET, self.of_workload(&[]), None).await?.found()
+        self.find(self.of_workload(&[]), |bytes| serde_json::from_slice(bytes)).await
     }
 
-    /// `None`: the controller does not know the workload.
+    /// The flows from `node`; `None`: the controller does not know the workload.
     ///
     /// # Errors
     /// As [`Self::workload`].
-    pub async fn flows(&self) -> Result<Option<Flows>, Failure> {
-        self.ask(Method::GET, self.of_workload(&["flows"]), None).await?.found()
+    pub async fn flows(&self, node: &str) -> Result<Option<Flows>, Failure> {
+        let node = node.to_owned();
+        self.find(self.of_workload(&["flows"]), move |bytes| Flows::parse(bytes, &node)).await
     }
 
     /// Asks for paths between all endpoints.
@@ -138,7 +173,7 @@ impl Api {
         let answer = self.ask(Method::POST, self.url(&["paths", "request"]), Some(request(settings))).await?;
         match answer.status {
             StatusCode::CONFLICT => Ok(Requested::AlreadyThere),
-            _ => answer.success().map(|()| Requested::Granted),
+            _ => success(&answer).map(|()| Requested::Granted),
         }
     }
 
@@ -152,7 +187,7 @@ impl Api {
             StatusCode::NOT_FOUND => Ok(Beat::Unknown),
             // It has no lease, or is active no more, which the next look shows.
             StatusCode::CONFLICT => Ok(Beat::Heard),
-            _ => answer.success().map(|()| Beat::Heard),
+            _ => success(&answer).map(|()| Beat::Heard),
         }
     }
 
@@ -162,19 +197,19 @@ impl Api {
     /// No success.
     pub async fn complete(&self) -> Result<(), Failure> {
         let body = json!({ "immediate": true });
-        self.ask(Method::POST, self.of_workload(&["complete"]), Some(body)).await?.success()
+        self.ask(Method::POST, self.of_workload(&["complete"]), Some(body)).await.and_then(|answer| success(&answer))
     }
 
     /// Listens for changes; closed, if the controller has no stream.
     pub async fn events(&self) -> Events {
-        let sent = tokio::time::timeout(self.timeout, self.http.get(self.of_workload(&["events"])).send()).await;
-        let Ok(Ok(response)) = sent else { return Events::default() };
-        if !response.status().is_success() {
+        let deadline = Instant::now() + self.timeout;
+        let Some(response) = self.http.stream(self.of_workload(&["events"]), deadline).await else {
             return Events::default();
-        }
-        let events = response.bytes_stream().eventsource().take_while(|event| std::future::ready(event.is_ok()));
-        // The first one only says what is known already.
-        Events(Some(events.filter_map(|event| std::future::ready(event.ok().map(|event| event.data))).skip(1).boxed()))
+        };
+        let mut reader = EventReader::default();
+        let pieces = response.bytes_stream().take_while(|bytes| std::future::ready(bytes.is_ok()));
+        let ended = pieces.map(move |bytes| bytes.map_or(0, |bytes| reader.take(&bytes)));
+        Events { pieces: Some(ended.boxed()), has_begun: false }
     }
 }
 
@@ -198,41 +233,22 @@ fn request(settings: &Settings) -> Value {
     body
 }
 
-/// A whole answer, whatever it says.
-struct Answer {
-    url: String,
-    status: StatusCode,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    /// The document, if there is one.
-    fn found<T: DeserializeOwned>(&self) -> Result<Option<T>, Failure> {
-        if self.status == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
-        self.success()?;
-        let read = serde_json::from_slice(&self.body);
-        read.map(Some).map_err(|why| Failure::new(Cause::Body, format!("{}: {why}", self.url)))
+/// `{"error": "...", "detail": ["..."]}` in words.
+fn success(answer: &Answer) -> Result<(), Failure> {
+    let Answer { url, status, .. } = answer;
+    if status.is_success() {
+        return Ok(());
     }
-
-    /// `{"error": "...", "detail": ["..."]}` in words.
-    fn success(&self) -> Result<(), Failure> {
-        let Self { url, status, body } = self;
-        if status.is_success() {
-            return Ok(());
-        }
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
-        let error = body.get("error").and_then(Value::as_str).unwrap_or("no reason was given");
-        let details = body.get("detail").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let details: Vec<&str> = details.collect();
-        let colon = if details.is_empty() { "" } else { ": " };
-        let cause = match *status {
-            StatusCode::NOT_FOUND => Cause::UnknownId,
-            status if status.is_client_error() => Cause::Refused,
-            _ => Cause::Status,
-        };
-        let what = format!("{url}: status {}: {error}{colon}{}", status.as_u16(), details.join("; "));
-        Err(Failure { status: Some(status.as_u16()), ..Failure::new(cause, what) })
-    }
+    let body: Value = serde_json::from_slice(answer.bytes()).unwrap_or_default();
+    let error = body.get("error").and_then(Value::as_str).unwrap_or("no reason was given");
+    let details = body.get("detail").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let details: Vec<&str> = details.collect();
+    let colon = if details.is_empty() { "" } else { ": " };
+    let cause = match *status {
+        StatusCode::NOT_FOUND => Cause::UnknownId,
+        status if status.is_client_error() => Cause::Refused,
+        _ => Cause::Status,
+    };
+    let what = format!("{url}: status {}: {error}{colon}{}", status.as_u16(), details.join("; "));
+    Err(Failure { status: Some(status.as_u16()), ..Failure::new(cause, what) })
 }

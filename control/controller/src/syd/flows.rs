@@ -1,23 +1,31 @@
 //! What to program: flows from this node, their segment lists checked and packed anew.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::net::Ipv6Addr;
 
 use ipnet::IpNet;
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::allowed::Allowed;
+use crate::bounded::Bounded;
 use crate::compose::{Item, fill};
-use crate::jalapeno::client::Failure;
+use crate::failure::Failure;
 use crate::sid::Block;
 use crate::snapshot::{CarrierPath, Cause, PrefixPaths};
 
-/// `GET /paths/{w}/flows`.
-#[derive(Debug, Default, Deserialize)]
+/// Flows of one workload from this node that are read.
+const MAX_FLOWS: usize = 1 << 17;
+/// Segments of one flow; more than a packet can carry are refused later.
+const MAX_SEGMENTS: usize = 64;
+
+/// `GET /paths/{w}/flows`, of which those from one node are kept, by the node they lead to.
+#[derive(Debug, Default)]
 pub struct Flows {
-    #[serde(default)]
-    flows: Option<Vec<Flow>>,
-    /// The same by leaf: what an agent on a leaf programs.
-    #[serde(default)]
-    leaf_pair_flows: Option<Vec<Flow>>,
+    by_peer: BTreeMap<String, Vec<Flow>>,
+    kept: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -25,12 +33,90 @@ struct Flow {
     src_node_id: String,
     dst_node_id: String,
     #[serde(default)]
-    segment_list: Option<Vec<String>>,
+    segment_list: Option<Bounded<String, MAX_SEGMENTS>>,
     #[serde(default)]
     outer_da: Option<String>,
     /// Flows that one entry between leaves stands for.
     #[serde(default, rename = "flow_count")]
     count: Option<u16>,
+}
+
+/// Reads the answer, or one of its lists, without keeping the flows of other nodes.
+struct From<'f> {
+    node: &'f str,
+    flows: &'f mut Flows,
+}
+
+/// The whole answer: an object with two lists of flows, either of which may be missing or `null`.
+impl<'de> Visitor<'de> for From<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with `flows`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
+            match key.as_ref() {
+                // The second is the same by leaf: what an agent on a leaf programs.
+                "flows" | "leaf_pair_flows" => {
+                    entries.next_value_seed(List(From { node: self.node, flows: self.flows }))?;
+                }
+                _ => drop(entries.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for From<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+/// One of the lists.
+struct List<'f>(From<'f>);
+
+impl<'de> DeserializeSeed<'de> for List<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for List<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of flows")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let From { node, flows } = self.0;
+        while let Some(flow) = items.next_element::<Flow>()? {
+            if flow.src_node_id != node {
+                continue;
+            }
+            if flows.kept == MAX_FLOWS {
+                return Err(A::Error::custom(format_args!("{node} has more than {MAX_FLOWS} flows")));
+            }
+            flows.kept += 1;
+            flows.by_peer.entry(flow.dst_node_id.clone()).or_default().push(flow);
+        }
+        Ok(())
+    }
 }
 
 /// What the flows to one peer became.
@@ -43,24 +129,36 @@ pub struct Programmed {
 }
 
 impl Flows {
-    /// Every flow from one node to another is one of its paths.
+    /// Parses an answer, of which the flows from `node` are kept.
     ///
     /// # Errors
-    /// There is none, or one is no path.
-    pub fn program(&self, node: &str, peer: &str, prefixes: &[IpNet]) -> Result<Programmed, Failure> {
-        let all = self.flows.iter().chain(&self.leaf_pair_flows).flatten();
-        let flows: Vec<&Flow> = all.filter(|flow| flow.src_node_id == node && flow.dst_node_id == peer).collect();
-        if flows.is_empty() {
+    /// It has another shape, or too many flows.
+    pub fn parse(bytes: &[u8], node: &str) -> serde_json::Result<Self> {
+        let mut flows = Self::default();
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        From { node, flows: &mut flows }.deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(flows)
+    }
+
+    /// Every flow to one node is one of its paths.
+    ///
+    /// # Errors
+    /// There is none, or one is no path, or none that is allowed.
+    pub fn program(&self, peer: &str, prefixes: &[IpNet], allowed: &Allowed) -> Result<Programmed, Failure> {
+        let Some(flows) = self.by_peer.get(peer) else {
             // A pair that could not be placed is missing without a word.
             return Err(Failure::new(Cause::NotFound, format!("the workload has no flow to {peer}")));
-        }
+        };
         let invalid = |why: String| Failure::new(Cause::InvalidCarrier, format!("flow to {peer}: {why}"));
         let mut lists: Vec<(Vec<Ipv6Addr>, u16)> = Vec::new();
         let mut mismatches = 0;
         for flow in flows {
-            let texts = flow.segment_list.as_deref().unwrap_or_default();
+            let texts = flow.segment_list.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
             mismatches += u64::from(flow.outer_da.as_ref().is_some_and(|outer| texts.first() != Some(outer)));
             let (segments, share) = (segments(texts).map_err(invalid)?, flow.count.unwrap_or(1).max(1));
+            let refused = |why| Failure::new(Cause::NotAllowed, format!("flow to {peer}: {why}"));
+            allowed.segments(&segments).map_err(refused)?;
             match lists.iter_mut().find(|(known, _)| *known == segments) {
                 Some((_, weight)) => *weight = weight.saturating_add(share),
                 None => lists.push((segments, share)),

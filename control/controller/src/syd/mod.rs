@@ -7,6 +7,7 @@
 //! ```
 
 mod api;
+mod events;
 mod flows;
 mod task;
 
@@ -20,8 +21,9 @@ use tokio::sync::{mpsc, watch};
 use api::Api;
 use task::Task;
 
+use crate::allowed::Allowed;
 use crate::rounds::Stop;
-use crate::snapshot::{Command, Snapshot};
+use crate::snapshot::{CarrierPath, Command, PrefixPaths, Snapshot};
 
 /// Everything the task needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +56,20 @@ pub struct Settings {
     pub interval: Duration,
     /// Time for one answer.
     pub timeout: Duration,
+    /// Bytes of answers that are held at a time.
+    pub max_answer: usize,
+    /// The prefixes that the controller may steer.
+    pub allowed: Allowed,
+    /// Change nothing there: a workload is neither requested nor kept alive, and its flows are read if it exists.
+    pub only_look: bool,
 }
 
 /// Follows a syd API until it is told to stop, or nobody listens.
 pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut commands: mpsc::Receiver<Command>) {
-    let snapshot = Snapshot::begin(&publish, settings.peers.keys().cloned());
+    // The prefixes are the configuration's own, only the carriers are the controller's.
+    let has_segments = |path: &CarrierPath| settings.allowed.segments(&path.segments).is_ok();
+    let may_stay = |known: &PrefixPaths| known.paths.iter().all(has_segments);
+    let snapshot = Snapshot::begin(&publish, settings.peers.keys().cloned(), may_stay);
     let api = match Api::new(&settings) {
         Ok(api) => api,
         Err(why) => {

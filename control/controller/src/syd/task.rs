@@ -10,9 +10,10 @@ use tracing::{debug, info, warn};
 use super::Settings;
 use super::api::{Api, Beat, Events, Requested, Workload};
 use super::flows::Flows;
-use crate::jalapeno::client::Failure;
+use crate::failure::Failure;
 use crate::rounds::{Stop, finish, pause, told};
 use crate::snapshot::{Cause, Command, Peer, PeerState, Snapshot, fail};
+use crate::text::shown;
 
 /// Heartbeats in the time of one lease.
 const BEATS: u32 = 3;
@@ -83,8 +84,19 @@ impl Task {
         Instant::now() + pause
     }
 
+    /// The flows of a workload that exists.
+    async fn only_look(&mut self) -> Result<(), Failure> {
+        let what = format!("workload {} does not exist: a request would allocate it", self.settings.workload);
+        let flows = self.api.flows(&self.settings.node).await?;
+        self.take(&flows.ok_or_else(|| Failure::new(Cause::UnknownId, what))?);
+        Ok(())
+    }
+
     /// A peer without a path is no error of the round.
     async fn look(&mut self) -> Result<(), Failure> {
+        if self.settings.only_look {
+            return self.only_look().await;
+        }
         match self.api.workload().await? {
             Some(Workload { state, .. }) if state == "active" => {
                 if self.api.beat().await? == Beat::Unknown {
@@ -93,7 +105,7 @@ impl Task {
             }
             // Draining paths go on for half a minute: the next ones are asked for at once.
             Some(Workload { state, drain_reason }) => {
-                let why = drain_reason.unwrap_or_default();
+                let (state, why) = (shown(&state), shown(&drain_reason.unwrap_or_default()));
                 info!("syd: workload {} is {state} ({why})", self.settings.workload);
                 if self.request().await? == Requested::AlreadyThere {
                     let what =
@@ -143,14 +155,14 @@ impl Task {
         if self.events.is_closed() {
             self.events = self.api.events().await;
         }
-        self.api.flows().await
+        self.api.flows(&self.settings.node).await
     }
 
     fn take(&mut self, flows: &Flows) {
         let Snapshot { peers, health } = &mut self.snapshot;
         for (id, peer) in peers {
             let prefixes = self.settings.peers.get(id).map(Vec::as_slice).unwrap_or_default();
-            match flows.program(&self.settings.node, id, prefixes) {
+            match flows.program(id, prefixes, &self.settings.allowed) {
                 Ok(programmed) => {
                     health.mismatches += programmed.mismatches;
                     *peer = Peer {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use srv6d_controller::jalapeno::{PathKind, Settings, run};
-use srv6d_controller::{Cause, PeerState, Snapshot};
+use srv6d_controller::{Allowed, Cause, MAX_ANSWER, PeerState, Snapshot};
 use srv6d_path_server::{FaultPlan, Running, Server, Store};
 
 use super::Source;
@@ -48,6 +48,8 @@ pub fn settings_at(endpoint: String) -> Settings {
         ca: None,
         interval: Duration::from_millis(50),
         timeout: Duration::from_secs(20),
+        max_answer: MAX_ANSWER,
+        allowed: Allowed::default(),
         concurrency: 8,
         state: None,
     }

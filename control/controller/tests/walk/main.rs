@@ -68,7 +68,7 @@ fn inner() -> impl Strategy<Value = Inner> {
 
 /// Composes the carriers, sends the packet into the first node, and follows it.
 fn walk(fabric: &Fabric, inner: &Inner, full_srh: bool) {
-    let topology = Topology::read(fabric.topology()).unwrap();
+    let topology = Topology::read(&fabric.topology()).unwrap();
     let ids = fabric.walk_ids();
     let vertices: Vec<&Vertex> = ids.iter().map(|id| &topology.vertices[id]).collect();
     let options = Options {

@@ -37,7 +37,10 @@ fn step(rows: &[Row<'_>]) -> u32 {
 
 fn port(row: &Row<'_>, step: u32, found: &mut Findings) -> Option<Port> {
     if lanes::number_behind("Ethernet", &row.key).is_none() {
-        found.ignored(row.place(""), "is no name of a port (Ethernet0, Ethernet4, ...): left out");
+        found.ignored(
+            row.place(""),
+            "is no name of a port (Ethernet0, Ethernet4, ...; 15 characters at most): left out",
+        );
         return None;
     }
     let admin_up = row.truth("admin_status", found);

@@ -104,6 +104,8 @@ impl Switch {
                 let vrf = untagged.map_or(&port.vrf, |vlan| &vlan.vrf);
                 toml.table("[[port]]");
                 toml.text("name", &port.name);
+                // A switch ASIC knows no edge: it processes SIDs whatever port they come in by.
+                toml.text("role", "fabric");
                 self.table_key(vrf.as_deref(), toml);
             }
         }
@@ -112,6 +114,7 @@ impl Switch {
                 toml.table("[[port]]");
                 toml.text("name", &format!("{}.{}", member.port, vlan.id));
                 toml.number("vlan", u32::from(vlan.id));
+                toml.text("role", "fabric");
                 self.table_key(vlan.vrf.as_deref(), toml);
             }
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 
 use crate::cli::output::{self, Failure};
+use crate::cli::{Privileges, UNCONFINED};
 use crate::sonic::Places;
 use crate::sonic::run::{RunOptions, readiness, run as run_switch};
 
@@ -41,6 +42,8 @@ pub struct RunArguments {
     /// Refuse what SONiC's YANG models or its daemons refuse
     #[arg(long)]
     strict: bool,
+    #[command(flatten)]
+    privileges: Privileges,
 }
 
 /// Runs until SIGTERM or Ctrl-C.
@@ -51,6 +54,7 @@ pub fn run(arguments: &RunArguments, socket: Option<PathBuf>) -> Result<(), Fail
         interfaces: arguments.interfaces,
         patience: Duration::from_secs(arguments.wait),
         strict: arguments.strict,
+        unconfined: arguments.privileges.unconfined,
     };
     run_switch(&options).map_err(Failure::from)
 }
@@ -74,6 +78,7 @@ pub fn run_below(root: &Path, socket: Option<PathBuf>) -> Result<(), Failure> {
         interfaces: interfaces.unwrap_or_default(),
         patience: Duration::from_secs(PATIENCE),
         strict: false,
+        unconfined: std::env::var_os(UNCONFINED).is_some(),
     };
     run_switch(&options).map_err(Failure::from)
 }

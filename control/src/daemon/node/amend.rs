@@ -12,7 +12,7 @@ impl Node {
     /// Puts a few changed routes in force, and then other neighbours, if nothing else has changed. False: it takes a whole
     /// plan.
     pub(super) async fn amend(&mut self, mirror: &Mirror) -> bool {
-        self.unplanned.is_little() && self.amend_routes(mirror).await && self.resolve(mirror).await
+        self.unplanned.is_little() && self.amend_routes(mirror).await && self.resolve(mirror)
     }
 
     async fn amend_routes(&mut self, mirror: &Mirror) -> bool {
@@ -33,26 +33,26 @@ impl Node {
             }
             self.note_generation(&diff);
             self.steer_amended(&changes, mirror).await;
-            self.ask_for_unresolved(mirror).await;
+            self.ask_for_unresolved(mirror);
         }
         self.unplanned.routes.clear();
         true
     }
 
-    /// Among many routes a whole plan takes much longer than the tables: neighbours come into these without one.
-    async fn resolve(&mut self, mirror: &Mirror) -> bool {
+    /// Among many routes a whole plan takes much longer than the tables: neighbours come into both without one.
+    fn resolve(&mut self, mirror: &Mirror) -> bool {
         if !self.unplanned.neighbors {
             return true;
         }
-        let Some(neighbors) = plan::neighbors(&self.inputs.config, &self.environment) else { return false };
-        let diff = self.plan.resolve(neighbors);
+        let Some(neighbors) = plan::neighbors(&self.inputs.config, &self.environment, &self.plan) else { return false };
+        let (diff, changes) = self.plan.resolve(neighbors);
         if !diff.is_empty() {
-            if let Err(why) = self.dataplane.publish(&self.plan.desired) {
+            if let Err(why) = self.dataplane.amend(&changes) {
                 error!("neighbours that changed are planned with all else: {why}");
                 return false;
             }
             self.note_generation(&diff);
-            self.ask_for_unresolved(mirror).await;
+            self.ask_for_unresolved(mirror);
         }
         self.unplanned.neighbors = false;
         true

@@ -1,15 +1,19 @@
 //! Devices become ports and cease to be some.
 
 use srv6d_dataplane::DataplaneError;
+use srv6d_srv6::model::Desired;
 use srv6d_xsk::{Mode, XskError};
 use tracing::{info, warn};
 
 use super::{Cause, Node, RunError, fault};
 use crate::config::PortMode;
+use crate::daemon::view::device_of;
 use crate::plan::{Plan, PortDevice};
 
 impl Node {
-    /// Attaches what is there and was not. A refusal at start or reload is an error; later it is noted and tried again.
+    /// Attaches what is there and was not. A refusal at start or reload is an error; later it is noted and tried again, as is
+    /// at any time that of a port with somebody else's XDP program: it waits for the end of that program as for a device
+    /// that is missing.
     pub(super) fn attach_new(&mut self, plan: &Plan, cause: &Cause) -> Result<Vec<String>, RunError> {
         let mut added = Vec::new();
         self.refused.retain(|device, _| plan.devices.iter().any(|port| port.device == *device && port.present));
@@ -25,6 +29,9 @@ impl Node {
                 Ok(()) => added.push(port.device.clone()),
                 // Gone between the look and now: the next event says so.
                 Err(DataplaneError::Xsk(XskError::NoInterface { .. })) => {}
+                Err(why @ DataplaneError::Xsk(XskError::ForeignProgram { .. })) => {
+                    self.note_refusal(&port.device, &why);
+                }
                 Err(why) if matches!(cause, Cause::Kernel | Cause::PathMtu | Cause::Offer(_)) => {
                     self.note_refusal(&port.device, &why);
                 }
@@ -62,6 +69,17 @@ impl Node {
             warn!("{device}: not attached: {why}");
         }
         self.refused.insert(device.to_owned(), why.to_owned());
+    }
+
+    /// A port without sockets sends nothing: next hops over it give way to others, as over a port without carrier.
+    pub(super) fn take_down_refused(&self, desired: &mut Desired) {
+        for number in 0..desired.ports.len() {
+            let Some(port) = desired.ports.get(number) else { continue };
+            let is_refused = self.refused.contains_key(device_of(desired, port));
+            if let Some(port) = desired.ports.get_mut(number).filter(|_| is_refused) {
+                port.up = false;
+            }
+        }
     }
 
     pub(super) fn detach_unwanted(&mut self, plan: &Plan) {

@@ -77,6 +77,7 @@ fn with_view<T>(show: impl Fn(&View<'_>) -> T) -> T {
     let unresolved = ((PortId(0), "2001:db8::9".parse().unwrap()), AdjacencyState::Unresolved);
     show(&View {
         desired: &desired,
+        roles: &[RoleReason::Written, RoleReason::FacesNone],
         counters: &counters,
         attached: [("eth1", &eth1), ("eth2", &eth2)].into(),
         programs: [("eth1".to_owned(), 7)].into(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use srv6d_kernel_routes::{Effect, Message, Routes};
+use srv6d_kernel_routes::{Effect, Message, Routes, Withdrawn};
 use tracing::warn;
 
 use super::Seen;
@@ -15,6 +15,9 @@ const ROUTE_REFRESH: Duration = Duration::from_mins(1);
 const ROUTE_REFRESH_SHARE: u32 = 100;
 /// A dump of the routes takes at most this share of the time, however fast they change: one in so many.
 const ROUTE_DUMP_SHARE: u32 = 3;
+/// Pause before the dump that follows an uncertain or a failed one; after each further one it is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Events that may wait to be taken into account; with more, a dump is quicker.
 const EVENTS: usize = 200_000;
 
@@ -24,8 +27,14 @@ pub(super) struct FollowedRoutes {
     pub(super) events: RouteSocket,
     pub(super) requests: RouteSocket,
     pub(super) waiting: Vec<Message>,
+    /// Encapsulating routes that have vanished a moment ago.
+    pub(super) withdrawn: Withdrawn,
     /// Nobody knows what they are now.
     pub(super) is_lost: bool,
+    /// The last dump may have left routes out, because others went meanwhile.
+    is_uncertain: bool,
+    /// Dumps that failed or were uncertain, since the last one that was neither.
+    retries: u32,
     pub(super) dumped: Instant,
     pub(super) took: Duration,
     pub(super) dumps: u64,
@@ -35,8 +44,23 @@ impl FollowedRoutes {
     pub(super) fn open() -> Result<Self, KernelError> {
         let refused = |why| system("open a netlink socket for routes")(why);
         let (events, requests) = (RouteSocket::events().map_err(refused)?, RouteSocket::requests().map_err(refused)?);
-        let (dumped, took) = (Instant::now(), Duration::ZERO);
-        Ok(Self { known: Arc::default(), events, requests, waiting: Vec::new(), is_lost: true, dumped, took, dumps: 0 })
+        Ok(Self::on(events, requests))
+    }
+
+    fn on(events: RouteSocket, requests: RouteSocket) -> Self {
+        Self {
+            known: Arc::default(),
+            events,
+            requests,
+            waiting: Vec::new(),
+            withdrawn: Withdrawn::default(),
+            is_lost: true,
+            is_uncertain: false,
+            retries: 0,
+            dumped: Instant::now(),
+            took: Duration::ZERO,
+            dumps: 0,
+        }
     }
 
     pub(super) fn take_events(&mut self) {
@@ -47,9 +71,19 @@ impl FollowedRoutes {
         }
     }
 
-    /// The moment from which on the next dump may begin.
-    pub(super) fn next_dump(&self) -> Instant {
-        self.dumped + self.took * (ROUTE_DUMP_SHARE - 1)
+    /// When the next dump is due; `None`: none is needed.
+    pub(super) fn dump_due(&self) -> Option<Instant> {
+        let allowed = self.dumped + self.pause().max(self.took * (ROUTE_DUMP_SHARE - 1));
+        // A dump forgets what is held: only one without which nothing is known may do so.
+        let held = self.withdrawn.next().unwrap_or(allowed);
+        self.is_lost.then_some(allowed).or(self.is_uncertain.then_some(allowed.max(held)))
+    }
+
+    /// Pause after a dump.
+    fn pause(&self) -> Duration {
+        let doublings = self.retries.saturating_sub(1).min(u32::BITS - 1);
+        let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+        if self.retries == 0 { Duration::ZERO } else { pause }
     }
 
     /// A dump even without an event.
@@ -61,28 +95,43 @@ impl FollowedRoutes {
     pub(super) async fn look(&mut self, seen: &mut Seen) -> Result<(), KernelError> {
         self.take_events();
         let known = Arc::make_mut(&mut self.known);
+        let now = Instant::now();
         for message in self.waiting.drain(..) {
+            for message in self.withdrawn.pass(message, known, now) {
+                self.is_lost |= !self.is_lost && known.apply(message, &mut seen.routes) == Effect::DumpAgain;
+            }
+        }
+        for message in self.withdrawn.due(now) {
             self.is_lost |= !self.is_lost && known.apply(message, &mut seen.routes) == Effect::DumpAgain;
         }
-        if self.is_lost && Instant::now() >= self.next_dump() {
-            self.is_lost = false;
+        if self.dump_due().is_some_and(|due| Instant::now() >= due) {
             self.dump(seen).await?;
-        } else if self.is_old() {
+        } else if self.is_old() && self.withdrawn.next().is_none() {
             self.check(seen).await?;
         }
         Ok(())
     }
 
+    /// Reads all routes. They are as unknown as before, or more so, where that fails.
     async fn dump(&mut self, seen: &mut Seen) -> Result<(), KernelError> {
         let begin = Instant::now();
-        let found = self.requests.dump().await.map_err(system("list the routes"))?;
-        match self.known.differences(&found) {
+        let dump = self.requests.dump().await;
+        (self.dumped, self.took) = (Instant::now(), begin.elapsed());
+        self.is_lost = dump.is_err();
+        self.retries = self.retries.saturating_add(1);
+        let dump = dump.map_err(system("list the routes"))?;
+        match self.known.differences(&dump.routes) {
             Some(keys) => seen.routes.extend(keys),
             None => seen.all_routes = true,
         }
-        self.known = Arc::new(found);
-        (self.dumped, self.took) = (Instant::now(), begin.elapsed());
+        self.known = Arc::new(dump.routes);
+        self.withdrawn.clear();
         self.dumps += 1;
+        self.take_events();
+        self.is_uncertain = !dump.is_of_one_moment || self.waiting.iter().any(Message::may_remove);
+        if !self.is_uncertain {
+            self.retries = 0;
+        }
         Ok(())
     }
 
@@ -90,7 +139,6 @@ impl FollowedRoutes {
     async fn check(&mut self, seen: &mut Seen) -> Result<(), KernelError> {
         let mut differing = Seen::default();
         self.dump(&mut differing).await?;
-        self.take_events();
         if !differing.is_nothing() && self.waiting.is_empty() {
             warn!("{} routes had changed without an event: {:?}", differing.routes.len(), differing.routes.first());
         }
@@ -99,3 +147,7 @@ impl FollowedRoutes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "followed_routes_tests.rs"]
+pub(super) mod tests;

@@ -115,6 +115,11 @@ pub fn prepare(lab: &Lab, frr: &Frr, node: &Node) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Whether a node's configurations are written.
+pub fn is_prepared(lab: &Lab, node: &Node) -> bool {
+    programs(lab, &node.name).join("vtysh").exists()
+}
+
 /// Options of `vtysh` for the daemons of a node.
 fn shell_options(directory: &Path) -> [String; 4] {
     let directory = directory.display().to_string();

@@ -339,9 +339,10 @@ async fn set_up(pass: &mut Pass<'_>, link: &Link, port: &WantedPort) {
     }
     // A veth's peer leaves checksums unfinished otherwise, and nobody behind AF_XDP can tell.
     if link.kind == Some(InfoKind::Veth)
-        && let Err(why) = offload::set_tx_checksum_off(&link.name)
+        && let Err(why) =
+            offload::set_tx_checksum_off(&link.name).and_then(|()| offload::set_tag_insertion_off(&link.name))
     {
-        pass.trouble.push(format!("{}: cannot turn tx checksum offload off: {why}", link.name));
+        pass.trouble.push(format!("{}: cannot turn transmit offloads off: {why}", link.name));
     }
     let what = |change: String| format!("set {change} of {}", port.name);
     if let Some(mac) = port.mac.filter(|mac| link.mac != Some(*mac)) {

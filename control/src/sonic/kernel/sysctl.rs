@@ -4,6 +4,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use crate::config::is_interface_name;
+
 /// What every port of a switch has.
 ///
 /// * `keep_addr_on_down`: a link that flaps keeps its IPv6 addresses, as a switch's port does.
@@ -58,6 +60,9 @@ fn value(family: &str, interface: &str, key: &str) -> Option<String> {
 fn set(family: &str, interface: &str, key: &str, wanted: &str) -> Result<(), String> {
     if value(family, interface, key).as_deref() == Some(wanted) {
         return Ok(());
+    }
+    if !is_interface_name(interface) {
+        return Err(format!("{interface:?} is no name of an interface: {key} is not set"));
     }
     let path = path(family, interface, key);
     match fs::write(&path, wanted) {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use crate::files;
 use crate::sonic::Places;
 
 /// CONFIG_DB: the first of these that exists.
@@ -77,7 +78,7 @@ impl Found {
     pub fn text(&self) -> Result<String, String> {
         let mut all = String::new();
         for (path, _) in self.files.values() {
-            let text = fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+            let text = files::read_text(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
             // `end` closes what its file has opened, and must not close what the next one says.
             let lines = text.lines().filter(|line| self.files.len() == 1 || line.trim() != "end");
             lines.for_each(|line| {

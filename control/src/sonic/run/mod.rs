@@ -19,11 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use srv6d_controller::replace_file;
 use tracing::{info, warn};
 
 use super::Places;
 use crate::api::{Request, client, server};
-use crate::daemon::{self, RunError};
+use crate::confine::keep_of_this_thread;
+use crate::daemon::{self, Prepared, RunError};
 use found::Found;
 
 pub use watch::{NotReady, readiness};
@@ -41,6 +43,8 @@ pub struct RunOptions {
     pub patience: Duration,
     /// Refuse what SONiC's own models and daemons refuse.
     pub strict: bool,
+    /// Keep the privileges that it was started with.
+    pub unconfined: bool,
 }
 
 impl RunOptions {
@@ -52,7 +56,7 @@ impl RunOptions {
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The switch runs already, the run directory cannot be written, or as [`daemon::run`].
+/// The switch runs already, the run directory cannot be written, or as [`Prepared::new`] and [`Prepared::run`].
 pub fn run(options: &RunOptions) -> Result<(), RunError> {
     daemon::log_to_stderr();
     let places = &options.places;
@@ -63,15 +67,22 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     // Of a process that was killed.
     remove(&places.ready()).and_then(|()| remove(&places.status())).map_err(written)?;
     let used = start::prepare(options).map_err(written)?;
+    let prepared = Prepared::new(&places.daemon_config(), options.unconfined)?;
     let stop = Arc::new(AtomicBool::new(false));
     let watcher = {
         let (options, stop) = (options.clone(), Arc::clone(&stop));
-        std::thread::Builder::new().name("srv6d-files".to_owned()).spawn(move || watch::watch(&options, used, &stop))
+        std::thread::Builder::new().name("srv6d-files".to_owned()).spawn(move || {
+            if !options.unconfined {
+                // It looks at interfaces, and changes none.
+                keep_of_this_thread(&[]);
+            }
+            watch::watch(&options, used, &stop);
+        })
     };
     if let Err(why) = &watcher {
         warn!("cannot watch for files, nor say when the switch is ready: {why}");
     }
-    let ended = daemon::run(&places.daemon_config(), Some(options.socket()));
+    let ended = prepared.run(Some(options.socket()));
     stop.store(true, Ordering::Relaxed);
     if let Ok(watcher) = watcher {
         let _ = watcher.join(); // its panic has been printed
@@ -102,10 +113,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory)?;
     }
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".new");
-    fs::write(&beside, text)?;
-    fs::rename(&beside, file)
+    replace_file(file, text.as_bytes())
 }
 
 /// The files that are the running configuration, and those that were refused.

@@ -93,7 +93,7 @@ fn check(options: &RunOptions) -> Result<(), String> {
 fn daemon_config(options: &RunOptions) -> String {
     let own = fs::read_to_string(options.places.path(DAEMON_CONFIG)).unwrap_or_default();
     let has = |table: &str| own.parse::<toml::Table>().is_ok_and(|written| written.contains_key(table));
-    let mut text = own.clone();
+    let mut text = with_lenient_srh(own.clone());
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -115,6 +115,23 @@ fn daemon_config(options: &RunOptions) -> String {
     text
 }
 
+/// A switch takes an SRH whose Last Entry does not fit its length, as a switching ASIC does, unless the user's own file says
+/// something else.
+fn with_lenient_srh(own: String) -> String {
+    const LENIENT: &str = "srh_check = \"lenient\"";
+    let written = own.parse::<toml::Table>().unwrap_or_default();
+    match written.get("node").map(|node| node.get("srh_check").is_some()) {
+        Some(true) => own,
+        // Below the head of the table, wherever that stands.
+        Some(false) => {
+            let line =
+                |line: &str| if line.trim() == "[node]" { format!("{line}\n{LENIENT}\n") } else { format!("{line}\n") };
+            own.lines().map(line).collect()
+        }
+        None => format!("{own}\n[node]\n{LENIENT}\n"),
+    }
+}
+
 /// Frames and ring for the ports that are expected: twice as many frames as all rings hold.
 fn memory(options: &RunOptions) -> (usize, usize) {
     let present =
@@ -123,4 +140,23 @@ fn memory(options: &RunOptions) -> (usize, usize) {
     let ports = present.max(expected);
     let ring = if ports > MANY { RING_OF_MANY } else { RING };
     ((2 * ring * (ports + 2)).max(FEWEST_FRAMES), ring)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_switch_is_lenient_unless_its_user_says_otherwise() {
+        for (own, expected) in [
+            ("", "lenient"),
+            ("[node]\nname = \"a\"\n", "lenient"),
+            ("[[port]]\nname = \"x\"\n\n[node]\nname = \"a\"", "lenient"),
+            ("[node]\nsrh_check = \"strict\"\n", "strict"),
+        ] {
+            let table: toml::Table = with_lenient_srh(own.to_owned()).parse().unwrap();
+            assert_eq!(table["node"]["srh_check"].as_str(), Some(expected), "{own}");
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! Who may send what here, before anything is looked up; and what an inner packet may not come from.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
+use srv6d_wire::srh::{self, Routing};
 use srv6d_wire::{ipv6, protocol};
 
-use super::{Layer, Out, Walk, ip};
+use super::{Out, Walk, ip};
 use crate::model::Role;
 use crate::reason::DropReason;
 use crate::tables::Target;
@@ -15,54 +16,143 @@ impl Walk<'_, '_, '_> {
         if self.progress.layer.end - self.progress.layer.at > self.port.mtu {
             return Err(Out::Drop(DropReason::Oversize));
         }
-        if self.progress.layer.is_v6 {
-            self.admit_v6()?;
+        if self.is_of_this_link() {
+            self.admit_to_this_link()?;
+        }
+        self.admit_addresses()?;
+        self.admit_to_sids()?;
+        self.admit_source()
+    }
+
+    /// To or from an address that means something on this link only, or neighbour discovery: no router forwards it.
+    fn is_of_this_link(&self) -> bool {
+        self.is_from_this_link() || self.is_to_this_link() || self.is_neighbor_discovery()
+    }
+
+    fn is_from_this_link(&self) -> bool {
+        match self.progress.layer.source_ip() {
+            IpAddr::V6(source) => source.is_unicast_link_local(),
+            IpAddr::V4(source) => source.is_link_local(),
+        }
+    }
+
+    fn is_to_this_link(&self) -> bool {
+        match self.destination_ip() {
+            IpAddr::V6(destination) => destination.is_multicast() || destination.is_unicast_link_local(),
+            IpAddr::V4(destination) => {
+                destination.is_multicast() || destination.is_broadcast() || destination.is_link_local()
+            }
+        }
+    }
+
+    /// It is the kernel's. From outside the domain only what the kernel keeps for this node is: it might follow a SID by
+    /// the rest. Neighbour discovery to somebody else goes on as any other packet.
+    fn admit_to_this_link(&self) -> Result<(), Out> {
+        if !self.port.role.is_outside() {
+            return Err(self.kernel_or_drop());
+        }
+        if self.is_to_this_link() || self.is_own(self.destination_ip()) {
+            self.admit_source()?;
+            self.admit_segments()?;
+            return Err(Out::Kernel);
+        }
+        if self.is_from_this_link() { Err(Out::Drop(DropReason::BadSource)) } else { Ok(()) }
+    }
+
+    /// No packet comes from, or goes to, an address that is nobody's or means something inside of a node only.
+    fn admit_addresses(&self) -> Result<(), Out> {
+        if is_nobody(self.progress.layer.source_ip()) {
+            return Err(Out::Drop(DropReason::BadSource));
+        }
+        if is_nowhere(self.destination_ip()) {
+            return Err(Out::Drop(DropReason::NoRoute));
+        }
+        Ok(())
+    }
+
+    /// RFC 8754 section 5.1: SIDs, as destinations or as segments to come, are not for everyone.
+    fn admit_to_sids(&self) -> Result<(), Out> {
+        if !self.progress.layer.is_v6 || !self.port.role.is_outside() {
+            return Ok(());
+        }
+        if self.may_be_sent_to(self.progress.layer.destination) {
+            self.admit_segments()
         } else {
-            self.admit_v4()?;
+            Err(Out::Drop(self.refusal()))
         }
-        let allowed = &self.port.allowed_sources;
-        if !allowed.is_empty() && !allowed.iter().any(|prefix| prefix.contains(&self.progress.layer.source_ip())) {
-            return Err(Out::Drop(DropReason::AclSource));
-        }
-        Ok(())
     }
 
-    fn admit_v6(&self) -> Result<(), Out> {
-        let Layer { source, destination, .. } = self.progress.layer;
-        let is_local = ipv6::is_link_local(destination) || ipv6::is_link_local(source);
-        if ipv6::is_multicast(destination) || is_local || self.is_neighbor_discovery() {
-            return Err(self.kernel_or_drop());
+    /// RFC 2827 (BCP 38). Link-local sources are those of neighbour discovery, and the unspecified one is that of a host
+    /// without an address.
+    fn admit_source(&self) -> Result<(), Out> {
+        let (allowed, source) = (&self.port.allowed_sources, self.progress.layer.source_ip());
+        let has_no_address = source.is_unspecified() && self.is_to_this_link();
+        let is_allowed = allowed.is_empty() || allowed.iter().any(|prefix| prefix.contains(&source));
+        if is_allowed || has_no_address || self.is_from_this_link() {
+            Ok(())
+        } else {
+            Err(Out::Drop(DropReason::AclSource))
         }
-        if ipv6::is_multicast(source) || is_inside_a_node_v6(source) {
-            return Err(Out::Drop(DropReason::BadSource));
-        }
-        if is_inside_a_node_v6(destination) {
-            return Err(Out::Drop(DropReason::NoRoute));
-        }
-        let reason = match self.port.role {
-            Role::Fabric | Role::Kernel => return Ok(()),
-            Role::Edge => DropReason::AclEdge,
-            Role::Host => DropReason::AclPath,
-        };
-        let carrier = Ipv6Addr::from_bits(destination);
-        let allowed = self.port.allowed_carriers.iter().any(|prefix| prefix.contains(&carrier));
-        if allowed || !self.is_sid_space(destination) { Ok(()) } else { Err(Out::Drop(reason)) }
     }
 
-    fn admit_v4(&self) -> Result<(), Out> {
-        let IpAddr::V4(source) = self.progress.layer.source_ip() else { return Ok(()) };
-        let IpAddr::V4(destination) = ip(false, self.progress.layer.destination) else { return Ok(()) };
-        let is_local = destination.is_link_local() || source.is_link_local();
-        if destination.is_multicast() || destination.is_broadcast() || is_local {
-            return Err(self.kernel_or_drop());
+    /// Every segment that is still to come is a destination, too. Routing headers of other types than 4 are refused with
+    /// segments left, and so are fragments that hide which headers follow (RFC 7112).
+    fn admit_segments(&self) -> Result<(), Out> {
+        if !self.progress.layer.is_v6 {
+            return Ok(());
         }
-        if source.is_multicast() || source.is_broadcast() || is_inside_a_node_v4(source) {
-            return Err(Out::Drop(DropReason::BadSource));
+        let mut next_header = self.progress.layer.protocol;
+        let mut at = self.progress.layer.at + ipv6::LEN;
+        loop {
+            match next_header {
+                protocol::HOP_BY_HOP | protocol::DEST_OPTIONS => {}
+                protocol::ROUTING => self.admit_routing_header(at)?,
+                protocol::FRAGMENT => return self.admit_fragment(at),
+                _ => return Ok(()),
+            }
+            let bytes = self.rest(at)?;
+            let &[next, units] = bytes.first_chunk().ok_or(Out::Drop(DropReason::Malformed))?;
+            let len = 8 + usize::from(units) * 8;
+            if len > bytes.len() {
+                return Err(Out::Drop(DropReason::Malformed));
+            }
+            next_header = next;
+            at += len;
         }
-        if is_inside_a_node_v4(destination) {
-            return Err(Out::Drop(DropReason::NoRoute));
+    }
+
+    fn admit_routing_header(&self, at: usize) -> Result<(), Out> {
+        let routing = Routing::parse(self.rest(at)?).ok_or(Out::Drop(DropReason::Malformed))?;
+        let left = routing.segments_left();
+        if left == 0 {
+            return Ok(());
         }
-        Ok(())
+        let listed = left.max(routing.last_entry().saturating_add(1));
+        let is_allowed = |index: u8| routing.segment(index).is_some_and(|segment| self.may_be_sent_to(segment));
+        if routing.routing_type() == srh::TYPE && (0..listed).all(is_allowed) {
+            Ok(())
+        } else {
+            Err(Out::Drop(self.refusal()))
+        }
+    }
+
+    fn admit_fragment(&self, at: usize) -> Result<(), Out> {
+        match self.byte(at) {
+            Some(protocol::HOP_BY_HOP | protocol::DEST_OPTIONS | protocol::ROUTING | protocol::FRAGMENT) => {
+                Err(Out::Drop(self.refusal()))
+            }
+            Some(_) => Ok(()),
+            None => Err(Out::Drop(DropReason::Malformed)),
+        }
+    }
+
+    fn refusal(&self) -> DropReason {
+        if self.port.role == Role::Host { DropReason::AclPath } else { DropReason::AclEdge }
+    }
+
+    fn may_be_sent_to(&self, destination: u128) -> bool {
+        let address = Ipv6Addr::from_bits(destination);
+        self.port.allowed_carriers.iter().any(|prefix| prefix.contains(&address)) || !self.is_sid_space(destination)
     }
 
     /// The kernel's own multicast comes through the own veth too: it must not go back.
@@ -72,18 +162,34 @@ impl Walk<'_, '_, '_> {
 
     /// Router and neighbour discovery, and redirects (RFC 4861): ICMPv6 types 133 to 137, from the link itself.
     fn is_neighbor_discovery(&self) -> bool {
-        self.progress.layer.protocol == protocol::ICMPV6
+        self.progress.layer.is_v6
+            && self.progress.layer.protocol == protocol::ICMPV6
             && self.progress.layer.hop_limit == 255
             && self.byte(self.progress.layer.at + ipv6::LEN).is_some_and(|kind| (133..=137).contains(&kind))
     }
 
-    /// In a block, and neither an address of this node nor a subnet behind one of its ports.
+    /// A SID of this node, or in the SID space and neither an address of this node nor a subnet behind one of its ports.
     fn is_sid_space(&self, destination: u128) -> bool {
-        self.tables.in_block(destination)
-            && !matches!(
-                self.tables.lookup(self.progress.layer.vrf, true, destination),
-                Some(Target::Local | Target::Kernel | Target::OnLink(_) | Target::Neighbor(_))
-            )
+        match self.tables.lookup(self.progress.layer.vrf, true, destination) {
+            Some(Target::Sid(_)) => true,
+            Some(Target::Local | Target::OnLink(_) | Target::Neighbor(_)) => false,
+            _ => self.tables.sid_space.contains(destination),
+        }
+    }
+
+    /// An address of this node, in the table of the port.
+    pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        match self.tables.lookup(self.progress.layer.vrf, address.is_ipv6(), crate::build::bits(address)) {
+            Some(Target::Local) => true,
+            Some(Target::Sid(index)) => {
+                self.tables.sids.get(index as usize).is_some_and(|sid| self.is_own_address(sid))
+            }
+            _ => false,
+        }
+    }
+
+    fn destination_ip(&self) -> IpAddr {
+        ip(self.progress.layer.is_v6, self.progress.layer.destination)
     }
 
     pub(super) fn accept_source(&self) -> Result<(), Out> {
@@ -97,16 +203,7 @@ impl Walk<'_, '_, '_> {
 
     /// An inner packet may come from where any other may (RFC 4291 section 2, RFC 1812 section 5.3.7).
     pub(super) fn check_inner_source(&self) -> Result<(), Out> {
-        let (is_nobody, is_link_local) = match self.progress.layer.source_ip() {
-            IpAddr::V6(source) => {
-                (source.is_multicast() || is_inside_a_node_v6(source.to_bits()), source.is_unicast_link_local())
-            }
-            IpAddr::V4(source) => {
-                let is_for_many = source.is_multicast() || source.is_broadcast();
-                (is_for_many || is_inside_a_node_v4(source), source.is_link_local())
-            }
-        };
-        match (is_nobody, is_link_local) {
+        match (is_nobody(self.progress.layer.source_ip()), self.is_from_this_link()) {
             (true, _) => Err(Out::Drop(DropReason::BadSource)),
             (_, true) => Err(Out::Drop(DropReason::NoRoute)),
             _ => Ok(()),
@@ -114,12 +211,20 @@ impl Walk<'_, '_, '_> {
     }
 }
 
-/// Unspecified and loopback (RFC 4291 sections 2.5.2 and 2.5.3).
-pub(super) fn is_inside_a_node_v6(address: u128) -> bool {
-    address <= 1
+/// Multicast, broadcast and reserved addresses (RFC 1112 section 4), and those of [`is_nowhere`]: nothing comes from there.
+fn is_nobody(address: IpAddr) -> bool {
+    let is_for_many = match address {
+        IpAddr::V6(address) => address.is_multicast(),
+        IpAddr::V4(address) => address.octets()[0] >= 224,
+    };
+    is_for_many || is_nowhere(address)
 }
 
-/// Networks 0 and 127 (RFC 1812 section 5.3.7).
-pub(super) fn is_inside_a_node_v4(address: Ipv4Addr) -> bool {
-    matches!(address.octets(), [0 | 127, ..])
+/// Addresses that mean something inside of a node only: unspecified, loopback and IPv4-mapped ones (RFC 4291 sections
+/// 2.5.2, 2.5.3 and 2.5.5.2), networks 0 and 127 (RFC 1812 section 5.3.7).
+pub(super) fn is_nowhere(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V6(address) => address.to_bits() <= 1 || address.to_ipv4_mapped().is_some(),
+        IpAddr::V4(address) => matches!(address.octets(), [0 | 127, ..]),
+    }
 }

@@ -139,7 +139,7 @@ impl<'t> Walk<'t, '_, '_> {
     }
 
     /// The SID with nothing behind it, and an address of this node.
-    fn is_own_address(&self, sid: &Sid) -> bool {
+    pub(super) fn is_own_address(&self, sid: &Sid) -> bool {
         sid.is_local_address && self.leftover(sid) == 0
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use srv6d_wire::srh::{self, Routing};
 use srv6d_wire::{ipv6, protocol};
 
-use super::admit::{is_inside_a_node_v4, is_inside_a_node_v6};
+use super::admit::is_nowhere;
 use super::{Out, SrhEdit, Walk, hop_limit, ip, tell};
 use crate::icmp::Notice;
 use crate::reason::DropReason;
@@ -110,16 +110,12 @@ impl<'f> Walk<'_, 'f, '_> {
 
     /// No carrier, segment list or outer packet may lead to an address that is never forwarded to.
     pub(super) fn check_next_destination(&self) -> Result<(), Out> {
-        let is_routable = match ip(self.progress.layer.is_v6, self.progress.layer.destination) {
-            IpAddr::V6(address) => {
-                let bits = address.to_bits();
-                !ipv6::is_multicast(bits) && !ipv6::is_link_local(bits) && !is_inside_a_node_v6(bits)
-            }
-            IpAddr::V4(address) => {
-                let is_for_many = address.is_multicast() || address.is_broadcast();
-                !is_for_many && !address.is_link_local() && !is_inside_a_node_v4(address)
-            }
+        let destination = ip(self.progress.layer.is_v6, self.progress.layer.destination);
+        let is_for_many_or_near = match destination {
+            IpAddr::V6(address) => address.is_multicast() || address.is_unicast_link_local(),
+            IpAddr::V4(address) => address.is_multicast() || address.is_broadcast() || address.is_link_local(),
         };
+        let is_routable = !is_for_many_or_near && !is_nowhere(destination);
         if is_routable { Ok(()) } else { Err(Out::Drop(DropReason::NoRoute)) }
     }
 

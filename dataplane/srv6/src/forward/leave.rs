@@ -7,7 +7,7 @@ use srv6d_wire::{ipv4, ipv6, protocol};
 use super::{Egress, Out, Walk, hop_limit, ip, tell};
 use crate::flow::{self, FlowHash};
 use crate::icmp::Notice;
-use crate::model::PortId;
+use crate::model::{PortId, Role};
 use crate::reason::DropReason;
 use crate::tables::{Adjacency, CrossConnect, Tables};
 
@@ -102,7 +102,7 @@ impl<'t> Walk<'t, '_, '_> {
         let path = self.tables.path(steer, flow).ok_or(Out::Drop(DropReason::NoRoute))?;
         let group = path.group.ok_or(Out::Drop(DropReason::NoRoute))?;
         let adjacency = ready(self.tables, group, || flow)?;
-        if self.is_encapsulated_by(path.source(adjacency)) {
+        if self.port.role != Role::Kernel && self.is_encapsulated_by(path.source(adjacency)) {
             return Err(Out::Drop(DropReason::EncapLoop));
         }
         let mtu = adjacency.mtu.min(path.mtu_for(self.progress.layer.is_v6));
@@ -112,7 +112,7 @@ impl<'t> Walk<'t, '_, '_> {
         Ok(Egress::Encapsulated(path, adjacency, flow))
     }
 
-    /// RFC 2473 section 4.1.3: the packet carries our own outer header already.
+    /// RFC 2473 section 4.1.3: the packet carries our own outer header already. What applications of this node send may do so.
     fn is_encapsulated_by(&self, source: Ipv6Addr) -> bool {
         self.progress.layer.is_v6
             && matches!(self.progress.layer.protocol, protocol::IPV6 | protocol::IPV4 | protocol::ROUTING)

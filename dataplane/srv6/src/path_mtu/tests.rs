@@ -8,7 +8,7 @@ use etherparse::{Icmpv6Type, PacketBuilder, icmpv6};
 
 use super::*;
 use crate::model::{
-    Block, Hop, Mac, Path, Policy, Port, PortId, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
+    Block, Hop, Mac, Path, Policy, Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
 use crate::{DropReason, Limiter, Tally, Verdict, forward};
 
@@ -115,7 +115,8 @@ fn too_big(mtu: u32, quoted: &[u8]) -> Vec<u8> {
 
 fn learn(tables: &Tables, frame: &[u8]) -> Vec<PathMtu> {
     let mut room = frame.to_vec();
-    learned(tables, &Packet::new(&mut room, frame.len(), 0)).collect()
+    let packet = Packet::new(&mut room, frame.len(), 0);
+    learned(tables, &packet, comes_from_domain(tables, 0, packet.bytes())).collect()
 }
 
 #[test]
@@ -240,4 +241,28 @@ fn a_carrier_is_known_after_every_shift() {
     assert_eq!(shifts(bits("fcbb:0:1:2::"), 48).count(), 1);
     assert_eq!(shifts(bits("fcbb::"), 32).count(), 0);
     assert_eq!(shifts(bits("2001:db8::1"), 128).count(), 0);
+}
+
+#[test]
+fn none_is_believed_from_outside_or_below_the_least() {
+    let quoted = {
+        let (tables, slots) = build(&desired());
+        encapsulated(&tables, &slots, &udp_v6("4000::9", 50_000, 1400))
+    };
+    let heard = |change: &dyn Fn(&mut Desired)| {
+        let mut desired = desired();
+        change(&mut desired);
+        learn(&build(&desired).0, &too_big(1400, &quoted)).len()
+    };
+    assert_eq!(heard(&|_| ()), 1);
+    for role in [Role::Edge, Role::Host] {
+        assert_eq!(heard(&|desired| desired.ports[0].role = role), 0, "{role:?}");
+    }
+    let domain = |prefix: &'static str| {
+        move |desired: &mut Desired| desired.policy.domain_sources = vec![prefix.parse().unwrap()]
+    };
+    assert_eq!(heard(&domain("2001:db8:f::/48")), 1, "the router is of the domain");
+    assert_eq!(heard(&domain("fcbb:bbbb::/32")), 0, "it is not");
+    assert_eq!(heard(&|desired| desired.policy.least_path_mtu = 1400), 1);
+    assert_eq!(heard(&|desired| desired.policy.least_path_mtu = 1401), 0);
 }

@@ -80,24 +80,41 @@ struct Burst<'b, F: Frames, L> {
 impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
     /// All packets in front that need the same as the first one. How many it were.
     fn first_kind(&mut self, inside: &mut Inside<'_>) -> usize {
-        let (tables, tally) = (self.tables, self.tally);
+        let (tables, tally, straight) = (self.tables, self.tally, &self.tables.straight);
         let Some(&first) = self.found.first() else { return 0 };
         let Some(kind) = Kind::of(tables, first) else { return 0 };
         let same = move |found: Found| found.is_like(first).then(|| found.index());
         match kind {
             Kind::Shift(shift) => {
-                let sum = self.run(|found, packet| (found == first).then(|| shift.forward(tables, packet))?);
+                let sum = if straight.domain.is_empty() {
+                    self.run(|found, packet| (found == first).then(|| shift.forward(tables, packet))?)
+                } else {
+                    let is_admitted = |packet: &Packet<'_>| straight.is_in_domain(packet);
+                    self.run(|found, packet| {
+                        (found == first && is_admitted(packet)).then(|| shift.forward(tables, packet))?
+                    })
+                };
                 tally.sid(shift.slot, sum.packets, sum.bytes);
                 sum.packets
             }
             Kind::Decapsulate(sid) => {
                 let like_first = self.found.iter().take_while(|&&found| found == first).count();
                 let sum = if like_first < FEW || inside.is_given_up {
-                    self.run(|found, packet| (found == first).then(|| sid.forward_alone(tables, packet))?)
+                    self.run(|found, packet| {
+                        (found == first && straight.accepts_source(packet))
+                            .then(|| sid.forward_alone(tables, packet))?
+                    })
                 } else {
                     let frames = self.frames.get_mut(..like_first).unwrap_or_default();
                     let all = inside.find(tables, sid, self.io, frames);
-                    let sum = self.run_with(all, |inside, packet| sid.forward(tables, packet, inside));
+                    let sum = if straight.domain.is_empty() {
+                        self.run_with(all, |inside, packet| sid.forward(tables, packet, inside))
+                    } else {
+                        let is_admitted = |packet: &Packet<'_>| straight.is_in_domain(packet);
+                        self.run_with(all, |inside, packet| {
+                            is_admitted(packet).then(|| sid.forward(tables, packet, inside))?
+                        })
+                    };
                     inside.is_given_up = sum.packets < like_first;
                     sum
                 };

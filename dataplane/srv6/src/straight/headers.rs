@@ -99,6 +99,12 @@ impl V6 {
     }
 }
 
+/// The source of the IPv6 header at an offset, as prefix tables have it.
+#[inline]
+pub(super) fn source_v6<const N: usize>(frame: &[u8; N], at: usize) -> u128 {
+    joined([word(frame, at + 8), word(frame, at + 16)])
+}
+
 /// Upper and lower half as one.
 #[inline]
 pub(super) const fn joined([high, low]: [u64; 2]) -> u128 {
@@ -124,6 +130,12 @@ impl V4 {
     pub(super) fn read<const N: usize>(frame: &[u8; N], at: usize) -> Self {
         // The last four bytes come with the four in front of them: all of it lies inside the header.
         Self { words: [word(frame, at), word(frame, at + 8)], destination: word(frame, at + 12) as u32 }
+    }
+
+    /// In the upper 32 bits.
+    #[inline]
+    pub(super) const fn source(&self) -> u128 {
+        (self.words[1] as u32 as u128) << 96
     }
 
     /// In the upper 32 bits.

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use prefetch_index::prefetch_index;
-use srv6d_wire::{Packet, eth};
+use srv6d_wire::{Packet, eth, protocol};
 
 use super::destination_cache::{DestinationCache, Of, Places, Trust, Valid};
-use super::headers::{V4, V6, word};
+use super::headers::{V4, V6, source_v6, word};
 use super::inside::{Inside, Kept};
 use super::{Frames, PlainPath, PlainPort};
 use crate::changes::Doubt;
@@ -56,6 +56,12 @@ impl Found {
         Target::index(self.0 ^ other.0) == self.0 ^ other.0
     }
 
+    /// To a SID of this node.
+    #[inline]
+    fn is_sid(self) -> bool {
+        self.value().is_some_and(|value| matches!(Target::decode(value), Target::Sid(_)))
+    }
+
     /// For one packet, which came in through `device`.
     pub(crate) fn of(tables: &Tables, device: u16, packet: &Packet<'_>) -> Self {
         Self::of_plain(tables, device, packet).unwrap_or(Self::NOTHING)
@@ -67,7 +73,7 @@ impl Found {
         match ether_type(head) {
             IPV6 => {
                 let header = V6::read_plain(tables, port, head, len).filter(V6::is_plain_to)?;
-                vrf.v6.lookup(header.address()).map(Self)
+                vrf.v6.lookup(header.address()).map(Self).filter(|found| !port.guards_sids || !found.is_sid())
             }
             IPV4 => {
                 let header = V4::read_plain(tables, port, head, len).filter(V4::is_plain_to)?;
@@ -231,6 +237,9 @@ impl LookUps {
         let searched = self.v6.len() + self.v4.len();
         v6.search(&mut self.v6, &mut self.found, self.cache.view());
         v4.search(&mut self.v4, &mut self.found, self.cache.view());
+        if port.guards_sids {
+            self.found.iter_mut().filter(|found| found.is_sid()).for_each(|found| *found = Found::NOTHING);
+        }
         searched
     }
 
@@ -302,6 +311,14 @@ pub(super) trait Header: Sized {
     fn is_plain_to(&self) -> bool;
 }
 
+impl V6 {
+    /// Sent to no SID space, and without a header that may name segments.
+    fn is_plain_from_outside(&self, tables: &Tables) -> bool {
+        !matches!(self.next_header(), protocol::ROUTING | protocol::FRAGMENT)
+            && !tables.sid_space.contains(self.address())
+    }
+}
+
 impl Header for V6 {
     const ETHER_TYPE: u16 = IPV6;
 
@@ -311,7 +328,9 @@ impl Header for V6 {
         if header.len() + eth::LEN != len || !header.is_plain_from() {
             return None;
         }
-        (!port.guards_blocks || !tables.in_block(header.address())).then_some(header)
+        let is_admitted = (!port.guards_sids || header.is_plain_from_outside(tables))
+            && (!port.checks_sources || port.admits_v6(source_v6(head, eth::LEN)));
+        is_admitted.then_some(header)
     }
 
     #[inline(always)]
@@ -329,9 +348,10 @@ impl Header for V4 {
     const ETHER_TYPE: u16 = IPV4;
 
     #[inline(always)]
-    fn read_plain(_: &Tables, _: &PlainPort, head: &[u8; eth::MIN_FRAME], len: usize) -> Option<Self> {
+    fn read_plain(_: &Tables, port: &PlainPort, head: &[u8; eth::MIN_FRAME], len: usize) -> Option<Self> {
         let header = Self::read(head, eth::LEN);
-        (header.len() + eth::LEN == len && header.is_plain_from()).then_some(header)
+        let is_plain = header.len() + eth::LEN == len && header.is_plain_from();
+        (is_plain && (!port.checks_sources || port.admits_v4(header.source()))).then_some(header)
     }
 
     #[inline(always)]
@@ -462,6 +482,21 @@ impl Tables {
 }
 
 impl PlainPort {
+    /// RFC 2827: the source is one that may send here. Not inlined, as it would take the registers of a loop that mostly
+    /// goes without.
+    #[inline(never)]
+    fn admits_v6(&self, source: u128) -> bool {
+        let [v6, _] = &self.sources;
+        v6.contains(source)
+    }
+
+    /// The same, with the source in the upper 32 bits.
+    #[inline(never)]
+    fn admits_v4(&self, source: u128) -> bool {
+        let [_, v4] = &self.sources;
+        v4.contains(source)
+    }
+
     /// What is plain for the port itself: its first bytes.
     #[inline(always)]
     fn admits<'p>(&self, packet: &'p Packet<'_>) -> Option<&'p [u8; eth::MIN_FRAME]> {

@@ -8,6 +8,7 @@ mod scope;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use srv6d_wire::eth;
 
 use super::{PlainHop, PlainPath, PlainPort, PlainSid, Shift};
@@ -27,8 +28,12 @@ pub struct Offload {
     pub ports: BTreeMap<PortId, OffloadedPort>,
     /// Ports that were asked for, and why their packets may not.
     pub refused: BTreeMap<PortId, &'static str>,
-    /// SID blocks. Not every port may send there.
-    pub blocks: BTreeSet<(u128, u8)>,
+    /// Prefixes of the SID space, besides the SIDs of this node. Not every port may send there.
+    pub sid_space: BTreeSet<(u128, u8)>,
+    /// Sources that may use the SIDs of this node. `None`: all.
+    pub domain: Option<BTreeSet<(u128, u8)>>,
+    /// Sources that may send through a port, IPv6 and IPv4 (in the upper 32 bits). Ports that are not here ask nothing.
+    pub sources: BTreeMap<PortId, [BTreeSet<(u128, u8)>; 2]>,
     /// By their number: the main table, 0, and those of the ports.
     pub tables: BTreeMap<u16, OffloadedTable>,
     /// There are more than [`MOST`] prefixes: those in steered ones are left out.
@@ -49,7 +54,7 @@ pub struct OffloadedTable {
     pub v4: BTreeMap<(u128, u8), OffloadedWay>,
 }
 
-/// A port that asks nothing of a packet but its MAC address, its length, and perhaps that it is not sent to a SID block.
+/// A port that asks nothing of a packet but its MAC address, its length, and perhaps that it is not sent to a SID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadedPort {
     /// Address of the port.
@@ -58,8 +63,8 @@ pub struct OffloadedPort {
     pub longest: u16,
     /// Number of its table.
     pub table: u16,
-    /// Edge or host port: who may send to a SID block, the worker says.
-    pub guards_blocks: bool,
+    /// Edge or host port: who may send to a SID, the worker says.
+    pub guards_sids: bool,
 }
 
 /// What a prefix leads to.
@@ -132,7 +137,10 @@ impl Offload {
         for (&table, [v6, v4]) in met.tables.iter().filter(|(table, _)| used.contains(table)) {
             offload.tables.insert(table, OffloadedTable { v6: extract.ways(v6), v4: extract.ways(v4) });
         }
-        offload.blocks = tables.blocks.iter().map(|block| (block.network().to_bits(), block.prefix_len())).collect();
+        let domain = &tables.policy.domain_sources;
+        offload.domain = (!domain.is_empty()).then(|| domain.iter().copied().map(IpNet::V6).map(bits).collect());
+        offload.sources = offload.ports.keys().filter_map(|&id| Some((id, sources(tables.port(id)?)?))).collect();
+        offload.sid_space = tables.sid_space.prefixes().collect();
         offload.too_many = met.too_many;
         offload.hops = extract.hops();
         offload.paths = extract.paths.into_iter().filter_map(|(slot, path)| Some((slot, path?))).collect();
@@ -146,18 +154,34 @@ fn why_not(port: &PortEntry) -> Option<&'static str> {
         (port.vlan.is_some(), "frames of a VLAN are the worker's"),
         (port.role == Role::Kernel, "what applications of this node send is the worker's"),
         (port.vrf >= TABLES, "the XDP program has no room for so many tables"),
-        (!port.allowed_sources.is_empty(), "allowed_sources of the port are for the worker to check"),
         (port.fill_checksum, "checksums of what comes in are for the worker to write"),
         (PlainPort::of(port).longest == 0, "its MAC address is a group's"),
     ];
     reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
 }
 
+/// Who may send through a port, where not everyone may.
+fn sources(port: &PortEntry) -> Option<[BTreeSet<(u128, u8)>; 2]> {
+    let (v6, v4): (Vec<IpNet>, Vec<IpNet>) =
+        port.allowed_sources.iter().partition(|prefix| matches!(prefix, IpNet::V6(_)));
+    let prefixes = |of: Vec<IpNet>| of.into_iter().map(bits).collect();
+    (!port.allowed_sources.is_empty()).then(|| [prefixes(v6), prefixes(v4)])
+}
+
+/// The network, an IPv4 one in the upper 32 bits, and the length.
+fn bits(prefix: IpNet) -> (u128, u8) {
+    let network = match prefix {
+        IpNet::V6(prefix) => prefix.network().to_bits(),
+        IpNet::V4(prefix) => u128::from(prefix.network().to_bits()) << 96,
+    };
+    (network, prefix.prefix_len())
+}
+
 impl OffloadedPort {
     fn of(port: &PortEntry) -> Self {
         let longest = port.mtu + eth::LEN;
-        let guards_blocks = PlainPort::of(port).guards_blocks;
-        Self { mac: port.mac.0, longest: u16::try_from(longest).unwrap_or(u16::MAX), table: port.vrf, guards_blocks }
+        let guards_sids = PlainPort::of(port).guards_sids;
+        Self { mac: port.mac.0, longest: u16::try_from(longest).unwrap_or(u16::MAX), table: port.vrf, guards_sids }
     }
 }
 

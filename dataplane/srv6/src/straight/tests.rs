@@ -121,14 +121,32 @@ fn routes() -> Vec<Route> {
 }
 
 /// Everything but port 0's neighbour is resolved.
-fn tables(dscp: DscpMode, ecn_compat: bool) -> (Tables, Slots) {
-    tables_with(routes(), dscp, ecn_compat)
+fn tables(dscp: DscpMode, ecn_compat: bool, guards: Guards) -> (Tables, Slots) {
+    tables_with(routes(), dscp, ecn_compat, guards)
 }
 
-fn tables_with(routes: Vec<Route>, dscp: DscpMode, ecn_compat: bool) -> (Tables, Slots) {
+/// Whose packets are taken: all, or those of the source of [`PLAIN`] and of 10.0.0.1, by its SIDs and by port 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guards {
+    Open,
+    Few,
+}
+
+fn tables_with(routes: Vec<Route>, dscp: DscpMode, ecn_compat: bool, guards: Guards) -> (Tables, Slots) {
     let mut slots = Slots::default();
+    let few: Vec<ipnet::IpNet> = match guards {
+        Guards::Open => vec![],
+        Guards::Few => ["2001:db8:99::/48", "10.0.0.1/32"].map(|prefix| prefix.parse().unwrap()).into(),
+    };
+    let domain =
+        few.iter().filter_map(|prefix| if let ipnet::IpNet::V6(prefix) = prefix { Some(*prefix) } else { None });
+    let port = |(name, index): (&&str, u16)| Port {
+        allowed_sources: if index == 0 { few.clone() } else { vec![] },
+        ..port(index, name)
+    };
     let desired = Desired {
-        ports: ["a", "b", "b.100", "c", "d"].iter().zip(0..).map(|(name, index)| port(index, name)).collect(),
+        ports: ["a", "b", "b.100", "c", "d"].iter().zip(0..).map(port).collect(),
+        policy: crate::model::Policy { domain_sources: domain.collect(), ..crate::model::Policy::default() },
         tunnel: Tunnel { source: Some(address(0x2001_0db8, [1])), dscp, ecn_compat, ..Tunnel::default() },
         blocks: vec![Block { prefix: "fcbb::/32".parse().unwrap(), unknown: Some(UnknownSid::Drop) }],
         sids: sids(),
@@ -292,8 +310,9 @@ proptest! {
         device in 0..5u16,
         dscp in prop_oneof![Just(DscpMode::Uniform), Just(DscpMode::Pipe(46))],
         ecn_compat: bool,
+        guards in prop_oneof![Just(Guards::Open), Just(Guards::Few)],
     ) {
-        let (tables, slots) = tables(dscp, ecn_compat);
+        let (tables, slots) = tables(dscp, ecn_compat, guards);
         let straight = outcome(&frame, tail, &slots, |tally, packet| straight(&tables, tally, device, packet));
         if straight.verdict.is_none() {
             let untouched = outcome(&frame, tail, &slots, |_, _| None);
@@ -301,7 +320,7 @@ proptest! {
             return Ok(());
         }
         let walked = outcome(&frame, tail, &slots, |tally, packet| {
-            match walk(&tables, tally, &mut Limiter::default(), 0, device, packet) {
+            match walk(&tables, tally, &mut Limiter::default(), 0, device, packet, &|_| 0) {
                 Verdict::Tx(device) => Some(device),
                 _ => None,
             }
@@ -338,8 +357,12 @@ proptest! {
     /// Whatever is mixed in a burst: each packet becomes what it becomes alone, and what is counted together comes to
     /// the same.
     #[test]
-    fn a_burst_equals_its_packets(frames in prop::collection::vec((frame(), 1..8usize), 0..24), device in 0..5u16) {
-        let (tables, slots) = tables(DscpMode::Uniform, false);
+    fn a_burst_equals_its_packets(
+        frames in prop::collection::vec((frame(), 1..8usize), 0..24),
+        device in 0..5u16,
+        guards in prop_oneof![Just(Guards::Open), Just(Guards::Few)],
+    ) {
+        let (tables, slots) = tables(DscpMode::Uniform, false, guards);
         let mut burst: Vec<Held> = Vec::new();
         for ((bytes, tail), times) in frames {
             let (room, at) = received(&bytes[..bytes.len() - tail]);
@@ -417,7 +440,7 @@ fn what_is_inside_goes_by_the_vrf_of_its_sid_in_the_tables_in_force() {
         };
         let prefixes = ["3000::/16", "10.0.0.0/8"].into_iter();
         let routes = prefixes.flat_map(|prefix| [(254, main, prefix), (7, other, prefix)]).map(route).collect();
-        let (tables, slots) = tables_with(routes, DscpMode::Uniform, false);
+        let (tables, slots) = tables_with(routes, DscpMode::Uniform, false, Guards::Open);
         for time in ["searched", "remembered", "and again"] {
             let held = rows.iter().map(|packet| received(&framed(packet))).map(|(room, at)| (room, at, 0));
             let mut burst: Vec<Held> = held.flat_map(|held| std::iter::repeat_n(held, 4)).collect();
@@ -452,7 +475,7 @@ impl Frames for Reads {
 #[test]
 fn what_is_inside_is_not_looked_up_anew_behind_each_packet_that_is_not_plain() {
     const PACKETS: usize = 64;
-    let (tables, slots) = tables(DscpMode::Uniform, false);
+    let (tables, slots) = tables(DscpMode::Uniform, false, Guards::Open);
     let lost = plain_v6(0x3f00_0000, [5], 17, &[7; 60]);
     let held = received(&framed(&plain_v6(0xfcbb_0000, [1, 0xfe06], 41, &lost)));
     let mut burst: Vec<Held> = vec![(held.0, held.1, 0); PACKETS];
@@ -469,7 +492,6 @@ fn what_is_inside_is_not_looked_up_anew_behind_each_packet_that_is_not_plain() {
 /// Without this the comparison above could be one of nothing.
 #[test]
 fn plain_packets_go_straight() {
-    let (tables, slots) = tables(DscpMode::Uniform, false);
     let inner = plain_v6(0x3000_0000, [5], 17, &[7; 60]);
     let cases = [
         ("uN", plain_v6(0xfcbb_0000, [1, 2, 3], 41, &inner)),
@@ -486,8 +508,32 @@ fn plain_packets_go_straight() {
         ("steered, IPv4", plain_v4([44, 1, 2, 3])),
         ("routed, IPv4", plain_v4([10, 1, 2, 3])),
     ];
-    for (name, packet) in cases {
-        let way = outcome(&framed(&packet), 0, &slots, |tally, packet| straight(&tables, tally, 0, packet));
-        assert!(way.verdict.is_some(), "{name}");
+    for guards in [Guards::Open, Guards::Few] {
+        let (tables, slots) = tables(DscpMode::Uniform, false, guards);
+        let goes = |packet: &[u8], port| {
+            outcome(&framed(packet), 0, &slots, |tally, packet| straight(&tables, tally, port, packet))
+                .verdict
+                .is_some()
+        };
+        for (name, packet) in &cases {
+            assert!(goes(packet, 0), "{name}, {guards:?}");
+            // From somebody else.
+            let mut other = packet.clone();
+            let is_v6 = other[0] >> 4 == 6;
+            let (last, at) = if is_v6 { (&[0x98][..], 13) } else { (&[2][..], 15) };
+            other[at] = last[0];
+            if !is_v6 {
+                other[10..12].fill(0);
+                let sum = checksum::of(&other[..20]);
+                other[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            assert_eq!(goes(&other, 0), guards == Guards::Open, "{name} of somebody else, {guards:?}");
+            let is_guarded = name.starts_with('u') && guards == Guards::Few;
+            assert_eq!(
+                goes(&other, 1),
+                !is_guarded,
+                "{name} of somebody else through a port that asks nothing, {guards:?}"
+            );
+        }
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn mark(rows: &mut Rows, blocks: &BTreeSet<(u128, u8)>) {
             rows.entry((block, len)).or_insert(around);
         }
         let last = block | u128::MAX.checked_shr(len.into()).unwrap_or(0);
-        rows.range_mut((block, len)..=(last, 128)).for_each(|(_, row)| row.in_block = 1);
+        rows.range_mut((block, len)..=(last, 128)).for_each(|(_, row)| row.in_sid_space = 1);
     }
 }
 
@@ -33,8 +33,8 @@ mod tests {
         (text.parse::<std::net::Ipv6Addr>().map_or(0, std::net::Ipv6Addr::to_bits), len)
     }
 
-    fn row(sid: u32, in_block: u8) -> WayRow {
-        WayRow { in_block, sid, ..WayRow::default() }
+    fn row(sid: u32, in_sid_space: u8) -> WayRow {
+        WayRow { in_sid_space, sid, ..WayRow::default() }
     }
 
     #[test]
@@ -67,6 +67,6 @@ mod tests {
     fn everything_may_be_a_block() {
         let mut rows = Rows::from([(prefix("::", 0), row(1, 0)), (prefix("8000::", 1), row(2, 0))]);
         mark(&mut rows, &BTreeSet::from([(0, 0)]));
-        assert!(rows.values().all(|row| row.in_block == 1) && rows.len() == 2);
+        assert!(rows.values().all(|row| row.in_sid_space == 1) && rows.len() == 2);
     }
 }

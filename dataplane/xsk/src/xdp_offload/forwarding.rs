@@ -9,8 +9,13 @@ use std::sync::Arc;
 pub struct Forwarding {
     /// By the port's number: the ports whose packets it may forward.
     pub ports: BTreeMap<u16, InPort>,
-    /// SID blocks: not every port may send there.
-    pub blocks: BTreeSet<(u128, u8)>,
+    /// Prefixes of the SID space, besides the SIDs of the node: not every port may send there.
+    pub sid_space: BTreeSet<(u128, u8)>,
+    /// Sources that may use SIDs, as IPv6 prefixes. `None`: all. What others send there is left to the worker.
+    pub domain: Option<BTreeSet<(u128, u8)>>,
+    /// By the port's number: sources that may send through it. A port that is not here takes packets of all; what others
+    /// send is left to the worker.
+    pub sources: BTreeMap<u16, Sources>,
     /// By number. What a shift leads to is in the first one, 0.
     pub tables: BTreeMap<u16, Table>,
     /// By number. One that is not here is left to the worker.
@@ -20,10 +25,25 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
+    /// Prefixes of sources, of both families and of all owners.
+    pub fn source_prefixes(&self) -> usize {
+        let of_ports: usize = self.sources.values().map(|sources| sources.v6.len() + sources.v4.len()).sum();
+        of_ports + self.domain.as_ref().map_or(0, BTreeSet::len)
+    }
+
     /// Prefixes of both families.
     pub fn prefixes(&self) -> usize {
         self.tables.values().map(|table| table.v6.len() + table.v4.len()).sum()
     }
+}
+
+/// Prefixes of sources.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// IPv6.
+    pub v6: BTreeSet<(u128, u8)>,
+    /// IPv4, in the upper 32 bits.
+    pub v4: BTreeSet<(u128, u8)>,
 }
 
 /// What the ports of a table look up.
@@ -45,7 +65,7 @@ pub struct InPort {
     /// Number of its table.
     pub table: u16,
     /// What is sent to a SID block is left to the worker, which says who may.
-    pub guards_blocks: bool,
+    pub guards_sids: bool,
 }
 
 /// What a prefix leads to.

@@ -1,6 +1,6 @@
 //! The structs of `bpf/offload_tables.h`, and its maps.
 
-use aya::maps::{Array, DevMap, HashMap, LpmTrie, MapData, PerCpuArray, ProgramArray};
+use aya::maps::{Array, DevMap, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuValues, ProgramArray};
 use aya::{Ebpf, Pod};
 
 /// Ports there can be.
@@ -41,7 +41,20 @@ pub(super) struct PortRow {
     pub(super) mac: [u8; 6],
     pub(super) longest: u16,
     pub(super) table: u16,
-    pub(super) guards_blocks: u16,
+    pub(super) guards_sids: u16,
+    pub(super) checks: u16,
+}
+
+/// `CHECK_PORT`: sources that may send through a port are looked up.
+pub(super) const CHECK_PORT: u16 = 1;
+/// `CHECK_DOMAIN`: sources that may use SIDs are looked up.
+pub(super) const CHECK_DOMAIN: u16 = 2;
+/// `OF_DOMAIN`: the owner of sources that may use SIDs.
+pub(super) const OF_DOMAIN: u16 = 0;
+
+/// `OF_PORT`: the owner of sources that may send through a port.
+pub(super) fn of_port(port: u16) -> u16 {
+    port.saturating_add(1)
 }
 
 /// `struct way`.
@@ -50,7 +63,7 @@ pub(super) struct PortRow {
 pub(super) struct WayRow {
     pub(super) kind: u8,
     pub(super) by: u8,
-    pub(super) in_block: u8,
+    pub(super) in_sid_space: u8,
     pub(super) zero: u8,
     pub(super) sid: u32,
     pub(super) group: u32,
@@ -128,6 +141,13 @@ unsafe impl Pod for HopRow {}
 // SAFETY: as for PortRow.
 unsafe impl Pod for CountRow {}
 
+/// Makes a counter zero on all CPUs.
+pub(super) fn clear(counts: &mut PerCpuArray<MapData, CountRow>, number: u32) -> Result<(), MapError> {
+    let cpus = counts.get(&number, 0)?.len();
+    let zeros = PerCpuValues::try_from(vec![CountRow::default(); cpus]).map_err(MapError::IoError)?;
+    counts.set(number, zeros, 0)
+}
+
 pub(super) struct Maps {
     pub(super) current: Array<MapData, u32>,
     pub(super) port_of: HashMap<MapData, u32, u32>,
@@ -136,6 +156,7 @@ pub(super) struct Maps {
     pub(super) blocks: Array<MapData, BlockRow>,
     pub(super) usids: Array<MapData, WayRow>,
     pub(super) ways: LpmTrie<MapData, WayKey, WayRow>,
+    pub(super) sources: LpmTrie<MapData, WayKey, u32>,
     pub(super) groups: Array<MapData, GroupRow>,
     pub(super) paths: Array<MapData, PathRow>,
     pub(super) hops: Array<MapData, HopRow>,
@@ -157,6 +178,7 @@ impl Maps {
             blocks: ebpf.take_map("blocks")?.try_into().ok()?,
             usids: ebpf.take_map("usids")?.try_into().ok()?,
             ways: ebpf.take_map("ways")?.try_into().ok()?,
+            sources: ebpf.take_map("sources")?.try_into().ok()?,
             groups: ebpf.take_map("groups")?.try_into().ok()?,
             paths: ebpf.take_map("paths")?.try_into().ok()?,
             hops: ebpf.take_map("hops")?.try_into().ok()?,

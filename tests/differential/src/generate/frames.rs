@@ -128,7 +128,8 @@ fn upper() -> BoxedStrategy<Upper> {
         (number, [ports, padding, rest, vec![0x41; len]].concat())
     });
     let kinds = select(vec![128u8, 128, 129, 1, 2, 3, 4, 133, 135, 136, 137, 127, 200]);
-    let icmp6 = (kinds, vec(any::<u8>(), 3..24)).prop_map(|(kind, rest)| (58, [vec![kind], rest].concat()));
+    let rest = prop_oneof![20 => vec(any::<u8>(), 3..24), 1 => vec(any::<u8>(), 4900..5000)];
+    let icmp6 = (kinds, rest).prop_map(|(kind, rest)| (58, [vec![kind], rest].concat()));
     let kinds = select(vec![0u8, 8, 3, 5, 11, 12, 13, 40]);
     let icmp4 = (kinds, vec(any::<u8>(), 7..24)).prop_map(|(kind, rest)| (1, [vec![kind], rest].concat()));
     let odd = select(vec![59u8, 0, 41, 4, 43, 44, 50, 58, 60, 132, 135, 255]);
@@ -149,8 +150,10 @@ fn v6(upper: BoxedStrategy<Upper>) -> BoxedStrategy<(bool, Vec<u8>)> {
     let addresses = (source_v6(), destination_v6());
     let first_word = (any::<u8>(), prop_oneof![Just(0u32), any::<u32>()]);
     let extensions = prop_oneof![5 => Just(Vec::new()), 3 => vec(extension(), 1..2), 1 => vec(extension(), 2..4)];
-    (addresses, first_word, hop_limit(), extensions, upper, lie())
-        .prop_map(|((source, destination), (class, label), hop_limit, extensions, (upper, inner), lie)| {
+    let is_summed = prop_oneof![7 => Just(true), 1 => Just(false)];
+    (addresses, first_word, hop_limit(), (extensions, is_summed), upper, lie())
+        .prop_map(|((source, destination), (class, label), hop_limit, (extensions, is_summed), (upper, inner), lie)| {
+            let inner = if is_summed && upper == 58 { summed(source, destination, inner) } else { inner };
             let (next_header, payload) = in_front(&extensions, upper, inner);
             let word = 0x6000_0000 | u32::from(class) << 20 | label & 0x000f_ffff;
             let len = (payload.len() as u16).saturating_add_signed(lie);
@@ -194,11 +197,29 @@ fn v4_bytes(
     header.extend(source.octets());
     header.extend(destination.octets());
     header.extend(vec![1; options]);
-    let sum: u64 = header.chunks(2).map(|pair| u64::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
-    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let sum = checksum(&header);
+    header[10..12].copy_from_slice(&sum);
     [header, payload.to_vec()].concat()
+}
+
+/// An `ICMPv6` message with the checksum that these addresses ask for.
+fn summed(source: Ipv6Addr, destination: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
+    if message.len() >= 4 {
+        message[2..4].fill(0);
+        let pseudo = [source.octets(), destination.octets()].concat();
+        let len = (message.len() as u32).to_be_bytes();
+        let sum = checksum(&[&pseudo, len.as_slice(), &[0, 0, 0, 58], &message].concat());
+        message[2..4].copy_from_slice(&sum);
+    }
+    message
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let word = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+    let sum: u64 = bytes.chunks(2).map(word).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (!((folded & 0xffff) + (folded >> 16)) as u16).to_be_bytes()
 }
 
 /// An extension header, its next header still zero.

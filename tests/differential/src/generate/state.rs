@@ -45,12 +45,13 @@ impl fmt::Debug for State {
 /// A whole state.
 pub fn state() -> impl Strategy<Value = State> {
     let ports = (vec(port(), usize::from(DEVICES)), port(), option::weighted(0.9, port()));
-    let sids = (vec(block_policy(), 0..3), vec(local_sid(), 0..14));
+    let hosts = vec(sid_prefix().prop_map(|(prefix, _)| prefix), 0..2);
+    let sids = (vec(block_policy(), 0..3), vec(local_sid(), 0..14), hosts);
     let ways = (vec(steer(), 0..5), vec(route(), 0..16));
     let node = (vec((table(), own_address()), 0..4), neighbors(), vec(select(vec![1280u32, 1300, 1400, 9000]), 0..3));
     (ports, tunnel(), policy(), sids, ways, node).prop_map(|(ports, tunnel, policy, sids, ways, node)| {
         let (ports, host) = all_ports(ports);
-        let ((blocks, sids), (steers, routes), (local_addresses, neighbors, mtus)) = (sids, ways, node);
+        let ((blocks, sids, host_prefixes), (steers, routes), (local_addresses, neighbors, mtus)) = (sids, ways, node);
         let paths = steers.iter().flat_map(|steer: &Steer| &steer.paths);
         let path_mtus = paths.map(|path| path.segments.clone()).zip(mtus).collect();
         let mut desired = Desired {
@@ -59,6 +60,7 @@ pub fn state() -> impl Strategy<Value = State> {
             tunnel,
             policy,
             blocks,
+            host_prefixes,
             sids,
             steers,
             routes,
@@ -170,6 +172,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             dt_argument_accept,
             vrf_sids,
             domain_sources: domain.unwrap_or_default(),
+            least_path_mtu: 1280,
         }
     })
 }

@@ -4,26 +4,29 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-const NEW_ROUTE: u16 = 24;
-const DEL_ROUTE: u16 = 25;
+/// Attributes of one message.
+pub type Attributes = Vec<Vec<u8>>;
+
+pub const NEW_ROUTE: u16 = 24;
+pub const DEL_ROUTE: u16 = 25;
 const NEW_RULE: u16 = 32;
-const NEW_NEXT_HOP: u16 = 104;
-const DEL_NEXT_HOP: u16 = 105;
+pub const NEW_NEXT_HOP: u16 = 104;
+pub const DEL_NEXT_HOP: u16 = 105;
 /// SONiC's local SIDs.
-const NEW_SID: u16 = 1000;
-const DEL_SID: u16 = 1001;
-const CREATE: u16 = 0x400;
-const REPLACE: u16 = 0x500;
-const APPEND: u16 = 0xc00;
+pub const NEW_SID: u16 = 1000;
+pub const DEL_SID: u16 = 1001;
+pub const CREATE: u16 = 0x400;
+pub const REPLACE: u16 = 0x500;
+pub const APPEND: u16 = 0xc00;
 /// `RTN_*`.
-const UNICAST: u8 = 1;
-const BLACKHOLE: u8 = 6;
+pub const UNICAST: u8 = 1;
+pub const BLACKHOLE: u8 = 6;
 const MAIN: u8 = 254;
 /// `RTPROT_BGP`, zebra's.
 const BGP: u8 = 186;
 
 /// Length and type, value, padding.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + value.len()).expect("an attribute is short");
     let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
     bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -34,7 +37,7 @@ fn nested(kind: u16, inner: &[Vec<u8>]) -> Vec<u8> {
     attribute(kind | 0x8000, &inner.concat())
 }
 
-fn number(kind: u16, value: u32) -> Vec<u8> {
+pub fn number(kind: u16, value: u32) -> Vec<u8> {
     attribute(kind, &value.to_ne_bytes())
 }
 
@@ -45,7 +48,7 @@ fn octets(address: &str) -> Vec<u8> {
     }
 }
 
-fn address(kind: u16, text: &str) -> Vec<u8> {
+pub fn address(kind: u16, text: &str) -> Vec<u8> {
     attribute(kind, &octets(text))
 }
 
@@ -56,7 +59,7 @@ fn message(kind: u16, flags: u16, head: &[u8], attributes: &[Vec<u8>]) -> Vec<u8
 }
 
 /// `struct rtmsg` and the destination.
-fn route(kind: u16, flags: u16, to: &str, (table, what): (u8, u8), attributes: &[Vec<u8>]) -> Vec<u8> {
+pub fn route(kind: u16, flags: u16, to: &str, (table, what): (u8, u8), attributes: &[Vec<u8>]) -> Vec<u8> {
     let net: IpNet = to.parse().expect("a prefix");
     let family = if net.addr().is_ipv4() { 2 } else { 10 };
     let head = [family, net.prefix_len(), 0, 0, table, BGP, 0, what, 0, 0, 0, 0];
@@ -68,18 +71,18 @@ fn new(to: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// `struct rtnexthop` and attributes.
-fn leg(device: u32, weight: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
+pub fn leg(device: u32, weight: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
     let inner = attributes.concat();
     let length = u16::try_from(8 + inner.len()).expect("a leg is short");
     [&length.to_ne_bytes()[..], &[0, weight - 1], &device.to_ne_bytes(), &inner].concat()
 }
 
-fn legs(legs: &[Vec<u8>]) -> Vec<u8> {
+pub fn legs(legs: &[Vec<u8>]) -> Vec<u8> {
     attribute(9, &legs.concat())
 }
 
 /// `encap seg6`: a mode (3: `encap.red`) and a segment routing header.
-fn seg6(mode: u32, segments: &[&str]) -> [Vec<u8>; 2] {
+pub fn seg6(mode: u32, segments: &[&str]) -> [Vec<u8>; 2] {
     let list: Vec<u8> = segments.iter().rev().flat_map(|segment| octets(segment)).collect();
     let count = u8::try_from(segments.len()).expect("few segments");
     let srh = [&mode.to_ne_bytes()[..], &[0, count * 2, 4, count - 1, count - 1, 0, 0, 0], &list].concat();
@@ -87,20 +90,25 @@ fn seg6(mode: u32, segments: &[&str]) -> [Vec<u8>; 2] {
 }
 
 /// `encap seg6local`.
-fn seg6local(action: u32, more: &[Vec<u8>]) -> [Vec<u8>; 2] {
+pub fn seg6local(action: u32, more: &[Vec<u8>]) -> [Vec<u8>; 2] {
     [attribute(21, &7u16.to_ne_bytes()), nested(22, &[&[number(1, action)], more].concat())]
 }
 
+/// SONiC's encapsulation: a segment and the outer source.
+pub fn zebra_encap(segment: &str, source: &str) -> [Vec<u8>; 2] {
+    [attribute(21, &101u16.to_ne_bytes()), nested(22, &[address(1, segment), address(2, source)])]
+}
+
 /// `flavors next-csid lblen 32 nflen 16`.
-fn next_csid() -> Vec<u8> {
+pub fn next_csid() -> Vec<u8> {
     nested(11, &[number(1, 1 << 4), attribute(2, &[32]), attribute(3, &[16])])
 }
 
-fn next_hop(kind: u16, id: u32, attributes: &[Vec<u8>]) -> Vec<u8> {
+pub fn next_hop(kind: u16, id: u32, attributes: &[Vec<u8>]) -> Vec<u8> {
     message(kind, CREATE, &[0, 0, 11, 0, 0, 0, 0, 0], &[&[number(1, id)], attributes].concat())
 }
 
-fn group(id: u32, members: &[(u32, u8)]) -> Vec<u8> {
+pub fn group(id: u32, members: &[(u32, u8)]) -> Vec<u8> {
     let member = |(id, weight): &(u32, u8)| [&id.to_ne_bytes()[..], &[weight - 1, 0, 0, 0]].concat();
     next_hop(NEW_NEXT_HOP, id, &[attribute(2, &members.iter().flat_map(member).collect::<Vec<u8>>())])
 }
@@ -141,11 +149,13 @@ fn of_both() -> Vec<Vec<u8>> {
     ]
 }
 
+/// A rule for IPv6 that leads to a table.
+pub fn rule(priority: u32, table: u32) -> Vec<u8> {
+    message(NEW_RULE, 0, &[10, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], &[number(6, priority), number(15, table)])
+}
+
 /// Messages of the kernel.
 pub fn of_the_kernel() -> Vec<Vec<u8>> {
-    let rule = |priority, table| {
-        message(NEW_RULE, 0, &[10, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], &[number(6, priority), number(15, table)])
-    };
     let mut messages = of_both();
     messages.extend([
         // Found by a fuzzer: bits behind the length make no other prefix.
@@ -165,10 +175,7 @@ pub fn of_the_kernel() -> Vec<Vec<u8>> {
 /// Messages of zebra, of both dialects.
 pub fn of_zebra() -> Vec<Vec<u8>> {
     let mut messages = of_both();
-    let encap = [
-        attribute(21, &101u16.to_ne_bytes()),
-        nested(22, &[address(1, "fcbb:bbbb:2:d046::"), address(2, "fcbb:bbbb:1::1")]),
-    ];
+    let encap = zebra_encap("fcbb:bbbb:2:d046::", "fcbb:bbbb:1::1");
     messages.extend([
         route(NEW_ROUTE, CREATE, "10.5.0.0/16", (0, UNICAST), &encap),
         sid(NEW_SID, "fcbb:bbbb:1:fe24::/64", [32, 16, 16, 0], &[number(3, 15), attribute(12, b"eth2\0")]),
@@ -180,7 +187,7 @@ pub fn of_zebra() -> Vec<Vec<u8>> {
 }
 
 /// SONiC's local SID: prefix, then block, node, function and argument lengths.
-fn sid(kind: u16, prefix: &str, lengths: [u8; 4], attributes: &[Vec<u8>]) -> Vec<u8> {
+pub fn sid(kind: u16, prefix: &str, lengths: [u8; 4], attributes: &[Vec<u8>]) -> Vec<u8> {
     let net: IpNet = prefix.parse().expect("a prefix");
     let parts: Vec<Vec<u8>> = (1..).zip(lengths).map(|(part, bits)| attribute(part, &[bits])).collect();
     let head = [10, net.prefix_len(), 0, 0, 0, 196, 0, 1, 0, 0, 0, 0];

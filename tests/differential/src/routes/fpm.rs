@@ -23,7 +23,7 @@ pub fn fpm(data: &[u8]) {
     rib.connected(now);
     whole.events.iter().for_each(|event| rib.apply(event.clone(), now));
     let first = Snapshot { dialect: Some(whole.dialect), ..snapshot(&rib) };
-    rib.disconnected();
+    rib.disconnected(Instant::now());
     assert_eq!(rib.stale(), rib.len(), "all of it is an earlier connection's");
     rib.connected(now);
     whole.events.iter().for_each(|event| rib.apply(event.clone(), now));

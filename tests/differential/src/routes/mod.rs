@@ -7,7 +7,7 @@
 //! Whatever is said, a plan comes of it that can be put in force: who writes routes cannot stop the node.
 #![allow(clippy::panic, clippy::expect_used, reason = "a panic is what a fuzz target reports with")]
 
-mod bytes;
+pub(crate) mod bytes;
 pub mod fpm;
 pub mod kernel;
 
@@ -24,8 +24,10 @@ const NODE: &str = r#"
 source = "2001:db8:1::1"
 [[port]]
 name = "eth1"
+role = "fabric"
 [[port]]
 name = "eth2"
+role = "fabric"
 [[block]]
 prefix = "fcbb:bbbb::/32"
 [[sid]]

@@ -8,7 +8,7 @@ use srv6d_sonic_cli::config_db::{
 };
 
 use super::node::{Node, Running, write};
-use super::tree::{argument, choose, nothing_more, wrong};
+use super::tree::{argument, choose, not_here, nothing_more, wrong};
 use super::{cfggen, frr};
 use crate::cli::output::{self, Failure};
 use crate::sonic::run::stored_files;
@@ -16,9 +16,24 @@ use crate::sonic::run::stored_files;
 /// Where SONiC keeps CONFIG_DB.
 const CONFIG_DB: &str = "/etc/sonic/config_db.json";
 
+/// What SONiC's `config` also knows: the first words, and why nothing can be configured with them here.
+const NOT_HERE: [(&[&str], &str); 8] = [
+    (&["apply-patch"], "JSON patches are not taken; use `config load FILE -y`, or `sonic-db-cli CONFIG_DB HSET`"),
+    (&["replace"], "use `config reload FILE -y`"),
+    (&["rollback"], "there are no checkpoints of CONFIG_DB; `srv6d rollback` returns to an earlier generation"),
+    (&["checkpoint"], "there are no checkpoints of CONFIG_DB; `config save FILE -y` keeps it"),
+    (&["vlan"], "srv6d has no VLANs of a bridge, and answers no ARP for others"),
+    (&["portchannel"], "srv6d has no PortChannels"),
+    (&["qos"], "srv6d has no QoS of SONiC"),
+    (&["acl"], "srv6d has no ACL tables of SONiC; docs/security.md says what a port may be refused"),
+];
+
 /// `config ...`
 pub fn config(node: &Node, arguments: &[String]) -> Result<(), Failure> {
     const WORDS: [&str; 6] = ["hostname", "interface", "load", "reload", "save", "vrf"];
+    if let Some(refusal) = not_here("config", arguments, &NOT_HERE) {
+        return Err(refusal);
+    }
     let (word, rest) = choose("config", arguments, &WORDS)?;
     match word {
         "hostname" => {

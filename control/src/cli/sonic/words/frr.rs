@@ -22,6 +22,21 @@ pub fn vtysh(node: &Node) -> Option<PathBuf> {
     VTYSH.iter().find_map(|path| real(node.places.path(path)))
 }
 
+/// Daemons that a configuration has blocks for, and that do not run: their sockets are missing.
+pub fn missing_daemons(node: &Node, configuration: &str) -> Vec<&'static str> {
+    const BLOCKS: [(&str, &str); 4] =
+        [("router bgp", "bgpd"), ("router isis", "isisd"), ("router ospf6", "ospf6d"), ("router ospf", "ospfd")];
+    let runs = |daemon: &str| {
+        ["/run/frr", "/var/run/frr"].iter().any(|run| node.places.path(&format!("{run}/{daemon}.vty")).exists())
+    };
+    let opens = |block: &str| {
+        configuration
+            .lines()
+            .any(|line| line.strip_prefix(block).is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')))
+    };
+    BLOCKS.into_iter().filter(|(block, daemon)| opens(block) && !runs(daemon)).map(|(_, daemon)| daemon).collect()
+}
+
 /// Becomes the real vtysh; comes back only if that fails.
 pub fn become_vtysh(vtysh: &PathBuf, arguments: &[String]) -> Failure {
     let why = Command::new(vtysh).args(arguments).exec();

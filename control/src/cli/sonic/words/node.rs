@@ -199,12 +199,21 @@ pub fn switch(config_db: &str, frr: &str) -> Result<Switch, String> {
         .map_err(|findings| findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
-/// Writes a file whole or not at all: somebody may be reading it.
+/// Writes a file whole or not at all: somebody may be reading it. A file that is bound into a container is a mount of its
+/// own, which the kernel replaces by no other file (rename(2): EBUSY): that one is written in place.
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    let beside = file.with_added_extension("new");
     let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
-    let written = directory.and_then(|()| fs::write(&beside, text)).and_then(|()| fs::rename(&beside, file));
-    written.map_err(|why| failed("write", file, &why))
+    let written = directory.and_then(|()| match srv6d_controller::replace_file(file, text.as_bytes()) {
+        Err(why) if why.kind() == io::ErrorKind::ResourceBusy => fs::write(file, text),
+        written => written,
+    });
+    written.map_err(|why| match why.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => Failure::failed(format!(
+            "Error: cannot write {}: it is read-only; bind it into the container without `:ro`",
+            file.display()
+        )),
+        _ => failed("write", file, &why),
+    })
 }
 
 /// Lines of an frr.conf that mean something and cannot be read, in order.

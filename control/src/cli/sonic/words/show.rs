@@ -4,14 +4,34 @@ use srv6d_sonic_cli::config_db::indented;
 use srv6d_sonic_cli::{tables, vtysh as text};
 
 use super::node::Node;
-use super::tree::{choose, nothing_more};
-use super::{portstat, routes, show_interfaces, srv6stat, version};
+use super::tree::{choose, not_here, nothing_more};
+use super::{frr, portstat, routes, show_interfaces, srv6stat, version};
 use crate::api::state::Health;
 use crate::cli::output::{self, Failure};
+
+/// What SONiC's `show` also knows: the first words, and why there is nothing to show here.
+const NOT_HERE: [(&[&str], &str); 10] = [
+    (&["lldp"], "no LLDP daemon runs here"),
+    (&["queue"], "srv6d has no queues of its own: those of the interface are the kernel's (`tc -s qdisc show`)"),
+    (&["priority-group"], "srv6d has no priority groups"),
+    (&["buffer_pool"], "srv6d has no buffer pools"),
+    (&["pfc"], "srv6d has no priority flow control"),
+    (&["vlan"], "srv6d has no VLANs of a bridge"),
+    (&["mac"], "srv6d does not bridge: there is no table of MAC addresses"),
+    (&["acl"], "srv6d has no ACL tables of SONiC; docs/security.md says what a port may be refused"),
+    (&["interfaces", "portchannel"], "srv6d has no PortChannels"),
+    (
+        &["interfaces", "counters", "rif"],
+        "packets are counted by port and by SID: `show interfaces counters`, `show srv6 stats`",
+    ),
+];
 
 /// `show ...`
 pub fn show(node: &Node, arguments: &[String]) -> Result<(), Failure> {
     const TOPICS: [&str; 7] = ["interfaces", "ip", "ipv6", "runningconfiguration", "srv6", "version", "vrf"];
+    if let Some(refusal) = not_here("show", arguments, &NOT_HERE) {
+        return Err(refusal);
+    }
     let (word, rest) = choose("show", arguments, &TOPICS)?;
     match word {
         "interfaces" => show_interfaces::interfaces(node, rest),
@@ -43,8 +63,18 @@ fn ip(node: &Node, arguments: &[String], ipv6: bool) -> Result<(), Failure> {
             show_interfaces::addresses(node, ipv6)
         }
         "route" => routes::show(node, ipv6, rest),
-        _ => Err(Failure::failed("bgpd is not running")),
+        _ => bgp(node, rest, ipv6),
     }
+}
+
+/// `show ip bgp summary`, `show ipv6 bgp summary`, `... neighbors [ADDRESS]`: what FRR says, where it runs.
+fn bgp(node: &Node, arguments: &[String], ipv6: bool) -> Result<(), Failure> {
+    let path = if ipv6 { "show ipv6 bgp" } else { "show ip bgp" };
+    let (word, rest) = choose(path, arguments, &["neighbors", "summary"])?;
+    let Some(vtysh) = frr::vtysh(node) else { return Err(Failure::failed("bgpd is not running")) };
+    let family = if ipv6 { "ipv6" } else { "ipv4" };
+    let said = frr::ask(&vtysh, &format!("show bgp {family} unicast {word} {}", rest.join(" ")))?;
+    output::print(&said)
 }
 
 /// `show runningconfiguration all|bgp`
@@ -56,7 +86,7 @@ fn running(node: &Node, arguments: &[String]) -> Result<(), Failure> {
     let table = |name: &str| running.config_db.table(name).cloned().unwrap_or_default();
     let text = match word {
         "all" => running.config_db.to_text(),
-        "bgp" => text::running_config(&running.frr),
+        "bgp" => text::running_config(&running.frr, &running.switch),
         "interfaces" => indented(&table("INTERFACE").into()) + "\n",
         _ => indented(&running.config_db.ports(&running.switch)) + "\n",
     };

@@ -71,7 +71,14 @@ fn each(node: &Node, word: &str, names: &[String]) -> Result<(), Failure> {
         frrinit(node, word)?;
     }
     let mut said = String::new();
+    let mut refused = false;
     for name in names {
+        let off = (frr && word != "stop" && is_frr(name)).then(|| switched_off(node, name)).flatten();
+        if let Some(why) = off {
+            said.extend([name, ": ERROR (", &why, ")\n"]);
+            refused = true;
+            continue;
+        }
         let what: &[&str] = match (word, frr && is_frr(name)) {
             ("start", true) => &["started"],
             ("stop", true) => &["stopped"],
@@ -82,7 +89,34 @@ fn each(node: &Node, word: &str, names: &[String]) -> Result<(), Failure> {
         };
         said.extend(what.iter().map(|what| format!("{name}: {what}\n")));
     }
-    output::print(&said)
+    output::print(&said)?;
+    if refused { Err(Failure::silent()) } else { Ok(()) }
+}
+
+/// The file that says which daemons FRR starts beside zebra, staticd and mgmtd: a line `NAME=yes` each.
+const DAEMONS: &str = "/etc/frr/daemons";
+/// FRR's daemons that need such a line.
+const OPTIONAL: [&str; 7] = ["bgpd", "isisd", "ospfd", "ospf6d", "pimd", "bfdd", "pathd"];
+
+/// Why FRR's start leaves a daemon out, as its `daemons` file says. `bgp` is SONiC's name of the container with bgpd.
+fn switched_off(node: &Node, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(node.places.path(DAEMONS)).ok()?;
+    let daemon = if name == "bgp" { "bgpd" } else { name };
+    (OPTIONAL.contains(&daemon) && is_switched_off(&text, daemon))
+        .then(|| format!("not started: {DAEMONS} does not say {daemon}=yes"))
+}
+
+/// Whether a `daemons` file does not switch this daemon on. It is a shell script: its last assignment counts.
+fn is_switched_off(daemons: &str, name: &str) -> bool {
+    let value = daemons.lines().rev().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
+    value.is_none_or(|value| value.trim_matches(['"', '\'']).trim_end() != "yes")
+}
+
+/// What a start says, that of its log included: it may write its reason to either stream.
+fn reason(output: &std::process::Output) -> String {
+    let lines = [&output.stderr, &output.stdout].map(|stream| String::from_utf8_lossy(stream).trim().to_owned());
+    let said = lines.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n");
+    if said.is_empty() { format!("it said nothing, and ended with {}", output.status) } else { said }
 }
 
 fn frrinit(node: &Node, word: &str) -> Result<(), Failure> {
@@ -92,6 +126,24 @@ fn frrinit(node: &Node, word: &str) -> Result<(), Failure> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::failed(format!("Error: {} {word}: {}", script.display(), said.trim())))
+    Err(Failure::failed(format!("Error: {} {word}: {}", script.display(), reason(&output))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_on_where_its_last_line_says_yes() {
+        for (file, off) in [
+            ("bgpd=yes\n", false),
+            ("bgpd=no\n", true),
+            ("bgpd=no\nbgpd=\"yes\"\n", false),
+            ("# bgpd=yes\n", true),
+            ("bgpd_options=\"-A 127.0.0.1\"\n", true),
+            ("", true),
+        ] {
+            assert_eq!(is_switched_off(file, "bgpd"), off, "{file}");
+        }
+    }
 }

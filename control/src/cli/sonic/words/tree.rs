@@ -26,6 +26,17 @@ pub fn wrong(path: &str, why: &str) -> Failure {
     Failure::invalid(format!("Usage: {path} [OPTIONS] [ARGS]...\nTry '{name} -h' for help.\n\nError: {why}"))
 }
 
+/// A sentence for words that SONiC knows and that mean nothing here. The words may be shortened.
+pub fn not_here(path: &str, arguments: &[String], known: &[(&[&str], &str)]) -> Option<Failure> {
+    let is_meant = |words: &&(&[&str], &str)| {
+        let typed = arguments.iter().map(String::as_str);
+        let fits = |(word, typed): (&&str, &str)| typed.len() > 2 && word.starts_with(typed);
+        arguments.len() >= words.0.len() && words.0.iter().zip(typed).all(fits)
+    };
+    let (words, why) = known.iter().find(is_meant)?;
+    Some(Failure::failed(format!("{path} {}: {why}", words.join(" "))))
+}
+
 fn help(path: &str, known: &[&'static str]) -> Failure {
     let mut text = format!("Usage: {path} [OPTIONS] COMMAND [ARGS]...\n\nCommands:\n");
     for word in known {

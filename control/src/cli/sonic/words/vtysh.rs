@@ -19,6 +19,7 @@ struct Options {
 /// `vtysh [-c COMMAND]... [-f FILE]`; without either, lines from standard input, or a prompt.
 pub fn vtysh(node: &Node, arguments: &[String]) -> Result<(), Failure> {
     if let Some(real) = frr::vtysh(node) {
+        warn_of_missing_daemons(node, arguments);
         return Err(frr::become_vtysh(&real, arguments));
     }
     let options = options(arguments)?;
@@ -36,6 +37,19 @@ pub fn vtysh(node: &Node, arguments: &[String]) -> Result<(), Failure> {
         return each(node, &lines);
     }
     each(node, &options.commands)
+}
+
+/// FRR's vtysh gives the lines of a file to the daemons that run, and says nothing of the others.
+fn warn_of_missing_daemons(node: &Node, arguments: &[String]) {
+    let file = arguments.iter().skip_while(|argument| !matches!(argument.as_str(), "-f" | "--inputfile")).nth(1);
+    let Some(text) = file.and_then(|file| fs::read_to_string(file).ok()) else { return };
+    for daemon in frr::missing_daemons(node, &text) {
+        Failure::failed(format!(
+            "Warning: {daemon} is not running, its lines have no effect: say {daemon}=yes in /etc/frr/daemons, then \
+             `supervisorctl restart {daemon}`"
+        ))
+        .report();
+    }
 }
 
 fn options(arguments: &[String]) -> Result<Options, Failure> {
@@ -157,7 +171,10 @@ fn show(node: &Node, asked: &Command) -> Result<(), Failure> {
             );
             output::print(&text)
         }
-        Command::RunningConfig => output::print(&running_config(&node.running()?.frr)),
+        Command::RunningConfig => {
+            let running = node.running()?;
+            output::print(&running_config(&running.frr, &running.switch))
+        }
         Command::Locators => output::print(&locators(&node.switch()?)),
         Command::Routes { ipv6, rest } => output::print(&routes::as_frr(node, *ipv6, rest)?),
         Command::Write => {

@@ -1,0 +1,74 @@
+//! What a host must know of a fabric before it has a configuration: who its peers are, and which blocks are in use.
+
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+use super::answer::Walk;
+use super::asker::pair;
+use super::client::Client;
+use super::{PathKind, Settings};
+use crate::failure::Failure;
+use crate::http::Repeat;
+use crate::snapshot::Cause;
+
+/// Peers that are asked about until a path shows the block.
+const TRIED: usize = 4;
+
+/// Asks the API of one endpoint; nothing is booked by it.
+#[derive(Debug)]
+pub struct Discovery<'s> {
+    client: Client,
+    settings: &'s Settings,
+}
+
+impl<'s> Discovery<'s> {
+    /// # Errors
+    /// The endpoint is not a URL.
+    pub fn new(settings: &'s Settings) -> Result<Self, Failure> {
+        Ok(Self { client: Client::new(settings)?, settings })
+    }
+
+    /// Keys of a collection, e.g. `hosts`.
+    ///
+    /// # Errors
+    /// No answer, or none that lists keys.
+    pub async fn keys(&self, collection: &str) -> Result<Vec<String>, Failure> {
+        self.client.keys(collection).await
+    }
+
+    /// Blocks of the SIDs on the shortest paths to the peers.
+    ///
+    /// # Errors
+    /// No answer, or no path that shows a SID.
+    pub async fn blocks(&self) -> Result<BTreeSet<Ipv6Net>, Failure> {
+        let source = &self.settings.source;
+        let mut why = Failure::new(Cause::NotFound, format!("{source} has no peers"));
+        for peer in self.settings.peers.iter().filter(|peer| *peer != source).take(TRIED) {
+            let answer = self.client.paths("shortest_path", &pair(self.settings, peer), Repeat::Safe).await;
+            match answer.and_then(|said| said.judge(&PathKind::Shortest, source, peer)) {
+                Ok(paths) => {
+                    let blocks = blocks_of(&paths.walks);
+                    if !blocks.is_empty() {
+                        return Ok(blocks);
+                    }
+                    why = Failure::new(Cause::InvalidCarrier, format!("path to {peer}: no node has a SID"));
+                }
+                Err(failure) if failure.is_of_the_controller() => return Err(failure),
+                Err(failure) => why = failure,
+            }
+        }
+        Err(why)
+    }
+}
+
+fn blocks_of(walks: &[Walk]) -> BTreeSet<Ipv6Net> {
+    let nodes = walks.iter().flat_map(|walk| &walk.vertices).filter(|vertex| vertex.is_node);
+    let blocks = nodes.flat_map(|node| &node.sids).filter_map(|sid| sid.split().ok());
+    blocks.map(|(block, _)| prefix(block.0)).collect()
+}
+
+fn prefix([high, low]: [u16; 2]) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(high, low, 0, 0, 0, 0, 0, 0), 32)
+}

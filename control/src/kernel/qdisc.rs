@@ -1,0 +1,79 @@
+//! Queueing disciplines of devices, as `tc qdisc show` has them.
+
+use std::collections::BTreeMap;
+
+use futures_util::StreamExt;
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
+
+use crate::kernel_release;
+
+/// A queue of packets in order of arrival, as long as the device's `txqueuelen`. It is part of every kernel that has
+/// queueing disciplines (`CONFIG_NET_SCH_FIFO`); `fq_codel` is not.
+const FIFO: &str = "pfifo";
+/// The first kernel whose veth leaves packets to the queueing discipline while the other end's ring is full, instead of
+/// dropping them (6.16, `veth_xmit`), and cannot stop its transmit queue for ever by that (6.18).
+const VETH_WAITS: (u32, u32) = (6, 18);
+
+/// The root discipline of each device, by its index; none where the kernel does not tell.
+pub async fn root_qdiscs(handle: &rtnetlink::Handle) -> BTreeMap<u32, String> {
+    let kind = |message: TcMessage| {
+        message.attributes.into_iter().find_map(|attribute| match attribute {
+            TcAttribute::Kind(kind) => Some(kind),
+            _ => None,
+        })
+    };
+    let roots = roots(handle).await.into_iter();
+    roots.filter_map(|(index, message)| Some((index, kind(message)?))).collect()
+}
+
+/// Packets that the root discipline of a device has dropped since the discipline was added.
+pub(super) async fn dropped(handle: &rtnetlink::Handle, ifindex: u32) -> u32 {
+    let root = roots(handle).await.remove(&ifindex);
+    let attributes = root.map(|message| message.attributes).unwrap_or_default();
+    let statistics = attributes.into_iter().find_map(|attribute| match attribute {
+        TcAttribute::Stats2(statistics) => Some(statistics),
+        _ => None,
+    });
+    let queue = statistics.unwrap_or_default().into_iter().find_map(|statistic| match statistic {
+        TcStats2::Queue(queue) => Some(queue.drops),
+        _ => None,
+    });
+    queue.unwrap_or_default()
+}
+
+/// Gives a veth a queue in which packets wait while the ring of its other end is full, where the kernel makes use of one.
+///
+/// # Errors
+/// The kernel refuses, for instance because it was built without queueing disciplines.
+pub(super) async fn add_queue(handle: &rtnetlink::Handle, ifindex: u32) -> Result<(), rtnetlink::Error> {
+    if kernel_release::this().is_none_or(|release| release < VETH_WAITS) {
+        return Ok(());
+    }
+    let mut message = TcMessage::with_index(i32::try_from(ifindex).unwrap_or_default());
+    message.header.parent = TcHandle::ROOT;
+    message.attributes.push(TcAttribute::Kind(FIFO.to_owned()));
+    let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
+    request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+    let mut answers = std::pin::pin!(handle.clone().request(request)?);
+    while let Some(answer) = answers.next().await {
+        if let NetlinkPayload::Error(refusal) = answer.payload
+            && refusal.code.is_some()
+        {
+            return Err(rtnetlink::Error::NetlinkError(refusal));
+        }
+    }
+    Ok(())
+}
+
+async fn roots(handle: &rtnetlink::Handle) -> BTreeMap<u32, TcMessage> {
+    let mut found = BTreeMap::new();
+    let mut disciplines = std::pin::pin!(handle.qdisc().get().execute());
+    while let Some(Ok(message)) = disciplines.next().await {
+        if let (TcHandle::ROOT, Ok(index)) = (message.header.parent, u32::try_from(message.header.index)) {
+            found.insert(index, message);
+        }
+    }
+    found
+}
