@@ -1,0 +1,319 @@
+//! Help, usage and exit statuses: 0 done, 1 the run failed, 2 wrong usage or invalid configuration.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test stops at the first surprise")]
+
+use crate::support::file;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use file::File;
+
+fn srv6d(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_srv6d"));
+    command.args(arguments).env_remove("SRV6D_SOCKET").output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const VALID: &str = "[node]\nsource = \"fcbb:0:1004::1\"\n\n[[block]]\nprefix = \"fcbb::/32\"\n\n\
+                     [[port]]\nname = \"srv6d-absent\"\n\n[[sid]]\nsid = \"fcbb:0:1004::/48\"\nbehavior = \"uN\"\n";
+
+#[test]
+fn help_names_every_command_and_the_exit_statuses() {
+    let output = srv6d(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = stdout(&output);
+    for word in ["run", "check", "reload", "show", "doctor", "lab", "completion", "Exit status", "First steps"] {
+        assert!(help.contains(word), "{word} is missing in\n{help}");
+    }
+    for hidden in ["guard", "cleanup"] {
+        assert!(!help.contains(hidden), "{hidden} is nobody's business");
+    }
+}
+
+#[test]
+fn every_command_explains_itself_with_an_example_or_a_consequence() {
+    for command in ["run", "check", "reload", "show", "doctor", "completion"] {
+        let output = srv6d(&[command, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        let help = stdout(&output);
+        assert!(help.contains("Usage: srv6d"), "{command}");
+        assert!(help.contains("Examples:") || help.contains("No packet is lost"), "{command}:\n{help}");
+    }
+}
+
+#[test]
+fn no_line_of_the_help_is_broken_twice() {
+    let words = "run,check,reload,rollback,sync,path-server,place,show,capture,doctor,completion,man,sonic,sonic check,\
+                 sonic convert,sonic run,sonic ready,sonic install-words,lab,lab up,lab exec,lab fail,lab demo,lab scale";
+    for command in words.split(',') {
+        let arguments: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let help = stdout(&srv6d(&arguments));
+        let lines: Vec<&str> = help.lines().collect();
+        // A line that was broken by hand, and is too long for a terminal, leaves a word or two on a line of their own.
+        let is_left_over = |three: &[&str]| match three {
+            [long, short, next] => {
+                let is_text = |line: &str| line.starts_with(|c: char| !c.is_whitespace());
+                long.len() > 85 && short.len() < 14 && is_text(short) && is_text(next)
+            }
+            _ => false,
+        };
+        let left_over: Vec<&[&str]> = lines.windows(3).filter(|three| is_left_over(three)).collect();
+        assert!(left_over.is_empty(), "{command}: {left_over:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_status_2_and_suggests() {
+    let output = srv6d(&["shwo", "ports"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("'show'"), "{}", stderr(&output));
+    for arguments in [&["show"][..], &["show", "prots"], &["run", "--fast"], &["completion", "cmd.exe"], &[]] {
+        let output = srv6d(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!stderr(&output).is_empty(), "{arguments:?}");
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn offline_a_file_for_another_machine_is_whole() {
+    let host = "[node]\nsource = \"fcbb:0:800::2\"\n[workers]\ncores = [4000]\n[[port]]\nname = \"srv6d-absent\"\n\
+                [[route]]\nprefix = \"fcbb::/32\"\nvia = \"fcbb:0:800::1\"\n\
+                [[steer]]\nprefix = \"fcbb:0:800:2::/64\"\nsegments = [\"fcbb:0:1004:1001:1006:fe06::\"]\n";
+    let file = File::new("offline.toml", host);
+    assert_eq!(srv6d(&["check", file.path()]).status.code(), Some(2), "this machine has fewer cores");
+    let output = srv6d(&["check", "--offline", file.path()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("1 ports, 0 SIDs, 1 steered prefixes, 1 routes") && !said.contains("waits"), "{said}");
+}
+
+#[test]
+fn advice_leads_somewhere() {
+    let refused = |text: &str| {
+        let file = File::new("advice.toml", text);
+        let output = srv6d(&["check", file.path()]);
+        assert_eq!(output.status.code(), Some(2), "{text}: {}", stdout(&output));
+        stderr(&output)
+    };
+    let said = refused(&VALID.replace("\"uN\"", "\"End.DX2\""));
+    assert!(said.contains("srv6d does not have End.DX2") && said.contains("leave the SID to the kernel"), "{said}");
+    assert!(!said.contains("write \"End.X\""), "{said}");
+    let said = refused(&VALID.replace("\"fcbb::/32\"", "fcbb::/32"));
+    assert!(said.contains("a text without quotes") && said.contains("write prefix = \"fcbb::/32\""), "{said}");
+    let said = stderr(&srv6d(&["trace", "fcbb::1"]));
+    assert!(said.contains("srv6d capture") && !said.contains("place"), "{said}");
+    for name in ["../../x", "a b", "sixteen-letters-", ".."] {
+        let said = refused(&format!("{VALID}\n[host]\ninterface = \"{name}\"\n"));
+        assert!(said.contains(&format!("{name:?} does not fit here")), "{said}");
+        let said = refused(&VALID.replace("srv6d-absent", name));
+        assert!(said.contains(&format!("{name:?} does not fit here")), "{said}");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_refused_by_name() {
+    for file in ["/dev/zero", "/"] {
+        let output = srv6d(&["check", file]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("cannot read {file}: no regular file")) && said.contains("fix: "), "{said}");
+    }
+}
+
+#[test]
+fn no_daemon_is_status_1_and_says_how_to_start_one() {
+    for arguments in [&["show", "ports"][..], &["show", "counters", "--json"], &["reload"]] {
+        let arguments = [&["--socket", "/nonexistent/srv6d.sock"][..], arguments].concat();
+        let output = srv6d(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let error = stderr(&output);
+        assert!(error.contains("not running") && error.contains("srv6d run --config"), "{error}");
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn valid_configuration_is_status_0_and_says_what_it_waits_for() {
+    let file = File::new("valid", VALID);
+    let output = srv6d(&["check", file.path()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("valid: 1 ports, 1 SIDs"), "{said}");
+    assert!(said.contains("waits for network device srv6d-absent"), "{said}");
+}
+
+#[test]
+fn invalid_configuration_is_status_2_and_names_line_key_and_fix() {
+    let file = File::new("invalid", &VALID.replace("behavior", "behaviour"));
+    for command in ["check", "run", "doctor"] {
+        let arguments: &[&str] = if command == "check" { &[file.path()] } else { &["--config", file.path()] };
+        let output = srv6d(&[&[command], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let error = stderr(&output);
+        assert!(error.contains(&format!("{}:12:1: ", file.path())), "{command}: {error}");
+        assert!(error.contains("behaviour") && error.contains("behavior") && error.contains("fix: "), "{error}");
+    }
+}
+
+#[test]
+fn check_speaks_json() {
+    let invalid = File::new("json", &VALID.replace("behavior", "behaviour"));
+    let output = srv6d(&["check", "--json", invalid.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.pointer("/valid"), Some(&false.into()));
+    assert_eq!(report.pointer("/errors/0/line"), Some(&12.into()));
+
+    let valid = File::new("json-valid", VALID);
+    let output = srv6d(&["check", "--json", valid.path()]);
+    assert_eq!(output.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.pointer("/valid"), Some(&true.into()));
+    assert_eq!(report.pointer("/pending/0/severity"), Some(&"pending".into()));
+}
+
+#[test]
+fn missing_file_is_status_2_and_named() {
+    for arguments in [&["check", "/nonexistent/srv6d.toml"][..], &["run", "--config", "/nonexistent/srv6d.toml"]] {
+        let output = srv6d(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains("cannot read /nonexistent/srv6d.toml"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn run_without_privileges_or_directory_fails_before_it_touches_anything() {
+    let file = File::new("socket", VALID);
+    let output = srv6d(&["--socket", "/proc/srv6d.sock", "run", "--config", file.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot listen on /proc/srv6d.sock"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_log_level_that_is_none_is_named() {
+    let file = File::new("level", VALID);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_srv6d"));
+    command.args(["--socket", "/proc/srv6d.sock", "run", "--config", file.path()]);
+    let output = command.env("RUST_LOG", "srv6d=verbose").output().unwrap();
+    let error = stderr(&output);
+    assert!(error.contains("WARN RUST_LOG is passed over") && error.contains("RUST_LOG=debug"), "{error}");
+    let output = command.env("RUST_LOG", "debug").output().unwrap();
+    assert!(!stderr(&output).contains("RUST_LOG"), "{}", stderr(&output));
+}
+
+#[test]
+fn doctor_looks_at_the_machine_without_a_daemon() {
+    let output = srv6d(&["--socket", "/nonexistent/srv6d.sock", "doctor", "--json", "srv6d-absent"]);
+    assert_eq!(output.status.code(), Some(1), "an interface that does not exist is in the way");
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = findings.as_array().unwrap();
+    let of = |subject: &str, check: &str| {
+        findings.iter().find(|f| f.get("subject") == Some(&subject.into()) && f.get("check") == Some(&check.into()))
+    };
+    assert!(of("machine", "kernel").is_some());
+    assert_eq!(of("srv6d-absent", "interface").unwrap().get("verdict"), Some(&"FAIL".into()));
+}
+
+#[test]
+fn completion_scripts_know_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = srv6d(&["completion", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        assert!(stdout(&output).contains("doctor"), "{shell}");
+    }
+}
+
+#[test]
+fn every_command_of_the_help_has_a_manual_page() {
+    let directory = std::env::temp_dir().join(format!("srv6d-man-{}", std::process::id()));
+    let output = srv6d(&["man", directory.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for (page, expected) in [
+        ("srv6d.1", "srv6d\\-show(1)"),
+        ("srv6d-show.1", ".SH EXAMPLES"),
+        ("srv6d-lab-up.1", "\\-\\-routing"),
+        ("srv6d-sonic-run.1", "config_db.json"),
+    ] {
+        let text = fs::read_to_string(directory.join(page)).unwrap_or_default();
+        assert!(text.contains(expected), "{page}: {text}");
+    }
+    assert!(!directory.join("srv6d-guard.1").exists(), "it is nobody's business");
+    fs::remove_dir_all(&directory).unwrap();
+    let output = srv6d(&["man", "/proc/srv6d"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot write manual pages into /proc/srv6d"), "{}", stderr(&output));
+}
+
+/// What is installed below a directory, by paths from there.
+fn installed(root: &Path) -> Vec<String> {
+    let listed = Command::new("find").arg(root).args(["-type", "f", "-printf", "%P\n"]).output().unwrap();
+    stdout(&listed).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn make_install_puts_all_in_place_and_uninstall_takes_it_away() {
+    let root = std::env::temp_dir().join(format!("srv6d-install-{}", std::process::id()));
+    let built = root.join("target/release");
+    fs::create_dir_all(&built).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_srv6d"), built.join("srv6d")).unwrap();
+    let destination = root.join("destination");
+    let make = |what: &str, prefix: &str| {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let variables = [("TARGET", &root.join("target")), ("DESTDIR", &destination)];
+        let variables = variables.map(|(name, path)| format!("{name}={}", path.display()));
+        let mut command = Command::new("make");
+        command.args(["--silent", "--directory"]).arg(repository).arg(what).args(variables);
+        // What the surrounding make was told is not meant for this one.
+        command.arg(format!("PREFIX={prefix}")).env_remove("MAKEFLAGS").output().unwrap()
+    };
+    let done = make("install", "/usr");
+    assert!(done.status.success(), "{}", stderr(&done));
+    let files = installed(&destination);
+    for file in [
+        "usr/bin/srv6d",
+        "usr/share/man/man1/srv6d.1",
+        "usr/share/man/man1/srv6d-show.1",
+        "usr/share/bash-completion/completions/srv6d",
+        "usr/share/zsh/site-functions/_srv6d",
+        "usr/share/fish/vendor_completions.d/srv6d.fish",
+        "etc/systemd/system/srv6d.service",
+    ] {
+        assert!(files.iter().any(|found| found == file), "{file} is missing in {files:?}");
+    }
+    let done = make("uninstall", "/usr");
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert_eq!(installed(&destination), Vec::<String>::new());
+
+    assert!(make("install", "/opt/srv6d").status.success());
+    let unit = fs::read_to_string(destination.join("etc/systemd/system/srv6d.service")).unwrap();
+    assert!(unit.contains("ExecStart=/opt/srv6d/bin/srv6d run") && !unit.contains("=/usr/bin"), "{unit}");
+
+    fs::remove_file(built.join("srv6d")).unwrap();
+    let refused = make("install", "/usr");
+    assert!(!refused.status.success() && stderr(&refused).contains("make build"), "{}", stderr(&refused));
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn unit_file_starts_the_command_that_exists() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/srv6d.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    let commands = unit.lines().filter_map(|line| line.strip_prefix("Exec")?.split_once("=/usr/bin/srv6d "));
+    let commands: Vec<&str> = commands.map(|(_, arguments)| arguments).collect();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for arguments in commands {
+        let mut words: Vec<&str> = arguments.split(' ').collect();
+        words.push("--help");
+        assert_eq!(srv6d(&words).status.code(), Some(0), "{arguments}");
+    }
+}

@@ -1,0 +1,87 @@
+//! The reference and the program say the same.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use srv6d::config;
+use srv6d::plan::{self, Environment};
+
+const REFERENCE: &str = include_str!("../../../docs/configuration.md");
+
+/// The text below a heading, up to the next one of the same level.
+fn section(heading: &str) -> &'static str {
+    let start = REFERENCE.find(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no section {heading:?}"));
+    let text = REFERENCE.get(start + 4..).unwrap();
+    text.split("\n## ").next().unwrap()
+}
+
+/// Keys that the tables of a section explain, their first cell being the key (or several).
+fn explained(section: &str) -> Vec<&str> {
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.filter_map(|row| row.split(" | ").next());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+/// TOML blocks with the line they begin at.
+fn examples() -> Vec<(usize, String)> {
+    let mut examples = Vec::new();
+    let mut lines = REFERENCE.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        if line == "```toml" {
+            let text: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+            examples.push((number + 2, text.join("\n")));
+        }
+    }
+    examples
+}
+
+#[test]
+fn every_key_is_explained_and_every_explained_key_exists() {
+    for (table, keys) in config::keys() {
+        let heading = match table {
+            "nexthops" => "Next hops",
+            "paths" => "steer",
+            "peers" => "syd",
+            other => other.trim_matches(['[', ']']),
+        };
+        let explained = explained(section(heading));
+        for key in &keys {
+            assert!(explained.contains(key), "{table} {key} is not in section {heading:?}");
+        }
+        // The sections of SIDs, policies and syd hold a second table.
+        if !matches!(heading, "sid" | "steer" | "syd") {
+            assert_eq!(explained, keys, "section {heading:?}");
+        }
+    }
+}
+
+#[test]
+fn every_word_is_explained() {
+    for (table, key, words) in [
+        ("node", "srh_check", &["strict", "lenient"][..]),
+        ("port", "mode", &["auto", "zero-copy", "native", "generic"]),
+        ("port", "offload", &["off", "xdp"]),
+        ("route", "type", &["unicast", "blackhole", "unreachable", "kernel"]),
+        ("block", "unknown", &["drop", "icmp", "punt", "route"]),
+    ] {
+        let row = section(table).lines().find(|line| line.starts_with(&format!("| `{key}`"))).unwrap();
+        assert!(words.iter().all(|word| row.contains(&format!("`\"{word}\"`"))), "{row}");
+    }
+    let refused = config::parse("[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"\"", "x").unwrap_err().to_string();
+    let known = refused.split("known: ").nth(1).unwrap().lines().next().unwrap();
+    let missing: Vec<&str> = known.split(", ").filter(|word| !section("sid").contains(&format!("`{word}`"))).collect();
+    assert_eq!(missing, Vec::<&str>::new());
+}
+
+#[test]
+fn every_example_is_right() {
+    let examples = examples();
+    assert!(examples.len() >= 12, "only {} examples found", examples.len());
+    for (line, text) in examples {
+        let planned = config::parse(&text, "example").and_then(|config| plan::plan(&config, &Environment::default()));
+        let plan = planned.unwrap_or_else(|errors| panic!("example in line {line}:\n{errors}"));
+        let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+        assert!(warnings.is_empty(), "example in line {line}:\n{}", warnings.join("\n"));
+        // Where devices are unknown, they are all that may be missing.
+        let waiting: Vec<String> = plan.pending.iter().map(config::Diagnostic::headline).collect();
+        assert!(waiting.iter().all(|line| line.contains("waits for network device")), "{waiting:#?}");
+    }
+}

@@ -1,0 +1,207 @@
+//! What a confined process can no longer do, tried by one; and a confined daemon that goes on with its work.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+use crate::support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::unistd::{Pid, Uid, chown, chroot, sethostname, setuid};
+use srv6d::confine::{OF_THE_DAEMON, confine};
+use support::rig::{CONFIG, Rig, must, text, wait_for};
+
+/// Set for the process that tries; its value says whether it confines itself first.
+const CHILD: &str = "SRV6D_CONFINE_CHILD";
+
+/// Everything is tried where it does no harm: each leaves the machine as it was when it succeeds.
+fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
+    let ran = |result: std::io::Result<_>| match result {
+        Ok(()) => Ok(()),
+        Err(why) => Err(why.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)),
+    };
+    let mounted = || {
+        mount(Some("none"), scratch, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+        umount2(scratch, MntFlags::MNT_DETACH)
+    };
+    let name = nix::unistd::gethostname().unwrap();
+    let namespace = fs::File::open("/proc/thread-self/ns/net").unwrap();
+    vec![
+        ("execve", ran(Command::new("true").status().map(drop))),
+        ("unshare mount", unshare(CloneFlags::CLONE_NEWNS)),
+        ("mount", mounted()),
+        ("setns", setns(&namespace, CloneFlags::CLONE_NEWNET)),
+        ("chroot", chroot("/")),
+        ("sethostname", sethostname(&name)),
+        ("setuid", setuid(Uid::from_raw(0))),
+        ("chown", chown(scratch, Some(Uid::from_raw(1)), None)),
+        ("kill", nix::sys::signal::kill(nix::unistd::getppid(), None)),
+        ("packet socket", socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None).map(drop)),
+        (
+            "init_module",
+            nix::kmod::init_module(b"no module", c"")
+                .or_else(|why| if why == Errno::ENOEXEC { Ok(()) } else { Err(why) }),
+        ),
+        // Of no process: who may trace is told that there is none.
+        (
+            "ptrace",
+            nix::sys::ptrace::attach(Pid::from_raw(0))
+                .or_else(|why| if why == Errno::ESRCH { Ok(()) } else { Err(why) }),
+        ),
+    ]
+}
+
+/// Not a test of its own: what [`tried`] runs. Prints a line for each attempt.
+#[test]
+#[ignore = "needs root"]
+fn child_that_tries() {
+    let Ok(how) = std::env::var(CHILD) else { return };
+    let scratch = std::env::temp_dir().join(format!("srv6d-confine-{}", std::process::id()));
+    fs::create_dir_all(&scratch).unwrap();
+    if how == "confined" {
+        assert_eq!(confine(&OF_THE_DAEMON), Vec::<String>::new());
+    }
+    for (what, done) in attempts(scratch.to_str().unwrap()) {
+        println!("\nTRIED {what}: {}", done.err().map_or("done".to_owned(), |why| format!("{why:?}")));
+    }
+    // What it still needs.
+    let again = std::thread::spawn(|| fs::read_to_string("/proc/self/status").is_ok()).join().unwrap();
+    println!("\nTRIED thread and file: {}", if again { "done" } else { "failed" });
+}
+
+fn tried(how: &str) -> BTreeMap<String, String> {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "confine::child_that_tries", "--ignored", "--nocapture"])
+        .env(CHILD, how)
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    let lines = said.lines().filter_map(|line| line.strip_prefix("TRIED ")?.split_once(": "));
+    let tried: BTreeMap<String, String> = lines.map(|(what, how)| (what.to_owned(), how.to_owned())).collect();
+    assert!(tried.len() > 10, "{said}\n{}", text(&output.stderr));
+    tried
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_is_given_up_cannot_be_done_any_more() {
+    let (free, confined) = (tried("free"), tried("confined"));
+    for (what, done) in &free {
+        // A kernel without modules refuses one from everybody.
+        assert!(done == "done" || what == "init_module", "{what}, unconfined: {done}");
+    }
+    for (what, done) in &confined {
+        let refused = matches!(done.as_str(), "EPERM" | "ENOSYS");
+        assert_eq!(refused, what != "thread and file", "{what}, confined: {done}");
+    }
+}
+
+/// Capabilities by their numbers in capabilities(7).
+const NET_ADMIN: u64 = 1 << 12;
+const NET_RAW: u64 = 1 << 13;
+const BPF: u64 = 1 << 39;
+
+/// Every thread of a process has at most these capabilities, `NoNewPrivs` and a filter.
+fn check_confined(pid: u32, capabilities: u64) {
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let field = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
+        let set = |key: &str| u64::from_str_radix(&field(key), 16).unwrap();
+        let expected = if field("Name:").starts_with("srv6d-worker") { 0 } else { capabilities };
+        assert_eq!((set("CapEff:"), set("CapPrm:"), set("CapInh:")), (expected, expected, 0), "{status}");
+        assert_eq!((field("NoNewPrivs:").as_str(), field("Seccomp:").as_str()), ("1", "2"), "{status}");
+    }
+}
+
+fn guards_of(pid: u32) -> Vec<u32> {
+    let pids = support::rig::run(&format!("pgrep -P {pid} -x srv6-guard")).stdout;
+    text(&pids).split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn scrape() -> String {
+    let mut stream = TcpStream::connect("[::1]:9469").unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_confined_daemon_does_all_its_work() {
+    let config = CONFIG.replace("\"off\"", "\"[::1]:9469\"").replace("[[port]]\n", "[[port]]\noffload = \"xdp\"\n");
+    let mut rig = Rig::new(1);
+    let daemon = rig.ready(&config);
+    let pid = rig.pid(daemon);
+    check_confined(pid, NET_ADMIN | NET_RAW | BPF);
+    assert!(!rig.log("node").contains("cannot "), "{}", rig.log("node"));
+    let guards = guards_of(pid);
+    assert_eq!(guards.len(), 2);
+    for guard in &guards {
+        check_confined(*guard, NET_ADMIN);
+    }
+    let shown = text(&rig.ask("node", "show process").stdout);
+    assert!(shown.contains("CAP_BPF CAP_NET_ADMIN CAP_NET_RAW\n") && shown.contains("seccomp       yes"), "{shown}");
+    assert!(
+        rig.output(
+            "router",
+            &format!("{} --socket {} doctor eth1", support::rig::SRV6D, rig.socket_of("node").display())
+        )
+        .stdout
+        .windows(10)
+        .any(|window| window == b"privileges")
+    );
+
+    rig.wait_for_pings();
+    let steered = "\n[[steer]]\nprefix = \"3fff::/20\"\nsegments = [\"fcbb:0:1001::\"]\nvia = \"2001:db8:b::2\"\n";
+    fs::write(rig.file("node.toml"), config + steered).unwrap();
+    assert!(rig.ask("node", "reload").status.success(), "{}", rig.log("node"));
+    rig.inside("b", "ip link del wire");
+    rig.link("b", "eth2", 1);
+    wait_for("ping through a port that came later", || rig.pings().then_some(()));
+    let socket = rig.socket_of("node");
+    let flow = rig.flow("a");
+    let captured = support::rig::run(&format!(
+        "timeout 60 {} --socket {} capture eth1 | head -c 400 | wc -c",
+        support::rig::SRV6D,
+        socket.display()
+    ));
+    assert_eq!(text(&captured.stdout).trim(), "400");
+    drop(flow);
+    let namespace = fs::File::open(format!("/run/netns/{}", rig.ns("router"))).unwrap();
+    let scraped = std::thread::spawn(move || {
+        setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
+        scrape()
+    });
+    assert!(scraped.join().unwrap().contains("srv6d_build_info"));
+    check_confined(pid, NET_ADMIN | NET_RAW | BPF);
+    rig.check_balance();
+
+    // One guard is killed: the other one does it.
+    must(&format!("kill -9 {}", guards.first().unwrap()));
+    wait_for("a line about it", || rig.log("node").contains("a guard process has ended: 1 left").then_some(()));
+    assert_eq!(rig.stop(daemon, "KILL"), None);
+    wait_for("end of the own veth", || (!rig.exists("srv6d0")).then_some(()));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn unconfined_keeps_what_it_was_started_with() {
+    let mut rig = Rig::new(1);
+    let mut command = rig.daemon("node", CONFIG);
+    command.env("SRV6D_UNCONFINED", "1");
+    rig.spawn(command);
+    rig.wait_until_ready();
+    let shown = text(&rig.ask("node", "show process").stdout);
+    assert!(shown.contains("CAP_SYS_ADMIN") && shown.contains("seccomp       no"), "{shown}");
+    assert!(shown.contains("fix: start it without --unconfined"), "{shown}");
+    assert!(rig.log("node").contains("privileges are kept"), "{}", rig.log("node"));
+}
