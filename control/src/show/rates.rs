@@ -110,7 +110,7 @@ mod tests {
     use crate::api::decode;
 
     fn sids() -> Vec<SidRow> {
-        match decode(include_str!("../../tests/recorded/sids.json")).unwrap() {
+        match decode(include_str!("../../tests/it/recorded/sids.json")).unwrap() {
             Response::Sids(rows) => rows,
             other => unreachable!("{other:?}"),
         }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_counts_no_packets_is_shown_as_ever() {
-        let routes = decode(include_str!("../../tests/recorded/routes.json")).unwrap();
+        let routes = decode(include_str!("../../tests/it/recorded/routes.json")).unwrap();
         assert_eq!(render(&routes, None), whole(&routes));
     }
 }

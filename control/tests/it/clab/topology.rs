@@ -7,7 +7,6 @@ use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
 pub struct File {
-    pub name: String,
     pub topology: Topology,
 }
 
@@ -19,7 +18,6 @@ pub struct Topology {
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Node {
-    pub kind: String,
     pub entrypoint: Option<String>,
     pub cmd: Option<String>,
     pub healthcheck: Option<Healthcheck>,

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 mod amend;
-use crate::netlink;
 mod rules;
 
 use srv6d::config::{self, Config};
