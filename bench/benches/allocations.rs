@@ -1,4 +1,4 @@
-//! Heap allocations per packet of the worker's step: zero, or this program fails.
+//! Counts heap allocations per packet in the worker's step. There must be none, or this program fails.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ fn main() {
     run();
 }
 
-/// Counts them.
+/// Counts the allocations of every case.
 ///
 /// # Panics
-/// It does not do its work.
+/// If a case allocates, or if a packet is not sent.
 pub fn run() {
     let snapshots = [1, 3].map(|segments| snapshot(PREFIXES, segments).unwrap());
     for case in &CASES {

@@ -1,7 +1,8 @@
-//! Instructions per packet, counted by callgrind: the same for the same binary, whatever else the machine does.
+//! Counts instructions per packet with callgrind. The result for one binary is always the same, whatever else the
+//! machine does.
 //!
 //! ```text
-//! cargo bench --package srv6d-bench --bench instructions               # beside bench/instructions.txt
+//! cargo bench --package srv6d-bench --bench instructions                # compares with bench/instructions.txt
 //! cargo bench --package srv6d-bench --bench instructions -- --record   # writes that file
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may panic")]
@@ -16,9 +17,9 @@ use srv6d_dataplane::BURST;
 
 const PREFIXES: u32 = 10_000;
 const BURSTS: usize = 64;
-/// So many go through tables before their worker is at home in them.
+/// Number of bursts that go through the tables before counting, so that the worker's caches are filled.
 const WARM_UP: usize = 320;
-/// What is counted, and the function of `Rig` in which it happens.
+/// Kinds of work that are counted, each with the function of `Rig` that does it.
 const WORKS: [(&str, &str); 4] = [
     ("bare floor", "bare"),
     ("bare srv6d", "forward"),
@@ -35,15 +36,15 @@ fn main() {
         [] => count_all(false),
         ["--record"] => count_all(true),
         ["--help" | "-h"] => println!("{USAGE}"),
-        // A filter of other benches: `cargo bench NAME` gives it to all.
+        // The argument may be a filter for other benches, because `cargo bench NAME` passes it to all of them.
         _ => eprintln!("instructions: nothing to do for {}. {USAGE}", arguments.join(" ")),
     }
 }
 
-/// Every row through every kind of work, without callgrind; and the file has every row.
+/// Runs every row through every kind of work once, without callgrind, and checks that the file has every row.
 ///
 /// # Panics
-/// It does not do its work.
+/// If the file lacks a row, or if a packet is not sent.
 #[allow(dead_code, reason = "for the tests")]
 pub fn run_once() {
     let recorded = read(&file());
@@ -55,7 +56,7 @@ pub fn run_once() {
     }
 }
 
-/// Under callgrind: the packets of one row through one kind of work.
+/// Does one kind of work on the packets of one row; this is what runs under callgrind.
 fn do_work(case: &str, work: &str) {
     let case = CASES.iter().find(|known| known.name == case).unwrap();
     let snapshot = snapshot(PREFIXES, case.segments).unwrap();
@@ -100,7 +101,7 @@ fn beside_recorded(counts: &[f64], recorded: &[f64]) -> String {
     text
 }
 
-/// Of one packet.
+/// Returns the number of instructions for one packet.
 fn instructions(case: &Case, function: &str) -> f64 {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -119,7 +120,7 @@ fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt")
 }
 
-/// Rows of a recorded table.
+/// Reads the rows of a recorded table.
 fn read(path: &Path) -> BTreeMap<String, Vec<f64>> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let row = |line: &str| {

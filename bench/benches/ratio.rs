@@ -1,13 +1,13 @@
-//! How far the packet path is from its floor: both in turn in one run, so that a noisy machine disturbs both.
+//! Compares the packet path with its floor. Both are measured in turn in one run, so that a noisy machine affects both.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
 
 use srv6d_bench::cases::SIZES;
 use srv6d_bench::{CASES, Case, Rig, snapshot};
 use srv6d_dataplane::Snapshot;
 
-/// Measurements, of which the median and the quarters count.
+/// Number of measurements, from which median and quartiles are taken.
 const ROUNDS: usize = 101;
-/// Bursts of one measurement.
+/// Number of bursts in one measurement.
 const BURSTS: usize = 32;
 
 fn main() {
@@ -15,10 +15,10 @@ fn main() {
     run(SIZES, ROUNDS, |name| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())));
 }
 
-/// Prints the table.
+/// Measures the cases and prints the table.
 ///
 /// # Panics
-/// It does not do its work.
+/// If a packet is not sent.
 pub fn run(sizes: [u32; 3], rounds: usize, is_wanted: impl Fn(&str) -> bool) {
     let snapshots = sizes.map(|prefixes| [1, 3].map(|segments| snapshot(prefixes, segments).unwrap()));
     println!("ns per packet of 128 bytes; medians of {rounds} rounds, in brackets the middle half of the ratios");
@@ -44,7 +44,7 @@ struct Row {
     ports: Pair,
 }
 
-/// Medians in ns per packet, and quarters of the ratios.
+/// Medians in ns per packet, and the quartiles of the ratio.
 struct Pair {
     floor: f64,
     srv6d: f64,
@@ -80,7 +80,7 @@ impl std::fmt::Display for Pair {
     }
 }
 
-/// Lower quarter, median, upper quarter.
+/// Returns lower quartile, median and upper quartile.
 fn quarters(values: impl Iterator<Item = f64>) -> [f64; 3] {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The worker's step over ports in memory, in ns per packet, beside its floor.
+//! Measures the worker's step over ports in memory, in ns per packet, and its floor.
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion's macros; a bench may panic")]
 
 use std::time::Duration;
@@ -8,10 +8,10 @@ use srv6d_bench::cases::SIZES;
 use srv6d_bench::{CASES, Rig, snapshot};
 use srv6d_dataplane::BURST;
 
-/// The floors.
+/// Measures the floors.
 ///
 /// # Panics
-/// It does not do its work.
+/// If a packet is not sent.
 pub fn floors(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("floor");
     group.throughput(Throughput::Elements(1));
@@ -31,10 +31,10 @@ fn steps(criterion: &mut Criterion) {
     steps_of(criterion, &SIZES);
 }
 
-/// The step at these numbers of prefixes.
+/// Measures the step with these numbers of prefixes.
 ///
 /// # Panics
-/// It does not do its work.
+/// If a packet is not sent.
 pub fn steps_of(criterion: &mut Criterion, sizes: &[u32]) {
     let mut group = criterion.benchmark_group("step");
     group.throughput(Throughput::Elements(1));
@@ -54,7 +54,8 @@ pub fn steps_of(criterion: &mut Criterion, sizes: &[u32]) {
     group.finish();
 }
 
-/// Time of `packets` packets, from nanoseconds per packet over as many bursts as they fill.
+/// Returns the time for `packets` packets. `measure` returns nanoseconds per packet for the number of bursts that they
+/// fill.
 fn over(packets: u64, measure: impl FnOnce(usize) -> f64) -> Duration {
     let bursts = packets.div_ceil(BURST as u64);
     Duration::from_secs_f64(

@@ -1,4 +1,4 @@
-//! Parsing alone, in ns per header.
+//! Measures parsing alone, in ns per header.
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion's macros; a bench may panic")]
 
 use std::hint::black_box;
@@ -7,10 +7,10 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use srv6d_bench::{Class, frame};
 use srv6d_wire::{eth, ipv4, ipv6};
 
-/// All parsers.
+/// Measures all parsers.
 ///
 /// # Panics
-/// It does not do its work.
+/// If a parser refuses its header.
 pub fn parse(criterion: &mut Criterion) {
     let (v6, v4) = (frame(Class::Shift, 1, 1), frame(Class::EncapV4, 1, 1));
     criterion.bench_function("wire/ethernet", |bencher| bencher.iter(|| eth::parse(black_box(&v6)).unwrap()));

@@ -21,7 +21,7 @@ fn compile() -> Result<(), String> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo did not set OUT_DIR")?);
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let done = Command::new(&clang)
-        // v3: atomic operations that return the old value.
+        // v3 is needed for atomic operations that return the old value.
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
         // Debian keeps <asm/types.h> in the multiarch directory.
         .arg(format!("-I/usr/include/{arch}-linux-gnu"))

@@ -1,24 +1,24 @@
-//! What is measured.
+//! The cases that are measured.
 
 use crate::floor::{self, Floor};
 use crate::frames::Class;
 use crate::rig::Rig;
 
-/// Sizes of the tables, in prefixes.
+/// Sizes of the tables as numbers of prefixes.
 pub const SIZES: [u32; 3] = [1, 10_000, 1_000_000];
 
-/// One row.
+/// One case: a row of the results.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// As printed.
+    /// Name as printed.
     pub name: &'static str,
-    /// Packets.
+    /// Class of its packets.
     pub class: Class,
-    /// Segments of every path.
+    /// Number of segments of every path.
     pub segments: u16,
-    /// What these packets cannot do without, in a bare loop.
+    /// Floor in a bare loop: only the work that these packets cannot do without.
     pub bare: fn(&mut Rig),
-    /// The same between ports.
+    /// The floor of these packets between ports.
     pub ports: fn(&mut Rig),
 }
 
@@ -28,7 +28,7 @@ impl Case {
     }
 }
 
-/// All rows.
+/// All cases.
 pub const CASES: [Case; 10] = [
     Case::of::<floor::Shift>("shift", Class::Shift, 1),
     Case::of::<floor::EncapV6>("encap-v6", Class::EncapV6, 1),

@@ -1,5 +1,5 @@
-//! The floor: the header bytes a packet cannot do without reading and writing, and nothing else. No length is checked,
-//! nothing is looked up, nothing is hashed, nothing is counted.
+//! The floor: reads and writes the header bytes that a packet cannot do without, and does nothing else. It checks no
+//! length, looks nothing up, computes no hash and counts nothing.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -7,19 +7,19 @@ use std::marker::PhantomData;
 use srv6d_wire::{Packet, eth, ipv4, ipv6};
 
 const HEAD: usize = eth::LEN + ipv6::LEN;
-/// An SRH of two segments.
+/// Length of an SRH with two segments.
 const SRH: usize = 8 + 2 * 16;
 
-/// Work on one packet. A type, so that the loop around it is compiled for it.
+/// Work on one packet. It is a type, so that the loop around it is compiled separately for each kind of work.
 pub trait Floor {
-    /// There is no headroom: what is put in front of a packet moves it.
+    /// Whether there is no headroom, so that a header in front of the packet moves the whole packet.
     const MOVES: bool = false;
 
-    /// `None`: the packet is shorter than these packets are.
+    /// Rewrites a packet. Returns `None` if the packet is shorter than packets of this class are.
     fn rewrite(packet: &mut Packet<'_>) -> Option<()>;
 }
 
-/// Read the destination, write it shifted, hop limit, both MAC addresses.
+/// Floor of a shift: reads the destination, writes it shifted, and writes the hop limit and both MAC addresses.
 pub struct Shift;
 
 impl Floor for Shift {
@@ -34,8 +34,8 @@ impl Floor for Shift {
     }
 }
 
-/// Read what the flow label comes from, copy outer header and MAC addresses, payload
-/// length, flow label, inner hop limit.
+/// Floor of encapsulating an IPv6 packet: reads the inputs of the flow label, copies outer header and MAC addresses,
+/// and writes payload length, flow label and inner hop limit.
 pub struct EncapV6;
 
 impl Floor for EncapV6 {
@@ -47,7 +47,7 @@ impl Floor for EncapV6 {
     }
 }
 
-/// The same with two more segments, so an SRH of two.
+/// Like [`EncapV6`], but with two more segments and therefore an SRH.
 pub struct EncapV6Srh;
 
 impl Floor for EncapV6Srh {
@@ -59,7 +59,7 @@ impl Floor for EncapV6Srh {
     }
 }
 
-/// The same around an IPv4 packet: TTL and checksum instead of the hop limit.
+/// Like [`EncapV6`], but around an IPv4 packet: writes TTL and checksum instead of the hop limit.
 pub struct EncapV4;
 
 impl Floor for EncapV4 {
@@ -71,7 +71,7 @@ impl Floor for EncapV4 {
     }
 }
 
-/// The same with two more segments.
+/// Like [`EncapV4`], but with two more segments and therefore an SRH.
 pub struct EncapV4Srh;
 
 impl Floor for EncapV4Srh {
@@ -83,7 +83,7 @@ impl Floor for EncapV4Srh {
     }
 }
 
-/// Another floor, and the packet moves to make room, as it did when the floor was first measured.
+/// Another floor whose packets move to make room for the header, as they did when that floor was first measured.
 pub struct Moved<F>(PhantomData<F>);
 
 impl<F: Floor> Floor for Moved<F> {
@@ -95,7 +95,7 @@ impl<F: Floor> Floor for Moved<F> {
     }
 }
 
-/// Drop the outer header, inner hop limit, type and both MAC addresses.
+/// Floor of decapsulation: removes the outer header, and writes inner hop limit, `EtherType` and both MAC addresses.
 pub struct Decap;
 
 impl Floor for Decap {
@@ -108,7 +108,7 @@ impl Floor for Decap {
     }
 }
 
-/// Read the destination; hop limit, both MAC addresses.
+/// Floor of plain forwarding: reads the destination, and writes the hop limit and both MAC addresses.
 pub struct Transit;
 
 impl Floor for Transit {
@@ -124,7 +124,7 @@ fn transit(packet: &mut Packet<'_>) -> Option<()> {
     addresses(packet)
 }
 
-/// Reads all of it.
+/// Combines all bytes into one word, so that all of them are read.
 fn sum<const N: usize>(bytes: &[u8; N]) -> u32 {
     let words = bytes.chunks_exact(4).filter_map(<[u8]>::first_chunk);
     words.fold(0, |sum, word| sum ^ u32::from_be_bytes(*word))

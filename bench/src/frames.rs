@@ -1,4 +1,4 @@
-//! Packets that go through the tables.
+//! Frames that the benches send through the tables.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,32 +6,32 @@ use srv6d_wire::checksum;
 
 use crate::tables::{PEER, PORT_MAC, STEERED_BELOW, is_steered, prefix};
 
-/// Flows that each bench goes round through.
+/// Number of flows in each bench.
 pub const FLOWS: usize = 1024;
 
-/// The packet classes of the benches.
+/// Classes of packets in the benches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// uN: shift and forward.
+    /// Packets that a uN shifts and forwards.
     Shift,
-    /// H.Encaps.Red of an IPv6 packet.
+    /// IPv6 packets that get H.Encaps.Red.
     EncapV6,
-    /// The same, and no two packets have one destination: nothing can be remembered of these.
+    /// Like [`Self::EncapV6`], but every packet has its own destination, so that a cache cannot help.
     EncapV6Strangers,
-    /// H.Encaps.Red of an IPv4 packet.
+    /// IPv4 packets that get H.Encaps.Red.
     EncapV4,
-    /// uDT6.
+    /// Packets that a uDT6 decapsulates.
     Decap,
-    /// Plain IPv6 forwarding.
+    /// IPv6 packets that are forwarded without SRv6.
     Transit,
 }
 
 impl Class {
-    /// All of them.
+    /// The classes, except [`Self::EncapV6Strangers`].
     pub const ALL: [Self; 5] = [Self::Shift, Self::EncapV6, Self::EncapV4, Self::Decap, Self::Transit];
 }
 
-/// Flow number `flow` of a class, 128 bytes without FCS, towards one of `prefixes` prefixes.
+/// Returns the frame of flow number `flow` of a class: 128 bytes without FCS, sent to one of `prefixes` prefixes.
 pub fn frame(class: Class, prefixes: u32, flow: usize) -> Vec<u8> {
     const LEN: usize = 128;
     let number = u32::try_from(flow).unwrap_or(0).wrapping_mul(2_654_435_761);
@@ -69,7 +69,8 @@ pub fn frame(class: Class, prefixes: u32, flow: usize) -> Vec<u8> {
     bytes
 }
 
-/// The address of one of the first `prefixes` prefixes, steered or not; which one, `number` decides.
+/// Returns the address of one of the first `prefixes` prefixes that `wanted` accepts. The search begins at a prefix
+/// that depends on `number`.
 fn towards(number: u32, prefixes: u32, wanted: impl Fn(u32) -> bool) -> Option<IpAddr> {
     let start = number % prefixes;
     (start..prefixes).chain(0..start).find(|&n| wanted(n)).map(|n| prefix(n).network())
@@ -82,12 +83,13 @@ fn v6_towards(number: u32, prefixes: u32, wanted: impl Fn(u32) -> bool) -> Ipv6A
     }
 }
 
-/// With room for hosts, behind which any address leads the same way.
+/// Returns whether prefix number `n` is steered and no longer than /64, so that many host addresses in it lead the same
+/// way.
 fn is_steered_subnet(n: u32) -> bool {
     is_steered(n) && prefix(n).prefix_len() <= 64
 }
 
-/// Another host of the same subnet as its destination.
+/// Changes the destination of a frame to another host in the same subnet.
 pub(crate) fn estrange(frame: &mut [u8], host: u32) {
     if let Some(low) = frame.get_mut(14 + 36..).and_then(|bytes| bytes.first_chunk_mut()) {
         *low = host.to_be_bytes();

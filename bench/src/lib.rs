@@ -1,4 +1,5 @@
-//! What the benches share: tables of a given size, packets that go through them, and the rig they go round in.
+//! Common parts of the benches: tables of a given size, packets for these tables, and the rig that sends the packets
+//! around.
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "numbers and frames of our own making")]
 

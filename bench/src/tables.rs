@@ -13,17 +13,19 @@ use srv6d_srv6::model::{
 };
 use srv6d_srv6::{BuildError, Slots, Tables, Tally};
 
-/// Address of every port of the benches.
+/// MAC address of every port in the benches.
 pub const PORT_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
-/// Address of every neighbour.
+/// MAC address of every neighbour.
 pub const PEER: Mac = Mac([2, 0, 0, 0, 0, 2]);
 const SOURCE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xcafe, 0, 0, 0, 0, 1);
 const NEXT_HOP: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 2));
-/// Steered prefixes cost a path each; a realistic node has thousands of them, not half a million.
+/// Only prefixes with numbers below this may be steered. Each steered prefix has a path of its own, and a realistic
+/// node has thousands of them, not half a million.
 pub(crate) const STEERED_BELOW: u32 = 20_000;
 
-/// Prefix number `n`: one in four IPv4, the others IPv6, both as operators' tables mix them. IPv6 comes in allocations
-/// of sixteen: a /32, /48s inside it, /64s inside one of these, and a /128 inside one of these.
+/// Returns prefix number `n`. One in four is IPv4, the others IPv6, with a mix of lengths as in operators' tables. IPv6
+/// prefixes come in allocations of sixteen: a /32, /48s inside it, /64s inside one of these, and a /128 inside one of
+/// these.
 pub fn prefix(n: u32) -> IpNet {
     if n % 4 == 3 { v4_prefix(n / 4).into() } else { v6_prefix(n - n / 4).into() }
 }
@@ -47,13 +49,13 @@ fn v4_prefix(n: u32) -> Ipv4Net {
         2..=4 => 22,
         _ => 24,
     };
-    // 128.0.0.0 to 191.255.255.255: nothing special in between but 169.254/16.
+    // The addresses 128.0.0.0 to 191.255.255.255 contain no special range except 169.254/16.
     let bits = 0x8000_0000 + (n.wrapping_mul(0x9e37_79b1) >> 2);
     let bits = if bits >> 16 == 0xa9fe { bits ^ 0x0001_0000 } else { bits };
     Ipv4Net::new_assert(Ipv4Addr::from_bits(bits), len).trunc()
 }
 
-/// Whether prefix number `n` is steered over a path; the others are plain routes.
+/// Returns whether prefix number `n` is steered over a path. All others are plain routes.
 pub fn is_steered(n: u32) -> bool {
     n < STEERED_BELOW && (n / 4).is_multiple_of(2)
 }
@@ -62,20 +64,20 @@ fn hop() -> Hop {
     Hop { port: PortId(1), via: Some(NEXT_HOP), weight: 1 }
 }
 
-/// One of 64 segment lists: many prefixes lie behind each of a fabric's paths.
+/// Returns one of 64 segment lists, because in a fabric many prefixes share a path.
 fn segments(prefix: u32, count: u16) -> SegmentList {
     let egress = 0x200 + (prefix % 64) as u16;
     let carrier = |n: u16| Ipv6Addr::new(0xfcbb, 0xbbbb, 0x100 + n, egress, 0xfe06, 0, 0, 0);
     SegmentList::new((0..count).map(carrier).collect(), &[]).unwrap_or_else(|why| unreachable!("{why}"))
 }
 
-/// A node with `prefixes` prefixes, some of them steered over `list` segments and the others plain routes; SIDs of its
-/// own, and a route to another node of its block.
+/// Returns the state of a node with `prefixes` prefixes: some are steered over `list` segments, the others are plain
+/// routes. The node also has SIDs, and a route to another node of its block.
 pub fn desired(prefixes: u32, list: u16) -> Desired {
     let (steered, plain): (Vec<u32>, Vec<u32>) = (0..prefixes).partition(|&n| is_steered(n));
     let mut steers: Vec<_> = steered.into_iter().map(|n| steer(prefix(n), n, list)).collect();
     steers.push(steer(Ipv4Net::new_assert(Ipv4Addr::new(44, 2, 0, 0), 16).into(), prefixes, list));
-    // Among a million some numbers come to the same prefix; a desired state has each once.
+    // Among a million numbers, some give the same prefix; a desired state may contain each prefix only once.
     let mut known = HashSet::new();
     let plain = plain.into_iter().map(prefix).filter(|&prefix| known.insert(prefix));
     let mut routes: Vec<_> = plain.map(route).collect();
@@ -95,7 +97,7 @@ pub fn desired(prefixes: u32, list: u16) -> Desired {
     }
 }
 
-/// A uN, a uDT6 and a uDT4.
+/// Returns a uN, a uDT6 and a uDT4.
 fn sids() -> Vec<LocalSid> {
     let sid = |groups: [u16; 4], len: u8, behavior: Behavior| LocalSid {
         prefix: Ipv6Net::new_assert(Ipv6Addr::new(groups[0], groups[1], groups[2], groups[3], 0, 0, 0, 0), len),
@@ -127,16 +129,16 @@ fn route(prefix: IpNet) -> Route {
     Route { table: TableId::MAIN, prefix, action: RouteAction::Via(vec![hop()]) }
 }
 
-/// A plain route that leads where all others do, or is no more.
+/// Returns a change that adds a plain route with the common next hop, or deletes it.
 pub fn route_change(prefix: IpNet, is_there: bool) -> Amendment {
     let action = is_there.then(|| RouteAction::Via(vec![hop()]));
     vec![RouteChange { table: TableId::MAIN, prefix, action }].into()
 }
 
-/// A snapshot of [`desired`] for one worker.
+/// Builds a snapshot of [`desired`] for one worker.
 ///
 /// # Errors
-/// [`BuildError`].
+/// [`BuildError`]: the state cannot be built into tables.
 pub fn snapshot(prefixes: u32, list: u16) -> Result<Snapshot, BuildError> {
     let mut slots = Slots::default();
     let tables = Tables::build(&desired(prefixes, list), &mut slots)?;

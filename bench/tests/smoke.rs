@@ -1,4 +1,4 @@
-//! Every bench of the packet path compiles and does its work once, over small tables. No time is looked at.
+//! Runs every bench of the packet path once over small tables, to check that it compiles and works. Times are ignored.
 #![allow(dead_code, reason = "a bench has a `main` of its own, and its own sizes")]
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ mod wire;
 
 const SMALL: [u32; 3] = [1, 50, 200];
 
-/// As short as it can be, and without files of its own.
+/// Returns settings with the shortest possible times, and without output files.
 fn criterion() -> Criterion {
     let moment = Duration::from_millis(1);
     Criterion::default().warm_up_time(moment).measurement_time(moment).sample_size(10).nresamples(100).without_plots()

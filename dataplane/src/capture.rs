@@ -1,12 +1,13 @@
-//! Copies of packets for whoever looks: what AF_XDP takes never passes the kernel's own taps.
+//! Copies of packets for captures. Packets that AF_XDP receives are not seen by the kernel's own taps, such as
+//! tcpdump's.
 //!
 //! ```text
 //! worker ── received, sent: a copy ──► bounded queue ──► Capture ──► a file, a pipe
 //!        └─ queue full: not copied, and counted
 //! ```
 //!
-//! While nobody looks, a worker reads one number per round. While somebody does, it allocates and asks for the time:
-//! captures are for labs and for trouble, not for measuring.
+//! Without a capture, a worker reads one number per round. With one, it allocates memory and asks for the time.
+//! Captures are for labs and for troubleshooting, not for measurements.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,23 +16,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use crossbeam::channel::{Receiver, Sender, bounded};
 
-/// Packets that wait for whoever looks.
+/// Largest number of packets that wait for a capture.
 const QUEUE: usize = 4096;
 
 /// One packet, as it was received or is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
-    /// Since 1970-01-01 UTC.
+    /// Time since 1970-01-01 UTC.
     pub time: Duration,
-    /// It leaves; otherwise it came in.
+    /// Whether the packet is sent; otherwise it was received.
     pub sent: bool,
-    /// Bytes of the packet, further buffers included.
+    /// Length of the packet in bytes, further buffers included.
     pub length: usize,
-    /// Bytes of its first buffer.
+    /// The bytes in its first buffer.
     pub bytes: Vec<u8>,
 }
 
-/// Where workers leave their copies.
+/// The place where workers find the captures that are open.
 #[derive(Debug, Default)]
 pub struct Taps {
     open: AtomicUsize,
@@ -39,7 +40,7 @@ pub struct Taps {
     next: AtomicU64,
 }
 
-/// One who looks at one socket number.
+/// A capture of one socket number, as workers see it.
 #[derive(Clone, Debug)]
 pub struct Sink {
     number: u64,
@@ -49,19 +50,19 @@ pub struct Sink {
 }
 
 impl Taps {
-    /// Those who look; `None`: nobody, which is almost always so.
+    /// Returns the open captures, or `None` in the usual case that there is none.
     #[inline]
     pub(crate) fn looking(&self) -> Option<Arc<Vec<Sink>>> {
         self.is_open().then(|| self.sinks.load_full())
     }
 
-    /// Somebody looks.
+    /// Returns true if there is a capture.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
 
-    /// From now on copies of what this socket number receives and sends are kept.
+    /// Starts to copy what this socket number receives and sends.
     pub fn open(self: &Arc<Self>, socket: usize) -> Capture {
         let (sender, packets) = bounded(QUEUE);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -78,7 +79,7 @@ impl Taps {
     }
 }
 
-/// Copies one packet for everyone who looks at its socket.
+/// Copies one packet for every capture of its socket.
 pub(crate) fn copy(sinks: &[Sink], socket: usize, sent: bool, head: &[u8], length: usize) {
     let mut time = None;
     for sink in sinks.iter().filter(|sink| sink.socket == socket) {
@@ -90,7 +91,7 @@ pub(crate) fn copy(sinks: &[Sink], socket: usize, sent: bool, head: &[u8], lengt
     }
 }
 
-/// Copies of one port's packets, for as long as it lives.
+/// A capture of one port's packets. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Capture {
     taps: Arc<Taps>,
@@ -100,13 +101,13 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// The next packet; `None`: none within that time.
+    /// Returns the next packet, or `None` if none comes within the time `patience`.
     pub fn next(&self, patience: Duration) -> Option<Captured> {
-        // Its own sink keeps the queue open: there is no other error.
+        // The capture's own sink keeps the queue open, so there is no other error.
         self.packets.recv_timeout(patience).ok()
     }
 
-    /// Packets that did not fit into the queue.
+    /// Number of packets that did not fit into the queue.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What the XDP program of a port hands to srv6d; all else stays with the kernel.
+//! The claims: packets that the XDP program of a port hands to srv6d. All others stay with the kernel.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,16 +7,17 @@ use ipnet::{IpNet, Ipv6Net};
 use srv6d_srv6::LOCATOR_BITS;
 use srv6d_srv6::model::{Desired, Path, RouteAction, TableId, UnknownSid};
 
-/// Destination, prefix length, and whether srv6d gets it (false: the kernel).
+/// Rules by destination: address, prefix length, and whether srv6d gets the packet (false: the kernel).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claims {
     pub(crate) v6: Vec<(Ipv6Addr, u8, bool)>,
     pub(crate) v4: Vec<(Ipv4Addr, u8, bool)>,
-    /// The kernel's addresses whose Packet Too Big messages pass through srv6d: they may be about its outer packets.
+    /// Addresses of this node whose Packet Too Big messages go to a worker first, because they may be about srv6d's
+    /// outer packets.
     pub(crate) outer_sources: BTreeSet<Ipv6Addr>,
 }
 
-/// Claims of a device whose ports look packets up in `tables`.
+/// Returns the claims of a device whose ports look packets up in `tables`.
 pub(crate) fn claims(desired: &Desired, tables: &BTreeSet<TableId>) -> Claims {
     let mut claims = Claims::default();
     let mut seen = BTreeSet::new();
@@ -56,8 +57,8 @@ pub(crate) fn claims(desired: &Desired, tables: &BTreeSet<TableId>) -> Claims {
     claims
 }
 
-/// SID space as far as the claims do not say it: blocks, SIDs for ports whose tables do not have them, and locators of
-/// steered paths. The node's own addresses, and the subnets of hosts, are none.
+/// Returns the part of the SID space that the claims do not contain: blocks, SIDs for ports whose tables do not have
+/// them, and locators of steered paths. The node's own addresses and the subnets of hosts are not in it.
 pub(crate) fn sid_space(desired: &Desired) -> Vec<(Ipv6Addr, u8, bool)> {
     let of = |prefix: &Ipv6Net, is_sid_space: bool| (prefix.network(), prefix.prefix_len(), is_sid_space);
     let blocks = desired.blocks.iter().map(|block| of(&block.prefix, true));
@@ -71,7 +72,7 @@ pub(crate) fn sid_space(desired: &Desired) -> Vec<(Ipv6Addr, u8, bool)> {
     blocks.chain(hosts).chain(own).chain(sids).chain(locators.into_iter().map(|prefix| of(&prefix, true))).collect()
 }
 
-/// The locators of segments of these paths that lie in no block.
+/// Returns the locators of all segments of `paths` that lie in no block.
 pub(crate) fn locators_of<'d>(desired: &Desired, paths: impl Iterator<Item = &'d Path>) -> BTreeSet<Ipv6Net> {
     let segments = paths.flat_map(|path| path.segments.addresses());
     let is_in_block = |segment: &Ipv6Addr| desired.blocks.iter().any(|block| block.prefix.contains(segment));
@@ -79,12 +80,13 @@ pub(crate) fn locators_of<'d>(desired: &Desired, paths: impl Iterator<Item = &'d
     outside.filter_map(|&segment| Some(Ipv6Net::new(segment, LOCATOR_BITS).ok()?.trunc())).collect()
 }
 
-/// Sources of outer headers that are addresses of the node. Others are claimed as a SID or route, or are not here.
+/// Returns the outer sources of all paths, as far as they are addresses of this node. Any other source is claimed as a
+/// SID or route, or does not belong to this node.
 fn outer_sources(desired: &Desired) -> BTreeSet<Ipv6Addr> {
     sources_of(desired, desired.steers.iter().flat_map(|steer| &steer.paths)).collect()
 }
 
-/// The same of some paths.
+/// Returns the outer sources of `paths`, as far as they are addresses of this node.
 pub(crate) fn sources_of<'d>(
     desired: &'d Desired,
     paths: impl Iterator<Item = &'d Path>,

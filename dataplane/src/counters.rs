@@ -1,4 +1,4 @@
-//! Counters: written by one worker each, summed up by control.
+//! Counters: each is written by one worker and summed up by control.
 //!
 //! Every received packet ends in exactly one of `tx`, `kernel`, `reply`, `drop`, or is still `held`:
 //! `rx = tx + kernel + Σ reply + Σ drop + held`.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use serde::Serialize;
 use srv6d_srv6::{DropReason, Verdict};
 
-/// Devices a worker can have sockets on.
+/// Largest number of devices on which a worker can have sockets.
 pub(crate) const MAX_SOCKETS: usize = 256;
 const REASONS: usize = DropReason::ALL.len();
 
@@ -36,7 +36,7 @@ struct SocketCounters {
     rx_refused: AtomicU64,
 }
 
-/// One writer: no locked instruction is needed.
+/// Adds to a counter that has one writer, so that no locked instruction is needed.
 #[inline]
 fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Relaxed) + amount, Relaxed);
@@ -88,14 +88,14 @@ impl WorkerCounters {
         count(&self.drops, reason, 1);
     }
 
-    /// A packet that came by this socket is dropped.
+    /// Counts a received packet of this socket that is dropped.
     pub(crate) fn refused(&self, socket: usize) {
         if let Some(counters) = self.sockets.get(socket) {
             add(&counters.rx_refused, 1);
         }
     }
 
-    /// A packet found the ring of its way out full.
+    /// Counts a packet that found the ring of its socket full.
     pub(crate) fn not_sent(&self, socket: usize) {
         if let Some(counters) = self.sockets.get(socket) {
             add(&counters.tx_dropped, 1);
@@ -128,7 +128,7 @@ impl WorkerCounters {
         }
     }
 
-    /// Adds what this worker counted at one socket to `device`.
+    /// Adds the counters of one socket of this worker to `device`.
     pub fn add_socket_to(&self, socket: usize, device: &mut DeviceCounters) {
         if let Some(counters) = self.sockets.get(socket) {
             device.rx_packets += counters.rx_packets.load(Relaxed);
@@ -153,52 +153,52 @@ fn count(counters: &[AtomicU64; REASONS], reason: DropReason, packets: u64) {
 pub struct Counters {
     /// Sums over ports and workers.
     pub total: Totals,
-    /// By device.
+    /// Counters of each device.
     pub devices: Vec<DeviceCounters>,
-    /// By tagged port, which the numbers of its device include.
+    /// Counters of each tagged port. The counters of its device include them.
     pub vlans: Vec<VlanCounters>,
-    /// By SID.
+    /// Counters of each SID.
     pub sids: Vec<SidCounters>,
-    /// By path.
+    /// Counters of each path.
     pub paths: Vec<PathCounters>,
-    /// By next hop.
+    /// Counters of each next hop.
     pub next_hops: Vec<NextHopCounters>,
     /// Decapsulated packets whose outer header was ECT and inner header Not-ECT (RFC 6040 section 4.2).
     pub ecn_unused: u64,
 }
 
-/// Where all received packets ended.
+/// Sums over all received packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Received.
+    /// Packets received.
     pub rx: u64,
-    /// Forwarded.
+    /// Packets forwarded.
     pub tx: u64,
-    /// Given to the kernel of this node.
+    /// Packets given to the kernel of this node.
     pub kernel: u64,
-    /// Turned into an answer, by reason.
+    /// Packets turned into an answer, by reason.
     pub reply: BTreeMap<&'static str, u64>,
-    /// Dropped, by reason.
+    /// Packets dropped, by reason.
     pub drop: BTreeMap<&'static str, u64>,
-    /// Waiting for a next hop now.
+    /// Packets that wait for a next hop now.
     pub held: u64,
-    /// Of those received and forwarded: by the XDP program, past the workers.
+    /// Packets that the XDP program received and forwarded, past the workers. `rx` and `tx` include them.
     pub offloaded: u64,
 }
 
 impl Totals {
-    /// Every received packet is accounted for.
+    /// Returns true if every received packet is accounted for.
     pub fn balanced(&self) -> bool {
         self.rx == self.accounted()
     }
 
-    /// Received packets of which it is known what became of them.
+    /// Number of received packets that have ended in a counter, or are held.
     pub fn accounted(&self) -> u64 {
         let [reply, drop] = [&self.reply, &self.drop].map(|reasons| reasons.values().sum::<u64>());
         self.tx + self.kernel + reply + drop + self.held
     }
 
-    /// Every term of the balance: `rx 10 = tx 6 + kernel 1 + reply 1 + drop 2 + held 0: balanced`.
+    /// Returns every term of the balance: `rx 10 = tx 6 + kernel 1 + reply 1 + drop 2 + held 0: balanced`.
     pub fn equation(&self) -> String {
         let [reply, drop] = [&self.reply, &self.drop].map(|reasons| reasons.values().sum::<u64>());
         let Self { rx, tx, kernel, held, .. } = self;
@@ -213,41 +213,42 @@ impl Totals {
 /// Packets and bytes (Ethernet frames without FCS) of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceCounters {
-    /// Device.
+    /// Name of the device.
     pub name: String,
     /// Packets taken from the device.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub rx_bytes: u64,
     /// Packets handed to the device.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub tx_bytes: u64,
-    /// Packets for the device that were dropped because its ring was full (`tx_full`).
+    /// Packets for the device that were dropped because its transmit ring was full (`tx_full`).
     pub tx_dropped: u64,
-    /// Of what the device received for srv6d: lost on the way to a worker, as the kernel counts it at the sockets (a full
-    /// ring, no chunk to receive into), or longer than a socket takes. What waits in a ring is not lost.
+    /// Packets for srv6d that were lost on the way to a worker, as the kernel counts them at the sockets (a full
+    /// ring, no chunk to receive into), and packets longer than a socket takes. Packets that wait in a ring are not
+    /// lost.
     pub rx_dropped: u64,
-    /// Of the packets taken from the device: dropped, for a reason of their own.
+    /// Received packets of the device that were dropped with a drop reason.
     pub rx_refused: u64,
     /// Packets that the XDP program left to the kernel.
     pub to_kernel: u64,
-    /// Of those received: forwarded by the XDP program, past the workers.
+    /// Received packets that the XDP program forwarded, past the workers.
     pub offloaded: u64,
 }
 
 /// Packets and bytes (Ethernet frames without FCS) of one tagged port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VlanCounters {
-    /// Port, `device.vid`.
+    /// Name of the port, `device.vid`.
     pub port: String,
     /// Packets received in the VLAN.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub rx_bytes: u64,
     /// Packets sent into the VLAN.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub tx_bytes: u64,
 }
 
@@ -265,7 +266,7 @@ pub struct SidCounters {
 /// Packets and bytes (outer IPv6 length) of one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PathCounters {
-    /// Name.
+    /// Name of the path.
     pub path: String,
     /// Packets.
     pub packets: u64,
@@ -276,9 +277,9 @@ pub struct PathCounters {
 /// Packets and bytes (layer-3 length) sent to one next hop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NextHopCounters {
-    /// Port.
+    /// Name of the port.
     pub port: String,
-    /// Address.
+    /// Address of the neighbour.
     pub address: String,
     /// Packets.
     pub packets: u64,

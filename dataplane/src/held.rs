@@ -1,10 +1,10 @@
-//! Packets that wait for their next hop to resolve (RFC 4861 section 7.2.2). They are kept as received, and go through
-//! the tables again when those change.
+//! Packets that wait for their next hop to resolve (RFC 4861 section 7.2.2). They are kept as received, and are
+//! forwarded again when the tables change.
 //!
-//! Whoever sends to random addresses of a subnet makes packets wait that nobody will ever answer (RFC 6583). Where there
-//! is no room left, the oldest packet of the port with the most waiting packets goes, and there of the subnet with the
-//! most: what waits for neighbours elsewhere stays, and so does what came last, because a neighbour that is there answers
-//! in much less time than it takes to fill the room.
+//! A sender to random addresses of a subnet makes packets wait that nobody will ever answer (RFC 6583). If there is
+//! no room left, a packet is removed: the oldest one of the fullest subnet on the port with the most waiting packets.
+//! So packets for neighbours elsewhere stay, and so do the latest ones, because an existing neighbour answers in much
+//! less time than it takes to fill the room.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -13,13 +13,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use srv6d_srv6::Bucket;
 use srv6d_srv6::model::PortId;
 
-/// Packets kept for one neighbour.
+/// Largest number of packets kept for one neighbour.
 const PER_NEIGHBOR: usize = 64;
-/// How long, in nanoseconds: the kernel gives up after three solicitations, a second apart.
+/// Time for which a packet is kept, in nanoseconds. The kernel gives up after three solicitations, a second apart.
 const PATIENCE: u64 = 3_500_000_000;
-/// Control is told again of a neighbour that packets keep coming for, after so many nanoseconds.
+/// Time after which control is told again that packets wait for a neighbour, in nanoseconds.
 const TELL_AGAIN: u64 = 10_000_000;
-/// New neighbours of one port that control is told of per second: it has to hear of those on other ports, too.
+/// Largest number of new neighbours per second and port of which control is told, so that one port does not hide those
+/// of other ports.
 const TOLD_PER_SECOND: u32 = 5_000;
 
 /// A neighbour: its port and its address.
@@ -30,11 +31,11 @@ type Subnet = (PortId, IpAddr);
 /// One packet that waits.
 #[derive(Debug)]
 pub(crate) struct Waiting<F> {
-    /// As received.
+    /// The packet, unchanged since it was received.
     pub(crate) frame: F,
-    /// Socket it came by.
+    /// Number of the socket that received it.
     pub(crate) socket: usize,
-    /// When it came, in nanoseconds.
+    /// Time of arrival, in nanoseconds.
     pub(crate) since: u64,
     neighbor: Neighbor,
 }
@@ -43,16 +44,16 @@ pub(crate) struct Waiting<F> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Awaited {
     packets: usize,
-    /// When control was told, in nanoseconds.
+    /// Time at which control was told, in nanoseconds.
     told: Option<u64>,
 }
 
-/// The packets of one worker that wait.
+/// The waiting packets of one worker.
 #[derive(Debug)]
 pub(crate) struct Held<F> {
-    /// Packets there is room for.
+    /// Largest number of packets that are held.
     room: usize,
-    /// In the order they came.
+    /// The packets in the order of arrival.
     packets: VecDeque<Waiting<F>>,
     neighbors: HashMap<Neighbor, Awaited>,
     by_port: HashMap<PortId, usize>,
@@ -61,7 +62,7 @@ pub(crate) struct Held<F> {
 }
 
 impl<F> Held<F> {
-    /// Room for so many packets.
+    /// Creates an empty store for `room` packets.
     pub(crate) fn with_room(room: usize) -> Self {
         Self {
             room,
@@ -77,7 +78,8 @@ impl<F> Held<F> {
         self.packets.len()
     }
 
-    /// Keeps a packet, and says which one has to go for it: that packet itself where enough others wait for its neighbour.
+    /// Keeps a packet. If there is no room, returns the packet that is removed instead, which is the new one if enough
+    /// packets wait for its neighbour already.
     pub(crate) fn keep(&mut self, frame: F, socket: usize, neighbor: Neighbor, since: u64) -> Option<Waiting<F>> {
         let waiting = Waiting { frame, socket, since, neighbor };
         if self.room == 0 || self.neighbors.get(&neighbor).is_some_and(|known| known.packets >= PER_NEIGHBOR) {
@@ -88,7 +90,7 @@ impl<F> Held<F> {
         if self.packets.len() > self.room { self.make_room() } else { None }
     }
 
-    /// Whether control is to be told at `now` (nanoseconds) that packets wait for a neighbour.
+    /// Returns true if control has to be told at `now` (nanoseconds) that packets wait for a neighbour.
     pub(crate) fn is_to_be_told(&mut self, neighbor: Neighbor, now: u64) -> bool {
         let Some(awaited) = self.neighbors.get_mut(&neighbor) else { return false };
         let is_due = match awaited.told {
@@ -101,7 +103,7 @@ impl<F> Held<F> {
         is_due
     }
 
-    /// Takes all packets, in the order they came. Which neighbours control knows of stays known until
+    /// Takes all packets, in the order of arrival. The neighbours that control was told of stay recorded until
     /// [`forget_resolved`](Self::forget_resolved).
     pub(crate) fn take_all(&mut self) -> VecDeque<Waiting<F>> {
         self.by_port.clear();
@@ -125,7 +127,7 @@ impl<F> Held<F> {
         expired
     }
 
-    /// Takes the oldest packet of the subnet that has the most, on the port that has the most.
+    /// Removes the oldest packet of the subnet with the most packets, on the port with the most packets.
     fn make_room(&mut self) -> Option<Waiting<F>> {
         let port = fullest(self.by_port.iter())?;
         let subnet = fullest(self.by_subnet.iter().filter(|((of, _), _)| *of == port))?;
@@ -135,7 +137,7 @@ impl<F> Held<F> {
         Some(oldest)
     }
 
-    /// A packet has come, or has gone.
+    /// Counts a packet that has come or gone.
     fn count(&mut self, neighbor: Neighbor, has_come: bool) {
         let awaited = self.neighbors.entry(neighbor).or_default();
         awaited.packets = if has_come { awaited.packets + 1 } else { awaited.packets.saturating_sub(1) };
@@ -147,7 +149,7 @@ impl<F> Held<F> {
     }
 }
 
-/// Adds one to a count, or takes one off; what has none left is forgotten.
+/// Adds one to a count, or subtracts one. A count of zero is removed.
 fn add_one<K: Copy + Eq + Hash>(counts: &mut HashMap<K, usize>, key: K, has_come: bool) {
     let count = counts.entry(key).or_default();
     *count = if has_come { *count + 1 } else { count.saturating_sub(1) };

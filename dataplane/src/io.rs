@@ -1,46 +1,47 @@
-//! What a worker needs of its ports.
+//! The interface of a worker to its ports.
 
 use srv6d_srv6::Frames;
 use srv6d_wire::{Extent, Packet};
 
-/// Ports of one worker, by socket number.
+/// The ports of one worker, by socket number.
 pub trait Io {
-    /// One received packet, owned. It ends in [`send`](Self::send) or [`recycle`](Self::recycle).
+    /// A received packet, owned. It ends in [`send`](Self::send) or [`recycle`](Self::recycle).
     type Frame;
 
-    /// Sockets, with gaps counted.
+    /// Number of sockets, unused numbers included.
     fn sockets(&self) -> usize;
 
     /// Receives up to `max` packets of one socket into `out`.
     fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<Self::Frame>);
 
-    /// The bytes of a packet.
+    /// Returns the bytes of a packet.
     fn packet<'f>(&self, frame: &'f mut Self::Frame) -> Packet<'f>;
 
-    /// The bytes of a packet, and beside them the checksum's sum of the first bytes in further buffers: of as many as
-    /// are asked for, or as there are. See [`srv6d_srv6::FurtherSum`].
+    /// Returns the bytes of a packet, and a function that sums up, for a checksum, the given number of bytes in
+    /// further buffers, or all of them if there are fewer. See [`srv6d_srv6::FurtherSum`].
     fn packet_and_further<'f>(&'f self, frame: &'f mut Self::Frame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f);
 
-    /// Length of a packet in bytes, further buffers included.
+    /// Returns the length of a packet in bytes, further buffers included.
     fn packet_len(&self, frame: &Self::Frame) -> usize;
 
-    /// Takes over where a packet is now in its first buffer, and the further ones or not.
+    /// Records where the packet is now in its first buffer, and whether the further buffers still belong to it.
     fn place(&self, frame: &mut Self::Frame, at: Extent, keep_tail: bool);
 
-    /// Queues packets, one after the other.
+    /// Queues packets to be sent, one after the other.
     ///
     /// # Errors
-    /// There is no such socket, or no room for this one, which comes back. What follows it was not asked for yet.
+    /// Returns the packet that could not be queued, because there is no such socket or no room. The packets behind it
+    /// stay in the iterator.
     fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = Self::Frame>) -> Result<(), Self::Frame>;
 
-    /// Takes a packet's memory back.
+    /// Takes back the memory of a packet.
     fn recycle(&mut self, frame: Self::Frame);
 
-    /// Sends what was queued.
+    /// Sends the queued packets.
     fn flush(&mut self, socket: usize);
 }
 
-/// The frames of ports, as the straight way takes them.
+/// The frames of ports, in the form that the fast path takes.
 #[derive(Debug)]
 pub struct Buffers<'i, I>(pub &'i I);
 

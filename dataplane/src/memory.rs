@@ -1,4 +1,4 @@
-//! Ports in memory: for tests and benches of the very step that runs on AF_XDP.
+//! Ports in memory, for tests and benches of the same step that runs on AF_XDP.
 
 use std::collections::VecDeque;
 
@@ -6,22 +6,22 @@ use srv6d_wire::{Extent, Packet, checksum};
 
 use crate::io::Io;
 
-/// Of a frame, in front of a received packet, as in an AF_XDP chunk.
+/// Length of the headroom in front of a received packet, as in an AF_XDP chunk.
 const HEADROOM: usize = 256;
-/// Room behind that, for the beginning of a received packet.
+/// Length of the room behind the headroom, for the first part of a received packet.
 pub const ROOM: usize = 3840;
 
 /// A packet in memory. Bytes behind it are 0xa5, so that a stale byte shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     room: Box<[u8]>,
-    /// Where it begins in there, and how long it is.
+    /// Offset of the packet in `room`, and its length there.
     at: [u32; 2],
     tail: Vec<u8>,
 }
 
 impl Frame {
-    /// A frame with these bytes, as received; what is more than the room becomes the tail.
+    /// Creates a frame with these bytes, as received. Bytes beyond the room become the tail.
     pub fn new(bytes: &[u8]) -> Self {
         let (head, tail) = bytes.split_at_checked(ROOM).unwrap_or((bytes, &[]));
         let room = vec![0xa5; HEADROOM + ROOM].into_boxed_slice();
@@ -30,7 +30,7 @@ impl Frame {
         frame
     }
 
-    /// All bytes of the packet.
+    /// Returns all bytes of the packet.
     pub fn bytes(&self) -> Vec<u8> {
         let Extent { start, len } = self.extent();
         let mut bytes = self.room.get(start..start + len).unwrap_or_default().to_vec();
@@ -38,15 +38,15 @@ impl Frame {
         bytes
     }
 
-    /// The packet at the very beginning of a buffer: what is put in front of it moves it. Where it is then is not where
-    /// it would be sent from.
+    /// Returns the packet at the very beginning of a buffer, so that a header in front of it moves the packet. The
+    /// position is not recorded in the frame.
     #[inline]
     pub fn without_headroom(&mut self) -> Packet<'_> {
         let Extent { len, .. } = self.extent();
         Packet::at(self.room.get_mut(HEADROOM..).unwrap_or_default(), Extent { start: 0, len }, self.tail.len())
     }
 
-    /// Writes `bytes` as received over the head, without giving memory back or taking any.
+    /// Writes `bytes` as received over the head. It neither allocates nor frees memory.
     pub fn refill(&mut self, bytes: &[u8]) {
         if let Some(slot) = self.room.get_mut(HEADROOM..HEADROOM + bytes.len()) {
             slot.copy_from_slice(bytes);
@@ -69,18 +69,18 @@ impl Frame {
 #[derive(Debug, Default)]
 pub struct Memory {
     ports: Vec<MemoryPort>,
-    /// Frames given back: what was dropped.
+    /// Frames given back, which are those of dropped packets.
     pub recycled: Vec<Frame>,
 }
 
-/// One port: what waits to be received, and what was sent.
+/// One port: the packets to be received, and those sent.
 #[derive(Debug, Default)]
 pub struct MemoryPort {
-    /// To be received.
+    /// Packets to be received.
     pub rx: VecDeque<Frame>,
-    /// Sent.
+    /// Packets sent.
     pub tx: Vec<Frame>,
-    /// How many more packets can be sent; `None`: any number.
+    /// Number of further packets that can be sent. `None` means any number.
     pub room: Option<usize>,
 }
 
@@ -96,17 +96,17 @@ impl MemoryPort {
 }
 
 impl Memory {
-    /// `count` ports.
+    /// Creates `count` ports.
     pub fn new(count: usize) -> Self {
         Self { ports: (0..count).map(|_| MemoryPort::default()).collect(), recycled: Vec::new() }
     }
 
-    /// A port.
+    /// Returns a port.
     pub fn port(&mut self, socket: usize) -> Option<&mut MemoryPort> {
         self.ports.get_mut(socket)
     }
 
-    /// Takes what was sent, with the socket it left through.
+    /// Takes the sent packets, each with the socket it left through.
     pub fn take_sent(&mut self) -> Vec<(usize, Frame)> {
         let ports = self.ports.iter_mut().enumerate();
         ports.flat_map(|(socket, port)| port.tx.drain(..).map(move |frame| (socket, frame))).collect()

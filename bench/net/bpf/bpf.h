@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The names of the BPF C dialect that traffic.c needs, so that building it asks for clang and the kernel's own uapi
- * headers and for nothing else. Helper numbers are kernel ABI: see enum bpf_func_id in <linux/bpf.h>.
+ * Declarations of the BPF C dialect that traffic.c needs, so that building it needs only clang and the kernel's uapi
+ * headers. Helper numbers are kernel ABI: see enum bpf_func_id in <linux/bpf.h>.
  */
 #pragma once
 
@@ -10,8 +10,8 @@
 #define SEC(name) __attribute__((section(name), used))
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
-/* A map definition is a struct that is never instantiated as such: the loader
- * reads the array lengths and the pointed-to types from BTF. */
+/* A map definition is a struct of which no instance is used: the loader reads
+ * the array lengths and the pointed-to types from BTF. */
 #define MAP_NUMBER(name, value) int(*name)[value]
 #define MAP_TYPE(name, type) typeof(type) *name
 

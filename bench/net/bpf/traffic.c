@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Traffic of the bench, made and counted in the kernel: one core sends faster than any DUT forwards.
+ * Programs that make and count the traffic of the bench in the kernel, so that one core sends faster than any DUT
+ * forwards.
  *
- *   generate  run with live frames: every run of the program is one frame on its way into a veth
- *   count     on the last veth: counts, looks at one frame, samples latency, drops
- *   count_slowly the same, so slowly that it is the limit
- *   count_skb the same behind the kernel's receive path, which hands it an skb
- *   cross     a DUT: MAC addresses and hop limit rewritten, redirected; what a veth can carry at all
- *   lossy     the same, but every n-th frame is dropped
+ *   generate      is run with live frames: every run of the program sends one frame into a veth
+ *   count         on the last veth: counts frames, stores the first one, samples latency, drops
+ *   count_slowly  like count, but so slow that it is the limit
+ *   count_skb     like count, but behind the kernel's receive path, which passes it an skb
+ *   cross         a DUT that rewrites MAC addresses and hop limit and redirects: the most that a veth can carry
+ *   lossy         like cross, but drops every n-th frame
  */
 #include <linux/pkt_cls.h>
 
@@ -20,19 +21,19 @@
 #define LOOKS_AT_CLOCK 1000
 #define STAMP_MAGIC 0x7372763664626e63ULL
 
-/* Mirrored by src/generator.rs, a u64 each. */
+/* What to send. src/generator.rs has the same layout, one u64 per field. */
 struct plan {
-	__u64 ifindex;	   /* where frames go */
+	__u64 ifindex;	   /* device that frames are redirected to */
 	__u64 gap_q8;	   /* ns between two frames, times 256; 0: as fast as possible */
-	__u64 limit;	   /* frames of one core; then nothing is sent any more */
-	__u64 shapes;	   /* frames take turns in these */
-	__u64 flows;	   /* a power of two: that many UDP source ports */
-	__u64 udp_offset;  /* of the UDP header in the frame */
-	__u64 stamped;	   /* != 0: magic and time in the last 16 bytes */
-	__u64 full_length; /* of the frame as the kernel hands it to the program */
+	__u64 limit;	   /* most frames that one core sends */
+	__u64 shapes;	   /* number of shapes, which frames have in turn */
+	__u64 flows;	   /* number of UDP source ports; a power of two */
+	__u64 udp_offset;  /* offset of the UDP header in the frame */
+	__u64 stamped;	   /* not 0: magic number and time in the last 16 bytes */
+	__u64 full_length; /* length of the frame that the kernel passes to the program */
 };
 
-/* Mirrored by src/generator.rs: 128 bytes. */
+/* Length and first bytes of a frame. src/generator.rs has the same layout of 128 bytes. */
 struct shape {
 	__u64 length;
 	__u64 header[HEADER / 8];
@@ -42,7 +43,7 @@ struct sender {
 	__u64 next_q8;
 	__u64 sent;
 	__u64 bytes;
-	__u64 late; /* slots given up because the program did not run in time */
+	__u64 late; /* number of frames omitted because the program did not run in time */
 };
 
 struct receiver {
@@ -50,7 +51,7 @@ struct receiver {
 	__u64 bytes;
 };
 
-/* Mirrored by src/sink.rs: what the sink saw first. */
+/* The first frame that the sink received. src/sink.rs has the same layout. */
 struct seen {
 	__u64 length;
 	__u64 header[HEADER / 8];
@@ -91,7 +92,7 @@ struct {
 	MAP_NUMBER(max_entries, 1);
 } first_frame SEC(".maps");
 
-/* Every n-th stamped frame is a sample; 0: none. [0]: n, [1]: frames seen, [2]: samples taken. */
+/* Every n-th frame with a time stamp is a sample; n = 0: none. [0]: n, [1]: frames seen, [2]: samples taken. */
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	MAP_TYPE(key, __u32);
@@ -106,7 +107,7 @@ struct {
 	MAP_NUMBER(max_entries, SAMPLES);
 } samples SEC(".maps");
 
-/* What cross and lossy write: destination and source address of the frame as it leaves. */
+/* Settings of cross and lossy: new destination and source MAC address, and every how many frames one is dropped. */
 struct crossing {
 	__u8 macs[12];
 	__u32 drop_every;
@@ -133,7 +134,10 @@ struct {
 	MAP_NUMBER(max_entries, 1);
 } crossed SEC(".maps");
 
-/* False: the next frame is not due. A sender that was held up gives the slots up: caught up with, they would be a burst. */
+/*
+ * Returns whether the next frame is due. After a delay, a sender omits the frames that became due in the meantime,
+ * because catching up would cause a burst.
+ */
 static ALWAYS_INLINE int due(struct sender *sender, __u64 gap_q8)
 {
 	__u64 now_q8 = bpf_ktime_get_ns() << 8;
@@ -150,7 +154,7 @@ static ALWAYS_INLINE int due(struct sender *sender, __u64 gap_q8)
 	return 1;
 }
 
-/* Pages come back from the DUT as it left them: the header is written anew for every frame. */
+/* Writes the header of a frame. This is needed for every frame, because the DUT may have changed the page. */
 static ALWAYS_INLINE void write_header(void *data, const void *end, const struct shape *shape)
 {
 	__u64 *word = data;
@@ -164,7 +168,10 @@ static ALWAYS_INLINE void write_header(void *data, const void *end, const struct
 	}
 }
 
-/* The UDP source port is the flow. What follows the UDP header is the port's complement, so the checksum stays right. */
+/*
+ * Writes the flow as the UDP source port. The complement of the port follows the UDP header, so that the checksum stays
+ * valid.
+ */
 static ALWAYS_INLINE void write_flow(void *data, const void *end, const struct plan *plan, __u64 number)
 {
 	__u16 flow = htons(0x8000 | (number & (plan->flows - 1) & 0x7fff));
@@ -186,7 +193,7 @@ static ALWAYS_INLINE void write_stamp(void *data, const void *end, __u64 length)
 	stamp[1] = bpf_ktime_get_ns();
 }
 
-/* A frame that is not sent is dropped: its page goes back to where it came from, and the program runs again. */
+/* Sends one frame, or drops it if none is due: then its page is free again, and the program is run again. */
 SEC("xdp")
 int generate(struct xdp_md *ctx)
 {
@@ -215,7 +222,7 @@ int generate(struct xdp_md *ctx)
 	return bpf_redirect(plan->ifindex, 0);
 }
 
-/* A frame as one of the two sinks has it: struct xdp_md or struct __sk_buff. */
+/* A frame in one of the two kinds of sinks: ctx is a struct xdp_md or a struct __sk_buff. */
 struct frame {
 	void *ctx;
 	int is_skb;
@@ -237,7 +244,7 @@ static ALWAYS_INLINE void look_once(const struct frame *frame)
 	if (!seen || seen->length)
 		return;
 	seen->length = frame->length;
-	/* Frames shorter than that are not looked at: the kernel refuses to read behind their end. */
+	/* A frame shorter than 60 bytes is not stored, because the kernel does not read behind its end. */
 	if (load(frame, 0, seen->header, HEADER))
 		load(frame, 0, seen->header, 60);
 }
@@ -267,7 +274,7 @@ static ALWAYS_INLINE void arrived(const struct frame *frame, __u8 first_byte)
 	__u32 zero = 0;
 	struct receiver *receiver = bpf_map_lookup_elem(&receivers, &zero);
 
-	/* The DUT's own multicast, as MLD, is not test traffic. */
+	/* Multicast that the DUT itself sends, such as MLD, is not test traffic. */
 	if (first_byte & 1)
 		return;
 	if (receiver) {
@@ -289,7 +296,7 @@ int count(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* For tests of the bench itself: some ten microseconds and more for a frame, on any machine. */
+/* For tests of the bench itself: takes more than about ten microseconds for each frame, on any machine. */
 SEC("xdp.frags")
 int count_slowly(struct xdp_md *ctx)
 {

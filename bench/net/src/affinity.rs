@@ -1,4 +1,4 @@
-//! Threads on cores.
+//! Places threads on cores and sets their priorities.
 
 use std::fs;
 
@@ -8,13 +8,13 @@ use nix::unistd::Pid;
 use crate::BenchError;
 use crate::netns::{run, tool};
 
-/// Cores this process may use, in order.
+/// Returns the cores that this process may use, in ascending order.
 pub fn available() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false)).collect()
 }
 
-/// Puts a thread on one core. 0: the calling thread.
+/// Pins a thread to one core. Thread 0 is the calling thread.
 pub fn pin(thread: i32, core: usize) -> Result<(), BenchError> {
     let mut set = CpuSet::new();
     set.set(core)
@@ -22,21 +22,21 @@ pub fn pin(thread: i32, core: usize) -> Result<(), BenchError> {
         .map_err(|why| BenchError::of(format!("put thread {thread} on core {core}"), why))
 }
 
-/// From now on the thread goes before all ordinary ones of the machine (`SCHED_FIFO`). Nice values would not do: with
-/// autogroups they count within one session only.
+/// Gives a thread priority over all ordinary threads of the machine (`SCHED_FIFO`). Nice values would not suffice: with
+/// autogroups they count only within one session.
 pub fn put_first(thread: i32) -> Result<(), BenchError> {
     run(tool("chrt").args(["--fifo", "--pid", "1", &thread.to_string()])).map(drop)
 }
 
-/// Threads at nice -20, and so the session of this process among the others, until this is dropped.
+/// Threads at nice -20, in a session at nice -20 among all sessions. Dropping this value undoes both.
 #[derive(Debug)]
 pub struct Eager(Vec<i32>);
 
 impl Eager {
-    /// Takes these threads.
+    /// Changes these threads and the session of this process.
     pub fn make(threads: impl Iterator<Item = i32>) -> Result<Self, BenchError> {
         let eager = Self(threads.collect());
-        // Not there: the kernel has no autogroups, and the threads' own values do.
+        // If this file does not exist, the kernel has no autogroups, and the nice values of the threads suffice.
         let _ = fs::write(AUTOGROUP, "-20");
         eager.0.iter().try_for_each(|&thread| renice(thread, -20))?;
         Ok(eager)
@@ -52,20 +52,20 @@ impl Drop for Eager {
     }
 }
 
-/// What the session has of a core beside other sessions.
+/// File with the priority of this session among all sessions.
 const AUTOGROUP: &str = "/proc/self/autogroup";
 
 fn renice(thread: i32, nice: i32) -> Result<(), BenchError> {
     run(tool("renice").args(["-n", &nice.to_string(), "-p", &thread.to_string()])).map(drop)
 }
 
-/// The kernel thread that goes on with interrupt work of a core when there is too much of it.
+/// Returns the kernel thread that continues the interrupt work of a core when there is too much of it.
 pub fn softirq_thread(core: usize) -> Option<i32> {
     let name = format!("ksoftirqd/{core}");
     threads(|comm| comm == name).first().copied()
 }
 
-/// Kernel threads that receive on a device in threaded mode: `napi/<device>-<number>`.
+/// Returns the kernel threads that receive on a device in threaded mode: `napi/<device>-<number>`.
 pub fn napi_threads(device: &str) -> Vec<i32> {
     let prefix = format!("napi/{device}-");
     threads(|comm| comm.starts_with(&prefix))

@@ -1,27 +1,28 @@
-//! What the project promises, as ratios within one run, and whether the run kept it.
+//! Promises of the project, as ratios within one run, and whether a run met them.
 
 use crate::layout::Placement;
 use crate::results::{Figure, Results};
 use crate::statistics::Spread;
 
-/// One promise.
+/// A promise: a lower limit on the ratio between the figures of two rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Promise {
-    /// Where the work runs.
+    /// Placement in which both are measured.
     pub placement: Placement,
-    /// Whose figure.
+    /// Row whose figure is the numerator.
     pub dut: &'static str,
-    /// Beside whose.
+    /// Row whose figure is the denominator.
     pub beside: &'static str,
-    /// Which figure.
+    /// Kind of figure that is compared.
     pub figure: Figure,
-    /// At least so many times as large.
+    /// Smallest ratio with which the promise is kept.
     pub at_least: f64,
-    /// The two take turns of milliseconds on the same sockets. Otherwise each is measured by whole trials.
+    /// Whether the two rows alternate in turns of some milliseconds on the same sockets. Otherwise each is measured in
+    /// whole trials.
     pub in_turns: bool,
 }
 
-/// Sizes at which promises are kept.
+/// Frame sizes for which the promises hold.
 pub const SIZES: [&str; 2] = ["64", "1500"];
 
 const fn promise(
@@ -34,12 +35,12 @@ const fn promise(
     Promise { placement, dut, beside, figure, at_least, in_turns: false }
 }
 
-/// srv6d is within 10 % of no work at all.
+/// Makes the promise that srv6d is within 10 % of a forwarder that does no work.
 const fn near_floor(placement: Placement, dut: &'static str) -> Promise {
     Promise { in_turns: true, ..promise(placement, dut, FLOOR, Figure::PerSecond, 0.9) }
 }
 
-/// The row that srv6d takes turns with.
+/// Row that takes turns with srv6d.
 pub const FLOOR: &str = "af_xdp-floor";
 
 /// All promises.
@@ -63,35 +64,35 @@ pub const ALL: [Promise; 17] = [
     promise(Placement::SinkOnDutCore, "srv6d-uN-offload", "xdp-redirect", Figure::PerSecond, 0.5),
 ];
 
-/// A promise at one size, in one run.
+/// Result of a promise at one size in one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Kept {
-    /// The promise.
+    /// Promise that was judged.
     pub promise: Promise,
-    /// The size.
+    /// Frame size.
     pub size: &'static str,
-    /// What was measured.
+    /// Measured ratio.
     pub ratio: Result<Spread, NoFigure>,
-    /// In so many of the rounds that decide others had the cores.
+    /// Number of rounds of the ratio during which other processes used the cores.
     pub disturbed: usize,
 }
 
 /// Why there is no ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFigure {
-    /// Nothing was measured, or not both in one round.
+    /// A row was not measured, or no round has figures of both.
     NotMeasured,
-    /// They took turns, too few for a verdict ([`crate::results::FEWEST_PAIRS`]).
+    /// The rows took turns, but too few for a result ([`crate::results::FEWEST_PAIRS`]).
     TooFewPairs,
 }
 
 impl Kept {
-    /// By the median. None: no figure.
+    /// Returns whether the median meets the promise, or `None` if there is no ratio.
     pub fn is_met(&self) -> Option<bool> {
         self.ratio.ok().map(|ratio| ratio.median >= self.promise.at_least)
     }
 
-    /// `met`, `missed`, or why neither; and what makes that worth less.
+    /// Returns `met` or `missed`, or why there is neither, and what makes the result less reliable.
     pub fn word(&self) -> String {
         let ratio = match self.ratio {
             Ok(ratio) => ratio,
@@ -110,7 +111,7 @@ impl Kept {
     }
 }
 
-/// Every promise at every size.
+/// Judges every promise at every size.
 pub fn judged(results: &Results) -> Vec<Kept> {
     let at = |promise: Promise, size: &'static str| {
         if promise.in_turns {
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(word(&[1.0, -1.0, -1.0], 1), "missed (1 trial, disturbed)");
         assert_eq!(word(&[1.0, 1.0, 1.0], 2), "missed (2 of 3 disturbed)");
         assert_eq!(word(&[1.0, 1.0, 1.0], 3), "missed (disturbed)");
-        // One that does not decide.
+        // A disturbed round that is not part of the ratio does not count.
         assert_eq!(word(&[-2.0, 2.0, 2.0], 1), "met");
     }
 

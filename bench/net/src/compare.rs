@@ -1,9 +1,9 @@
-//! Two runs beside each other: ratios within the one and within the other.
+//! Compares two runs by the ratios within each of them.
 //!
-//! Rates of two runs are not compared: the machine was another one an hour ago. What it did to srv6d it did to the kernel
-//! and to the floor, too, so that ratios within a run can be.
+//! Rates of different runs are not compared, because the machine may have been in another state. That state affects
+//! srv6d, the kernel and the floor alike, so that ratios within a run can be compared.
 //!
-//! Runs of one kind are compared: forwarding with forwarding, a host's streams with a host's streams.
+//! Only runs of the same kind are compared: forwarding with forwarding, and a host's streams with a host's streams.
 
 use std::fmt::Write as _;
 
@@ -19,69 +19,69 @@ use crate::results::{Figure, Results, Row, TurnsRow};
 use crate::search::{Found, Limit, NDR, PDR};
 use crate::statistics::{Spread, number_of};
 
-/// What two runs have in common.
+/// Comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Facts of the stamps that differ: name, before, after.
+    /// Facts of the stamps that differ: name, value before, value after.
     pub stamps: Vec<(String, String, String)>,
-    /// Ratios that both have.
+    /// Ratios that both runs have.
     pub figures: Vec<Compared>,
-    /// Ratios that one of the two does not have.
+    /// Number of ratios that only one of the runs has.
     pub in_one_only: usize,
 }
 
-/// A ratio in both runs.
+/// A ratio that both runs have.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compared {
-    /// Which one.
+    /// Identity of the ratio.
     #[serde(flatten)]
     pub ratio: Ratio,
-    /// In the first run.
+    /// Values in the first run.
     pub before: Spread,
-    /// In the second.
+    /// Values in the second run.
     pub after: Spread,
     /// The second median divided by the first.
     pub change: f64,
-    /// What that is worth.
+    /// Significance of the change.
     pub verdict: Change,
 }
 
-/// Which ratio.
+/// Identity of a ratio.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ratio {
-    /// Whose figure.
+    /// Row in the numerator.
     pub dut: String,
-    /// Beside whose.
+    /// Row in the denominator.
     pub beside: String,
-    /// Which figure.
+    /// Name of the figure.
     pub figure: &'static str,
-    /// Of what.
+    /// Traffic that was measured.
     #[serde(flatten)]
     pub load: Load,
 }
 
-/// What went through.
+/// Traffic that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Load {
-    /// Frames of a size.
+    /// Frames of one size.
     Frames {
-        /// Where the work runs.
+        /// Placement of the work.
         placement: Placement,
-        /// How many workers.
+        /// Number of workers.
         workers: usize,
-        /// The size asked for.
+        /// Frame size as requested.
         size: String,
     },
-    /// A host's own TCP or UDP.
+    /// TCP or UDP streams of a host.
     Streams(host::Row),
 }
 
 /// Results that can be compared with others of the same kind.
 pub trait Run {
-    /// Machine, kernel, versions, command.
+    /// Returns the stamp: machine, kernel, versions, command.
     fn stamp(&self) -> &Stamp;
-    /// Every ratio that there is.
+    /// Returns every ratio in the results.
     fn ratios(&self) -> Vec<(Ratio, Spread)>;
 }
 
@@ -113,17 +113,17 @@ impl Run for host::Results {
     }
 }
 
-/// What a change is worth.
+/// Significance of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// All rounds of the second run are below all rounds of the first.
     Lower,
-    /// Above.
+    /// All rounds of the second run are above all rounds of the first.
     Higher,
-    /// The two overlap.
+    /// The ranges of the two runs overlap.
     WithinSpread,
-    /// One of the runs has a single value: nobody knows how far it spreads.
+    /// A run has only a single value, so that its range is unknown.
     NoSpread,
 }
 
@@ -140,7 +140,7 @@ impl Change {
         }
     }
 
-    /// For people.
+    /// Returns the name for users.
     pub fn text(self) -> &'static str {
         match self {
             Self::Lower => "lower",
@@ -152,7 +152,7 @@ impl Change {
 }
 
 impl Comparison {
-    /// Of a run and a later one.
+    /// Compares a run with a later one.
     pub fn of<R: Run>(before: &R, after: &R) -> Self {
         let (first, second) = (before.ratios(), after.ratios());
         let compared = |(ratio, before): &(Ratio, Spread)| {
@@ -166,7 +166,7 @@ impl Comparison {
         Self { stamps: stamps(before.stamp(), after.stamp()), figures, in_one_only }
     }
 
-    /// For a terminal.
+    /// Formats the comparison for a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for (name, before, after) in &self.stamps {
@@ -212,7 +212,7 @@ impl Compared {
     }
 }
 
-/// Facts that differ; when, how long and with how many trials is no fact about what was measured.
+/// Returns the facts that differ. The duration is left out, because it does not describe what was measured.
 fn stamps(before: &Stamp, after: &Stamp) -> Vec<(String, String, String)> {
     let of = |stamp: &Stamp, name: &str| {
         let fact = stamp.0.iter().find(|(other, _)| other == name);
@@ -226,7 +226,7 @@ fn stamps(before: &Stamp, after: &Stamp) -> Vec<(String, String, String)> {
     names.into_iter().map(fact).filter(|(_, before, after)| before != after).collect()
 }
 
-/// A row beside those that it is shown beside.
+/// Returns the ratios of a row to the rows that reports show beside it.
 fn of_row(results: &Results, row: &Row) -> Vec<(Ratio, Spread)> {
     let same_place =
         |other: &&Row| (other.placement, other.workers, &other.size) == (row.placement, row.workers, &row.size);
@@ -258,7 +258,7 @@ fn in_turns(row: &TurnsRow) -> Option<(Ratio, Spread)> {
     row.ratio().map(|spread| (ratio, spread))
 }
 
-/// NDR and PDR, where it was the DUT that lost.
+/// Returns the ratios of NDR and PDR, where the loss of the DUT was the limit.
 fn of_searches(results: &Results) -> Vec<(Ratio, Spread)> {
     let rate = |found: Found| found.rate.filter(|_| found.limit == Limit::Loss);
     let mut found = Vec::new();
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(verdict([1.2, 1.3, 1.4], [0.9, 1.0, 1.1]), Change::Lower);
         assert_eq!(verdict([1.2, 1.3, 1.4], [1.5, 1.6, 1.7]), Change::Higher);
         assert_eq!(verdict([1.2, 1.3, 1.4], [0.9, 1.0, 1.25]), Change::WithinSpread);
-        // A round that the generator limited has no ratio.
+        // A round in which the generator was the limit has no ratio.
         assert_eq!(verdict([1.2, 1.3, 1.4], [0.9, -1.0, -1.0]), Change::NoSpread);
     }
 

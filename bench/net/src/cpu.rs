@@ -1,8 +1,9 @@
-//! What the cores and the threads did: `/proc/stat` and `schedstat`.
+//! Work of cores and threads: `/proc/stat` and `schedstat`.
 //!
-//! The kernel measures how long a core was idle, and samples by its tick what else it did. The tick stops while a core is
-//! idle, so that interrupts which begin and end in between, as those of a timer that polls a device, are in no sample: by
-//! the samples alone a core that forwards 400,000 packets per second out of a timer does nothing at all.
+//! The kernel measures how long a core was idle, but only samples at its tick what the core did otherwise. The tick
+//! stops while a core is idle, so interrupts that begin and end in that time, such as those of a timer that polls a
+//! device, appear in no sample. According to the samples alone, a core that forwards 400,000 packets per second from a
+//! timer would do nothing at all.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,42 +13,42 @@ use crate::BenchError;
 /// `/proc` counts in hundredths of a second on every architecture Linux runs on (`USER_HZ`).
 const TICK: f64 = 0.01;
 
-/// State of cores and threads at one moment.
+/// State of cores and threads at one point in time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
-    /// What each core did since boot.
+    /// Work of each core since boot.
     cores: BTreeMap<usize, Core>,
-    /// What each thread did since it began.
+    /// Waiting time of each thread since its start.
     threads: BTreeMap<i32, Thread>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Core {
-    /// As sampled.
+    /// Work according to samples.
     busy: Busy,
-    /// As measured.
+    /// Idle time as measured.
     idle: f64,
     stolen: f64,
 }
 
-/// Seconds of work of a core.
+/// Work of a core in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Busy {
-    /// In programs.
+    /// Time in programs.
     pub user: f64,
-    /// In the kernel, on behalf of programs and of its own threads: `sendto`, threaded NAPI.
+    /// Time in the kernel on behalf of programs and of its own threads: `sendto`, threaded NAPI.
     pub system: f64,
-    /// In interrupts and softirqs.
+    /// Time in interrupts and softirqs.
     pub interrupts: f64,
 }
 
 impl Busy {
-    /// All together.
+    /// Returns the total time.
     pub fn total(self) -> f64 {
         self.user + self.system + self.interrupts
     }
 
-    /// As a share of this time.
+    /// Returns the work as shares of this time.
     #[must_use]
     pub fn share_of(self, seconds: f64) -> Self {
         Self { user: self.user / seconds, system: self.system / seconds, interrupts: self.interrupts / seconds }
@@ -55,8 +56,8 @@ impl Busy {
 }
 
 impl Core {
-    /// What it did in these seconds since `before`. Programs are sampled fairly; all time that is neither theirs nor idle
-    /// is interrupts'.
+    /// Returns the work since `before`, which was `seconds` ago. Time in programs is sampled correctly; all other time
+    /// in which the core was not idle is attributed to interrupts.
     fn since(self, before: Self, seconds: f64) -> Busy {
         let (user, system) = (self.busy.user - before.busy.user, self.busy.system - before.busy.system);
         let not_idle = seconds - (self.idle - before.idle) - (self.stolen - before.stolen);
@@ -66,34 +67,34 @@ impl Core {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Thread {
-    /// Nanoseconds that it could have run and something else ran.
+    /// Nanoseconds in which the thread was ready to run, but did not run.
     waited: u64,
 }
 
-/// What happened between two snapshots.
+/// Work between two snapshots.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Use {
-    /// Seconds that each core was busy.
+    /// Time that each core was busy, in seconds.
     pub busy: BTreeMap<usize, Busy>,
-    /// Seconds that a hypervisor took from all cores.
+    /// Time that a hypervisor took from all cores together, in seconds.
     pub stolen: f64,
     /// Longest time that one of the threads waited for its core, in seconds.
     pub longest_wait: f64,
 }
 
 impl Snapshot {
-    /// Now.
+    /// Takes a snapshot.
     pub fn take(threads: &[i32]) -> Result<Self, BenchError> {
         let stat = fs::read_to_string("/proc/stat").map_err(|why| BenchError::of("read /proc/stat", why))?;
         let of = |&thread: &i32| {
-            // A thread that has ended did not wait.
+            // A thread that has ended counts as one that did not wait.
             let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap_or_default();
             (thread, schedstat(&text))
         };
         Ok(Self { cores: cores(&stat), threads: threads.iter().map(of).collect() })
     }
 
-    /// From `before` until now, which are so many seconds.
+    /// Returns the work from `before` until this snapshot, which was taken `seconds` later.
     pub fn since(&self, before: &Self, seconds: f64) -> Use {
         let core = |core: &usize| before.cores.get(core).copied().unwrap_or_default();
         let waits = self.threads.iter().map(|(thread, now)| {
@@ -109,13 +110,13 @@ impl Snapshot {
 }
 
 impl Use {
-    /// Seconds that these cores were busy together.
+    /// Returns how long these cores were busy together, in seconds.
     pub fn of(&self, cores: &[usize]) -> f64 {
         cores.iter().filter_map(|core| self.busy.get(core)).map(|busy| busy.total()).sum()
     }
 }
 
-/// `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`
+/// Parses lines `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`.
 fn cores(stat: &str) -> BTreeMap<usize, Core> {
     let line = |line: &str| {
         let (name, numbers) = line.split_once(' ')?;
@@ -128,13 +129,13 @@ fn cores(stat: &str) -> BTreeMap<usize, Core> {
     stat.lines().filter_map(line).collect()
 }
 
-/// `ran waited slices`
+/// Parses `ran waited slices`.
 fn schedstat(text: &str) -> Thread {
     let waited = text.split_whitespace().nth(1).and_then(|number| number.parse().ok());
     Thread { waited: waited.unwrap_or(0) }
 }
 
-/// Threads of a process whose names begin so.
+/// Returns the threads of a process whose names begin with `prefix`.
 pub fn threads_of(process: u32, prefix: &str) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let is_one = |path: std::path::PathBuf| fs::read_to_string(path).is_ok_and(|name| name.starts_with(prefix));
@@ -167,7 +168,7 @@ mod tests {
         let core = |user, idle| Core { busy: Busy { user, ..Busy::default() }, idle, stolen: 0.0 };
         let busy = core(0.1, 0.3).since(core(0.0, 0.0), 1.0);
         assert!((busy.user - 0.1).abs() < 1e-9 && (busy.interrupts - 0.6).abs() < 1e-9, "{busy:?}");
-        // Idle and samples are told in hundredths of a second.
+        // Idle time and samples have a resolution of a hundredth of a second.
         assert!(core(0.5, 0.51).since(core(0.0, 0.0), 1.0).interrupts.abs() < 1e-9);
     }
 

@@ -1,7 +1,7 @@
-//! A report as data, and the forms it takes: JSON, Markdown, HTML with pictures.
+//! A report as data, and its output forms: JSON, Markdown, HTML with pictures.
 //!
-//! Whoever has figures of another kind writes the JSON of a [`Document`] and gets the same pages
-//! (`bench-net render FILE.json`).
+//! Other programs can write the JSON of a [`Document`] with figures of their own. `bench-net render FILE.json` then
+//! makes the same pages from it.
 
 use std::fmt::Write as _;
 
@@ -10,179 +10,179 @@ use serde::{Deserialize, Serialize};
 use crate::results::Schema;
 use crate::{plot, svg};
 
-/// A report.
+/// A report as data.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// Form of the file.
+    /// Format of the file.
     #[serde(default)]
     pub schema: Schema,
-    /// Its headline.
+    /// Headline.
     pub title: String,
-    /// What a figure is worth nothing without: machine, kernel, versions, command.
+    /// Facts without which the figures mean nothing: machine, kernel, versions, command.
     pub stamp: Vec<(String, String)>,
-    /// Its parts.
+    /// Sections of the report.
     pub sections: Vec<Section>,
 }
 
-/// A part with a heading of its own.
+/// A section of a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     /// Heading.
     pub heading: String,
-    /// Paragraphs before table and pictures.
+    /// Paragraphs before the table and the pictures.
     #[serde(default)]
     pub text: Vec<String>,
-    /// A table, or none.
+    /// Table, if there is one.
     #[serde(default)]
     pub table: Option<Table>,
-    /// Pictures.
+    /// Bar charts.
     #[serde(default)]
     pub charts: Vec<Chart>,
-    /// Pictures of lines, below those.
+    /// Line plots, below the bar charts.
     #[serde(default)]
     pub plots: Vec<Plot>,
 }
 
-/// A table. The first column is text, the others are figures.
+/// A table. The first column contains text, the others contain figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// Heads of the columns.
+    /// Headings of the columns.
     pub columns: Vec<String>,
-    /// Rows with a cell per column.
+    /// Rows with one cell per column.
     pub rows: Vec<Vec<String>>,
 }
 
-/// Bars in groups, with their spread.
+/// A chart of bars in groups, with the spread of each value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chart {
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
     /// Unit of the values.
     pub unit: String,
-    /// Groups from left to right.
+    /// Groups, from left to right.
     pub groups: Vec<Group>,
 }
 
-/// Bars side by side.
+/// A group of adjacent bars.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// What they have in common.
+    /// Label of the group.
     pub label: String,
-    /// The bars.
+    /// The bars, from left to right.
     pub bars: Vec<Bar>,
 }
 
-/// One bar.
+/// One bar of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// Whose it is; the same name has the same colour in the whole chart.
+    /// Series of the bar; bars of one series have the same colour in the whole chart.
     pub series: String,
-    /// Its height.
+    /// Height of the bar.
     pub value: f64,
     /// Lower end of the spread.
     pub low: f64,
     /// Upper end of the spread.
     pub high: f64,
-    /// What the value is: measured, a lower bound (hollow), or none at all.
+    /// Meaning of the value: measured, a lower bound (hollow), or no value.
     #[serde(default)]
     pub mark: Mark,
 }
 
-/// Lines over an axis.
+/// A plot of lines.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
-    /// What it shows.
+    /// Title of the plot.
     pub title: String,
     /// Unit of the values.
     pub unit: String,
-    /// What the axis at the bottom is.
+    /// Label of the horizontal axis.
     pub along: String,
-    /// Its labels; first and last are its ends.
+    /// Labels on the horizontal axis; the first and the last are its ends.
     pub ticks: Vec<Tick>,
-    /// The values are drawn by their logarithms.
+    /// Whether the vertical axis is logarithmic.
     #[serde(default)]
     pub log: bool,
-    /// The lines.
+    /// Lines of the plot.
     pub lines: Vec<Line>,
 }
 
-/// A label of an axis.
+/// A label on the horizontal axis.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tick {
-    /// Where, in the units of [`Point::x`].
+    /// Position, in the units of [`Point::x`].
     pub at: f64,
-    /// What it says.
+    /// Text of the label.
     pub label: String,
 }
 
-/// One line.
+/// One line of a plot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Whose it is.
+    /// Name of the line.
     pub name: String,
-    /// Number of its colour. Lines of one colour belong together.
+    /// Number of its colour. Lines with the same colour belong together.
     #[serde(default)]
     pub colour: usize,
-    /// How it is drawn.
+    /// Style of the line.
     #[serde(default)]
     pub stroke: Stroke,
-    /// From left to right.
+    /// Points of the line, from left to right.
     pub points: Vec<Point>,
-    /// Points that it does not go through.
+    /// Additional points that the line does not connect.
     #[serde(default)]
     pub marks: Vec<Point>,
 }
 
-/// How a line is drawn.
+/// Style of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stroke {
-    /// Without a gap.
+    /// Continuous.
     #[default]
     Solid,
-    /// Long parts.
+    /// Long dashes.
     Dashed,
-    /// Short parts.
+    /// Dots.
     Dotted,
-    /// Long and short parts.
+    /// Dashes and dots in turn.
     Mixed,
 }
 
 /// A point with its spread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Along the axis.
+    /// Position on the horizontal axis.
     pub x: f64,
-    /// The value.
+    /// Position on the vertical axis: the value.
     pub y: f64,
     /// Lower end of the spread.
     pub low: f64,
     /// Upper end of the spread.
     pub high: f64,
-    /// What it is.
+    /// Meaning of the value.
     #[serde(default)]
     pub mark: Mark,
 }
 
-/// What a point is.
+/// Meaning of a value, and the sign that shows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
-    /// A dot: measured.
+    /// Measured: a dot.
     #[default]
     Measured,
-    /// A hollow triangle: a lower bound.
+    /// A lower bound: a hollow triangle.
     AtLeast,
-    /// A diamond: with no packet lost.
+    /// A rate without packet loss: a diamond.
     Lossless,
-    /// A hollow diamond: with no packet lost, and a lower bound.
+    /// A lower bound of a rate without packet loss: a hollow diamond.
     LosslessAtLeast,
-    /// Nothing: a part of a curve, or a bar that there is no value for.
+    /// No sign: a point of a curve, or a bar without a value.
     None,
 }
 
 impl Document {
-    /// As Markdown. Pictures are left out.
+    /// Returns the report as Markdown, without pictures.
     pub fn markdown(&self) -> String {
         let mut out = format!("# {}\n\n", self.title);
         for (name, value) in &self.stamp {
@@ -201,7 +201,7 @@ impl Document {
         out
     }
 
-    /// Where a page of some length has what.
+    /// Returns a table of contents, if the page is long enough to need one.
     fn contents(&self) -> String {
         if self.sections.len() < 5 {
             return String::new();
@@ -210,7 +210,7 @@ impl Document {
         format!("<nav>{}</nav>\n", self.sections.iter().enumerate().map(link).collect::<Vec<_>>().join("\n"))
     }
 
-    /// As one HTML page that needs nothing else.
+    /// Returns the report as one HTML page that needs no other files.
     pub fn html(&self) -> String {
         let mut body = format!("<h1>{}</h1>\n<dl>\n", escaped(&self.title));
         for (name, value) in &self.stamp {
@@ -242,8 +242,8 @@ impl Document {
     }
 }
 
-/// No picture is squeezed below what can be read: on a narrow window it scrolls by itself, as wide tables do. The colours
-/// are told apart by colour-blind people, too (after Okabe and Ito).
+/// Style sheet of the page. Pictures and wide tables are never shrunk so far that they become unreadable; in a narrow
+/// window they scroll separately. The colours can be distinguished by colour-blind people (after Okabe and Ito).
 const STYLE: &str = "\
     :root{color-scheme:light dark;--ink:#1b1f24;--faint:#57606a;--rule:#d0d7de;--ground:#fff;\
     --c0:#0072b2;--c1:#c46a00;--c2:#007a5a;--c3:#cf3f00;--c4:#2a9fd6;--c5:#b8578f;--c6:#767676;--c7:#8f7a00;--c8:#1b1f24;\
@@ -262,7 +262,7 @@ const STYLE: &str = "\
     @media(max-width:40rem){th,td{white-space:nowrap}dl{display:block}dd{margin-bottom:.4rem}}";
 
 impl Table {
-    /// For a terminal: columns below each other.
+    /// Formats the table for a terminal, with aligned columns.
     pub fn text(&self) -> String {
         let lines = || std::iter::once(&self.columns).chain(&self.rows);
         let width_of = |at: usize| lines().filter_map(|cells| cells.get(at)).map(|cell| cell.chars().count()).max();
@@ -285,7 +285,7 @@ impl Table {
         out
     }
 
-    /// Words begin below each other, and numbers end there.
+    /// Returns whether the column contains words, which are aligned on the left; numbers are aligned on the right.
     fn is_text(&self, column: usize) -> bool {
         let cells = || self.rows.iter().filter_map(|row| row.get(column));
         let words = cells().filter(|cell| cell.starts_with(char::is_alphabetic)).count();
@@ -310,7 +310,7 @@ impl Table {
     }
 }
 
-/// A paragraph as HTML: what stands between backticks is code, as in Markdown.
+/// Returns a paragraph as HTML. Text between backticks is code, as in Markdown.
 fn with_code(paragraph: &str) -> String {
     let parts: Vec<&str> = paragraph.split('`').collect();
     let is_paired = parts.len() % 2 == 1;
@@ -321,7 +321,7 @@ fn with_code(paragraph: &str) -> String {
     html.collect::<Vec<_>>().join(if is_paired { "" } else { "`" })
 }
 
-/// Text as HTML and SVG want it.
+/// Escapes text for HTML and SVG.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(with_code("a lonely ` stays <b>"), "a lonely ` stays &lt;b&gt;");
     }
 
-    /// Each colour is one on light ground, and another on dark.
+    /// Each colour has one value for a light background and another for a dark one.
     #[test]
     fn all_colours_are_in_the_style_sheet_twice() {
         let html = document().html();

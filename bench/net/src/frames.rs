@@ -1,59 +1,59 @@
-//! What the generator sends, and what has to come out.
+//! Frames that the generator sends, and what the DUT has to make of them.
 
 use std::net::Ipv6Addr;
 
 use etherparse::PacketBuilder;
 
-/// Ethernet addresses: generator, the DUT's two ports, sink.
+/// Ethernet address of the generator.
 pub const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// The DUT's port towards the generator.
+/// Ethernet address of the DUT's port towards the generator.
 pub const IN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-/// The DUT's port towards the sink.
+/// Ethernet address of the DUT's port towards the sink.
 pub const OUT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
-/// The sink.
+/// Ethernet address of the sink.
 pub const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 4];
 
-/// Where test packets come from.
+/// Source address of test packets.
 pub const SOURCE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xa, 0, 0, 0, 0, 1);
-/// Where they go.
+/// Destination address of test packets.
 pub const DESTINATION: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xb, 0, 0, 0, 0, 1);
-/// The carrier that encapsulation writes: the next node's uN, and its uDT6.
+/// Carrier that encapsulation writes: uN and uDT6 of the next node.
 pub const CARRIER: Ipv6Addr = Ipv6Addr::new(0xfcbb, 0, 2, 0xfe06, 0, 0, 0, 0);
-/// The same, one node earlier: the DUT's uN in front.
+/// Carrier as it arrives at the DUT to be shifted: the DUT's uN, then [`CARRIER`]'s uSIDs.
 pub const CARRIER_HERE: Ipv6Addr = Ipv6Addr::new(0xfcbb, 0, 1, 2, 0xfe06, 0, 0, 0);
-/// A carrier that ends at the DUT.
+/// Carrier that ends at the DUT.
 pub const CARRIER_END: Ipv6Addr = Ipv6Addr::new(0xfcbb, 0, 1, 0xfe06, 0, 0, 0, 0);
 
 const ETHERNET: usize = 14;
 const IPV6: usize = 40;
 const UDP: usize = 8;
-/// Room for the complement of the flow.
+/// Bytes behind the UDP header that hold the complement of the flow.
 const FLOW: usize = 2;
-/// Magic and time of a stamped frame.
+/// Bytes of a time stamp: a magic number and the time.
 pub const STAMP: usize = 16;
 
-/// What a DUT is asked to do.
+/// Work that a DUT does on each packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
-    /// From port to port, whatever it is.
+    /// Redirects any frame from port to port.
     Cross,
-    /// Forward plain IPv6.
+    /// Forwards plain IPv6.
     Forward,
-    /// H.Encaps.Red with one segment.
+    /// Encapsulates: H.Encaps.Red with one segment.
     Encapsulate,
-    /// End with NEXT-CSID (uN): shift the carrier.
+    /// Shifts the carrier: End with NEXT-CSID (uN).
     Shift,
-    /// End.DT6: decapsulate, look up.
+    /// Decapsulates and looks up: End.DT6.
     Decapsulate,
 }
 
-/// How long frames are, in bytes without the checksum that Ethernet adds.
+/// Size of frames in bytes, without the Ethernet checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Size {
-    /// All the same.
+    /// All frames have this size.
     Bytes(usize),
-    /// Seven of 64, four of 570, one of 1500.
+    /// A mix: seven frames of 64 bytes, four of 570, one of 1500.
     Imix,
 }
 
@@ -80,10 +80,10 @@ impl std::str::FromStr for Size {
     }
 }
 
-/// Lengths in the order they are sent, mixed so that no two long ones follow each other.
+/// Lengths of the mix in the order in which they are sent. No two long frames follow each other.
 const IMIX: [usize; 12] = [64, 570, 64, 64, 570, 64, 1500, 64, 570, 64, 570, 64];
 
-/// Length by which a size, as reports name it, takes its place among the others: a mix has its mean length.
+/// Returns the length by which a size (as named in reports) is sorted. A mix has its mean length.
 pub fn mean_length(size: &str) -> f64 {
     match size.parse() {
         Ok(Size::Imix) => IMIX.iter().sum::<usize>() as f64 / IMIX.len() as f64,
@@ -93,8 +93,8 @@ pub fn mean_length(size: &str) -> f64 {
 }
 
 impl Work {
-    /// Frames to send, one after the other, then from the start. A length below what the headers take (and the stamp, if
-    /// asked for) becomes that.
+    /// Returns the frames to send, which are repeated from the start. A frame that is too short for the headers (and
+    /// for the stamp, if requested) gets the shortest possible length.
     pub fn frames(self, size: Size, stamped: bool) -> Vec<Vec<u8>> {
         let of = |bytes: usize| self.frame(bytes.max(self.shortest(stamped)));
         match size {
@@ -103,18 +103,18 @@ impl Work {
         }
     }
 
-    /// Shortest frame: Ethernet, the IPv6 headers, UDP, the flow, the stamp.
+    /// Returns the length of the shortest frame: Ethernet, the IPv6 headers, UDP, the flow, the stamp.
     pub fn shortest(self, stamped: bool) -> usize {
         let behind = FLOW + if stamped { STAMP } else { 0 };
         (self.udp_offset() + UDP + behind).max(64)
     }
 
-    /// Where the UDP header is.
+    /// Returns the offset of the UDP header.
     pub fn udp_offset(self) -> usize {
         ETHERNET + if self.outer().is_some() { 2 * IPV6 } else { IPV6 }
     }
 
-    /// Destination of the outer header of what is sent.
+    /// Returns the destination in the outer header of frames that are sent, if they have one.
     fn outer(self) -> Option<Ipv6Addr> {
         match self {
             Self::Cross | Self::Forward | Self::Encapsulate => None,
@@ -123,7 +123,7 @@ impl Work {
         }
     }
 
-    /// Bytes that the frame grows by.
+    /// Returns the number of bytes by which the DUT makes a frame longer.
     pub fn growth(self) -> isize {
         match self {
             Self::Cross | Self::Forward | Self::Shift => 0,
@@ -132,7 +132,7 @@ impl Work {
         }
     }
 
-    /// Destination address in the first IPv6 header of what comes out.
+    /// Returns the destination address in the first IPv6 header of the result.
     pub fn comes_out_for(self) -> Ipv6Addr {
         match self {
             Self::Cross | Self::Forward | Self::Decapsulate => DESTINATION,
@@ -165,8 +165,8 @@ fn ethernet(packet: &[u8]) -> Vec<u8> {
     [header.to_bytes().as_slice(), packet].concat()
 }
 
-/// IPv6 and UDP with so many bytes behind them. The first two are the complement of the source port: the generator
-/// changes both, and the checksum stays what it is.
+/// Returns IPv6 and UDP headers and a payload of this length. The payload begins with the complement of the source
+/// port: the generator changes both, so that the checksum stays valid.
 fn inner(payload: usize) -> Vec<u8> {
     let port: u16 = 0x8000;
     let mut data = vec![0; payload.max(FLOW)];

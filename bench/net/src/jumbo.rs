@@ -1,4 +1,5 @@
-//! A generator for frames longer than a page: AF_XDP, since the kernel runs programs with live frames of one page alone.
+//! A generator for frames longer than a page. It uses AF_XDP, because the kernel runs programs only with live frames of
+//! a single page.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,25 +9,26 @@ use srv6d_xsk::{Mode, Rings, Socket, Umem, UmemRings, XskError};
 use crate::BenchError;
 use crate::generator::Load;
 
-/// Longer ones are sent from here. A page less what the kernel keeps in front of a packet and behind it.
+/// Length in bytes above which frames are sent from here: a page minus what the kernel needs in front of and behind a
+/// packet.
 pub const LONGEST_LIVE: usize = 3200;
 const RING: u32 = 2048;
 const CHUNKS: u32 = 8192;
-/// Frames between two wake-ups of the kernel, without a rate.
+/// Number of frames between two wake-ups of the kernel, if there is no rate.
 const BATCH: u64 = 16;
-/// A sender that is later than this gives the time up: caught up with, it would be a burst.
+/// If a sender is later than this, the missed time is skipped; catching up would cause a burst.
 const LATE: Duration = Duration::from_micros(100);
 
-/// What was sent.
+/// Counters of frames sent.
 #[derive(Debug, Default)]
 pub struct Count {
-    /// Frames.
+    /// Number of frames.
     pub frames: AtomicU64,
-    /// Their bytes.
+    /// Number of bytes in these frames.
     pub bytes: AtomicU64,
 }
 
-/// Sends from the calling thread, in its namespace, until told to stop or the limit is reached.
+/// Sends from the calling thread, in its namespace, until told to stop or until the limit is reached.
 pub fn send(
     device: &str,
     queue: u32,
@@ -72,7 +74,8 @@ pub fn send(
     Ok(())
 }
 
-/// As the BPF program does it: the port is the flow, and its complement behind the header keeps the checksum.
+/// Writes the flow as the BPF program does: the source port is the flow, and its complement behind the header keeps the
+/// checksum valid.
 fn write_flow(frame: &mut [u8], load: &Load, number: u64) {
     let flow = (0x8000 | (number & (load.flows - 1) & 0x7fff) as u16).to_be_bytes();
     if let Some(port) = frame.get_mut(load.udp_offset..load.udp_offset + 2) {

@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
-/// Longer is counted as this.
+/// Upper limit of a sample; longer latencies are counted as this one.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Percentiles in microseconds.
+/// Percentiles of latency in microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Half of the packets are faster.
+    /// Median: half of the packets are faster.
     pub p50: f64,
-    /// One in a hundred is slower.
+    /// 99th percentile: one packet in a hundred is slower.
     pub p99: f64,
-    /// One in a thousand is slower.
+    /// 99.9th percentile: one packet in a thousand is slower.
     pub p999: f64,
-    /// The slowest.
+    /// Latency of the slowest packet.
     pub max: f64,
-    /// Packets measured.
+    /// Number of samples.
     pub samples: u64,
-    /// The HDR histogram, in the steps in which its percentiles are printed: ever finer towards the slowest.
+    /// HDR histogram in steps that become ever finer towards the slowest packet.
     #[serde(default)]
     pub histogram: Vec<Step>,
 }
 
 impl Latency {
-    /// A percentile, as long as one sample at least is beyond it: with fewer it would be the slowest by another name.
+    /// Returns a percentile if at least one sample lies beyond it; with fewer samples it would only repeat the maximum.
     pub fn percentile(&self, quantile: f64) -> Option<f64> {
         let known = [(0.5, self.p50), (0.99, self.p99), (0.999, self.p999)];
         let (_, value) = known.into_iter().find(|(at, _)| (at - quantile).abs() < 1e-9)?;
@@ -40,19 +40,19 @@ impl Latency {
 /// A step of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// This share of the packets ...
+    /// Share of packets that took at most `us`.
     pub quantile: f64,
-    /// ... took no longer than this, in microseconds ...
+    /// Latency in microseconds.
     pub us: f64,
-    /// ... and they are so many.
+    /// Number of packets that took at most `us`.
     pub count: u64,
 }
 
-/// Steps in each half of what is left up to the slowest packet.
+/// Number of steps in each half of what remains up to the slowest packet.
 const STEPS_PER_HALF: u32 = 5;
 
 impl Latency {
-    /// None: there are no samples.
+    /// Computes the percentiles, or returns `None` if there are no samples.
     pub fn of(samples: &[Duration]) -> Result<Option<Self>, BenchError> {
         let mut histogram = Histogram::<u64>::new_with_bounds(1, LONGEST.as_nanos() as u64, 3)
             .map_err(|why| BenchError::of("make a histogram", why))?;
@@ -81,7 +81,7 @@ fn steps(histogram: &Histogram<u64>) -> Vec<Step> {
         Step { quantile: value.quantile(), us: value.value_iterated_to() as f64 / 1000.0, count }
     };
     let mut steps: Vec<Step> = histogram.iter_quantiles(STEPS_PER_HALF).map(step).collect();
-    // Where samples are few the iterator stays on one of them for several of its steps.
+    // Where samples are few, the iterator returns the same sample for several of its steps.
     steps.dedup_by_key(|step| step.count);
     steps
 }

@@ -1,4 +1,4 @@
-//! Which core does what.
+//! Assigns work to cores.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
-/// Where the receiving sides of the two veth pairs run. It changes every figure.
+/// Where the receiving sides of the two veth pairs run. Every figure depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// The sink's receive work runs on the core of the DUT that sends: what a veth does by itself.
+    /// The sink's receive work runs on whichever core of the DUT sends, which is the default of a veth.
     SinkOnDutCore,
     /// The sink receives on a core of its own (threaded NAPI).
     SinkOnOwnCore,
-    /// Everything of the DUT, from the receive work of its first port to the sink's, is on one core (deferred NAPI).
+    /// All work of the DUT, from receiving at its first port to the receive work of the sink, runs on one core
+    /// (deferred NAPI).
     OneCore,
-    /// The DUT's receive work runs on the generator's core: a veth without any setting. For latency.
+    /// The DUT's receive work runs on the generator's core, as on a veth with default settings. Used to measure
+    /// latency.
     Inline,
 }
 
 impl Placement {
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::SinkOnDutCore => "sink on DUT's core",
@@ -31,7 +33,7 @@ impl Placement {
         }
     }
 
-    /// What it means, for a report.
+    /// Returns an explanation for reports.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::SinkOnDutCore => {
@@ -50,32 +52,32 @@ impl Placement {
     }
 }
 
-/// Who receives for a port.
+/// Where the receive work of a port runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receive {
-    /// Whoever sends.
+    /// On the core that sends.
     OnSender,
-    /// A kernel thread on this core.
+    /// In a kernel thread on this core.
     Thread(usize),
-    /// This core, by timer.
+    /// On this core, started by a timer.
     Deferred(usize),
 }
 
 /// A placement on the cores of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// Cores that generate.
+    /// Cores of the generator.
     pub generators: Vec<usize>,
-    /// The DUT's first port.
+    /// Receive work of the DUT's first port.
     pub ingress: Receive,
     /// Cores of the DUT's workers.
     pub workers: Vec<usize>,
-    /// The sink.
+    /// Receive work of the sink.
     pub sink: Receive,
 }
 
 impl Layout {
-    /// A placement for one worker, or why these cores are too few for it.
+    /// Returns the layout of a placement for one worker, or an error if there are too few cores.
     pub fn of(placement: Placement, cores: &[usize]) -> Result<Self, BenchError> {
         let core = |index: usize| {
             cores.get(index).copied().ok_or_else(|| {
@@ -110,7 +112,8 @@ impl Layout {
         })
     }
 
-    /// `workers` queues: so many generator cores, which also receive for the DUT, and so many workers.
+    /// Returns a layout with this number of workers, queues and generator cores. The generator cores also receive for
+    /// the DUT.
     pub fn queues(workers: usize, cores: &[usize]) -> Result<Self, BenchError> {
         let (generators, rest) = cores.split_at_checked(workers).unwrap_or((cores, &[]));
         let Some(workers) = rest.get(..workers).filter(|workers| !workers.is_empty()) else {
@@ -125,13 +128,14 @@ impl Layout {
         })
     }
 
-    /// For a row whose packets no worker carries: whatever else runs on a worker's core is not the row's.
+    /// Returns the layout of a row whose packets pass no worker, so that other work on a worker's core is not
+    /// attributed to the row.
     #[must_use]
     pub fn without_workers(self) -> Self {
         Self { workers: Vec::new(), ..self }
     }
 
-    /// What each core does, in words.
+    /// Returns a description of what each core does.
     pub fn roles(&self) -> Vec<(usize, String)> {
         let receiver = |receive: Receive, role: &'static str| match receive {
             Receive::OnSender => None,
@@ -147,7 +151,7 @@ impl Layout {
         roles.into_iter().map(|(core, roles)| (core, roles.join(", "))).collect()
     }
 
-    /// Cores on which the DUT or the sink work, each once.
+    /// Returns the cores on which the DUT or the sink work, each once.
     pub fn measured(&self) -> Vec<usize> {
         let receivers = [self.ingress, self.sink].into_iter().filter_map(|receive| match receive {
             Receive::OnSender => None,
@@ -162,8 +166,8 @@ impl Layout {
 }
 
 impl Placement {
-    /// Packets per second of a flood; none: as many as possible. Where receive work and worker share a core, a flood
-    /// leaves nothing for the worker, so no more is offered there than a core may be able to forward.
+    /// Returns the packets per second of a flood; `None`: as many as possible. Where receive work and worker share a
+    /// core, a flood would leave no time for the worker, so the load is limited to what a core may be able to forward.
     pub fn flood(self) -> Option<f64> {
         match self {
             Self::OneCore => Some(700_000.0),
@@ -171,7 +175,7 @@ impl Placement {
         }
     }
 
-    /// Loads to offer in turn, of which the one counts that most is forwarded of; none: as many as possible.
+    /// Returns the loads to offer in turn; the trial that forwards most counts. `None`: as many packets as possible.
     pub fn loads(self) -> &'static [Option<f64>] {
         match self {
             Self::OneCore => &[Some(500_000.0), Some(700_000.0), Some(1_000_000.0), None],
@@ -179,7 +183,7 @@ impl Placement {
         }
     }
 
-    /// Cores it takes with one worker.
+    /// Returns the number of cores needed with one worker.
     pub fn cores(self) -> usize {
         match self {
             Self::SinkOnDutCore => 3,

@@ -1,4 +1,4 @@
-//! What a figure is worth nothing without.
+//! The stamp: facts without which the figures mean nothing.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,13 @@ use crate::floor::{FRAMES, RING};
 use crate::netns::{run, tool};
 use crate::statistics::number_of;
 
-/// Machine, kernel, versions. No names of hosts.
+/// Machine, kernel, versions, command, as pairs of name and value. It contains no host names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp(pub Vec<(String, String)>);
 
 impl Stamp {
-    /// Of this machine and this program, now. `polling` is what srv6d is configured to do.
+    /// Collects the facts about this machine and this program. `polling` is the polling mode that srv6d is configured
+    /// with.
     pub fn take(srv6d: &Path, command: &str, polling: &str) -> Self {
         let said = |program: &str, arguments: &[&str]| {
             let said = run(tool(program).args(arguments)).unwrap_or_default();
@@ -37,14 +38,14 @@ impl Stamp {
         Self(facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// Says why the run ended before its end, if it did.
+    /// Adds the reason why the run ended early, if it did.
     pub fn add_cut_off(&mut self, why: Option<&str>) {
         if let Some(why) = why {
             self.add("cut off", format!("{why}: what follows is a part of a run"));
         }
     }
 
-    /// Says so where figures are made that nobody should quote.
+    /// Adds a caution if the figures should not be quoted.
     pub fn add_caution(&mut self, smoke: bool) {
         let why = if smoke {
             "--smoke only shows that everything works"
@@ -56,7 +57,7 @@ impl Stamp {
         self.add("figures", format!("mean nothing: {why}"));
     }
 
-    /// It says that nobody should quote the figures.
+    /// Returns whether the stamp contains the caution.
     pub fn has_caution(&self) -> bool {
         self.0.iter().any(|(name, value)| name == "figures" && value.starts_with("mean nothing"))
     }
@@ -67,7 +68,7 @@ impl Stamp {
     }
 }
 
-/// Two builds of one version are told apart by what `sha256sum` says of the file.
+/// Returns a version with the start of the checksum, which distinguishes two builds of the same version.
 fn build(version: &str, checksum: &str) -> String {
     match checksum.get(..12) {
         Some(first) => format!("{version}, build {first}"),

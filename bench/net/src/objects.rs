@@ -8,10 +8,10 @@ use crate::BenchError;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/traffic.o"));
 
-/// Latency samples that the sink keeps.
+/// Maximum number of latency samples that the sink stores.
 pub const SAMPLES: u32 = 1 << 17;
 
-/// A copy of all programs and maps of its own, with room for so many latency samples.
+/// Loads a separate copy of all programs and maps, with room for this number of latency samples.
 pub fn load(samples: u32) -> Result<Ebpf, BenchError> {
     EbpfLoader::new()
         .map_max_entries("samples", samples)
@@ -19,7 +19,7 @@ pub fn load(samples: u32) -> Result<Ebpf, BenchError> {
         .map_err(|why| failed("read the BPF object", &why))
 }
 
-/// Loads one program into the kernel.
+/// Loads a program into the kernel.
 pub fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, BenchError> {
     let program: Option<&mut Xdp> = ebpf.program_mut(name).and_then(|program| program.try_into().ok());
     let program = program.ok_or_else(|| BenchError(format!("the BPF object has no program {name}")))?;
@@ -27,24 +27,24 @@ pub fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, BenchE
     Ok(program)
 }
 
-/// Loads one program and puts it on a device of the calling thread's namespace.
+/// Loads a program and attaches it to a device in the calling thread's namespace.
 pub fn attach(ebpf: &mut Ebpf, name: &str, device: &str) -> Result<(), BenchError> {
     let done: Result<_, ProgramError> = program(ebpf, name)?.attach(device, XdpMode::Driver);
     done.map(drop).map_err(|why| failed(&format!("attach {name} to {device}"), &why))
 }
 
-/// Loads one program and puts it behind the receive path of a device of the calling thread's namespace.
+/// Loads a program and attaches it behind the receive path of a device in the calling thread's namespace.
 pub fn attach_behind(ebpf: &mut Ebpf, name: &str, device: &str) -> Result<(), BenchError> {
     let program: Option<&mut SchedClassifier> = ebpf.program_mut(name).and_then(|program| program.try_into().ok());
     let program = program.ok_or_else(|| BenchError(format!("the BPF object has no program {name}")))?;
     program.load().map_err(|why| failed(&format!("load the BPF program {name}"), &why))?;
-    // Only kernels before 6.6 need it; there the next line says what is missing.
+    // Only kernels before 6.6 need this. If it fails there, the next line reports what is missing.
     let _ = tc::qdisc_add_clsact(device);
     let done = program.attach(device, TcAttachType::Ingress);
     done.map(drop).map_err(|why| failed(&format!("attach {name} to {device}"), &why))
 }
 
-/// A map that the programs use.
+/// Opens a map that the programs use.
 pub fn map<T>(ebpf: &mut Ebpf, name: &str) -> Result<T, BenchError>
 where
     T: TryFrom<aya::maps::Map, Error = aya::maps::MapError>,
@@ -53,7 +53,7 @@ where
     map.try_into().map_err(|why| failed(&format!("open the BPF map {name}"), &why))
 }
 
-/// Sum over all cores of every word of a per-core value.
+/// Returns the sum over all cores of each word of a per-core value.
 pub fn sum<const WORDS: usize>(map: &PerCpuArray<MapData, [u64; WORDS]>) -> Result<[u64; WORDS], BenchError> {
     let cores = map.get(&0, 0).map_err(|why| failed("read a BPF map", &why))?;
     let mut total = [0; WORDS];
@@ -65,7 +65,7 @@ pub fn sum<const WORDS: usize>(map: &PerCpuArray<MapData, [u64; WORDS]>) -> Resu
     Ok(total)
 }
 
-/// An error with all its causes.
+/// Makes an error that contains all its causes.
 pub fn failed(what: &str, why: &dyn std::error::Error) -> BenchError {
     let mut said = format!("{what}: {why}");
     let mut cause = why.source();

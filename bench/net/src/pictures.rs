@@ -1,4 +1,4 @@
-//! Results as pictures: rates and ratios over the frame size, latencies over their percentiles, cores.
+//! Draws results: rates and ratios over the frame size, latencies over their percentiles, and the load of cores.
 
 use crate::cpu::Busy;
 use crate::document::{Bar, Chart, Group, Line, Mark, Plot, Point, Stroke, Tick};
@@ -10,11 +10,11 @@ use crate::results::{CoreUse, Figure, LatencyRow, Results, Row, SearchRow};
 use crate::search::NDR;
 use crate::statistics::Spread;
 
-/// Percentiles named at the bottom of a curve.
+/// Percentiles that are labelled on the horizontal axis of a latency curve.
 const PERCENTILES: [(f64, &str); 6] =
     [(0.0, "min"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
 
-/// What the pictures of rates have in common, in words.
+/// Returns the legend that all pictures of rates have in common.
 pub fn legend(results: &Results) -> String {
     let has_ndr = results.searches.iter().any(|row| row.accepted_loss <= NDR && row.found.rate.is_some());
     let diamonds = if has_ndr { ", diamonds the NDR where it was searched (hollow: a lower bound)" } else { "" };
@@ -26,7 +26,7 @@ pub fn legend(results: &Results) -> String {
     )
 }
 
-/// A row's colour is its work, its stroke who does it.
+/// Returns colour and stroke of a row: the colour shows its work, the stroke its forwarder.
 fn looks(name: &str) -> (usize, Stroke) {
     let Some(Dut { forwarder, work, .. }) = dut::named(name) else { return (9, Stroke::Solid) };
     let stroke = match forwarder {
@@ -46,8 +46,8 @@ fn looks(name: &str) -> (usize, Stroke) {
     (colour, stroke)
 }
 
-/// Of a ratio: the work's colour, a stroke for each pair of forwarders. The floor beside the kernel is no work of srv6d's:
-/// grey, with the stroke that says which work of the kernel's.
+/// Returns colour and stroke of a ratio: the colour shows the work, the stroke the pair of forwarders. The ratio of the
+/// floor to the kernel is no work of srv6d, so it is grey, and its stroke shows the work of the kernel.
 fn looks_beside(dut: &str, beside: &str) -> (usize, Stroke) {
     let (of, other) = (dut::named(dut), dut::named(beside));
     let forwarders = of.as_ref().zip(other.as_ref()).map(|(of, other)| (of.forwarder, other.forwarder));
@@ -71,7 +71,7 @@ fn ticks(sizes: &[String]) -> Vec<Tick> {
     sizes.iter().enumerate().map(|(at, size)| Tick { at: at as f64, label: size.clone() }).collect()
 }
 
-/// Rates over the frame size, with the NDR where it was searched. None: no row has a figure.
+/// Plots rates over the frame size, with the NDR where it was searched. Returns `None` if no row has a figure.
 pub fn rates(results: &Results, placement: Placement, figure: Figure, title: &str, unit: &str) -> Option<Plot> {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
     let sizes = sizes(&rows);
@@ -110,7 +110,7 @@ fn lossless(results: &Results, placement: Placement, dut: &Dut, sizes: &[String]
     results.searches.iter().filter(of_dut).filter_map(mark).collect()
 }
 
-/// Ratios over the frame size, beside a line where both are the same. None: no two rows have one.
+/// Plots ratios over the frame size, with a line at 1. Returns `None` if no pair of rows has a ratio.
 pub fn ratios(results: &Results, placement: Placement) -> Option<Plot> {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
     let sizes = sizes(&rows);
@@ -144,7 +144,7 @@ pub fn ratios(results: &Results, placement: Placement) -> Option<Plot> {
     })
 }
 
-/// One picture for each placement, size and load: which share of the packets took no longer than what.
+/// Plots for each placement, size and load which share of the packets took at most how long.
 pub fn latencies(results: &Results) -> Vec<Plot> {
     let of = |row: &LatencyRow| (row.placement, row.size.clone(), row.load);
     let mut loads: Vec<(Placement, String, u32)> = Vec::new();
@@ -168,7 +168,7 @@ pub fn latencies(results: &Results) -> Vec<Plot> {
     loads.into_iter().filter_map(plot).collect()
 }
 
-/// 0.9 is 1, 0.99 is 2, 0.999 is 3.
+/// Returns the number of nines: 1 for 0.9, 2 for 0.99, 3 for 0.999.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
@@ -176,7 +176,7 @@ fn nines(quantile: f64) -> f64 {
 fn curve(row: &LatencyRow) -> Option<Line> {
     let furthest = PERCENTILES.iter().map(|&(at, _)| at).fold(0.0, f64::max);
     let latency = row.latency.as_ref()?;
-    // Beyond is the slowest one alone.
+    // Beyond this there is only the slowest packet.
     let furthest = furthest.min(1.0 - 1.0 / latency.samples.max(1) as f64);
     let steps = latency.histogram.iter().filter(|step| step.quantile <= furthest + 1e-9);
     let point = |step: &crate::latency::Step| Point {
@@ -193,7 +193,7 @@ fn curve(row: &LatencyRow) -> Option<Line> {
     (!points.is_empty()).then(|| Line { name, colour, stroke, points, marks: Vec::new() })
 }
 
-/// NDR and PDR of each row, side by side.
+/// Draws NDR and PDR of each row side by side.
 pub fn searches(results: &Results, placement: Placement) -> Vec<Chart> {
     let found: Vec<&SearchRow> = results.searches.iter().filter(|row| row.placement == placement).collect();
     let mut sizes: Vec<&str> = found.iter().map(|row| row.size.as_str()).collect();
@@ -222,7 +222,7 @@ pub fn searches(results: &Results, placement: Placement) -> Vec<Chart> {
     sizes.into_iter().map(chart).collect()
 }
 
-/// How busy each core was at the smallest size, by what it is there for.
+/// Draws how busy each core was at the smallest frame size, with the role of the core.
 pub fn cores(results: &Results, placement: Placement) -> Option<Chart> {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
     let size = sizes(&rows).into_iter().next()?;
@@ -242,7 +242,7 @@ pub fn cores(results: &Results, placement: Placement) -> Option<Chart> {
     })
 }
 
-/// A share of the time, over all trials of a row, by core.
+/// Returns, for each core, a share of the time over all trials of a row.
 pub fn busy(row: &Row, which: impl Fn(&Busy) -> f64) -> Vec<(String, Spread)> {
     let Some(first) = row.trials.first() else { return Vec::new() };
     let of = |core: &CoreUse| {

@@ -1,4 +1,4 @@
-//! What a campaign is to measure, and about how long that takes.
+//! What a campaign measures, and how long that takes approximately.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,67 +14,69 @@ use crate::sink::SinkKind;
 use crate::testbed::Mtu;
 use crate::trial::Timing;
 
-/// Making namespaces, starting the DUT, the frames before the first trial, and taking it all down.
+/// Time to create namespaces, start the DUT, send the first frames, and remove everything.
 const VISIT: Duration = Duration::from_millis(1600);
-/// Emptying rings and reading counters, beside the time of the traffic.
+/// Time to empty rings and read counters, in addition to the time of the traffic.
 const AROUND_TRIAL: Duration = Duration::from_millis(250);
-/// A turn of srv6d or the floor: short beside whatever the machine does for a while.
+/// Length of a turn of srv6d or the floor; it is short compared with temporary disturbances of the machine.
 pub(crate) const TURN: Duration = Duration::from_millis(5);
-/// Reading counters and waking up, for a pair of turns.
+/// Time to read counters and wake up, for each pair of turns.
 const AROUND_TURN: Duration = Duration::from_millis(1);
-/// Parts of the NDR, or of the PDR where there is no NDR, at which latency is measured, in percent.
+/// Fractions of the NDR (of the PDR, if there is no NDR) at which latency is measured, in percent.
 pub(crate) const LOADS: [u32; 3] = [10, 50, 90];
 
-/// What to do.
+/// Settings of a campaign.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The srv6d to measure.
     pub srv6d: PathBuf,
     /// Cores to use.
     pub cores: Vec<usize>,
-    /// Where the work runs, one after the other.
+    /// Placements, in the order in which they are measured.
     pub placements: Vec<Placement>,
-    /// Who forwards.
+    /// Rows to measure.
     pub duts: Vec<Dut>,
-    /// Rows that everything is measured of; the others only in the first placement, at the first size. None: all rows.
+    /// Rows that are measured completely; the others are measured only in the first placement, at the first size.
+    /// `None`: all rows are measured completely.
     pub thorough: Option<Vec<Dut>>,
-    /// Sizes of the floods.
+    /// Frame sizes of the floods.
     pub sizes: Vec<Size>,
-    /// How frames end.
+    /// Where and how frames end.
     pub sink: SinkKind,
-    /// How often everything is measured.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How often what no promise is about is: other sizes, and several workers.
+    /// Number of rounds for sizes without a promise and for several workers.
     pub other_rounds: usize,
-    /// One trial.
+    /// Length of one trial.
     pub timing: Timing,
-    /// Only one load where a placement has several.
+    /// Whether only one load is offered in placements that have several.
     pub one_load: bool,
-    /// Pairs of turns of srv6d and the floor; 0: none.
+    /// Number of pairs of turns of srv6d and the floor; 0: none.
     pub pairs: usize,
-    /// A trial that is worth nothing, or was disturbed, is repeated so often.
+    /// Number of repetitions of a trial that is void or disturbed.
     pub repeats: u32,
-    /// Sizes at which NDR and PDR are searched, with one worker; empty: no search, no latency.
+    /// Frame sizes at which NDR and PDR are searched, with one worker. Empty: no search and no latency.
     pub searched: Vec<Size>,
-    /// Where they are.
+    /// Placements in which they are searched.
     pub searched_in: Vec<Placement>,
-    /// A search ends when its bounds differ by no more than this share.
+    /// A search ends when its bounds differ by at most this share.
     pub gap: f64,
-    /// Numbers of workers of the floods over several queues; empty: none.
+    /// Numbers of workers in floods over several queues; empty: none.
     pub workers: Vec<usize>,
-    /// Threads that carry packets go before all others of the machine.
+    /// Whether threads that carry packets get priority over all others of the machine.
     pub first: bool,
-    /// Set by a signal: end at the next step, and leave nothing behind.
+    /// Set by a signal: the run then ends at the next step and cleans up.
     pub interrupted: Arc<AtomicBool>,
 }
 
 impl Plan {
-    /// About how long it takes.
+    /// Returns the approximate duration of the whole run.
     pub fn estimate(&self) -> Duration {
         self.steps().into_iter().map(|(_, length)| length).sum()
     }
 
-    /// About how long each step takes that this machine has the cores for, in the order of each kind.
+    /// Returns the approximate duration of each step for which this machine has enough cores, in order within each
+    /// kind.
     pub fn steps(&self) -> Vec<(Kind, Duration)> {
         let times = |step, times: usize| std::iter::repeat_n(step, times);
         let (placements, searched_in) = (self.that_fit(&self.placements), self.that_fit(&self.searched_in));
@@ -91,25 +93,25 @@ impl Plan {
         steps.extend(times((Kind::Turns, self.turns_length()), in_turns));
         let workers = self.workers.iter().filter(|&&workers| Layout::queues(workers, &self.cores).is_ok()).count();
         steps.extend(times((Kind::Workers, VISIT + trial * 2), workers * rows * self.other_rounds));
-        // Trials each for NDR and PDR, the last twice as long.
+        // Trials for NDR and PDR; the last one of each is twice as long.
         let trials = 2 * (5 + (1.0 / self.gap).log2().ceil() as u32);
         let searches = self.searched.len() * searched_in.len() * rows;
         steps.extend(times((Kind::Search, VISIT + trial * trials), searches));
         if searches > 0 {
-            // Once inline, too.
+            // One more, in the placement `Inline`.
             let latencies = self.searched.len() * (searched_in.len() + 1) * rows;
             steps.extend(times((Kind::Latency, VISIT + trial * LOADS.len() as u32), latencies));
         }
         steps
     }
 
-    /// Those that this machine has the cores for.
+    /// Returns the placements for which this machine has enough cores.
     fn that_fit(&self, placements: &[Placement]) -> Vec<Placement> {
         let fits = |placement: &Placement| Layout::of(*placement, &self.cores).is_ok();
         placements.iter().copied().filter(fits).collect()
     }
 
-    /// The visits of one row in one round, one for each MTU.
+    /// Returns the duration of the visits of one row in one round, one for each MTU.
     fn visits(&self, sizes: &[Size], placement: Placement) -> Vec<Duration> {
         let loads = if self.one_load { 1 } else { placement.loads().len() as u32 };
         let trials = |mtu| sizes.iter().filter(|&&size| Mtu::of(size) == mtu).count() as u32 * loads;
@@ -117,7 +119,7 @@ impl Plan {
         [Mtu::Standard, Mtu::Jumbo].map(trials).into_iter().filter(|&trials| trials > 0).map(visit).collect()
     }
 
-    /// Rows that everything is measured of.
+    /// Returns the rows that are measured completely.
     pub(crate) fn thorough(&self) -> impl Iterator<Item = &Dut> {
         self.duts.iter().filter(|dut| self.is_thorough(dut))
     }
@@ -126,12 +128,12 @@ impl Plan {
         self.thorough.as_ref().is_none_or(|thorough| thorough.contains(dut))
     }
 
-    /// The placement that no row is left out of.
+    /// Returns whether this is the placement in which every row is measured.
     fn is_first(&self, placement: Placement) -> bool {
         self.that_fit(&self.placements).first() == Some(&placement)
     }
 
-    /// Rows that take turns with the floor.
+    /// Returns the rows that take turns with the floor.
     pub(crate) fn in_turns(&self, placement: Placement) -> impl Iterator<Item = &Dut> {
         let has_floor = self.duts.iter().any(|dut| dut.forwarder == Forwarder::AfXdpFloor);
         let is_first = self.is_first(placement);
@@ -139,12 +141,12 @@ impl Plan {
         self.duts.iter().filter(takes_turns).filter(move |dut| is_first || self.is_thorough(dut))
     }
 
-    /// Sizes at which they do: those of the promises.
+    /// Returns the frame sizes of the turns: those of the promises.
     pub(crate) fn sizes_in_turns(&self) -> impl Iterator<Item = Size> {
         self.sizes.iter().copied().filter(is_promised)
     }
 
-    /// Sizes of the floods of a row in one round.
+    /// Returns the frame sizes of the floods of a row in one round.
     pub(crate) fn sizes_of(&self, round: usize, placement: Placement, dut: &Dut) -> Vec<Size> {
         let is_due = |size: &Size| round < self.other_rounds || is_promised(size);
         let due = self.sizes.iter().copied().filter(is_due);
@@ -159,14 +161,14 @@ impl Plan {
         self.timing.before + self.timing.measured + AROUND_TRIAL
     }
 
-    /// Those of one row in one placement.
+    /// Returns the duration of the turns of one row in one placement.
     fn turns_length(&self) -> Duration {
         let pairs = (TURN * 22 / 10 + AROUND_TURN) * self.pairs as u32;
         VISIT + pairs * self.sizes_in_turns().count() as u32
     }
 }
 
-/// There is a promise about this size.
+/// Returns whether there is a promise for this size.
 fn is_promised(size: &Size) -> bool {
     bars::SIZES.contains(&size.to_string().as_str())
 }
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(plan(1).estimate(), Duration::from_millis(2 * 1600 + 4000 + 2 * (1600 + 2000)));
     }
 
-    /// Number of the steps of a kind, and how long one takes, in milliseconds.
+    /// Returns the number of steps of a kind, and the length of one in milliseconds.
     fn steps(plan: &Plan, kind: Kind) -> (usize, Option<u128>) {
         let lengths: Vec<Duration> =
             plan.steps().into_iter().filter(|step| step.0 == kind).map(|step| step.1).collect();
@@ -260,7 +262,7 @@ mod tests {
         for kind in [Kind::Search, Kind::Workers] {
             assert_eq!(steps(&rest, kind).0, 1);
         }
-        // Two visits of the thorough row, which has long frames as well.
+        // Two visits of the row that is measured completely, because it also has long frames.
         assert_eq!((steps(&rest, Kind::Flood).0, steps(&many, Kind::Flood).0), (3 + 2 - 1, 3 + 2 - 1 + 2));
         let floor = named("af_xdp-floor");
         let in_turns = Plan { duts: duts.into_iter().chain(floor).collect(), pairs: 1, ..many };

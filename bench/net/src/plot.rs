@@ -1,4 +1,4 @@
-//! Lines with the spread of each point, as SVG.
+//! Draws lines with the spread of each point, as SVG.
 
 use std::fmt::Write as _;
 
@@ -7,23 +7,23 @@ use crate::svg::{ceiling, colour, digits, legend_columns, opening};
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 320.0;
-/// Left of the plot: labels of the axis.
+/// Space to the left of the plot, for the labels of the axis.
 const LEFT: f64 = 64.0;
 const TOP: f64 = 34.0;
-/// Right of the last tick.
+/// Space to the right of the last tick.
 const RIGHT: f64 = 36.0;
-/// Below the plot: labels of the ticks, and of the axis.
+/// Space below the plot, for the labels of the ticks and of the axis.
 const BELOW: f64 = 48.0;
 const LEGEND_LINE: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 3;
-/// Of an entry, before its text.
+/// Width of the sign in front of the text of a legend entry.
 const LEGEND_SIGN: f64 = 40.0;
-/// Points of one tick stand beside each other, so that their spreads can be told apart.
+/// Horizontal distance between the points of one tick, so that their spreads can be distinguished.
 const APART: f64 = 4.0;
-/// A logarithmic axis ends so many decades below its largest value at the latest.
+/// Maximum number of decades on a logarithmic axis.
 const DECADES: f64 = 4.0;
 
-/// Where values come to lie.
+/// Mapping of values to positions.
 struct Scales {
     left: f64,
     width: f64,
@@ -59,7 +59,7 @@ impl Scales {
         TOP + HEIGHT * (1.0 - ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0))
     }
 
-    /// Values with a rule of their own.
+    /// Returns the values that have a horizontal rule.
     fn rules(&self) -> Vec<f64> {
         if self.log {
             let (low, high) = (self.low.floor() as i32, self.high.ceil() as i32);
@@ -72,7 +72,7 @@ impl Scales {
     }
 }
 
-/// Where an axis that begins at zero ends: above the value, with round numbers at its fifths.
+/// Returns the upper end of an axis that begins at zero. It is above the value, and its fifths are round numbers.
 fn top(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -82,7 +82,7 @@ fn top(value: f64) -> f64 {
     ends.into_iter().find(|&end| end >= value).unwrap_or(value)
 }
 
-/// The round number below: 1, 2 or 5 times a power of ten.
+/// Returns the next round number below: 1, 2 or 5 times a power of ten.
 fn floor(value: f64) -> f64 {
     let above = ceiling(value);
     let steps = [1.0, 2.0, 2.5, 4.0, 5.0, 10.0].map(|part| above / part);
@@ -93,7 +93,7 @@ fn is_round(value: f64) -> bool {
     (ceiling(value * 0.999) / value - 1.0).abs() < 1e-6
 }
 
-/// Draws a plot.
+/// Draws a plot and returns the SVG text.
 pub fn lines(plot: &Plot) -> String {
     let names = plot.lines.iter().map(|line| line.name.as_str());
     let (columns, column) = legend_columns(names, LEGEND_SIGN, LEGEND_COLUMNS);
@@ -140,7 +140,7 @@ fn rules(out: &mut String, plot: &Plot, scales: &Scales) {
 
 fn draw(out: &mut String, line: &Line, scales: &Scales, aside: f64) {
     let stroke = colour(line.colour);
-    // A line of bare points is a curve: these are where they are.
+    // The points of a curve are not moved apart, because they have no signs.
     let beside = |point: &Point| scales.x(point.x) + if point.mark == Mark::None { 0.0 } else { aside };
     let path: Vec<String> =
         line.points.iter().map(|point| format!("{:.1},{:.1}", beside(point), scales.y(point.y))).collect();

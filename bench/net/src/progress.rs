@@ -1,47 +1,47 @@
-//! How far a campaign has come, and about how long the rest takes: what is to come as long as was planned, at the pace of what
-//! was done of its kind.
+//! Progress of a campaign, and the approximate time that the rest takes. The rest is estimated from the planned lengths
+//! and from how much longer or shorter than planned the completed steps of the same kind were.
 //!
 //! ```text
-//!             done               to come
-//! floods      ██████████         ██          planned 1.6 s each, took 2.4 s: what is to come counts one and a half times
-//! searches                       ████████    none done yet: at the pace of all that was done
+//!            done         to come
+//! floods     ██████████   ██       planned 1.6 s each, took 2.4 s: the rest takes 1.5 times its planned length
+//! searches                ████████ none done yet: the ratio of all completed steps applies
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Steps that are alike in what makes them longer or shorter than planned.
+/// Kinds of steps. Steps of one kind deviate from their planned lengths for the same reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A row at the sizes of one MTU.
+    /// Flood of a row at the sizes of one MTU.
     Flood,
-    /// A row of srv6d and the floor.
+    /// Turns of a row of srv6d and the floor.
     Turns,
-    /// A row with several workers.
+    /// Flood of a row with several workers.
     Workers,
-    /// NDR and PDR of a row.
+    /// Search for NDR and PDR of a row.
     Search,
-    /// A row at parts of its NDR.
+    /// Latency of a row at fractions of its NDR.
     Latency,
 }
 
-/// The steps of a campaign, done and to come.
+/// Completed and remaining steps of a campaign.
 #[derive(Debug, Default)]
 pub struct Progress(BTreeMap<Kind, Steps>);
 
-/// Those of one kind.
+/// Steps of one kind.
 #[derive(Debug, Default)]
 struct Steps {
-    /// Planned lengths.
+    /// Planned lengths of the remaining steps.
     to_come: VecDeque<Duration>,
     all: usize,
-    /// Of those that were done: as it was planned, and as it was.
+    /// Total planned and actual length of the completed steps.
     planned: Duration,
     took: Duration,
 }
 
 impl Progress {
-    /// At the beginning. Steps of one kind are in the order in which they will be done.
+    /// Starts with these steps. Steps of one kind must be in the order in which they will be done.
     pub fn of(planned: impl IntoIterator<Item = (Kind, Duration)>) -> Self {
         let mut progress = Self::default();
         for (kind, length) in planned {
@@ -52,7 +52,7 @@ impl Progress {
         progress
     }
 
-    /// The next step of this kind was done, and took so long.
+    /// Records that the next step of this kind was done, and how long it took.
     pub fn done(&mut self, kind: Kind, took: Duration) {
         let steps = self.0.entry(kind).or_default();
         if let Some(planned) = steps.to_come.pop_front() {
@@ -61,12 +61,12 @@ impl Progress {
         }
     }
 
-    /// The next step of this kind cannot be done, which says nothing of the others.
+    /// Removes the next step of this kind because it cannot be done. That does not affect the estimate for others.
     pub fn skip(&mut self, kind: Kind) {
         self.0.entry(kind).or_default().to_come.pop_front();
     }
 
-    /// About how long it will take from here. As long as a step is to come it is not nothing.
+    /// Returns the approximate remaining time. It is not zero as long as a step remains.
     pub fn left(&self) -> Duration {
         let took: Duration = self.0.values().map(|steps| steps.took).sum();
         let planned: Duration = self.0.values().map(|steps| steps.planned).sum();
@@ -78,14 +78,14 @@ impl Progress {
         self.0.values().map(of_kind).sum()
     }
 
-    /// Which step of this kind comes next: `3 of 8`.
+    /// Returns the position of the next step of this kind, such as `3 of 8`.
     pub fn next(&self, kind: Kind) -> String {
         let (all, to_come) = self.0.get(&kind).map_or((0, 0), |steps| (steps.all, steps.to_come.len()));
         format!("{} of {all}", all - to_come + 1)
     }
 }
 
-/// How many times as long as planned. None: nothing was done.
+/// Returns the ratio of actual to planned time, or `None` if nothing was done.
 fn pace(took: Duration, planned: Duration) -> Option<f64> {
     (planned > Duration::ZERO).then(|| took.as_secs_f64() / planned.as_secs_f64())
 }
@@ -107,7 +107,7 @@ mod tests {
         let mut progress = progress();
         assert_eq!(progress.left(), SECOND * 40);
         progress.done(Kind::Flood, SECOND * 6);
-        // Of searches nothing is known yet: three times as long as planned, as all else.
+        // No search has been done, so they are estimated like everything else: three times as long as planned.
         assert_eq!(progress.left(), SECOND * (3 * 8 + 3 * 30));
         progress.done(Kind::Search, SECOND * 5);
         assert_eq!(progress.left(), SECOND * (3 * 8) + 2 * SECOND * 5);

@@ -1,4 +1,4 @@
-//! Results as a report: what was promised, the rates in ratios and as they are, searches, latencies.
+//! Makes a report from results: promises, rates and their ratios, searches, latencies.
 
 use crate::bars::{self, Kept, NoFigure, Promise};
 use crate::document::{Document, Plot, Section, Table};
@@ -9,8 +9,8 @@ use crate::search::{Found, NDR};
 use crate::statistics::{Spread, number_of};
 use crate::{dut, pictures};
 
-/// What each row of SRv6 work is shown beside. The floor beside the kernel is what these sockets leave to a forwarder that
-/// does no work at all.
+/// Rows with which each row of SRv6 work is compared. The ratio of the floor to the kernel shows what these sockets
+/// leave for a forwarder that does no work at all.
 pub const BESIDE: [(&str, &str); 14] = [
     ("srv6d-forward", "linux-forward"),
     ("srv6d-encap.red", "linux-encap.red"),
@@ -28,7 +28,7 @@ pub const BESIDE: [(&str, &str); 14] = [
     ("srv6d-uN-offload", "xdp-redirect"),
 ];
 
-/// The whole report.
+/// Makes the whole report.
 pub fn document(results: &Results) -> Document {
     let (trials, without, disturbed) = results.trial_counts();
     let mut stamp = results.stamp.clone();
@@ -60,7 +60,7 @@ pub fn document(results: &Results) -> Document {
     }
 }
 
-/// What was promised, a line each; for the terminal too.
+/// Returns the section with the promises, one per line, which is also printed to the terminal.
 pub fn promises(results: &Results) -> Section {
     let row = |kept: Kept| {
         let promise = kept.promise;
@@ -79,7 +79,7 @@ pub fn promises(results: &Results) -> Section {
             kept.word(),
         ]
     };
-    // A row that the run was not asked for is not one that it failed to measure.
+    // A row that the run was not asked to measure does not count as missing.
     let was_run = |kept: &Kept| {
         let Promise { dut, beside, placement, in_turns, .. } = kept.promise;
         if in_turns {
@@ -114,7 +114,7 @@ pub fn promises(results: &Results) -> Section {
     }
 }
 
-/// Said beside the promises where it explains them as well as any forwarder does.
+/// Returns a warning if disturbance explains the figures as well as the forwarders do.
 fn disturbance(results: &Results) -> Option<String> {
     let (trials, _, disturbed) = results.trial_counts();
     (4 * disturbed > trials).then(|| {
@@ -137,14 +137,14 @@ fn placements(rows: &[Row]) -> Vec<Placement> {
     found
 }
 
-/// Sizes of rows, each once, the shortest first.
+/// Returns the sizes of the rows, each once, in ascending order.
 pub fn sizes(rows: &[&Row]) -> Vec<String> {
     let mut found: Vec<String> = rows.iter().map(|row| row.size.clone()).collect();
     in_order(&mut found);
     found
 }
 
-/// The same order in all tables and pictures: a mix stands where its mean length does.
+/// Sorts sizes in the same order for all tables and pictures; a mix is sorted by its mean length.
 pub fn in_order(sizes: &mut Vec<impl AsRef<str> + PartialEq>) {
     sizes.sort_by(|one, other| mean_length(one.as_ref()).total_cmp(&mean_length(other.as_ref())));
     sizes.dedup();
@@ -177,7 +177,7 @@ fn ratios(results: &Results, placement: Placement) -> Section {
     with_figures(Section { heading, text, ..Section::default() }, table, pictures::ratios(results, placement))
 }
 
-/// Said once, for all placements.
+/// Returns the explanation that applies to all placements.
 fn how_to_read(results: &Results) -> Option<Section> {
     let of_ratios = "Pictures of ratios: above 1 the first of the two is faster. A colour is a kind of work: a full line is \
                      srv6d beside the kernel, dots are beside the bare floor; dashes and dots are the offload beside the \
@@ -196,7 +196,7 @@ fn how_to_read(results: &Results) -> Option<Section> {
     })
 }
 
-/// With table and picture, or with a word where no row has a figure.
+/// Adds table and picture to a section, or a note if no row has a figure.
 fn with_figures(section: Section, table: Table, plot: Option<Plot>) -> Section {
     let Some(plot) = plot else {
         let none =
@@ -230,7 +230,7 @@ fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
     with_figures(Section { text: text.into_iter().collect(), heading, ..Section::default() }, table, plot)
 }
 
-/// Rows whose headers alone are longer than a size.
+/// Returns a note on rows whose headers alone are longer than the requested size.
 fn longer(rows: &[&Row]) -> Option<String> {
     let longer = rows.iter().filter(|row| row.size.parse::<f64>().is_ok_and(|size| size < row.frame));
     let mut longer: Vec<String> =
@@ -315,13 +315,13 @@ fn searches(results: &Results, placement: Placement) -> Section {
     }
 }
 
-/// What stood in the way of a higher rate; of any rate, where none was found.
+/// Returns what prevented a higher rate or, if none was found, any rate.
 fn beyond(found: &Found) -> String {
     let bound = if found.is_lower_bound() { ": a lower bound" } else { "" };
     format!("{}{bound}", found.limit.text())
 }
 
-/// The load asked for, and what the generator made of it where that is something else.
+/// Returns the requested load, and the one that the generator offered if that is lower.
 fn load(row: &LatencyRow) -> String {
     let what = row.part_of.as_ref().map_or_else(
         || "NDR or PDR".to_owned(),
@@ -338,7 +338,7 @@ fn load(row: &LatencyRow) -> String {
     }
 }
 
-/// With a digit that says something.
+/// Formats a share as a percentage with enough digits to be meaningful.
 pub fn percent(share: f64) -> String {
     format!("{:.1$} %", 100.0 * share, if share > 0.0 && share < 0.001 { 3 } else { 1 })
 }
@@ -388,7 +388,7 @@ fn latencies(results: &Results) -> Option<Section> {
     })
 }
 
-/// Who had the time of each core.
+/// Returns the section that shows how the time of each core was used.
 fn cores(results: &Results, placement: Placement) -> Option<Section> {
     let chart = pictures::cores(results, placement)?;
     let rows = in_placement(results, placement);
@@ -422,7 +422,7 @@ fn cores(results: &Results, placement: Placement) -> Option<Section> {
     })
 }
 
-/// Trials that say nothing of their DUT, and those that others disturbed: where, how many, why.
+/// Returns the section on trials without a figure of the DUT and on disturbed trials: where, how many, and why.
 fn trials_lost(results: &Results) -> Option<Section> {
     let mut table = Table {
         columns: words(&["DUT", "placement", "workers", "size", "trials", "without a figure", "disturbed", "why"]),
@@ -512,7 +512,7 @@ mod tests {
         };
         assert!(!has_figure(ratios(&results, Placement::OneCore)));
         assert!(!has_figure(rates(&results, Placement::OneCore, Figure::PerCpuSecond)));
-        // A lower bound is one.
+        // A lower bound is a figure.
         assert!(has_figure(rates(&results, Placement::OneCore, Figure::PerSecond)));
     }
 
@@ -591,7 +591,7 @@ mod tests {
         assert_eq!(load(&LatencyRow { offered: Some(4.9e5), ..row.clone() }), "90 % of NDR or PDR: 500 kpps");
         let short = LatencyRow { offered: Some(3e5), ..row.clone() };
         assert_eq!(load(&short), "90 % of NDR or PDR: 500 kpps (offered 300)");
-        // Where the run says which: that is what stands there.
+        // If the run says which search it refers to, that is shown.
         let searched = |accepted_loss, limit| {
             let found = Found { rate: Some(5.6e5), limit, trials: 9, void: 0 };
             let (dut, size) = ("linux-uN".to_owned(), "64".to_owned());
@@ -615,7 +615,7 @@ mod tests {
             let section = latencies(&Results { latencies: vec![row], ..Results::default() }).unwrap();
             section.table.unwrap().rows.remove(0).join(" ")
         };
-        // Of 250 there is no p99.9.
+        // With 250 samples there is no p99.9.
         let quiet = line(row.clone());
         assert!(quiet.ends_with("5 kpps 0.0 % 1.0 2.0 - 4.0 250"), "{quiet}");
         let lossy = line(LatencyRow { loss: 0.06, ..row });
@@ -630,9 +630,9 @@ mod tests {
         let section = searches(&Results { searches: vec![row], ..Results::default() }, Placement::OneCore);
         let line = section.table.unwrap().rows.remove(0).join(" ");
         assert_eq!(line, "xdp-redirect 64 NDR, none lost >= 5.000 the generator fell short: a lower bound 9 (1 void)");
-        // Nothing found is no bound.
+        // A search without a result is not a bound.
         assert_eq!(beyond(&Found { rate: None, ..found }), "the generator fell short");
-        // Only where it was left alone.
+        // Every trial was disturbed.
         let disturbed = Found { rate: None, limit: Limit::Disturbed, ..found };
         assert_eq!(beyond(&disturbed), "disturbed: others had the cores");
     }

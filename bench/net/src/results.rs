@@ -1,4 +1,4 @@
-//! What a run of the bench found, trial by trial.
+//! Results of a run of the bench, trial by trial.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,43 +11,44 @@ use crate::search::Found;
 use crate::statistics::Spread;
 use crate::verdict::{Counted, Verdict, Why};
 
-/// All of a run.
+/// All results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// Form of the file.
+    /// Format of the file.
     pub schema: Schema,
     /// Machine, kernel, versions, command.
     pub stamp: Stamp,
-    /// Floods: as much as the generator sends.
+    /// Floods: the generator sends more than the DUT can take.
     pub floods: Vec<Row>,
     /// Highest rates with no or little loss.
     pub searches: Vec<SearchRow>,
-    /// Latencies at parts of the NDR, or of the PDR where there is no NDR.
+    /// Latencies at fractions of the NDR (of the PDR, if there is no NDR).
     pub latencies: Vec<LatencyRow>,
     /// Floods with several workers.
     pub workers: Vec<Row>,
-    /// srv6d and the floor in turns.
+    /// Results of srv6d and the floor in turns.
     #[serde(default)]
     pub turns: Vec<TurnsRow>,
-    /// What could not be done on this machine, and why.
+    /// What could not be measured on this machine, with reasons.
     pub left_out: Vec<String>,
-    /// Why the run ended before its end. None: it did not.
+    /// Why the run ended early; `None`: it did not.
     #[serde(default)]
     pub cut_off: Option<String>,
 }
 
-/// Why results end where they do, until the run has ended: who is killed cannot say so any more.
+/// Value of `cut_off` while the run is in progress, because a killed run cannot write a reason.
 pub const UNDER_WAY: &str = "killed, or still under way";
 
-/// A share of packets that the p99.9 of those which arrived does not depend on.
+/// Share of packets whose loss does not change the p99.9 of the packets that arrived.
 const LITTLE_LOSS: f64 = 0.001;
 
-/// Number of a form of results: another one as soon as a field changes its meaning or goes. Fields may join.
+/// Version of the file format. It changes when a field changes its meaning or is removed; new fields may be added
+/// without a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Schema(u32);
 
-/// The form that is written, and the only one that is read.
+/// Version that is written, and the only one that can be read.
 const SCHEMA: u32 = 1;
 
 impl Default for Schema {
@@ -73,164 +74,165 @@ impl From<Schema> for u32 {
     }
 }
 
-/// One DUT at one size in one placement.
+/// Trials of one DUT at one size in one placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Where the work runs.
+    /// Placement of the work.
     pub placement: Placement,
-    /// Workers (and queues, and generator cores).
+    /// Number of workers, which is also the number of queues and of generator cores.
     pub workers: usize,
-    /// Who forwards.
+    /// Name of the DUT.
     pub dut: String,
-    /// The size asked for, in bytes, or IMIX.
+    /// Size as requested: in bytes, or IMIX.
     pub size: String,
-    /// Length of the frames sent, on average.
+    /// Mean length of the frames sent, in bytes.
     pub frame: f64,
-    /// One trial per round.
+    /// Trials, one per round.
     pub trials: Vec<Trial>,
 }
 
 /// One trial of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Rounds are counted from 0.
+    /// Number of the round, counted from 0.
     pub round: usize,
-    /// How often it was tried until it was worth something.
+    /// Number of attempts, up to the one that is stored here.
     pub attempts: u32,
-    /// What was counted.
+    /// Counters of the trial.
     pub counted: Counted,
-    /// What it is worth.
+    /// Judgement of the trial.
     pub verdict: Verdict,
-    /// What each core did in the measured part.
+    /// Load of each core in the measured part.
     #[serde(default)]
     pub cores: Vec<CoreUse>,
 }
 
-/// What a core did.
+/// Load of one core.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreUse {
-    /// Its number.
+    /// Number of the core.
     pub core: usize,
-    /// What it is there for.
+    /// Role of the core.
     pub role: String,
-    /// Shares of the time.
+    /// Work as shares of the time.
     pub busy: Busy,
 }
 
-/// A DUT and another one that took turns on the same sockets.
+/// Results of two rows that took turns on the same sockets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnsRow {
-    /// Where the work runs.
+    /// Placement of the work.
     pub placement: Placement,
-    /// Whose turn was first in each pair.
+    /// Row that had the first turn of each pair.
     pub dut: String,
-    /// Whose was second.
+    /// Row that had the second turn.
     pub beside: String,
-    /// The size asked for.
+    /// Size as requested.
     pub size: String,
-    /// Packets per second that reached the sink in the two turns of a pair.
+    /// Packets per second that reached the sink in the two turns of each pair.
     pub pairs: Vec<[f64; 2]>,
 }
 
-/// Pairs of turns that it takes for a figure. From so many on the quartiles have the median of endlessly many pairs between
-/// them in at least 95 of 100 runs.
+/// Fewest pairs of turns for a figure. From this number on, the interval between the quartiles contains the true median
+/// in at least 95 of 100 runs.
 pub const FEWEST_PAIRS: usize = 20;
 
 impl TurnsRow {
-    /// The first divided by the second, pair by pair: median and quartiles. None: too few pairs have both.
+    /// Returns median and quartiles of the ratio of first to second, pair by pair; `None` if too few pairs have both.
     pub fn ratio(&self) -> Option<Spread> {
         let both = self.pairs.iter().filter(|[_, theirs]| *theirs > 0.0);
         Spread::of_many(both.map(|[mine, theirs]| mine / theirs)).filter(|ratio| ratio.count >= FEWEST_PAIRS)
     }
 }
 
-/// One search.
+/// Result of one search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchRow {
-    /// Where the work runs.
+    /// Placement of the work.
     pub placement: Placement,
-    /// Who forwards.
+    /// Name of the DUT.
     pub dut: String,
-    /// The size asked for.
+    /// Size as requested.
     pub size: String,
-    /// Share of packets that may be lost.
+    /// Accepted share of lost packets.
     pub accepted_loss: f64,
-    /// What was found.
+    /// Result.
     pub found: Found,
 }
 
 impl SearchRow {
-    /// What was found for a row and a size.
+    /// Makes the row for the result of a search.
     pub fn of(placement: Placement, dut: &str, size: Size, accepted_loss: f64, found: Found) -> Self {
         Self { placement, dut: dut.to_owned(), size: size.to_string(), accepted_loss, found }
     }
 }
 
 impl PartOf {
-    /// Of what was found.
+    /// Makes a reference to the result of a search.
     pub fn of(row: &SearchRow) -> Self {
         let (placement, size, accepted_loss) = (row.placement, row.size.clone(), row.accepted_loss);
         Self { placement, size, accepted_loss, is_lower_bound: row.found.is_lower_bound() }
     }
 }
 
-/// Latency at one load.
+/// Latency of a DUT at one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyRow {
-    /// Where the work runs.
+    /// Placement of the work.
     pub placement: Placement,
-    /// Who forwards.
+    /// Name of the DUT.
     pub dut: String,
-    /// The size asked for.
+    /// Size as requested.
     pub size: String,
-    /// Part of the NDR, or of the PDR where there is none, in percent.
+    /// Load as a fraction of the NDR (of the PDR, if there is no NDR), in percent.
     pub load: u32,
-    /// That rate, in packets per second.
+    /// Load in packets per second.
     pub rate: f64,
-    /// What the generator made of it.
+    /// Load that the generator offered.
     #[serde(default)]
     pub offered: Option<f64>,
-    /// None: nothing arrived that could be timed.
+    /// Percentiles; `None`: no packet with a time stamp arrived.
     pub latency: Option<Latency>,
-    /// Share of packets lost meanwhile.
+    /// Share of packets that were lost during the measurement.
     pub loss: f64,
-    /// The search that `load` is a part of. None: of a run that did not say so.
+    /// Search that `load` refers to; `None`: the run did not store it.
     #[serde(default)]
     pub part_of: Option<PartOf>,
 }
 
 impl LatencyRow {
-    /// So many that the percentiles are not those of all packets: the slowest may be those that never arrived.
+    /// Returns whether so many packets were lost that the percentiles do not hold for all packets: the slowest ones may
+    /// be those that never arrived.
     pub fn lost_some(&self) -> bool {
         self.loss > LITTLE_LOSS
     }
 }
 
-/// Which NDR or PDR a load is a part of.
+/// The NDR or PDR that a load is a fraction of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartOf {
-    /// Where it was searched.
+    /// Placement of the search.
     pub placement: Placement,
-    /// With frames of this size.
+    /// Frame size of the search.
     pub size: String,
-    /// Share that was accepted: 0 of an NDR.
+    /// Accepted share of lost packets: 0 for an NDR.
     pub accepted_loss: f64,
-    /// Something else than the DUT's loss ended that search.
+    /// Whether the search ended for another reason than loss of the DUT, so that its result is a lower bound.
     pub is_lower_bound: bool,
 }
 
-/// Which figure of a trial.
+/// Kind of figure of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
     /// Packets per second.
     PerSecond,
-    /// Packets per CPU second of all cores that DUT and sink work on.
+    /// Packets per CPU second of all cores on which DUT and sink work.
     PerCpuSecond,
 }
 
 impl Figure {
-    /// Of one trial.
+    /// Returns this figure of a trial.
     pub fn of(self, counted: &Counted) -> f64 {
         match self {
             Self::PerSecond => counted.forwarded,
@@ -240,17 +242,18 @@ impl Figure {
 }
 
 impl Row {
-    /// Over the trials that measured the DUT. None: none did.
+    /// Returns the figure over all trials that measured the DUT, or `None` if there are none.
     pub fn figure(&self, figure: Figure) -> Option<Spread> {
         Spread::of(self.measured().map(|trial| figure.of(&trial.counted)))
     }
 
-    /// Over all trials: what was forwarded at least, whoever was the limit.
+    /// Returns the rate over all trials, which is a lower bound in trials where something other than the DUT was the
+    /// limit.
     pub fn at_least(&self) -> Option<Spread> {
         Spread::of(self.trials.iter().map(|trial| trial.counted.forwarded))
     }
 
-    /// This row's figure divided by another's, round by round. None: no round has both.
+    /// Returns the ratio of this row's figure to another's, round by round, or `None` if no round has both.
     pub fn ratio(&self, other: &Self, figure: Figure) -> Option<Spread> {
         let pairs = self.measured().filter_map(|mine| {
             let theirs = other.measured().find(|trial| trial.round == mine.round)?;
@@ -259,7 +262,7 @@ impl Row {
         Spread::of(pairs.filter(|&(_, theirs)| theirs > 0.0).map(|(mine, theirs)| mine / theirs))
     }
 
-    /// Of the rounds that [`Self::ratio`] is of: in how many others had the cores of either row.
+    /// Returns the number of rounds in [`Self::ratio`] in which other processes used the cores of either row.
     pub fn disturbed_beside(&self, other: &Self) -> usize {
         let is_disturbed = |mine: &&Trial| {
             let theirs = other.measured().find(|trial| trial.round == mine.round);
@@ -268,7 +271,7 @@ impl Row {
         self.measured().filter(is_disturbed).count()
     }
 
-    /// In one word: of the last trial that has no figure of the DUT's.
+    /// Returns what was the limit in the last trial without a figure of the DUT, in one word.
     pub fn who_was_the_limit(&self) -> &'static str {
         let word = |trial: &Trial| match trial.verdict {
             Verdict::Measured { .. } => None,
@@ -285,7 +288,7 @@ impl Row {
 }
 
 impl Verdict {
-    /// Why the trial has no figure of the DUT's.
+    /// Returns why the trial has no figure of the DUT, if it has none.
     pub fn why_none(self) -> Option<&'static str> {
         match self {
             Self::Measured { .. } => None,
@@ -296,23 +299,23 @@ impl Verdict {
 }
 
 impl Results {
-    /// Nothing was measured.
+    /// Returns whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         let Self { floods, workers, turns, searches, latencies, .. } = self;
         floods.is_empty() && workers.is_empty() && turns.is_empty() && searches.is_empty() && latencies.is_empty()
     }
 
-    /// A row of the floods.
+    /// Returns a row of the floods.
     pub fn flood(&self, placement: Placement, dut: &str, size: &str) -> Option<&Row> {
         self.floods.iter().find(|row| row.placement == placement && row.dut == dut && row.size == size)
     }
 
-    /// What a DUT and the floor did in turns.
+    /// Returns the results of a DUT and the floor in turns.
     pub fn in_turns(&self, placement: Placement, dut: &str, size: &str) -> Option<&TurnsRow> {
         self.turns.iter().find(|row| row.placement == placement && row.dut == dut && row.size == size)
     }
 
-    /// Trials, those without a figure, and those that others disturbed.
+    /// Returns the number of trials, of those without a figure, and of disturbed ones.
     pub fn trial_counts(&self) -> (usize, usize, usize) {
         let trials = || self.floods.iter().chain(&self.workers).flat_map(|row| &row.trials);
         let without = trials().filter(|trial| trial.verdict.why_none().is_some()).count();
@@ -326,8 +329,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A row whose trials forwarded so many packets per second, in rounds one after the other. Negative: the generator
-    /// was the limit.
+    /// Returns a row whose trials forwarded these packets per second in consecutive rounds. A negative rate stands for
+    /// a trial in which the generator was the limit.
     pub(crate) fn row(placement: Placement, dut: &str, size: &str, rates: &[f64]) -> Row {
         let trial = |(round, &rate): (usize, &f64)| {
             let counted = Counted { forwarded: rate.abs(), per_cpu_second: rate.abs() / 2.0, ..Counted::default() };
@@ -343,7 +346,7 @@ pub(crate) mod tests {
         let place = Placement::OneCore;
         let fast = row(place, "a", "64", &[2.0, 8.0, -9.0, 6.0]);
         let slow = row(place, "b", "64", &[1.0, 2.0, 1.0, -1.0]);
-        // Rounds 2 and 3 lack one of the two.
+        // Rounds 2 and 3 lack a figure of one of the two.
         let ratio = fast.ratio(&slow, Figure::PerSecond).unwrap();
         assert_eq!((ratio.low, ratio.high, ratio.count), (2.0, 4.0, 2));
     }
@@ -356,7 +359,7 @@ pub(crate) mod tests {
         };
         assert_eq!(of(vec![[1.0, 2.0]; FEWEST_PAIRS]), Some(0.5));
         assert_eq!(of(vec![[1.0, 2.0]; FEWEST_PAIRS - 1]), None);
-        // A pair without a figure of the second is none.
+        // A pair does not count if its second turn has no figure.
         assert_eq!(of([vec![[1.0, 2.0]; FEWEST_PAIRS - 1], vec![[1.0, 0.0]; 9]].concat()), None);
     }
 

@@ -1,56 +1,59 @@
-//! The highest rate at which a DUT loses no more than a share: NDR (nothing) and PDR (one in two hundred).
+//! Searches for the highest rate at which a DUT loses no more than a given share: NDR (no loss) and PDR (one in two
+//! hundred).
 
 use serde::{Deserialize, Serialize};
 
 use crate::verdict::{Counted, Verdict};
 
-/// Share that the NDR may lose.
+/// Share of packets that may be lost at the NDR.
 pub const NDR: f64 = 0.0;
-/// Share that the PDR may lose.
+/// Share of packets that may be lost at the PDR.
 pub const PDR: f64 = 0.005;
 
-/// Undisturbed trials at a rate that may say nothing, or lose little: one that passes is enough.
+/// Maximum number of undisturbed trials at a rate, as long as they are inconclusive or lose little; one that passes
+/// ends them.
 const QUIET_TRIALS: u32 = 3;
-/// All trials at a rate, with those that others disturbed.
+/// Maximum number of trials at a rate, including disturbed ones.
 const TRIALS: u32 = 6;
-/// Up to this share it may be the machine that lost them: a core that is taken away for some milliseconds of a trial.
+/// Up to this share, the loss may be caused by the machine: a core may be taken away for some milliseconds of a trial.
 const HICCUP: f64 = 0.05;
-/// A rate that was not confirmed goes down by this ...
+/// Factor by which a rate that was not confirmed is lowered ...
 const STEP_BACK: f64 = 0.9;
-/// ... so often; then by half: where nothing holds all steps down to the lowest rate would take minutes.
+/// ... in this number of steps. Then the rate is halved, because small steps down to the lowest rate would take
+/// minutes.
 const SMALL_STEPS: u32 = 3;
 
-/// Where to search, and how closely.
+/// Range and precision of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Range {
-    /// Lowest rate worth a trial, in packets per second.
+    /// Lowest rate that is tried, in packets per second.
     pub low: f64,
-    /// The first one tried. As long as the highest tried passes, the next is twice that.
+    /// First rate that is tried. As long as the highest rate so far passes, it is doubled.
     pub first: f64,
-    /// Highest that is ever tried.
+    /// Highest rate that is tried.
     pub most: f64,
-    /// The search ends when the two bounds differ by no more than this share.
+    /// The search ends when its two bounds differ by at most this share.
     pub gap: f64,
 }
 
-/// Why the rate is not higher.
+/// Why a search found no higher rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// The DUT lost too much beyond.
+    /// The DUT lost too much at higher rates.
     Loss,
-    /// The generator could not send more, although nobody disturbed it.
+    /// The generator could not send more, although it was not disturbed.
     Generator,
-    /// Others had the cores in every trial beyond.
+    /// Other processes used the cores in every trial at higher rates.
     Disturbed,
-    /// No trial beyond was worth anything: the sink was the limit, or more came than was sent.
+    /// No trial at higher rates was valid: the sink was the limit, or more frames arrived than were sent.
     Void,
-    /// It was the highest rate of the range.
+    /// The rate is the highest of the range.
     Range,
 }
 
 impl Limit {
-    /// For people.
+    /// Returns an explanation for users.
     pub fn text(self) -> &'static str {
         match self {
             Self::Loss => "loss",
@@ -62,26 +65,27 @@ impl Limit {
     }
 }
 
-/// What a search ended with.
+/// Result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// The rate, as it was offered and passed. A lower bound. None: not even the lowest passed.
+    /// Highest rate that passed, as it was offered. `None`: not even the lowest rate passed.
     pub rate: Option<f64>,
-    /// Why it is not higher.
+    /// Why no higher rate was found.
     pub limit: Limit,
-    /// Trials made.
+    /// Number of trials.
     pub trials: u32,
-    /// Of these, void.
+    /// Number of void trials.
     pub void: u32,
 }
 
 impl Found {
-    /// The DUT may do more: it was not its loss that ended the search.
+    /// Returns whether the DUT may be capable of more, because something other than its loss ended the search.
     pub fn is_lower_bound(&self) -> bool {
         self.rate.is_some() && self.limit != Limit::Loss
     }
 
-    /// An NDR, searched up to this PDR: what stood in the way of the PDR stood in its way, too.
+    /// Limits the result of an NDR search by that of the PDR search whose rate was its upper end: what limited the PDR
+    /// limited the NDR, too.
     #[must_use]
     pub fn below(self, pdr: Self) -> Self {
         let rate = self.rate.zip(pdr.rate).map(|(ndr, pdr)| ndr.min(pdr)).or(self.rate);
@@ -90,14 +94,14 @@ impl Found {
     }
 }
 
-/// A rate tried.
+/// Result of a rate that was tried.
 enum Tried {
-    /// With the rate that was really offered.
+    /// It passed; the value is the rate that was offered.
     Passed(f64),
     Failed(Limit),
 }
 
-/// State of one search.
+/// State of a search.
 struct Search<F> {
     accepted_loss: f64,
     trial: F,
@@ -105,14 +109,14 @@ struct Search<F> {
     void: u32,
 }
 
-/// Bisects. `trial` is given a rate and whether it is the last, longer one that confirms what was found.
+/// Searches by bisection. `trial` gets a rate, and whether this is the longer trial that confirms the result.
 pub fn search<E>(
     accepted_loss: f64,
     range: Range,
     trial: impl FnMut(f64, bool) -> Result<Counted, E>,
 ) -> Result<Found, E> {
     let mut search = Search { accepted_loss, trial, trials: 0, void: 0 };
-    // Both are rates asked for: a generator may offer a little less, and the search has to end all the same.
+    // Both are requested rates: a generator may offer slightly less, but the search has to end nevertheless.
     let (mut passed, mut high, mut limit) = (None, range.first.min(range.most), Limit::Range);
     loop {
         match search.at(high, false)? {
@@ -140,7 +144,7 @@ pub fn search<E>(
 
 impl<E, F: FnMut(f64, bool) -> Result<Counted, E>> Search<F> {
     fn at(&mut self, rate: f64, is_last: bool) -> Result<Tried, E> {
-        // Who was disturbed says nothing, and is not counted as what the others say.
+        // A disturbed trial is inconclusive and does not count as one of the undisturbed ones.
         let (mut why, mut quiet) = (Limit::Disturbed, 0);
         for _ in 0..TRIALS {
             let counted = (self.trial)(rate, is_last)?;
@@ -156,7 +160,7 @@ impl<E, F: FnMut(f64, bool) -> Result<Counted, E>> Search<F> {
             quiet += 1;
             why = match verdict {
                 Verdict::Void { .. } => Limit::Void,
-                // What loses as much at less than the rate does so at the rate.
+                // A loss at less than the requested rate would also occur at that rate.
                 _ if loss > HICCUP => return Ok(Tried::Failed(Limit::Loss)),
                 Verdict::GeneratorLimited => Limit::Generator,
                 Verdict::Measured { .. } => Limit::Loss,
@@ -168,7 +172,7 @@ impl<E, F: FnMut(f64, bool) -> Result<Counted, E>> Search<F> {
         Ok(Tried::Failed(why))
     }
 
-    /// Tries a found rate once more, and goes down from it until one holds.
+    /// Tries a found rate once more, and lowers it until a trial passes.
     fn confirmed(&mut self, found: Option<f64>, lowest: f64, limit: &mut Limit) -> Result<Option<f64>, E> {
         let Some(mut rate) = found else { return Ok(None) };
         let mut steps = 0;
@@ -197,15 +201,15 @@ mod tests {
     struct Fake {
         dut: f64,
         generator: f64,
-        /// Frames it loses at any rate, one in so many; 0: none.
+        /// If not 0, one frame out of this number is lost at any rate.
         loses_one_in: u64,
-        /// Above this rate the sink is the limit.
+        /// Rate above which the sink is the limit.
         sink: f64,
     }
 
     const FAKE: Fake = Fake { dut: 700e3, generator: 5e6, loses_one_in: 0, sink: 9e9 };
     const RANGE: Range = Range { low: 10e3, first: 2e6, most: 2e6, gap: 0.02 };
-    /// As of a search that knows no more than what a flood did.
+    /// Range of a search that knows only the result of a flood.
     const OPEN: Range = Range { first: 100e3, most: 1e9, ..RANGE };
 
     impl Fake {
@@ -268,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_at_less_than_the_rate_is_the_duts_limit_and_not_the_generators() {
-        // The last doubling asks for more than the generator has, and the DUT does not forward that either.
+        // The last doubling requests more than the generator can send, and the DUT does not forward that either.
         let mut above = 0;
         let trial = |rate: f64, _| {
             above += u32::from(rate > 5e6);
@@ -299,7 +303,7 @@ mod tests {
         let short = |rate: f64, _| Ok::<_, ()>(Counted { offered: rate / 2.0, waited: 0.5, ..FAKE.trial(rate) });
         let found = search(NDR, OPEN, short).unwrap();
         assert_eq!((found.rate, found.limit, found.is_lower_bound()), (None, Limit::Disturbed, false));
-        // Only above 300,000 packets per second.
+        // Trials above 300,000 packets per second are disturbed.
         let lost = |rate: f64, _| {
             let counted = FAKE.trial(rate);
             let disturbed = Counted { received: counted.received / 2, stolen: 0.3, ..counted };
@@ -375,7 +379,7 @@ mod tests {
             let mut counted = FAKE.trial(rate.min(500e3));
             counted.requested = None;
             counted.offered = rate;
-            // Every third trial somebody else is there.
+            // In every third trial, another process uses the core.
             if calls % 3 == 1 {
                 counted.received -= 1000;
                 counted.waited = 0.5;

@@ -2,21 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Several values of the same thing.
+/// Median and range of several measurements of the same quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Half are smaller.
+    /// Median.
     pub median: f64,
-    /// The smallest.
+    /// Lower end of the range: the smallest value.
     pub low: f64,
-    /// The largest.
+    /// Upper end of the range: the largest value.
     pub high: f64,
-    /// How many.
+    /// Number of values.
     pub count: usize,
 }
 
 impl Spread {
-    /// None: there are no values.
+    /// Computes median and range, or returns `None` if there are no values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -26,7 +26,8 @@ impl Spread {
         Some(Self { median: f64::midpoint(lower, upper), low, high, count: values.len() })
     }
 
-    /// The same with the quartiles for both ends: of hundreds of values the outermost say nothing.
+    /// Like [`Spread::of`], but with the quartiles as ends of the range, because with hundreds of values the extremes
+    /// mean little.
     pub fn of_many(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -35,7 +36,7 @@ impl Spread {
         Self::of(values).map(|all| Self { low, high, ..all })
     }
 
-    /// Both ends and the median, times `factor`, with so many digits: `1.68 [1.07-1.76]`.
+    /// Formats median and range, multiplied by `factor`, with this number of digits: `1.68 [1.07-1.76]`.
     pub fn shown(&self, factor: f64, digits: usize) -> String {
         let [median, low, high] = [self.median, self.low, self.high].map(|value| value * factor);
         if self.count == 1 {
@@ -45,7 +46,7 @@ impl Spread {
     }
 }
 
-/// `1 queue`, `2 queues`.
+/// Formats a number with its noun: `1 queue`, `2 queues`.
 pub fn number_of(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

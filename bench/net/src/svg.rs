@@ -1,4 +1,4 @@
-//! Bars with their spread, as SVG.
+//! Draws bars with their spread, as SVG.
 
 use std::fmt::Write as _;
 
@@ -6,27 +6,27 @@ use crate::document::{Bar, Chart, Mark, escaped};
 
 const WIDTH: f64 = 960.0;
 const PLOT: f64 = 260.0;
-/// Left of the plot: labels of the axis.
+/// Space to the left of the plot, for the labels of the axis.
 const LEFT: f64 = 64.0;
-/// Above the plot: title.
+/// Space above the plot, for the title.
 const TOP: f64 = 34.0;
-/// Below the plot: a line of the labels of the groups.
+/// Height of one line of group labels below the plot.
 const LABEL_LINE: f64 = 16.0;
-/// A letter of them, where many are capitals.
+/// Width of a letter in these labels, if many are capitals.
 const LETTER: f64 = 8.0;
 const LEGEND_LINE: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 4;
-/// Of an entry, before its text.
+/// Width of the sign in front of the text of a legend entry.
 const LEGEND_SIGN: f64 = 18.0;
-/// Colours there are; the style sheet of the page says what they look like on light and on dark ground.
+/// Number of colours. The style sheet of the page defines them for light and dark backgrounds.
 const COLOURS: usize = 10;
 
-/// One of the colours.
+/// Returns the CSS value of a colour.
 pub fn colour(number: usize) -> String {
     format!("var(--c{})", number % COLOURS)
 }
 
-/// Of a picture: its size, and a title with the unit.
+/// Returns the start of a picture: its size, and a title with the unit.
 pub fn opening(title: &str, unit: &str, width: f64, height: f64, left: f64) -> String {
     let title = escaped(title);
     format!(
@@ -36,7 +36,7 @@ pub fn opening(title: &str, unit: &str, width: f64, height: f64, left: f64) -> S
     )
 }
 
-/// Columns of a legend, as many as the longest text leaves room for; and how wide they are.
+/// Returns number and width of the columns of a legend, so that the longest text fits.
 pub fn legend_columns<'a>(texts: impl IntoIterator<Item = &'a str>, sign: f64, most: usize) -> (usize, f64) {
     let letters = texts.into_iter().map(|text| text.chars().count()).max().unwrap_or(0) as f64;
     let columns = ((WIDTH - LEFT) / (sign + letters * LETTER)) as usize;
@@ -44,12 +44,12 @@ pub fn legend_columns<'a>(texts: impl IntoIterator<Item = &'a str>, sign: f64, m
     (columns, (WIDTH - LEFT) / columns as f64)
 }
 
-/// Digits after the point of the labels of an axis that ends here: as many as its fifths have.
+/// Returns the number of decimal places in the labels of an axis with this upper end; its fifths need as many.
 pub fn digits(top: f64) -> usize {
     (1.0 - top.log10().floor()).max(0.0) as usize
 }
 
-/// Draws a chart.
+/// Draws a chart and returns the SVG text.
 pub fn bars(chart: &Chart) -> String {
     let series = series(chart);
     let highest = chart.groups.iter().flat_map(|group| &group.bars).map(|bar| bar.high.max(bar.value));
@@ -82,7 +82,7 @@ pub fn bars(chart: &Chart) -> String {
     out
 }
 
-/// A label in lines of so many letters, where a space or a hyphen lets it be parted.
+/// Breaks a label into lines of at most this number of letters, at spaces and hyphens.
 fn wrapped(label: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in label.split_inclusive([' ', '-']) {
@@ -94,7 +94,7 @@ fn wrapped(label: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// Names of the series, in the order they first come.
+/// Returns the names of the series in the order of their first bars.
 fn series(chart: &Chart) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for bar in chart.groups.iter().flat_map(|group| &group.bars) {
@@ -105,7 +105,7 @@ fn series(chart: &Chart) -> Vec<&str> {
     names
 }
 
-/// The next round number: 1, 2 or 5 times a power of ten.
+/// Returns the smallest round number that is not below `value`. Round numbers are 1, 2 and 5 times a power of ten.
 pub fn ceiling(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -114,7 +114,7 @@ pub fn ceiling(value: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= value).unwrap_or(value)
 }
 
-/// Where an axis ends whose five rules are to have short labels: little above the value.
+/// Returns the upper end of an axis whose five rules are to have short labels: slightly above the value.
 fn end_of_axis(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -244,7 +244,7 @@ mod tests {
         let svg = super::bars(&Chart { title: "t".to_owned(), unit: "u".to_owned(), groups });
         assert!(svg.contains("class=\"hollow\"") && svg.contains("NDR: &gt;= 2.000"), "{svg}");
         assert!(svg.contains(">none<title>NDR: none</title>"), "{svg}");
-        // Two bars, and one for the legend.
+        // Two bars, and one sign in the legend.
         assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
     }
 

@@ -1,4 +1,4 @@
-//! One DUT between generator and sink, and trials with it.
+//! A DUT between generator and sink, and trials with it.
 
 use std::path::Path;
 use std::thread;
@@ -15,54 +15,54 @@ use crate::testbed::{Mtu, Testbed};
 use crate::verdict::Counted;
 use crate::{BenchError, affinity};
 
-/// Frames that have to arrive, as they should, before anything is measured.
+/// Number of frames that have to arrive correctly before anything is measured.
 const PREFLIGHT: u64 = 10;
-/// How slowly they are sent.
+/// Rate of these frames in packets per second.
 const PREFLIGHT_RATE: f64 = 2000.0;
-/// Nothing is forwarded after this time, whatever happened.
+/// Limit on waiting for frames: after this time nothing more is forwarded, whatever happened.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Traffic before the first turn.
+/// Time of traffic before the first turn.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Rings are empty when nothing came for so long.
+/// Time without arriving frames after which rings are considered empty.
 const QUIET: Duration = Duration::from_millis(60);
 
-/// Longer than a thread waits for its core on a busy machine.
+/// Time longer than a thread waits for its core on a busy machine.
 const STARVED: Duration = Duration::from_secs(1);
 
-/// A DUT that runs, with generator and sink.
+/// A running DUT with generator and sink.
 pub struct Rig {
-    /// Declared first: ends before its devices go.
+    /// The running DUT. Declared first, so that it ends before its devices are removed.
     running: Running,
-    /// The way of the traffic.
+    /// Namespaces, devices, generator and sink.
     pub bed: Testbed,
     layout: Layout,
     work: Work,
-    /// Receiving kernel threads.
+    /// Kernel ids of the kernel threads that receive.
     receivers: Vec<i32>,
     /// Ordinary threads that get nearly all of their core.
     eager: Option<affinity::Eager>,
-    /// What each core did in the last trial.
+    /// Load of each core in the last trial.
     pub cores: Vec<CoreUse>,
 }
 
-/// How long a trial is.
+/// Length of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Traffic before the measured part.
+    /// Time of traffic before the measured part.
     pub before: Duration,
-    /// The measured part.
+    /// Length of the measured part.
     pub measured: Duration,
 }
 
 impl Timing {
-    /// The same for twice as long.
+    /// Returns a timing whose measured part is twice as long.
     #[must_use]
     pub fn twice(self) -> Self {
         Self { measured: self.measured * 2, ..self }
     }
 }
 
-/// Counters at one moment.
+/// Counters at one point in time.
 struct Moment {
     at: Instant,
     sent: Sent,
@@ -71,7 +71,7 @@ struct Moment {
 }
 
 impl Rig {
-    /// Makes namespaces, starts the DUT, places the work on cores, and sees ten frames through.
+    /// Creates the testbed, starts the DUT, places the work on cores, and checks that ten frames pass correctly.
     pub fn new(dut: &Dut, layout: &Layout, mtu: Mtu, sink: SinkKind, srv6d: &Path) -> Result<Self, BenchError> {
         let mut bed = Testbed::new(layout.workers.len(), mtu, sink)?;
         let running = dut.start(&bed, srv6d, &layout.workers)?;
@@ -83,27 +83,29 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The threads that carry packets go before all ordinary ones of the machine.
+    /// Gives the threads that carry packets priority over all ordinary threads of the machine.
     pub fn put_first(&mut self) -> Result<(), BenchError> {
         self.bed.generator.first = true;
         let Receive::Deferred(core) = self.layout.ingress else {
             let threads = self.receivers.iter().copied().chain(self.running.threads());
             return threads.into_iter().try_for_each(affinity::put_first);
         };
-        // Receive work and worker share the core: both have to stay ordinary threads, or one would starve the other.
+        // Receive work and worker share a core. Both have to stay ordinary threads, because otherwise one would starve
+        // the other.
         let threads = self.running.threads().into_iter().chain(affinity::softirq_thread(core));
         self.eager = Some(affinity::Eager::make(threads)?);
         Ok(())
     }
 
-    /// Deferred NAPI stays on the core that polled first: one frame sent from there.
+    /// Sends one frame from the core that deferred NAPI is to use, because deferred NAPI stays on the core that polls
+    /// first.
     fn settle_deferred(&mut self) -> Result<(), BenchError> {
         let Receive::Deferred(core) = self.layout.ingress else { return Ok(()) };
         let first = Load { limit: Some(1), ..Load::of(self.work, Size::Bytes(64), false) };
         self.send_all(&[core], &first, 1)
     }
 
-    /// Frames arrive, all of them, with the length and the destination that the DUT's work gives them.
+    /// Checks that frames arrive without loss, with the length and the destination that result from the DUT's work.
     fn preflight(&mut self) -> Result<(), BenchError> {
         let load =
             Load { limit: Some(PREFLIGHT), rate: Some(PREFLIGHT_RATE), ..Load::of(self.work, Size::Bytes(256), false) };
@@ -135,7 +137,7 @@ impl Rig {
         }
     }
 
-    /// Sends until the load's limit is reached.
+    /// Sends until the limit of the load is reached.
     fn send_all(&mut self, cores: &[usize], load: &Load, limit: u64) -> Result<(), BenchError> {
         let Testbed { generator, generator_space, .. } = &mut self.bed;
         generator.while_sending(generator_space, cores, load, |sender| {
@@ -150,12 +152,12 @@ impl Rig {
         })
     }
 
-    /// What the sink has received once nothing more comes.
+    /// Returns what the sink has received, once no more frames arrive.
     fn drained(&self) -> Result<Received, BenchError> {
         self.drained_after(QUIET)
     }
 
-    /// What the sink has received once nothing more came for so long.
+    /// Like [`Rig::drained`], but waits until no frame has arrived for the time `quiet`.
     fn drained_after(&self, quiet: Duration) -> Result<Received, BenchError> {
         let mut last = (self.bed.sink.received()?, Instant::now());
         let deadline = Instant::now() + PATIENCE;
@@ -169,21 +171,21 @@ impl Rig {
         Ok(last.0)
     }
 
-    /// Sends so many frames, however long that takes, and counts what arrives.
+    /// Sends this number of frames, however long it takes, and counts those that arrive.
     pub fn exactly(&mut self, load: &Load, frames: u64) -> Result<Counted, BenchError> {
         let before = self.drained()?;
         let load = Load { limit: Some(frames), ..load.clone() };
         self.send_all(&self.layout.generators.clone(), &load, frames)?;
         let mut received = self.drained()?.frames - before.frames;
         if received < frames {
-            // Lost, or with a DUT that waits for its core.
+            // The missing frames are either lost or held by a DUT that waits for its core.
             received = self.drained_after(STARVED)?.frames - before.frames;
         }
         let sent = self.bed.generator.sent()?.frames;
         Ok(Counted { requested: load.rate, sent, received, ..Counted::default() })
     }
 
-    /// One trial.
+    /// Runs one trial.
     pub fn trial(&mut self, load: &Load, timing: Timing) -> Result<Counted, BenchError> {
         let (before, lost_before) = (self.drained()?, self.bed.lost_at_sink()?);
         let cores = self.layout.generators.clone();
@@ -206,15 +208,15 @@ impl Rig {
         Ok(self.counted(&from, &to, totals))
     }
 
-    /// Whose turn it is from now on, where the DUT takes turns.
+    /// Starts the turn of the floor or of srv6d, if the DUT takes turns.
     pub fn change_turn(&self, to_floor: bool) {
         if let Running::Turns(turns) = &self.running {
             turns.change(to_floor);
         }
     }
 
-    /// Pairs of turns, as packets per second at the sink: srv6d's and the floor's after it. The DUT is one that takes
-    /// turns.
+    /// Runs pairs of turns and returns the packets per second at the sink in each: first srv6d, then the floor. The DUT
+    /// must be one that takes turns.
     pub fn turns(&mut self, load: &Load, turn: Duration, pairs: usize) -> Result<Vec<[f64; 2]>, BenchError> {
         self.drained()?;
         let cores = self.layout.generators.clone();
@@ -224,7 +226,7 @@ impl Rig {
         let Testbed { generator, generator_space, sink, .. } = &mut self.bed;
         let rate = |to_floor: bool| {
             turns.change(to_floor);
-            // What the other one has sent arrives.
+            // Frames that were sent in the previous turn arrive during this time.
             thread::sleep(turn / 10);
             let (began, before) = (Instant::now(), sink.received()?.frames);
             thread::sleep(turn);
@@ -239,7 +241,7 @@ impl Rig {
         done
     }
 
-    /// One trial in which every so manieth frame is timed. The load is a stamped one.
+    /// Runs one trial in which every `every`-th frame is timed. The frames of the load must have time stamps.
     pub fn timed(&mut self, load: &Load, timing: Timing, every: u64) -> Result<(Counted, Vec<Duration>), BenchError> {
         self.bed.sink.sample(every)?;
         let counted = self.trial(load, timing)?;
@@ -248,7 +250,7 @@ impl Rig {
         Ok((counted, samples))
     }
 
-    /// Threads that have their cores to themselves, so that waiting means that somebody else was there.
+    /// Returns the threads that have a core of their own. If such a thread waits, another process has used its core.
     fn watched(&self) -> Vec<i32> {
         let alone = !matches!(self.layout.ingress, Receive::Deferred(_));
         let workers = if alone { self.running.threads() } else { Vec::new() };

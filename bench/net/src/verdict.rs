@@ -1,75 +1,75 @@
-//! What a trial is worth: pure functions over what was counted.
+//! Judges trials: pure functions of what was counted.
 
 use serde::{Deserialize, Serialize};
 
-/// A generator that sent less than this share of what it was asked for was the limit.
+/// A generator that sends less than this share of the requested rate is the limit.
 const GENERATOR_KEEPS_UP: f64 = 0.97;
-/// A DUT that forwards more than this share of a flood was not flooded.
+/// A DUT that forwards more than this share of a flood was not overloaded.
 const FLOODED: f64 = 0.98;
-/// A sink that lost more than this share of what reached it in a flood was the limit.
+/// A sink that loses more than this share of the frames that reach it in a flood is the limit.
 const SINK_KEEPS_UP: f64 = 0.02;
-/// A measured thread that waited for its core for more than this share of the time was disturbed.
+/// A trial is disturbed if a measured thread waited for its core for more than this share of the time.
 const QUIET: f64 = 0.02;
 
-/// What was counted in one trial.
+/// Counters of one trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
-    /// Packets per second asked for; none: a flood.
+    /// Requested packets per second; `None`: a flood.
     pub requested: Option<f64>,
     /// Packets per second that left the generator.
     pub offered: f64,
     /// Packets per second that reached the sink.
     pub forwarded: f64,
-    /// Frames sent, from first to last.
+    /// Frames sent in the whole trial.
     pub sent: u64,
-    /// Frames that reached the sink, rings emptied.
+    /// Frames that reached the sink, including those in rings at the end of the traffic.
     pub received: u64,
-    /// Frames that found the sink's ring full.
+    /// Frames that were lost because the sink's ring was full.
     pub lost_at_sink: u64,
     /// Length of the measured part, in seconds.
     pub seconds: f64,
-    /// Share of that time that a generator or NAPI thread, or a worker with a core of its own, waited for its core.
+    /// Share of that time in which a generator or NAPI thread, or a worker with its own core, waited for its core.
     pub waited: f64,
-    /// Share of that time that a hypervisor gave to somebody else.
+    /// Share of that time that a hypervisor gave to other machines.
     pub stolen: f64,
-    /// CPU seconds, per second, of all cores that DUT and sink work on.
+    /// CPU seconds, per second, of all cores on which DUT and sink work.
     pub cpu: f64,
-    /// The same of the generator's cores, where they are not among those.
+    /// CPU seconds, per second, of the generator's cores that are not among those.
     pub cpu_generator: f64,
-    /// Frames that DUT and sink carried per CPU second of theirs.
+    /// Frames that DUT and sink carried per CPU second of their cores.
     pub per_cpu_second: f64,
 }
 
-/// What it is worth.
+/// Judgement of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum Verdict {
     /// The DUT was measured, and lost this share of the packets.
     Measured {
-        /// Share lost, of what was sent.
+        /// Share of the sent frames that were lost.
         loss: f64,
     },
-    /// The generator was the limit: what was forwarded is a lower bound.
+    /// The generator was the limit, so that the forwarded rate is a lower bound.
     GeneratorLimited,
-    /// No figure of the DUT's.
+    /// The trial has no figure of the DUT.
     Void {
-        /// Why.
+        /// Reason.
         why: Why,
     },
 }
 
-/// Why a trial says nothing.
+/// Why a trial is void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
     /// More arrived than was sent.
     MoreThanSent,
-    /// The sink's ring was full: the sink was the limit.
+    /// The sink's ring was full, so that the sink was the limit.
     SinkLimited,
 }
 
 impl Why {
-    /// For people.
+    /// Returns an explanation for users.
     pub fn text(self) -> &'static str {
         match self {
             Self::MoreThanSent => "more arrived than was sent",
@@ -79,18 +79,19 @@ impl Why {
 }
 
 impl Counted {
-    /// Share of what was sent that did not arrive.
+    /// Returns the share of sent frames that did not arrive.
     pub fn loss(&self) -> f64 {
         if self.sent == 0 { 0.0 } else { self.sent.saturating_sub(self.received) as f64 / self.sent as f64 }
     }
 
-    /// Judges the trial. Void goes first: what was not measured is neither loss nor rate.
+    /// Judges the trial. A void trial is recognised first, because without a measurement there is neither loss nor
+    /// rate.
     pub fn verdict(&self) -> Verdict {
         let reached_sink = self.received + self.lost_at_sink;
         if self.received > self.sent {
             return Verdict::Void { why: Why::MoreThanSent };
         }
-        // A rate is judged by loss, and what was lost at the sink is not the DUT's.
+        // A trial at a rate is judged by its loss, and frames lost at the sink are not lost by the DUT.
         let kept_up = if self.requested.is_some() { 0.0 } else { SINK_KEEPS_UP };
         if self.lost_at_sink as f64 > kept_up * reached_sink as f64 {
             return Verdict::Void { why: Why::SinkLimited };
@@ -105,7 +106,7 @@ impl Counted {
         Verdict::Measured { loss: self.loss() }
     }
 
-    /// Somebody else used the cores: worth repeating.
+    /// Returns whether other processes used the cores, so that the trial is worth repeating.
     pub fn is_disturbed(&self) -> bool {
         self.waited > QUIET || self.stolen > QUIET
     }
@@ -115,7 +116,7 @@ impl Counted {
 mod tests {
     use super::*;
 
-    /// A trial at a rate in which everything went well.
+    /// Returns the counters of a trial at a rate in which everything went well.
     fn good() -> Counted {
         Counted {
             requested: Some(1e6),
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn a_generator_that_sent_too_little_is_called_the_limit() {
         assert_eq!(Counted { offered: 0.96e6, ..good() }.verdict(), Verdict::GeneratorLimited);
-        // Loss or not: it says nothing about the rate that was asked for.
+        // With or without loss, the trial says nothing about the requested rate.
         assert_eq!(Counted { offered: 0.5e6, received: 10, ..good() }.verdict(), Verdict::GeneratorLimited);
     }
 
@@ -156,7 +157,8 @@ mod tests {
         };
         assert_eq!(void(Counted { received: 1_000_001, ..good() }), Some(Why::MoreThanSent));
         assert_eq!(void(Counted { received: 900_000, lost_at_sink: 100_000, ..good() }), Some(Why::SinkLimited));
-        // A burst now and then does not make the sink the limit of a flood; what was asked for to the frame is void.
+        // An occasional burst does not make the sink the limit of a flood. At a requested rate, one frame lost at the
+        // sink makes the trial void.
         let flood = Counted { requested: None, offered: 9e6, received: 900_000, lost_at_sink: 9_000, ..good() };
         assert_eq!(void(flood), None);
         assert_eq!(void(Counted { received: 999_999, lost_at_sink: 1, ..good() }), Some(Why::SinkLimited));

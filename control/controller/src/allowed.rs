@@ -1,27 +1,29 @@
-//! What a controller may decide on: which prefixes it steers, and over which carriers.
+//! Limits on what a controller may decide: which prefixes it steers, and over which carriers.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 
-/// Shortest prefixes that may be steered without a list: a larger part of the address space is nobody's host subnet.
+/// Shortest prefixes that a controller may steer without a list. A larger part of the address space cannot be a host
+/// subnet.
 const SHORTEST_V6: u8 = 32;
 const SHORTEST_V4: u8 = 16;
 
-/// Bounds of what one controller says; the default ones let it steer ordinary subnets, over carriers of any block.
+/// Limits for the answers of one controller. The default lets it steer ordinary subnets, over carriers of any block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// Prefixes that those it steers must lie in; empty: every one that is not shorter than /32 (IPv6) or /16 (IPv4).
+    /// Prefixes that contain everything the controller may steer. If empty, it may steer every prefix that is not
+    /// shorter than /32 (IPv6) or /16 (IPv4).
     pub prefixes: Vec<IpNet>,
-    /// Blocks that carriers must lie in; empty: none is known.
+    /// Blocks that contain all carriers. If empty, the blocks are not known and any carrier is allowed.
     pub blocks: Vec<Ipv6Net>,
 }
 
 impl Allowed {
-    /// Whether a prefix may be steered; `controller` is the address of the controller itself.
+    /// Checks that a prefix may be steered; `controller` is the address of the controller itself.
     ///
     /// # Errors
-    /// Why it may not, and what would allow it.
+    /// The reason why it may not be steered, and which setting would allow it.
     pub fn prefix(&self, prefix: IpNet, controller: Option<IpAddr>) -> Result<(), String> {
         self.size(prefix)?;
         match controller.filter(|address| prefix.contains(address)) {
@@ -30,7 +32,7 @@ impl Allowed {
         }
     }
 
-    /// Whether a prefix lies in the list, or is no larger than one may be without a list.
+    /// Checks that a prefix lies in the list or, without a list, that it is not too short.
     fn size(&self, prefix: IpNet) -> Result<(), String> {
         if !self.prefixes.is_empty() {
             let is_listed = self.prefixes.iter().any(|allowed| allowed.contains(&prefix));
@@ -45,10 +47,10 @@ impl Allowed {
         Ok(())
     }
 
-    /// Whether packets may be sent to these segments.
+    /// Checks that packets may be sent to these segments.
     ///
     /// # Errors
-    /// Why not.
+    /// A text that names the first segment outside of all blocks.
     pub fn segments(&self, segments: &[Ipv6Addr]) -> Result<(), String> {
         let is_outside = |segment: &&Ipv6Addr| !self.blocks.iter().any(|block| block.contains(*segment));
         match segments.iter().find(is_outside).filter(|_| !self.blocks.is_empty()) {

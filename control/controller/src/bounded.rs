@@ -1,4 +1,4 @@
-//! JSON of others, read with bounds: lists have a greatest length, and documents of a list a greatest size.
+//! Bounded reading of foreign JSON: limits on the length of lists, and on the size of each document in a list.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,13 +8,13 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Bytes of one vertex or edge.
+/// Maximum size of one vertex or edge, in bytes.
 const MAX_DOCUMENT: usize = 64 * 1024;
 
 /// Parses one document of a list.
 ///
 /// # Errors
-/// It is larger than a document may be.
+/// If the document is larger than `MAX_DOCUMENT` bytes, or is not JSON.
 pub fn document<E: Error>(raw: &RawValue) -> Result<Value, E> {
     let text = raw.get();
     if text.len() > MAX_DOCUMENT {
@@ -23,7 +23,7 @@ pub fn document<E: Error>(raw: &RawValue) -> Result<Value, E> {
     serde_json::from_str(text).map_err(E::custom)
 }
 
-/// A list that is refused where it has more than `MAX` items.
+/// A list with at most `MAX` items. Deserialization refuses a longer one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounded<T, const MAX: usize>(pub Vec<T>);
 

@@ -1,4 +1,4 @@
-//! A path to carriers (RFC 9800 section 4, F3216): 32 bits of block, then six slots of 16 bits.
+//! Composes the carriers of a path (RFC 9800 section 4, format F3216): 32 bits of block, then six slots of 16 bits.
 //!
 //! ```text
 //!  host -> leaf00 -> spine01 -> leaf02 -> host
@@ -7,7 +7,8 @@
 //!  fcbb:0000 1004 1001 1006 fe06 0000 0000           one carrier, ended by the first zero slot
 //! ```
 //!
-//! The text a controller offers as a carrier is never used: it is concatenation, and not always an address.
+//! The text that a controller offers as a carrier is never used: it is only a concatenation of SIDs, and not always a
+//! valid address.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -15,28 +16,28 @@ use std::net::Ipv6Addr;
 use crate::document::{Topology, Vertex};
 use crate::sid::{Behavior, Block, Family, Sid, SidError, Usids};
 
-/// uSIDs in one carrier.
+/// Number of uSIDs in one carrier.
 pub const SLOTS: usize = 6;
 
-/// What a path is composed for.
+/// Settings for the carriers of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Flexible algorithm of the SIDs.
     pub algo: u8,
-    /// What will be inside.
+    /// Address family of the packets inside.
     pub family: Family,
-    /// Pin every link by its uA.
+    /// True if every link is pinned by its uA.
     pub strict: bool,
-    /// Function of the last node, where neither its own SIDs nor the destination say one.
+    /// Function of the last node, used if neither its own SIDs nor the destination provide one.
     pub function: Option<u16>,
 }
 
-/// Something that stays together in one carrier.
+/// uSIDs that must stay together in one carrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A uN, or a uSID that means something where the packet is by then (LIB).
+    /// A uN, or a local uSID (LIB) of the node that processes it.
     One(u16),
-    /// A node and its uA or uDT: the second alone at the head of a carrier would reach nobody.
+    /// A node and its uA or uDT. At the head of a carrier the second uSID alone would reach no node.
     Pair(u16, u16),
 }
 
@@ -53,57 +54,57 @@ impl Item {
 /// Carriers of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composed {
-    /// In the order they are visited.
+    /// Carriers in the order in which they are visited.
     pub segments: Vec<Ipv6Addr>,
-    /// What they are made of.
+    /// The uSIDs that the carriers consist of.
     pub items: Vec<Item>,
     /// Names of the nodes the path visits.
     pub via: Vec<String>,
-    /// What deserves a look without being an error.
+    /// Observations for the user that are not errors.
     pub notes: Vec<String>,
 }
 
-/// Why no carrier can be made of a path.
+/// Reason why no carrier can be composed for a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ComposeError {
-    /// Source and destination alone.
+    /// The path consists of source and destination only.
     #[error("the path visits no node between source and destination")]
     NoNode,
-    /// A node on the way has no SID that could be used.
+    /// A node on the path has no usable SID.
     #[error("{node} has no uN SID of algorithm {algo}; give it one, or ask for another algorithm")]
     NoNodeSid {
-        /// Its name.
+        /// Name of the node.
         node: String,
-        /// What was asked for.
+        /// The requested algorithm.
         algo: u8,
     },
     /// A link has no adjacency SID.
     #[error("the link from {from} to {to} has no uA SID of algorithm {algo}; give it one, or set strict = false")]
     NoAdjacencySid {
-        /// Its one end.
+        /// Name of the node where the link begins.
         from: String,
-        /// Its other end.
+        /// Name of the node where the link ends.
         to: String,
-        /// What was asked for.
+        /// The requested algorithm.
         algo: u8,
     },
-    /// Nobody says how the last node takes off the outer header.
+    /// No function is known by which the last node removes the outer header.
     #[error("{node} has no decapsulating SID for {family} (uDT); set function_v6 or function_v4, e.g. \"fe06\"")]
     NoFunction {
-        /// The last node.
+        /// Name of the last node.
         node: String,
-        /// What would be inside.
+        /// Address family of the packets inside.
         family: Family,
     },
-    /// The path runs through a host.
+    /// The path runs through a host, which does not forward.
     #[error("the path runs through {0}, which is not a node")]
     ThroughEndpoint(String),
     /// SIDs of several blocks cannot share a carrier.
     #[error("{node} has its SID in block {found}, the path began in {block}; use SIDs of one block")]
     MixedBlocks {
-        /// Where it was seen.
+        /// Name of the node with the other block.
         node: String,
-        /// Its block.
+        /// Block of that node's SID.
         found: Block,
         /// The block of the first SID.
         block: Block,
@@ -111,15 +112,15 @@ pub enum ComposeError {
     /// A SID is not one of the F3216 format.
     #[error("{node}: {why}")]
     Malformed {
-        /// Whose SID.
+        /// Name of the vertex that has the SID.
         node: String,
-        /// What is wrong with it.
+        /// What is wrong with the SID.
         why: SidError,
     },
 }
 
-/// Composes the carriers of a walk. The first vertex is the sender, whose own SIDs are never used; the last one is the
-/// destination, a host behind the last node or that node itself.
+/// Composes the carriers of a path. The first vertex is the sender, whose own SIDs are never used. The last vertex is
+/// the destination: a host behind the last node, or that node itself.
 ///
 /// # Errors
 /// [`ComposeError`].
@@ -140,7 +141,8 @@ pub fn compose(walk: &[&Vertex], topology: &Topology, options: &Options) -> Resu
     Ok(Composed { segments: fill(block, &items), items, via, notes })
 }
 
-/// Hosts and prefixes without SIDs are only named by a path; a host in its middle would have to forward.
+/// Returns the nodes of a path that carriers visit. Hosts and prefixes without SIDs are skipped, because the path only
+/// names them. A host in the middle with SIDs is an error: it would have to forward.
 fn transit<'v>(behind_source: &[&'v Vertex]) -> Result<Vec<&'v Vertex>, ComposeError> {
     let last = behind_source.len().saturating_sub(1);
     let mut nodes = Vec::new();
@@ -162,7 +164,7 @@ struct Composer<'o> {
 }
 
 impl Composer<'_> {
-    /// Through a node to the next one: its uN, or the uA of the link where every link is pinned.
+    /// Adds the step from a node to the next one: the uN of the node, or the uA of the link if every link is pinned.
     fn visit(&mut self, node: &Vertex, next: &Vertex, topology: &Topology) -> Result<(), ComposeError> {
         let algo = self.options.algo;
         if self.options.strict {
@@ -178,7 +180,7 @@ impl Composer<'_> {
         Ok(())
     }
 
-    /// The last node is written once: with its decapsulating function.
+    /// Adds the last node together with its decapsulating function.
     fn leave(&mut self, egress: &Vertex, destination: &Vertex) -> Result<(), ComposeError> {
         let Options { family, algo, .. } = *self.options;
         let own = egress.sids.iter().find(|sid| sid.algo == algo && sid.behavior.decapsulates(family)).cloned();
@@ -200,8 +202,8 @@ impl Composer<'_> {
         Ok(())
     }
 
-    /// A function that stands alone right under the block (LIB) reaches its node behind the node's uN, or, in a fabric
-    /// without uNs, behind the uA that leads there.
+    /// Completes a function that stands directly behind the block (LIB). It reaches its node behind the node's uN or,
+    /// in a fabric without uNs, behind the uA that leads to the node.
     fn behind_node(&mut self, egress: &Vertex, function: u16) -> Result<Item, ComposeError> {
         Ok(match self.node_sid(egress)? {
             Some(node) if !self.options.strict => Item::Pair(node, function),
@@ -209,11 +211,11 @@ impl Composer<'_> {
         })
     }
 
-    /// The only uN of that algorithm; a node without one gives none.
+    /// Returns the uN of a node for the requested algorithm, if it has one.
     fn node_sid(&mut self, node: &Vertex) -> Result<Option<u16>, ComposeError> {
         let algo = self.options.algo;
         let labelled = |sid: &&Sid| sid.algo == algo && sid.behavior == Behavior::Un;
-        // Older databases leave the behaviour out.
+        // Older databases do not store the behaviour.
         let unlabelled = |sid: &&Sid| sid.algo == algo && sid.behavior == Behavior::Unknown;
         let Some(sid) = node.sids.iter().find(labelled).or_else(|| node.sids.iter().find(unlabelled)) else {
             return Ok(None);
@@ -224,8 +226,9 @@ impl Composer<'_> {
         }
     }
 
-    /// A host's document may carry the function of the leaf before it, without a node: `fcbb:0:fe06::`. Its label says
-    /// nothing, so it is taken for what the same fabrics mean by it: IPv6.
+    /// Returns the function of the leaf that a host's document may contain without a node: `fcbb:0:fe06::`. Its
+    /// behaviour label is not reliable, so any behaviour other than a uDT is taken as it is meant in these fabrics:
+    /// IPv6.
     fn bare_function(&mut self, destination: &Vertex) -> Result<Option<u16>, ComposeError> {
         if destination.is_node {
             return Ok(None);
@@ -242,7 +245,7 @@ impl Composer<'_> {
         })
     }
 
-    /// The last node's own SID wins over what others say about it.
+    /// Adds a note if another source names a different function than the last node's own SID, which has precedence.
     fn compare(&mut self, egress: &Vertex, own: Item, bare: Option<u16>) {
         let (Item::One(function) | Item::Pair(_, function)) = own;
         if let Some(other) = bare.or(self.options.function).filter(|other| *other != function) {
@@ -265,14 +268,15 @@ impl Composer<'_> {
     }
 }
 
-/// Strict pinning wants the adjacency that is not protected by another way.
+/// Selects the adjacency SID for strict pinning. A SID without a backup is preferred, because its traffic stays on the
+/// link.
 fn adjacency(sids: &[Sid], algo: u8) -> Option<&Sid> {
     let ours =
         || sids.iter().filter(|sid| sid.algo == algo && matches!(sid.behavior, Behavior::Ua | Behavior::Unknown));
     ours().find(|sid| !sid.backup).or_else(|| ours().next())
 }
 
-/// Packs items into carriers: greedily, without tearing a pair apart. A full carrier needs no zero to end it.
+/// Packs items into carriers greedily, without splitting a pair. A full carrier needs no zero slot at its end.
 pub fn fill(block: Block, items: &[Item]) -> Vec<Ipv6Addr> {
     let mut carriers: Vec<Vec<u16>> = Vec::new();
     for item in items {
@@ -290,8 +294,8 @@ fn carrier(Block([high, low]): Block, usids: &[u16]) -> Ipv6Addr {
     Ipv6Addr::new(high, low, slot(0), slot(1), slot(2), slot(3), slot(4), slot(5))
 }
 
-/// The uSIDs of a controller's own text, for comparison only: it need not be an address (`...:5:fe06::` with eight
-/// groups). `None`: not even hexadecimal.
+/// Reads the uSIDs of a controller's own carrier text, for comparison only, because the text need not be an address
+/// (`...:5:fe06::` with eight groups). Returns `None` if the text is not hexadecimal.
 pub fn usids_of_text(text: &str) -> Option<Vec<u16>> {
     let groups = text.split(':').skip(2).filter(|group| !group.is_empty());
     groups.map(|group| u16::from_str_radix(group, 16).ok()).collect()
@@ -307,7 +311,7 @@ impl fmt::Display for Item {
 }
 
 impl Composed {
-    /// The text holds these uSIDs, with or without the sender's own before them.
+    /// Returns whether the text contains these uSIDs, with or without the sender's own uSID before them.
     pub fn agrees_with(&self, text: &str) -> bool {
         let own: Vec<u16> = self.items.iter().flat_map(|item| item.usids()).collect();
         usids_of_text(text).is_some_and(|theirs| theirs == own || theirs.get(1..) == Some(own.as_slice()))

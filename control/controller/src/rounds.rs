@@ -1,4 +1,4 @@
-//! How a controller's task spends its time: rounds, pauses between them, and what it is told meanwhile.
+//! Rounds of a controller's task: the pauses between them, and the commands that arrive meanwhile.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::snapshot::Command;
 
-/// A failing controller is asked at least this often.
+/// Maximum pause between two requests to a failing controller, unless the interval is longer.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// The task is to end.
+/// The task has to end.
 #[derive(Debug)]
 pub struct Stop {
-    /// Whom to tell when that is done; absent: nobody listens any more.
+    /// Is notified when the task has ended; `None` if nobody waits for it.
     pub done: Option<oneshot::Sender<()>>,
 }
 
-/// Waits until the task is told to ask now.
+/// Waits for the command to ask the controller now.
 ///
 /// # Errors
-/// It is told to end.
+/// If the task has to end.
 pub async fn told(commands: &mut mpsc::Receiver<Command>) -> Result<(), Stop> {
     match commands.recv().await {
         Some(Command::Sync) => Ok(()),
@@ -29,10 +29,11 @@ pub async fn told(commands: &mut mpsc::Receiver<Command>) -> Result<(), Stop> {
     }
 }
 
-/// Goes on with a round to its end; `true`: the task was told to ask, so that another round is due at once.
+/// Runs a round to its end. The returned flag is `true` if the task was meanwhile told to ask now, so that another
+/// round is due at once.
 ///
 /// # Errors
-/// The task is told to end: what was begun is dropped.
+/// If the task has to end. The unfinished round is dropped.
 pub async fn finish<T>(
     round: impl Future<Output = T>,
     commands: &mut mpsc::Receiver<Command>,
@@ -50,8 +51,8 @@ pub async fn finish<T>(
     }
 }
 
-/// Twice as long after every failure, with a fifth of jitter either way, so that many hosts do not come back together.
-/// `random` lies in 0..1.
+/// Returns the pause before the next round. It doubles with every failure, up to a limit, and has a jitter of 20 % in
+/// both directions, so that many hosts do not come back together. `random` lies in 0..1.
 pub fn pause(interval: Duration, failed: u32, random: f64) -> Duration {
     let longest = MAX_BACKOFF.max(interval);
     let doubled = interval.saturating_mul(2u32.saturating_pow(failed.min(16)));

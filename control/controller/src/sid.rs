@@ -1,4 +1,4 @@
-//! SIDs as controllers write them: irregular text, several shapes, behaviours by number.
+//! SIDs in the form that controllers write: irregular text, several shapes, behaviours by number.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// What a SID does, by the code points of the IANA registry "SRv6 Endpoint Behaviors" (RFC 8986, RFC 9800).
+/// Behaviour of a SID, by the code points of the IANA registry "SRv6 Endpoint Behaviors" (RFC 8986, RFC 9800).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Behavior {
     /// End with NEXT-CSID: 43, and 44 to 50 with flavors.
@@ -20,14 +20,14 @@ pub enum Behavior {
     Udt4,
     /// End.DT46 with NEXT-CSID: 64.
     Udt46,
-    /// Any other code.
+    /// Any other code point.
     Other(u16),
-    /// No code was given.
+    /// The document has no code point.
     Unknown,
 }
 
 impl Behavior {
-    /// Of a code point.
+    /// Returns the behaviour of a code point.
     pub const fn from_code(code: u16) -> Self {
         match code {
             43..=50 => Self::Un,
@@ -39,13 +39,13 @@ impl Behavior {
         }
     }
 
-    /// It strips the outer header of a packet with that family inside.
+    /// Returns whether the SID removes the outer header of a packet with that family inside.
     pub const fn decapsulates(self, family: Family) -> bool {
         matches!((self, family), (Self::Udt46, _) | (Self::Udt6, Family::V6) | (Self::Udt4, Family::V4))
     }
 }
 
-/// What is inside of the tunnel.
+/// Address family of the packets inside the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// IPv6.
@@ -55,7 +55,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family of a prefix.
+    /// Returns the family of a prefix.
     pub const fn of(prefix: IpNet) -> Self {
         match prefix {
             IpNet::V6(_) => Self::V6,
@@ -76,22 +76,23 @@ impl fmt::Display for Family {
 /// One SID of a vertex or an edge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sid {
-    /// All 128 bits.
+    /// The complete address with all 128 bits.
     pub address: Ipv6Addr,
-    /// What it does.
+    /// Behaviour of the SID.
     pub behavior: Behavior,
-    /// Flexible algorithm; 0 where none is given.
+    /// Flexible algorithm; 0 if the document has none.
     pub algo: u8,
-    /// A link of an adjacency SID may be protected: traffic may take another way (RFC 9352 section 8.1).
+    /// Whether the link of an adjacency SID may be protected, so that traffic may take another path (RFC 9352 section
+    /// 8.1).
     pub backup: bool,
-    /// Lengths of block and node in bits, where they are given.
+    /// Lengths of block and node in bits, if the document has them.
     pub structure: Option<[u8; 2]>,
 }
 
-/// Entries of one list of SIDs that are read.
+/// Maximum number of entries of one list of SIDs that are read.
 const MAX_SIDS: usize = 256;
 
-/// F3216: 32 bits of block, then uSIDs of 16 bits.
+/// Block of the F3216 format: the first 32 bits of a SID, which uSIDs of 16 bits follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(pub [u16; 2]);
 
@@ -102,41 +103,41 @@ impl fmt::Display for Block {
     }
 }
 
-/// The uSIDs of one SID behind its block.
+/// The uSIDs of one SID that follow its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usids {
-    /// `fcbb:0:1004::`: one.
+    /// One uSID, as in `fcbb:0:1004::`.
     One(u16),
-    /// `fcbb:0:1004:fe06::`: a node and its function.
+    /// A node and its function, as in `fcbb:0:1004:fe06::`.
     Two(u16, u16),
 }
 
 /// A SID that is not one of the F3216 format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SidError {
-    /// Bits behind the second uSID.
+    /// There are bits set behind the second uSID.
     #[error("SID {0} has bits set behind its function")]
     BitsBehind(Ipv6Addr),
-    /// A zero uSID ends a carrier.
+    /// The first uSID is zero, which would end a carrier.
     #[error("SID {0} has no uSID behind its block")]
     Empty(Ipv6Addr),
-    /// Another format than 32 bits of block and 16 of node.
+    /// Block and node do not have 32 and 16 bits.
     #[error("SID {sid} has {block} bits of block and {node} of node; only carriers of 32 and 16 can be composed")]
     Format {
         /// The SID.
         sid: Ipv6Addr,
-        /// Its `locator_block_length`.
+        /// `locator_block_length` of the SID.
         block: u8,
-        /// Its `locator_node_length`.
+        /// `locator_node_length` of the SID.
         node: u8,
     },
 }
 
 impl Sid {
-    /// Block and uSIDs.
+    /// Splits the SID into its block and uSIDs.
     ///
     /// # Errors
-    /// [`SidError`].
+    /// [`SidError`], if it is not of the F3216 format.
     pub fn split(&self) -> Result<(Block, Usids), SidError> {
         if let Some([block, node]) = self.structure.filter(|[block, node]| *block != 32 || !matches!(node, 0 | 16)) {
             return Err(SidError::Format { sid: self.address, block, node });
@@ -153,7 +154,8 @@ impl Sid {
         Ok((Block([high, low]), usids))
     }
 
-    /// Reads one entry of `sids` or `srv6_endx_sid`, nested or flat; `None`: not a SID (its text does not parse).
+    /// Reads one entry of `sids` or `srv6_endx_sid`, nested or flat. Returns `None` if it is not a SID (its text does
+    /// not parse).
     pub fn read(value: &Value) -> Option<Self> {
         let entry = Entry::deserialize(value).ok()?;
         let nested = entry.srv6_endpoint_behavior;
@@ -168,7 +170,7 @@ impl Sid {
         })
     }
 
-    /// The SIDs of a list, of which the first [`MAX_SIDS`] entries are read; what is none is left out.
+    /// Reads the SIDs of a list, at most the first `MAX_SIDS` entries, and skips entries that are not SIDs.
     pub fn read_all(values: &[Value]) -> Vec<Self> {
         values.iter().take(MAX_SIDS).filter_map(Self::read).collect()
     }
@@ -211,12 +213,12 @@ impl NestedOrCode {
     }
 }
 
-/// `null` is as good as no list.
+/// Reads a list, and takes `null` as an empty one.
 fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Lengths of block and node: of a node's SID, or of an adjacency's sub-TLV 1252.
+/// Reads the lengths of block and node, from a node's SID or from sub-TLV 1252 of an adjacency.
 fn structure(value: &Value) -> Option<[u8; 2]> {
     let length = |key: &str| value.get(key)?.as_u64()?.try_into().ok();
     Some([length("locator_block_length")?, length("locator_node_length")?])

@@ -1,4 +1,4 @@
-//! "This route is in the forwarding plane": the route again, with a flag, for zebra with
+//! Answer to zebra that a route is in the forwarding plane: the same route with the offload flag set, for zebra with
 //! `--asic-offload=notify_on_offload`.
 
 use std::net::IpAddr;
@@ -13,14 +13,15 @@ use srv6d_kernel_routes::rtnetlink::message::NEW_ROUTE;
 use crate::event::{RouteKey, Vrf};
 use crate::frame::HEADER as FRAME_HEADER;
 
-/// Bytes of a netlink message header.
+/// Length of a netlink message header in bytes.
 const MESSAGE_HEADER: usize = 16;
-/// `RTM_F_OFFLOAD`; the library's name for this word's bits is that of a next hop's flag, another one.
+/// `RTM_F_OFFLOAD`. It is defined here because the netlink library uses that name for a flag of next hops, which is
+/// another bit.
 const OFFLOAD: u32 = 0x4000;
-/// A table number that the header has room for.
+/// First table number that does not fit into the table field of the route header.
 const SMALL_TABLE: u32 = 256;
 
-/// The frame that says so. Prefix, table and protocol are what zebra finds the route by.
+/// Makes the frame that tells zebra that a route is in force. Zebra finds the route by prefix, table and protocol.
 pub fn offloaded(key: &RouteKey, protocol: u8) -> Vec<u8> {
     let table = match key.vrf {
         Vrf::Default => 0,

@@ -1,9 +1,10 @@
-//! Values of netlink attributes, in host byte order.
+//! Reads values of netlink attributes, in host byte order.
 //!
-//! The library walks the attributes; their values are read here, because it refuses a whole message for one attribute
-//! that it cannot read, knows neither next-hop objects nor SONiC's messages nor the flavors of a SID, and reads a next
-//! hop's encapsulation without its type, which FRR puts first and the kernel last. A u8 of FRR's is followed by
-//! uninitialised bytes: lengths are exact here.
+//! The netlink library splits a message into attributes, but their values are read here, for three reasons. The library
+//! refuses a whole message if it cannot read one of its attributes. It knows neither next-hop objects nor SONiC's
+//! messages nor the flavors of a SID. And it reads a next hop's encapsulation without its type, which FRR writes before
+//! the encapsulation and the kernel after it. FRR leaves the bytes behind a u8 uninitialised, so the functions here use
+//! the exact length of each attribute.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +12,7 @@ use netlink_packet_core::NlasIterator;
 
 use crate::event::Malformed;
 
-/// Attributes and their values; flags of the type are taken off.
+/// Splits bytes into attributes: type (without its flag bits) and value.
 pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Malformed>> {
     let mut rest = bytes;
     NlasIterator::new(bytes).map(move |attribute| {
@@ -49,15 +50,16 @@ pub fn address(value: &[u8]) -> Result<IpAddr, Malformed> {
     }
 }
 
-/// `RTA_VIA`: a family of its own, then the address.
+/// Reads `RTA_VIA`: an address family, then an address of that family.
 pub fn via(value: &[u8]) -> Result<IpAddr, Malformed> {
     address(value.get(2..).unwrap_or_default())
 }
 
-/// Bytes of the longest name of a device or VRF, without the NUL behind it (`IFNAMSIZ`).
+/// Longest name of a device or VRF in bytes, without the NUL behind it (`IFNAMSIZ` - 1).
 const LONGEST_NAME: usize = 15;
 
-/// The name of a device or VRF, which may end with a NUL: printable ASCII without spaces, so that it can be shown as it is.
+/// Reads the name of a device or VRF, which may end with a NUL. Only printable ASCII without spaces is accepted, so
+/// that the name can be shown unchanged.
 pub fn name(value: &[u8]) -> Result<String, Malformed> {
     let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
     let is_name = text.len() <= LONGEST_NAME && text.iter().all(u8::is_ascii_graphic);

@@ -1,4 +1,4 @@
-//! What zebra says, typed.
+//! Typed form of the messages that zebra sends.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,85 +10,86 @@ use srv6d_kernel_routes::rtnetlink::message::{
 
 use crate::{nexthop, route, sid};
 
-/// SONiC's own.
+/// Message types of SONiC and of EVPN.
 const NEW_SID: u16 = 1000;
 const DEL_SID: u16 = 1001;
 const SONIC: std::ops::RangeInclusive<u16> = 1000..=4999;
 const EVPN: std::ops::RangeInclusive<u16> = 140..=148;
 
-/// One netlink message, its header taken off.
+/// One netlink message without its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// `nlmsg_type`.
+    /// Message type (`nlmsg_type`).
     pub kind: u16,
-    /// What follows the header.
+    /// Bytes behind the header.
     pub body: &'a [u8],
 }
 
-/// A message that is whole and makes no sense.
+/// Error: a message that is complete but has invalid contents.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub String);
 
-/// The two ways to speak FPM.
+/// The two dialects of FPM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// `dplane_fpm_nl`: table numbers are the kernel's.
+    /// `dplane_fpm_nl`: table numbers are those of the kernel.
     Stock,
     /// `dplane_fpm_sonic`: table numbers are kernel indices of VRF devices.
     Sonic,
 }
 
-/// A message and what it gives away.
+/// A decoded message, and what it reveals about the dialect of its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// What it says.
+    /// Contents of the message.
     pub event: Event,
-    /// [`Dialect::Sonic`] where only that dialect says it so; stock has nothing that SONiC could not say.
+    /// [`Dialect::Sonic`] if only that dialect has such a message. There is no message that only the stock dialect has.
     pub dialect: Option<Dialect>,
-    /// Attributes that nobody knows.
+    /// Number of attributes whose type is unknown.
     pub unknown_attributes: u32,
 }
 
-/// One message.
+/// Contents of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// From now on the prefix has this route, whatever it had.
+    /// The prefix has this route from now on; it replaces any earlier route.
     Route(RouteKey, Route),
-    /// The prefix has no route.
+    /// The prefix has no route any more.
     RouteGone(RouteKey),
-    /// A next hop, or a group of them, under a number. It may come after those that refer to it.
+    /// The number stands for this next hop or group from now on. The message may come after routes and groups that
+    /// refer to the number.
     NextHop(u32, NextHop),
-    /// The number means nothing any more.
+    /// The number has no meaning any more.
     NextHopGone(u32),
-    /// A SID of this node, in a message of its own.
+    /// A SID of this node that has a message of its own.
     Sid(Ipv6Net, LocalSid),
-    /// No SID of this node any more.
+    /// The SID is no SID of this node any more.
     SidGone(Ipv6Net),
-    /// Nothing that matters here.
+    /// A message without use for srv6d.
     Ignored(Ignored),
 }
 
-/// Kinds of messages that are counted, and no more.
+/// Kinds of messages that are only counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ignored {
-    /// MPLS labels.
+    /// Routes with MPLS labels.
     Mpls,
     /// Neighbours and MAC addresses.
     Neighbour,
-    /// The node's own addresses, broadcast and multicast.
+    /// Routes to the node's own addresses, and broadcast, anycast and multicast routes.
     Local,
-    /// A route for some sources or traffic classes only.
+    /// A route that applies to some sources or traffic classes only.
     Selective,
     /// SONiC: BGP PIC contexts.
     PicContext,
-    /// SONiC: routes of a PIC context.
+    /// SONiC: routes that refer to a PIC context.
     VpnRoute,
-    /// SONiC: a list of SIDs, which no route refers to.
+    /// SONiC: lists of SIDs. No route refers to them.
     SidList,
-    /// SONiC: EVPN.
+    /// SONiC: EVPN, with the message type.
     Evpn(u16),
-    /// Any other type.
+    /// Any other message type.
     Type(u16),
 }
 
@@ -108,142 +109,143 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// The routing table of a route, as the dialect has it.
+/// Routing table of a route, as each dialect writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Vrf {
-    /// Table 0: SONiC's word for the default VRF.
+    /// Table 0, by which SONiC means the default VRF.
     Default,
-    /// Stock: a table of the kernel, 254 the main one. SONiC: kernel index of the VRF device.
+    /// Stock dialect: a table number of the kernel, where 254 is the main table. SONiC: kernel index of the VRF device.
     Number(u32),
 }
 
-/// A prefix of a table.
+/// A prefix in a table; identifies a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteKey {
-    /// Its table.
+    /// Table of the route.
     pub vrf: Vrf,
-    /// Destinations, masked.
+    /// Prefix of the destinations, without host bits.
     pub prefix: IpNet,
 }
 
-/// What becomes of a prefix.
+/// Route of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// `rtm_protocol`: who made it. 186: BGP, 196: static.
+    /// Origin of the route (`rtm_protocol`), for example 186 for BGP and 196 for static routes.
     pub protocol: u8,
-    /// What it does.
+    /// What the route does with packets.
     pub target: Target,
 }
 
-/// What a route does.
+/// What a route does with packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Sends over one of these.
+    /// Sends them over one of these next hops.
     Hops(Vec<Hop>),
-    /// As the next hop of that number.
+    /// Uses the next-hop object of this number.
     Object(u32),
-    /// A SID of this node, as the kernel has them.
+    /// Processes them as packets to a SID of this node, given in the form of the kernel.
     Sid(Seg6Local),
-    /// Drops.
+    /// Drops them silently.
     Blackhole,
-    /// Drops and answers.
+    /// Drops them and answers with an ICMP error.
     Unreachable,
-    /// Something that cannot be done from what was said.
+    /// srv6d cannot do what the message asks for; the text says why.
     Unusable(String),
 }
 
-/// A next hop object.
+/// A next-hop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextHop {
-    /// A single one.
+    /// A single next hop.
     Hop(Hop),
     /// A SID of this node.
     Sid(Seg6Local),
-    /// Drops.
+    /// Drops packets.
     Blackhole,
-    /// Numbers of others with their weights.
+    /// A group: numbers of other objects with their weights.
     Group(Vec<(u32, u16)>),
-    /// Something that cannot be done from what was said.
+    /// srv6d cannot do what the message asks for; the text says why.
     Unusable(String),
 }
 
-/// One way out.
+/// One next hop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hop {
     /// Kernel index of the device.
     pub device: Option<u32>,
-    /// Neighbour.
+    /// Address of the neighbour.
     pub via: Option<IpAddr>,
-    /// Share of the flows, from 1.
+    /// Weight: share of the flows, from 1.
     pub weight: u16,
-    /// Encapsulated on the way.
+    /// SRv6 encapsulation that packets get.
     pub encap: Option<Encap>,
 }
 
 /// SRv6 encapsulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encap {
-    /// How.
+    /// Mode of encapsulation.
     pub mode: EncapMode,
-    /// In the order they are visited.
+    /// Segments in the order they are visited.
     pub segments: Vec<Ipv6Addr>,
-    /// Outer source, where the message has one.
+    /// Source address of the outer header, if the message has one.
     pub source: Option<Ipv6Addr>,
 }
 
-/// How packets are encapsulated.
+/// Mode of SRv6 encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncapMode {
-    /// `SEG6_IPTUN_MODE_*` of the kernel: 1 H.Encaps, 3 H.Encaps.Red.
+    /// `SEG6_IPTUN_MODE_*` of the kernel: 1 is H.Encaps, 3 is H.Encaps.Red.
     Kernel(u32),
-    /// SONiC: it does not say. SONiC's own forwarding takes the reduced form.
+    /// SONiC: the message has no mode. SONiC's own forwarding uses the reduced form.
     Sonic,
 }
 
-/// `encap seg6local`, as the kernel has it.
+/// Attributes of `encap seg6local` in the form of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seg6Local {
-    /// `SEG6_LOCAL_ACTION_*`.
+    /// Behaviour (`SEG6_LOCAL_ACTION_*`).
     pub action: u32,
-    /// Table of the inner look-up.
+    /// Table in which the inner destination is looked up.
     pub table: Option<u32>,
-    /// `nh4`, `nh6`.
+    /// Neighbour (`nh4` or `nh6`).
     pub via: Option<IpAddr>,
-    /// `oif`.
+    /// Kernel index of the device (`oif`).
     pub device: Option<u32>,
-    /// Bits `1 << SEG6_LOCAL_FLV_OP_*`.
+    /// Flavors, as bits `1 << SEG6_LOCAL_FLV_OP_*`.
     pub flavors: u32,
     /// Locator block length in bits.
     pub block: Option<u8>,
-    /// Bits that a shift consumes.
+    /// Number of bits that a shift consumes.
     pub node_function: Option<u8>,
-    /// The first kind of attribute that changes what it does, and that nobody reads here.
+    /// Type of the first attribute that changes the behaviour and is not supported here. It has at most one element,
+    /// which is enough to refuse the SID.
     pub more: Vec<u16>,
 }
 
-/// A SID in SONiC's own form.
+/// A SID in the form of SONiC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalSid {
-    /// Behaviour.
+    /// Behaviour of the SID.
     pub action: Option<Action>,
     /// Locator block length in bits.
     pub block: u8,
-    /// Bits that a shift consumes: node and function.
+    /// Number of bits that a shift consumes: node and function.
     pub node_function: u8,
-    /// Name of the VRF of the inner look-up.
+    /// Name of the VRF in which the inner destination is looked up.
     pub vrf: Option<String>,
-    /// Neighbour.
+    /// Address of the neighbour.
     pub via: Option<IpAddr>,
-    /// Name of the device to it.
+    /// Name of the device to the neighbour.
     pub port: Option<String>,
 }
 
-/// Behaviours of SONiC's local SIDs that can be carried out.
+/// Behaviours of SONiC's local SIDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// End; true: uN.
+    /// End if false, uN if true.
     End(bool),
-    /// End.X; true: uA.
+    /// End.X if false, uA if true.
     EndX(bool),
     /// End.DT4, uDT4.
     EndDt4,
@@ -255,14 +257,14 @@ pub enum Action {
     EndDx4,
     /// End.DX6, uDX6.
     EndDx6,
-    /// Its number.
+    /// An unsupported behaviour, with its number.
     Other(u32),
 }
 
-/// What a message says.
+/// Decodes one message.
 ///
 /// # Errors
-/// It is whole, but makes no sense: the next one may.
+/// [`Malformed`]: the message is complete but its contents are invalid. Later messages can still be read.
 pub fn decode(message: Message<'_>) -> Result<Decoded, Malformed> {
     let ignored = |kind| Ok(Decoded { event: Event::Ignored(kind), dialect: None, unknown_attributes: 0 });
     let decoded = match message.kind {

@@ -1,4 +1,4 @@
-//! The stream: frames, and the netlink messages in each.
+//! The byte stream of FPM: frames, each with netlink messages.
 //!
 //! ```text
 //! 0      1      2             4
@@ -11,55 +11,55 @@ use crate::event::Message;
 
 /// Version of the frame header.
 const VERSION: u8 = 1;
-/// The payload is netlink; 2 would be protobuf.
+/// Type of a frame with a netlink payload; type 2 would be protobuf.
 const NETLINK: u8 = 1;
-/// Bytes of the frame header.
+/// Length of the frame header in bytes.
 pub(crate) const HEADER: usize = 4;
-/// Bytes of a netlink message header.
+/// Length of a netlink message header in bytes.
 const MESSAGE_HEADER: usize = 16;
 
-/// The stream cannot be read any further.
+/// Error after which the stream cannot be read any further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Not FPM at all, or a later one.
+    /// The peer does not speak FPM, or speaks a later version of it.
     #[error("a frame of version {0}: this is no FPM peer")]
     Version(u8),
-    /// Protobuf, say.
+    /// The payload is not netlink but, for example, protobuf.
     #[error("a frame of type {0}: load dplane_fpm_nl or dplane_fpm_sonic, not the module `fpm` in its protobuf form")]
     Type(u8),
-    /// Shorter than its own header.
+    /// The frame is shorter than its own header.
     #[error("a frame of {0} bytes")]
     Length(u16),
-    /// A message in a frame ends behind it.
+    /// A message in a frame ends behind the end of the frame.
     #[error("a netlink message of {length} bytes with {left} bytes of the frame left")]
     Message {
-        /// What the message says.
+        /// Length that the message claims to have.
         length: u32,
-        /// What there is.
+        /// Number of bytes left in the frame.
         left: usize,
     },
 }
 
-/// Bytes as they come, frames as they are complete.
+/// Collects received bytes and returns each frame when it is complete.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
-    /// Where the first frame begins that was not handed out.
+    /// Position of the first frame that has not been returned yet.
     start: usize,
 }
 
 impl Frames {
-    /// Appends what was received.
+    /// Appends received bytes.
     pub fn push(&mut self, received: &[u8]) {
         self.bytes.drain(..self.start);
         self.start = 0;
         self.bytes.extend_from_slice(received);
     }
 
-    /// The payload of the next complete frame.
+    /// Returns the payload of the next complete frame, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// The stream is out of step; nothing more can be read from it.
+    /// [`FrameError`]: the stream is out of step, and nothing more can be read from it.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
         let Some(&[version, kind, high, low]) = self.bytes.get(self.start..self.start + HEADER) else {
             return Ok(None);
@@ -80,19 +80,19 @@ impl Frames {
         Ok(bytes.get(HEADER..))
     }
 
-    /// Bytes of a frame that is not complete yet.
+    /// Returns the number of bytes of a frame that is not complete yet.
     pub fn waiting(&self) -> usize {
         self.bytes.len().saturating_sub(self.start)
     }
 }
 
-/// Every netlink message of a frame's payload, before the first one that is cut.
+/// Returns the netlink messages of a frame's payload, up to the first one that is cut.
 ///
 /// # Errors
-/// Of an item: that message is cut, and the stream out of step.
+/// [`FrameError`] as an item: this message is cut, and the stream is out of step.
 pub fn messages(mut payload: &[u8]) -> impl Iterator<Item = Result<Message<'_>, FrameError>> {
     std::iter::from_fn(move || {
-        // Less than the unit that messages are padded to is padding.
+        // Messages are padded to a multiple of 4, so fewer bytes than that are padding.
         let left = payload.len();
         if left < 4 {
             return None;

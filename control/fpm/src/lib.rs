@@ -1,4 +1,4 @@
-//! FPM, the interface over which FRR's zebra tells a forwarding plane about routes: a stream of frames, each with
+//! FPM, the interface over which FRR's zebra tells a forwarding plane about routes: a stream of frames that contain
 //! netlink messages, in two dialects.
 //!
 //! ```text
@@ -6,13 +6,13 @@
 //!           frame.rs              event.rs           rib.rs
 //! ```
 //!
-//! * **stock**: `zebra -M dplane_fpm_nl`; routes, next-hop objects and SRv6 as the Linux kernel has them.
+//! * **stock**: `zebra -M dplane_fpm_nl`; routes, next-hop objects and SRv6 in the form of the Linux kernel.
 //! * **SONiC**: `zebra -M dplane_fpm_sonic`; local SIDs have messages of their own, and so has the encapsulation.
 //!
-//! Both are taken on one connection; what tells them apart is in [`Decoded::dialect`].
+//! A connection may use either dialect; [`Decoded::dialect`] says what tells them apart.
 //!
-//! No I/O and no clock in here. Bytes are hostile until proven otherwise: a frame that is cut or lies about its length
-//! is an error of the connection, an attribute that makes no sense one of its message alone.
+//! This crate does no I/O and reads no clock. All bytes are treated as hostile: a frame that is cut or lies about its
+//! length is an error of the connection; an attribute with invalid contents is an error of its message alone.
 
 #![forbid(unsafe_code)]
 

@@ -1,19 +1,20 @@
-//! Bounds of what is kept, so that no stream of announcements costs more than a known amount of memory and time.
+//! Limits on what is kept, so that every stream of announcements costs a bounded amount of memory and time.
 
 use crate::event::{Hop, NextHop, Target};
 use crate::rib::Resolved;
 
-/// Next-hop objects that one route may lead through: groups and their members, each counted every time it is reached.
+/// Maximum number of next-hop objects that one route may lead through: groups and their members, each counted every
+/// time it is reached.
 pub const OBJECTS_PER_ROUTE: usize = 1024;
-/// Units per route that all next hops together may take.
+/// Units per route that all next hops together may occupy.
 const UNITS_PER_ROUTE: usize = 4;
-/// Units that are there in any case, for few routes with many next hops.
+/// Smallest limit on the units of all next hops, so that a few routes may have many next hops.
 const LEAST_UNITS: usize = 64 * OBJECTS_PER_ROUTE;
 
-/// How much one peer may announce.
+/// Limits on what one peer may announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Routes and SIDs together; next-hop objects beside them.
+    /// Maximum number of routes and SIDs together. The same limit applies separately to next-hop objects.
     pub routes: usize,
 }
 
@@ -24,14 +25,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Units that may be kept, and units that all routes together may resolve to. A unit is a next hop, a member of a
-    /// group or a segment: about 100 bytes.
+    /// Returns the limit in units, which applies once to what is kept and once to what all routes together resolve to.
+    /// A unit is a next hop, a member of a group or a segment: about 100 bytes.
     pub(crate) fn units(self) -> usize {
         self.routes.saturating_mul(UNITS_PER_ROUTE).max(LEAST_UNITS)
     }
 }
 
-/// What an announcement takes, in units.
+/// Number of units that an announcement occupies.
 pub(crate) trait Units {
     fn units(&self) -> usize;
 }
@@ -70,14 +71,15 @@ impl Units for NextHop {
     }
 }
 
-/// Units that are taken, of so many.
+/// Number of units that are occupied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
     taken: usize,
 }
 
 impl Room {
-    /// Gives back `old` and takes `new`. False, and nothing is taken: there is no room for it.
+    /// Frees `old` units and occupies `new` ones. Returns false if `new` units are not available; then none are
+    /// occupied.
     pub(crate) fn exchange(&mut self, old: usize, new: usize, limits: Limits) -> bool {
         self.taken = self.taken.saturating_sub(old);
         let fits = new <= limits.units().saturating_sub(self.taken);

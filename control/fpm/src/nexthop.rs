@@ -1,4 +1,4 @@
-//! Next-hop objects: `RTM_NEWNEXTHOP` and `RTM_DELNEXTHOP`.
+//! Reads next-hop objects: `RTM_NEWNEXTHOP` and `RTM_DELNEXTHOP`.
 //!
 //! ```text
 //! struct nhmsg     0        1       2          3          4       8

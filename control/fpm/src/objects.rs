@@ -1,7 +1,7 @@
-//! Next-hop objects, and what a number stands for.
+//! Next-hop objects, and how their numbers are resolved.
 //!
-//! Groups may hold groups, so a few kilobytes can stand for billions of next hops: what a look-up may visit is bounded,
-//! not only how deep it goes.
+//! Groups may contain groups, so a few kilobytes can stand for billions of next hops. Therefore a look-up is bounded in
+//! the number of objects it visits, not only in depth.
 
 use std::collections::HashMap;
 
@@ -9,25 +9,25 @@ use crate::event::{Hop, NextHop, Target};
 use crate::limits::{Limits, OBJECTS_PER_ROUTE, Room, Units};
 use crate::rib::Resolved;
 
-/// A group may hold groups, but not without end.
+/// Maximum depth of groups within groups.
 const DEPTH: u8 = 4;
 
-/// Of a route for which nothing is left.
+/// Reason given for a route for which no units are left.
 const ALL_TOGETHER: &str = "all routes together have more next hops than are kept: raise `max_routes` of [fpm]";
 
-/// The objects of one connection, by number.
+/// The next-hop objects of one connection, by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects(HashMap<u32, NextHop>);
 
-/// Why a group has no list of next hops.
+/// Why a group cannot be resolved to a list of next hops.
 enum Missing {
-    /// Nobody has explained one of its members yet.
+    /// One of its members has not been announced yet.
     Unknown,
-    /// It can never have one.
+    /// The group can never be resolved; the text says why.
     Unusable(String),
 }
 
-/// A look-up under way: objects that may still be visited.
+/// A look-up in progress, with the number of objects that it may still visit.
 struct Visit<'a> {
     objects: &'a Objects,
     left: usize,
@@ -44,10 +44,10 @@ impl Objects {
         }
     }
 
-    /// Takes an object in place of the one of this number.
+    /// Inserts an object, replacing any earlier one of this number.
     ///
     /// # Errors
-    /// There is no room: the number then stands for nothing that can be used, or for nothing at all.
+    /// A limit is reached. Then the number stands for an unusable object or, if there are too many objects, for none.
     pub(crate) fn insert(&mut self, id: u32, object: NextHop, room: &mut Room, limits: Limits) -> Result<(), String> {
         if self.0.len() >= limits.routes && !self.0.contains_key(&id) {
             return Err(format!("next-hop object {id}: there are {} already, as many as may be kept", self.0.len()));
@@ -62,8 +62,8 @@ impl Objects {
         Err(why)
     }
 
-    /// What a target does; what it takes is taken off `left`, the units that are left to all routes together. `None`: it
-    /// leads to a number that nobody has explained.
+    /// Resolves a target. The units it occupies are subtracted from `left`, the units left for all routes together.
+    /// Returns `None` if the target leads to a number that has not been announced.
     pub(crate) fn resolve(&self, target: &Target, left: &mut usize) -> Option<Resolved> {
         if *left == 0 {
             return Some(Resolved::Unusable(ALL_TOGETHER.to_owned()));
@@ -84,7 +84,7 @@ impl Objects {
         Some(if fits { resolved } else { Resolved::Unusable(ALL_TOGETHER.to_owned()) })
     }
 
-    /// Objects that stand for nothing usable, in the order of their numbers, with the reasons; at most `most` of them.
+    /// Returns the unusable objects with the reasons, ordered by number; at most `most` of them.
     pub(crate) fn unusable(&self, most: usize, mut left: usize) -> Vec<(u32, String)> {
         let mut groups: Vec<u32> =
             self.0.iter().filter(|(_, object)| is_refusable(object)).map(|(id, _)| *id).collect();
@@ -102,7 +102,7 @@ fn is_refusable(object: &NextHop) -> bool {
 }
 
 impl Visit<'_> {
-    /// A single object may be anything, and a group of one is its member.
+    /// Resolves an object. A single object may be of any kind, and a group of one is the same as its member.
     fn object(&mut self, id: u32) -> Option<Resolved> {
         let mut next = id;
         for depth in (0..=DEPTH).rev() {
@@ -135,7 +135,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Appends the next hops of these members, their weights multiplied by `share`.
+    /// Appends the next hops of these members, with their weights multiplied by `share`.
     fn members(&mut self, members: &[(u32, u16)], share: u16, depth: u8, hops: &mut Vec<Hop>) -> Result<(), Missing> {
         let unusable = |why: &str| Missing::Unusable(why.to_owned());
         for &(id, weight) in members {

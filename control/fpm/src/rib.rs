@@ -1,7 +1,8 @@
-//! What was announced: routes and SIDs by prefix, with next hops found by number as late as possible.
+//! The table of what was announced: routes and SIDs by prefix. Numbers of next hops are resolved when a route is read.
 //!
-//! zebra says everything again when it connects, in no particular order and without a word at the end. So what an
-//! earlier connection said stays, marked as stale, until it is said again, or until nothing was for a while.
+//! When zebra connects, it announces everything again, in no particular order and without a message that marks the end.
+//! So everything from earlier connections stays, marked as stale, until it is announced again, or until nothing stale
+//! has been announced again for a certain time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,21 +13,21 @@ use crate::event::{Event, Hop, LocalSid, NextHop, Route, RouteKey, Seg6Local, Ta
 use crate::limits::{Limits, Room, Units};
 use crate::objects::Objects;
 
-/// Connections whose ends are remembered one by one.
+/// Maximum number of connections whose end times are kept separately.
 const ENDED: usize = 256;
 
-/// What a route does, all next hops found.
+/// What a route does, with all next hops resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// Sends over one of these.
+    /// Sends packets over one of these next hops.
     Hops(Vec<Hop>),
-    /// A SID of this node.
+    /// Processes packets as packets to a SID of this node.
     Sid(Seg6Local),
-    /// Drops.
+    /// Drops packets silently.
     Blackhole,
-    /// Drops and answers.
+    /// Drops packets and answers with an ICMP error.
     Unreachable,
-    /// Something that cannot be done from what was said.
+    /// srv6d cannot do what was announced; the text says why.
     Unusable(String),
 }
 
@@ -42,18 +43,18 @@ impl From<Resolved> for Target {
     }
 }
 
-/// One route as it is now.
+/// One route in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// Which prefix of which table.
+    /// Prefix and table of the route.
     pub key: RouteKey,
-    /// Who made it.
+    /// Origin of the route (`rtm_protocol`).
     pub protocol: u8,
-    /// What it does.
+    /// Action of the route.
     pub what: Resolved,
 }
 
-/// Something that was announced, and in which connection.
+/// An announcement and the number of the connection it came in.
 #[derive(Clone, Debug)]
 struct Entry<T> {
     what: T,
@@ -63,7 +64,7 @@ struct Entry<T> {
 #[derive(Clone, Debug)]
 struct Known {
     route: Route,
-    /// What the prefix had before, while the number of its next hop means nothing yet.
+    /// What the route did before, used as long as the number of the new next hop is not known.
     before: Option<Resolved>,
 }
 
@@ -73,12 +74,12 @@ impl Units for Known {
     }
 }
 
-/// Announcements that were not taken because a limit was reached.
+/// Announcements that were refused because a limit was reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// How many.
+    /// Number of refused announcements.
     pub count: u64,
-    /// What the last one was, and which limit.
+    /// What the last of them announced, and which limit it reached.
     pub last: Option<String>,
 }
 
@@ -87,15 +88,15 @@ pub struct Refused {
 pub struct Rib {
     routes: BTreeMap<RouteKey, Entry<Known>>,
     sids: BTreeMap<Ipv6Net, Entry<LocalSid>>,
-    /// Of this connection only: the next one gives the numbers anew.
+    /// Next-hop objects of the present connection only, because the next connection assigns the numbers anew.
     next_hops: Objects,
-    /// Number of the connection, counted up at each one.
+    /// Number of the present or last connection; each connection adds 1.
     session: u64,
     connected: bool,
     stale: usize,
-    /// When something stale was last announced again, or when the connection began.
+    /// When something stale was last announced again, or else when the connection began.
     confirmed: Option<Instant>,
-    /// Connections that something may be left of, the oldest one first, and when each ended.
+    /// Ended connections whose announcements may still be here, the oldest first, with the times of their ends.
     ended: VecDeque<(u64, Instant)>,
     limits: Limits,
     room: Room,
@@ -103,12 +104,12 @@ pub struct Rib {
 }
 
 impl Rib {
-    /// How much may be announced from now on. What is there stays.
+    /// Sets the limits for later announcements. What is there already stays.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// A connection begins: all that is known has to be said again.
+    /// Starts a connection: all earlier announcements become stale.
     pub fn connected(&mut self, now: Instant) {
         self.let_go();
         self.session += 1;
@@ -117,25 +118,26 @@ impl Rib {
         self.stale = self.routes.len() + self.sids.len();
     }
 
-    /// The connection is over. Everything stays as it is.
+    /// Ends the connection. Everything announced stays.
     pub fn disconnected(&mut self, now: Instant) {
         self.let_go();
         self.connected = false;
         self.ended.push_back((self.session, now));
         if self.ended.len() > ENDED {
-            // What is left of the oldest one goes with the next one's.
+            // What is left of the oldest connection ages out together with the next one.
             self.ended.pop_front();
         }
         self.stale = self.routes.len() + self.sids.len();
     }
 
-    /// Numbers of next hops die with their connection: routes keep what they stood for.
+    /// Replaces numbers of next hops by the next hops they stand for, because the numbers are valid only in their
+    /// connection.
     fn let_go(&mut self) {
         let mut left = self.limits.units();
         let mut routes = std::mem::take(&mut self.routes);
         self.room = Room::default();
         routes.retain(|_, entry| {
-            // A route whose next hop never came was never in force.
+            // The next hop of this route was never announced, so the route was never in force.
             let Some(resolved) = self.resolved(&entry.what, &mut left) else { return false };
             entry.what.route.target = resolved.into();
             entry.what.before = None;
@@ -145,7 +147,7 @@ impl Rib {
         self.next_hops = Objects::default();
     }
 
-    /// Takes what was said.
+    /// Applies an announcement.
     pub fn apply(&mut self, event: Event, now: Instant) {
         match event {
             Event::Route(key, route) => self.route(key, route, now),
@@ -216,12 +218,12 @@ impl Rib {
         self.refused.last = Some(why);
     }
 
-    /// What was not taken because of [`Limits`].
+    /// Returns the announcements that were refused because of [`Limits`].
     pub fn refused(&self) -> &Refused {
         &self.refused
     }
 
-    /// Next-hop objects of the present connection that stand for nothing usable, with the reasons; the first `most`.
+    /// Returns the first `most` unusable next-hop objects of the present connection, with the reasons.
     pub fn unusable_next_hops(&self, most: usize) -> Vec<(u32, String)> {
         self.next_hops.unusable(most, self.limits.units())
     }
@@ -233,13 +235,13 @@ impl Rib {
         }
     }
 
-    /// When [`sweep`](Self::sweep) is due: nothing stale was announced again for `quiet`. `None`: nothing is stale, or
-    /// nobody is connected who could announce it.
+    /// Returns when [`sweep`](Self::sweep) is due, which is when nothing stale has been announced again for the time
+    /// `quiet`. Returns `None` if nothing is stale, or if no peer is connected that could announce it again.
     pub fn sweep_due(&self, quiet: Duration) -> Option<Instant> {
         self.confirmed.filter(|_| self.connected && self.stale > 0).map(|confirmed| confirmed + quiet)
     }
 
-    /// Forgets what the present connection has not announced; how many that were.
+    /// Forgets everything that the present connection has not announced, and returns how many entries that were.
     pub fn sweep(&mut self) -> usize {
         self.ended.clear();
         let swept = self.keep_from(self.session);
@@ -247,14 +249,15 @@ impl Rib {
         swept
     }
 
-    /// When [`age_out`](Self::age_out) is due: nobody is connected, and the oldest connection that something is left of
-    /// ended `time` ago.
+    /// Returns when [`age_out`](Self::age_out) is due. While no peer is connected, that is `time` after the end of the
+    /// oldest connection whose announcements are still here.
     pub fn age_due(&self, time: Duration) -> Option<Instant> {
         let oldest = self.ended.front().filter(|_| !self.connected && self.stale > 0);
         oldest.map(|(_, ended)| *ended + time)
     }
 
-    /// Forgets what was announced by connections that ended `time` ago, while nobody is connected; how many that were.
+    /// Forgets what connections announced that ended at least `time` ago, unless a peer is connected. Returns how many
+    /// entries that were.
     pub fn age_out(&mut self, now: Instant, time: Duration) -> usize {
         let mut last = None;
         while self.age_due(time).is_some_and(|due| due <= now) {
@@ -266,7 +269,7 @@ impl Rib {
         gone
     }
 
-    /// Forgets what connections before this one announced.
+    /// Forgets what connections with a number below `session` announced, and returns how many entries that were.
     fn keep_from(&mut self, session: u64) -> usize {
         let (before, limits, room) = (self.len(), self.limits, &mut self.room);
         self.routes.retain(|_, entry| {
@@ -280,40 +283,40 @@ impl Rib {
         before - self.len()
     }
 
-    /// Routes and SIDs together.
+    /// Returns the number of routes and SIDs together.
     pub fn len(&self) -> usize {
         self.routes.len() + self.sids.len()
     }
 
-    /// Nothing was announced, or all of it was withdrawn.
+    /// Returns whether there are neither routes nor SIDs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// SIDs alone.
+    /// Returns the number of SIDs that came in messages of their own.
     pub fn sid_count(&self) -> usize {
         self.sids.len()
     }
 
-    /// Routes and SIDs that the present connection has not announced.
+    /// Returns the number of routes and SIDs that the present connection has not announced.
     pub fn stale(&self) -> usize {
         self.stale
     }
 
-    /// Next-hop objects of the present connection.
+    /// Returns the number of next-hop objects of the present connection.
     pub fn next_hops(&self) -> usize {
         self.next_hops.len()
     }
 
-    /// Routes that wait for the object that their number stands for.
+    /// Returns the number of routes whose next-hop object has not been announced yet.
     pub fn waiting(&self) -> usize {
         let mut left = self.limits.units();
         let waits = |entry: &&Entry<Known>| self.resolve(&entry.what.route.target, &mut left).is_none();
         self.routes.values().filter(waits).count()
     }
 
-    /// Routes whose next hops are known, in the order of their keys. What is more than all routes together may resolve to
-    /// is unusable.
+    /// Returns the routes whose next hops are known, ordered by key. Routes beyond what all routes together may resolve
+    /// to are unusable.
     pub fn routes(&self) -> impl Iterator<Item = Announced> {
         let mut left = self.limits.units();
         self.routes.iter().filter_map(move |(key, entry)| {
@@ -322,17 +325,17 @@ impl Rib {
         })
     }
 
-    /// SIDs that came in messages of their own, in the order of their prefixes.
+    /// Returns the SIDs that came in messages of their own, ordered by prefix.
     pub fn sids(&self) -> impl Iterator<Item = (Ipv6Net, &LocalSid)> {
         self.sids.iter().map(|(prefix, entry)| (*prefix, &entry.what))
     }
 
-    /// The prefix has a route, whether or not its next hop is known.
+    /// Returns whether the prefix has a route, even if its next hop is not known.
     pub fn has_route(&self, key: &RouteKey) -> bool {
         self.routes.contains_key(key)
     }
 
-    /// Who made the route of a prefix; `None`: there is none, or its next hop is not known.
+    /// Returns the origin of the route of a prefix, or `None` if there is no route or its next hop is not known.
     pub fn protocol(&self, key: &RouteKey) -> Option<u8> {
         let known = &self.routes.get(key)?.what;
         self.resolve_alone(&known.route.target).map(|_| known.route.protocol)
@@ -346,7 +349,7 @@ impl Rib {
         self.resolve(&known.route.target, left).or_else(|| known.before.clone())
     }
 
-    /// What a target does, whatever the other routes take.
+    /// Resolves a target without regard to the units that other routes occupy.
     fn resolve_alone(&self, target: &Target) -> Option<Resolved> {
         let mut left = usize::MAX;
         self.resolve(target, &mut left)

@@ -1,4 +1,4 @@
-//! Routes: `RTM_NEWROUTE` and `RTM_DELROUTE`.
+//! Reads routes: `RTM_NEWROUTE` and `RTM_DELROUTE`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,11 +14,12 @@ use crate::attributes::{self, attributes};
 use crate::event::{Decoded, Dialect, Event, Hop, Ignored, Malformed, Route, RouteKey, Target, Vrf};
 use crate::seg6::{self, EncapBytes, some};
 
-/// Bytes of `struct rtmsg`.
+/// Length of `struct rtmsg` in bytes.
 pub const HEADER: usize = 12;
-/// Bytes of `struct rtnexthop`.
+/// Length of `struct rtnexthop` in bytes.
 const HOP_HEADER: usize = 8;
-/// What stock zebra writes for an IPv6 neighbour of an IPv4 route; the neighbour itself it does not say.
+/// Address that the stock dialect writes in place of the IPv6 neighbour of an IPv4 route. The neighbour itself is not
+/// in the message.
 const NEIGHBOUR_NOT_SAID: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 0, 1));
 
 /// Attributes of a route or of one of its next hops.
@@ -61,7 +62,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// The header, which prefix of which table, and the attributes; `None`: no route of IPv4 or IPv6.
+/// Reads the header, the key and the attributes of a route. The inner error says why a message is ignored.
 fn read(body: &[u8]) -> Result<Result<(RouteHeader, RouteKey, Read<'_>), Ignored>, Malformed> {
     let header = RouteHeader::parse(body).map_err(|why| Malformed(format!("no route header: {why}")))?;
     let (default, bits) = match header.address_family {
@@ -89,7 +90,7 @@ fn read(body: &[u8]) -> Result<Result<(RouteHeader, RouteKey, Read<'_>), Ignored
     Ok(Ok((header, RouteKey { vrf, prefix }, read)))
 }
 
-/// `RTM_NEWROUTE`.
+/// Reads `RTM_NEWROUTE`.
 pub fn announced(body: &[u8]) -> Result<Decoded, Malformed> {
     let (header, key, read) = match read(body)? {
         Ok(read) => read,
@@ -107,7 +108,7 @@ pub fn announced(body: &[u8]) -> Result<Decoded, Malformed> {
     Ok(decoded(Event::Route(key, route), sonic.then_some(Dialect::Sonic), unknown))
 }
 
-/// `RTM_DELROUTE`: whatever else it says, the whole prefix goes.
+/// Reads `RTM_DELROUTE`. It removes the route of the prefix, whatever next hops the message names.
 pub fn withdrawn(body: &[u8]) -> Result<Decoded, Malformed> {
     Ok(match read(body)? {
         Ok((_, key, read)) => {
@@ -156,6 +157,8 @@ fn single(read: &Read<'_>, weight: u16) -> Result<Target, Malformed> {
     }
 }
 
+/// Reads the next hops of a multipath route.
+///
 /// ```text
 /// 0         2       3           4            8
 /// | length  | flags | weight - 1| ifindex    | attributes ... | next hop ...      length counts the attributes, too

@@ -1,4 +1,4 @@
-//! `RTA_ENCAP` and `NHA_ENCAP`: SRv6 as the kernel has it, and as SONiC has it.
+//! Reads `RTA_ENCAP` and `NHA_ENCAP`: SRv6 in the form of the kernel and in the form of SONiC.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,25 +10,25 @@ use srv6d_kernel_routes::seg6::{SEG6, SEG6_LOCAL};
 use crate::attributes::{self, attributes};
 use crate::event::{Encap, EncapMode, Malformed, Seg6Local};
 
-/// `LWTUNNEL_ENCAP_NONE` (`linux/lwtunnel.h`), and SONiC's own type.
+/// `LWTUNNEL_ENCAP_NONE` (`linux/lwtunnel.h`), and SONiC's own encapsulation type.
 const NO_ENCAP: u16 = 0;
 const SONIC_STEER: u16 = 101;
 
-/// Bytes of `struct ipv6_sr_hdr` before its segments.
+/// Length of `struct ipv6_sr_hdr` in bytes, without its segments.
 const SRH_FIXED: usize = 8;
 
-/// SONiC's steering: the SID of the far end, and the outer source.
+/// Attributes of SONiC's encapsulation: the SID of the far end, and the source of the outer header.
 const VPN_SID: u16 = 1;
 const VPN_SOURCE: u16 = 2;
 
-/// An encapsulation whose type may come before it or after it.
+/// Encapsulation that is not read yet, because its type may come before or after its bytes.
 #[derive(Default)]
 pub struct EncapBytes<'a> {
     pub kind: Option<u16>,
     pub bytes: &'a [u8],
 }
 
-/// What it turns out to be.
+/// An encapsulation that has been read.
 pub enum Read {
     None,
     Encap(Encap),
@@ -37,7 +37,7 @@ pub enum Read {
 }
 
 impl EncapBytes<'_> {
-    /// Only SONiC has this type.
+    /// Returns whether the encapsulation has the type that only SONiC uses.
     pub fn is_sonic(&self) -> bool {
         self.kind == Some(SONIC_STEER)
     }
@@ -62,6 +62,8 @@ fn seg6(bytes: &[u8]) -> Result<Encap, Malformed> {
     Err(Malformed("seg6 without segments".to_owned()))
 }
 
+/// Reads the mode and the segments of `encap seg6`.
+///
 /// ```text
 /// 0      4           5             6      7     8            9     10     12
 /// | mode | next hdr  | length in 8 | type | SL  | last entry | flags| tag | segments, the last one first
@@ -94,7 +96,7 @@ fn seg6_local(bytes: &[u8]) -> Result<Seg6Local, Malformed> {
     Ok(sid)
 }
 
-/// Remembers that there is an attribute of this kind; one of them is reason enough.
+/// Remembers the type of an unsupported attribute; the first one is enough to refuse the SID.
 fn note(more: &mut Vec<u16>, kind: u16) {
     if more.is_empty() {
         more.push(kind);
@@ -119,14 +121,14 @@ fn sonic(bytes: &[u8]) -> Result<Encap, Malformed> {
         match attribute? {
             (VPN_SID, value) => encap.segments.push(attributes::ipv6(value)?),
             (VPN_SOURCE, value) => encap.source = Some(attributes::ipv6(value)?).filter(|s| !s.is_unspecified()),
-            // The PIC context and its next hop say the same in another way.
+            // The PIC context and its next hop repeat the same information in another form.
             _ => {}
         }
     }
     if encap.segments.is_empty() { Err(Malformed("an SRv6 route without a SID".to_owned())) } else { Ok(encap) }
 }
 
-/// `::` and `0.0.0.0` stand for no address.
+/// Returns the address unless it is `::` or `0.0.0.0`, which stand for "no address".
 pub fn some(address: IpAddr) -> Option<IpAddr> {
     Some(address).filter(|address| !address.is_unspecified())
 }

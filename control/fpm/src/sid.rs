@@ -1,4 +1,4 @@
-//! SONiC's local SIDs: message types 1000 and 1001, a route header and attributes of their own.
+//! Reads SONiC's local SIDs: message types 1000 and 1001, with a route header and their own attributes.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ const VRF: u16 = 4;
 const NH6: u16 = 5;
 const NH4: u16 = 6;
 const PORT: u16 = 12;
-/// Inside of the lengths.
+/// Attributes within `LENGTHS`.
 const BLOCK: u16 = 1;
 const NODE: u16 = 2;
 const FUNCTION: u16 = 3;
@@ -61,12 +61,12 @@ fn read(body: &[u8]) -> Result<(Ipv6Net, LocalSid, u32), Malformed> {
     let length = prefix_length(header.destination_prefix_length, &lengths);
     let prefix = Ipv6Net::new(address, length).map_err(|_| Malformed(format!("the SID {address}/{length}")))?;
     sid.block = lengths.block;
-    // A SID that FRR learned from the kernel comes with 32/16/16 whatever it is: the prefix knows better.
+    // For a SID that FRR learned from the kernel the lengths are always 32/16/16, so the prefix length is used instead.
     sid.node_function = length.saturating_sub(lengths.block);
     Ok((prefix.trunc(), sid, unknown))
 }
 
-/// A SID as a host address matches as far as its parts go.
+/// Returns the prefix length of a SID. A SID given as a host address matches as many bits as its parts have together.
 fn prefix_length(said: u8, lengths: &Lengths) -> u8 {
     let parts = lengths.block.saturating_add(lengths.node).saturating_add(lengths.function);
     if (said == 0 || said == 128) && parts > 0 { parts.min(128) } else { said }
@@ -80,7 +80,7 @@ fn lengths(bytes: &[u8]) -> Result<Lengths, Malformed> {
             BLOCK => lengths.block = attributes::u8(value)?,
             NODE => lengths.node = attributes::u8(value)?,
             FUNCTION => lengths.function = attributes::u8(value)?,
-            // The argument is free, and so is what nobody knows.
+            // The argument and unknown parts do not matter for the match.
             ARGUMENT.. | 0 => {}
         }
     }

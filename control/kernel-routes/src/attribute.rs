@@ -1,4 +1,4 @@
-//! Attributes of netlink messages.
+//! Reads attributes of netlink messages.
 //!
 //! ```text
 //!  0        2        4
@@ -10,10 +10,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const HEAD: usize = 4;
-/// `NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`: said of the value, no part of the kind.
+/// Flags in the type field, `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`; they describe the value and are not part of the
+/// type.
 const FLAGS: u16 = 0xc000;
 
-/// One after the other; ends where what is left makes no attribute.
+/// Iterates over consecutive attributes. It ends where the remaining bytes do not form an attribute.
 #[derive(Clone)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
@@ -41,7 +42,7 @@ pub(crate) fn byte_at(bytes: &[u8], at: usize) -> Option<u8> {
     bytes.get(at).copied()
 }
 
-/// Four bytes or sixteen.
+/// Reads an address of four or sixteen bytes.
 pub(crate) fn address(value: &[u8]) -> Option<IpAddr> {
     match value.len() {
         4 => value.first_chunk::<4>().map(|bytes| IpAddr::V4(Ipv4Addr::from(*bytes))),
@@ -50,13 +51,13 @@ pub(crate) fn address(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Text that ends with a zero byte.
+/// Reads text that ends with a zero byte.
 pub(crate) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(value.get(..end).unwrap_or_default()).into_owned()
 }
 
-/// The unspecified address of a family (`AF_INET`, `AF_INET6`).
+/// Returns the unspecified address of a family (`AF_INET`, `AF_INET6`).
 pub(crate) fn unspecified(family: u8) -> Option<IpAddr> {
     match family {
         INET => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
@@ -65,6 +66,6 @@ pub(crate) fn unspecified(family: u8) -> Option<IpAddr> {
     }
 }
 
-/// `AF_INET`, `AF_INET6`.
+/// Address families: `AF_INET`, `AF_INET6`.
 pub(crate) const INET: u8 = 2;
 pub(crate) const INET6: u8 = 10;

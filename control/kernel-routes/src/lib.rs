@@ -1,5 +1,5 @@
-//! Routes, next-hop objects and rules of the kernel: read from rtnetlink messages, and kept as further messages change
-//! them. No sockets: whoever has one hands over bytes.
+//! Routes, next-hop objects and rules of the kernel: read from rtnetlink messages, and updated by later messages. This
+//! crate opens no socket; the caller passes in the bytes it received.
 //!
 //! ```text
 //! bytes ─► Messages ─► Message::{Route, NextHop, Rule} ─► Routes::apply ─► Effect: nothing | these prefixes | dump again
@@ -27,26 +27,28 @@ pub use routes::{Effect, Routes};
 pub use rule::{KernelRule, RuleAction};
 pub use withdrawn::Withdrawn;
 
-/// What a message of rtnetlink says, as far as it is about routes.
+/// A message of rtnetlink that is about routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// `RTM_NEWROUTE`, `RTM_DELROUTE`.
+    /// A route was added, replaced or deleted (`RTM_NEWROUTE`, `RTM_DELROUTE`).
     Route(RouteMessage),
-    /// `RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP`.
+    /// A next-hop object was added, replaced or deleted (`RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP`).
     NextHop(NextHopMessage),
-    /// `RTM_NEWRULE`, `RTM_DELRULE`: which one does not matter, rules are few and read anew.
+    /// `RTM_NEWRULE`, `RTM_DELRULE`. There are few rules, so any such message causes a new dump; whether the rule is
+    /// new does not matter.
     Rule(KernelRule),
-    /// `NLMSG_DONE`: the end of a dump.
+    /// End of a dump (`NLMSG_DONE`).
     Done,
-    /// `NLMSG_ERROR` with the error number, positive; 0: done as asked.
+    /// Answer to a request (`NLMSG_ERROR`) with a positive error number; 0 means success.
     Refused(i32),
 }
 
 impl Message {
     /// Returns true if, after this event, a table may have fewer entries than before.
     ///
-    /// A dump of IPv6 routes that is resumed after a change counts entries from the root of the tree (`fib6_dump_table`):
-    /// with one less in front, it leaves out one that is there, and no `NLM_F_DUMP_INTR` tells.
+    /// An IPv6 route dump that the kernel resumes after a change finds its place by counting entries from the root of
+    /// the tree (`fib6_dump_table`). If an entry in front of that place has been removed, the dump leaves out an
+    /// existing route, and no `NLM_F_DUMP_INTR` reports it.
     pub const fn may_remove(&self) -> bool {
         match self {
             Self::Route(route) => !route.is_new || route.replaces,

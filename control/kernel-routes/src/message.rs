@@ -1,4 +1,4 @@
-//! Messages of rtnetlink in a datagram, and the requests for dumps.
+//! Splits datagrams of rtnetlink into messages, and makes the requests for dumps.
 //!
 //! ```text
 //!  0        4      6       8          12     16
@@ -20,31 +20,32 @@ const HEAD: usize = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
-/// `NLM_F_DUMP_INTR`: what is dumped changed meanwhile.
+/// `NLM_F_DUMP_INTR`: what is dumped has changed during the dump.
 const DUMP_INTERRUPTED: u16 = 0x10;
 const REQUEST: u16 = 0x1;
 const DUMP: u16 = 0x300;
 
-/// Groups to subscribe to, as `nl_groups`: `RTNLGRP_IPV4_ROUTE`, `_IPV4_RULE`, `_IPV6_ROUTE`, `_IPV6_RULE`, `_NEXTHOP`.
+/// Multicast groups to subscribe to, as `nl_groups`: `RTNLGRP_IPV4_ROUTE`, `_IPV4_RULE`, `_IPV6_ROUTE`, `_IPV6_RULE`,
+/// `_NEXTHOP`.
 pub const MULTICAST_GROUPS: u32 = 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18 | 1 << 31;
 
-/// The messages of one datagram that are about routes; others are passed over.
+/// Iterates over the messages of one datagram that are about routes and skips all others.
 pub struct Messages<'a> {
     rest: &'a [u8],
-    /// Others are passed over.
+    /// Sequence number that messages must have, if set.
     sequence: Option<u32>,
-    /// One of them said that the dump is not of one moment.
+    /// Whether a message reported that the dump is not consistent because of a change during the dump.
     pub interrupted: bool,
 }
 
 impl<'a> Messages<'a> {
-    /// Reads a datagram.
+    /// Reads a datagram of notifications.
     pub const fn new(datagram: &'a [u8]) -> Self {
         Self { rest: datagram, sequence: None, interrupted: false }
     }
 
-    /// Reads the answers to the request with this sequence number. Answers to an earlier request, for instance to one
-    /// whose answers nobody waited for, are passed over.
+    /// Reads the answers to the request with this sequence number. Answers to earlier requests are skipped, for example
+    /// those to a request that was abandoned.
     pub const fn answers(datagram: &'a [u8], sequence: u32) -> Self {
         Self { rest: datagram, sequence: Some(sequence), interrupted: false }
     }
@@ -79,8 +80,8 @@ impl Iterator for Messages<'_> {
     }
 }
 
-/// What the kernel is asked for, in this order: routes refer to next-hop objects. One request at a time.
-/// The answers bear the sequence number.
+/// Makes the requests for dumps, to be sent in this order because routes refer to next-hop objects, and one at a time.
+/// The answers have the same sequence number.
 pub fn dump_requests(sequence: u32) -> [Vec<u8>; 5] {
     [
         dump_request(GET_NEXT_HOP, 0, 8, sequence),
@@ -91,7 +92,7 @@ pub fn dump_requests(sequence: u32) -> [Vec<u8>; 5] {
     ]
 }
 
-/// Family is the first byte of every head.
+/// Makes a request for a dump. The family is the first byte of the head of every message type.
 fn dump_request(kind: u16, family: u8, head: usize, sequence: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + head);
     bytes.extend(u32::try_from(HEAD + head).unwrap_or_default().to_ne_bytes());

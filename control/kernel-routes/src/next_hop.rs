@@ -1,4 +1,4 @@
-//! Next-hop objects: `ip nexthop`. A route may name one instead of spelling its next hops out.
+//! Next-hop objects: `ip nexthop`. A route may name such an object instead of listing next hops.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,24 +8,24 @@ use crate::encap::{self, Encap};
 use crate::model::{KernelAction, KernelHop};
 use crate::rtnetlink::next_hop::{BLACKHOLE, ENCAP, ENCAP_TYPE, FDB, GATEWAY, GROUP, ID, OIF};
 
-/// `struct nhmsg`.
+/// Length of `struct nhmsg` in bytes.
 const HEAD: usize = 8;
-/// `struct nexthop_grp`: number, weight less one (its upper byte since Linux 6.12), reserved.
+/// Length of `struct nexthop_grp` in bytes: number, weight minus one (its upper byte since Linux 6.12), reserved.
 const MEMBER: usize = 8;
 
-/// A next-hop object that is there from now on, or no more.
+/// A change of a next-hop object: it was added, replaced or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHopMessage {
     pub(crate) id: u32,
-    /// `None`: deleted.
+    /// New contents of the object; `None`: it was deleted.
     pub(crate) is: Option<NextHop>,
 }
 
-/// What an object stands for.
+/// Contents of a next-hop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NextHop {
     Blackhole,
-    /// Objects with their weights.
+    /// Numbers of other objects with their weights.
     Group(Vec<(u32, u16)>),
     Single {
         device: u32,
@@ -64,7 +64,7 @@ fn member(bytes: &[u8]) -> Option<(u32, u16)> {
     Some((u32_at(bytes, 0)?, weight.saturating_add(1)))
 }
 
-/// Next hops of a group that are taken. Linux has room for thousands, and keeps them once for all routes.
+/// Maximum number of next hops of a group. Linux allows thousands and stores them once for all routes.
 const MOST_LEGS: usize = 1024;
 
 /// All next-hop objects.
@@ -72,14 +72,15 @@ const MOST_LEGS: usize = 1024;
 pub struct NextHops(HashMap<u32, NextHop>);
 
 impl NextHops {
-    /// Takes an object of a dump, in which each comes once.
+    /// Adds an object of a dump, in which each object occurs once.
     pub(crate) fn load(&mut self, message: NextHopMessage) {
         if let Some(is) = message.is {
             self.0.insert(message.id, is);
         }
     }
 
-    /// The objects that mean something else now: this one, and groups it is in. Empty: nothing changed.
+    /// Applies a change. Returns the objects whose meaning changed: this one and the groups that contain it. Empty: no
+    /// change.
     pub(crate) fn apply(&mut self, message: NextHopMessage) -> Vec<u32> {
         let NextHopMessage { id, is } = message;
         if self.0.get(&id) == is.as_ref() {
@@ -94,16 +95,16 @@ impl NextHops {
         std::iter::once(id).chain(groups).collect()
     }
 
-    /// What a route over this object does. `None`: there is no such object.
+    /// Returns what a route that uses this object does, or `None` if there is no such object.
     pub fn action(&self, id: u32) -> Option<KernelAction> {
         Some(match self.0.get(&id)? {
             NextHop::Blackhole => KernelAction::Blackhole,
             NextHop::Unfollowed(why) => KernelAction::Other(why.clone()),
             NextHop::Single { device, via, encap } => single(*device, *via, encap.clone(), 1),
             NextHop::Group(members) => match members.as_slice() {
-                // A blackhole may be the only member.
+                // A blackhole may be in a group only as its single member.
                 [(only, _)] if !matches!(self.0.get(only), Some(NextHop::Group(_))) => self.action(*only)?,
-                // Each route of the group holds them all.
+                // Here, unlike in Linux, each route that uses the group has its own copy of the next hops.
                 members if members.len() > MOST_LEGS => KernelAction::Other(format!(
                     "a group of {} next hops: at most {MOST_LEGS} are taken",
                     members.len()
@@ -129,7 +130,7 @@ impl NextHops {
     }
 }
 
-/// One next hop with what it does to packets, as an action.
+/// Returns the action of a single next hop with its encapsulation.
 pub(crate) fn single(
     device: u32,
     via: Option<IpAddr>,

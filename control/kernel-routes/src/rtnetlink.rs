@@ -1,7 +1,7 @@
-//! Numbers of rtnetlink, as the kernel writes them and as FRR writes them to a forwarding plane: of routes and of next-hop
-//! objects. Those of encapsulations are in [`seg6`](crate::seg6).
+//! Constants of rtnetlink for routes and next-hop objects, as the kernel writes them and as FRR writes them to a
+//! forwarding plane. Constants of encapsulations are in [`seg6`](crate::seg6).
 
-/// Kinds of messages: `RTM_*` (`linux/rtnetlink.h`).
+/// Message types: `RTM_*` (`linux/rtnetlink.h`).
 pub mod message {
     /// `RTM_NEWROUTE`.
     pub const NEW_ROUTE: u16 = 24;
@@ -37,17 +37,17 @@ pub mod route {
     pub const OIF: u16 = 4;
     /// `RTA_GATEWAY`.
     pub const GATEWAY: u16 = 5;
-    /// `RTA_PRIORITY`: `metric`.
+    /// `RTA_PRIORITY`: the metric.
     pub const PRIORITY: u16 = 6;
     /// `RTA_PREFSRC`: `src`.
     pub const PREFERRED_SOURCE: u16 = 7;
     /// `RTA_METRICS`.
     pub const METRICS: u16 = 8;
-    /// `RTA_MULTIPATH`: `nexthop`, as often as there are legs.
+    /// `RTA_MULTIPATH`: all legs of a route (`nexthop` of `ip route`).
     pub const MULTIPATH: u16 = 9;
-    /// `RTA_TABLE`: number of a table beyond 255.
+    /// `RTA_TABLE`: table number; the only place for numbers above 255.
     pub const TABLE: u16 = 15;
-    /// `RTA_VIA`: a next hop of another family.
+    /// `RTA_VIA`: a neighbour whose address is of another family.
     pub const VIA: u16 = 18;
     /// `RTA_ENCAP_TYPE`.
     pub const ENCAP_TYPE: u16 = 21;
@@ -75,6 +75,6 @@ pub mod next_hop {
     pub const ENCAP_TYPE: u16 = 7;
     /// `NHA_ENCAP`.
     pub const ENCAP: u16 = 8;
-    /// `NHA_FDB`: for a bridge, not for routes.
+    /// `NHA_FDB`: the object is for a bridge, not for routes.
     pub const FDB: u16 = 11;
 }

@@ -1,4 +1,5 @@
-//! Numbers of `encap seg6` and `encap seg6local`, as the kernel writes them and as FRR writes them to a forwarding plane.
+//! Constants of `encap seg6` and `encap seg6local`, as the kernel writes them and as FRR writes them to a forwarding
+//! plane.
 
 /// `LWTUNNEL_ENCAP_SEG6` (`linux/lwtunnel.h`).
 pub const SEG6: u16 = 5;
@@ -35,13 +36,13 @@ pub mod local {
     pub const VRFTABLE: u16 = 9;
     /// `SEG6_LOCAL_COUNTERS`: `count`.
     pub const COUNTERS: u16 = 10;
-    /// `SEG6_LOCAL_FLAVORS`: attributes in it are those of [`flavors`](super::flavors).
+    /// `SEG6_LOCAL_FLAVORS`: contains the attributes of [`flavors`](super::flavors).
     pub const FLAVORS: u16 = 11;
 }
 
-/// Flavors of `encap seg6local`.
+/// Attributes and bits of the flavors of `encap seg6local`.
 pub mod flavors {
-    /// `SEG6_LOCAL_FLV_OPERATION`: a sum of the bits below.
+    /// `SEG6_LOCAL_FLV_OPERATION`: combination of the bits below.
     pub const OPERATION: u16 = 1;
     /// `SEG6_LOCAL_FLV_LCBLOCK_BITS`: `lblen`.
     pub const BLOCK_BITS: u16 = 2;
@@ -55,8 +56,8 @@ pub mod flavors {
     pub const USD: u32 = 1 << 3;
     /// `1 << SEG6_LOCAL_FLV_OP_NEXT_CSID`.
     pub const NEXT_CSID: u32 = 1 << 4;
-    /// `lblen` where a route does not say one.
+    /// Default of `lblen`.
     pub const DEFAULT_BLOCK_BITS: u8 = 32;
-    /// `nflen` where a route does not say one.
+    /// Default of `nflen`.
     pub const DEFAULT_NODE_FUNCTION_BITS: u8 = 16;
 }

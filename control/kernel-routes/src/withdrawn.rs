@@ -1,8 +1,8 @@
-//! Encapsulating routes that vanish, for a moment.
+//! Delays the deletion of encapsulating routes for a moment.
 //!
-//! Path programmers move a prefix by deleting its route and adding another one. Between the two the prefix has no route with
-//! `encap seg6`, and its packets would go without their carrier. So the deletion is taken into account a little later, unless
-//! something else takes the prefix before.
+//! Path programmers move a prefix by deleting its route and adding another one. Between the two, the prefix has no
+//! route with `encap seg6`, and its packets would be sent without their carrier. So the deletion is applied a little
+//! later, unless another route takes the prefix before that.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,15 +12,16 @@ use crate::model::{KernelAction, KernelRoute};
 use crate::route::RouteKey;
 use crate::routes::Routes;
 
-/// Prefixes that are held at one time: with more, it is no move of a path.
+/// Maximum number of prefixes whose deletions are delayed at one time; more than that at once is no move of a path.
 const MOST: usize = 4096;
 
-/// Deletions that wait.
+/// Deletions that are delayed.
 #[derive(Debug, Default)]
 pub struct Withdrawn {
     time: Duration,
     held: HashMap<RouteKey, Held>,
-    /// The first one is due first. What is no longer held is passed over.
+    /// Times and prefixes of the delayed deletions, the earliest first. Entries that are no longer in `held` are
+    /// skipped.
     order: VecDeque<(Instant, RouteKey)>,
 }
 
@@ -31,18 +32,18 @@ struct Held {
 }
 
 impl Withdrawn {
-    /// How long deletions wait from now on; zero: not at all.
+    /// Sets the delay of later deletions; zero: no delay.
     pub fn set_time(&mut self, time: Duration) {
         self.time = time;
     }
 
-    /// A message that came: what is to be applied to `known` now, in this order.
+    /// Takes a received message and returns the messages to be applied to `known` now, in this order.
     pub fn pass(&mut self, message: Message, known: &Routes, now: Instant) -> Vec<Message> {
         let Message::Route(route) = &message else { return vec![message] };
         let (key, is_new) = (route.key, route.is_new);
         if let Some(held) = self.held.get_mut(&key) {
             held.messages.push(message);
-            // Further deletions are of its other legs; anything new takes the prefix.
+            // Further deletions are those of other legs; any new route takes the prefix.
             return if is_new { self.release(&key) } else { Vec::new() };
         }
         let is_held = !is_new && !self.time.is_zero() && self.held.len() < MOST;
@@ -59,12 +60,12 @@ impl Withdrawn {
         self.held.remove(key).map(|held| held.messages).unwrap_or_default()
     }
 
-    /// Deletions whose time has come, in their order.
+    /// Returns the deletions whose delay has passed, in their order.
     pub fn due(&mut self, now: Instant) -> Vec<Message> {
         let mut messages = Vec::new();
         while let Some((due, key)) = self.order.front().copied().filter(|(due, _)| *due <= now) {
             self.order.pop_front();
-            // Deleted, added and deleted again: that one is due later.
+            // The prefix was deleted, added and deleted again; the last deletion is due later.
             if self.held.get(&key).is_some_and(|held| held.due == due) {
                 messages.extend(self.release(&key));
             }
@@ -72,12 +73,12 @@ impl Withdrawn {
         messages
     }
 
-    /// When [`due`](Self::due) has something to say.
+    /// Returns when [`due`](Self::due) should be called next.
     pub fn next(&self) -> Option<Instant> {
         self.order.front().map(|(due, _)| *due)
     }
 
-    /// A dump says what is there now.
+    /// Forgets all delayed deletions, because a dump has given the present state.
     pub fn clear(&mut self) {
         self.held.clear();
         self.order.clear();

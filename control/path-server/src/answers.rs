@@ -1,4 +1,4 @@
-//! Shapes of path answers.
+//! Shapes of the answers with paths.
 
 use serde_json::{Map, Value, json};
 
@@ -7,35 +7,35 @@ use crate::search::Walk;
 use crate::srv6;
 use crate::store::Document;
 
-/// What a vertex shows in most path answers.
+/// Attributes of a vertex in most path answers.
 const VERTEX: [&str; 6] = ["_id", "_key", "router_id", "prefix", "name", "sids"];
-/// What it shows in `/load`.
+/// Attributes of a vertex in answers of `/load`.
 const LOAD_VERTEX: [&str; 9] =
     ["_id", "_key", "router_id", "ipv4_address", "ipv6_address", "prefix", "prefix_len", "name", "sids"];
-/// What it shows in `best-paths`.
+/// Attributes of a vertex in answers of `best-paths`.
 const BEST_VERTEX: [&str; 4] = ["_id", "_key", "name", "sids"];
-/// What an edge shows in the shortest path of `next-best-path`.
+/// Attributes of an edge in the shortest path of `next-best-path`.
 const BASE_EDGE: [&str; 8] = ["_id", "_key", "_from", "_to", "latency", "percent_util_out", "country_codes", "load"];
 const EDGE: [&str; 7] = ["_id", "_key", "_from", "_to", "latency", "percent_util_out", "load"];
 
-/// Some attributes of a document, null where it has none.
+/// Returns some attributes of a document, null for those that it does not have.
 pub fn project(document: &Document, keys: &[&str]) -> Value {
     let value = |key: &&str| ((*key).to_owned(), document.get(*key).cloned().unwrap_or(Value::Null));
     Value::Object(keys.iter().map(value).collect())
 }
 
-/// What the request asked for, as answers repeat it.
+/// Values of the request that are repeated in the answer.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// As it was written.
+    /// Direction as the request wrote it.
     pub direction: String,
-    /// Flexible algorithm; `None`: none was asked for where the API passes that on.
+    /// Flexible algorithm; `None` if the request names none and the answer has null there.
     pub algo: Option<i64>,
-    /// Whose habits.
+    /// Edition of the API whose behaviour the answer has.
     pub edition: Edition,
 }
 
-/// `path`: with each vertex the edge into it, or where `out` says so the edge out of it.
+/// Returns the list `path`: each vertex with the edge into it or, if `out` is set, with the edge out of it.
 fn steps(walk: &Walk<'_>, keys: &[&str], edge_keys: &[&str], out: bool) -> Vec<Value> {
     let edge = |index: usize| {
         let place = if out { Some(index) } else { index.checked_sub(1) };
@@ -45,7 +45,8 @@ fn steps(walk: &Walk<'_>, keys: &[&str], edge_keys: &[&str], out: bool) -> Vec<V
     walk.vertices.iter().enumerate().map(step).collect()
 }
 
-/// The answer of a route for one path; `extra` goes behind `direction`. In `/load`, vertices show their addresses.
+/// Returns the answer about one path. The key and value of `extra` follow the key `direction`. In `/load`, vertices
+/// also have their addresses.
 pub fn one(walk: &Walk<'_>, asked: &Asked, extra: Option<(&str, Value)>, is_load: bool) -> Map<String, Value> {
     let keys: &[&str] = if is_load { &LOAD_VERTEX } else { &VERTEX };
     let info = |vertex: Option<&&Document>| vertex.map_or(Value::Null, |vertex| project(vertex, keys));
@@ -65,13 +66,13 @@ pub fn one(walk: &Walk<'_>, asked: &Asked, extra: Option<(&str, Value)>, is_load
     answer
 }
 
-/// Codes of the countries of each edge.
+/// Returns the country codes of each edge.
 pub fn countries(walk: &Walk<'_>) -> Value {
     let codes = |edge: &&Document| edge.get("country_codes").filter(|codes| codes.is_array()).cloned();
     walk.edges.iter().map(|edge| codes(edge).unwrap_or_else(|| json!([]))).collect()
 }
 
-/// `path` without edges, and whole documents at its ends.
+/// Returns `path` without edges, with complete documents for its ends.
 pub fn without_edges(walk: &Walk<'_>) -> Map<String, Value> {
     let whole = |vertex: Option<&&Document>| vertex.map_or(Value::Null, |vertex| json!(vertex));
     let step = |vertex: &&Document| json!({ "vertex": project(vertex, &BEST_VERTEX) });
@@ -84,7 +85,7 @@ pub fn without_edges(walk: &Walk<'_>) -> Map<String, Value> {
     answer
 }
 
-/// One of `best-paths`.
+/// Returns the entry of one path in the answer of `best-paths`.
 pub fn one_of_best(walk: &Walk<'_>, asked: &Asked) -> Map<String, Value> {
     let mut answer = without_edges(walk);
     answer.insert("countries_traversed".into(), countries(walk));
@@ -92,7 +93,8 @@ pub fn one_of_best(walk: &Walk<'_>, asked: &Asked) -> Map<String, Value> {
     answer
 }
 
-/// The shortest of `next-best-path`: with the edges into its vertices, whatever the algorithm.
+/// Returns the entry of the shortest path in the answer of `next-best-path`. Each step has the edge into its vertex,
+/// whatever the algorithm is.
 pub fn base(walk: &Walk<'_>, asked: &Asked) -> Value {
     json!({
         "path": steps(walk, &VERTEX, &BASE_EDGE, false),
@@ -101,7 +103,7 @@ pub fn base(walk: &Walk<'_>, asked: &Asked) -> Value {
     })
 }
 
-/// The others of `next-best-path`: whole documents.
+/// Returns the entry of any other path in the answer of `next-best-path`, with complete documents.
 pub fn alternative(walk: &Walk<'_>, asked: &Asked) -> Value {
     let step = |vertex: &&Document| json!({ "vertex": vertex });
     json!({
@@ -111,10 +113,10 @@ pub fn alternative(walk: &Walk<'_>, asked: &Asked) -> Value {
     })
 }
 
-/// What is said where there is no path.
+/// Message of an answer without a path.
 pub const NO_PATH: &str = "No path found between specified nodes";
 
-/// Success without a path.
+/// Returns a successful answer without a path.
 pub fn not_found(message: &str) -> Value {
     json!({ "found": false, "message": message })
 }

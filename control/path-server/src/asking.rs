@@ -1,4 +1,4 @@
-//! One request for one of Jalapeno's routes, as its handler sees it.
+//! A request for one of Jalapeno's routes, in the form that its handler receives.
 
 use crate::Edition;
 use crate::answers::Asked;
@@ -7,43 +7,44 @@ use crate::search::Graph;
 use crate::store::{Document, Store};
 use crate::work::Work;
 
-/// What a route answers from.
+/// The request, and what its handler needs for the answer.
 pub struct Asking<'r> {
     pub store: &'r Store,
-    /// The graph or collection in the path; empty where there is none.
+    /// Name of the graph or collection in the URL's path; empty if there is none.
     pub name: &'r str,
     pub values: Values,
     pub edition: Edition,
-    /// What its searches may cost.
+    /// Limit on the cost of its searches.
     pub work: Work,
 }
 
 impl<'r> Asking<'r> {
-    /// What path answers repeat.
+    /// Returns the values of the request that path answers repeat.
     pub fn asked(&self) -> Asked {
         let direction = self.values.text("direction").to_owned();
         Asked { direction, algo: self.values.integer("algo"), edition: self.edition }
     }
 
-    /// Edges of the graph in the path. An unknown one is found out deep inside, and its error is swallowed on the way.
+    /// Returns the edges of the graph that the URL names. Jalapeno detects an unknown graph late and loses the error's
+    /// text, so the refusal has no text.
     pub fn edges(&self) -> Result<Vec<&'r Document>, Refusal> {
         self.store.edges(self.name).ok_or_else(Refusal::swallowed)
     }
 
-    /// The graph in the path, for routes that check the direction themselves.
+    /// Returns the graph that the URL names, for routes that check the direction themselves.
     pub fn graph(&self, algo: Option<i64>) -> Result<Graph<'_>, Refusal> {
         self.graph_of(self.name, algo)
     }
 
-    /// The same of another one.
+    /// Returns another graph, for routes that check the direction themselves.
     pub fn graph_of(&self, name: &str, algo: Option<i64>) -> Result<Graph<'_>, Refusal> {
         self.is_searchable(name)?;
         let direction = direction(self.values.text("direction")).ok_or_else(Refusal::swallowed)?;
         Graph::new(self.store, &self.work, name, direction, algo).ok_or_else(Refusal::swallowed)
     }
 
-    /// The graph in the path, for routes that put the direction into the query text: the database finds out, in its own
-    /// words.
+    /// Returns the graph that the URL names, for routes that put the direction into the query text. There the database
+    /// detects a wrong direction, with its own message.
     pub fn unchecked_graph(&self, algo: Option<i64>) -> Result<Graph<'_>, Refusal> {
         self.is_searchable(self.name)?;
         let text = self.values.text("direction");
@@ -52,7 +53,7 @@ impl<'r> Asking<'r> {
         Graph::new(self.store, &self.work, self.name, direction, algo).ok_or_else(Refusal::swallowed)
     }
 
-    /// A collection of vertices is one more thing that the database finds out.
+    /// Checks that a name is a graph. The database detects a collection of vertices, so that refusal has a text.
     fn is_searchable(&self, name: &str) -> Result<(), Refusal> {
         if self.store.is_graph(name) {
             Ok(())

@@ -1,4 +1,4 @@
-//! `/instances`, `/collections` and `/vpns`.
+//! The routes `/instances`, `/collections` and `/vpns`.
 
 #![allow(clippy::unnecessary_wraps, reason = "every route answers alike")]
 
@@ -10,13 +10,13 @@ use crate::store::{Document, Store, text};
 
 type Answer = Result<Value, Refusal>;
 
-/// Numbers of the database for its kinds of collections.
+/// Numbers with which the database marks collections of documents and of edges.
 const DOCUMENTS: i64 = 2;
 const EDGES: i64 = 3;
-/// Its number for a collection that can be used.
+/// Number with which the database marks a usable collection.
 const LOADED: i64 = 3;
 
-/// What lists of collections say of each, by name.
+/// Returns the entries of lists of collections, sorted by name.
 pub fn entries(store: &Store, wanted: impl Fn(&str) -> bool) -> Vec<Value> {
     let mut names: Vec<&String> = store.graphs().chain(store.collections()).filter(|name| wanted(name)).collect();
     names.sort();
@@ -28,7 +28,8 @@ pub fn entries(store: &Store, wanted: impl Fn(&str) -> bool) -> Vec<Value> {
     names.into_iter().map(entry).collect()
 }
 
-/// What the database says of one collection, as far as there is anything to say without one. `None`: it is unknown.
+/// Returns the properties that the database would have for a collection, as far as they exist without a database.
+/// Returns `None` for an unknown name.
 pub fn properties(store: &Store, name: &str) -> Option<Value> {
     store.documents(name)?;
     let is_graph = store.is_graph(name);
@@ -53,7 +54,7 @@ pub fn collections(asking: &Asking<'_>) -> Answer {
     Ok(json!({ "collections": entries, "total_count": entries.len(), "filter_applied": applied }))
 }
 
-/// The graphs that `/collections/{c}` shows as such; any other is a plain collection there.
+/// Names that `/collections/{c}` shows as graphs. Any other graph is a plain collection there.
 const KNOWN_GRAPHS: [&str; 4] = ["ipv4_graph", "ipv6_graph", "igpv4_graph", "igpv6_graph"];
 
 fn documents<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
@@ -99,12 +100,12 @@ pub fn collection_info(asking: &Asking<'_>) -> Answer {
     Ok(json!({ "name": asking.name, "count": documents(asking)?.len(), "properties": properties }))
 }
 
-/// A database without VPN collections: there is no BGP behind this server.
+/// Returns no VPN collections, because there is no BGP behind this server.
 pub fn vpns(_: &Asking<'_>) -> Answer {
     Ok(json!({ "collections": [], "total_count": 0 }))
 }
 
-/// This one keeps real codes.
+/// Refuses every collection. Unlike the other VPN routes, this one has meaningful status codes.
 pub fn vpn(asking: &Asking<'_>) -> Answer {
     let name = asking.name;
     Err(match asking.store.documents(name) {
@@ -113,7 +114,7 @@ pub fn vpn(asking: &Asking<'_>) -> Answer {
     })
 }
 
-/// The others swallow them.
+/// Refuses every collection. In Jalapeno, errors of these routes lose their text.
 pub const fn vpn_detail(_: &Asking<'_>) -> Answer {
     Err(Refusal::swallowed())
 }

@@ -1,4 +1,4 @@
-//! Connections of clients: how many there are, and how long one may take.
+//! Connections of clients, which are limited in number and time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-/// Connections at one time: further ones wait until one of them ends.
+/// Maximum number of simultaneous connections. Further ones wait until one of them ends.
 const CONNECTIONS: usize = 256;
-/// How long the head of a request may take, the wait for its first byte included.
+/// Maximum time for the head of a request, including the wait for its first byte.
 const HEAD: Duration = Duration::from_secs(10);
-/// How long a client may leave what was sent to it unread.
+/// Maximum time for which a client may leave sent data unread.
 const UNREAD: Duration = Duration::from_secs(30);
-/// How long to wait after the system has refused a connection.
+/// Pause after the system has refused to accept a connection.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Serves whoever connects, until it is dropped.
+/// Serves all connections, until it is dropped.
 pub async fn serve(listener: TcpListener, router: Router) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
-    // Their tasks end with the set.
+    // The tasks of the connections end when the set is dropped.
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -46,10 +46,10 @@ pub async fn serve(listener: TcpListener, router: Router) {
 }
 
 async fn answer(stream: TcpStream, router: Router) {
-    // A kernel that refuses it keeps its own, longer time.
+    // A kernel that refuses the option keeps its own, longer timeout.
     let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD);
-    // A client that is gone, or too slow, is no error of the server's.
+    // A client that is gone or too slow is not an error of the server.
     let _ = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
 }

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: for tests of clients, and for practice.
+//! Injected faults, for tests of clients and for training.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,33 +17,33 @@ use serde_json::Value;
 use crate::answers::{NO_PATH, not_found};
 use crate::server::Shared;
 
-/// One way to fail.
+/// A kind of fault.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The answer comes so many milliseconds late.
+    /// The answer is delayed by a number of milliseconds.
     Delay(u64),
-    /// This status, with an empty body.
+    /// The answer has this status and an empty body.
     Status(#[serde(deserialize_with = "final_status")] u16),
-    /// The answer ends after so many bytes, and so does the connection.
+    /// The answer ends after a number of bytes, and the connection is closed.
     Cut(usize),
-    /// The answer is whole, and not JSON.
+    /// The answer is complete but not JSON.
     Garble,
-    /// `found: false`.
+    /// The answer is `found: false`.
     NotFound,
-    /// The answer that the same URL had the first time.
+    /// The answer is the first one that this URL had.
     Stale,
     /// The answer is about another destination.
     OtherDestination(String),
-    /// No answer at all: the connection stays open.
+    /// There is no answer, and the connection stays open.
     Silence,
-    /// This vertex (by id) or edge (by key) goes down first, and stays so: the topology is another one than the client
-    /// looked at.
+    /// This vertex (by id) or edge (by key) goes down before the answer and stays down, so that the topology differs
+    /// from the one that the client has read.
     Down(String),
 }
 
 impl Fault {
-    /// As it is written in a plan.
+    /// Returns the name of the fault, as a list of faults has it.
     const fn name(&self) -> &'static str {
         match self {
             Self::Delay(_) => "delay",
@@ -59,7 +59,7 @@ impl Fault {
     }
 }
 
-/// Those below 200 are no answers.
+/// Reads a status. Statuses below 200 are not final answers.
 fn final_status<'de, D: Deserializer<'de>>(written: D) -> Result<u16, D::Error> {
     let code = u16::deserialize(written)?;
     if (200..600).contains(&code) {
@@ -69,24 +69,24 @@ fn final_status<'de, D: Deserializer<'de>>(written: D) -> Result<u16, D::Error> 
     }
 }
 
-/// When something fails.
+/// A fault, and the requests that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Part of the path or query; empty: every request.
+    /// Text that the path and query of a matching request contain. An empty text matches every request.
     #[serde(default)]
     pub route: String,
-    /// Requests of that route that pass first.
+    /// Number of matching requests without the fault, before the first one with it.
     #[serde(default)]
     pub after: u64,
-    /// How many fail then; absent: all.
+    /// Number of matching requests with the fault; `None` means all that follow.
     #[serde(default)]
     pub count: Option<u64>,
-    /// What happens to them.
+    /// The fault of these requests.
     pub fault: Fault,
 }
 
-/// Rules; the first that fits is the one.
+/// List of rules, of which the first that matches a request applies.
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     rules: Mutex<Vec<(Rule, u64)>>,
@@ -95,7 +95,7 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// Of these rules.
+    /// Creates a plan with these rules.
     pub fn new(rules: Vec<Rule>) -> Self {
         Self { rules: Mutex::new(rules.into_iter().map(|rule| (rule, 0)).collect()), ..Self::default() }
     }
@@ -103,23 +103,23 @@ impl FaultPlan {
     /// Reads a JSON list of rules.
     ///
     /// # Errors
-    /// It is none.
+    /// If it is not a list of rules.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         Ok(Self::new(serde_json::from_str(text)?))
     }
 
-    /// Requests seen.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// First answers are wanted later.
+    /// Returns whether some rule repeats first answers, so that they have to be kept.
     fn is_ever_stale(&self) -> bool {
         let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         rules.iter().any(|(rule, _)| rule.fault == Fault::Stale)
     }
 
-    /// The fault of this request, which is counted.
+    /// Counts a request, and returns its fault.
     fn next(&self, target: &str) -> Option<Fault> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,14 +133,14 @@ impl FaultPlan {
         None
     }
 
-    /// The body that this target was first answered with.
+    /// Returns the body of the first answer for this target.
     fn first(&self, target: &str, body: &Bytes) -> Bytes {
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         first.entry(target.to_owned()).or_insert_with(|| body.clone()).clone()
     }
 }
 
-/// Between the routes and the network.
+/// Applies the faults between the routes and the network.
 pub(crate) async fn apply(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let target = request.uri().to_string();
     let fault = shared.faults.next(&target);
@@ -182,11 +182,11 @@ async fn spoil(plan: &FaultPlan, target: &str, response: Response, fault: Option
     Response::from_parts(parts, Body::from(body))
 }
 
-/// The length is announced, the end never comes.
+/// Sends a part of the body although the full length was announced, and then closes the connection.
 fn cut(parts: axum::http::response::Parts, body: &Bytes, length: usize) -> Response {
     let begun = body.slice(..length.min(body.len()));
     let end = async {
-        // What was begun is on its way before the connection breaks.
+        // The pause lets that part be sent before the connection breaks.
         tokio::time::sleep(Duration::from_millis(20)).await;
         Err(std::io::Error::other("cut"))
     };

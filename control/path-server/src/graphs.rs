@@ -1,4 +1,4 @@
-//! `/graphs/{g}` but for paths: topology, edges, vertices.
+//! The routes of `/graphs/{g}` other than paths: topology, edges, vertices.
 
 #![allow(clippy::unnecessary_wraps, reason = "every route answers alike")]
 
@@ -15,13 +15,13 @@ use crate::store::{Document, text};
 
 type Answer = Result<Value, Refusal>;
 
-/// `filter_graphs` is read and passed over.
+/// Lists the graphs. The parameter `filter_graphs` is accepted but has no effect.
 pub fn graphs(asking: &Asking<'_>) -> Answer {
     let entries = entries(asking.store, |name| name.ends_with("_graph"));
     Ok(json!({ "collections": entries, "total_count": entries.len() }))
 }
 
-/// The one route for graphs that keeps real codes, with the next one.
+/// Describes one graph. Only this route and `info` have meaningful status codes for unknown graphs.
 pub fn graph(asking: &Asking<'_>) -> Answer {
     let properties = graph_properties(asking)?;
     let count = asking.store.documents(asking.name).map_or(0, |documents| documents.len());
@@ -30,7 +30,7 @@ pub fn graph(asking: &Asking<'_>) -> Answer {
     }))
 }
 
-/// What the database would say of its files stays empty: there are none.
+/// Describes one graph in detail. The statistics are empty, because the database would take them from its files.
 pub fn info(asking: &Asking<'_>) -> Answer {
     Ok(json!({
         "name": asking.name,
@@ -55,7 +55,7 @@ pub fn topology(asking: &Asking<'_>) -> Answer {
     Ok(Value::Object(topology_of(asking, &edges, some_of_vertex)))
 }
 
-/// Edges whose ids merely contain "node".
+/// Returns the edges whose both ends contain "node" in their ids, as Jalapeno selects them.
 fn node_edges<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
     let is_node = |edge: &Document, end| text(edge, end).is_some_and(|id| id.contains("node"));
     let edges = asking.edges()?.into_iter();
@@ -67,7 +67,7 @@ pub fn topology_nodes(asking: &Asking<'_>) -> Answer {
     Ok(Value::Object(topology_of(asking, &edges, some_of_vertex)))
 }
 
-/// Of those, the ones both of whose ends have a SID of the algorithm.
+/// Returns the topology of those edges between nodes whose both ends have a SID of the algorithm.
 pub fn topology_nodes_algo(asking: &Asking<'_>) -> Answer {
     let algo = asking.values.integer("algo");
     let takes_part = |edge: &&Document, end| {
@@ -95,7 +95,8 @@ pub fn topology_nodes_algo(asking: &Asking<'_>) -> Answer {
     Ok(Value::Object(answer))
 }
 
-/// Edges and the vertices they touch; with `include_all_fields=false`, `some` of the vertices.
+/// Returns edges and the vertices at their ends. With `include_all_fields=false`, `some` selects attributes of the
+/// vertices.
 fn topology_of(asking: &Asking<'_>, edges: &[&Document], some: impl Fn(&Document) -> Value) -> Map<String, Value> {
     let whole = asking.values.boolean("include_all_fields").unwrap_or(true);
     let mut seen = BTreeSet::new();
@@ -144,7 +145,7 @@ fn sids(vertex: &Document) -> impl Iterator<Item = &Value> {
     vertex.get("sids").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A SID, with some of its behaviour beside it.
+/// Returns a SID with some attributes of its behaviour at the same level.
 fn flat_sid(sid: &Value, keys: &[&str]) -> Value {
     let behavior = sid.get("srv6_endpoint_behavior");
     let mut flat = Map::from_iter([("srv6_sid".to_owned(), sid.get("srv6_sid").cloned().unwrap_or(Value::Null))]);
@@ -159,7 +160,8 @@ pub fn edges(asking: &Asking<'_>) -> Answer {
     Ok(json!({ "collection": asking.name, "edge_count": edges.len(), "edges": edges }))
 }
 
-/// It reads other names for delay and bandwidth than the lab's documents have.
+/// Attributes of edges by their names in the answer. For delay and bandwidth, Jalapeno reads other attributes than
+/// those of the lab's documents.
 const METRICS: [(&str, &str); 6] = [
     ("unidir_delay", "unidir_link_delay"),
     ("percent_util_out", "percent_util_out"),
@@ -193,7 +195,7 @@ pub fn edges_detail(asking: &Asking<'_>) -> Answer {
     };
     let shown = match asking.values.integer("limit").unwrap_or(0) {
         0 => edges.len(),
-        // A negative number leaves the last ones out.
+        // A negative limit omits that many edges at the end.
         limit if limit < 0 => edges.len().saturating_sub(usize::try_from(-limit).unwrap_or(usize::MAX)),
         limit => usize::try_from(limit).unwrap_or(usize::MAX),
     };
@@ -203,7 +205,7 @@ pub fn edges_detail(asking: &Asking<'_>) -> Answer {
     }))
 }
 
-/// Every document of the collections that the graph touches.
+/// Returns every document of the collections that the graph's edges refer to.
 pub fn vertices(asking: &Asking<'_>) -> Answer {
     let collections = asking.store.vertex_collections(asking.name).ok_or_else(Refusal::swallowed)?;
     let mut by_collection = Map::new();
@@ -238,7 +240,7 @@ pub fn vertex_ids(asking: &Asking<'_>) -> Answer {
     Ok(json!({ "collection": asking.name, "vertex_count": ids.len(), "vertices": ids }))
 }
 
-/// Vertices with a SID of the algorithm, and those SIDs, flat.
+/// Returns the vertices that have a SID of the algorithm, with these SIDs in flat form.
 pub fn vertices_algo(asking: &Asking<'_>) -> Answer {
     let algo = asking.values.integer("algo");
     let (mut by_collection, mut total) = (Map::new(), 0);
@@ -266,7 +268,8 @@ pub fn vertices_algo(asking: &Asking<'_>) -> Answer {
     }))
 }
 
-/// Here the database itself finds out about an unknown graph. `limit` counts for each collection.
+/// Lists vertices in short form. In this route the database itself detects an unknown graph. `limit` applies to each
+/// collection.
 pub fn vertex_summary(asking: &Asking<'_>) -> Answer {
     let unknown = || Refusal::Internal(format!("the database has no collection or view {}", asking.name));
     let collections = asking.store.vertex_collections(asking.name).ok_or_else(unknown)?;

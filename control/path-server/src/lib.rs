@@ -1,11 +1,11 @@
-//! A path controller over a topology file: Jalapeno's API without its database.
+//! A path controller for a topology file, with Jalapeno's API but without its database.
 //!
 //! ```text
-//! topology.json ──► Store ──► search (Dijkstra, k shortest) ──► routes: the same paths, parameters, shapes and codes
+//! topology.json ──► Store ──► search (Dijkstra, k shortest) ──► routes: same paths, parameters, shapes, status codes
 //! ```
 //!
-//! Answers are those of Jalapeno's API of January 2026 on the same graph, field by field, its text defects included:
-//! clients depend on them. What is better stands in keys and routes of its own.
+//! Answers are equal to those of Jalapeno's API of January 2026 on the same graph, field by field. They include the
+//! defects of its texts, because clients depend on them. Improvements have keys and routes of their own.
 
 #![forbid(unsafe_code)]
 
@@ -37,15 +37,15 @@ pub use faults::{Fault, FaultPlan, Rule};
 pub use server::{Running, Server, StartError};
 pub use store::{Store, StoreError};
 
-/// A topology to begin with: two leaves, two spines, two hosts.
+/// An example topology: two leaves, two spines, two hosts.
 pub const EXAMPLE: &str = include_str!("../example.json");
 
-/// Whose habits the answers have.
+/// The edition of Jalapeno's API whose behaviour the answers have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edition {
-    /// The API as merged into the main project: the sender's own SID is left out of the carrier.
+    /// The API as it was merged into the main project: the carrier does not contain the sender's own SID.
     #[default]
     January2026,
-    /// The API on its own, until then: the sender's own SID comes first.
+    /// The separate API before the merge: the carrier begins with the sender's own SID.
     November2025,
 }

@@ -1,7 +1,8 @@
-//! The load book of `/shortest_path/load`: each answer adds to the load of the edges it names.
+//! The load book of `/shortest_path/load`: each answer adds to the load of its edges.
 //!
-//! What an edge carries is what its document said before, plus a step for every allocation that crosses it. So what is
-//! released leaves no trace, in whatever order, and a topology that is read again keeps what is allocated.
+//! The load of an edge is the original load of its document plus a step for every allocation on it. So released
+//! allocations leave no trace, in whatever order they are released, and a topology that is read again keeps its
+//! allocations.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +10,13 @@ use serde_json::{Number, Value, json};
 
 use crate::store::Store;
 
-/// What one allocation adds to each of its edges.
+/// Load that one allocation adds to each of its edges.
 const STEP: i64 = 10;
 
-/// What the API's own arithmetic says of a load that is there and null.
+/// Error of the API's own arithmetic for a load that exists but is null.
 const NULL_LOAD: &str = "unsupported operand type(s) for +: 'NoneType' and 'int'";
 
-/// Who asked for a path, where.
+/// The graph and the pair for which a path is allocated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pair {
     pub graph: String,
@@ -25,26 +26,27 @@ pub struct Pair {
     pub destination: String,
 }
 
-/// One edge that is allocated on.
+/// One edge with allocations.
 #[derive(Clone, Debug)]
 struct Carried {
-    /// `load` as it was before any allocation; `None`: it had none.
+    /// `load` before any allocation; `None` if there was none.
     before: Option<Value>,
-    /// Allocations that cross it.
+    /// Number of allocations on the edge.
     allocations: i64,
 }
 
-/// Every allocation in force.
+/// All current allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
-    /// Ids of the edges of each allocation of a pair, the newest last.
+    /// Ids of the edges of each allocation of a pair; the newest is the last.
     held: BTreeMap<Pair, Vec<Vec<String>>>,
-    /// By id of the edge.
+    /// Edges with allocations, by id.
     edges: BTreeMap<String, Carried>,
 }
 
 impl Book {
-    /// Adds to every edge, and says what the loads are then. Nothing is written if one of them cannot be counted.
+    /// Adds to the load of every edge, and returns the resulting loads. If one of the loads cannot be counted, nothing
+    /// is written.
     pub fn allocate(&mut self, store: &mut Store, pair: Pair, edges: Vec<String>) -> Value {
         let is_null = |id: &String| store.edge(id).is_some_and(|edge| edge.get("load").is_some_and(Value::is_null));
         if edges.iter().any(is_null) {
@@ -61,7 +63,8 @@ impl Book {
         answer
     }
 
-    /// Takes the newest allocation of a pair back; the keys of its edges. `None`: it has none.
+    /// Releases the newest allocation of a pair. Returns the keys of its edges, or `None` if the pair has no
+    /// allocation.
     pub fn release(&mut self, store: &mut Store, pair: &Pair) -> Option<Vec<String>> {
         let held = self.held.get_mut(pair)?;
         let edges = held.pop()?;
@@ -78,7 +81,7 @@ impl Book {
         Some(edges.iter().map(|id| key(id)).collect())
     }
 
-    /// Every allocation of a graph is forgotten, and all its loads are zero; edges that had none have none again.
+    /// Removes every allocation of a graph, and sets all its loads to zero. Edges that had no load have none again.
     pub fn reset(&mut self, store: &mut Store, graph: &str) {
         self.held.retain(|pair, _| pair.graph != graph);
         let ids: Vec<String> = store.edge_ids(graph);
@@ -89,11 +92,11 @@ impl Book {
             };
             store.set_load(&id, had.then(|| json!(0)));
         }
-        // What is left is of edges that the file no longer has.
+        // Entries that remain belong to edges that the file no longer contains.
         self.edges.retain(|id, _| id.split_once('/').is_none_or(|(of, _)| of != graph));
     }
 
-    /// Adds everything to the documents of a file that was read again.
+    /// Adds all allocations to the documents of a file that was read again.
     pub fn apply(&mut self, store: &mut Store) {
         let ids: Vec<String> = self.edges.keys().cloned().collect();
         for (id, carried) in &mut self.edges {
@@ -102,7 +105,7 @@ impl Book {
         self.write(store, &ids);
     }
 
-    /// Allocations in force, by graph.
+    /// Returns the number of current allocations by graph.
     pub fn allocations(&self) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
         for (pair, held) in &self.held {
@@ -111,7 +114,7 @@ impl Book {
         counts
     }
 
-    /// Documents of these edges say what the book says.
+    /// Writes the loads of these edges from the book to their documents.
     fn write(&self, store: &mut Store, edges: &[String]) {
         for id in edges {
             let Some(carried) = self.edges.get(id) else { continue };
@@ -125,7 +128,7 @@ impl Book {
     }
 }
 
-/// Whole numbers stay whole.
+/// Adds to a load. The sum of integers is an integer.
 #[allow(clippy::cast_precision_loss, reason = "loads are small")]
 fn plus(before: Option<&Value>, more: i64) -> Value {
     match before.and_then(Value::as_number) {
@@ -141,7 +144,7 @@ fn key(id: &str) -> String {
     id.split_once('/').map_or(id, |(_, key)| key).to_owned()
 }
 
-/// `load_data`: the loads as they are now.
+/// Returns `load_data` with the current loads.
 #[allow(clippy::cast_precision_loss, reason = "a path has few edges")]
 fn loads(store: &Store, edges: &[String]) -> Value {
     let load = |id: &String| store.edge(id).and_then(|edge| edge.get("load").cloned()).unwrap_or(json!(0));
@@ -149,11 +152,11 @@ fn loads(store: &Store, edges: &[String]) -> Value {
     let sum: f64 = loads.iter().filter_map(|(_, load)| load.as_f64()).sum();
     let whole = loads.iter().try_fold(0i64, |sum, (_, load)| sum.checked_add(load.as_i64()?));
     let total = whole.map_or(json!(sum), Value::from);
-    // A path without edges has a whole zero here.
+    // For a path without edges, Jalapeno has the integer zero.
     let average = if loads.is_empty() { json!(0) } else { json!(sum / loads.len() as f64) };
     let mut highest: (Value, Value) = (Value::Null, json!(0));
     for (key, load) in &loads {
-        // The first of equals.
+        // Among equal loads the first counts.
         if load.as_f64() > highest.1.as_f64() {
             highest = (json!(key), load.clone());
         }

@@ -1,7 +1,7 @@
-//! What `/metrics` shows to Prometheus.
+//! Metrics for Prometheus at `/metrics`.
 //!
-//! Labels are routes of the table, statuses, graphs and kinds of faults: what they can be is bounded by the topology,
-//! never by requests.
+//! Labels are routes of the table, statuses, graphs and kinds of faults. So the number of their values is limited by
+//! the topology and does not depend on requests.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::load::Book;
 use crate::store::Store;
 
-/// What is answered to Prometheus 2 and later.
+/// Content type for Prometheus 2 and later.
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Where requests go that no route takes.
+/// Label of requests that match no route.
 const NO_ROUTE: &str = "none";
 
-/// Seconds: from an answer out of memory to a search that gives up.
+/// Buckets in seconds, from a cached answer to a search that reaches its limit.
 const BUCKETS: [f64; 8] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.1, 1.0, 10.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -47,7 +47,7 @@ struct OfFault {
     fault: &'static str,
 }
 
-/// What is counted while requests are answered, and gauges that are set when they are asked for.
+/// Counters of requests, and gauges that are set when the metrics are read.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -96,7 +96,7 @@ impl Metrics {
         registry.register("allocations", "Paths of /shortest_path/load in force", self.allocations.clone());
     }
 
-    /// One request was.
+    /// Counts a request that was answered.
     pub fn answered(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
         let known = [Method::GET, Method::HEAD, Method::POST, Method::PATCH, Method::DELETE, Method::OPTIONS];
         let method = if known.contains(method) { method.as_str() } else { "other" }.to_owned();
@@ -105,17 +105,17 @@ impl Metrics {
         self.requests.get_or_create(&Answered { method, route, status: status.as_u16() }).inc();
     }
 
-    /// One failed on purpose.
+    /// Counts an injected fault.
     pub fn fault(&self, fault: &'static str) {
         self.faults.get_or_create(&OfFault { fault }).inc();
     }
 
-    /// Another topology was taken.
+    /// Counts a topology that was read while running.
     pub fn topology_read(&self) {
         self.reads.inc();
     }
 
-    /// Everything, as text.
+    /// Returns all metrics as text.
     pub fn exposition(&self, store: &Store, book: &Book) -> String {
         self.vertices.clear();
         self.edges.clear();

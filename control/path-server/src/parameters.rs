@@ -1,5 +1,5 @@
-//! Query parameters: declared once per route, read in that order, and the answers to what is missing or of the wrong
-//! type.
+//! Query parameters. Each route declares its parameters, and they are read in that order. Missing values and wrong
+//! types are answered as Jalapeno does.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 use crate::store::Direction;
 
-/// Parameters of one request as written; of several of one name the last counts.
+/// Parameters of one request as written. If a name occurs several times, the last value counts.
 pub type Query = BTreeMap<String, String>;
 
-/// What a parameter is, and what it is when left out.
+/// Type of a parameter, with its default.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// A text that must be there.
+    /// A text that the request must have.
     Required,
     /// A text.
     Text(Option<&'static str>),
     /// A whole number.
     Integer(Option<i64>),
-    /// A truth value.
+    /// `true` or `false`.
     Boolean(Option<bool>),
 }
 
@@ -33,7 +33,7 @@ pub struct Parameter {
     pub kind: Kind,
 }
 
-/// Short forms for tables of routes.
+/// Short forms for the tables of routes.
 pub const fn required(name: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Required }
 }
@@ -51,7 +51,7 @@ pub const fn boolean(name: &'static str, default: Option<bool>) -> Parameter {
 }
 
 impl Parameter {
-    /// Type as `OpenAPI` and the messages call it.
+    /// Returns the type as `OpenAPI` and the messages name it.
     pub const fn type_name(&self) -> &'static str {
         match self.kind {
             Kind::Required | Kind::Text(_) => "string",
@@ -73,7 +73,7 @@ impl Parameter {
         }
     }
 
-    /// The value of what was written.
+    /// Converts a written value, if it has the right type.
     fn read(&self, written: &str) -> Option<Value> {
         match self.kind {
             Kind::Required | Kind::Text(_) => Some(json!(written)),
@@ -100,12 +100,13 @@ fn problem(kind: &str, name: &str, message: &str, input: &Value) -> Value {
     json!({ "type": kind, "loc": ["query", name], "msg": message, "input": input, "url": url })
 }
 
-/// The parameters of one request, read.
+/// Parsed parameters of one request.
 #[derive(Debug, Default)]
 pub struct Values(BTreeMap<&'static str, Value>);
 
 impl Values {
-    /// Reads what is declared, and collects every problem before it refuses. What is not declared is passed over.
+    /// Reads the declared parameters. If some are wrong, all of them are named in the refusal. Undeclared parameters
+    /// are ignored.
     pub fn read(declared: &[Parameter], query: &Query) -> Result<Self, Refusal> {
         let (mut values, mut problems) = (BTreeMap::new(), Vec::new());
         for parameter in declared {
@@ -123,27 +124,27 @@ impl Values {
         if problems.is_empty() { Ok(Self(values)) } else { Err(Refusal::Parameters(problems)) }
     }
 
-    /// A text that is required or has a default.
+    /// Returns a text that is required or has a default.
     pub fn text(&self, name: &str) -> &str {
         self.written(name).unwrap_or_default()
     }
 
-    /// A text that may be left out.
+    /// Returns an optional text.
     pub fn written(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(Value::as_str)
     }
 
-    /// A whole number.
+    /// Returns an integer.
     pub fn integer(&self, name: &str) -> Option<i64> {
         self.0.get(name).and_then(Value::as_i64)
     }
 
-    /// A truth value.
+    /// Returns a Boolean value.
     pub fn boolean(&self, name: &str) -> Option<bool> {
         self.0.get(name).and_then(Value::as_bool)
     }
 
-    /// A number of entries, of which 0 and absence mean all; negative ones are the database's to refuse.
+    /// Returns a maximum number of entries. Both 0 and a missing value mean all. The database refuses negative values.
     pub fn limit(&self, name: &str) -> Result<usize, Refusal> {
         match self.integer(name) {
             None | Some(0) => Ok(usize::MAX),
@@ -151,7 +152,7 @@ impl Values {
         }
     }
 
-    /// A number that goes into the query text as it is.
+    /// Returns a number that the API puts into the query text without a check.
     pub fn count(&self, name: &str) -> Result<usize, Refusal> {
         count(self.integer(name).unwrap_or(0))
     }
@@ -162,19 +163,19 @@ fn count(number: i64) -> Result<usize, Refusal> {
         .map_err(|_| Refusal::Internal(format!("the database refuses {number} as a number of entries")))
 }
 
-/// An answer that is no success.
+/// An error answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
-    /// 422: what is missing or of the wrong type.
+    /// Status 422, with the parameters that are missing or of the wrong type.
     Parameters(Vec<Value>),
-    /// 500 with a text, which is empty more often than not.
+    /// Status 500 with a text, which is often empty.
     Internal(String),
-    /// A status of its own.
+    /// Another status with a text.
     Status(StatusCode, String),
 }
 
 impl Refusal {
-    /// An inner error that the API catches and raises again without its text.
+    /// Returns an inner error that the API catches and raises again without its text.
     pub const fn swallowed() -> Self {
         Self::Internal(String::new())
     }
@@ -199,7 +200,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// `direction`; `None`: none of the three.
+/// Parses `direction`. Returns `None` if it is none of the three.
 pub fn direction(text: &str) -> Option<Direction> {
     match text.to_ascii_lowercase().as_str() {
         "outbound" => Some(Direction::Outbound),

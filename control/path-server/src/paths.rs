@@ -1,4 +1,4 @@
-//! `/graphs/{g}/shortest_path` and what lies below it.
+//! The route `/graphs/{g}/shortest_path` and the routes below it.
 
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,7 @@ pub fn shortest(asking: &Asking<'_>) -> Answer {
 
 pub fn latency(asking: &Asking<'_>) -> Answer {
     let Some(walk) = one(asking, Weight::Attribute("latency"))? else { return Ok(not_found(NO_PATH)) };
-    // With an algorithm, edges without the attribute are left out before the sum; without one, they count for nothing.
+    // With an algorithm, edges without the attribute are removed before the sum; without one, they add nothing to it.
     let some = if asking.values.integer("algo") == Some(0) {
         !walk.edges.is_empty()
     } else {
@@ -37,7 +37,7 @@ pub fn utilization(asking: &Asking<'_>) -> Answer {
     let Some(walk) = one(asking, Weight::Attribute("percent_util_out"))? else { return Ok(not_found(NO_PATH)) };
     let average = ("average_utilization", average(&walk.edges, "percent_util_out"));
     let mut answer = answers::one(&walk, &asking.asked(), Some(average), false);
-    // Here, and only here, it comes last.
+    // Only in this route the algorithm is the last key.
     if let Some(algo) = answer.shift_remove("algo") {
         answer.insert("algo".to_owned(), algo);
     }
@@ -48,27 +48,27 @@ fn numbers<'r>(edges: &'r [&Document], attribute: &'r str) -> impl Iterator<Item
     edges.iter().filter_map(move |edge| edge.get(attribute).filter(|value| value.is_number()))
 }
 
-/// Whole numbers stay whole.
+/// Sums an attribute. The sum of integers is an integer.
 pub fn sum(edges: &[&Document], attribute: &str) -> Value {
     let whole = numbers(edges, attribute).try_fold(0i64, |sum, value| sum.checked_add(value.as_i64()?));
     whole.map_or_else(|| json!(numbers(edges, attribute).filter_map(Value::as_f64).sum::<f64>()), Value::from)
 }
 
-/// Of the edges that have the attribute; null if none has.
+/// Averages an attribute over the edges that have it; null if no edge has it.
 #[allow(clippy::cast_precision_loss, reason = "a path has few edges")]
 pub fn average(edges: &[&Document], attribute: &str) -> Value {
     let values: Vec<f64> = numbers(edges, attribute).filter_map(Value::as_f64).collect();
     if values.is_empty() { Value::Null } else { json!(values.iter().sum::<f64>() / values.len() as f64) }
 }
 
-/// A path that is to be paid for.
+/// A path that is found but not yet allocated.
 pub struct Allocation {
     answer: Map<String, Value>,
     pair: Pair,
     edges: Vec<String>,
 }
 
-/// `/load`, the one GET that writes: first what is read. `None`: there is no path.
+/// Finds the path for `/load`, the only GET that writes. Returns `None` if there is no path.
 pub fn lightest(asking: &Asking<'_>) -> Result<Option<Allocation>, Refusal> {
     let Some(walk) = one(asking, Weight::Attribute("load"))? else { return Ok(None) };
     let average = ("average_load", average(&walk.edges, "load"));
@@ -82,7 +82,7 @@ pub fn lightest(asking: &Asking<'_>) -> Result<Option<Allocation>, Refusal> {
 }
 
 impl Allocation {
-    /// Then what is written.
+    /// Books the allocation, and returns the answer.
     pub fn write(self, book: &mut Book, store: &mut Store) -> Value {
         let Self { mut answer, pair, edges } = self;
         answer.insert("load_data".to_owned(), book.allocate(store, pair, edges));
@@ -97,7 +97,7 @@ fn warn_if_cut(walks: &Walks<'_>, asking: &Asking<'_>) {
     }
 }
 
-/// A list that is not complete says so.
+/// Adds `"truncated": true` to an answer whose lists are not complete.
 pub fn say_if_cut(mut answer: Value, is_cut: bool) -> Value {
     if let Some(answer) = answer.as_object_mut().filter(|_| is_cut) {
         answer.insert("truncated".to_owned(), json!(true));
@@ -121,12 +121,12 @@ pub fn best_paths(asking: &Asking<'_>) -> Answer {
     Ok(say_if_cut(answer, walks.is_cut))
 }
 
-/// The algorithm chooses SIDs here, not paths.
+/// Answers `next-best-path`. In this route the algorithm selects SIDs and not paths.
 pub fn next_best_path(asking: &Asking<'_>) -> Answer {
     let (source, destination) = (asking.values.text("source"), asking.values.text("destination"));
     let limits = (asking.values.count("same_hop_limit")?, asking.values.count("plus_one_limit")?);
     let graph = asking.unchecked_graph(Some(0))?;
-    // Without a path the hop count is -1, and that becomes a range of depths.
+    // Without a path Jalapeno has a hop count of -1 and uses it as a range of depths.
     let depth = || Refusal::Internal("the database refuses the depth range -1..-1".to_owned());
     let shortest = graph.shortest(source, destination, Weight::Hops).ok_or_else(depth)?;
     let base = shortest.hops();
@@ -152,7 +152,8 @@ pub fn next_best_path(asking: &Asking<'_>) -> Answer {
     Ok(say_if_cut(answer, same_cut || plus_one_cut))
 }
 
-/// A path is out when the text of its edges' codes contains an excluded one: so are the edges by themselves.
+/// Answers `sovereignty`. It excludes edges whose country codes, as text, contain an excluded code. Jalapeno excludes
+/// paths in the same way; the result is equal.
 pub fn sovereignty(asking: &Asking<'_>) -> Answer {
     let written = asking.values.text("excluded_countries");
     let excluded: Vec<String> = written.split(',').map(|code| code.trim().to_uppercase()).collect();

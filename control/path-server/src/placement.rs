@@ -1,5 +1,6 @@
-//! `POST /graphs/{graph}/placement`: all flows of a job at once, where `/shortest_path/load` goes one by one; and
-//! `GET /graphs/{graph}/shortest_path/placed`: one of them, in the shape of the other path routes.
+//! Placement of jobs. `POST /graphs/{graph}/placement` places all flows of a job at once, unlike `/shortest_path/load`,
+//! which handles them one by one. `GET /graphs/{graph}/shortest_path/placed` returns one of the paths in the shape of
+//! the other path routes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,19 +21,19 @@ use crate::search::Walk;
 use crate::server::Shared;
 use crate::store::{Store, text};
 
-/// A job that lists a million pairs fits.
+/// Maximum size of a body in bytes, sufficient for a job that lists a million pairs.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// A job, and how it is to be answered.
+/// A job, and options of the answer.
 #[derive(Debug, Deserialize)]
 struct Body {
-    /// Of the hashes that placement is compared with.
+    /// Seed of the ECMP hashes with which the placement is compared.
     #[serde(default = "first_seed")]
     ecmp_seed: u64,
-    /// Flows listed at most.
+    /// Maximum number of flows that the answer lists.
     #[serde(default = "every_flow")]
     flows: usize,
-    /// The rest: unknown keys are its to refuse.
+    /// The job itself, which refuses unknown keys.
     #[serde(flatten)]
     job: Map<String, Value>,
 }
@@ -45,20 +46,20 @@ const fn every_flow() -> usize {
     usize::MAX
 }
 
-/// Places the job on the graph as it is now: what is down carries nothing. Books no load.
+/// Places the job on the current graph, without vertices and edges that are down. Does not book any load.
 pub async fn place(
     State(shared): State<Shared>,
     Path(graph): Path<String>,
     body: Bytes,
 ) -> Result<impl IntoResponse, Refusal> {
     let (document, _) = document(&shared, &graph)?;
-    // A million pairs take seconds: other requests are answered meanwhile.
+    // A million pairs take seconds, and other requests are answered meanwhile.
     let placed = tokio::task::spawn_blocking(move || answer(&document, &body));
     let failed = |why| Refusal::Status(StatusCode::INTERNAL_SERVER_ERROR, format!("placement stopped: {why}"));
     Ok(([(CONTENT_TYPE, "application/json")], placed.await.map_err(failed)??))
 }
 
-/// The graph as it is now, and the revision that is.
+/// Returns the graph as it is now, and its revision.
 fn document(shared: &Shared, graph: &str) -> Result<(Value, u64), Refusal> {
     let inner = shared.read();
     let unknown = || Refusal::not_found(format!("Graph {graph} not found"));
@@ -69,7 +70,7 @@ fn document(shared: &Shared, graph: &str) -> Result<(Value, u64), Refusal> {
     Ok((json!({ "edges": edges, "vertices": vertices }), inner.store.revision()))
 }
 
-/// As text at once: with a million flows, the values would take several times its memory.
+/// Returns the answer as text. With a million flows, JSON values would take several times the memory of the text.
 fn answer(document: &Value, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     let bad = |why: &dyn std::fmt::Display| Refusal::bad_request(why.to_string());
     let fix = "write a job, e.g. {\"pattern\": \"ring\"}";
@@ -98,13 +99,13 @@ const PLACED: [Parameter; 5] = [
     integer("algo", Some(0)),
 ];
 
-/// Jobs whose placement is kept: every host asks for its own pairs of the same.
+/// Maximum number of jobs whose placement is kept, because every host requests its own pairs of the same job.
 const KEPT: usize = 8;
 
-/// All to all among some hosts of a graph, at one revision of the topology.
+/// Identifies an all-to-all job: graph, revision of the topology, hosts.
 type Key = (String, u64, String);
 
-/// A placed job.
+/// A job with its placed paths.
 #[derive(Debug, Default)]
 struct Placed {
     fabric: Fabric,
@@ -113,12 +114,12 @@ struct Placed {
     flow_of: HashMap<(String, String), usize>,
 }
 
-/// Placements that were asked for lately.
+/// Cache of recent placements.
 #[derive(Debug, Default)]
 pub struct Placements(Mutex<VecDeque<(Key, Arc<Placed>)>>);
 
 impl Placements {
-    /// Whoever asks for the same while it is made waits for it.
+    /// Returns the placement of a job, and computes it if it is not in the cache. Concurrent requests for it wait.
     fn get(&self, key: Key, make: impl FnOnce() -> Result<Placed, Refusal>) -> Result<Arc<Placed>, Refusal> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, placed)) = kept.iter().find(|(known, _)| *known == key) {
@@ -131,8 +132,8 @@ impl Placements {
     }
 }
 
-/// The path of one pair when `hosts` (all of the graph, if it is left out) send all to all. Hosts that are unknown or cut
-/// off have no path, and cost the others none.
+/// Returns the path of one pair when `hosts` (by default, all hosts of the graph) send to each other. Unknown or
+/// disconnected hosts have no path, but the others keep theirs.
 pub async fn placed(
     State(shared): State<Shared>,
     Path(graph): Path<String>,
@@ -180,7 +181,7 @@ fn all_to_all(document: &Value, hosts: &str) -> Result<Placed, Refusal> {
     Ok(Placed { fabric, demand, paths, flow_of })
 }
 
-/// `None`: something of it has gone since.
+/// Builds the path of a flow. Returns `None` if the topology has changed and no longer has the whole path.
 fn walk<'s>(placed: &Placed, flow: usize, store: &'s Store, graph: &str) -> Option<Walk<'s>> {
     let links = placed.paths.links(&placed.fabric, &placed.demand, flow);
     let links: Vec<_> = links.into_iter().map(|link| placed.fabric.link(link)).collect();

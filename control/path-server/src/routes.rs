@@ -1,4 +1,4 @@
-//! The table of Jalapeno's routes: what each is called, what it takes, and what answers it.
+//! The table of Jalapeno's routes: their paths, parameters and handlers.
 
 use serde_json::Value;
 
@@ -6,18 +6,19 @@ use crate::asking::Asking;
 use crate::parameters::{Parameter, Refusal, boolean, integer, required, text};
 use crate::{collections, graphs, paths, rpo, traversal};
 
-/// What answers a route.
+/// The way in which a route is answered.
 #[derive(Clone, Copy, Debug)]
 pub enum Answers {
-    /// Documents are read.
+    /// The handler reads documents.
     Reading(fn(&Asking<'_>) -> Result<Value, Refusal>),
-    /// The same, by every host every few seconds: what is answered is kept until a document changes.
+    /// The handler reads documents, and every host sends the request every few seconds. The answer is cached until a
+    /// document changes.
     Polled(fn(&Asking<'_>) -> Result<Value, Refusal>),
-    /// A path is allocated: `/shortest_path/load`, the one GET that writes.
+    /// The request allocates a path: `/shortest_path/load`, the only GET that writes.
     Allocating,
 }
 
-/// One route, below `/api/v1`.
+/// One route below `/api/v1`.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub path: &'static str,
@@ -82,7 +83,7 @@ const VPN_SEARCH: &[Parameter] = &[
     LIMIT_100,
 ];
 
-/// Every route of the API.
+/// All routes of the API.
 pub const ROUTES: &[Route] = &[
     reading("/instances", &[], collections::instances, "Names of the graphs"),
     reading("/graphs", &[FILTER_GRAPHS], graphs::graphs, "Graphs whose name ends in _graph"),

@@ -1,4 +1,4 @@
-//! `/rpo`: the endpoint whose own metric is best, and the way to it.
+//! The routes of `/rpo`: the endpoint with the best value of its own metric, and the path to it.
 
 #![allow(clippy::unnecessary_wraps, reason = "every route answers alike")]
 
@@ -14,7 +14,7 @@ use crate::store::{Document, text};
 
 type Answer = Result<Value, Refusal>;
 
-/// Metrics of endpoints, and how their values are compared.
+/// Metrics of endpoints, with their types and the way in which values are compared.
 const METRICS: [(&str, &str, &str); 9] = [
     ("cpu_utilization", "numeric", "minimize"),
     ("gpu_utilization", "numeric", "minimize"),
@@ -55,13 +55,13 @@ pub fn collection(asking: &Asking<'_>) -> Answer {
     Ok(json!({ "collection": asking.name, "type": "collection", "count": data.len(), "data": data }))
 }
 
-/// Real codes here.
+/// Returns the documents of a collection. These routes have meaningful status codes.
 fn documents<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
     let unknown = || Refusal::not_found(format!("Collection {} not found", asking.name));
     asking.store.documents(asking.name).ok_or_else(unknown)
 }
 
-/// Over the whole collection.
+/// Selects an endpoint of the whole collection.
 pub fn select_optimal(asking: &Asking<'_>) -> Answer {
     let candidates = documents(asking)?;
     let strategy = strategy(asking)?;
@@ -71,7 +71,7 @@ pub fn select_optimal(asking: &Asking<'_>) -> Answer {
     select(asking, strategy, &candidates, "total_endpoints_evaluated")
 }
 
-/// Over `destinations`, of whatever collection; those that are not there are passed over.
+/// Selects an endpoint of the list `destinations`, of any collection. Unknown ones are skipped.
 pub fn select_from_list(asking: &Asking<'_>) -> Answer {
     documents(asking)?;
     let strategy = strategy(asking)?;
@@ -119,7 +119,7 @@ fn select(asking: &Asking<'_>, strategy: &str, candidates: &[&Document], total: 
     Ok(Value::Object(answer))
 }
 
-/// The best, and how many there were to choose from.
+/// Returns the best candidate, and the number of candidates with a usable value.
 fn best<'d>(
     asking: &Asking<'_>,
     candidates: &[&'d Document],
@@ -146,14 +146,15 @@ fn best<'d>(
             }
         }
     }
-    // The first of equals.
+    // Returns the first of equal values.
     let order = |a: &&(f64, &Document), b: &&(f64, &Document)| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal);
     let best = valid.iter().min_by(order).map(|(_, document)| *document);
     let best = best.ok_or_else(|| Refusal::not_found(format!("No endpoints found with valid {metric} values")))?;
     Ok((best, valid.len()))
 }
 
-/// As `/shortest_path` answers; left out, the algorithm is passed on as null, which no IGP node takes part in.
+/// Returns an answer like that of `/shortest_path`. Without a parameter `algo` the algorithm is null, in which no IGP
+/// node takes part.
 fn path(asking: &Asking<'_>, destination: &str) -> Value {
     let values = &asking.values;
     let Ok(graph) = asking.graph_of(values.text("graphs"), values.integer("algo")) else {

@@ -1,4 +1,4 @@
-//! Paths, in the order (weight, hops, ids along the way): of equal ones always the same comes first.
+//! Searches for paths. Paths are ordered by weight, hops and ids along the path, so that the result is always the same.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -10,67 +10,68 @@ use crate::srv6;
 use crate::store::{Adjacency, Direction, Document, Link, Store};
 use crate::work::{MOST_PATHS, Work};
 
-/// What a path is chosen by.
+/// The weight by which paths are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// Number of edges.
     Hops,
-    /// An attribute; an edge without it counts 1, one with 0 counts 0.
+    /// An attribute of edges. An edge without the attribute counts 1; a value of 0 counts 0.
     Attribute(&'static str),
 }
 
-/// One way through the graph.
+/// One path through the graph.
 #[derive(Clone, Debug)]
 pub struct Walk<'s> {
-    /// From source to destination.
+    /// Vertices from source to destination.
     pub vertices: Vec<&'s Document>,
-    /// Between them.
+    /// Edges between the vertices.
     pub edges: Vec<&'s Document>,
 }
 
 impl Walk<'_> {
-    /// Number of edges.
+    /// Returns the number of edges.
     pub const fn hops(&self) -> usize {
         self.edges.len()
     }
 }
 
-/// Several ways, and whether there are more that were not looked for.
+/// Several paths, and whether the search was complete.
 #[derive(Debug, Default)]
 pub struct Walks<'s> {
     pub found: Vec<Walk<'s>>,
-    /// The search gave up before its end.
+    /// Whether the search was stopped before its end.
     pub is_cut: bool,
 }
 
-/// Partial paths that a search for paths of one length looks at before it gives up.
+/// Maximum number of partial paths that a search for paths of one length visits.
 const EXPANSIONS: usize = 200_000;
 
-/// A graph, ready to be searched.
+/// A graph prepared for searches.
 pub struct Graph<'s> {
     store: &'s Store,
-    /// What the search may cost.
+    /// Limit on the cost of searches.
     work: &'s Work,
     adjacency: &'s Adjacency,
-    /// In the order of the file.
+    /// Edges in the order of the file.
     edges: &'s [Document],
     direction: Direction,
-    /// Edges that cannot be used, by place; empty: there are none.
+    /// Whether an edge is unusable, by its place; empty if all are usable.
     closed: Vec<bool>,
-    /// Vertices that are not visited, by number; empty: there are none.
+    /// Whether a vertex is excluded, by its number; empty if none is.
     shunned: Vec<bool>,
     algo: Option<i64>,
 }
 
-/// Where a search starts and ends.
+/// Start and end of a search.
 enum Ends<'s> {
-    /// At the same vertex.
+    /// Both are the same vertex.
     Same(&'s Document),
     Apart(usize, usize),
 }
 
 impl<'s> Graph<'s> {
-    /// With an algorithm other than 0, only IGP nodes that carry a SID of it are visited. `None`: no graph is called so.
+    /// Prepares a graph. With an algorithm other than 0, searches visit only those IGP nodes that have a SID of it.
+    /// Returns `None` if there is no graph of that name.
     pub fn new(store: &'s Store, work: &'s Work, name: &str, direction: Direction, algo: Option<i64>) -> Option<Self> {
         let (edges, adjacency) = store.searchable(name)?;
         let mut graph =
@@ -84,14 +85,14 @@ impl<'s> Graph<'s> {
         Some(graph)
     }
 
-    /// Without some of its edges.
+    /// Also excludes the edges for which `closed` is true.
     #[must_use]
     pub fn without(mut self, closed: impl Fn(&Document) -> bool) -> Self {
         self.closed = (0..).zip(self.edges).map(|(place, edge)| self.is_closed(place) || closed(edge)).collect();
         self
     }
 
-    /// Takes the links of a vertex off what the search may cost. False: it has to end.
+    /// Takes the links of a vertex out of the work that is left. Returns `false` if the search has to end.
     fn spend_on(&self, at: usize) -> bool {
         self.work.spend(1 + self.adjacency.links(at, self.direction).len())
     }
@@ -108,7 +109,7 @@ impl<'s> Graph<'s> {
         sids.into_iter().flatten().any(|sid| self.algo.is_some() && srv6::algo_of(sid) == self.algo)
     }
 
-    /// What can be followed from a vertex, in the order of ids and of the file.
+    /// Returns the usable links of a vertex, in the order of ids and of the file.
     fn links(&self, at: usize, direction: Direction) -> impl Iterator<Item = Link> {
         let links = self.adjacency.links(at, direction).iter().copied();
         links.filter(|link| !self.is_closed(link.edge) && !self.shunned.get(link.to).copied().unwrap_or(false))
@@ -134,7 +135,7 @@ impl<'s> Graph<'s> {
         self.adjacency.ids().get(number).and_then(|id| self.store.vertex(id))
     }
 
-    /// Along these links.
+    /// Builds the path along these links.
     fn walk(&self, start: usize, links: &[Link]) -> Option<Walk<'s>> {
         let numbers = std::iter::once(start).chain(links.iter().map(|link| link.to));
         let vertices = numbers.map(|number| self.vertex(number)).collect::<Option<_>>()?;
@@ -142,7 +143,7 @@ impl<'s> Graph<'s> {
         Some(Walk { vertices, edges })
     }
 
-    /// Over these vertices, by the first edge of each step.
+    /// Builds the path over these vertices, with the first edge of each step.
     fn walk_over(&self, vertices: &[usize]) -> Option<Walk<'s>> {
         let link = |pair: &[usize]| match pair {
             [at, next] => self.links(*at, self.direction).find(|link| link.to == *next),
@@ -152,7 +153,7 @@ impl<'s> Graph<'s> {
         self.walk(*vertices.first()?, &links)
     }
 
-    /// The best path.
+    /// Returns the best path.
     #[allow(clippy::float_cmp, reason = "the very sums that were made on the way back are made again")]
     pub fn shortest(&self, source: &str, destination: &str, weight: Weight) -> Option<Walk<'s>> {
         let (start, end) = match self.ends(source, destination)? {
@@ -175,8 +176,8 @@ impl<'s> Graph<'s> {
         self.walk(start, &links)
     }
 
-    /// Cost and hops to `end`, by (cost, hops), of `start` and of every vertex that is nearer: Dijkstra's algorithm, from
-    /// the end.
+    /// Returns cost and hops to `end` for `start` and for all vertices that are nearer to `end`, with lowest cost and
+    /// then fewest hops. Dijkstra's algorithm runs from `end`.
     fn distances(&self, start: usize, end: usize, weight: Weight) -> Vec<Option<(f64, usize)>> {
         let mut done = vec![None; self.adjacency.ids().len()];
         let mut queue = BinaryHeap::from([Reverse(Candidate { cost: 0.0, hops: 0, at: end })]);
@@ -198,7 +199,7 @@ impl<'s> Graph<'s> {
         done
     }
 
-    /// Hops to `end` from everywhere, without passing these vertices.
+    /// Returns the hops to `end` from all vertices, on paths that do not pass the vertices `passed_by`.
     fn hops(&self, end: usize, passed_by: &[usize]) -> Vec<Option<usize>> {
         let mut done = vec![None; self.adjacency.ids().len()];
         let mut queue = VecDeque::from([(end, 0)]);
@@ -216,7 +217,7 @@ impl<'s> Graph<'s> {
         done
     }
 
-    /// The first `limit` paths without a loop, by (hops, ids along the way): Yen's algorithm. Never more than
+    /// Returns the first `limit` paths without a loop, by hops and ids along the path (Yen's algorithm), but at most
     /// [`MOST_PATHS`].
     pub fn by_hops(&self, source: &str, destination: &str, limit: usize) -> Walks<'s> {
         let (start, end) = match self.ends(source, destination) {
@@ -229,7 +230,7 @@ impl<'s> Graph<'s> {
         };
         let (wanted, limit) = (limit, limit.min(MOST_PATHS));
         let mut found: Vec<Vec<usize>> = Vec::new();
-        // Length first.
+        // The length comes first in the order.
         let mut candidates: BTreeSet<(usize, Vec<usize>)> = BTreeSet::new();
         candidates.extend(self.first_beyond(&[start], end, &BTreeSet::new()).map(|path| (path.len(), path)));
         let mut is_cut = false;
@@ -240,12 +241,12 @@ impl<'s> Graph<'s> {
             }
             for turn in 1..path.len() {
                 let Some(root) = path.get(..turn) else { break };
-                // Where the paths that are known go on from here.
+                // The next vertices of known paths with the same root.
                 let known = found.iter().chain([&path]).filter(|known| known.starts_with(root));
                 let taken: BTreeSet<usize> = known.filter_map(|known| known.get(turn).copied()).collect();
                 candidates.extend(self.first_beyond(root, end, &taken).map(|path| (path.len(), path)));
             }
-            // What a search that had to end has found may not be the next one.
+            // If the search had to end early, its candidate may not be the next path in the order.
             if self.work.is_spent() {
                 is_cut = true;
                 break;
@@ -255,7 +256,7 @@ impl<'s> Graph<'s> {
         Walks { found: found.iter().filter_map(|path| self.walk_over(path)).collect(), is_cut }
     }
 
-    /// The first path that begins with `root` and does not go on to one of `taken`.
+    /// Returns the first path that begins with `root` and does not continue with a vertex in `taken`.
     fn first_beyond(&self, root: &[usize], end: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
         let hops = self.hops(end, root);
         let left = |at: usize| hops.get(at).copied().flatten();
@@ -264,14 +265,14 @@ impl<'s> Graph<'s> {
         let next = |at: usize| self.links(at, self.direction).map(|link| link.to).filter(|to| !root.contains(to));
         while at != end {
             let open = next(at).filter(|to| path.len() > root.len() || !taken.contains(to));
-            // The nearest, of equals the first.
+            // The nearest vertex, and among equals the first.
             at = open.filter_map(|to| Some((left(to)?, to))).min()?.1;
             path.push(at);
         }
         Some(path)
     }
 
-    /// The first `limit` paths without a loop of that many hops, by ids along the way.
+    /// Returns the first `limit` paths without a loop that have exactly `hops` hops, by ids along the path.
     pub fn of_hops(&self, source: &str, destination: &str, limit: usize, hops: usize) -> Walks<'s> {
         let mut walks = Walks::default();
         let Some(Ends::Apart(start, end)) = self.ends(source, destination) else {
@@ -302,7 +303,7 @@ impl<'s> Graph<'s> {
                 continue;
             }
             let next: BTreeSet<usize> = self.links(at, self.direction).map(|link| link.to).collect();
-            // The last one in is the first one out.
+            // The path that is pushed last is visited first.
             for to in next.into_iter().rev().filter(|to| !path.contains(to) && is_near(*to, path.len())) {
                 open.push(path.iter().copied().chain([to]).collect());
             }
@@ -310,7 +311,8 @@ impl<'s> Graph<'s> {
         walks
     }
 
-    /// Every walk of these lengths that visits no vertex twice, by every edge, by (hops, ids).
+    /// Returns all paths whose length is in `depths` and that visit no vertex twice, by hops and ids. Parallel edges
+    /// result in paths of their own.
     pub fn within(&self, source: &str, depths: RangeInclusive<usize>, limit: usize) -> Walks<'s> {
         let mut walks = Walks::default();
         let Some(start) = self.store.vertex(source) else { return walks };
@@ -342,10 +344,10 @@ impl<'s> Graph<'s> {
         walks
     }
 
-    /// A walk and one more step, in every way there is.
+    /// Extends a path by one step, in all possible ways.
     fn further(&self, start: usize, links: &[Link]) -> Vec<Vec<Link>> {
         let at = links.last().map_or(start, |link| link.to);
-        // Each link is compared with all before it.
+        // Each new link is compared with all links before it.
         if !self.work.spend((1 + self.adjacency.links(at, self.direction).len()) * (1 + links.len())) {
             return Vec::new();
         }
@@ -355,7 +357,7 @@ impl<'s> Graph<'s> {
     }
 }
 
-/// What Dijkstra's algorithm looks at next: the cheapest, then the nearest.
+/// The next vertex of Dijkstra's algorithm, ordered by cost and then by hops.
 #[derive(PartialEq)]
 struct Candidate {
     cost: f64,

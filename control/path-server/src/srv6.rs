@@ -1,4 +1,5 @@
-//! `srv6_data`: the carrier as Jalapeno writes it, by joining text, and beside it the carriers that can be used.
+//! The object `srv6_data`: the carrier text that Jalapeno makes by joining texts, and in addition the carriers that can
+//! be used.
 
 use serde_json::{Value, json};
 use srv6d_controller::compose::{Options, compose};
@@ -8,15 +9,16 @@ use srv6d_controller::sid::Family;
 use crate::Edition;
 use crate::store::Document;
 
-/// Written where no SID says a block.
+/// Block text if no SID has one.
 const NO_BLOCK: &str = "fc00:0:";
 
-/// `algo` of one entry of `sids`.
+/// Returns the `algo` of one entry of `sids`.
 pub fn algo_of(sid: &Value) -> Option<i64> {
     sid.get("srv6_endpoint_behavior")?.get("algo")?.as_i64()
 }
 
-/// The first SID of a vertex with that algorithm. In the newer edition, failing that, the first without a behaviour.
+/// Returns the first SID of a vertex with that algorithm. In the newer edition, a vertex without one has its first SID
+/// without a behaviour.
 fn sid_of(vertex: &Document, algo: Option<i64>, edition: Edition) -> Option<&str> {
     let sids = vertex.get("sids").and_then(Value::as_array)?;
     let of_algo = || sids.iter().find(|sid| algo.is_some() && algo_of(sid) == algo);
@@ -25,12 +27,12 @@ fn sid_of(vertex: &Document, algo: Option<i64>, edition: Edition) -> Option<&str
     sid?.get("srv6_sid")?.as_str()
 }
 
-/// `srv6_data` of a walk along these vertices.
+/// Returns `srv6_data` of a path over these vertices.
 pub fn data(vertices: &[&Document], algo: Option<i64>, edition: Edition) -> Value {
     let skipped = usize::from(edition == Edition::January2026);
     let sids: Vec<&str> = vertices.iter().skip(skipped).filter_map(|vertex| sid_of(vertex, algo, edition)).collect();
     let block = block_text(sids.first().copied().unwrap_or_default());
-    // A SID that spells the block in another way is left out of the carrier.
+    // A SID that writes the block in another way is missing in the carrier text.
     let parts = sids.iter().filter_map(|sid| sid.split(block.as_str()).nth(1)?.split(':').next());
     let usid = format!("{block}{}::", parts.collect::<Vec<_>>().join(":"));
     let mut data = json!({ "srv6_sid_list": sids, "srv6_usid": usid, "usid_block": block, "algo": algo });
@@ -40,7 +42,7 @@ pub fn data(vertices: &[&Document], algo: Option<i64>, edition: Edition) -> Valu
     data
 }
 
-/// The first two groups, as text.
+/// Returns the first two groups of a SID as text.
 fn block_text(sid: &str) -> String {
     let mut groups = sid.split(':');
     match (groups.next(), groups.next(), groups.next()) {
@@ -49,7 +51,7 @@ fn block_text(sid: &str) -> String {
     }
 }
 
-/// Proper carriers for IPv6 inside; `None`: none can be made.
+/// Returns the usable carriers for IPv6 inside, or `None` if none can be composed.
 fn carriers(vertices: &[&Document], algo: Option<i64>) -> Option<Vec<String>> {
     let read = |document: &&Document| Vertex::read(&Value::Object((*document).clone()));
     let vertices: Vec<Vertex> = vertices.iter().map(read).collect::<Option<_>>()?;

@@ -1,4 +1,4 @@
-//! `/traverse` and `/neighbors`.
+//! The routes `/traverse` and `/neighbors`.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::store::{Document, text};
 
 type Answer = Result<Value, Refusal>;
 
-/// Walks an answer shows at most. Beyond it the answer says `"truncated": true`, where Jalapeno would go on.
+/// Maximum number of paths in an answer. With more, the answer has `"truncated": true`, where Jalapeno has no limit.
 const SHOWN: usize = 10_000;
 
 const EDGE: [(&str, &str); 5] = [
@@ -22,7 +22,7 @@ const EDGE: [(&str, &str); 5] = [
     ("country_codes", "country_codes"),
 ];
 
-/// Some attributes, under other names.
+/// Returns some attributes of an edge under the names of these routes.
 fn edge(document: &Document) -> Value {
     let value = |(name, key): &(&str, &str)| ((*name).to_owned(), document.get(*key).cloned().unwrap_or(Value::Null));
     Value::Object(EDGE.iter().map(value).collect())
@@ -118,7 +118,7 @@ fn depths(least: i64, most: i64) -> Result<std::ops::RangeInclusive<usize>, Refu
     }
 }
 
-/// In their order, without repetitions.
+/// Returns the values in their order without repetitions.
 fn distinct(values: impl Iterator<Item = Value>) -> Vec<Value> {
     let mut seen = std::collections::HashSet::new();
     values.filter(|value| seen.insert(value.to_string())).collect()

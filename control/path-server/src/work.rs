@@ -1,16 +1,16 @@
-//! How much one request may cost: searches are stopped when they have looked at too much, or when nobody waits for them.
+//! Limits on the cost of one request. Searches stop when they have visited too many links, or when the client is gone.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Links that the searches of one request may look at: some tenths of a second.
+/// Maximum number of links that the searches of one request visit, which takes some tenths of a second.
 const LINKS: usize = 20_000_000;
 
-/// Paths that one list of an answer has at most. Beyond it the answer says `"truncated": true`.
+/// Maximum number of paths in one list of an answer. A longer list is cut, and the answer has `"truncated": true`.
 pub const MOST_PATHS: usize = 1000;
 
-/// What is left to the searches of one request.
+/// The number of links that the searches of one request may still visit.
 #[derive(Debug)]
 pub struct Work {
     left: Cell<usize>,
@@ -18,35 +18,36 @@ pub struct Work {
 }
 
 impl Work {
-    /// All of it, until the client goes.
+    /// Creates the full amount of work. Searches also end when the client is gone.
     pub fn new(client: &Watch) -> Self {
         Self { left: Cell::new(LINKS), abandoned: Arc::clone(&client.0) }
     }
 
-    /// Takes so many links. False: the search has to end.
+    /// Takes `links` visited links out of the work that is left. Returns `false` if the search has to end.
     pub fn spend(&self, links: usize) -> bool {
         self.left.set(self.left.get().saturating_sub(links));
         !self.is_spent()
     }
 
-    /// A search had to end before its time.
+    /// Returns whether searches have to end early.
     pub fn is_spent(&self) -> bool {
         self.left.get() == 0 || self.abandoned.load(Ordering::Relaxed)
     }
 }
 
-/// Somebody waits for the answer, until this is dropped: with the connection the request's future is, and this with it.
+/// A waiting client. It is a part of the request's future, so it is dropped when the connection ends.
 #[derive(Debug, Default)]
 pub struct Client(Arc<AtomicBool>);
 
 impl Client {
-    /// For the thread that works for it: it does not end the wait.
+    /// Returns a handle with which a thread can see whether the client still waits. Dropping the handle has no effect
+    /// on the client.
     pub fn watch(&self) -> Watch {
         Watch(Arc::clone(&self.0))
     }
 }
 
-/// Whether somebody still waits.
+/// Whether the client still waits for the answer.
 #[derive(Debug, Default)]
 pub struct Watch(Arc<AtomicBool>);
 

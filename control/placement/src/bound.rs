@@ -1,9 +1,9 @@
-//! What no placement can do better than.
+//! Lower bounds: what the busiest link carries at least, however the flows are placed.
 //!
-//! Three reasons, and the strongest counts:
+//! There are three kinds of lower bound, and the highest one counts:
 //!
-//! * a flow takes one path whole, so its demand stands on one link of each cut;
-//! * whatever leaves a leaf, or a pod, shares the links that lead out of it, in whole flows;
+//! * a flow takes one path as a whole, so its whole demand lies on one link of each cut;
+//! * everything that leaves a leaf, or a pod, shares the links that lead out of it, in whole flows;
 //! * linear programming duality: for any lengths of links, demand times distance is at most capacity times length times
 //!   the busiest ratio. The lengths come from flows that may be split at will ([`crate::fraction`]).
 
@@ -15,24 +15,24 @@ use crate::ratio::Ratio;
 use crate::table::{LinkId, NodeId, PerNode};
 use crate::ways::Maze;
 
-/// What has to leave (or reach) a place, and the links it can do so over.
+/// Traffic that has to leave (or reach) one place, and the links it can use to do so.
 #[derive(Default)]
 struct Cut {
     volume: u64,
     links: BTreeSet<LinkId>,
 }
 
-/// Whose traffic crosses a cut.
+/// The traffic that a cut separates: out of or into a node (of all flows or of one tenant), or out of or into an area.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Side {
     Out(NodeId, Option<usize>),
     Into(NodeId, Option<usize>),
-    /// Out of a part of the fabric below some tier.
+    /// Out of an area, given by its index in the result of [`areas`] and its number there.
     OutOf(usize, usize),
     IntoOf(usize, usize),
 }
 
-/// From the first two reasons.
+/// Returns the lower bound that cuts prove: the first two kinds of the module comment.
 pub(crate) fn of_cuts(maze: &Maze, part: &Part) -> Ratio {
     let step = part.step(maze);
     let mut best = Ratio::ZERO;
@@ -49,7 +49,7 @@ pub(crate) fn of_cuts(maze: &Maze, part: &Part) -> Ratio {
     best
 }
 
-/// The least that the busiest of these links carries of a volume that comes in steps.
+/// Returns the lowest possible ratio of the busiest of these links when they share a volume that comes in whole steps.
 fn spread(volume: u64, step: u64, links: impl Iterator<Item = LinkId>, fabric: &Fabric) -> Ratio {
     let mut capacities: HashMap<u64, u64> = HashMap::new();
     for link in links {
@@ -64,7 +64,7 @@ fn spread(volume: u64, step: u64, links: impl Iterator<Item = LinkId>, fabric: &
         let total: u128 = capacities.iter().map(|(capacity, count)| each(*capacity) * u128::from(*count)).sum();
         total >= u128::from(steps)
     };
-    // The busiest link of the best division is one of some capacity, and full steps stand on it.
+    // In the best division the busiest link has one of these capacities and carries a whole number of steps.
     let least = |capacity: u64| {
         let (mut low, mut high) = (0, steps);
         while low < high {
@@ -80,7 +80,7 @@ fn spread(volume: u64, step: u64, links: impl Iterator<Item = LinkId>, fabric: &
     capacities.keys().map(|capacity| least(*capacity)).filter(|most| holds(*most)).min().unwrap_or(Ratio::ZERO)
 }
 
-/// Of a ratio that real numbers could reach, the least that whole steps can.
+/// Rounds a ratio that divisible flows could reach up to the lowest one that whole steps can reach.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -88,7 +88,7 @@ fn spread(volume: u64, step: u64, links: impl Iterator<Item = LinkId>, fabric: &
     reason = "demands and capacities are far below 2^53, and the ratio is not negative"
 )]
 pub(crate) fn round_up(ratio: f64, maze: &Maze, part: &Part) -> Ratio {
-    /// Sums of many roundings are off by less.
+    /// Margin for the rounding errors of long sums, which are smaller than this.
     const ROUNDING: f64 = 1e-6;
     let step = part.step(maze);
     let capacities: BTreeSet<u64> = part.links.iter().map(|link| maze.problem.fabric.link(*link).capacity).collect();
@@ -154,7 +154,8 @@ fn cuts(maze: &Maze, part: &Part) -> HashMap<Side, Cut> {
     cuts
 }
 
-/// For every tier but the lowest, the connected pieces of what is below it, by number: pods.
+/// Returns, for every tier from 2 upwards, the area of each node. An area is a connected part of the fabric below that
+/// tier, such as a pod; areas are numbered.
 fn areas(fabric: &Fabric) -> Vec<PerNode<Option<usize>>> {
     let tiers = fabric.tiers();
     let highest = tiers.iter().filter_map(|(_, tier)| *tier).max().unwrap_or(0);

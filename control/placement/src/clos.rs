@@ -1,73 +1,76 @@
-//! Fabrics made to measure: two tiers, three tiers, and several of them side by side.
+//! Generated fabrics: two tiers, three tiers, and several of them side by side.
 
 use std::str::FromStr;
 
 use crate::fabric::{Fabric, Kind, Node};
 use crate::table::NodeId;
 
-/// Measures of a Clos fabric.
+/// Dimensions of a Clos fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clos {
-    /// Separate copies, each with hosts of its own: rails.
+    /// Number of separate copies (rails), each with its own hosts.
     pub rails: usize,
     /// Pods of each copy; 1 for two tiers.
     pub pods: usize,
     /// Leaves of each pod.
     pub leaves: usize,
-    /// Spines of each pod; every leaf has a link to every one.
+    /// Spines of each pod; every leaf has a link to every spine of its pod.
     pub spines: usize,
-    /// Cores of each copy, none for two tiers; the n-th spine of every pod has a link to every core of the n-th share.
+    /// Cores of each copy; 0 for two tiers. The cores are divided into equal shares, one per spine number: the n-th
+    /// spine of every pod has a link to every core of the n-th share.
     pub cores: usize,
     /// Hosts at each leaf.
     pub hosts: usize,
-    /// Of every link.
+    /// Capacity of every link.
     pub capacity: u64,
 }
 
-/// Text that is no measure of a fabric.
+/// Error: a text that does not describe a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClosError {
-    /// Wrong number of numbers, or not numbers.
+    /// The text has the wrong number of parts, or a part is not a number.
     #[error(
         "{0:?} is no fabric; write LEAVESxSPINESxHOSTS (hosts at each leaf), e.g. 32x32x32, or PODSxLEAVESxSPINESxCORESxHOSTS, e.g. 4x4x4x16x4"
     )]
     Shape(String),
-    /// A zero.
+    /// A number is zero.
     #[error("{0:?}: every number must be at least 1")]
     Zero(String),
-    /// Spines of a pod share the cores equally.
+    /// The cores cannot be divided equally between the spines of a pod.
     #[error("{cores} cores cannot be shared by {spines} spines; make the cores a multiple of the spines of a pod")]
     Cores {
-        /// As given.
+        /// Number of cores as given.
         cores: usize,
-        /// As given.
+        /// Number of spines as given.
         spines: usize,
     },
-    /// More than anyone has.
+    /// The fabric would have more than `MOST_HOSTS` hosts.
     #[error("{0:?}: {1} hosts are more than the {MOST_HOSTS} a fabric may have here")]
     Large(String, usize),
-    /// The same for its links.
+    /// The fabric would have more than `MOST_LINKS` links between its switches.
     #[error("{0:?}: {1} links between its switches are more than the {MOST_LINKS} a fabric may have here")]
     Dense(String, usize),
 }
 
-/// A typing error must not fill the memory.
+/// Limit that keeps a typing error from filling the memory.
 const MOST_HOSTS: usize = 1 << 20;
-/// 1024 leaves under 1024 spines, in four pods.
+/// Limit on links between switches: as many as between 1024 leaves and 1024 spines, in each of four pods.
 const MOST_LINKS: usize = 1 << 22;
 
 impl Clos {
-    /// Two tiers.
+    /// Describes a fabric of two tiers with links of capacity 1.
     pub const fn two_tier(leaves: usize, spines: usize, hosts: usize) -> Self {
         Self { rails: 1, pods: 1, leaves, spines, cores: 0, hosts, capacity: 1 }
     }
 
-    /// Three tiers.
+    /// Describes a fabric of three tiers with links of capacity 1. `leaves` and `spines` count per pod, `hosts` per
+    /// leaf.
     pub const fn three_tier(pods: usize, leaves: usize, spines: usize, cores: usize, hosts: usize) -> Self {
         Self { rails: 1, pods, leaves, spines, cores, hosts, capacity: 1 }
     }
 
-    /// Builds it: `host0000`, `leaf000`, `spine000`, `core000`, in rails after the first with `r1-` and so on before.
+    /// Builds the fabric. Nodes are named `host0000`, `leaf000`, `spine000`, `core000`; with several rails, a prefix
+    /// such as `r1-` names the rail.
     pub fn build(&self) -> Fabric {
         let mut fabric = Fabric::default();
         for rail in 0..self.rails {

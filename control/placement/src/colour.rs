@@ -1,33 +1,35 @@
-//! Equitable edge colouring of bipartite multigraphs (König; de Werra): flows between leaves get spines, so that every
-//! leaf sends, and receives, over each spine the same number of flows or one more.
+//! Equitable edge colouring of bipartite multigraphs (König; de Werra): flows between leaves are assigned to spines so
+//! that the numbers of flows that a leaf sends over any two spines differ by at most one, and likewise for what it
+//! receives.
 //!
-//! Everything rests on one step, which deals a set of items to two colours. On the sending side items are paired: within
-//! their cell (same sender and receiver), what is left over within their row (same sender), then within their group of
-//! rows (same pod); on the receiving side likewise. Every item has at most one partner on either side, so the pairs form
-//! paths and even cycles:
+//! Everything rests on one step, which divides a set of items between two colours. On the sending side items are
+//! paired: first within their cell (same sender and receiver), then what is left over within their row (same sender),
+//! then within their group of rows (same pod); on the receiving side likewise. Every item has at most one partner on
+//! either side, so the pairs form paths and even cycles:
 //!
 //! ```text
 //!   item ─ same sender ─ item ─ same receiver ─ item ─ same sender ─ item ─ ...      A B A B ...
 //! ```
 //!
 //! Colours alternate along them. Partners differ, so every cell, row, column and group is split evenly, up to one.
-//! With more than two colours, the step is taken for every two that are uneven somewhere. It never makes a row or column
-//! less even, and one more even, so this ends, and then no two colours differ by more than one anywhere.
+//! With more than two colours, the step is repeated for every two colours that are uneven somewhere. A step never makes
+//! a row or column less even, and makes at least one more even, so the repetition ends; then no two colours differ by
+//! more than one anywhere.
 
-/// How many items of a cell each colour gets.
+/// Items with the same sender and receiver, and how many of them each colour gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// Sender, and its group: items of one sender are all of one group.
+    /// Sender and its group; all items of one sender belong to one group.
     pub sender: [usize; 2],
-    /// Receiver, and its group.
+    /// Receiver and its group.
     pub receiver: [usize; 2],
     /// Number of items.
     pub count: u64,
-    /// By colour.
+    /// Number of items by colour; filled in by [`colour`].
     pub colours: Vec<u64>,
 }
 
-/// Colours the items of all cells.
+/// Distributes the items of all cells over the colours.
 pub(crate) fn colour(cells: &mut [Cell], colours: usize) {
     if colours == 0 {
         return;
@@ -35,11 +37,11 @@ pub(crate) fn colour(cells: &mut [Cell], colours: usize) {
     let mut items = Vec::new();
     let mut classes = vec![Vec::new(); colours];
     for (number, cell) in cells.iter_mut().enumerate() {
-        // What divides evenly needs no thought.
+        // The part of the count that the number of colours divides is spread directly.
         let (each, rest) = (cell.count / colours as u64, cell.count % colours as u64);
         cell.colours = vec![each; colours];
         for extra in 0..rest {
-            // A Latin square: where every cell is alike this is the answer already.
+            // The remainder starts as a Latin square: where all cells are alike, this is already the solution.
             let first = (cell.sender[0] + cell.receiver[0] + offset(extra)) % colours;
             if let Some(class) = classes.get_mut(first) {
                 class.push(items.len());
@@ -62,13 +64,13 @@ const fn offset(extra: u64) -> usize {
     extra as usize
 }
 
-/// Keys of an item at every level, finest first: cell, row, group of rows.
+/// Keys of an item at every level, the finest first: cell, row, group of rows.
 type Keys = [usize; 3];
 
 struct Colouring {
     senders: Vec<Keys>,
     receivers: Vec<Keys>,
-    /// One more than the largest key of a level.
+    /// Largest key of each level, plus one.
     sizes: Keys,
 }
 
@@ -113,11 +115,11 @@ impl Colouring {
         }
     }
 
-    /// To two colours.
+    /// Divides the items between two colours.
     fn deal(&self, items: &[usize]) -> (Vec<usize>, Vec<usize>) {
         let sides = [self.partners(items, &self.senders), self.partners(items, &self.receivers)];
         let mut dealt = vec![None; items.len()];
-        // Paths first, each from an end; what is left are cycles.
+        // Paths first, each from one of its ends; what remains are cycles.
         let ends = (0..items.len()).filter(|item| sides.iter().any(|side| side[*item] == NOBODY));
         for start in ends.chain(0..items.len()) {
             let mut side = usize::from(sides[0][start] == NOBODY);
@@ -136,7 +138,7 @@ impl Colouring {
         (of(true), of(false))
     }
 
-    /// Pairs items of the same key: at the finest level first, those left over at the next.
+    /// Pairs items of the same key: at the finest level first, those left over at the next level.
     fn partners(&self, items: &[usize], side: &[Keys]) -> Vec<usize> {
         let mut partners = vec![NOBODY; items.len()];
         let mut waiting = Vec::new();
@@ -209,7 +211,7 @@ mod tests {
         counts.clone().max().unwrap_or(0) - counts.min().unwrap_or(0)
     }
 
-    /// Every set of cells that `select` picks is dealt evenly to the colours.
+    /// Returns whether the items of the cells that `select` picks are distributed evenly over the colours.
     fn even(cells: &[Cell], colours: usize, select: impl Fn(&Cell) -> bool) -> bool {
         let of = |colour: usize| cells.iter().filter(|cell| select(cell)).map(|cell| cell.colours[colour]).sum::<u64>();
         spread((0..colours).map(of)) <= 1

@@ -1,5 +1,5 @@
-//! Flows that are alike: from the same leaf to the same leaf, of the same tenant and demand. Which of them takes which
-//! path is all the same to the links, so placement counts them instead of naming them.
+//! Commodities: sets of flows that are alike (same leaf to same leaf, same tenant and same demand). It makes no
+//! difference to the links which of them takes which path, so placement counts them instead of handling each one.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,17 @@ use crate::demand::{Demand, Flow};
 use crate::fabric::{Door, Fabric, Kind};
 use crate::table::{LinkId, NodeId, PerLink, PerNode};
 
-/// Flows that are alike.
+/// A set of flows that are alike.
 #[derive(Clone, Debug)]
 pub(crate) struct Commodity {
-    /// Leaf, or a host of several links.
+    /// First node of the flows at which paths differ: a leaf, or a host with several links.
     pub entry: NodeId,
-    /// Leaf, or a host of several links.
+    /// Last node of the flows at which paths differ: a leaf, or a host with several links.
     pub exit: NodeId,
     pub tenant: Option<usize>,
-    /// Of each flow.
+    /// Demand of each flow.
     pub demand: u64,
-    /// Positions in the demand.
+    /// Positions of the flows in [`Demand::flows`].
     pub flows: Vec<u32>,
 }
 
@@ -27,7 +27,7 @@ impl Commodity {
         self.flows.len() as u64
     }
 
-    /// Of all flows together.
+    /// Returns the demand of all flows together.
     pub(crate) const fn volume(&self) -> u64 {
         self.count() * self.demand
     }
@@ -39,14 +39,14 @@ pub type Route = Vec<LinkId>;
 /// Routes of a commodity, each with the number of flows that take it.
 pub(crate) type Spread = Vec<(Route, u64)>;
 
-/// A demand on a fabric.
+/// A demand on a fabric under constraints, with the flows gathered into commodities.
 pub(crate) struct Problem<'p> {
     pub fabric: &'p Fabric,
     pub constraints: &'p Constraints,
     pub demand: &'p Demand,
-    /// Of hosts; [`Door::None`] for switches.
+    /// Door of every host; [`Door::None`] for switches.
     pub doors: PerNode<Door>,
-    /// Links that placement has a say in.
+    /// Links whose load depends on the choice of paths ([`Fabric::judged`]).
     pub judged: PerLink<bool>,
     pub commodities: Vec<Commodity>,
 }
@@ -67,7 +67,7 @@ impl<'p> Problem<'p> {
         Ok(Self { fabric, constraints, demand, doors, judged, commodities })
     }
 
-    /// The only links of its two hosts.
+    /// Returns the only uplink of the source and the only downlink of the destination, where the hosts have just one.
     pub(crate) fn ends(&self, flow: &Flow) -> (Option<LinkId>, Option<LinkId>) {
         let first = if let Door::Leaf { up, .. } = self.doors[flow.source] { Some(up) } else { None };
         let last = if let Door::Leaf { down, .. } = self.doors[flow.destination] { Some(down) } else { None };

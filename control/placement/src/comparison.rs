@@ -1,4 +1,4 @@
-//! The same flows, placed, hashed, and handed out by Jalapeno's load book.
+//! Compares three ways of choosing paths for the same flows: placement, hashing, and Jalapeno's load book.
 
 use crate::constraints::{Constraints, PlaceError};
 use crate::demand::Demand;
@@ -9,38 +9,38 @@ use crate::placement::{Paths, Placement, busiest, place};
 use crate::ratio::Ratio;
 use crate::table::{LinkId, PerLink};
 
-/// One way of choosing paths, and what it makes of the links.
+/// Result of one way of choosing paths, with the load on the links.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// By flow.
+    /// Path of each flow.
     pub paths: Paths,
-    /// By link, hosts' links included.
+    /// Load of each link, including the links of hosts.
     pub loads: PerLink<u64>,
-    /// Of the links that paths are chosen between.
+    /// Ratio of the busiest link among those whose load depends on the paths.
     pub busiest: Ratio,
 }
 
-/// Three ways.
+/// Results of the three ways.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// No placement has less on its busiest link.
+    /// Lower bound: no placement has a lower ratio on its busiest link.
     pub bound: Ratio,
-    /// By [`place`].
+    /// Result of [`place`].
     pub placed: Outcome,
-    /// By [`crate::hash`].
+    /// Result of [`crate::hash`].
     pub ecmp: Outcome,
-    /// By [`load_order`].
+    /// Result of [`load_order`].
     pub load: Outcome,
-    /// The seed of the hashes.
+    /// Seed of the hashes.
     pub ecmp_seed: u64,
-    /// Links that paths are chosen between, the busiest when placed first.
+    /// Links whose load depends on the paths, in descending order of their ratio in `placed`.
     pub links: Vec<LinkId>,
 }
 
-/// Tries all three.
+/// Runs all three ways on the same flows.
 ///
 /// # Errors
-/// [`PlaceError`].
+/// [`PlaceError`], as [`place`], [`crate::hash`] and [`load_order`] return it.
 pub fn compare(
     fabric: &Fabric,
     demand: &Demand,

@@ -1,31 +1,31 @@
-//! What a placement must respect, and why one cannot be made.
+//! Constraints that a placement must respect, and the errors that say why no placement can be made.
 
 use crate::fabric::Fabric;
 use crate::table::{NodeId, PerNode};
 
-/// Hosts that belong together, and where their flows may run.
+/// A tenant: hosts that belong together, and the switches that their flows may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tenant {
-    /// What people call it.
+    /// Name of the tenant, as shown to users.
     pub name: String,
     /// Its hosts.
     pub hosts: Vec<NodeId>,
-    /// Of the tiers that are named here, its flows cross only these switches. Empty: any.
+    /// Switches that its flows may cross, in each tier that has a switch in this list. Empty: no restriction.
     pub spines: Vec<NodeId>,
-    /// Of the switches that belong to a plane, its flows cross only those of these planes. Empty: any.
+    /// Planes that its flows may cross; applies to switches that belong to a plane. Empty: no restriction.
     pub planes: Vec<String>,
 }
 
-/// What a placement must respect.
+/// Constraints that a placement must respect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constraints {
-    /// Tenants; a flow belongs to the one of its hosts.
+    /// Tenants; a flow belongs to the tenant of its hosts.
     pub tenants: Vec<Tenant>,
-    /// Tenants, by index, that never share a link.
+    /// Pairs of tenants (by index) that never share a link.
     pub disjoint: Vec<(usize, usize)>,
-    /// Hops a path may be longer than the shortest of its pair.
+    /// Number of hops by which a path may be longer than the shortest one between its two ends.
     pub detour: usize,
-    /// Of everything that is drawn by lot.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -35,38 +35,38 @@ impl Default for Constraints {
     }
 }
 
-/// Up to there every whole number is a double.
+/// Limit on the sum of all demands: every whole number up to it can be represented as a double.
 pub(crate) const MOST_DEMAND: u64 = 1 << 53;
-/// Every hop more multiplies the ways.
+/// Limit on the detour: each additional hop multiplies the number of possible paths.
 const MOST_DETOUR: usize = 8;
 
 /// Why a placement cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    /// Nothing to do.
+    /// The demand has no flows.
     #[error("no flows to place; name at least two hosts, or list pairs")]
     NoFlows,
-    /// A host to itself.
+    /// A host is to send to itself.
     #[error("{host} is to send to itself; leave that pair out")]
     ToItself {
-        /// Name.
+        /// Name of the host.
         host: String,
     },
-    /// A flow of nothing.
+    /// A flow has a demand of 0.
     #[error("{source_host} is to send 0 to {destination}; give the pair a demand of at least 1")]
     NoDemand {
-        /// Name.
+        /// Name of the sending host.
         source_host: String,
-        /// Name.
+        /// Name of the receiving host.
         destination: String,
     },
-    /// A host that no link reaches.
+    /// A host has no working link in both directions.
     #[error("{host} has no working link in both directions; connect it, or leave it out")]
     Detached {
-        /// Name.
+        /// Name of the host.
         host: String,
     },
-    /// A switch as source or destination.
+    /// The source or destination is a switch.
     #[error("{0} forwards; flows begin and end at hosts")]
     NotAHost(String),
     /// The hosts of a flow belong to different tenants.
@@ -74,70 +74,70 @@ pub enum PlaceError {
         "{source_host} ({of_source}) is to send to {destination} ({of_destination}): flows stay within a tenant; leave that pair out, or put both hosts into one tenant"
     )]
     CrossesTenants {
-        /// Name.
+        /// Name of the sending host.
         source_host: String,
-        /// Its tenant.
+        /// Tenant of the sending host.
         of_source: String,
-        /// Name.
+        /// Name of the receiving host.
         destination: String,
-        /// Its tenant.
+        /// Tenant of the receiving host.
         of_destination: String,
     },
-    /// The hosts of a flow belong to the same several tenants.
+    /// The hosts of a flow have several tenants in common.
     #[error("{source_host} and {destination} are both of {tenants}; name the tenant of that pair")]
     Ambiguous {
-        /// Name.
+        /// Name of the sending host.
         source_host: String,
-        /// Name.
+        /// Name of the receiving host.
         destination: String,
-        /// Names.
+        /// Names of the tenants they have in common.
         tenants: String,
     },
-    /// No way at all.
+    /// There is no working path that the flow may use.
     #[error("no working path from {from} to {to}{}; {fix}", of_tenant(.tenant.as_ref()))]
     NoPath {
         /// Name of a switch or host.
         from: String,
         /// Name of a switch or host.
         to: String,
-        /// Whose flows.
+        /// Name of the tenant, for a flow of one.
         tenant: Option<String>,
-        /// What to change.
+        /// Advice: what to change.
         fix: &'static str,
     },
-    /// Two tenants that must not share a link have to.
+    /// Two tenants that must not share a link can only be placed with a shared link.
     #[error("{one} and {other} are to be disjoint, but both need the link {link}: {why}; {fix}")]
     Shared {
-        /// Tenant.
+        /// Name of one tenant.
         one: String,
-        /// Tenant.
+        /// Name of the other tenant.
         other: String,
-        /// `leaf00 -> spine01`.
+        /// Name of the link, such as `leaf00 -> spine01`.
         link: String,
-        /// Why there is no other.
+        /// Why no other link can be used.
         why: String,
-        /// What to change.
+        /// Advice: what to change.
         fix: String,
     },
-    /// A division of the switches between disjoint tenants was searched for and not found.
+    /// The search for a division of the switches between disjoint tenants found none.
     #[error(
         "{one} and {other} are to be disjoint, but no division of {contested} between them was found that leaves both a path for every pair; give them different hosts or leaves, widen their spines or planes, or let them share"
     )]
     Inseparable {
-        /// Tenant.
+        /// Name of one tenant.
         one: String,
-        /// Tenant.
+        /// Name of the other tenant.
         other: String,
-        /// `spine00, spine01`.
+        /// Names of the switches that both tenants need, such as `spine00, spine01`.
         contested: String,
     },
-    /// More than sums of loads can hold exactly.
+    /// The sum of the demands exceeds what the sums of loads can hold exactly.
     #[error("all demands together are more than {MOST_DEMAND}; give demands and capacities in a larger unit")]
     TooMuch,
-    /// Longer ways than anyone wants.
+    /// The permitted detour is larger than `MOST_DETOUR`.
     #[error("a detour of {0} hops is more than {MOST_DETOUR}; ask for less")]
     Detour(usize),
-    /// A tenant that is disjoint with itself, or does not exist.
+    /// A tenant is listed as disjoint with itself, or does not exist.
     #[error("disjoint tenants: {0}")]
     Disjoint(String),
 }
@@ -147,7 +147,8 @@ fn of_tenant(tenant: Option<&String>) -> String {
 }
 
 impl Constraints {
-    /// The detour is small, indices are tenants, and no tenant is to be disjoint with itself.
+    /// Checks that the detour is within its limit, that indices belong to tenants, and that no tenant is disjoint with
+    /// itself.
     pub(crate) fn check(&self) -> Result<(), PlaceError> {
         if self.detour > MOST_DETOUR {
             return Err(PlaceError::Detour(self.detour));
@@ -174,7 +175,7 @@ impl Constraints {
         Some(self.tenants.get(tenant?)?.name.clone())
     }
 
-    /// Tenants of every host.
+    /// Returns the tenants of every host.
     pub(crate) fn tenants_of_hosts(&self, fabric: &Fabric) -> PerNode<Vec<usize>> {
         let mut of = PerNode::new(fabric.node_count(), Vec::new());
         for (index, tenant) in self.tenants.iter().enumerate() {
@@ -187,7 +188,7 @@ impl Constraints {
         of
     }
 
-    /// The tenant of a flow between these hosts.
+    /// Returns the tenant of a flow between these hosts.
     pub(crate) fn tenant_of(
         &self,
         fabric: &Fabric,

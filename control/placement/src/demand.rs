@@ -1,4 +1,4 @@
-//! Who sends to whom, and how much.
+//! The demand: which host sends to which, and how much.
 
 use std::collections::HashSet;
 
@@ -12,43 +12,43 @@ use crate::permits::Permits;
 use crate::table::NodeId;
 use crate::ways::Maze;
 
-/// One flow: it takes one path, whole.
+/// One flow; it takes one path as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Host that sends.
     pub source: NodeId,
     /// Host that receives.
     pub destination: NodeId,
-    /// How much, in the unit of capacities.
+    /// Amount of traffic, in the unit of capacities.
     pub demand: u64,
-    /// Index of its tenant, where one is named; otherwise it is the tenant of both hosts.
+    /// Index of its tenant, if set explicitly; otherwise the flow belongs to the tenant that both hosts have in common.
     pub tenant: Option<usize>,
 }
 
-/// Every flow, in the order they were asked for.
+/// All flows, in the order in which they were requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Flows.
+    /// The flows.
     pub flows: Vec<Flow>,
 }
 
-/// What a collective sends.
+/// Traffic pattern of a collective operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Each host to the next one.
+    /// Each host sends to the next one.
     Ring,
-    /// Each host to every other one.
+    /// Each host sends to every other one.
     #[default]
     AllToAll,
-    /// Each host to one other, and from one other.
+    /// Each host sends to one other host and receives from one other host.
     Permutation,
-    /// As listed.
+    /// Only the listed pairs send.
     List,
 }
 
 impl Pattern {
-    /// How many flows a group of so many hosts has.
+    /// Returns the number of flows in a group of this many hosts.
     pub(crate) const fn flows(self, hosts: usize) -> usize {
         match self {
             _ if hosts < 2 => 0,
@@ -60,7 +60,7 @@ impl Pattern {
 }
 
 impl Demand {
-    /// A pattern within each of these groups of hosts. [`Pattern::List`] has no flows of its own.
+    /// Makes the flows of a pattern within each of these groups of hosts. [`Pattern::List`] has no flows of its own.
     pub fn of_pattern(pattern: Pattern, groups: &[Vec<NodeId>], demand: u64, seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let flow = |(source, destination)| Flow { source, destination, demand, tenant: None };
@@ -78,7 +78,8 @@ impl Demand {
 }
 
 impl Demand {
-    /// Without flows that no path leads for: whoever is cut off must not cost the others theirs.
+    /// Returns the flows that have a path, so that hosts that are cut off do not prevent the placement of all others.
+    /// The flows returned belong to no tenant.
     #[must_use]
     pub fn connected(&self, fabric: &Fabric) -> Self {
         let attached = |host: NodeId| !matches!(fabric.door(host), Door::None);
@@ -105,7 +106,7 @@ fn shifted(hosts: &[NodeId]) -> Vec<NodeId> {
     next
 }
 
-/// Shuffled until nobody sends to itself; one shuffle in e does.
+/// Shuffles the hosts until no host sends to itself, which holds for about one shuffle in e (2.718).
 fn permuted(hosts: &[NodeId], random: &mut Rng) -> Vec<NodeId> {
     let mut shuffled = hosts.to_vec();
     loop {

@@ -1,5 +1,6 @@
-//! Tenants that must not share a link get switches of their own: every switch above the leaves that several of them might
-//! cross goes to one, whole planes where that is possible, so that each has as much as it needs in proportion.
+//! Divides switches between tenants that must not share a link. Every switch above the leaves that several of these
+//! tenants could cross is given to one of them, in whole planes where possible, in proportion to what each tenant
+//! needs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,18 +12,18 @@ use crate::permits::Permits;
 use crate::table::{LinkId, NodeId, PerNode};
 use crate::ways::Maze;
 
-/// Orders in which things are handed out, before it is given up.
+/// Number of orders in which the units are handed out before the search gives up.
 const ATTEMPTS: usize = 48;
 
-/// What goes to a tenant as a whole.
+/// Switches or links that are given to a tenant as a whole.
 #[derive(Clone, Debug, Default)]
 struct Unit {
     nodes: Vec<NodeId>,
-    /// Between switches that both have hosts.
+    /// Links between two switches that both have hosts.
     links: Vec<LinkId>,
 }
 
-/// Narrows the permits so that tenants that are to be disjoint are.
+/// Narrows the permits so that disjoint tenants cannot share a link.
 pub(crate) fn divide(problem: &Problem, permits: &Permits) -> Result<Permits, PlaceError> {
     if problem.constraints.disjoint.is_empty() {
         return Ok(permits.clone());
@@ -44,7 +45,7 @@ pub(crate) fn divide(problem: &Problem, permits: &Permits) -> Result<Permits, Pl
     Err(inseparable(problem, permits, &tiers))
 }
 
-/// A host of two tenants has but one set of links.
+/// Checks that no host link is used by two disjoint tenants: a host of both has only one set of links.
 fn check_hosts(problem: &Problem) -> Result<(), PlaceError> {
     let mut users: BTreeMap<LinkId, Vec<usize>> = BTreeMap::new();
     for commodity in &problem.commodities {
@@ -71,7 +72,7 @@ fn check_hosts(problem: &Problem) -> Result<(), PlaceError> {
     Ok(())
 }
 
-/// That they share a link after all.
+/// Returns the error that says that two disjoint tenants share a link.
 pub(crate) fn shared(problem: &Problem, one: usize, other: usize, link: LinkId) -> PlaceError {
     let name = |tenant| problem.constraints.tenant_name(Some(tenant)).unwrap_or_default();
     let ends = problem.fabric.link(link);
@@ -85,7 +86,7 @@ pub(crate) fn shared(problem: &Problem, one: usize, other: usize, link: LinkId) 
     }
 }
 
-/// What each tenant's busiest leaf sends or receives.
+/// Returns the need of each tenant: the largest volume that one of its leaves sends or receives.
 fn needs(problem: &Problem) -> Vec<u64> {
     let mut doors: HashMap<(usize, NodeId, bool), u64> = HashMap::new();
     for commodity in problem.commodities.iter().filter(|commodity| commodity.entry != commodity.exit) {
@@ -107,7 +108,7 @@ fn above_leaves(tiers: &PerNode<Option<usize>>, node: NodeId) -> bool {
     tiers[node].is_some_and(|tier| tier > 0)
 }
 
-/// Connected pieces of the fabric without its leaves: spines of two tiers, planes of three.
+/// Returns the connected parts of the fabric without its leaves: single spines with two tiers, planes with three.
 fn planes(problem: &Problem, tiers: &PerNode<Option<usize>>) -> Vec<Unit> {
     let fabric = problem.fabric;
     let mut seen = PerNode::new(fabric.node_count(), false);
@@ -136,7 +137,7 @@ fn switches(problem: &Problem, tiers: &PerNode<Option<usize>>) -> Vec<Unit> {
     nodes.map(|node| Unit { nodes: vec![node], links: Vec::new() }).collect()
 }
 
-/// Both directions between two switches that have hosts.
+/// Returns one unit for each pair of switches with hosts that have a link: the links of both directions.
 fn cables(problem: &Problem, tiers: &PerNode<Option<usize>>) -> Vec<Unit> {
     let mut cables: BTreeMap<(NodeId, NodeId), Unit> = BTreeMap::new();
     for (id, link) in problem.fabric.links() {
@@ -148,7 +149,8 @@ fn cables(problem: &Problem, tiers: &PerNode<Option<usize>>) -> Vec<Unit> {
     cables.into_values().collect()
 }
 
-/// Unit by unit to whoever has the least for its need; then to all who may share with those who have it.
+/// Gives each unit to the tenant that has the fewest units in proportion to its need, and then to all others that may
+/// share with its owners.
 fn hand_out(problem: &Problem, permits: &Permits, units: &[Unit], needs: &[u64]) -> Permits {
     let constraints = problem.constraints;
     let mut divided = permits.clone();
@@ -159,7 +161,7 @@ fn hand_out(problem: &Problem, permits: &Permits, units: &[Unit], needs: &[u64])
             unit.nodes.iter().any(|node| permit.crosses(*node)) || unit.links.iter().any(|link| permit.uses(*link))
         };
         let mut tenants: Vec<usize> = (0..needs.len()).filter(wants).collect();
-        // need / won, compared without dividing; of equals the first.
+        // Orders by need / won without dividing; of equal tenants the first one wins.
         let hunger = |tenant: usize| (needs.get(tenant).copied().unwrap_or(0), won.get(tenant).copied().unwrap_or(0));
         tenants.sort_by(|one, other| {
             let ((need, has), (other_need, other_has)) = (hunger(*one), hunger(*other));
@@ -197,7 +199,7 @@ fn inseparable(problem: &Problem, permits: &Permits, tiers: &PerNode<Option<usiz
         let contested = nodes.filter(|(node, _)| one.crosses(*node) && other.crosses(*node));
         contested.map(|(_, node)| node.name.clone()).collect()
     };
-    // Whoever contests the most is the likeliest reason.
+    // The pair of tenants that contests the most switches is the likeliest reason.
     let pair = constraints.disjoint.iter().max_by_key(|pair| both(pair).len()).copied().unwrap_or_default();
     let name = |tenant| constraints.tenant_name(Some(tenant)).unwrap_or_default();
     let contested = both(&pair);

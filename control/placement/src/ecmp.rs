@@ -1,7 +1,8 @@
-//! What hashing makes of the same flows: every switch has equal-cost next hops and picks one by a hash of the 5-tuple.
+//! Paths that hashing gives the same flows: every switch has equal-cost next hops and picks one by a hash of the
+//! 5-tuple.
 //!
-//! Each switch hashes with a salt of its own, as fabrics do that want to avoid polarisation; this is the kind side of
-//! ECMP. Weights are equal whatever the capacities, tenants are unknown, paths are the shortest.
+//! Each switch hashes with its own salt, as fabrics do that avoid polarisation; this is the favourable case for ECMP.
+//! Weights are equal whatever the capacities, tenants are ignored, and paths are the shortest ones.
 
 use std::collections::HashMap;
 
@@ -16,16 +17,16 @@ use crate::ways::{Maze, Ways};
 
 /// UDP destination port of `RoCEv2`.
 const ROCE: u16 = 4791;
-/// UDP source ports are drawn from here up.
+/// Lowest UDP source port; source ports are drawn from here to 65535.
 const FIRST_PORT: u16 = 49_152;
 
-/// Paths of flows between these hosts, by hashes that begin with `seed`.
+/// Returns the paths of the flows when switches hash with salts that derive from `seed`.
 ///
 /// # Errors
-/// [`PlaceError`]: hosts without links, no path.
+/// [`PlaceError`]: for example a host without links, or no path.
 pub fn hash(fabric: &Fabric, demand: &Demand, seed: u64) -> Result<Paths, PlaceError> {
     let nobody = Constraints::default();
-    // Tenants mean nothing to a hash.
+    // Hashing ignores tenants.
     let demand_of_all =
         Demand { flows: demand.flows.iter().map(|flow| crate::Flow { tenant: None, ..*flow }).collect() };
     let problem = Problem::new(fabric, &demand_of_all, &nobody)?;
@@ -65,7 +66,7 @@ fn walk(maze: &Maze, ways: &Ways, entry: NodeId, tuple: Tuple) -> Vec<LinkId> {
     route
 }
 
-/// Addresses (hosts stand for theirs), ports and protocol, with the seed.
+/// Hash of the 5-tuple (host ids stand for addresses) and the seed.
 #[derive(Clone, Copy)]
 struct Tuple(u64);
 
@@ -84,7 +85,7 @@ impl Tuple {
     }
 }
 
-/// `SplitMix64`'s finaliser: every bit of the input moves every bit of the output.
+/// Returns the value after the finaliser of `SplitMix64`: every bit of the input affects every bit of the output.
 const fn mix(mut value: u64) -> u64 {
     value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -4,12 +4,12 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::table::{LinkId, NodeId, PerLink, PerNode};
 
-/// What a vertex is to placement.
+/// Role of a node in placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Sends and receives; forwards nothing.
+    /// A host: it sends and receives, but forwards nothing.
     Host,
-    /// Forwards.
+    /// A switch: it forwards.
     Switch,
 }
 
@@ -18,20 +18,20 @@ pub enum Kind {
 pub struct Node {
     /// `collection/key`, as Jalapeno writes it.
     pub id: String,
-    /// What people call it.
+    /// Name of the node, as shown to users.
     pub name: String,
-    /// Whether it forwards.
+    /// Role of the node: host or switch.
     pub kind: Kind,
-    /// Plane of a fabric made of several.
+    /// Plane that the node belongs to, in a fabric made of several planes.
     pub plane: Option<String>,
-    /// Group of hosts a collective runs within, such as a rail.
+    /// Group of hosts within which a collective runs, such as a rail.
     pub group: Option<String>,
-    /// It works.
+    /// Whether the node works.
     pub up: bool,
 }
 
 impl Node {
-    /// A working node, whose name is the key of its id.
+    /// Creates a working node. Its name is the part of the id after the first `/`.
     pub fn new(id: impl Into<String>, kind: Kind) -> Self {
         let id = id.into();
         let name = id.split_once('/').map_or(id.as_str(), |(_, key)| key).to_owned();
@@ -42,21 +42,23 @@ impl Node {
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Key of its edge; parallel links differ in it.
+    /// Key of its edge in the topology; parallel links have different keys.
     pub key: String,
-    /// Its sending end.
+    /// Sending end.
     pub from: NodeId,
-    /// Its receiving end.
+    /// Receiving end.
     pub to: NodeId,
-    /// In the unit of demands: a link of capacity 4 carries four times what one of capacity 1 does.
+    /// Capacity in the unit of demands: a link of capacity 4 carries four times as much as one of capacity 1.
     pub capacity: u64,
-    /// It works.
+    /// Whether the link works.
     pub up: bool,
-    /// What Jalapeno's `/load` has booked on it; an edge without the attribute weighs 1 there, one with 0 nothing.
+    /// Load that Jalapeno's `/load` has booked on it. There, an edge without this attribute weighs 1, and one with 0
+    /// weighs nothing.
     pub load: Option<i64>,
 }
 
-/// Switches, hosts and links. Neighbours are kept in the order of their ids, so equal fabrics are placed equally.
+/// Switches, hosts and links. Neighbours are kept in the order of their ids, so that equal fabrics get equal
+/// placements.
 #[derive(Clone, Debug, Default)]
 pub struct Fabric {
     nodes: PerNode<Node>,
@@ -66,26 +68,26 @@ pub struct Fabric {
     into: PerNode<Vec<LinkId>>,
 }
 
-/// Where a host's flows enter and leave the part of the fabric that leaves a choice.
+/// The node at which the flows of a host enter and leave the part of the fabric with a choice of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// Behind its only link.
+    /// The host has one link only, so its flows enter and leave at the leaf behind it.
     Leaf {
-        /// The switch at its other end.
+        /// Leaf at the other end of the link.
         leaf: NodeId,
-        /// From the host.
+        /// Link from the host to the leaf.
         up: LinkId,
-        /// To the host.
+        /// Link from the leaf to the host.
         down: LinkId,
     },
-    /// The host itself: it has several links.
+    /// The host itself, because it has several links.
     Host(NodeId),
     /// The host has no working link.
     None,
 }
 
 impl Fabric {
-    /// Adds a node. `None`: its id is taken.
+    /// Adds a node. Returns `None` if its id is already in use.
     pub fn add_node(&mut self, node: Node) -> Option<NodeId> {
         if self.by_id.contains_key(&node.id) {
             return None;
@@ -114,7 +116,7 @@ impl Fabric {
         id
     }
 
-    /// Adds both directions, of the same capacity; keys are made of the names of the ends.
+    /// Adds both directions of a link, with the same capacity; keys are made of the names of the two ends.
     pub fn connect(&mut self, one: NodeId, other: NodeId, capacity: u64) -> [LinkId; 2] {
         [(one, other), (other, one)].map(|(from, to)| {
             let key = format!("{}_{}", self.nodes[from].name, self.nodes[to].name);
@@ -123,80 +125,80 @@ impl Fabric {
         })
     }
 
-    /// Every node.
+    /// Returns every node with its id.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes.iter()
     }
 
-    /// Every link.
+    /// Returns every link with its id.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, &Link)> {
         self.links.iter()
     }
 
-    /// A node.
+    /// Returns the node of this id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }
 
-    /// A link.
+    /// Returns the link of this id.
     pub fn link(&self, id: LinkId) -> &Link {
         &self.links[id]
     }
 
-    /// A node, to change it.
+    /// Returns the node of this id for modification.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id]
     }
 
-    /// A link, to change it.
+    /// Returns the link of this id for modification.
     pub fn link_mut(&mut self, id: LinkId) -> &mut Link {
         &mut self.links[id]
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Number of directed links.
+    /// Returns the number of directed links.
     pub fn link_count(&self) -> usize {
         self.links.len()
     }
 
-    /// The node of exactly that id.
+    /// Returns the node whose id is exactly this text.
     pub(crate) fn find_id(&self, id: &str) -> Option<NodeId> {
         self.by_id.get(id).copied()
     }
 
-    /// The node of that id, key or name; an id wins over a name.
+    /// Returns the node of this id, name or key (the id's part after `/`); an id wins over a name.
     pub fn find(&self, name: &str) -> Option<NodeId> {
         let key = |node: &Node| node.id.split_once('/').is_some_and(|(_, key)| key == name);
         let by_name = || self.nodes().find(|(_, node)| node.name == name || key(node)).map(|(id, _)| id);
         self.by_id.get(name).copied().or_else(by_name)
     }
 
-    /// Hosts, in the order they were added.
+    /// Returns the hosts in the order they were added.
     pub fn hosts(&self) -> impl Iterator<Item = NodeId> {
         self.nodes().filter(|(_, node)| node.kind == Kind::Host).map(|(id, _)| id)
     }
 
-    /// Link and both its ends work, and it can carry something.
+    /// Returns whether the link and both its ends work and its capacity is above 0.
     pub fn works(&self, link: LinkId) -> bool {
         let Link { from, to, capacity, up, .. } = &self.links[link];
         *up && *capacity > 0 && self.nodes[*from].up && self.nodes[*to].up
     }
 
-    /// Working links that leave a node, in the order of the ids of their other ends.
+    /// Returns the working links that leave a node, in the order of the ids of their other ends.
     pub fn out(&self, node: NodeId) -> impl DoubleEndedIterator<Item = LinkId> {
         self.out[node].iter().copied().filter(|link| self.works(*link))
     }
 
-    /// Working links that reach a node.
+    /// Returns the working links that reach a node, in the order of the ids of their other ends.
     pub fn into(&self, node: NodeId) -> impl DoubleEndedIterator<Item = LinkId> {
         self.into[node].iter().copied().filter(|link| self.works(*link))
     }
 
-    /// Where a host's flows enter and leave.
+    /// Returns where the flows of a host enter and leave.
     pub fn door(&self, host: NodeId) -> Door {
         let (mut out, mut into) = (self.out(host), self.into(host));
         match (out.next(), out.next(), into.next(), into.next()) {
@@ -208,8 +210,8 @@ impl Fabric {
         }
     }
 
-    /// Links that placement has a say in: all but the only link of a host, which carries what the host sends or
-    /// receives, whatever the paths.
+    /// Returns for each link whether its load depends on the choice of paths. This is so for all links except the only
+    /// link of a host, which is on every path of that host.
     pub fn judged(&self) -> PerLink<bool> {
         let mut single = PerNode::new(self.nodes.len(), false);
         for host in self.hosts() {
@@ -222,8 +224,8 @@ impl Fabric {
         judged
     }
 
-    /// Hops from the nearest leaf: 0 for switches with hosts, 1 for spines, 2 for cores. `None`: hosts, and switches
-    /// that no host reaches.
+    /// Returns the tier of every switch, which is its number of hops from the nearest leaf: 0 for switches with hosts,
+    /// 1 for spines, 2 for cores. `None` for hosts and for switches that no host reaches.
     pub fn tiers(&self) -> PerNode<Option<usize>> {
         let mut tiers = PerNode::new(self.nodes.len(), None);
         let mut queue = VecDeque::new();

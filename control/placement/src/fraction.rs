@@ -1,9 +1,10 @@
-//! The same demand in flows that may be split at will: how busy must the busiest link be then?
+//! Lower bound from divisible flows: how busy the busiest link must be even if every flow could be split at will.
 //!
-//! Frank and Wolfe's method on a smooth stand-in for the maximum. In every round each link has a length that grows
-//! exponentially with how busy it is, all demand is sent along the shortest ways, and mixed into what there is. The
-//! lengths of any round prove a lower bound; the best one is kept. It begins with the loads of a placement: where that is
-//! good, their lengths prove it at once, if only they grow neither too slowly nor so fast that single flows matter.
+//! Uses the method of Frank and Wolfe on a smooth approximation of the maximum. In every round each link has a length
+//! that grows exponentially with how busy it is; all demand is sent along the shortest paths, and a share of that is
+//! mixed into the loads so far. The lengths of any round prove a lower bound, and the best one is kept. The method
+//! begins with the loads of a placement: if the placement is good, the lengths of its loads prove that at once,
+//! provided that lengths grow neither too slowly nor so fast that single flows matter.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +14,15 @@ use crate::ratio::Ratio;
 use crate::table::{LinkId, NodeId, PerLink};
 use crate::ways::{Maze, Tree};
 
-/// How fast lengths grow in the rounds that only look at the placement.
+/// Sharpness (how fast lengths grow) of the first rounds, which use the loads of the placement unchanged.
 const LOOKS: [f64; 12] = [4.0, 8.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0, 512.0, 2048.0];
-/// Rounds after them, at most.
+/// Maximum number of rounds after those of [`LOOKS`].
 const ROUNDS: u32 = 240;
-/// Links looked at, at most: a second or two.
+/// Maximum number of links visited in all rounds: one or two seconds of work.
 const WORK: u64 = 400_000_000;
 
-/// A lower bound in whole flows, proved from loads that have been reached. Ends early when they are proved to be the best
-/// there are.
+/// Returns a lower bound in whole flows, starting from the loads of a placement. Ends early when the bound proves that
+/// placement to be the best possible.
 pub(crate) fn lower_bound(maze: &Maze, part: &Part, loads: &PerLink<u64>) -> Ratio {
     let ratio = |link: &LinkId| Ratio { load: loads[*link], capacity: maze.problem.fabric.link(*link).capacity };
     let reached = part.links.iter().map(ratio).max().unwrap_or(Ratio::ZERO);
@@ -35,14 +36,14 @@ pub(crate) fn lower_bound(maze: &Maze, part: &Part, loads: &PerLink<u64>) -> Rat
             break;
         }
     }
-    // Whatever rounding did: what has been reached can be reached.
+    // The bound cannot exceed what has been reached, so this removes rounding errors.
     best.min(reached)
 }
 
 struct Mixture<'m, 'p> {
     maze: &'m Maze<'p>,
     part: &'m Part,
-    /// Entries of each way, with what they send.
+    /// Entry nodes with their traffic volumes, by the index of the [`crate::ways::Ways`] of the commodity.
     entries: BTreeMap<usize, Vec<(NodeId, f64)>>,
     loads: PerLink<f64>,
     tree: Tree,
@@ -68,7 +69,8 @@ impl<'m, 'p> Mixture<'m, 'p> {
         self.maze.problem.fabric.link(link).capacity as f64
     }
 
-    /// Sends all demand the shortest ways, mixes it in if told to, and says what the lengths prove.
+    /// Sends all demand along the shortest paths, mixes it into the loads if `mix` is set, and returns the ratio that
+    /// the lengths prove.
     fn round(&mut self, sharpness: f64, mix: bool) -> f64 {
         let ratios = || self.part.links.iter().map(|link| self.loads[*link] / self.capacity(*link));
         let busiest = ratios().fold(0.0, f64::max);
@@ -76,7 +78,7 @@ impl<'m, 'p> Mixture<'m, 'p> {
         let mut budget = 0.0;
         for link in &self.part.links {
             let ratio = self.loads[*link] / self.capacity(*link);
-            // Lengths stay above 0.
+            // The limit keeps lengths above 0.
             let length = (sharpness * (ratio / busiest - 1.0)).max(-600.0).exp();
             budget += length;
             lengths[*link] = length / self.capacity(*link);
@@ -98,8 +100,8 @@ impl<'m, 'p> Mixture<'m, 'p> {
         paid / budget
     }
 
-    /// How much of the new to mix in: the smooth maximum is convex in it, so thirds of an interval close in on its
-    /// least.
+    /// Returns the share of the new loads to mix in that gives the lowest smooth maximum. The maximum is convex in the
+    /// share, so a ternary search finds it.
     fn best_share(&self, sent: &PerLink<f64>, steepness: f64) -> f64 {
         let lines: Vec<(f64, f64)> = self
             .part

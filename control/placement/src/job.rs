@@ -1,4 +1,5 @@
-//! What is to be placed, as people and programs write it down: names instead of ids, patterns instead of pairs.
+//! Jobs: what is to be placed, as people and programs write it, with names instead of ids and patterns instead of
+//! pairs.
 
 use std::collections::BTreeMap;
 
@@ -9,53 +10,53 @@ use crate::demand::{Demand, Flow, Pattern};
 use crate::fabric::{Fabric, Kind};
 use crate::table::NodeId;
 
-/// A job: what its hosts send, and what its tenants may use. Every part may be left out.
+/// A job: what its hosts send, and what its tenants may use. Every field is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Job {
-    /// What the hosts of each group (or tenant) send to each other.
+    /// Traffic pattern within each group (or tenant).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<Pattern>,
-    /// Hosts, by name, key or id, in the order of their ranks. Empty: all, by id.
+    /// Hosts, by name, key or id, in the order of their ranks. Empty: all hosts, ordered by id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// Flows beside those of the pattern.
+    /// Flows in addition to those of the pattern.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<Pair>,
-    /// Of each flow of the pattern, in the unit of capacities; 1 where it is not said.
+    /// Demand of each flow of the pattern, in the unit of capacities; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demand: Option<u64>,
-    /// Tenants: each runs the pattern among its own hosts.
+    /// Tenants; each runs the pattern among its own hosts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<TenantOf>,
-    /// Names of two tenants that never share a link.
+    /// Pairs of tenant names; the two tenants of a pair never share a link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disjoint: Vec<[String; 2]>,
-    /// Hops a path may be longer than the shortest of its pair.
+    /// Number of hops by which a path may be longer than the shortest one between its two ends.
     pub detour: usize,
-    /// Of permutations, and of everything that is drawn by lot; 1 where it is not said.
+    /// Seed of permutations and of all other random choices; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
-/// One pair: `["a", "b"]`, `["a", "b", 4]`, or an object.
+/// One pair of hosts: `["a", "b"]`, `["a", "b", 4]`, or an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "no pair: write [FROM, TO], [FROM, TO, DEMAND], or `source`, `destination` and `demand`")]
 pub enum Pair {
     /// Source and destination.
     Short(String, String),
-    /// With a demand.
+    /// Source, destination and demand.
     Weighted(String, String, u64),
-    /// By name.
+    /// Object with named fields.
     Full {
         /// Host that sends.
         source: String,
         /// Host that receives.
         destination: String,
-        /// How much; 1 where it is not said.
+        /// Amount of traffic; 1 by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         demand: Option<u64>,
-        /// Name of its tenant, where both hosts are of several.
+        /// Name of the tenant; needed if both hosts belong to several.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tenant: Option<String>,
     },
@@ -64,7 +65,7 @@ pub enum Pair {
 impl std::str::FromStr for Pair {
     type Err = String;
 
-    /// `FROM,TO`, or `FROM,TO,DEMAND`.
+    /// Parses `FROM,TO` or `FROM,TO,DEMAND`.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(',').map(str::trim).collect();
         match parts.as_slice() {
@@ -79,89 +80,89 @@ impl std::str::FromStr for Pair {
     }
 }
 
-/// A tenant, in names.
+/// A tenant of a job, with nodes given by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantOf {
-    /// What people call it.
+    /// Name of the tenant, as shown to users.
     pub name: String,
     /// Its hosts.
     pub hosts: Vec<String>,
-    /// Of the tiers named here, the only switches it may cross.
+    /// The only switches that it may cross, in each tier that has a switch in this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spines: Vec<String>,
-    /// The only planes it may cross.
+    /// The only planes that it may cross.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub planes: Vec<String>,
 }
 
-/// All to all among 4096 hosts: some gigabytes, and minutes.
+/// Limit on flows: an all-to-all pattern of 4096 hosts, which takes some gigabytes and minutes.
 const MOST_FLOWS: usize = 1 << 24;
 
-/// A job that does not fit its fabric.
+/// Error: a job that does not fit its fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// No node of that name.
+    /// The topology has no node of this name.
     #[error("{place}: there is no node {name:?} in the topology; {hint}")]
     UnknownNode {
-        /// `tenants[0].hosts`.
+        /// Where in the job, such as `tenants[0].hosts`.
         place: String,
-        /// As written.
+        /// Name as written.
         name: String,
-        /// Names that there are.
+        /// Names that exist.
         hint: String,
     },
-    /// A host among spines, or a switch among hosts.
+    /// A host is named where a switch belongs, or a switch where a host belongs.
     #[error("{place}: {name} is a {is}; name {wanted}")]
     WrongKind {
-        /// Where.
+        /// Place of the entry in the job.
         place: String,
-        /// As written.
+        /// Name as written.
         name: String,
-        /// What it is.
+        /// Kind of the named node.
         is: &'static str,
-        /// What belongs there.
+        /// Kind that belongs there.
         wanted: &'static str,
     },
-    /// No plane of that name.
+    /// The topology has no plane of this name.
     #[error("{place}: no switch is of plane {name:?}; {hint}")]
     UnknownPlane {
-        /// Where.
+        /// Place of the entry in the job.
         place: String,
-        /// As written.
+        /// Name as written.
         name: String,
-        /// Planes that there are.
+        /// Planes that exist.
         hint: String,
     },
-    /// No tenant of that name.
+    /// The job has no tenant of this name.
     #[error("{place}: there is no tenant {name:?}; name one of `tenants`")]
     UnknownTenant {
-        /// Where.
+        /// Place of the entry in the job.
         place: String,
-        /// As written.
+        /// Name as written.
         name: String,
     },
-    /// More than there is memory for.
+    /// The job has more than `MOST_FLOWS` flows.
     #[error("{flows} flows; name fewer `hosts`, or a `pattern` with fewer flows: at most {MOST_FLOWS} are placed")]
     TooMany {
-        /// As many.
+        /// Number of flows.
         flows: usize,
     },
-    /// The same twice.
+    /// The same name is listed twice.
     #[error("{place}: {name} is there twice; keep one")]
     Twice {
-        /// Where.
+        /// Place of the entry in the job.
         place: String,
-        /// As written.
+        /// Name as written.
         name: String,
     },
 }
 
 impl Job {
-    /// Flows and constraints on that fabric.
+    /// Resolves the names of the job and returns its flows and constraints on that fabric.
     ///
     /// # Errors
-    /// [`JobError`].
+    /// [`JobError`]: the job does not fit the fabric.
     pub fn resolve(&self, fabric: &Fabric) -> Result<(Demand, Constraints), JobError> {
         let seed = self.seed.unwrap_or(1);
         let mut tenants = Vec::new();
@@ -176,7 +177,7 @@ impl Job {
             let [one, other] = names.each_ref().map(|name| self.tenant(&format!("disjoint[{number}]"), name));
             disjoint.push((one?, other?));
         }
-        // Pairs alone are a list.
+        // A job with pairs and without a pattern consists of those pairs only.
         let default = if self.pairs.is_empty() { Pattern::AllToAll } else { Pattern::List };
         let groups = self.groups(fabric, &tenants)?;
         let pattern = self.pattern.unwrap_or(default);
@@ -196,7 +197,8 @@ impl Job {
         Ok((demand, Constraints { tenants, disjoint, detour: self.detour, seed }))
     }
 
-    /// Hosts that run the pattern among themselves: those of each tenant, or of each group (rail) of the topology.
+    /// Returns the sets of hosts that run the pattern among themselves: those of each tenant, or of each group (rail)
+    /// of the topology.
     fn groups(&self, fabric: &Fabric, tenants: &[Tenant]) -> Result<Vec<Group>, JobError> {
         let listed = hosts(fabric, "hosts", &self.hosts)?;
         let chosen = |host: &NodeId| listed.is_empty() || listed.contains(host);
@@ -229,14 +231,14 @@ impl Job {
     }
 }
 
-/// Documents come in any order; ranks should not.
+/// Orders hosts by id, so that ranks do not depend on the order of a document.
 fn by_id(fabric: &Fabric) -> Vec<NodeId> {
     let mut hosts: Vec<NodeId> = fabric.hosts().collect();
     hosts.sort_by(|one, other| fabric.node(*one).id.cmp(&fabric.node(*other).id));
     hosts
 }
 
-/// Hosts, and their tenant.
+/// Hosts that run a pattern among themselves, and the index of their tenant.
 type Group = (Vec<NodeId>, Option<usize>);
 
 impl TenantOf {

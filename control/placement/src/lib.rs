@@ -1,5 +1,5 @@
-//! Flows over a fabric so that the busiest link carries as little as possible, and what hashing or Jalapeno's load book
-//! would have made of the same flows.
+//! Places flows on a fabric so that the busiest link carries as little as possible, and says for comparison where
+//! hashing or Jalapeno's load book would have sent the same flows.
 //!
 //! ```
 //! use srv6d_placement::{Clos, Constraints, Demand, Pattern, place};

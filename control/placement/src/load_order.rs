@@ -1,9 +1,9 @@
-//! What Jalapeno's load book makes of the same flows: one `GET .../shortest_path/load` per flow, in their order.
+//! Paths that Jalapeno's load book gives the same flows: one `GET .../shortest_path/load` per flow, in their order.
 //!
-//! Every answer is the path of the least load (an edge without a `load` weighs 1, one with 0 nothing), of equal ones the
-//! one of the fewest hops, of those the first by the ids along the way; then the load of each of its edges grows by 10,
-//! whatever the flow carries. Paths may be longer than the shortest, capacities and tenants are unknown, and of parallel
-//! edges only the first one of the file is ever used.
+//! Every answer is the path of the least load, where an edge without a `load` weighs 1 and one with 0 weighs nothing.
+//! Of equal paths it is the one with the fewest hops, and of those the first by the ids along the path. Then the load
+//! of each of its edges grows by 10, whatever the demand of the flow is. Paths may be longer than the shortest,
+//! capacities and tenants are ignored, and of parallel edges only the first one in the file is ever used.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -15,16 +15,16 @@ use crate::fabric::Fabric;
 use crate::placement::Paths;
 use crate::table::{LinkId, NodeId, PerLink, PerNode};
 
-/// What one allocation adds to each of its edges.
+/// Load that one allocation adds to each of its edges.
 const STEP: u64 = 10;
 
-/// Paths of flows between these hosts, as Jalapeno hands them out.
+/// Returns the paths of the flows as Jalapeno allocates them.
 ///
 /// # Errors
-/// [`PlaceError`]: hosts without links, no path.
+/// [`PlaceError`]: for example a host without links, or no path.
 pub fn load_order(fabric: &Fabric, demand: &Demand) -> Result<Paths, PlaceError> {
     let nobody = Constraints::default();
-    // Tenants mean nothing to the load book.
+    // The load book ignores tenants.
     let demand_of_all =
         Demand { flows: demand.flows.iter().map(|flow| crate::Flow { tenant: None, ..*flow }).collect() };
     let problem = Problem::new(fabric, &demand_of_all, &nobody)?;
@@ -58,13 +58,13 @@ pub fn load_order(fabric: &Fabric, demand: &Demand) -> Result<Paths, PlaceError>
     Ok(paths)
 }
 
-/// Cost and hops to the exit.
+/// Cost and number of hops to the exit.
 type Distance = (u64, usize);
 
 const FAR: Distance = (u64::MAX, usize::MAX);
 
-/// Loads, and the graph as Jalapeno sees it. A host's only edge is on all of its paths and none of others', so it changes
-/// no choice and is left out.
+/// Booked loads, and the graph as Jalapeno sees it. The only edge of a host is left out: it is on all paths of that
+/// host and on no others, so it changes no choice.
 struct Book {
     weights: PerLink<u64>,
     loads: PerLink<u64>,
@@ -72,9 +72,9 @@ struct Book {
     into: PerNode<Vec<(LinkId, NodeId)>>,
     distances: PerNode<Distance>,
     touched: Vec<NodeId>,
-    /// At most the least weight of the links into a node: weights only grow.
+    /// Lower bound of the weights of the links into a node. It stays valid because weights only grow.
     least_into: PerNode<u64>,
-    /// The link from the entry that is being asked for.
+    /// For each neighbour of the current entry, the link from the entry to it.
     from_entry: PerNode<Option<LinkId>>,
     queue: BinaryHeap<Reverse<(Distance, NodeId)>>,
 }
@@ -87,7 +87,7 @@ impl Book {
         let (mut weights, mut loads) = (PerLink::new(fabric.link_count(), 1), PerLink::new(fabric.link_count(), 0));
         let mut seen = HashSet::new();
         for (id, link) in fabric.links() {
-            // Sums along a path must not overflow.
+            // The limit keeps sums along a path from overflowing.
             let booked = link.load.map(|load| u64::try_from(load).unwrap_or(0).min(MOST_DEMAND));
             weights[id] = booked.unwrap_or(1);
             loads[id] = booked.unwrap_or(0);
@@ -96,7 +96,7 @@ impl Book {
                 into[link.to].push((id, link.from));
             }
         }
-        // Ties go by the ids of the vertices.
+        // Ties are broken by the ids of the nodes.
         for (node, _) in fabric.nodes() {
             out[node].sort_by(|(_, one), (_, other)| fabric.node(*one).id.cmp(&fabric.node(*other).id));
         }
@@ -128,9 +128,9 @@ impl Book {
         Some(route)
     }
 
-    /// Dijkstra's algorithm from the exit, until the entry is reached. What is farther from the exit than the entry is
-    /// on no best path, nor is what would be when the lightest link from the entry is added: with loads in balance, that
-    /// spares a look at all links into the spines.
+    /// Runs Dijkstra's algorithm from the exit until the entry is reached. A node is skipped if its distance to the
+    /// exit, plus the lightest link that leaves the entry, exceeds the distance of the entry: it is on no best path.
+    /// With balanced loads, that avoids visiting all links into the spines.
     fn measure(&mut self, entry: NodeId, exit: NodeId) {
         for node in self.touched.drain(..) {
             self.distances[node] = FAR;
@@ -160,7 +160,7 @@ impl Book {
         }
     }
 
-    /// Along all links into a node.
+    /// Updates the distances of the nodes that have a link into this node.
     fn look_back(&mut self, node: NodeId, distance: Distance, entry: NodeId, lightest: u64) {
         let mut least = u64::MAX;
         for position in 0..self.into[node].len() {

@@ -1,19 +1,19 @@
-//! Commodities that compete for links, apart from those that they never meet: rails, disjoint tenants.
+//! Parts: independent groups of commodities that share no link with others, such as rails or disjoint tenants.
 
 use std::collections::BTreeMap;
 
 use crate::table::{Id, LinkId, PerLink};
 use crate::ways::Maze;
 
-/// Commodities, and the links any of them may use.
+/// Commodities that compete for links, and the links that any of them may use.
 pub(crate) struct Part {
-    /// Positions in the problem.
+    /// Positions of the commodities in the problem.
     pub commodities: Vec<usize>,
     pub links: Vec<LinkId>,
 }
 
 impl Part {
-    /// What all demands are multiples of.
+    /// Returns the greatest common divisor of all demands.
     pub(crate) fn step(&self, maze: &Maze) -> u64 {
         let demands = self.commodities.iter().map(|commodity| maze.commodity(*commodity).demand);
         demands.fold(0, common_divisor).max(1)
@@ -27,7 +27,7 @@ const fn common_divisor(mut one: u64, mut other: u64) -> u64 {
     one
 }
 
-/// Commodities of the same entry and exit use no link, and belong to no part.
+/// Divides the commodities into parts. Commodities whose entry is their exit use no link and belong to no part.
 pub(crate) fn divide(maze: &Maze) -> Vec<Part> {
     let fabric = maze.problem.fabric;
     let mut parents = PerLink::new(fabric.link_count(), LinkId::at(0));

@@ -1,10 +1,10 @@
-//! Which switches the flows of a tenant may cross.
+//! Permits: which switches and links the flows of a tenant may use.
 
 use crate::commodity::Problem;
 use crate::fabric::Kind;
 use crate::table::{LinkId, NodeId, PerLink, PerNode};
 
-/// By switch, and by link.
+/// Whether each switch may be crossed, and whether each link may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Permit {
     nodes: PerNode<bool>,
@@ -12,7 +12,8 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Whether a path may run over that link and, unless it ends there, the node behind it.
+    /// Returns whether a path may use the link and then cross the node behind it. The node is not crossed if it is the
+    /// exit.
     pub(crate) fn allows(&self, link: LinkId, behind: NodeId, exit: NodeId) -> bool {
         self.links[link] && (behind == exit || self.nodes[behind])
     }
@@ -34,7 +35,7 @@ impl Permit {
     }
 }
 
-/// One permit per tenant, and one for flows of none.
+/// One permit per tenant, and one for flows that belong to no tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct Permits {
     everyone: Permit,

@@ -1,4 +1,4 @@
-//! Placing a demand.
+//! Places a demand on a fabric.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,15 @@ use crate::{bound, division, fraction, relief};
 /// A path for every flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
-    /// Links that placement has a say in, of every path that is used.
+    /// Distinct routes in use. The only link of a host is not part of a route, because it is on every path of that
+    /// host.
     routes: Vec<Route>,
-    /// By flow, in the order of the demand.
+    /// Index in `routes` of each flow, in the order of the demand.
     route_of: Vec<u32>,
 }
 
 impl Paths {
-    /// For so many flows.
+    /// Creates a table for this number of flows.
     pub(crate) fn new(flows: usize) -> Self {
         Self { routes: Vec::new(), route_of: vec![0; flows] }
     }
@@ -41,13 +42,14 @@ impl Paths {
         }
     }
 
-    /// Links of a flow that placement had a say in: all but the only link of a host. Empty for hosts of one leaf.
+    /// Returns the links of a flow that were chosen: all except the only link of a host. Empty if both hosts are at one
+    /// leaf.
     pub fn route(&self, flow: usize) -> &[LinkId] {
         let route = self.route_of.get(flow).and_then(|route| self.routes.get(*route as usize));
         route.map_or(&[], Vec::as_slice)
     }
 
-    /// All links of a flow, from host to host.
+    /// Returns all links of a flow, from host to host.
     pub fn links(&self, fabric: &Fabric, demand: &Demand, flow: usize) -> Vec<LinkId> {
         let Some(ends) = demand.flows.get(flow) else { return Vec::new() };
         let first = if let Door::Leaf { up, .. } = fabric.door(ends.source) { Some(up) } else { None };
@@ -55,7 +57,7 @@ impl Paths {
         first.into_iter().chain(self.route(flow).iter().copied()).chain(last).collect()
     }
 
-    /// What every link carries, hosts' links included.
+    /// Returns the load of every link, including the links of hosts.
     pub fn loads(&self, fabric: &Fabric, demand: &Demand) -> PerLink<u64> {
         let mut by_route = vec![0; self.routes.len()];
         let mut loads = PerLink::new(fabric.link_count(), 0);
@@ -79,26 +81,26 @@ impl Paths {
     }
 }
 
-/// How busy the busiest of the links is that placement has a say in.
+/// Returns the ratio of the busiest link among those whose load depends on the paths ([`Fabric::judged`]).
 pub fn busiest(fabric: &Fabric, loads: &PerLink<u64>) -> Ratio {
     let judged = fabric.judged();
     let busy = loads.iter().filter(|(link, load)| judged[*link] && **load > 0);
     busy.map(|(link, load)| Ratio { load: *load, capacity: fabric.link(link).capacity }).max().unwrap_or(Ratio::ZERO)
 }
 
-/// A placed demand.
+/// Result of placing a demand.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// Where every flow goes.
+    /// Path of every flow.
     pub paths: Paths,
-    /// What the busiest link has at least, however flows are placed on the paths that are allowed.
+    /// Lower bound: on the permitted paths, no placement has a busiest link with a lower ratio.
     pub bound: Ratio,
-    /// What it has.
+    /// Ratio of the busiest link in this placement.
     pub busiest: Ratio,
 }
 
-/// Places every flow so that the busiest link carries as little as can be found: the least there is where all links of
-/// a two- or three-tier Clos fabric are alike, elsewhere by search.
+/// Places every flow so that the busiest link carries as little as possible. On two- and three-tier Clos fabrics whose
+/// links are all alike the result is the optimum; elsewhere it is the best that a search finds.
 ///
 /// # Errors
 /// [`PlaceError`]: the demand cannot be carried as asked.
@@ -122,7 +124,7 @@ pub fn place(fabric: &Fabric, demand: &Demand, constraints: &Constraints) -> Res
             }
         }
     }
-    // Whoever divides the switches may divide them badly, so then the bound is that of the fabric before.
+    // The division of the switches may be a bad one, so the bound is that of the undivided fabric.
     if !constraints.disjoint.is_empty() {
         let parts = part::divide(&undivided);
         let loads = loads(&problem, &spreads);
@@ -187,7 +189,7 @@ fn loads(problem: &Problem, spreads: &[Spread]) -> PerLink<u64> {
     loads
 }
 
-/// Division should have seen to it; nobody is told that tenants are apart without having looked.
+/// Checks that disjoint tenants share no link. The division should guarantee that; this check makes sure of it.
 fn check_disjoint(problem: &Problem, spreads: &[Spread]) -> Result<(), PlaceError> {
     let mut users: PerLink<Vec<usize>> = PerLink::new(problem.fabric.link_count(), Vec::new());
     for (commodity, spread) in problem.commodities.iter().zip(spreads) {
@@ -205,7 +207,8 @@ fn check_disjoint(problem: &Problem, spreads: &[Spread]) -> Result<(), PlaceErro
     Ok(())
 }
 
-/// Gives every flow one of its commodity's routes, in turn, so that no host has all its flows on one.
+/// Gives every flow one of the routes of its commodity, in turn, so that the flows of one host do not all take the same
+/// route.
 fn deal(problem: &Problem, spreads: &[Spread]) -> Paths {
     let mut paths = Paths::new(problem.demand.flows.len());
     let mut numbers: HashMap<Route, u32> = HashMap::new();

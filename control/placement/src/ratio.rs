@@ -1,21 +1,21 @@
-//! Load per capacity, compared without rounding.
+//! Load per capacity of a link, compared without rounding.
 
 use std::cmp::Ordering;
 
 /// Load of a link as a share of its capacity.
 #[derive(Clone, Copy, Debug)]
 pub struct Ratio {
-    /// In the unit of demands.
+    /// Load, in the unit of demands.
     pub load: u64,
-    /// In the same unit; never 0.
+    /// Capacity, in the same unit; never 0.
     pub capacity: u64,
 }
 
 impl Ratio {
-    /// Nothing.
+    /// The ratio of a link without load.
     pub const ZERO: Self = Self { load: 0, capacity: 1 };
 
-    /// As a number.
+    /// Returns the ratio as a floating-point number.
     #[allow(clippy::cast_precision_loss, reason = "demands and capacities are far below 2^53")]
     pub fn value(self) -> f64 {
         if self.load == 0 { 0.0 } else { self.load as f64 / self.capacity as f64 }

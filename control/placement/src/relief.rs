@@ -1,28 +1,29 @@
-//! Relieving the busiest links: a flow moves away; if that makes another link too busy, a flow moves away from there, and
-//! so on, until there is room, or everything is put back. On two tiers these are Kempe's chains of edge colouring.
+//! Relieves the busiest links: a flow is moved away from a link; if that makes another link too busy, a flow is moved
+//! away from there, and so on, until there is room, or all moves of this chain are undone. On two tiers these are the
+//! Kempe chains of edge colouring.
 
 use crate::commodity::Route;
 use crate::ratio::Ratio;
 use crate::search::{Assignment, add};
 use crate::table::{LinkId, PerLink};
 
-/// Links looked at, at most: a second or two.
+/// Maximum number of links visited: one or two seconds of work.
 const WORK: u64 = 150_000_000;
-/// Ways tried to relieve one link, before the chain is given up.
+/// Maximum number of moves tried to relieve one link before its chain is abandoned.
 const TRIES: usize = 400;
-/// Flows that move in one chain.
+/// Longest chain: how many links one after the other may be relieved.
 const DEPTH: usize = 48;
-/// Alternatives looked at for each link of a chain.
+/// Maximum number of alternatives tried for each link of a chain.
 const BREADTH: usize = 4;
 
-/// A flow that moved.
+/// A move of one flow from one route to another.
 struct Move {
     position: usize,
     from: Route,
     to: Route,
 }
 
-/// Moves flows until the bound is reached or no more relief is found.
+/// Moves flows until the bound is reached or no further relief is found.
 pub(crate) fn relieve(assignment: &mut Assignment, bound: Ratio) {
     let mut relief = Relief::new(assignment);
     while let Some(limit) = relief.limit(bound) {
@@ -36,7 +37,7 @@ pub(crate) fn relieve(assignment: &mut Assignment, bound: Ratio) {
                     return;
                 }
             }
-            // What has been reached for one link stays.
+            // The moves that relieved this link are kept.
             relief.moves.clear();
             relief.undo(0, 0);
         }
@@ -45,14 +46,14 @@ pub(crate) fn relieve(assignment: &mut Assignment, bound: Ratio) {
 
 struct Relief<'a, 'm, 'p> {
     assignment: &'a mut Assignment<'m, 'p>,
-    /// Positions whose flows use a link, or used it once.
+    /// For each link, the positions of the commodities that use it or have used it.
     users: PerLink<Vec<usize>>,
-    /// Links that the present chain has relieved: they must not fill up again.
+    /// Links that the present chain has relieved; they must not fill up again.
     locked: PerLink<bool>,
     locks: Vec<LinkId>,
     moves: Vec<Move>,
     tries: usize,
-    /// Where the scout's work ends.
+    /// Value of the scout's work counter at which to stop.
     work: u64,
 }
 
@@ -72,7 +73,7 @@ impl<'a, 'm, 'p> Relief<'a, 'm, 'p> {
         Self { assignment, users, locked, locks: Vec::new(), moves: Vec::new(), tries: 0, work }
     }
 
-    /// What the busiest link has, as long as it should have less.
+    /// Returns the ratio of the busiest link, or `None` if the bound is reached or the work is used up.
     fn limit(&self, bound: Ratio) -> Option<Ratio> {
         let busiest = self.assignment.busiest();
         (busiest > bound && self.assignment.scout.work < self.work).then_some(busiest)
@@ -82,7 +83,7 @@ impl<'a, 'm, 'p> Relief<'a, 'm, 'p> {
         self.assignment.ratio(link) >= limit
     }
 
-    /// Moves flows away from a link until it is less busy than the limit, and nothing else is as busy because of them.
+    /// Moves flows away from a link until its ratio is below the limit, without raising another link to the limit.
     fn make_room(&mut self, link: LinkId, limit: Ratio, depth: usize) -> bool {
         if self.locked[link] {
             return false;
@@ -118,8 +119,8 @@ impl<'a, 'm, 'p> Relief<'a, 'm, 'p> {
         false
     }
 
-    /// Each commodity's best way around the link, with the number of links that it would fill. One that fills none is
-    /// enough.
+    /// Returns, for each commodity that uses the link, its best route around it, with the number of links that the
+    /// route would fill. A route that fills none ends the search.
     fn candidates(&mut self, link: LinkId, limit: Ratio) -> Vec<(f64, Move)> {
         let mut found = Vec::new();
         for position in self.users[link].clone() {
@@ -136,9 +137,9 @@ impl<'a, 'm, 'p> Relief<'a, 'm, 'p> {
         found
     }
 
-    /// The way around a link, for one flow that uses it, that fills the fewest others.
+    /// Returns, for one flow that uses the link, the route around it that fills the fewest other links.
     fn around(&mut self, position: usize, from: &Route, link: LinkId, limit: Ratio) -> Option<(f64, Route)> {
-        /// Links with room cost next to nothing, but something: the cheapest walk must not turn around.
+        /// Cost of a link that has room: almost nothing, but above 0, so that the cheapest walk has no loop.
         const ROOM: f64 = 1e-6;
         let demand = self.assignment.commodity(position).demand;
         let commodity = *self.assignment.part.commodities.get(position)?;
@@ -172,7 +173,7 @@ impl<'a, 'm, 'p> Relief<'a, 'm, 'p> {
         }
     }
 
-    /// One flow from a route to another.
+    /// Moves one flow from one route to another.
     fn shift(&mut self, position: usize, from: &Route, to: &Route) {
         let demand = self.assignment.commodity(position).demand;
         for link in from {

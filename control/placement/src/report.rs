@@ -1,4 +1,4 @@
-//! A comparison in names and numbers, for programs.
+//! Report of a comparison in names and numbers, for programs.
 
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
@@ -14,24 +14,24 @@ use crate::fabric::{Fabric, Kind};
 use crate::ratio::Ratio;
 use crate::table::LinkId;
 
-/// Everything that is known about a job on a fabric.
+/// Everything that is reported about a job on a fabric.
 #[derive(Debug)]
 pub struct Report<'r> {
-    /// Where.
+    /// Fabric that the flows are placed on.
     pub fabric: &'r Fabric,
-    /// What.
+    /// Flows that are placed.
     pub demand: &'r Demand,
-    /// Under which conditions.
+    /// Constraints of the placement.
     pub constraints: &'r Constraints,
-    /// How.
+    /// Results of the three ways of choosing paths.
     pub comparison: &'r Comparison,
-    /// SIDs of its nodes, where they are known.
+    /// Topology with the SIDs of the nodes, if known.
     pub sids: Option<&'r Topology>,
-    /// Flows that are listed at most.
+    /// Maximum number of flows that are listed.
     pub most_flows: usize,
 }
 
-/// How a flow is to be sent.
+/// Path of one flow, with the carriers that pin it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hop {
     /// Switches, from the source to the destination.
@@ -39,12 +39,12 @@ pub struct Hop {
     /// Carriers (or SIDs of several segments), in the order they are visited.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub carriers: Vec<std::net::Ipv6Addr>,
-    /// Why there is no carrier, where SIDs are known.
+    /// Why there is no carrier, if SIDs are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_carrier: Option<String>,
 }
 
-/// SIDs of a topology document: Jalapeno's `/topology`, or `nodes`, `hosts` and `edges`.
+/// Reads the SIDs of a topology document: Jalapeno's `/topology`, or one with `nodes`, `hosts` and `edges`.
 pub fn sids(document: &Value) -> Option<Topology> {
     let mut vertices = match document.get("vertices") {
         Some(Value::Object(vertices)) => vertices.clone(),
@@ -65,7 +65,7 @@ pub fn sids(document: &Value) -> Option<Topology> {
 }
 
 impl Report<'_> {
-    /// The way of a flow. Carriers pin switches, not links: of parallel ones the fabric picks.
+    /// Returns the path of a flow. Carriers pin switches, not links: between parallel links the fabric chooses.
     pub fn hop(&self, outcome: &Outcome, flow: usize, with_carriers: bool) -> Hop {
         let links = outcome.paths.links(self.fabric, self.demand, flow);
         let node = |link: &LinkId| self.fabric.node(self.fabric.link(*link).to);
@@ -85,18 +85,18 @@ impl Report<'_> {
         hop
     }
 
-    /// `leaf00 -> spine01`.
+    /// Returns the name of a link, such as `leaf00 -> spine01`.
     pub fn link_name(&self, link: LinkId) -> String {
         let ends = self.fabric.link(link);
         format!("{} -> {}", self.fabric.node(ends.from).name, self.fabric.node(ends.to).name)
     }
 
-    /// Load per capacity.
+    /// Returns the load per capacity of a link.
     pub fn ratio(&self, outcome: &Outcome, link: LinkId) -> Ratio {
         Ratio { load: outcome.loads[link], capacity: self.fabric.link(link).capacity.max(1) }
     }
 
-    /// Mean load per capacity of the links that paths are chosen between.
+    /// Returns the mean load per capacity of the links whose load depends on the paths.
     #[allow(clippy::cast_precision_loss, reason = "no fabric has 2^53 links")]
     pub fn mean(&self, outcome: &Outcome) -> f64 {
         let links = &self.comparison.links;
@@ -104,13 +104,13 @@ impl Report<'_> {
         sum / links.len().max(1) as f64
     }
 
-    /// The busiest link, of several the first by name.
+    /// Returns the name of the busiest link; of several equal ones, the first by name.
     pub fn busiest_link(&self, outcome: &Outcome) -> Option<String> {
         let busy = self.comparison.links.iter().filter(|link| self.ratio(outcome, **link) == outcome.busiest);
         busy.map(|link| self.link_name(*link)).min().filter(|_| outcome.busiest > Ratio::ZERO)
     }
 
-    /// The busiest of the links that leave no choice: those of hosts.
+    /// Returns the ratio of the busiest link that is the only link of a host.
     pub fn busiest_host_link(&self) -> Ratio {
         let judged = self.fabric.judged();
         let links = self.fabric.links().map(|(id, _)| id).filter(|id| !judged[*id]);
@@ -129,7 +129,7 @@ impl Report<'_> {
     }
 }
 
-/// Whole numbers without a point.
+/// Returns a JSON number; whole numbers are written without a decimal point.
 #[allow(clippy::cast_possible_truncation, reason = "it is a whole number below 2^53")]
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
@@ -176,7 +176,7 @@ impl Serialize for Links<'_> {
     }
 }
 
-/// Written one by one: there may be a million.
+/// Flows of a report. They are serialised one by one, because there may be a million.
 struct Flows<'r>(&'r Report<'r>);
 
 impl Serialize for Flows<'_> {

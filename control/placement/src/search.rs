@@ -1,8 +1,8 @@
-//! Placement where no rule gives the answer: failed links, unequal links, demands of all sizes, odd fabrics.
+//! Search for a placement where symmetry does not give one: failed or unequal links, mixed demands, irregular fabrics.
 //!
-//! First, flows are placed in portions, each the cheapest way, where the price of a link grows exponentially with how busy
-//! it is; then every commodity is taken out and placed again, several times, in smaller portions and with steeper
-//! prices. Then the busiest links are relieved flow by flow ([`crate::relief`]).
+//! First, flows are placed in portions, each on the cheapest path, where the price of a link grows exponentially with
+//! how busy it is. Then every commodity is removed and placed again, several times, in smaller portions and with
+//! steeper prices. Finally the busiest links are relieved flow by flow ([`crate::relief`]).
 
 use crate::commodity::{Commodity, Route, Spread};
 use crate::part::Part;
@@ -10,18 +10,18 @@ use crate::ratio::Ratio;
 use crate::table::{LinkId, PerLink};
 use crate::ways::{Maze, Scout};
 
-/// Links looked at, at most, in one rerouting: a second or two.
+/// Maximum number of links visited in one rerouting: one or two seconds of work.
 const WORK: u64 = 200_000_000;
 
-/// How steep prices are, and in how many portions a commodity is placed.
+/// Rounds of rerouting: how steeply prices grow, and into how many portions a commodity is divided.
 const ROUNDS: [(f64, u64); 8] =
     [(6.0, 4), (12.0, 8), (24.0, 16), (48.0, 32), (96.0, 64), (192.0, 64), (384.0, 128), (384.0, 128)];
 
-/// Where the flows of a part are.
+/// Current routes of the flows of a part, with the loads they cause.
 pub(crate) struct Assignment<'m, 'p> {
     pub maze: &'m Maze<'p>,
     pub part: &'m Part,
-    /// By position in the part.
+    /// Routes of each commodity, by position in the part.
     pub spreads: Vec<Spread>,
     pub loads: PerLink<u64>,
     pub scout: Scout<'m, 'p>,
@@ -68,7 +68,7 @@ impl<'m, 'p> Assignment<'m, 'p> {
         self.scout.cheapest(self.part.commodities[position], cost)
     }
 
-    /// Takes the best of several rounds.
+    /// Reroutes all commodities in several rounds and keeps the best result.
     pub(crate) fn reroute(&mut self, bound: Ratio) {
         let mut best: Option<(Ratio, Vec<Spread>)> = None;
         for (sharpness, portions) in ROUNDS {
@@ -118,7 +118,7 @@ impl<'m, 'p> Assignment<'m, 'p> {
     }
 }
 
-/// Flows that take a route, beside those that take it already.
+/// Adds flows that take a route to a spread.
 pub(crate) fn add(spread: &mut Spread, route: Route, count: u64) {
     match spread.iter_mut().find(|(other, _)| *other == route) {
         Some((_, flows)) => *flows += count,
@@ -126,11 +126,11 @@ pub(crate) fn add(spread: &mut Spread, route: Route, count: u64) {
     }
 }
 
-/// What one more flow costs on each link.
+/// Price of one more flow on each link.
 struct Prices {
     of: PerLink<f64>,
     capacities: PerLink<f64>,
-    /// A ratio that counts as full.
+    /// Ratio at which a link counts as full.
     full: f64,
     sharpness: f64,
 }
@@ -153,7 +153,7 @@ impl Prices {
     #[allow(clippy::cast_precision_loss, reason = "loads are far below 2^53")]
     fn update(&mut self, link: LinkId, load: u64) {
         let ratio = load as f64 / self.capacities[link] / self.full;
-        // Within what a double can hold; and never 0.
+        // The limits keep the price within the range of a double and above 0.
         let exponent = (self.sharpness * (ratio - 1.0)).clamp(-600.0, 600.0);
         self.of[link] = exponent.exp() / self.capacities[link];
     }

@@ -1,5 +1,5 @@
-//! Link loads as a picture: one panel for each way of choosing paths, one bar per link, the busiest first, and the bound
-//! as a line through all of them.
+//! Draws link loads as a picture: one panel for each way of choosing paths, one bar per link in descending order of
+//! load, and the bound as a line through all panels.
 
 use std::fmt::{self, Write};
 
@@ -7,15 +7,16 @@ use crate::comparison::Outcome;
 use crate::ratio::Ratio;
 use crate::report::Report;
 
-/// Bars of one panel at most; with more links, a bar is the busiest of several neighbours in their order.
+/// Maximum number of bars of one panel. With more links, one bar stands for several neighbouring links and shows the
+/// busiest of them.
 const BARS: usize = 128;
-/// Sizes in pixels.
+/// Size of a panel in pixels.
 const PANEL: (f64, f64) = (256.0, 200.0);
 const GAP: f64 = 24.0;
 const LEFT: f64 = 56.0;
 const TOP: f64 = 64.0;
 
-/// The picture.
+/// Draws the link loads of a report and returns the SVG text.
 pub fn svg(report: &Report) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -106,7 +107,7 @@ fn over_bound(busiest: Ratio, bound: Ratio) -> String {
     }
 }
 
-/// From 0 up, in steps of 1, 2 or 5 times a power of ten.
+/// Returns the values of the axis ticks, from 0 upwards in steps of 1, 2 or 5 times a power of ten.
 fn ticks(most: f64) -> Vec<f64> {
     let power = 10_f64.powf((most / 4.0).log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|times| times * power).find(|step| most / step <= 5.0);
@@ -118,7 +119,7 @@ fn ticks(most: f64) -> Vec<f64> {
     ticks
 }
 
-/// At most two digits behind the point.
+/// Formats a value with at most two decimal places.
 pub fn short(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

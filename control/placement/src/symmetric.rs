@@ -1,5 +1,5 @@
-//! Fabrics where every leaf sees the same: two and three tiers of equal links. There the lower bound is reached, by
-//! colouring.
+//! Placement on symmetric fabrics, where every leaf sees the same: two and three tiers of equal links. There, colouring
+//! reaches the lower bound.
 //!
 //! ```text
 //!          core 0  core 1            core 2  core 3
@@ -10,10 +10,11 @@
 //!           pod 0     pod 1           pod 0     pod 1         every leaf of a pod has a link to both its spines
 //! ```
 //!
-//! First every flow gets a spine number, the same at both its ends: a colour. Then, number by number, flows between pods
-//! get a core, as flows between leaves get a spine in a fabric of two tiers. Colours should be even at each leaf and, of
-//! what crosses its border, at each pod. Where some flows stay inside pods and others leave them, only one of the two can
-//! be promised ([`Even`]); even leaves are enough unless pods have fewer links to the cores than leaves have to spines.
+//! First every flow gets a spine number, the same at both its ends: a colour. Then, for each spine number, flows
+//! between pods get a core in the same way as flows between leaves get a spine in a fabric of two tiers. Colours should
+//! be even at each leaf and, for traffic that crosses its border, at each pod. Where some flows stay inside pods and
+//! others leave them, only one of the two can be guaranteed ([`Even`]); even leaves suffice unless pods have fewer
+//! links to the cores than leaves have to spines.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,34 +25,35 @@ use crate::part::Part;
 use crate::table::{LinkId, NodeId, PerNode};
 use crate::ways::Maze;
 
-/// A leaf's links, in the order of spine numbers, each with the spine.
+/// Links of a leaf in the order of spine numbers, each with its spine.
 type Uplinks = Vec<(NodeId, LinkId)>;
 
-/// A part of a symmetric fabric.
+/// A part of a problem whose links are symmetric.
 struct Symmetric<'m, 'p> {
     maze: &'m Maze<'p>,
     part: &'m Part,
     even: Even,
     ups: HashMap<NodeId, Uplinks>,
     downs: HashMap<NodeId, Uplinks>,
-    /// Colours of the same spine: parallel links.
+    /// Spine number of each colour; parallel links to one spine are several colours.
     spine_of: Vec<usize>,
 }
 
-/// Where spine numbers are dealt evenly whatever happens elsewhere.
+/// Where spine numbers are guaranteed to be distributed evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Even {
-    /// What crosses the border of a pod, at the pod and at each of its leaves; beside it, what stays inside, at each leaf.
+    /// At each pod and leaf for traffic that crosses the border of the pod; separately, at each leaf for traffic inside
+    /// it.
     Pods,
-    /// All of a leaf together.
+    /// At each leaf, for all its traffic together.
     Leaves,
 }
 
-/// Spreads of the part's commodities, in their order. `None`: not symmetric.
+/// Returns the spreads of the part's commodities, in their order, or `None` if the part is not symmetric.
 pub(crate) fn place(maze: &Maze, part: &Part, even: Even) -> Option<Vec<Spread>> {
     let symmetric = Symmetric::recognise(maze, part, even)?;
     let mut spreads = vec![Spread::new(); part.commodities.len()];
-    // Flows of one demand after those of another.
+    // Flows of different demands are placed one class after the other.
     let mut classes: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (position, commodity) in part.commodities.iter().enumerate() {
         classes.entry(maze.commodity(*commodity).demand).or_default().push(position);
@@ -95,7 +97,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
         Some(symmetric)
     }
 
-    /// Links that its flows may leave the entry by, and those they may reach the exit by.
+    /// Returns the links by which a commodity's flows may leave the entry, and those by which they may reach the exit.
     fn doors(&self, commodity: usize, planes: &PerNode<Option<usize>>) -> Option<[Uplinks; 2]> {
         let maze = self.maze;
         let fabric = maze.problem.fabric;
@@ -120,8 +122,8 @@ impl<'m, 'p> Symmetric<'m, 'p> {
         for position in positions {
             let (commodity, ups, downs) = self.ends(*position)?;
             let pods = [ups, downs].map(|links| links.iter().map(|(spine, _)| *spine).collect::<Vec<_>>());
-            // Levels must nest: a leaf's flows inside its pod and those across the border are two senders, or its pod is
-            // taken with all that its leaves send.
+            // Levels must nest: either the flows of a leaf inside its pod and those across the border count as two
+            // senders, or the pod is counted with everything that its leaves send.
             let inside = self.even == Even::Pods && pods[0] == pods[1];
             let [sender, receiver] = [commodity.entry, commodity.exit].map(|leaf| numbers.leaf(leaf, inside));
             let [from, to] = pods.map(|pod| numbers.pod(pod, inside));
@@ -133,7 +135,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
             });
         }
         colour(&mut cells, self.spine_of.len());
-        // By spine number: flows between pods still need a core.
+        // Flows between pods still need a core; they are collected by spine number.
         let mut unfinished: BTreeMap<usize, Vec<Unfinished>> = BTreeMap::new();
         for (position, cell) in positions.iter().zip(&cells) {
             let (_, ups, downs) = self.ends(*position)?;
@@ -163,7 +165,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
         Some((commodity, self.ups.get(&commodity.entry)?, self.downs.get(&commodity.exit)?))
     }
 
-    /// Flows that have the same spine number.
+    /// Chooses cores for flows that have the same spine number.
     fn place_between_pods(&self, flows: &[Unfinished], spreads: &mut [Spread]) -> Option<()> {
         let mut numbers = Numbers::default();
         let mut cells = Vec::new();
@@ -172,7 +174,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
         for flow in flows {
             let commodity = *self.part.commodities.get(flow.position)?;
             let middle = middles.entry((flow.from.0, flow.to.0)).or_insert_with(|| self.middle(commodity, flow));
-            // As many cores between any two spines of a number, over equal links.
+            // Between any two spines of one number there must be the same number of cores, over equal links.
             let capacities: Vec<u64> =
                 middle.iter().flatten().map(|link| self.maze.problem.fabric.link(*link).capacity).collect();
             let alike = capacities.windows(2).all(|pair| pair.first() == pair.last());
@@ -193,7 +195,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
         Some(())
     }
 
-    /// From spine to spine, over each core they share, in the order of cores.
+    /// Returns the routes from spine to spine over each core that both reach, in the order of cores.
     fn middle(&self, commodity: usize, flow: &Unfinished) -> Vec<Route> {
         let ways = self.maze.ways(commodity);
         let ups = self.maze.onward(ways, flow.from.0, 0);
@@ -205,7 +207,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
     }
 }
 
-/// Flows of one commodity that have their spines.
+/// Flows of one commodity that have spines but no core yet.
 struct Unfinished {
     position: usize,
     from: (NodeId, LinkId),
@@ -213,7 +215,7 @@ struct Unfinished {
     count: u64,
 }
 
-/// Small numbers for leaves and pods, one for what stays inside a pod and another for what does not.
+/// Assigns consecutive numbers to leaves and pods: one number for traffic inside a pod and another for the rest.
 #[derive(Default)]
 struct Numbers {
     leaves: HashMap<(NodeId, bool), usize>,
@@ -232,7 +234,7 @@ impl Numbers {
     }
 }
 
-/// Which colours lead to the same spine.
+/// Returns the spine number of each uplink; parallel links to one spine have the same number.
 fn spine_numbers(links: &Uplinks) -> Vec<usize> {
     let mut seen: Vec<NodeId> = Vec::new();
     let number = |(spine, _): &(NodeId, LinkId)| {
@@ -244,7 +246,7 @@ fn spine_numbers(links: &Uplinks) -> Vec<usize> {
     links.iter().map(number).collect()
 }
 
-/// Connected pieces of the fabric without its leaves.
+/// Returns the plane of each switch above the leaves: the connected parts of the fabric without its leaves, numbered.
 fn planes(maze: &Maze) -> PerNode<Option<usize>> {
     let fabric = maze.problem.fabric;
     let tiers = fabric.tiers();

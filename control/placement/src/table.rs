@@ -1,28 +1,29 @@
-//! Tables by node and by link. Ids are made by the fabric they belong to, so a table made for it has their entry.
+//! Tables indexed by node or link. Ids come from the fabric they belong to, so a table made for that fabric has their
+//! entry.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// A node of one fabric.
+/// Id of a node of one fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
 
-/// A directed link of one fabric.
+/// Id of a directed link of one fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(u32);
 
-/// A position in a table.
+/// An id that is a position in a table.
 pub trait Id: Copy {
-    /// Of a position.
+    /// Returns the id of a position.
     fn at(position: usize) -> Self;
-    /// Its position.
+    /// Returns the position of the id.
     fn position(self) -> usize;
 }
 
 macro_rules! id {
     ($name:ident) => {
         impl $name {
-            /// Of a position.
+            /// Returns the id of a position.
             #[allow(clippy::cast_possible_truncation, reason = "no fabric has four thousand million parts")]
             pub(crate) const fn at(position: usize) -> Self {
                 Self(position as u32)
@@ -63,7 +64,7 @@ impl<I, T> Default for Per<I, T> {
 }
 
 impl<I: Id, T> Per<I, T> {
-    /// So many equal entries.
+    /// Creates a table of this many equal entries.
     pub fn new(count: usize, entry: T) -> Self
     where
         T: Clone,
@@ -71,22 +72,22 @@ impl<I: Id, T> Per<I, T> {
         Self { entries: vec![entry; count], id: PhantomData }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// It has no entry.
+    /// Returns whether the table has no entries.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// One more at the end.
+    /// Appends an entry.
     pub(crate) fn push(&mut self, entry: T) {
         self.entries.push(entry);
     }
 
-    /// Every entry with its id.
+    /// Returns every entry with its id.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
         self.entries.iter().enumerate().map(|(position, entry)| (I::at(position), entry))
     }

@@ -1,37 +1,38 @@
-//! A fabric out of a topology document: what Jalapeno's `/topology` answers, or `nodes`, `hosts` and `edges`.
+//! Reads a fabric from a topology document: an answer of Jalapeno's `/topology`, or `nodes`, `hosts` and `edges`.
 
 use serde_json::{Map, Value};
 
 use crate::fabric::{Fabric, Kind, Link, Node};
 use crate::table::NodeId;
 
-/// A document that is no fabric.
+/// Error: a document that is not a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// None of the known shapes.
+    /// The document has none of the known shapes.
     #[error(
         "not a topology; write {{\"edges\": [...], \"vertices\": {{...}}}} as Jalapeno's /topology answers, or {{\"nodes\": [...], \"hosts\": [...], \"edges\": [...]}}"
     )]
     Shape,
-    /// One entry is wrong.
+    /// An entry of the document is wrong.
     #[error("{place}: {what}")]
     Entry {
-        /// `edges[3]`.
+        /// Where the entry is, such as `edges[3]`.
         place: String,
         /// What is wrong with it, and the fix.
         what: String,
     },
-    /// There is nothing to place a flow between.
+    /// The document has no hosts, so there is nothing to place a flow between.
     #[error("no hosts in the topology; a host is a vertex with a prefix and without a router_id")]
     NoHosts,
 }
 
 impl Fabric {
-    /// Reads a topology. Beside Jalapeno's keys, edges may have `capacity` (whole number, 1 where it is missing), and
-    /// nodes and edges `up` (true where it is missing); nodes may name their `plane`, hosts their `group` or `rail`.
+    /// Reads a topology. In addition to Jalapeno's keys, edges may have `capacity` (a whole number, by default 1), and
+    /// nodes and edges may have `up` (by default true); nodes may name their `plane`, and hosts their `group` or
+    /// `rail`.
     ///
     /// # Errors
-    /// [`TopologyError`].
+    /// [`TopologyError`]: the document is not a fabric.
     pub fn from_topology(document: &Value) -> Result<Self, TopologyError> {
         let mut fabric = Self::default();
         let file = document.as_object().ok_or(TopologyError::Shape)?;
@@ -103,7 +104,7 @@ impl Fabric {
     }
 }
 
-/// Routers are told by their router id, hosts by the prefix or address behind them.
+/// Returns whether the document describes a host or a switch: a router id marks a switch, a prefix or address a host.
 fn kind(document: &Map<String, Value>, collection: &str) -> Kind {
     let has = |key: &str| document.get(key).is_some_and(|value| !value.is_null());
     let collection = text(document, "_id").unwrap_or(collection).split('/').next().unwrap_or_default();
@@ -128,7 +129,7 @@ fn text<'d>(document: &'d Map<String, Value>, key: &str) -> Option<&'d str> {
     document.get(key).and_then(Value::as_str)
 }
 
-/// The first of these keys that has a value, as text: planes and rails are often numbers.
+/// Returns the first of these keys that has a value, as text. Planes and rails are often numbers.
 fn label(document: &Map<String, Value>, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| match document.get(*key) {
         Some(Value::String(text)) => Some(text.clone()),

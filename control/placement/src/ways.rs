@@ -1,4 +1,4 @@
-//! Ways from a commodity's entry to its exit: as short as its hosts allow, or longer by the detour that is permitted.
+//! Paths from a commodity's entry to its exit: the shortest ones, or longer ones up to the permitted detour.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,29 +7,29 @@ use crate::constraints::PlaceError;
 use crate::permits::{Permit, Permits};
 use crate::table::{LinkId, NodeId, PerLink, PerNode};
 
-/// No way from there.
+/// Number of hops that stands for "no path from there".
 const NOWHERE: usize = usize::MAX;
 
-/// Every way to one exit under one permit.
+/// All paths to one exit under one permit.
 pub(crate) struct Ways<'p> {
     pub exit: NodeId,
     permit: &'p Permit,
-    /// To the exit.
+    /// Number of hops to the exit, by node.
     hops: PerNode<usize>,
-    /// Nodes that some entry may cross, the nearest to the exit first.
+    /// Nodes that some entry may cross, in ascending order of distance from the exit.
     order: Vec<NodeId>,
 }
 
-/// A step onward.
+/// One step along a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub link: LinkId,
     pub to: NodeId,
-    /// Extra hops that are left behind it.
+    /// Number of extra hops that remain after the step.
     pub slack: usize,
 }
 
-/// The ways of every commodity of a problem.
+/// The paths of every commodity of a problem.
 pub(crate) struct Maze<'p> {
     pub problem: &'p Problem<'p>,
     pub detour: usize,
@@ -114,13 +114,13 @@ impl<'p> Maze<'p> {
         &self.ways[way]
     }
 
-    /// `None`: there is no way.
+    /// Returns the number of hops of the commodity's shortest path, or `None` if it has no path.
     pub(crate) fn hops(&self, commodity: usize) -> Option<usize> {
         let hops = self.ways(commodity).hops[self.commodity(commodity).entry];
         (hops != NOWHERE).then_some(hops)
     }
 
-    /// Every commodity has a way.
+    /// Checks that every commodity has a path.
     pub(crate) fn check_paths(&self) -> Result<(), PlaceError> {
         let problem = self.problem;
         let lost = (0..problem.commodities.len()).find(|commodity| self.hops(*commodity).is_none());
@@ -134,7 +134,8 @@ impl<'p> Maze<'p> {
         Err(PlaceError::NoPath { from: name(commodity.entry), to: name(commodity.exit), tenant, fix })
     }
 
-    /// Where one may go from a node, with so many hops to spare. A walk of these steps ends at the exit.
+    /// Returns the possible next steps from a node with `slack` extra hops to spare. A walk of these steps ends at the
+    /// exit.
     pub(crate) fn onward<'w>(&'w self, ways: &'w Ways, node: NodeId, slack: usize) -> impl Iterator<Item = Step> + 'w {
         let most = ways.hops[node].saturating_add(slack);
         let steps = if node == ways.exit { &[] } else { self.out[node].as_slice() };
@@ -147,7 +148,7 @@ impl<'p> Maze<'p> {
         })
     }
 
-    /// Every link that a commodity may use.
+    /// Returns every link that a commodity may use.
     pub(crate) fn links(&self, commodity: usize) -> Vec<LinkId> {
         let ways = self.ways(commodity);
         let mut links = Vec::new();
@@ -182,21 +183,22 @@ fn hops_to(exit: NodeId, permit: &Permit, into: &PerNode<Vec<(LinkId, NodeId)>>)
     hops
 }
 
-/// Best way onward from a node with so many hops to spare.
+/// Best next step from a node for one number of extra hops.
 #[derive(Clone, Copy)]
 struct Best {
-    /// Of the search it was found in.
+    /// Number of the search that found it.
     search: u64,
     cost: f64,
     step: Option<Step>,
 }
 
-/// Looks for cheapest ways. What it learned in one search is not cleared but outdated by the next.
+/// Finds cheapest paths. A new search does not clear the results of the one before; the search number marks them as
+/// outdated.
 pub(crate) struct Scout<'m, 'p> {
     maze: &'m Maze<'p>,
     best: Vec<Best>,
     search: u64,
-    /// Links looked at.
+    /// Number of links visited so far.
     pub work: u64,
 }
 
@@ -206,7 +208,8 @@ impl<'m, 'p> Scout<'m, 'p> {
         Self { maze, best: vec![nowhere; maze.out.len() * (maze.detour + 1)], search: 0, work: 0 }
     }
 
-    /// Costs must be above 0: then the cheapest walk visits no node twice. `None`: every way is infinitely dear.
+    /// Returns the cheapest path of a commodity and its cost, or `None` if every path costs infinitely much. Costs must
+    /// be above 0: then the cheapest walk visits no node twice.
     pub(crate) fn cheapest(&mut self, commodity: usize, cost: &impl Fn(LinkId) -> f64) -> Option<(f64, Route)> {
         self.search += 1;
         let (mut node, mut slack) = (self.maze.commodity(commodity).entry, self.maze.detour);
@@ -226,7 +229,8 @@ impl<'m, 'p> Scout<'m, 'p> {
         node.position() * (self.maze.detour + 1) + slack
     }
 
-    /// Every step either comes nearer or uses up slack, so this ends.
+    /// Returns the lowest cost from a node to the exit. The recursion ends because every step comes nearer or uses up
+    /// slack.
     fn look(&mut self, ways: &Ways, node: NodeId, slack: usize, cost: &impl Fn(LinkId) -> f64) -> f64 {
         if node == ways.exit {
             return 0.0;
@@ -254,12 +258,12 @@ impl<'m, 'p> Scout<'m, 'p> {
     }
 }
 
-/// Cheapest ways from everywhere to one exit.
+/// Cheapest paths from all nodes to one exit.
 pub(crate) struct Tree {
     states: usize,
     cost: Vec<f64>,
     step: Vec<Option<Step>>,
-    /// Links looked at.
+    /// Number of links visited so far.
     pub work: u64,
 }
 
@@ -298,7 +302,7 @@ impl Tree {
         self.cost[self.place(node, self.states - 1)]
     }
 
-    /// Sends what stands at the entries down the tree.
+    /// Sends the volumes of the entries down the tree and adds them to the loads.
     #[allow(clippy::indexing_slicing, reason = "places are of nodes of the maze")]
     pub(crate) fn flow(&self, ways: &Ways, entries: &[(NodeId, f64)], loads: &mut PerLink<f64>) {
         let mut waiting = vec![0.0; self.cost.len()];

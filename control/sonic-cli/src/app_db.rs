@@ -1,11 +1,11 @@
-//! Rows of `APPL_DB` that a switch comes to: what `sonic-db-cli APPL_DB` looks up.
+//! Rows of `APPL_DB` for a switch, which `sonic-db-cli APPL_DB` looks up.
 
 use srv6d_sonic::{Action, Encap, Sid, StaticRoute, Switch, Target, is_default_vrf};
 
-/// A row: its key, its fields.
+/// A row: its key and its fields.
 pub type Row = (String, Vec<(&'static str, String)>);
 
-/// Every row.
+/// Returns all rows.
 pub fn rows(switch: &Switch) -> Vec<Row> {
     let sids = switch.sids.iter().map(|row| sid(switch, row));
     let routes = switch.routes.iter().map(route);
@@ -13,8 +13,8 @@ pub fn rows(switch: &Switch) -> Vec<Row> {
     sids.chain(routes).chain(lists).collect()
 }
 
-/// `SRV6_MY_SID_TABLE:<block>:<node>:<func>:<arg>:<sid>`. The node counts only for a SID inside its locator: one of the
-/// local block consumes nothing but its function.
+/// Makes the row `SRV6_MY_SID_TABLE:<block>:<node>:<func>:<arg>:<sid>`. The node length is counted only for a SID
+/// inside its locator: a SID of the local block consumes only its function.
 fn sid(switch: &Switch, sid: &Sid) -> Row {
     let locator = switch.locators.iter().find(|locator| locator.name == sid.locator);
     let inside = locator.filter(|locator| locator.prefix.contains(&sid.prefix));
@@ -34,7 +34,7 @@ fn sid(switch: &Switch, sid: &Sid) -> Row {
     (key, fields)
 }
 
-/// `ROUTE_TABLE:[VrfX:]prefix`.
+/// Makes the row `ROUTE_TABLE:[VrfX:]prefix`.
 fn route(route: &StaticRoute) -> Row {
     let vrf = route.vrf.as_ref().filter(|vrf| !is_default_vrf(vrf)).map(|vrf| format!("{vrf}:")).unwrap_or_default();
     let key = format!("ROUTE_TABLE:{vrf}{}", route.prefix);
@@ -71,7 +71,7 @@ fn path(encap: &Encap) -> String {
     encap.segments.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// `SRV6_SID_LIST_TABLE:<name>`, named by its segments.
+/// Makes the row `SRV6_SID_LIST_TABLE:<name>`. The name consists of the segments.
 fn list(encap: &Encap) -> Row {
     let kind = if encap.reduced { "encaps.red" } else { "encaps" };
     (format!("SRV6_SID_LIST_TABLE:{}", list_name(encap)), vec![("path", path(encap)), ("type", kind.to_owned())])

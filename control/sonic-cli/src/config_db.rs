@@ -1,6 +1,6 @@
-//! CONFIG_DB as a document: what `config`, `counterpoll`, `sonic-cfggen` and `sonic-db-cli` change and look up in it.
+//! CONFIG_DB as a document that `config`, `counterpoll`, `sonic-cfggen` and `sonic-db-cli` read and change.
 //!
-//! Rows keep the order and the fields that the user wrote, known or not.
+//! Rows keep the order and the fields that the user wrote, known or unknown.
 
 mod commands;
 mod keys;
@@ -15,20 +15,20 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use srv6d_sonic::{Switch, lanes_of_port};
 
-/// Why a command is refused.
+/// The reason why a command is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(pub String);
 
-/// The document.
+/// The contents of CONFIG_DB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigDb(Map<String, Value>);
 
 impl ConfigDb {
-    /// Reads a file; an empty one is an empty document.
+    /// Reads a file. An empty file is an empty document.
     ///
     /// # Errors
-    /// It is not a JSON object.
+    /// The text is not a JSON object.
     pub fn parse(text: &str) -> Result<Self, Refused> {
         if text.trim().is_empty() {
             return Ok(Self::default());
@@ -40,36 +40,36 @@ impl ConfigDb {
         }
     }
 
-    /// The file, indented as SONiC writes it.
+    /// Returns the text of the file, indented as SONiC writes it.
     pub fn to_text(&self) -> String {
         let mut text = indented(&Value::Object(self.0.clone()));
         text.push('\n');
         text
     }
 
-    /// All of a table.
+    /// Returns a table. `None`: there is no such table.
     pub fn table(&self, table: &str) -> Option<&Map<String, Value>> {
         self.0.get(table)?.as_object()
     }
 
-    /// The document as JSON.
+    /// Returns the document as JSON.
     pub fn value(&self) -> Value {
         Value::Object(self.0.clone())
     }
 
-    /// Rows of a table, however their keys are padded.
+    /// Returns a row of a table. Blanks around its key do not matter.
     pub fn row(&self, table: &str, key: &str) -> Option<&Map<String, Value>> {
         let rows = self.table(table)?;
         rows.iter().find(|(written, _)| same_key(written, key))?.1.as_object()
     }
 
-    /// A field of a row as text; the elements of a list are joined by commas.
+    /// Returns a field of a row as text. The elements of a list are joined by commas.
     pub fn field(&self, table: &str, key: &str, field: &str) -> Option<String> {
         let row = self.row(table, key)?;
         row.get(field).or_else(|| row.get(field.strip_suffix('@')?)).map(text_of)
     }
 
-    /// Sets fields of a row that may be new; how many of the fields are.
+    /// Sets fields of a row, which is made if it does not exist. Returns how many of the fields are new.
     pub fn set<'a>(&mut self, table: &str, key: &str, fields: impl IntoIterator<Item = (&'a str, Value)>) -> usize {
         let Some(row) = self.row_mut(table, key) else { return 0 };
         let mut new = 0;
@@ -79,7 +79,7 @@ impl ConfigDb {
         new
     }
 
-    /// Removes a row; a table without rows goes with its last one. Whether there was one.
+    /// Removes a row, and the table if it has no other row. Returns whether the row existed.
     pub fn remove(&mut self, table: &str, key: &str) -> bool {
         let Some(rows) = self.0.get_mut(table).and_then(Value::as_object_mut) else { return false };
         let before = rows.len();
@@ -91,7 +91,7 @@ impl ConfigDb {
         removed
     }
 
-    /// Removes a field. Whether it was there.
+    /// Removes a field. Returns whether it existed.
     pub fn remove_field(&mut self, table: &str, key: &str, field: &str) -> bool {
         let row = self
             .0
@@ -101,7 +101,8 @@ impl ConfigDb {
         row.is_some_and(|row| row.remove(field).is_some())
     }
 
-    /// Lays another document over this one, field by field: what `config load` does.
+    /// Adds another document to this one, field by field, as `config load` does. Fields of the other document replace
+    /// existing ones.
     pub fn merge(&mut self, other: Self) {
         for (table, rows) in other.0 {
             match rows {
@@ -126,7 +127,7 @@ impl ConfigDb {
         }
     }
 
-    /// The row, made if it is not there. `None`: never.
+    /// Returns a row, which is made if it does not exist. The result is never `None`.
     fn row_mut(&mut self, table: &str, key: &str) -> Option<&mut Map<String, Value>> {
         let rows = self.0.entry(table).or_insert_with(|| Value::Object(Map::new()));
         if !rows.is_object() {
@@ -141,8 +142,8 @@ impl ConfigDb {
         row.as_object_mut()
     }
 
-    /// Writes down the ports that no row names: once one of them has a row, only those with one exist. All that the
-    /// lane map has are written, for interfaces may come later.
+    /// Writes rows for all ports if the document has none: once one port has a row, only ports with a row exist. All
+    /// ports of the lane map are written, because interfaces may appear later.
     pub fn write_ports(&mut self, switch: &Switch) {
         if self.table("PORT").is_none_or(Map::is_empty) {
             let mut rows: Map<String, Value> = (0..PORTS).map(|number| absent(number * 4)).collect();
@@ -151,7 +152,7 @@ impl ConfigDb {
         }
     }
 
-    /// The document with every port that exists, written or not: scripts learn the names of ports from it.
+    /// Returns the document with every port that exists, written or not. Scripts learn the names of ports from it.
     #[must_use]
     pub fn with_ports(mut self, switch: &Switch) -> Self {
         let rows = self.ports(switch);
@@ -159,7 +160,7 @@ impl ConfigDb {
         self
     }
 
-    /// The `PORT` table, written or not.
+    /// Returns the `PORT` table, written or not.
     pub fn ports(&self, switch: &Switch) -> Value {
         match self.table("PORT").filter(|rows| !rows.is_empty()) {
             Some(rows) => Value::Object(rows.clone()),
@@ -168,10 +169,10 @@ impl ConfigDb {
     }
 }
 
-/// Ports of the default lane map.
+/// Number of ports of the default lane map.
 const PORTS: u32 = 32;
 
-/// A port of the lane map without an interface so far: it is as it would be without any row.
+/// Returns the row of a port of the lane map that has no interface so far. The port is as it would be without a row.
 fn absent(number: u32) -> (String, Value) {
     let name = format!("Ethernet{number}");
     let lanes: Vec<String> = lanes_of_port(&name).iter().map(ToString::to_string).collect();
@@ -205,12 +206,12 @@ fn ports(switch: &Switch) -> Map<String, Value> {
     switch.ports.iter().filter(|port| port.present).map(row).collect()
 }
 
-/// Keys of real files have blanks at their ends.
+/// Whether two keys are equal. Keys of real files have blanks at their ends.
 fn same_key(written: &str, key: &str) -> bool {
     written.trim() == key.trim()
 }
 
-/// A value as redis has it: text.
+/// Returns a value as redis holds it: as text.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -221,11 +222,11 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// JSON with four blanks a level.
+/// Formats JSON with an indentation of four blanks.
 pub fn indented(value: &Value) -> String {
     let mut text = Vec::new();
     let format = serde_json::ser::PrettyFormatter::with_indent(b"    ");
-    // Neither writing to memory nor a JSON value can fail.
+    // Neither writing to memory nor serialising a JSON value can fail.
     let _ = value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, format));
     String::from_utf8(text).unwrap_or_default()
 }
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(db.field("PORT", "Ethernet4", "mtu").unwrap(), "9100");
         db.set("PORT", "Ethernet4", [("admin_status", "down".into())]);
         db.write_ports(&switch);
-        // An interface that comes later is a port all the same.
+        // An interface that appears later is a port as well.
         let present = ["eth1".to_owned(), "eth2".to_owned(), "eth3".to_owned()];
         let switch = srv6d_sonic::read(Some(&db.to_text()), None, Some(&present), false).unwrap().switch;
         let ports: Vec<_> = switch.ports.iter().filter(|port| port.present).map(|port| port.admin_up).collect();

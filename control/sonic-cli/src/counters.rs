@@ -1,15 +1,15 @@
-//! `sonic-clear`: counters that begin at zero again, for one user.
+//! Counters that `sonic-clear` sets back to zero for one user.
 
 use std::collections::BTreeMap;
 
-/// The values of one row when they were cleared.
+/// The values of one row at the time when they were cleared.
 pub type Values = Vec<u64>;
 
-/// What the counters of rows were at some moment: `SID` or port, and its values.
+/// The counters of rows at some moment, by SID or port.
 pub type Sample = BTreeMap<String, Values>;
 
-/// What has been counted since `cleared`. A value below the one stored means that the counter itself began anew: then
-/// what it says is shown, and `false` returned: the stored values are of no more use.
+/// Returns what has been counted since `cleared`. A value below the stored one means that the counter itself began
+/// anew. Then the present values and `false` are returned, because the stored values are of no more use.
 pub fn since(now: &Sample, cleared: &Sample) -> (Sample, bool) {
     let began_anew = now.iter().any(|(name, values)| {
         let before = cleared.get(name).into_iter().flatten();

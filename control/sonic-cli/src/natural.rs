@@ -1,8 +1,8 @@
-//! The order of names with numbers in them: `Ethernet4` before `Ethernet16`.
+//! Order of names that contain numbers: `Ethernet4` before `Ethernet16`.
 
 use std::cmp::Ordering;
 
-/// Compares text as text and the numbers in it as numbers.
+/// Compares two names: text as text, and the numbers in them as numbers.
 pub fn compare(one: &str, other: &str) -> Ordering {
     let (mut one, mut other) = (one, other);
     while !one.is_empty() && !other.is_empty() {
@@ -19,7 +19,7 @@ pub fn compare(one: &str, other: &str) -> Ordering {
     one.len().cmp(&other.len())
 }
 
-/// The digits, or everything else, at the beginning.
+/// Returns the beginning of `text` that consists only of digits, or only of other characters.
 fn part(text: &str) -> &str {
     let digit = text.starts_with(|first: char| first.is_ascii_digit());
     let end = text.find(|next: char| next.is_ascii_digit() != digit).unwrap_or(text.len());

@@ -1,6 +1,6 @@
-//! Numbers as SONiC writes them.
+//! Formats numbers as SONiC does.
 
-/// `1,234,567`.
+/// Formats a number with commas: `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -13,7 +13,7 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// Speed of a port out of Mb/s: `40G`, `2.5G`, `100M`.
+/// Formats the speed of a port, given in Mb/s: `40G`, `2.5G`, `100M`.
 pub fn speed(megabits: u32) -> String {
     if megabits < 1000 {
         format!("{megabits}M")
@@ -24,7 +24,7 @@ pub fn speed(megabits: u32) -> String {
     }
 }
 
-/// Bytes in a second, decimal: `0.00 B/s`, `11.25 KB/s`, `653.87 MB/s`. There is no GB.
+/// Formats bytes per second with decimal prefixes: `0.00 B/s`, `11.25 KB/s`, `653.87 MB/s`. There is no GB.
 pub fn rate(bytes_per_second: f64) -> String {
     if bytes_per_second > 10_000_000.0 {
         format!("{:.2} MB/s", bytes_per_second / 1_000_000.0)
@@ -35,7 +35,7 @@ pub fn rate(bytes_per_second: f64) -> String {
     }
 }
 
-/// Share of a port's speed, in percent: `13.08%`. `N/A` for a port without a speed.
+/// Formats the used share of a port's speed in percent: `13.08%`. `N/A` for a port without a speed.
 pub fn utilization(bytes_per_second: f64, megabits: u32) -> String {
     if megabits == 0 {
         return "N/A".to_owned();

@@ -1,31 +1,31 @@
-//! Tables as Python's `tabulate` draws them in its format `simple`, which is what SONiC prints.
+//! Formats tables as Python's `tabulate` does in its format `simple`, which SONiC prints.
 //!
 //! ```text
-//! MySID                  Packets    Bytes        a heading stands as its column does
+//! MySID                  Packets    Bytes        a heading is aligned like its column
 //! -------------------  ---------  -------        two blanks between columns
-//! fcbb:bbbb:1::/48            10     1520        a column of numbers only: right
+//! fcbb:bbbb:1::/48            10     1520        a column that has only numbers is aligned to the right
 //! ```
 //!
-//! Not one of the table crates: none of them reserves two characters more than a heading has, which is what makes
-//! these columns as wide as they are.
+//! No table crate is used: none of them reserves two characters more than a heading has, which makes the columns as
+//! wide as SONiC's.
 
 use std::fmt::Write;
 
-/// How the cells of a table stand.
+/// Alignment of the cells of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Numbers right, text left.
+    /// Numbers are aligned to the right, text to the left.
     Auto,
-    /// Everything right, as `show interfaces` does.
+    /// All cells are aligned to the right, as in `show interfaces`.
     Right,
-    /// Everything left.
+    /// All cells are aligned to the left.
     Left,
 }
 
-/// A heading is at least this much narrower than its column.
+/// A column is at least this many characters wider than its heading.
 const MIN_PADDING: usize = 2;
 
-/// A table being filled.
+/// A table to which rows are added.
 #[derive(Clone, Debug)]
 pub struct Table {
     headings: Vec<String>,
@@ -34,18 +34,18 @@ pub struct Table {
 }
 
 impl Table {
-    /// Without rows yet.
+    /// Makes a table without rows.
     pub fn new(headings: &[&str], align: Align) -> Self {
         let headings = headings.iter().map(|&heading| heading.to_owned()).collect();
         Self { headings, rows: Vec::new(), align }
     }
 
-    /// Adds a row: one cell per heading, missing ones are empty.
+    /// Adds a row with one cell per heading. Missing cells are empty.
     pub fn row<I: IntoIterator<Item = S>, S: Into<String>>(&mut self, cells: I) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The text, each line with its end. A table without rows has its headings.
+    /// Returns the text; each line ends with a newline. A table without rows has only its headings.
     pub fn render(&self) -> String {
         let columns: Vec<Column> = (0..self.headings.len()).map(|index| self.column(index)).collect();
         let mut text = String::new();
@@ -77,7 +77,8 @@ struct Column {
     right: bool,
 }
 
-/// An empty cell decides nothing. A thousands comma makes text of a number.
+/// Whether a cell is a number or empty. An empty cell does not change a column's alignment. A number with a comma
+/// between thousands counts as text.
 fn is_number_or_empty(cell: &str) -> bool {
     let number = cell.strip_prefix('-').unwrap_or(cell);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));

@@ -1,48 +1,50 @@
-//! Where `EthernetN` is, when no `PORT` row says so.
+//! Maps `EthernetN` to wires and lanes if no `PORT` row says more.
 //!
-//! Wires of a node are numbered from 1, its ports in steps of four (one per lane of a 40G port): `eth1` is
+//! Wires of a node are numbered from 1, its ports in steps of four (one number per lane of a 40G port): `eth1` is
 //! `Ethernet0`, `eth2` is `Ethernet4`, and so on.
 
-/// First lane of each port of a Force10-S6000, four lanes each: what a virtual switch without another SKU is.
+/// First lane of each port of a Force10-S6000, which has four lanes per port. A virtual switch without another SKU has
+/// this one.
 const FIRST_LANES: [u32; 32] = [
     25, 29, 33, 37, 45, 41, 1, 5, 13, 9, 17, 21, 53, 49, 57, 61, 69, 65, 73, 77, 109, 105, 113, 117, 125, 121, 81, 85,
     93, 89, 101, 97,
 ];
 
-/// Bytes of a network interface's name (`IFNAMSIZ` of the kernel, without the final zero).
+/// Length of the longest interface name in bytes (`IFNAMSIZ` of the kernel, without the final zero).
 const LONGEST_NAME: usize = 15;
 
-/// Lanes of a port.
+/// Number of lanes of a port.
 pub(crate) const LANES: u32 = 4;
 
-/// Mb/s of a port.
+/// Speed of a port in Mb/s.
 pub(crate) const SPEED: u32 = 40_000;
 
-/// The port of a wire: `eth2` is `Ethernet4`. `None` for `eth0`, the management port, and for what is no wire.
+/// Returns the port of a wire: `eth2` is `Ethernet4`. `None` for `eth0`, the management port, and for names that are no
+/// wire.
 pub fn port_of_wire(wire: &str) -> Option<String> {
     let number = number_behind("eth", wire)?.checked_sub(1)?;
     Some(format!("Ethernet{}", number.checked_mul(LANES)?)).filter(|name| name.len() <= LONGEST_NAME)
 }
 
-/// The wire of a port: `Ethernet4` is `eth2`. `None` for a number between two ports.
+/// Returns the wire of a port: `Ethernet4` is `eth2`. `None` for a number between two ports.
 pub fn wire_of_port(port: &str) -> Option<String> {
     wire(port, LANES)
 }
 
-/// The wire of a port where the numbers of two neighbours differ by `step`.
+/// Returns the wire of a port, if the numbers of neighbouring ports differ by `step`.
 pub(crate) fn wire(port: &str, step: u32) -> Option<String> {
     let number = number_behind("Ethernet", port)?;
     number.is_multiple_of(step).then(|| format!("eth{}", u64::from(number / step) + 1))
 }
 
-/// Lanes of a port of the default SKU; empty behind the last one.
+/// Returns the lanes of a port of the default SKU. The list is empty for a port that the SKU does not have.
 pub fn lanes_of_port(port: &str) -> Vec<u32> {
     let index = number_behind("Ethernet", port).filter(|number| number.is_multiple_of(LANES)).map(|n| n / LANES);
     let first = index.and_then(|index| FIRST_LANES.get(index as usize));
     first.map(|&first| (first..first + LANES).collect()).unwrap_or_default()
 }
 
-/// The number at the end of an interface's name, written without leading zeros.
+/// Returns the number at the end of an interface's name. It must be written without leading zeros.
 pub(crate) fn number_behind(word: &str, name: &str) -> Option<u32> {
     let digits = name.strip_prefix(word).filter(|_| name.len() <= LONGEST_NAME)?;
     let canonical = digits.len() == 1 || !digits.starts_with('0');

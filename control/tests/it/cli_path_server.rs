@@ -1,4 +1,4 @@
-//! `srv6d path-server` as a newcomer meets it: help, example, errors with place and fix, its end.
+//! Tests of `srv6d path-server` from the view of a new user: help, example, errors with place and fix, and its end.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test stops at the first surprise")]
 
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes.
+/// Timeout for anything that these tests wait for; longer than any of it takes.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn path_server(arguments: &[&str]) -> Output {
@@ -31,7 +31,7 @@ fn example() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A file that goes with the test.
+/// A file that is removed at the end of the test.
 struct File(PathBuf);
 
 impl File {
@@ -45,7 +45,7 @@ impl File {
         self.0.to_str().unwrap()
     }
 
-    /// At once: nobody sees half of it.
+    /// Replaces the file in one step, so that a reader never sees a part of it.
     fn replace(&self, text: &str) {
         let new = self.0.with_extension("new");
         fs::write(&new, text).unwrap();
@@ -71,12 +71,12 @@ impl Server {
         let mut child = command.arg("path-server").args(arguments).stderr(Stdio::piped()).spawn().unwrap();
         let (lines, log) = mpsc::channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        // It ends with the server, or with the test that reads it.
+        // The thread ends with the server, or when the test stops reading.
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| lines.send(line)));
         Self { child, log }
     }
 
-    /// Reads the log up to a line with this in it.
+    /// Reads the log up to a line that contains `wanted`.
     fn line(&self, wanted: &str) -> String {
         loop {
             let line = self.log.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("no line with {wanted}"));
@@ -110,7 +110,7 @@ impl Drop for Server {
     }
 }
 
-/// `line:column` of the first `marked` from that offset on.
+/// Returns `line:column` of the first occurrence of `marked` after that offset.
 fn place(text: &str, from: usize, marked: &str) -> String {
     let offset = from + text.get(from..).unwrap().find(marked).unwrap();
     let before = text.get(..offset).unwrap();
@@ -139,7 +139,7 @@ fn example_is_a_topology() {
 #[test]
 fn wrong_topology_is_status_2_and_names_line_key_and_fix() {
     let whole = example();
-    // What is said behind `error: file:`, which begins with the place of `marked` in the changed file.
+    // Returns the text behind `error: file:`, which begins with the place of `marked` in the changed file.
     let wrong = |name: &str, from: &str, to: &str, marked: &str| {
         let (before, behind) = whole.split_once(from).unwrap();
         let text = format!("{before}{to}{behind}");

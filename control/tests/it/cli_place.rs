@@ -1,4 +1,4 @@
-//! `srv6d place`: what it prints, and what it refuses.
+//! Tests of the output and the refusals of `srv6d place`.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test stops at the first surprise")]
 
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use file::File;
 use serde_json::Value;
 
-/// Three leaves, three spines, a host at each leaf; as a controller has answered it.
+/// Three leaves, three spines, and a host at each leaf, recorded from a controller.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/controller/tests/data/2026-01-topology.json");
 
 fn place(arguments: &[&str]) -> Output {
@@ -80,7 +80,7 @@ fn loads_add_up() {
     let report = json(&["--clos", "4x3x4", "--pattern", "all-to-all"]);
     assert_eq!(report["bound"], 16);
     for way in ["placed", "ecmp", "load"] {
-        // 16 hosts send to 12 behind other leaves, over two links each.
+        // Each of 16 hosts sends to 12 hosts behind other leaves, over two links each.
         let loads = report["links"].as_array().unwrap().iter().map(|link| link[way].as_u64().unwrap());
         assert_eq!(loads.clone().sum::<u64>(), 16 * 12 * 2, "{way}");
         assert_eq!(report[way]["busiest"].as_u64(), loads.max(), "{way}");
@@ -208,7 +208,7 @@ fn a_mistake_in_a_job_is_shown_with_its_place() {
     assert!(error[0].starts_with("error: JOB:1:") && error[0].ends_with("EOF while parsing an object"), "{error:?}");
 }
 
-/// Each in a directory of its own, in the order they are printed, and nothing else in it.
+/// The commands run in their own directory, in the order in which they are printed; no other files are there.
 #[test]
 fn what_the_readme_and_the_reference_print_works_as_printed() {
     for text in [include_str!("../../../README.md"), include_str!("../../../docs/placement.md")] {

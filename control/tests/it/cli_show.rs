@@ -1,7 +1,7 @@
-//! `srv6d show` against a daemon that says what a real one said: the tables, and the JSON.
+//! Tests of `srv6d show` with a fake daemon that sends recorded answers: tables and JSON.
 //!
-//! `recorded/TOPIC.json` is one line of the management protocol; `recorded/TOPIC.txt` is the table of it. After a
-//! deliberate change of a table, `SRV6D_RECORD=1 cargo test --test it cli_show` writes the tables anew.
+//! `recorded/TOPIC.json` is one line of the management protocol, and `recorded/TOPIC.txt` the table for it. After an
+//! intended change of a table, `SRV6D_RECORD=1 cargo test --test it cli_show` writes the tables again.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test stops at the first surprise")]
 
@@ -14,7 +14,7 @@ use std::thread;
 
 const TOPICS: [&str; 7] = ["ports", "sids", "routes", "paths", "neighbors", "counters", "generation"];
 
-/// A socket that answers so many requests in turn, and hands out the requests.
+/// A socket that sends its answers to requests one after the other, and returns the requests.
 struct Daemon {
     socket: PathBuf,
     served: thread::JoinHandle<String>,
@@ -41,7 +41,7 @@ impl Daemon {
         Self { socket, served }
     }
 
-    /// The requests, once they were answered.
+    /// Returns the requests after they were answered.
     fn request(self) -> String {
         let request = self.served.join().unwrap();
         fs::remove_file(self.socket).unwrap();
@@ -96,7 +96,7 @@ fn json_is_what_the_daemon_said() {
 
 #[test]
 fn reader_that_has_seen_enough_is_no_failure() {
-    // Larger than a pipe, so that the writer meets a closed one for certain.
+    // The table is larger than a pipe, so that the writer certainly meets a closed one.
     let row = r#"{"address":"2001:db8::1","port":"eth1","mac":null,"state":"unresolved","next_hop":true}"#;
     let rows = vec![row; 5000].join(",");
     let daemon = Daemon::that_says("pipe", format!("{{\"version\":1,\"result\":\"neighbors\",\"value\":[{rows}]}}\n"));
@@ -107,7 +107,7 @@ fn reader_that_has_seen_enough_is_no_failure() {
         .spawn()
         .unwrap();
     let mut first = [0; 16];
-    child.stdout.take().unwrap().read_exact(&mut first).unwrap(); // and closed here
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap(); // and is closed here
     let ended = child.wait_with_output().unwrap();
     daemon.request();
     assert_eq!(ended.status.code(), Some(0));

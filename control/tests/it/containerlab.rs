@@ -1,4 +1,4 @@
-//! The labs of `packaging/containerlab`, deployed as containerlab deploys them, without a container engine.
+//! Tests of the labs of `packaging/containerlab`, deployed as containerlab does but without a container engine.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a failed test may panic
 
 use crate::clab;
@@ -42,7 +42,7 @@ fn every_bound_file_is_there() {
     }
 }
 
-/// The image's own check asks for a switch.
+/// Hosts need a check of their own, because the image's check is for a switch.
 #[test]
 fn every_host_of_a_lab_has_a_health_check_of_its_own() {
     for file in topology::files() {
@@ -54,7 +54,7 @@ fn every_host_of_a_lab_has_a_health_check_of_its_own() {
     }
 }
 
-/// Without `BuildKit` an engine builds every stage in front of the one that is asked for.
+/// Without `BuildKit` an engine builds all stages in front of the requested one.
 #[test]
 fn the_stage_that_packs_a_binary_stands_in_front_of_the_one_that_wants_rust() {
     let text = fs::read_to_string(topology::folder().join("Dockerfile")).unwrap();
@@ -75,7 +75,7 @@ fn ping(lab: &Lab, from: &str, to: &str) {
     lab.wait(from, &format!("answered by {to}"), all);
 }
 
-/// A transfer over TCP: what arrived is what was sent. Ping alone does not show partial checksums.
+/// Checks that a TCP transfer arrives unchanged. Ping alone does not detect partial checksums.
 fn transfer(lab: &Lab, from: &str, to: &str, address: &str) {
     const SIZE: u32 = 3_000_000;
     let server = "import socket,hashlib\n\
@@ -100,7 +100,7 @@ fn transfer(lab: &Lab, from: &str, to: &str, address: &str) {
     });
 }
 
-/// Packets that a SID of a switch has seen.
+/// Returns the number of packets that a SID of a switch has processed.
 fn sid_packets(lab: &Lab, node: &str, sid: &str) -> u64 {
     let output = lab.exec(node, "srv6d show sids --json");
     let rows: serde_json::Value =
@@ -122,7 +122,8 @@ fn the_3x3_fabric_forwards_and_survives_a_restart_without_interfaces() {
     }
     transfer(&lab, "host00", "host01", "fcbb:0:800:1::2");
     transfer(&lab, "host00", "host01", "10.200.1.2");
-    // host00 to host01 goes over spine00 in IPv6 and over spine02 in IPv4, and nothing else does that in this test.
+    // Traffic from host00 to host01 uses spine00 in IPv6 and spine02 in IPv4. No other traffic of this test uses these
+    // spines.
     assert!(sid_packets(&lab, "spine00", "fcbb:0:1000::/48") > 100);
     assert!(sid_packets(&lab, "spine02", "fcbb:0:1002::/48") > 100);
     for node in lab.switches() {
@@ -135,7 +136,7 @@ fn the_3x3_fabric_forwards_and_survives_a_restart_without_interfaces() {
     assert!(sids.contains("fcbb:0:1004:fe06::/64") && sids.contains("uDT6"), "{sids}");
     assert!(lab.exec("leaf00", "vtysh -c 'show version'").status.success(), "labs wait for this");
 
-    // A file that is bound is a mount of its own: it is written in place, and one that is read-only stays as it is.
+    // A bound file is a mount of its own, so it is written in place; a read-only one stays unchanged.
     let bound = "cp /etc/sonic/config_db.json /tmp/bound && mount --bind /tmp/bound /etc/sonic/config_db.json";
     let saved =
         lab.exec("leaf00", &format!("{bound} && echo > /tmp/bound && config save -y && grep -q PORT /tmp/bound"));

@@ -1,4 +1,4 @@
-//! How the daemon ends, and that its ports are the kernel's from then on.
+//! Tests of the end of the daemon, after which its ports belong to the kernel.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use support::rig::{self, CONFIG, Rig, SRV6D, end, must, report, wait_for};
 
-/// A router whose kernel would forward as well, with srv6d forwarding in its place.
+/// Starts a router whose kernel would also forward, with srv6d forwarding in its place.
 fn before_the_kernel() -> (Rig, usize) {
     let mut rig = Rig::new(1);
     rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
@@ -39,13 +39,13 @@ fn sigterm_drains_and_not_one_datagram_is_lost() {
     assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2") && !rig.exists("srv6d0"));
 }
 
-/// Received packets, as the last line of the log says: `stopped: rx 10 tx 10 ...`.
+/// Returns the received packets in the last line of the log, such as `stopped: rx 10 tx 10 ...`.
 fn received(log: &str) -> u64 {
     let (_, line) = log.rsplit_once("stopped: rx ").unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Packets that wait in a ring are neither received nor lost.
+/// Packets that wait in a ring count neither as received nor as lost.
 #[test]
 #[ignore = "needs root"]
 fn packets_that_wait_are_not_lost_and_the_number_of_lost_ones_never_runs_backwards() {
@@ -58,7 +58,7 @@ fn packets_that_wait_are_not_lost_and_the_number_of_lost_ones_never_runs_backwar
         assert!(now >= lost, "{now} after {lost}");
         lost = now;
     }
-    // The device counts what has found room in a ring.
+    // The device counts packets that had room in a ring.
     let redirected = || rig.redirected("eth1").iter().sum::<u64>();
     wait_for("empty rings", || (rig.port_counter("eth1", "rx_packets") == redirected()).then_some(()));
     receiver.wait_with_output().unwrap();
@@ -70,7 +70,7 @@ fn packets_that_wait_are_not_lost_and_the_number_of_lost_ones_never_runs_backwar
 fn what_the_kernel_had_handed_over_is_forwarded_before_the_end() {
     let (mut rig, daemon) = before_the_kernel();
     let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7022");
-    // As fast as it can, so that the rings are never empty.
+    // The stream has full speed, so that the rings are never empty.
     let mut sender = rig.traffic("a", "udp-send [2001:db8:b::2]:7022 1000000 3 200");
     let before = rig.counter("tx");
     wait_for("a running stream", || (rig.counter("tx") > before + 1000).then_some(()));
@@ -96,12 +96,12 @@ fn a_stream_goes_on_through_the_kernel_after_kill_9() {
     rig.inside("a", "ping -6 -c 3 -i 0.2 -w 20 2001:db8:b::2");
     end(&mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
-    // What was in the rings at that moment is gone, and what came before the kernel had taken the process apart.
+    // Packets in the rings at that moment are lost, and those that arrive until the kernel has removed the process.
     assert!(number(&report, "lost") * 4 < number(&report, "sent"), "{report}");
     wait_for("end of the own veth", || (!rig.exists("srv6d0")).then_some(()));
 }
 
-/// Whoever started a srv6d that was killed may not have asked yet how it ended: it is a zombie until then.
+/// A killed srv6d is a zombie until its parent has read its exit status.
 #[test]
 #[ignore = "needs root"]
 fn what_a_zombie_has_left_behind_is_in_nobodys_way() {

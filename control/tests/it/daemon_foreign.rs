@@ -1,4 +1,4 @@
-//! Somebody else's XDP program on a port: named, and never replaced.
+//! Tests with another program's XDP program on a port: it is named, and never replaced.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -7,13 +7,14 @@ use std::fs;
 
 use support::rig::{CONFIG, Rig, must, text, wait_for};
 
-/// Passes everything. A daemon that has given up `CAP_SYS_ADMIN` cannot read its name, and says how to.
+/// An XDP program that passes everything. A daemon without `CAP_SYS_ADMIN` cannot read its name, but says how to find
+/// it.
 const PROGRAM: &str = r#"
 __attribute__((section("xdp"), used)) int their_filter(void *ctx) { return 2; }
 char licence[] __attribute__((section("license"), used)) = "GPL";
 "#;
 
-/// Attaches it with netlink, as `ip` and many tools do; no link of BPF protects it.
+/// Attaches the program by netlink, as `ip` and many tools do, so that no BPF link protects it.
 fn attach(rig: &Rig, port: &str, kind: &str) {
     let (source, object) = (rig.file("filter.c"), rig.file("filter.o"));
     fs::write(&source, PROGRAM).unwrap();
@@ -25,7 +26,7 @@ fn is_there(rig: &Rig, port: &str) -> bool {
     rig.inside("router", &format!("ip -d link show {port}")).contains("name their_filter")
 }
 
-/// `show ports` says that eth2 waits, and for whose program.
+/// Waits until `show ports` reports that eth2 waits, and for which program.
 fn wait_for_the_reason(rig: &Rig) {
     wait_for("the reason in show ports", || {
         let shown = text(&rig.ask("node", "show ports").stdout);
@@ -77,7 +78,7 @@ fn a_port_that_comes_back_with_it_waits_and_says_why() {
     let rig = Rig::forwarding(1, CONFIG);
     rig.inside("b", "ip link del wire");
     wait_for("pending port", || text(&rig.ask("node", "show ports").stdout).contains("pending").then_some(()));
-    // The program is on the device before it gets the name srv6d waits for.
+    // The program is on the device before the device gets the name that srv6d waits for.
     rig.link("b", "other2", 1);
     attach(&rig, "other2", "xdpdrv");
     rig.inside("router", "ip link set other2 down");

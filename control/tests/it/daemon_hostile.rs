@@ -1,4 +1,4 @@
-//! Frames that nobody should send, through real sockets: every one ends in a counter, and the node goes on.
+//! Tests that send invalid frames through real sockets: each one is counted, and the node continues.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -29,14 +29,14 @@ prefix = "192.0.2.0/24"
 via = "2001:db8:b::2"
 "#;
 
-/// A marked one is looked for at the other end: all before it have been seen by srv6d.
+/// Payload of a marked packet. When it arrives at the other end, srv6d has processed all packets before it.
 const MARK: [u8; 8] = [0, 9, 0, 9, 0, 8, 0x5a, 0xa5];
 
 fn packet(destination: &str, next_header: u8, payload: &[u8]) -> Vec<u8> {
     ipv6("2001:db8:a::2", destination, next_header, 64, payload)
 }
 
-/// Packets that are right, so that what is made of them gets far.
+/// Returns valid packets, so that changed ones pass many checks before they are dropped.
 fn good() -> Vec<Vec<u8>> {
     let inner = packet("2001:db8:b::2", 17, &[0; 8]);
     // Next header, length in units of 8 behind the first 8, routing type 4, segments left, last entry, flags, tag.
@@ -58,7 +58,7 @@ fn good() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Numbers that are the same in every run.
+/// Generator of numbers that are the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -67,7 +67,7 @@ impl Numbers {
         usize::try_from(self.0 >> 33).unwrap() % end
     }
 
-    /// A packet with up to three bytes changed, and now and then cut short or made longer.
+    /// Changes up to three bytes of a packet, and sometimes makes it shorter or longer.
     fn spoil(&mut self, packet: &[u8]) -> Vec<u8> {
         let mut spoilt = packet.to_vec();
         for _ in 0..=self.below(3) {
@@ -113,7 +113,7 @@ impl Attack {
         while self.a.poll().is_some() {} // answers
     }
 
-    /// Everything sent before has been decided on, and an ordinary packet still crosses.
+    /// Waits until all earlier frames were processed, and checks that an ordinary packet still arrives.
     fn settle(&mut self) {
         self.send(IPV6, &packet("2001:db8:b::2", 17, &MARK));
         let b = &mut self.b;
@@ -133,13 +133,13 @@ fn each_malformation_is_a_drop_of_its_own_kind() {
     };
     let [plain, shift, _, v4, routed, _] = good().try_into().unwrap();
     for (reason, frame) in [
-        // More payload than there is.
+        // The payload length is larger than the packet.
         ("malformed", changed(plain, 5, 200)),
-        // Version 5.
+        // The version is 5.
         ("malformed", changed(shift, 0, 0x50)),
-        // The checksum of an IPv4 header inside.
+        // The checksum of the inner IPv4 header is wrong.
         ("malformed", changed(v4, 40 + 10, 0xaa)),
-        // More segments left than there are entries: a packet that lies in its SRH.
+        // The SRH has more segments left than entries.
         ("srh_invalid", changed(routed, 40 + 3, 9)),
         ("unknown_sid", packet("fcbb:0:9999::", INNER_IPV6, &[0; 40])),
         ("bad_source", changed(packet("fcbb:0:1000:1001::", 17, &[0; 8]), 8, 0xff)),

@@ -1,9 +1,9 @@
-//! Packets longer than a buffer, byte for byte, where their headers change: only the first buffer is written, and all of
-//! it is packet already, so what is added goes in front.
+//! Tests that compare packets of several buffers byte by byte when their headers change. Only the first buffer is
+//! written, and it is full, so additional headers are put in front.
 //!
 //! ```text
-//! a ── 9000 bytes, as they are ──────► eth1  router: encapsulates to two segments  eth2 ──► b
-//! a ── the same behind such headers ─► eth1  router: takes these off               eth2 ──► b
+//! a ── 9000 bytes, unchanged ─────────► eth1  router: encapsulates to two segments  eth2 ──► b
+//! a ── the same behind such headers ──► eth1  router: removes these headers         eth2 ──► b
 //! ```
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -19,7 +19,7 @@ const SRH: u8 = 43;
 const INNER_IPV6: u8 = 41;
 const UDP: u8 = 17;
 
-/// Packets at a time, and bursts of both kinds: each packet takes three buffers of 256.
+/// Packets per burst, and bursts of each kind. Each packet needs three of 256 buffers.
 const BURST: u8 = 8;
 const BURSTS: u8 = 20;
 
@@ -41,7 +41,7 @@ segments = ["fcbb:0:1001::", "fcbb:0:1002:fe06::"]
 struct Jumbo {
     a: Wire,
     b: Wire,
-    /// Ethernet addresses: to the router, and from it.
+    /// Ethernet addresses of frames to the router, and of frames from it.
     into: [[u8; 6]; 2],
     out: [[u8; 6]; 2],
     rig: Rig,
@@ -49,7 +49,7 @@ struct Jumbo {
 }
 
 impl Jumbo {
-    /// With the ports named in `apart` in a packet memory of their own.
+    /// Starts the router, with the ports in `apart` in a separate packet memory.
     fn begin(apart: &str) -> Self {
         let mut rig = Rig::new(1);
         for (node, device) in [("a", "wire"), ("router", "eth1"), ("router", "eth2"), ("b", "wire")] {
@@ -68,13 +68,14 @@ impl Jumbo {
         Self { a: Wire::open(&rig, "a", &[]), b: Wire::open(&rig, "b", &[]), into, out, rig, daemon }
     }
 
-    /// A burst of packets, and what arrives of it. What the router's kernel says in between is short.
+    /// Sends a burst of packets, and returns those that arrive. Packets of the router's kernel in between are short,
+    /// and are skipped.
     fn cross(&mut self, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
         for packet in packets {
             self.a.send(&ethernet(self.into[0], self.into[1], None, IPV6, packet));
         }
         while self.a.poll().is_some() {}
-        // A look at the ring takes one buffer.
+        // Each poll of the ring takes one buffer.
         let mut next = || wait_for("long packet", || (0..64).find_map(|_| self.b.poll()));
         let mut arrived = Vec::new();
         while arrived.len() < packets.len() {
@@ -84,7 +85,7 @@ impl Jumbo {
     }
 }
 
-/// 9000 bytes of a flow, different at every offset and in every packet.
+/// Returns a packet of 9000 bytes whose content differs at every offset and for every seed.
 fn inner(destination: &str, seed: u8, hop_limit: u8) -> Vec<u8> {
     let mut datagram: Vec<u8> =
         (0..8960_u32).map(|at| u8::try_from(((at * 31) ^ (at >> 8)) & 0xff).unwrap() ^ seed).collect();
@@ -92,7 +93,7 @@ fn inner(destination: &str, seed: u8, hop_limit: u8) -> Vec<u8> {
     ipv6("2001:db8:a::2", destination, UDP, hop_limit, &datagram)
 }
 
-/// An SRH (RFC 8754) with the two segments, the last one first.
+/// Returns a packet behind an SRH (RFC 8754) with two segments, of which the last one comes first.
 fn behind_srh(segments_left: u8, segments: [&str; 2], packet: &[u8]) -> Vec<u8> {
     let mut payload = vec![INNER_IPV6, 4, 4, segments_left, 1, 0, 0, 0];
     for segment in segments.iter().rev() {
@@ -113,7 +114,7 @@ fn headers_come_and_go(apart: &str) {
             let path = ["fcbb:0:1001::", "fcbb:0:1002:fe06::"];
             let payload = behind_srh(1, path, &inner("3fff::b", seed, 63));
             let mut outer = ipv6("2001:db8:a::1", path[0], SRH, 64, &payload);
-            // The flow label is the flow's hash (RFC 6437).
+            // The flow label is the hash of the flow (RFC 6437).
             outer.splice(..4, frame.iter().skip(14).take(4).copied());
             assert!(frame == ethernet(to, from, None, IPV6, &outer), "encapsulated, {seed}: {:02x?}", frame.get(..134));
         }
@@ -140,7 +141,7 @@ fn headers_come_and_go_in_front_of_long_packets() {
     headers_come_and_go("");
 }
 
-/// What has grown in one memory is copied into buffers of the other.
+/// Packets that grew in one memory are copied to buffers of the other.
 #[test]
 #[ignore = "needs root"]
 fn headers_come_and_go_between_two_memories() {

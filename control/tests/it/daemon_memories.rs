@@ -1,7 +1,7 @@
-//! Ports in two packet memories, as zero-copy ports and others are.
+//! Tests of ports in two packet memories, as zero-copy ports and other ports have them.
 //!
-//! What is tested is what happens between the memories and when one goes; that a driver itself has zero-copy is not
-//! needed for it. A port is put apart by `SRV6D_TEST_APART`.
+//! The tests cover packets between the memories, and the removal of a memory. A driver with zero-copy is not needed for
+//! that: `SRV6D_TEST_APART` puts a port into a separate memory.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -18,7 +18,7 @@ fn ready(rig: &mut Rig, config: &str, apart: &str) {
     rig.wait_for_pings();
 }
 
-/// Many times the chunks of both memories cross: one that is lost on the way is missed in the end.
+/// Sends many times more packets than both memories have chunks, so that a lost chunk would be noticed.
 fn everything_crosses(rig: &Rig) {
     for (from, to, address) in [
         ("a", "b", "[2001:db8:b::2]:7001"),
@@ -73,7 +73,7 @@ fn the_first_port_of_a_memory_takes_the_others_with_it_and_they_come_back() {
     wait_for("ping through both", || rig.pings().then_some(()));
     everything_crosses(&rig);
 
-    // Now eth2 is the first. It leaves by the configuration, and its queue is free for the next.
+    // Now eth2 is the first port. A reload removes it, and its queue becomes free for the next one.
     let without = CONFIG.split("[[port]]\nname = \"eth2\"").next().unwrap().to_owned();
     for config in [without.as_str(), CONFIG] {
         fs::write(rig.file("node.toml"), config).unwrap();

@@ -1,4 +1,4 @@
-//! Neighbours that are asked for, forgotten, new, or not there, between kernel hosts.
+//! Tests of neighbours that are probed, forgotten, new or missing, between kernel hosts.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use nix::sched::{CloneFlags, setns};
 use support::rig::{CONFIG, Rig, text, wait_for};
 
-/// Datagrams to addresses of a subnet that nobody has, until this is dropped.
+/// A thread that sends datagrams to unused addresses of a subnet, until it is dropped.
 struct Scan {
     end: Arc<AtomicBool>,
     sender: Option<JoinHandle<u64>>,
 }
 
 impl Scan {
-    /// About 2,000 a second from the namespace of a host, 20 at a time.
+    /// Starts to send about 2,000 datagrams per second from the namespace of a host, 20 at a time.
     fn of(rig: &Rig, from: &str, subnet: Ipv6Addr) -> Self {
         let (end, namespace) = (Arc::new(AtomicBool::new(false)), rig.ns(from));
         let is_over = Arc::clone(&end);
@@ -30,7 +30,7 @@ impl Scan {
             let mut sent = 0u64;
             while !is_over.load(Ordering::Relaxed) {
                 for _ in 0..20 {
-                    // Far from what is there, and never the same twice.
+                    // The addresses differ from all existing ones and from each other.
                     sent += 1;
                     let host = u128::from(sent.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63);
                     let _ = socket.send_to(&[0; 16], (Ipv6Addr::from_bits(subnet.to_bits() | host), 9));
@@ -42,7 +42,7 @@ impl Scan {
         Self { end, sender: Some(sender) }
     }
 
-    /// Datagrams sent.
+    /// Stops and returns the number of datagrams that were sent.
     fn stop(mut self) -> u64 {
         self.end.store(true, Ordering::Relaxed);
         self.sender.take().unwrap().join().unwrap()
@@ -55,7 +55,7 @@ impl Drop for Scan {
     }
 }
 
-/// One echo request, and the answer to that very one.
+/// Sends one echo request, and returns whether it was answered.
 fn is_answered(rig: &Rig, from: &str, to: &str, patience: &str) -> bool {
     rig.output(from, &format!("ping -6 -q -c 1 -W {patience} {to}")).status.success()
 }
@@ -75,7 +75,7 @@ fn a_forgotten_neighbour_is_asked_for_by_the_next_packet() {
 #[test]
 #[ignore = "needs root"]
 fn a_scanned_subnet_keeps_no_new_neighbour_from_being_found() {
-    // As much room as there is by default.
+    // This is the default number of frames.
     let rig = Rig::forwarding(1, &CONFIG.replace("frames = 2048", "frames = 8192"));
     for host in 1..=15 {
         rig.inside("b", &format!("ip addr add 2001:db8:b::7:{host}/64 dev wire nodad"));
@@ -113,7 +113,7 @@ fn a_neighbour_that_never_answers_is_unreachable() {
 #[ignore = "needs root"]
 fn new_neighbours_and_routes_are_put_in_force_without_a_whole_build() {
     let mut rig = Rig::new(1);
-    // A length of prefixes that is new takes a whole build.
+    // A new prefix length requires a build of whole tables.
     rig.inside("router", "ip -6 route add 3000:ff::/32 via 2001:db8:b::2");
     rig.ready(&format!("{CONFIG}[kernel]\n"));
     rig.wait_for_pings();
@@ -129,7 +129,7 @@ fn new_neighbours_and_routes_are_put_in_force_without_a_whole_build() {
     }
     rig.inside("router", "ip -6 neigh flush dev eth2");
     wait_for("routes in place", || (tables("in_place") >= in_place + 36).then_some(()));
-    // A hash table that is full is built anew, with room for as many again.
+    // A full hash table is built again with twice the space.
     assert!(tables("whole") <= whole + 4, "{}", rig.log("node"));
     rig.check_balance();
 }

@@ -1,4 +1,4 @@
-//! The daemon on real AF_XDP sockets between two kernel hosts.
+//! Tests of the daemon on real AF_XDP sockets between two kernel hosts.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -14,7 +14,7 @@ fn forwards_and_leaves_the_rest_to_the_kernel() {
     assert!(!rig.pings(), "the kernel of the router does not forward");
     let daemon = rig.ready(CONFIG);
     rig.wait_for_pings();
-    // The router's own address is the kernel's.
+    // Packets to the router's own address are for the kernel.
     rig.inside("a", "ping -6 -c 2 -i 0.2 -w 20 2001:db8:a::1");
     rig.check_balance();
     assert_eq!(rig.stop(daemon, "TERM"), Some(0), "{}", rig.log("node"));
@@ -96,7 +96,7 @@ fn a_port_that_comes_back_is_taken_again() {
 fn a_neighbour_with_a_new_address_is_followed() {
     let rig = Rig::forwarding(1, CONFIG);
     rig.inside("b", "ip link set wire address 02:00:00:00:0b:0b");
-    // The kernel of the router learns it from a neighbour that speaks; srv6d from the kernel.
+    // The router's kernel learns the address from a packet of the neighbour, and srv6d from the kernel.
     rig.inside("b", "ping -6 -c 1 -w 20 2001:db8:b::1");
     wait_for("ping to the new address", || rig.pings().then_some(()));
     assert!(rig.show("neighbors").to_string().contains("02:00:00:00:0b:0b"));
@@ -115,7 +115,7 @@ fn a_neighbour_in_use_is_kept_fresh() {
     rig.wait_for_pings();
     let _flow = rig.flow("a");
     let is_reachable = || rig.inside("router", "ip neigh show 2001:db8:b::2 dev eth2").contains("REACHABLE");
-    // Only a probe of the router's kernel makes it reachable, and nothing but srv6d gives it a reason to probe.
+    // Only a probe of the router's kernel makes the entry reachable, and only srv6d causes it to probe.
     for _ in 0..2 {
         wait_for("an entry that has grown old", || (!is_reachable()).then_some(()));
         wait_for("an entry that was probed", || is_reachable().then_some(()));
@@ -131,7 +131,7 @@ fn a_permanent_neighbour_entry_stays_permanent() {
     rig.inside("router", &format!("ip neigh replace 2001:db8:b::2 lladdr {} dev eth2 nud permanent", mac.trim()));
     rig.ready(CONFIG);
     rig.wait_for_pings();
-    // Longer than two rounds of keeping neighbours in use fresh.
+    // This takes longer than two rounds in which srv6d refreshes neighbours in use.
     rig.inside("a", "ping -6 -q -c 40 -i 0.2 2001:db8:b::2");
     let entry = rig.inside("router", "ip neigh show 2001:db8:b::2");
     assert!(entry.contains("PERMANENT"), "{entry}");
@@ -144,12 +144,12 @@ fn a_static_neighbour_is_never_asked_for() {
     let mut rig = Rig::new(1);
     let mac = |node: &str, device: &str| rig.inside(node, &format!("cat /sys/class/net/{device}/address"));
     let (host, router) = (mac("b", "wire"), mac("router", "eth2"));
-    // The host has no question either: one would make the router's kernel ask back.
+    // The host also has a permanent entry; otherwise its solicitation would make the router's kernel ask back.
     rig.inside("b", &format!("ip neigh replace 2001:db8:b::1 lladdr {} dev wire nud permanent", router.trim()));
     let neighbor = format!("[[neighbor]]\naddress = \"2001:db8:b::2\"\nport = \"eth2\"\nmac = {:?}\n", host.trim());
     rig.ready(&format!("{CONFIG}{neighbor}"));
     rig.wait_for_pings();
-    // Longer than two rounds of keeping neighbours in use fresh.
+    // This takes longer than two rounds in which srv6d refreshes neighbours in use.
     rig.inside("a", "ping -6 -q -c 40 -i 0.2 2001:db8:b::2");
     let counted = rig.inside("b", "cat /proc/net/dev_snmp6/wire");
     let solicitations = counted.lines().find_map(|line| line.strip_prefix("Icmp6InNeighborSolicits"));

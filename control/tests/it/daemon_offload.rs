@@ -1,9 +1,9 @@
-//! `offload = "xdp"`: plain shifts and encapsulations pass the workers, are counted all the same, and follow every change
-//! at once.
+//! Tests of `offload = "xdp"`: plain shifts and encapsulations bypass the workers, are counted nevertheless, and follow
+//! every change at once.
 //!
 //! ```text
-//! a ── encapsulates to fcbb:0:1:2:: ──► eth1  router, uN 1: shifts, past its workers  eth2 ──► b, SID 2: decapsulates
-//! a ── 2001:db8:c::1, as it is ───────► eth1  router: encapsulates to fcbb:0:2::      eth2 ──► b, SID 2: decapsulates
+//! a ── encapsulates to fcbb:0:1:2:: ──► eth1  router, uN 1: shifts, without workers  eth2 ──► b, SID 2: decapsulates
+//! a ── 2001:db8:c::1, unchanged ──────► eth1  router: encapsulates to fcbb:0:2::     eth2 ──► b, SID 2: decapsulates
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
@@ -17,7 +17,7 @@ use support::rig::{CONFIG, Rig, WINDOW, end, report, text, wait_for};
 /// The SID of the router, without which nothing is offloaded.
 const SID: &str = "[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"uN\"\n";
 
-/// Reloads under traffic.
+/// Number of reloads under traffic.
 const RELOADS: usize = 60;
 
 fn config() -> String {
@@ -28,7 +28,7 @@ fn config() -> String {
     )
 }
 
-/// Hosts and router, before srv6d runs there.
+/// Prepares hosts and router, before srv6d runs there.
 fn rig() -> Rig {
     let rig = Rig::new(1);
     rig.inside(
@@ -42,30 +42,30 @@ fn rig() -> Rig {
     rig
 }
 
-/// Whether a host takes what the router's XDP programs redirect to it.
+/// Sets whether a host accepts frames that the router's XDP programs redirect to it.
 fn napi(rig: &Rig, host: &str, on: &str) {
     rig.inside(host, &format!("ethtool -K wire gro {on}"));
 }
 
-/// A port of `show ports`.
+/// Returns the row of a port in `show ports`.
 fn port(rig: &Rig, name: &str) -> serde_json::Value {
     let ports = rig.show("ports");
     ports.as_array().unwrap().iter().find(|row| row.get("name").unwrap() == name).unwrap().clone()
 }
 
-/// Whether the XDP program of a port forwards, and why not (all).
+/// Returns whether the XDP program of a port forwards, and all reasons why it does not.
 fn offload(rig: &Rig, name: &str) -> (bool, String) {
     let port = port(rig, name);
     let field = |name: &str| port.pointer(&format!("/offload/{name}")).unwrap().clone();
     (field("on").as_bool().unwrap(), field("reason").as_str().unwrap().to_owned())
 }
 
-/// Datagrams from `a` to `b`: how many were sent, and how many were lost, duplicated or out of order.
+/// Sends datagrams from `a` to `b`. Returns how many were sent, and how many were lost, duplicated or out of order.
 fn send(rig: &Rig) -> (u64, u64) {
     send_to(rig, ("a", "b"), "2001:db8:b::2")
 }
 
-/// The same from one node to another one, which has this address.
+/// Like [`send`], but between any two nodes, to this address of the receiver.
 fn send_to(rig: &Rig, (from, to): (&str, &str), host: &str) -> (u64, u64) {
     let receiver = rig.receiver(to, "udp", &format!("[{host}]:7080"));
     let sender = rig.traffic(from, &format!("udp-send [{host}]:7080 2000 1 200 --window {WINDOW}"));
@@ -78,15 +78,16 @@ fn judge(report: &serde_json::Value) -> (u64, u64) {
     (number("sent"), number("lost") + number("duplicated") + number("reordered"))
 }
 
-/// Packets that XDP programs forward of a few echo requests of `a`, and whether all were answered. They go out together:
-/// behind the last one ping waits for the interval, which is longer than any answer takes.
+/// Sends a few echo requests from `a`. Returns how many packets XDP programs forwarded, and whether all requests were
+/// answered. The requests are sent together; after the last one ping waits for the interval, which is longer than any
+/// answer takes.
 fn offloaded_of_a_few(rig: &Rig) -> (u64, bool) {
     let before = rig.counter("offloaded");
     let said = text(&rig.output("a", "ping -6 -q -c 20 -l 20 -i 5 -W 5 2001:db8:b::2").stdout);
     (rig.counter("offloaded") - before, said.contains(" 0% packet loss"))
 }
 
-/// Of many packets to a neighbour that is not known only the first few are kept.
+/// Makes the neighbours known first, because only a few packets to an unknown neighbour are kept.
 fn hosts_are_known(rig: &Rig) {
     rig.inside("router", "ping -6 -c 1 -w 20 2001:db8:b::2");
     rig.inside("a", "ping -6 -c 1 -w 20 2001:db8:b::2");
@@ -128,7 +129,7 @@ fn shifts_pass_the_workers_and_every_counter_knows_of_them() {
     assert_eq!(offload(&rig, "eth1"), (true, String::new()));
     let shown = text(&rig.ask("node", "show counters").stdout);
     assert!(shown.lines().any(|line| line.starts_with("offloaded ") && line.contains("past the workers")), "{shown}");
-    // What is no shift goes by the worker as ever.
+    // Packets that are not shifted still pass through the worker.
     let workers = rig.counter("rx") - rig.counter("offloaded");
     rig.inside("b", "ping -6 -c 3 -i 0.1 -w 20 2001:db8:a::2");
     assert!(rig.counter("rx") - rig.counter("offloaded") >= workers + 3);
@@ -145,7 +146,7 @@ fn reloads_under_traffic_lose_nothing() {
     let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7081");
     let mut sender = rig.stream("a", "[2001:db8:b::2]:7081", 4000);
     for reloads in 0..RELOADS {
-        // Other SIDs and routes in the same tables, and a next hop that comes and goes.
+        // The tables get other SIDs and routes, and a next hop that comes and goes.
         let more = format!(
             "[[sid]]\nsid = \"fcbb:0:{0:x}::/48\"\nbehavior = \"uA\"\nvia = \"2001:db8:a::2\"\n\
              [[route]]\nprefix = \"fcbb:0:{0:x}:1::/64\"\nvia = \"2001:db8:b::2\"\n",
@@ -170,7 +171,7 @@ fn nothing_stale_is_forwarded() {
     rig.ready(&config());
     neighbor_is_known(&rig);
 
-    // Another MAC address behind the next hop: what still went to the old one would not arrive.
+    // The next hop gets another MAC address. Packets to the old one would not arrive.
     rig.inside("b", "ip link set wire address 02:00:00:00:0b:0b");
     rig.inside("router", "ip -6 neigh replace 2001:db8:b::2 lladdr 02:00:00:00:0b:0b dev eth2 nud permanent");
     let moved =
@@ -179,7 +180,7 @@ fn nothing_stale_is_forwarded() {
     let (offloaded, all_arrived) = offloaded_of_a_few(&rig);
     assert!(offloaded > 0 && all_arrived, "{offloaded}");
 
-    // The SID goes: from the reload on it is unknown.
+    // The SID is removed, and is unknown from the reload on.
     fs::write(rig.file("node.toml"), config().replace(SID, "")).unwrap();
     assert!(rig.ask("node", "reload").status.success());
     let unknown = rig.drops("unknown_sid");
@@ -189,7 +190,7 @@ fn nothing_stale_is_forwarded() {
     assert!(rig.ask("node", "reload").status.success());
     assert!(offloaded_of_a_few(&rig).0 > 0);
 
-    // The way out goes down.
+    // The outgoing port goes down.
     rig.inside("router", "ip link set eth2 down");
     wait_for("port that is down", || (port(&rig, "eth2").get("state").unwrap() == "down").then_some(()));
     let down = rig.drops("adj_down") + rig.drops("no_route");
@@ -226,11 +227,11 @@ fn a_killed_srv6d_gives_its_ports_back_and_one_switched_off_forwards_on() {
     let daemon = rig.ready(&config());
     neighbor_is_known(&rig);
     let program = port(&rig, "eth1").get("xdp_program").unwrap().clone();
-    // Switched off and on again without a moment without a program.
+    // The offload is switched off and on again, and the port always has a program.
     fs::write(rig.file("node.toml"), config().replace("offload = \"xdp\"", "offload = \"off\"")).unwrap();
     assert!(rig.ask("node", "reload").status.success());
     assert_eq!(offloaded_of_a_few(&rig), (0, true));
-    // Where the kernel tells of tags beside a frame, the program that asks for them stays in front.
+    // If the kernel reports VLAN tags beside frames, the program that requests these tags stays in front.
     assert!(!rig.is_kernels("eth1"));
     assert!(port(&rig, "eth1").get("offload").unwrap().is_null());
     fs::write(rig.file("node.toml"), config()).unwrap();
@@ -272,7 +273,7 @@ fn a_capture_sees_every_packet_and_the_program_forwards_again_behind_it() {
     let before = rig.counter("offloaded");
     let (sent, wrong) = send(&rig);
     assert_eq!((wrong, rig.counter("offloaded")), (0, before), "all of it was the worker's");
-    // A record is 16 bytes, and a packet of this stream more than 200.
+    // A record has 16 bytes, and a packet of this stream more than 200.
     wait_for("packets in the file", || (fs::metadata(&file).unwrap().len() > sent * 216).then_some(()));
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(capture.id().cast_signed()), nix::sys::signal::Signal::SIGTERM)
         .unwrap();
@@ -286,7 +287,8 @@ fn a_capture_sees_every_packet_and_the_program_forwards_again_behind_it() {
 /// Another host address of `b`.
 const STEERED: &str = "2001:db8:c::1";
 
-/// The router steers there by the path of this name, and elsewhere by the other one. Both carriers end at `b`.
+/// Returns a configuration that steers [`STEERED`] over the path of this name, and another prefix over the other path.
+/// Both carriers end at `b`.
 fn steering(path: &str) -> String {
     let other = if path == "one" { "two" } else { "one" };
     let steer = |prefix: &str, name: &str| {
@@ -298,7 +300,7 @@ fn steering(path: &str) -> String {
     config() + &steer("2001:db8:c::/64", path) + &steer("2001:db8:d::/64", other)
 }
 
-/// More paths than the program has counters for come and go: those that come next are forwarded there all the same.
+/// After more paths have come and gone than the program has counters for, new paths are still forwarded by the program.
 #[test]
 #[ignore = "needs root"]
 fn counters_of_paths_that_are_gone_are_used_again() {
@@ -337,7 +339,7 @@ fn steer(rig: &Rig, path: &str) {
     assert!(taken.status.success(), "{}", text(&taken.stderr));
 }
 
-/// Packets of the paths "one" and "two".
+/// Returns the packets of the paths "one" and "two".
 fn by_path(rig: &Rig) -> [u64; 2] {
     let paths = rig.show("paths");
     let packets = |name: &str| {
@@ -381,7 +383,7 @@ fn encapsulations_pass_the_workers_too_and_follow_each_reload() {
     rig.check_balance();
 }
 
-/// Frames of 9000 bytes lie in several buffers. The last port has to take them so, or the worker sends them.
+/// Frames of 9000 bytes have several buffers. If the outgoing port does not accept these, the worker sends them.
 #[test]
 #[ignore = "needs root"]
 fn frames_in_several_buffers_are_shifted_too() {
@@ -394,7 +396,7 @@ fn frames_in_several_buffers_are_shifted_too() {
     let jumbo = || {
         let (rx, offloaded) = (rig.port_counter("eth1", "rx_bytes"), rig.counter("offloaded"));
         let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7082");
-        // Each takes several descriptors of a ring.
+        // Each frame needs several descriptors of a ring.
         let window = WINDOW / 8;
         let sender = rig.traffic("a", &format!("udp-send [2001:db8:b::2]:7082 500 1 8500 --window {window}"));
         assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
@@ -408,7 +410,7 @@ fn frames_in_several_buffers_are_shifted_too() {
     if reason.is_empty() {
         assert!(offloaded >= sent, "{offloaded} of {sent} were the program's");
     } else {
-        // A peer without room for several buffers: said, and none of them is lost.
+        // If the peer does not accept several buffers, this is reported, and no packet is lost.
         assert!(reason.contains("packets of more than 1500 bytes") && offloaded < sent, "{reason} {offloaded}");
     }
     rig.check_balance();

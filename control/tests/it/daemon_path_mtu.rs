@@ -1,4 +1,4 @@
-//! A fabric with a link that is smaller than the others, behind a router of the kernel.
+//! Tests of a fabric in which one link has a smaller MTU than the others, behind a router of the kernel.
 //!
 //! ```text
 //! a ── eth1  router (srv6d)  eth2 ── b (kernel, forwards) ══ 1400 bytes ══ far (kernel: End.DT6, 2001:db8:c::1)
@@ -9,7 +9,7 @@ use crate::support;
 
 use support::rig::{CONFIG, Rig, must, run, wait_for};
 
-/// The namespace behind `b`; gone at the end.
+/// The namespace behind `b`, which is removed at the end.
 struct Far(String);
 
 impl Far {
@@ -30,7 +30,7 @@ impl Far {
             format!("ip -n {ns} -6 route add fcbb:0:9::/48 encap seg6local action End.DT6 table 255 dev wire"),
             format!("ip netns exec {b} sysctl -qw net.ipv6.conf.all.forwarding=1"),
             format!("ip -n {b} -6 route add fcbb:0:9::/48 via 2001:db8:f::2"),
-            // Forwarding is on: what the default route of a host was.
+            // Because forwarding is on, this replaces the default route that a host has by itself.
             format!("ip -n {b} -6 route replace default via 2001:db8:b::1"),
         ] {
             must(&command);
@@ -57,7 +57,7 @@ prefix = "2001:db8:c::/48"
 segments = ["fcbb:0:9::"]
 "#;
 
-/// What a router has said about the only path.
+/// Returns the MTU that a router has reported for the only path.
 fn learned(rig: &Rig) -> Option<u64> {
     let paths = rig.show("paths");
     let [path] = paths.as_array().unwrap().as_slice() else { panic!("one path: {paths}") };
@@ -78,10 +78,10 @@ fn tcp_crosses_a_link_that_is_smaller_than_the_others() {
     assert_eq!(learned(&rig), Some(1400));
     let table = String::from_utf8_lossy(&rig.ask("node", "show paths").stdout).into_owned();
     assert!(table.contains("1400"), "{table}");
-    // 1400 bytes, less the outer header: what the inner sender was told.
+    // The inner sender was told 1400 bytes minus the outer header.
     let route = rig.inside("a", "ip -6 route get 2001:db8:c::1");
     assert!(route.contains("mtu 1360"), "{route}");
-    // Behind 40 bytes of IPv6 and 8 of ICMPv6.
+    // The packet also has 40 bytes of IPv6 and 8 of ICMPv6.
     rig.inside("a", "ip -6 route flush cache");
     wait_for("ping that fits", || ping(1360 - 48).status.success().then_some(()));
     let refused = || String::from_utf8_lossy(&ping(1361 - 48).stdout).contains("Packet too big: mtu=1360");
@@ -89,7 +89,7 @@ fn tcp_crosses_a_link_that_is_smaller_than_the_others() {
     rig.check_balance();
 }
 
-/// The kernel's own packets have the same source: that a message is about one of them is for the kernel to judge.
+/// Packets of the kernel have the same source, so only the kernel can judge messages about them.
 #[test]
 #[ignore = "needs root"]
 fn what_is_said_about_the_kernels_own_packets_reaches_the_kernel() {

@@ -1,4 +1,4 @@
-//! Tagged ports, by crafted frames: a kernel without VLAN devices makes none.
+//! Tests of tagged ports by crafted frames, because a kernel without VLAN devices cannot create tagged frames.
 //!
 //! ```text
 //! a ── eth1 (untagged) and eth1.7 (VLAN 7)   router   eth2.8 (VLAN 8, no untagged port) ── b
@@ -12,7 +12,7 @@ use support::wire::{Wire, ethernet, ipv6, mac};
 
 const IPV6: u16 = 0x86dd;
 const UDP: u8 = 17;
-/// Port 9 to port 9, no checksum to speak of, five bytes.
+/// UDP datagram from port 9 to port 9 with a dummy checksum and five bytes.
 const DATAGRAM: [u8; 13] = [0, 9, 0, 9, 0, 13, 0xab, 0xcd, b'h', b'e', b'l', b'l', b'o'];
 
 type Mac = [u8; 6];
@@ -102,14 +102,14 @@ segments = ["fcbb:0:1001:fe06::"]
         Self { a, b, a_mac, b_mac, eth1, eth2, rig }
     }
 
-    /// A packet from a, tagged or not, arrives at b in VLAN 8 as `expected`.
+    /// Sends a packet from a, tagged or not, and checks that it arrives at b in VLAN 8 as `expected`.
     fn a_to_b(&mut self, vid: Option<u16>, packet: &[u8], expected: &[u8]) {
         self.a.send(&ethernet(self.eth1, self.a_mac, vid, IPV6, packet));
         let frame = self.b.receive();
         assert_eq!(frame, ethernet(self.b_mac, self.eth2, Some(8), IPV6, expected), "{frame:02x?}");
     }
 
-    /// A packet from b in VLAN 8 arrives at a, tagged or not, one hop older.
+    /// Sends a packet from b in VLAN 8, and checks that it arrives at a, tagged or not, with its hop limit decremented.
     fn b_to_a(&mut self, destination: &str, vid: Option<u16>) {
         let packet = |hop_limit| ipv6("2001:db8:800::b", destination, UDP, hop_limit, &DATAGRAM);
         self.b.send(&ethernet(self.eth2, self.b_mac, Some(8), IPV6, &packet(64)));
@@ -117,7 +117,7 @@ segments = ["fcbb:0:1001:fe06::"]
         assert_eq!(frame, ethernet(self.a_mac, self.eth1, vid, IPV6, &packet(63)), "{frame:02x?}");
     }
 
-    /// Frames of a device that the kernel got.
+    /// Returns the number of frames of a device that were passed to the kernel.
     fn to_kernel(&self, port: &str) -> u64 {
         self.rig.port_counter(port, "to_kernel")
     }
@@ -130,9 +130,9 @@ fn a_packet_changes_its_tag_and_nothing_else_is_touched() {
     let packet = |hop_limit| ipv6("2001:db8:100::a", "2001:db8:800::b", UDP, hop_limit, &DATAGRAM);
     vlans.a_to_b(Some(7), &packet(64), &packet(63));
     vlans.a_to_b(None, &packet(64), &packet(63));
-    // Priority and drop-eligible bits are no part of the VLAN, and are not carried into the next one.
+    // The priority and drop-eligible bits do not belong to the VLAN, and are not copied to the next one.
     vlans.a_to_b(Some(0xf007), &packet(64), &packet(63));
-    // A tag that only states a priority names no VLAN.
+    // A tag that only has a priority does not name a VLAN.
     vlans.a_to_b(Some(0xe000), &packet(64), &packet(63));
     vlans.b_to_a("2001:db8:700::a", Some(7));
     vlans.b_to_a("2001:db8:100::a", None);
@@ -150,7 +150,7 @@ fn carriers_are_shifted_and_packets_encapsulated_into_a_vlan() {
     vlans.a.send(&ethernet(vlans.eth1, vlans.a_mac, Some(7), IPV6, &inner(64)));
     let frame = vlans.b.receive();
     let mut outer = ipv6("2001:db8:a::1", "fcbb:0:1001:fe06::", 41, 64, &inner(63));
-    // The flow label is the flow's hash (RFC 6437): any value but none.
+    // The flow label is the hash of the flow (RFC 6437): any value other than zero.
     let label: Vec<u8> = frame.iter().skip(18).take(4).copied().collect();
     assert!(label.iter().skip(1).any(|&byte| byte != 0), "{frame:02x?}");
     outer.splice(..4, label);
@@ -166,7 +166,7 @@ fn an_error_goes_back_into_the_vlan_it_came_from() {
     vlans.a.send(&ethernet(vlans.eth1, vlans.a_mac, Some(7), IPV6, &packet));
     let frame = vlans.a.receive();
     assert!(frame.starts_with(&ethernet(vlans.a_mac, vlans.eth1, Some(7), IPV6, &[])), "{frame:02x?}");
-    // ICMPv6 time exceeded, hop limit (RFC 4443 section 3.3), which quotes the whole packet as it came.
+    // ICMPv6 time exceeded, hop limit (RFC 4443 section 3.3), which quotes the whole packet as it arrived.
     assert_eq!(frame.get(58..60), Some(&[3, 0][..]), "{frame:02x?}");
     assert!(frame.ends_with(&packet), "{frame:02x?}");
     vlans.rig.check_balance();
@@ -183,7 +183,7 @@ fn every_vlan_has_counters_of_its_own() {
     vlans.b_to_a("2001:db8:700::a", Some(7));
     let counted =
         |port| ["rx_packets", "rx_bytes", "tx_packets", "tx_bytes"].map(|name| vlans.rig.port_counter(port, name));
-    // 40 + 13 bytes of packet behind 14 bytes of Ethernet, and 4 of the tag.
+    // Each frame has 40 + 13 bytes of packet behind 14 bytes of Ethernet, and 4 bytes of the tag if tagged.
     assert_eq!(counted("eth1"), [1, 67, 0, 0]);
     assert_eq!(counted("eth1.7"), [3, 3 * 71, 1, 71]);
     assert_eq!(counted("eth2.8"), [1, 71, 4, 4 * 71]);
@@ -195,7 +195,7 @@ fn frames_of_unknown_vlans_are_the_kernels() {
     let mut vlans = Vlans::up();
     let packet = ipv6("2001:db8:100::a", "2001:db8:800::b", UDP, 64, &DATAGRAM);
     let (before, received) = (vlans.to_kernel("eth1"), vlans.rig.counter("rx"));
-    // Another VLAN, two tags.
+    // One frame has another VLAN, the other one two tags.
     let mut inner = 7_u16.to_be_bytes().to_vec();
     inner.extend(IPV6.to_be_bytes());
     inner.extend(&packet);
@@ -206,14 +206,14 @@ fn frames_of_unknown_vlans_are_the_kernels() {
         vlans.a.send(&frame);
     }
     wait_for("two frames for the kernel", || (vlans.to_kernel("eth1") >= before + 2).then_some(()));
-    // A device of which only a VLAN was configured keeps its untagged frames.
+    // A device that has only a VLAN port keeps its untagged frames.
     let before = vlans.to_kernel("eth2.8");
     vlans.b.send(&ethernet(vlans.eth2, vlans.b_mac, None, IPV6, &packet));
     wait_for("an untagged frame for the kernel", || (vlans.to_kernel("eth2.8") > before).then_some(()));
     assert_eq!(vlans.rig.counter("rx"), received, "none of them was srv6d's");
 }
 
-/// Lets the kernel of `a` put a tag beside every IPv6 frame that it sends, as a VLAN device on a veth does.
+/// Makes the kernel of `a` put a tag beside every IPv6 frame that it sends, as a VLAN device on a veth does.
 fn tag_beside_frames(vlans: &Vlans, vid: u16) {
     let (source, object) = (vlans.rig.file("push.c"), vlans.rig.file("push.o"));
     let program = format!(
@@ -235,7 +235,7 @@ fn tag_beside_frames(vlans: &Vlans, vid: u16) {
     vlans.rig.inside("a", &format!("tc filter add dev wire egress bpf direct-action obj {} sec tc", object.display()));
 }
 
-/// Five datagrams of the kernel of `a`.
+/// Sends five datagrams from the kernel of `a`.
 fn send_five(vlans: &Vlans) {
     let eth1 = written(vlans.eth1);
     vlans.rig.inside("a", &format!("ip -6 neigh replace 2001:db8:a::1 lladdr {eth1} dev wire nud permanent"));
@@ -256,7 +256,7 @@ fn a_tag_beside_the_frame_counts_as_one_in_it() {
         assert!(frame.starts_with(&ethernet(vlans.b_mac, vlans.eth2, Some(8), IPV6, &[])), "{frame:02x?}");
     }
     assert_eq!((counted(&vlans, "eth1"), counted(&vlans, "eth1.7")), (untagged, 5));
-    // A VLAN that is no port is the kernel's, and not the untagged port's.
+    // Frames of a VLAN without a port belong to the kernel, and not to the untagged port.
     tag_beside_frames(&vlans, 9);
     let before = vlans.to_kernel("eth1");
     send_five(&vlans);

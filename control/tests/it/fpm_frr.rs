@@ -1,4 +1,4 @@
-//! The real FRR announces routes to a running srv6d over FPM, and is restarted under traffic.
+//! Tests in which the real FRR announces routes to a running srv6d over FPM, and is restarted under traffic.
 //!
 //! ```text
 //! a ── eth1  router: srv6d, zebra, staticd  eth2 ── b, and 2001:db8:bb::2 behind it
@@ -16,7 +16,7 @@ use support::bgp::fpm_is_missing;
 use support::rig::{self, Rig, end, must, report, text, wait_for};
 
 const DAEMONS: &str = "/usr/lib/frr";
-/// The file has a SID of its own, which FRR knows nothing about.
+/// The configuration has a SID of its own, which FRR does not know.
 const OWN_SID: &str = r#"
 [fpm]
 stale_time = "3s"
@@ -33,7 +33,7 @@ ipv6 route 2001:db8:dd::/64 2001:db8:b::2
 ip route 10.9.0.0/16 10.0.2.2
 ";
 
-/// zebra and staticd in the router's namespace.
+/// The daemons zebra and staticd in the router's namespace.
 struct Frr {
     directory: PathBuf,
     namespace: String,
@@ -51,7 +51,7 @@ impl Frr {
     fn start(&mut self, statics: &str) {
         fs::write(self.directory.join("staticd.conf"), statics).unwrap();
         let _ = fs::remove_file(self.directory.join("zserv.api"));
-        // The daemons give up root before they open anything.
+        // The daemons drop root privileges before they open files.
         must(&format!("chown -R frr:frr {}", self.directory.display()));
         self.daemon("zebra", &["-M", "dplane_fpm_nl"]);
         wait_for("zebra", || self.directory.join("zserv.api").exists().then_some(()));
@@ -79,7 +79,8 @@ impl Frr {
         self.daemons.push(child);
     }
 
-    /// zebra first: what a routing daemon takes back while zebra runs, zebra takes back as well.
+    /// Ends the daemons, zebra first: routes that a routing daemon withdraws while zebra runs are also withdrawn by
+    /// zebra.
     fn stop(&mut self, signal: &str) {
         for mut child in self.daemons.drain(..) {
             must(&format!("kill -{signal} {}", child.id()));
@@ -105,7 +106,7 @@ fn fpm(rig: &Rig) -> Value {
     rows(rig, "source").into_iter().find(|row| row["source"] == "fpm").unwrap()
 }
 
-/// `type via port, via port` of a prefix.
+/// Returns `type via port, via port` of a prefix.
 fn route(rig: &Rig, prefix: &str) -> Option<String> {
     let row = rows(rig, "routes").into_iter().find(|row| row["prefix"] == prefix)?;
     let hop = |hop: &Value| format!("{} {}", hop["via"].as_str().unwrap_or("-"), hop["port"].as_str().unwrap());
@@ -165,7 +166,7 @@ fn the_real_frr_announces_and_is_restarted_under_traffic() {
     });
     wait_for("a way to b", || rig.output("a", "ping -6 -c 1 -W 1 2001:db8:bb::2").status.success().then_some(()));
 
-    // A SID that zebra finds in the kernel comes without its flavors: it stays the kernel's.
+    // For a SID that zebra finds in the kernel it announces no flavors, so the SID stays with the kernel.
     rig.inside("router", "ip -6 route add fcbb:bbbb:e::/48 encap seg6local action End dev eth1");
     wait_for("a reason", || {
         let rows = rig.ask("node", "show routes --unfollowed --json").stdout;
@@ -179,7 +180,7 @@ fn the_real_frr_announces_and_is_restarted_under_traffic() {
     arrived(&rig);
     frr.start(STATICS);
     all_fresh(&rig, 2);
-    // As a service manager ends it; one route is no longer configured.
+    // FRR is ended as a service manager does it, and one route is no longer configured.
     frr.stop("TERM");
     wait_for("the end of the connection", || (fpm(&rig)["state"] == "disconnected").then_some(()));
     frr.start(&STATICS.replace("ipv6 route 2001:db8:dd::/64 2001:db8:b::2\n", ""));

@@ -1,4 +1,5 @@
-//! FPM's port is open to every user of the machine: what those who may not announce can do, and what those who may can cost.
+//! Tests of FPM's port, which is open to every user of the machine: what users without permission can do, and what a
+//! permitted peer can cost.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test stops at the first surprise")]
 
 use crate::made;
@@ -41,7 +42,7 @@ fn users_who_may_not_announce_are_turned_away() {
     wait_for("the refusal", || (fpm(&rig)["fpm"]["turned_away"] == 1).then_some(()));
     let why = fpm(&rig)["fpm"]["last_turned_away"].as_str().unwrap().to_owned();
     assert!(why.contains("user nobody is not one of `allowed_users`"), "{why}");
-    // Whoever has closed its end already, with everything said, is user 0 to the kernel.
+    // If a client has sent everything and closed its end already, the kernel reports its user as 0.
     let shout = rig.file("shout");
     std::fs::write(&shout, frame(&[route(&rig, "2001:db8:66::/48")])).unwrap();
     let command = format!("bash -c 'for n in {{1..20}}; do cat {} > /dev/tcp/127.0.0.1/2620; done'", shout.display());
@@ -54,7 +55,7 @@ fn users_who_may_not_announce_are_turned_away() {
     assert_eq!((&now["state"], &now["fpm"]["connections"]), (&"connected".into(), &1.into()), "nobody took its place");
     assert!(!is_there(&rig, "2001:db8:66::/48"));
 
-    // What zebra does not come back for goes.
+    // Routes are removed if zebra does not connect again.
     drop(zebra);
     wait_for("the end of its routes", || (!is_there(&rig, "2001:db8:71::/48")).then_some(()));
     assert_eq!(fpm(&rig)["fpm"]["routes"], 0);
@@ -71,7 +72,7 @@ fn users_and_addresses_that_are_written_may_announce() {
     let mut root = Client::connect(&rig);
     root.say(&frame(&[route(&rig, "2001:db8:66::/48")]));
     wait_for("the refusal", || (fpm(&rig)["fpm"]["turned_away"] == 1).then_some(()));
-    // Host b may, host a may not.
+    // Host b is allowed, host a is not.
     rig.output("a", "timeout 5 bash -c 'exec 3<>/dev/tcp/2001:db8:a::1/2620; sleep 1'");
     wait_for("the refusal of a", || (fpm(&rig)["fpm"]["turned_away"] == 2).then_some(()));
     assert_eq!(fpm(&rig)["fpm"]["connections"], 1);

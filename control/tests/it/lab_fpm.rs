@@ -1,4 +1,5 @@
-//! The lab with the real FRR, whose zebras announce BGP's routes to srv6d over FPM: no srv6d here follows its kernel.
+//! Tests of the lab with the real FRR, whose zebras announce BGP's routes to srv6d over FPM. No srv6d follows its
+//! kernel.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
@@ -13,7 +14,7 @@ use support::lab::{Lab, SRV6D, balanced, eventually};
 
 const TOPOLOGY: &str = include_str!("lab_fpm.toml");
 const ROUTERS: [&str; 4] = ["leaf00", "leaf01", "spine00", "spine01"];
-/// host01's, inside SRv6, and a leaf's loopback, plainly.
+/// The address of host01, which is reached through SRv6, and a leaf's loopback, which is reached without.
 const IN_SRV6: (&str, &str) = ("host01", "fcbb:0:800:1::2");
 const PLAIN: (&str, &str) = ("leaf01", "10.255.5.1");
 
@@ -21,12 +22,12 @@ fn show(lab: &Lab, node: &str, topic: &str) -> Vec<Value> {
     serde_json::from_str(&lab.must(node, &[SRV6D, "show", topic, "--json"])).unwrap()
 }
 
-/// How FPM goes in a node.
+/// Returns the state of FPM in a node.
 fn fpm(lab: &Lab, node: &str) -> Value {
     show(lab, node, "source").into_iter().find(|row| row["source"] == "fpm").unwrap()
 }
 
-/// Ports of a route's next hops that packets can go to.
+/// Returns the ports of a route's next hops that are up.
 fn ways(lab: &Lab, node: &str, prefix: &str) -> Vec<String> {
     let row = show(lab, node, "routes").into_iter().find(|row| row["prefix"] == prefix);
     let hops = row.map(|row| row["next_hops"].as_array().unwrap().clone()).unwrap_or_default();
@@ -42,7 +43,7 @@ fn leaves_by(lab: &Lab, node: &str, ports: &[&str], prefixes: &[&str]) {
     }
 }
 
-/// Everything has been announced by a zebra of this many connections, and all of it was understood.
+/// Waits until zebra has announced everything after this many connections, and checks that all of it was understood.
 fn announced(lab: &Lab, node: &str, connections: u64) {
     eventually(&format!("{node}'s zebra has announced everything"), || {
         let source = fpm(lab, node);
@@ -53,7 +54,7 @@ fn announced(lab: &Lab, node: &str, connections: u64) {
     assert_eq!((&fpm["dialect"], &fpm["malformed"]), (&"frr".into(), &0.into()), "{node}: {fpm}");
 }
 
-/// Every datagram arrives, and leaf00 sent each of them once, by the ports to the spines that are in use.
+/// Checks that every datagram arrives, and that leaf00 sent each of them once, through these ports to spines.
 fn every_datagram_is_counted(lab: &Lab, (to, address): (&str, &str), uplinks: &[&str]) {
     let before = sent(lab, "leaf00");
     let report = stream(lab, "host00", to, address, || ());
@@ -97,7 +98,7 @@ fn routes_over_fpm() {
     balanced(&lab, &ROUTERS);
 }
 
-/// Both ends see the link; what they withdraw, the far leaf has by BGP, and its srv6d by FPM.
+/// Both ends detect the loss of the link. The far leaf learns withdrawn routes by BGP, and its srv6d by FPM.
 fn a_lost_link_is_withdrawn(lab: &Lab) {
     let of_leaf00 = ["fcbb:0:1004::/48", "fcbb:0:800::/64", "10.200.0.0/24", "10.255.4.1/32"];
     leaves_by(lab, "leaf01", &["eth1", "eth2"], &of_leaf00);
@@ -107,7 +108,7 @@ fn a_lost_link_is_withdrawn(lab: &Lab) {
     every_datagram_is_counted(lab, IN_SRV6, &["eth1"]);
 }
 
-/// The spine behind the lost link is lost as well; both return.
+/// The spine behind the lost link is lost as well; then both return.
 fn a_killed_spine_is_gone_round_and_used_again(lab: &Lab) {
     print!("{}", lab_command(lab, &["fail", "spine01", "--how", "kill"]));
     every_datagram_is_counted(lab, PLAIN, &["eth1"]);
@@ -119,7 +120,7 @@ fn a_killed_spine_is_gone_round_and_used_again(lab: &Lab) {
     every_datagram_is_counted(lab, PLAIN, &["eth1", "eth2"]);
 }
 
-/// Killed without a word, and started again: what was announced stays in force, and is announced anew.
+/// FRR is killed and started again. What it had announced stays in force, and is announced again.
 fn frr_is_restarted_under_traffic(lab: &Lab) {
     let (to, address) = IN_SRV6;
     let report = stream(lab, "host00", to, address, || {

@@ -1,4 +1,4 @@
-//! What a change of path costs: nothing through srv6d, something through a route that is deleted first.
+//! Tests of the packet loss of a path change: none through srv6d, some through a route that is deleted first.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Many switches on one machine: all of them forward, and none of them works while there is nothing to do.
+//! Tests of many switches on one machine: all of them forward, and idle ones use little CPU time.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use std::process::Command;
@@ -16,10 +16,10 @@ fn switches_that_have_nothing_to_do_do_nothing() {
     assert_eq!(nodes.len(), 6, "{report:#}");
     for node in nodes {
         assert!(node["memory_mib"].as_f64().unwrap() > 1.0, "{node:#}");
-        // 16.8 MB of it for each port is what a hash map sized for a million prefixes takes.
+        // A hash map sized for a million prefixes takes 16.8 MB of kernel memory per port.
         let kernel = node["kernel_mib"].as_f64().unwrap();
         assert!(kernel > 0.0 && kernel < 1.0, "{node:#}");
-        // One that polls takes all of a core, or what it is left of it.
+        // A polling worker would use a whole core, or its share of one.
         assert!(node["idle_cpu_percent"].as_f64().unwrap() < 20.0, "{node:#}");
     }
 }

@@ -1,4 +1,4 @@
-//! The receivers of `srv6d lab traffic`, stopped in the middle of a stream, as in a container that is paused.
+//! Tests of the receivers of `srv6d lab traffic` that are stopped in the middle of a stream, as in a paused container.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// A receiver and what it says. Ends with this.
+/// A receiver and its output; dropping it ends the process.
 struct Receiver {
     process: Child,
     said: BufReader<ChildStdout>,
@@ -32,7 +32,7 @@ impl Receiver {
         (Self { process, said }, at)
     }
 
-    /// Stopped while it waits for what comes next, and let go on.
+    /// Stops the process while it waits for input, and continues it.
     fn freeze_and_thaw(&self) {
         let receives = format!("{} ", nix::libc::SYS_recvfrom);
         self.until("it waits in recvfrom", "syscall", |call| call.starts_with(&receives));
@@ -42,7 +42,7 @@ impl Receiver {
         kill(pid, Signal::SIGCONT).unwrap();
     }
 
-    /// proc(5) shows it so.
+    /// Waits until a file of proc(5) shows a state.
     fn until(&self, what: &str, file: &str, is_so: impl Fn(&str) -> bool) {
         let deadline = Instant::now() + Duration::from_mins(1);
         while !is_so(&std::fs::read_to_string(format!("/proc/{}/{file}", self.process.id())).unwrap()) {
@@ -76,7 +76,7 @@ fn a_receiver_of_datagrams_that_was_frozen_goes_on() {
     let (receiver, to) = Receiver::start("udp-receive");
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
-    // The answer says that it has come.
+    // The reply confirms that the datagram has arrived.
     let send = |sequence, total| {
         socket.send_to(&datagram(sequence, total), to).unwrap();
         socket.recv(&mut [0; 16]).unwrap();

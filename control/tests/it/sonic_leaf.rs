@@ -1,5 +1,5 @@
-//! A SONiC leaf out of `config_db.json` and `frr.conf`, as a container runs it: links that come late, names, kernel,
-//! packets; and everything again after a port, the process or a file has gone.
+//! Tests of a SONiC leaf with `config_db.json` and `frr.conf` as in a container: links that come late, names, kernel,
+//! packets; then again after the loss of a port, the process or a file.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -10,7 +10,7 @@ use support::lab::{SRV6D, text};
 use support::leaf::{CONFIG_DB, FRR, Leaf};
 use support::rig::wait_for;
 
-/// uN, uN and uA in one carrier, and the VPN of the tenant in both directions.
+/// Checks uN, uN and uA in one carrier, and the tenant's VPN in both directions.
 fn check_forwarding(leaf: &Leaf) {
     leaf.wait_for_ping("a", "2001:db8:b::2");
     let packets = |sid: &str| leaf.sid_packets(sid);
@@ -34,7 +34,7 @@ fn ip(leaf: &Leaf, question: &str) -> String {
 #[ignore = "needs root"]
 fn a_leaf_whose_files_and_links_come_late() {
     let mut leaf = Leaf::new();
-    // Management is nobody's port, whatever the switch wants of the kernel.
+    // The management interface is not a port, and must not be changed.
     ip(&leaf, "link add eth0 type veth peer name far");
     ip(&leaf, "link set eth0 up");
     let forwarding = "sysctl -n net.ipv6.conf.eth0.forwarding";
@@ -68,13 +68,13 @@ fn a_leaf_whose_files_and_links_come_late() {
     );
 
     check_forwarding(&leaf);
-    // IPv4 of the tenant: one way, for a kernel decapsulates it only into a VRF device.
+    // IPv4 of the tenant is checked in one direction, because a kernel decapsulates it only into a VRF device.
     wait_for("echo request of IPv4", || {
         leaf.output("a", "ping -c 1 -W 1 198.51.100.2");
         let received = leaf.inside("h", "nstat -asz IcmpInEchos");
         received.lines().any(|line| line.starts_with("IcmpInEchos") && !line.contains(" 0 ")).then_some(())
     });
-    // What is unknown in the block goes nowhere, and nobody is told.
+    // Packets to an unknown SID of the block are dropped without an answer.
     let lost = leaf.output("a", "ping -6 -c 1 -W 1 fcbb:bbbb:77::1");
     assert!(!text(&lost.stdout).contains("unreachable"), "{}", text(&lost.stdout));
     assert_eq!(leaf.end("TERM"), Some(0));
@@ -95,7 +95,7 @@ fn a_port_that_is_created_anew_is_the_same_port() {
     let port = ip(&leaf, "addr show dev Ethernet4");
     assert!(port.contains("altname eth2") && port.contains("2001:db8:b::1/64") && port.contains("mtu 9100"), "{port}");
     assert!(ip(&leaf, "-6 route show proto 200").contains("fcbb:bbbb:2::/48 via 2001:db8:b::2 dev Ethernet4"));
-    // A link that somebody takes down to see what happens stays down.
+    // A link that a user sets down stays down.
     ip(&leaf, "link set eth2 down");
     wait_for("port that is down", || (leaf.port_state("Ethernet4").as_deref() == Some("down")).then_some(()));
     leaf.wait_for_ping("a", "2001:db8:c::2");
@@ -131,7 +131,7 @@ fn a_changed_configuration_changes_the_kernel_and_a_broken_one_nothing() {
     assert!(routes.contains("fcbb:bbbb:1:d047::/64") && !routes.contains("fcbb:bbbb:1:d046::/64"), "{routes}");
     assert!(routes.contains("2001:db8:beef::/48"), "a route of a user: {routes}");
 
-    // Broken, missing, contradicting: what was in force stays so.
+    // After a file that is broken, missing or contradictory, the previous state stays in force.
     leaf.steer_a("fcbb:bbbb:1:2:d6::");
     leaf.wait_for_ping("a", "3fff:b::1");
     for broken in [Some("{\"PORT\": "), None] {
@@ -161,7 +161,7 @@ fn a_killed_switch_leaves_a_kernel_that_forwards_and_nothing_in_the_way() {
     leaf.wait_for_ping("a", "3fff:b::1");
     leaf.wait_for_ping("a", "2001:db8:c::2");
     assert!(!leaf.is_ready(), "nobody answers");
-    // What has gone from the files meanwhile goes from the kernel.
+    // Entries that were removed from the files meanwhile are removed from the kernel.
     leaf.write("/etc/sonic/config_db.json", &CONFIG_DB.replace(", \"Ethernet0|192.0.2.1/30\": {}", ""));
     leaf.write("/etc/sonic/frr/frr.conf", &FRR.replace("ipv6 route fcbb:bbbb:a::/48 2001:db8:a::2 Ethernet0\n", ""));
     leaf.start(3);
@@ -179,7 +179,7 @@ fn a_switch_with_a_broken_file_runs_and_takes_the_corrected_one() {
     leaf.bring_links();
     leaf.write("/etc/sonic/config_db.json", "{ \"PORT\": ");
     leaf.write("/etc/frr/frr.conf", FRR);
-    // One interface more than there will be.
+    // With 0, the switch takes the interfaces that exist.
     leaf.start(0);
     wait_for("answer", || leaf.srv6d("show ports").status.success().then_some(()));
     wait_for("refusal in the log", || leaf.log().contains("config_db.json").then_some(()));
@@ -213,7 +213,7 @@ fn a_restart_that_has_lost_its_interfaces_goes_on_without() {
 fn an_adjacency_without_an_address_is_the_one_on_its_port() {
     let mut leaf = Leaf::new();
     leaf.bring_files();
-    // Nothing but the SID leads to b, and b does not speak first.
+    // Only the SID leads to b, and b does not send first.
     let silent = FRR.replace(" nexthop 2001:db8:b::2", "");
     let silent: Vec<&str> = silent.lines().filter(|line| !line.contains("2001:db8:b::2")).collect();
     leaf.write("/etc/sonic/frr/frr.conf", &silent.join("\n"));
@@ -228,7 +228,7 @@ fn an_adjacency_without_an_address_is_the_one_on_its_port() {
     assert!(leaf.sid_packets(adjacency) >= 2, "{}", leaf.show("sids"));
 }
 
-/// A capture on the leaf's fabric port while a runs echo requests through it; what tcpdump printed.
+/// Captures on the leaf's fabric port while `a` sends echo requests through it. Returns the output of tcpdump.
 fn captured(leaf: &Leaf, command: &str) -> String {
     let socket = leaf.root.join("run/srv6d/srv6d.sock");
     let full = command.replace("SRV6D", &format!("{SRV6D} --socket {}", socket.display()));
@@ -239,11 +239,11 @@ fn captured(leaf: &Leaf, command: &str) -> String {
         .spawn()
         .unwrap();
     let pid = child.id();
-    // What is sent before the capture has begun is not in it: until it has seen enough there is more.
+    // Packets before the start of the capture are missing, so echo requests are sent until it has seen enough.
     let running =
         || std::path::Path::new(&format!("/proc/{pid}/stat")).exists() && !support::lab::gone(pid.cast_signed());
     wait_for("end of the capture", || {
-        // The leaf's kernel is asked for its address again.
+        // The leaf's kernel gets a solicitation again.
         leaf.output("a", "ip -6 neigh flush dev wire");
         leaf.output("a", "ping -6 -c 3 -i 0.1 -W 1 3fff:b::1");
         (!running()).then_some(())
@@ -262,7 +262,7 @@ fn transit_packets_are_seen_by_who_looks() {
     let leaf = Leaf::running();
     leaf.steer_a("fcbb:bbbb:1:2:d6::");
     leaf.wait_for_ping("a", "3fff:b::1");
-    // Received as a carrier of two uSIDs, sent as one of one; and both names are the port.
+    // The carrier is received with two uSIDs and sent with one. Both names refer to the port.
     for (port, direction, carrier) in [("Ethernet0", "in", "fcbb:bbbb:1:2:d6::"), ("eth2", "out", "fcbb:bbbb:2:d6::")] {
         let seen = captured(
             &leaf,
@@ -270,13 +270,13 @@ fn transit_packets_are_seen_by_who_looks() {
         );
         assert_eq!(seen.matches(&format!("> {carrier}:")).count(), 3, "{port}: {seen}");
     }
-    // The kernel's part alone does not have them; the word of the operator shows both.
+    // A capture of the kernel alone does not contain these packets; the operator's command shows both kinds.
     let seen = captured(&leaf, "SRV6D sonic tcpdump -ni Ethernet0 -c 4 'ip6 dst fcbb:bbbb:1:2:d6::'");
     assert_eq!(seen.matches("> fcbb:bbbb:1:2:d6::").count(), 4, "{seen}");
     let seen = captured(&leaf, "SRV6D sonic tcpdump -ni Ethernet0 -c 1 'icmp6 and ip6[40] == 136'");
     assert!(seen.contains("neighbor advertisement"), "what is the kernel's: {seen}");
-    // A script ends it with a signal, and reads the file then. On a busy machine the first three seconds may be over
-    // before a packet is seen.
+    // A script ends the capture with a signal, and then reads the file. On a busy machine the first three seconds may
+    // be over before a packet is seen.
     let file = leaf.root.join("transit.pcap");
     let seen = captured(
         &leaf,

@@ -1,7 +1,8 @@
-//! The packets that SONiC's own SRv6 suites send, through real AF_XDP ports of a switch out of its `config_db.json`.
+//! Tests with the packets of SONiC's own SRv6 suites, through real AF_XDP ports of a switch that has its
+//! `config_db.json`.
 //!
-//! Those suites build their routing headers with Last Entry 0, whatever the number of segments; a shift does not look
-//! at it. The whole frame is compared.
+//! Those suites build their routing headers with Last Entry 0, whatever the number of segments; a shift does not check
+//! it. Whole frames are compared.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -10,9 +11,9 @@ use serde_json::{Value, json};
 use support::counters::packets;
 use support::testbed::{Testbed, far};
 
-/// Locators of the big suite.
+/// Number of locators of the large suite.
 const SIDS: u16 = 128;
-/// Packets to each of them.
+/// Number of packets to each locator.
 const PACKETS: usize = 100;
 
 const UDP: u8 = 17;
@@ -24,7 +25,7 @@ fn octets(address: &str) -> [u8; 16] {
     address.parse::<std::net::Ipv6Addr>().unwrap().octets()
 }
 
-/// An IPv6 header with DSCP, and what is behind it.
+/// Returns an IPv6 header with DSCP, followed by the payload.
 fn ipv6(dscp: u8, source: &str, destination: &str, next_header: u8, hop_limit: u8, payload: &[u8]) -> Vec<u8> {
     let class = dscp << 2;
     let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
@@ -32,19 +33,19 @@ fn ipv6(dscp: u8, source: &str, destination: &str, next_header: u8, hop_limit: u
     [&head[..], &octets(source), &octets(destination), payload].concat()
 }
 
-/// RFC 8754 section 2, but with Last Entry 0.
+/// Returns an SRH (RFC 8754 section 2), but with Last Entry 0.
 fn srh(segments_left: u8, segments: &[&str]) -> Vec<u8> {
     let length = u8::try_from(segments.len() * 2).unwrap();
     let list: Vec<u8> = segments.iter().flat_map(|segment| octets(segment)).collect();
     [&[IPV6, length, 4, segments_left, 0, 0, 0, 0][..], &list].concat()
 }
 
-/// 20 bytes of TCP from port 4321 to 1234.
+/// Returns 20 bytes of TCP from port 4321 to 1234.
 fn tcp() -> Vec<u8> {
     [&[0x10, 0xe1, 0x04, 0xd2][..], &[0; 8], &[0x50, 0x02, 0x20, 0, 0, 0, 0, 0]].concat()
 }
 
-/// Decimal digits written as a hextet.
+/// Returns a locator in which the decimal digits of the number are written as a hextet.
 fn locator(number: u16) -> String {
     format!("2001:1001:{number}::")
 }
@@ -62,7 +63,7 @@ fn mac(port: usize) -> String {
     far(port).map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// A switch with two ports: what comes in by the first leaves by the second, where `2001:db8:b::2` is.
+/// Returns a switch with two ports. Packets from the first port leave through the second, where `2001:db8:b::2` is.
 fn switch(locators: &Value, sids: &Value, routes: &Value) -> Value {
     json!({
         "DEVICE_METADATA": {"localhost": {"hostname": "dut", "mac": "02:00:00:00:99:01", "hwsku": "Force10-S6000"}},
@@ -82,7 +83,7 @@ fn switch(locators: &Value, sids: &Value, routes: &Value) -> Value {
     })
 }
 
-/// The big suite: 128 locators, each with a uN.
+/// Returns the switch of the large suite: 128 locators, each with a uN.
 fn full(dscp_mode: &str) -> Value {
     let numbers = 1..=SIDS;
     let locators = numbers.clone().map(|n| (format!("loc{n}"), json!({"prefix": locator(n), "func_len": "0"})));
@@ -92,19 +93,19 @@ fn full(dscp_mode: &str) -> Value {
     switch(&Value::Object(locators.collect()), &Value::Object(numbers.map(sid).collect()), &routes)
 }
 
-/// One kind of packet: what is sent to a SID, and what becomes of it.
+/// A kind of packet: returns the packet that is sent to a SID, and the packet that leaves.
 type Kind = fn(n: u16) -> (Vec<u8>, Vec<u8>);
 
 fn dscp(n: u16) -> u8 {
     u8::try_from(n % 64).unwrap()
 }
 
-/// The inner packet, with a DSCP of its own.
+/// Returns the inner packet, with its own DSCP.
 fn inner(dscp: u8, hop_limit: u8) -> Vec<u8> {
     ipv6(dscp % 64, "2000::1", "3000::2", TCP, hop_limit, &tcp())
 }
 
-/// Shifted: everything stays but the destination and the hop limit.
+/// Returns a packet that is shifted: only destination and hop limit change.
 fn shifted(n: u16, routing: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let next = 1000 + n + 1;
     let next_header = if routing.is_empty() { IPV6 } else { ROUTING };
@@ -115,7 +116,7 @@ fn shifted(n: u16, routing: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (packet(&format!("2001:1001:{n}:{next}::"), 64), packet(&locator(next), 63))
 }
 
-/// The SID itself, with segments left: the next one, and the routing header stays.
+/// Returns a packet to the SID itself with segments left: it gets the next destination, and keeps its routing header.
 fn next_segment(n: u16, left: u8, segments: &[&str]) -> (Vec<u8>, Vec<u8>) {
     let packet = |destination: &str, hop_limit, left| {
         let payload = [srh(left, segments), inner(dscp(n), 64)].concat();
@@ -124,14 +125,14 @@ fn next_segment(n: u16, left: u8, segments: &[&str]) -> (Vec<u8>, Vec<u8>) {
     (packet(&locator(n), 64, left), packet(segments[usize::from(left) - 1], 63, left - 1))
 }
 
-/// The SID itself with nothing left: the inner packet, with this DSCP.
+/// Returns a packet to the SID itself without segments left: the inner packet leaves with DSCP `becomes`.
 fn decapsulated(n: u16, routing: &[u8], becomes: u8) -> (Vec<u8>, Vec<u8>) {
     let next_header = if routing.is_empty() { IPV6 } else { ROUTING };
     let payload = [routing, &inner(dscp(n) + 8, 64)].concat();
     (ipv6(dscp(n), "1000:1000::1", &locator(n), next_header, 64, &payload), inner(becomes, 63))
 }
 
-/// 100 packets to each SID, interleaved; every one leaves as it should, and the counters say so.
+/// Sends 100 packets to each SID, interleaved, and checks the frames that leave and the counters.
 fn check(bed: &mut Testbed, kind: Kind) {
     let before = bed.stats();
     assert_eq!(before.len(), usize::from(SIDS));
@@ -195,7 +196,7 @@ fn full_func_5_with_a_lenient_srh_check() {
     check(&mut Testbed::new(2, &full("pipe"), "[node]\nsrh_check = \"lenient\"\n"), vector_5);
 }
 
-/// RFC 8754 section 4.3.1.1: segments left, but no such entry. Answered, not forwarded.
+/// By RFC 8754 section 4.3.1.1, a packet with more segments left than entries is answered and not forwarded.
 #[test]
 #[ignore = "needs root"]
 fn full_func_5_is_refused_with_a_strict_one() {
@@ -206,7 +207,7 @@ fn full_func_5_is_refused_with_a_strict_one() {
     }
     bed.wait_for_counters("128 refused packets", |counters| packets(counters, "drop", None) >= u64::from(SIDS));
     bed.check_silence();
-    // A refused packet is no packet of the SID.
+    // A refused packet is not counted for the SID.
     assert!(bed.stats().iter().all(|(_, packets, bytes)| (*packets, *bytes) == (0, 0)));
 }
 
@@ -264,7 +265,7 @@ fn crm_counts_128_sids_and_none_after_they_are_gone() {
     support::rig::wait_for("end of the SIDs", || (used(&bed) == 0).then_some(()));
 }
 
-/// The small suites: one uN, a route to the next, and a blackhole for the block.
+/// Returns the switch of the small suites: one uN, a route to the next one, and a blackhole for the block.
 fn dataplane() -> Value {
     switch(
         &json!({"loc1": {"prefix": "fcbb:bbbb:1::", "func_len": "0"}}),
@@ -276,7 +277,8 @@ fn dataplane() -> Value {
     )
 }
 
-/// 20 bytes of RoCE in UDP in IPv6, in a carrier; with a routing header of eight bytes that has no segment at all.
+/// Returns 20 bytes of RoCE in UDP in IPv6, in a carrier, optionally with a routing header of eight bytes without any
+/// segment.
 fn roce(destination: &str, hop_limit: u8, with_srh: bool) -> Vec<u8> {
     let udp = [&[0x12, 0x34, 0x12, 0xb7, 0, 28, 0, 0][..], &[0x5a; 20]].concat();
     let inner = ipv6(0, "2000::1", "3000::2", UDP, 64, &udp);
@@ -338,7 +340,7 @@ fn no_sid_blackhole() {
     }
 }
 
-/// There are no queues, but every DSCP goes through as it came, and is counted.
+/// There are no queues, but every DSCP is forwarded unchanged and counted.
 #[test]
 #[ignore = "needs root"]
 fn dscp_to_queue_mapping_but_for_the_queues() {
@@ -353,7 +355,7 @@ fn dscp_to_queue_mapping_but_for_the_queues() {
     }
 }
 
-/// From 10.1.0.1 to 10.NET.0.1 (RFC 791).
+/// Returns a packet from 10.1.0.1 to 10.NET.0.1 (RFC 791).
 fn ipv4_tcp(net: u8, ttl: u8) -> Vec<u8> {
     let mut header = [0x45, 0, 0, 60, 0, 1, 0x40, 0, ttl, TCP, 0, 0, 10, 1, 0, 1, 10, net, 0, 1];
     let sum: u32 = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
@@ -362,8 +364,8 @@ fn ipv4_tcp(net: u8, ttl: u8) -> Vec<u8> {
     [&header[..], &tcp(), &[0x5a; 20]].concat()
 }
 
-/// A tenant's IPv4 through the fabric: into a carrier at one edge, out of it at the other. Each edge takes one from the
-/// TTL, switches between them none.
+/// IPv4 of a tenant enters a carrier at one edge and leaves it at the other. Each edge decrements the TTL once, and
+/// switches between them do not.
 #[test]
 #[ignore = "needs root"]
 fn traffic_check_normal_at_both_edges() {
@@ -373,10 +375,10 @@ fn traffic_check_normal_at_both_edges() {
     edge["INTERFACE"]["Ethernet0|10.0.1.1/24"] = json!({});
     edge["NEIGH"]["Ethernet0|10.0.1.2"] = json!({"neigh": mac(0), "family": "IPv4"});
     let mut bed = Testbed::new(2, &edge, "");
-    // From the far edge, out of the fabric to the tenant.
+    // A packet from the far edge leaves the fabric to the tenant.
     let arriving = ipv6(0, "1000:1000::1", "fcbb:bbbb:1:d046::", 4, 60, &ipv4_tcp(3, 63));
     bed.pass((1, 0), &[(bed.entering(1, &arriving), bed.leaving(0, &ipv4_tcp(3, 62)))]);
-    // From the tenant into the fabric.
+    // A packet from the tenant enters the fabric.
     let into = "ip route 10.2.0.0/16 Ethernet4 segments fcbb:bbbb:2:d046:: encap-behavior H_Encaps_Red";
     bed.word(&format!("vtysh -c 'configure terminal' -c '{into}'"));
     let frame = bed.entering(0, &ipv4_tcp(2, 64));
@@ -387,7 +389,7 @@ fn traffic_check_normal_at_both_edges() {
     assert_eq!(carrier[54..], ipv4_tcp(2, 63));
 }
 
-/// A switch whose next hop is in a VLAN of two ports: wire 1 has it, wire 2 does not.
+/// Returns a switch whose next hop is in a VLAN of two ports: it is at wire 1, and not at wire 2.
 fn vlan() -> Value {
     let mut switch = dataplane();
     switch["PORT"] = ports(3);
@@ -402,7 +404,7 @@ fn vlan() -> Value {
     switch
 }
 
-/// The switch with its neighbour behind the VLAN, which has answered: the first packet has come.
+/// Starts the switch, and waits until the neighbour behind the VLAN has answered and the first packet has arrived.
 fn resolved() -> Testbed {
     let mut bed = Testbed::new(3, &vlan(), "");
     bed.give_address(1, "2001:db8:b::2");
@@ -412,7 +414,7 @@ fn resolved() -> Testbed {
         assert_eq!(bed.receive(2), None, "the other member");
         bed.receive(1)
     });
-    // Those that waited, too.
+    // Packets that waited for the neighbour arrive, too.
     let mut quiet = 0;
     support::rig::wait_for("quiet wire", || {
         quiet = if bed.receive(1).is_some() { 0 } else { quiet + 1 };
@@ -473,7 +475,8 @@ fn un_and_udt46_are_configured_and_removed() {
     support::rig::wait_for("no SID", || sids_shown(&bed).is_empty().then_some(()));
 }
 
-/// uA as /48 of the local range, and behind the locator as /64: out of its port, whatever the routes say.
+/// A uA sends packets through its port whatever the routes are. It has two SIDs: a /48 of the local block, and a /64
+/// behind the locator.
 #[test]
 #[ignore = "needs root"]
 fn ua_shifts_and_pins_and_does_so_after_a_reload() {

@@ -1,17 +1,17 @@
-//! File descriptors: whether there are enough for one more port.
+//! File descriptors: the check that there are enough for one more port.
 //!
-//! Asked before a port is opened: a port that runs out of descriptors half-way fails with errors that name something else,
+//! It takes place before a port is opened. A port that runs out of descriptors half-way fails with misleading errors,
 //! and would leave none for the management socket.
 
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::DataplaneError;
 
-/// Descriptors of a port beside its sockets: program, maps, link.
+/// Number of descriptors of a port besides its sockets: program, maps, link.
 const OF_A_PROGRAM: u64 = 12;
-/// Descriptors of a port for each worker: an AF_XDP socket, and what libxdp opens beside it.
+/// Number of descriptors of a port for each worker: an AF_XDP socket, and what libxdp opens besides it.
 const OF_A_SOCKET: u64 = 2;
-/// Descriptors left for everything else: management, metrics, controllers, and what loading a program takes for a moment.
+/// Number of descriptors left for everything else: management, metrics, controllers, and the loading of a program.
 const RESERVED: u64 = 64;
 
 /// Refuses a port for which there are too few descriptors.

@@ -1,21 +1,21 @@
-//! How many ICMP errors may be sent (RFC 4443 section 2.4 f): budgets that one sender cannot use up for the others.
+//! Limits on ICMP errors (RFC 4443 section 2.4 f), so that one sender cannot use up the budgets of others.
 //!
 //! ```text
 //! port the packet came by ─► Packet Too Big    ─► all of them, and each receiver's
 //!                         └► every other error ─► all of them, and each receiver's
 //! ```
 //!
-//! Without a Packet Too Big a connection stands still, so no other error takes from its budget. A receiver is an IPv4
-//! address or an IPv6 /64; several receivers may share a budget, because they are told apart by a hash.
+//! Without Packet Too Big messages a connection stands still, so no other error takes from their budget. A receiver
+//! is an IPv4 address or an IPv6 /64. Several receivers may share a budget, because a hash tells them apart.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 use crate::model::PortId;
 
-/// Budgets of receivers, per port and kind of error.
+/// Number of receiver budgets, per port and kind of error.
 const RECEIVERS: usize = 64;
-/// The budget of a port for one kind of error, in budgets of one receiver.
+/// The budget of a port for one kind of error, as a multiple of the budget of one receiver.
 const PORT_SHARE: u32 = 4;
 
 /// The budget that an error is charged to.
@@ -27,16 +27,16 @@ pub(crate) enum ErrorKind {
     Other,
 }
 
-/// The moment, and how many errors per second one receiver may get.
+/// The current time, and how many errors per second one receiver may get.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// Nanoseconds of a clock that never goes back.
     pub(crate) now: u64,
-    /// Errors per second; 0: none.
+    /// Errors per second. 0 means none.
     pub(crate) rate: u32,
 }
 
-/// A token bucket, as a generic cell rate algorithm: a burst of a tenth of a second, of ten tokens at least.
+/// A token bucket, as a generic cell rate algorithm. Its burst is a tenth of a second, and at least ten tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bucket {
     next: u64,
@@ -82,14 +82,14 @@ impl Budget {
 /// Limits the ICMP errors that one worker sends.
 #[derive(Clone, Debug, Default)]
 pub struct Limiter {
-    /// By port: Packet Too Big, and all else.
+    /// Two budgets by port: for Packet Too Big, and for all other errors.
     ports: Vec<[Budget; 2]>,
-    /// A sender does not know who shares a budget with it.
+    /// Random keys, so that a sender does not know who shares a budget with it.
     hash: RandomState,
 }
 
 impl Limiter {
-    /// Charges one error about a packet that came by this port; false: the budget is used up.
+    /// Charges one error about a packet that came by this port. Returns false if the budget is used up.
     pub(crate) fn admits(&mut self, (port, kind): (PortId, ErrorKind), receiver: IpAddr, pace: Pace) -> bool {
         let at = usize::from(port.0);
         if self.ports.len() <= at {
@@ -103,7 +103,7 @@ impl Limiter {
     }
 }
 
-/// What one sender has for itself: an IPv4 address, or an IPv6 /64.
+/// Returns what one receiver's budget is for: an IPv4 address, or an IPv6 /64.
 const fn site(address: IpAddr) -> u64 {
     match address {
         IpAddr::V4(v4) => v4.to_bits() as u64,
@@ -122,7 +122,7 @@ mod tests {
         IpAddr::from([10, 0, 0, number])
     }
 
-    /// Errors admitted, of one every 0.1 ms in that time.
+    /// Number of errors admitted in a time span, of one every 0.1 ms.
     fn admitted(limiter: &mut Limiter, budget: (u16, ErrorKind), receiver: IpAddr, (from, to): (u64, u64)) -> usize {
         let budget = (PortId(budget.0), budget.1);
         let moments = (from..to).step_by(100_000);
@@ -144,7 +144,7 @@ mod tests {
     fn neither_other_errors_nor_other_senders_nor_other_ports_use_up_a_budget() {
         let mut limiter = Limiter::default();
         let second = (0, 1_000_000_000);
-        // Receivers that do not share a budget with the one that is flooded.
+        // Choose a receiver that does not share a budget with the one that is flooded.
         let site_of = |limiter: &Limiter, receiver| limiter.hash.hash_one(site(receiver)) % RECEIVERS as u64;
         let other = (2..=255).map(host).find(|other| site_of(&limiter, *other) != site_of(&limiter, host(1)));
         let other = other.unwrap_or(host(2));

@@ -1,14 +1,14 @@
-//! What a router on a path says about its MTU: `ICMPv6` Packet Too Big about a packet that was encapsulated here
-//! (RFC 2473 sections 7.1 and 8.1, RFC 8201).
+//! Path MTU discovery: `ICMPv6` Packet Too Big messages of routers about packets that this node encapsulated (RFC
+//! 2473 sections 7.1 and 8.1, RFC 8201).
 //!
 //! ```text
 //! | Ethernet | IPv6 to us | ICMPv6 2, MTU | quoted: outer IPv6 [ SRH ] | inner packet ...
 //!                                           source: ours, destination: what is left of the path's carrier
 //! ```
 //!
-//! The message is believed only when the quote is what this node would have sent: the quoted inner packet leads to a
-//! path by prefix and flow, and the quoted outer header is that path's. Whoever forges one has to know all of that,
-//! and can at worst bring a path down to 1280 bytes.
+//! The message is believed only if this node would have sent the quoted packet: the quoted inner packet leads to a
+//! path by prefix and flow, and the quoted outer header is that of the path. An attacker has to know all of that, and
+//! can at worst reduce the MTU of a path to 1280 bytes.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -24,12 +24,12 @@ use crate::tables::{PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
 
 const PACKET_TOO_BIG: u8 = 2;
-/// Type, code, checksum and MTU.
+/// Length of type, code, checksum and MTU of a Packet Too Big message.
 const ICMP_HEADER: usize = 8;
 /// Block length of an F3216 carrier, for segments outside of every configured block.
 const F3216_BLOCK: u8 = 32;
 
-/// A path that carries less than was known.
+/// A path with a smaller MTU than was known before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathMtu {
     /// Slot of the path's counters.
@@ -39,7 +39,7 @@ pub struct PathMtu {
 }
 
 impl PathMtu {
-    /// What was learned, the smallest for each list of segments. Paths that are gone meanwhile are left out.
+    /// Returns the smallest learned MTU for each list of segments. Paths that no longer exist are left out.
     pub fn by_segments(
         learned: impl IntoIterator<Item = Self>,
         slots: &Slots,
@@ -62,7 +62,7 @@ impl PathMtu {
     }
 }
 
-/// Returns true if a frame that came in by this device was sent by a node of the domain, or by this one.
+/// Returns true if a frame that came in by this device was sent by a node of the domain, or by this node.
 pub fn comes_from_domain(tables: &Tables, device: u16, frame: &[u8]) -> bool {
     let untagged = tables.port(PortId(device));
     let port = match eth::parse(frame).and_then(|header| header.vlan) {
@@ -75,11 +75,12 @@ pub fn comes_from_domain(tables: &Tables, device: u16, frame: &[u8]) -> bool {
     port.is_some_and(|port| !port.role.is_outside())
 }
 
-/// The paths that are to become smaller because of this frame; mostly none.
+/// Returns the paths whose MTU this frame reduces; for nearly all frames there are none.
 ///
-/// `comes_from_domain`: the port it came in by says so ([`comes_from_domain`]). From outside none is believed: whoever
-/// receives a packet of ours could make all of its path small. Where the domain's sources are known, no other is believed
-/// either, and none that says less than the policy's least.
+/// `comes_from_domain` is the result of [`comes_from_domain`] for the frame. A frame from outside is not believed,
+/// because whoever receives a packet of this node could reduce the MTU of the whole path. If the sources of the
+/// domain are configured, no other source is believed either. An MTU below the least one of the policy is never
+/// believed.
 pub fn learned<'a>(
     tables: &'a Tables,
     packet: &'a Packet<'_>,
@@ -95,7 +96,7 @@ pub fn learned<'a>(
 /// A Packet Too Big message with the packet it quotes.
 #[derive(Clone, Copy, Debug)]
 struct Quote {
-    /// Who says it.
+    /// The router that sent the message.
     sender: u128,
     mtu: usize,
     source: u128,
@@ -114,7 +115,7 @@ impl Quote {
         if icmp.first() != Some(&PACKET_TOO_BIG) {
             return None;
         }
-        // RFC 8201 section 4: less than the smallest MTU is discarded.
+        // RFC 8201 section 4: a message with an MTU below the smallest one of IPv6 is discarded.
         let mtu = be32(icmp, 4).map(|mtu| mtu as usize).filter(|&mtu| mtu >= ipv6::MIN_MTU)?;
         let message = Icmpv6Packet::new_checked(icmp).ok()?;
         let address = Ipv6Addr::from_bits;
@@ -156,7 +157,7 @@ impl Quote {
         is_of_domain && self.mtu >= tables.policy.least_path_mtu as usize
     }
 
-    /// The path that the inner packet takes from this VRF, if the quoted outer header is its own.
+    /// Returns the path that the inner packet takes from this VRF, if the quoted outer header is that of the path.
     fn path(&self, tables: &Tables, vrf: VrfIndex) -> Option<PathMtu> {
         let Some(Target::Steer(steer)) = tables.lookup(vrf, self.inner_is_v6, self.inner_destination) else {
             return None;
@@ -173,13 +174,14 @@ impl Quote {
     }
 }
 
-/// 16 bytes of the path's outer header.
+/// Returns 16 bytes of the path's outer header.
 fn bits_at(path: &PathEntry, offset: usize) -> Option<u128> {
     let bytes = path.header.get(..path.header_len)?.get(offset..)?;
     bytes.first_chunk().map(|bytes| u128::from_be_bytes(*bytes))
 }
 
-/// A packet of the path has this destination somewhere on its way: a segment, or what shifts have left of it.
+/// Returns true if a packet of the path can have this destination somewhere on the path: a segment, or a segment after
+/// some shifts.
 fn leads_to(tables: &Tables, path: &PathEntry, destination: u128) -> bool {
     let listed = (ipv6::LEN + 8..path.header_len).step_by(16);
     let segments = std::iter::once(ipv6::DESTINATION).chain(listed).filter_map(|offset| bits_at(path, offset));
@@ -190,7 +192,8 @@ fn leads_to(tables: &Tables, path: &PathEntry, destination: u128) -> bool {
     })
 }
 
-/// The carrier, and what is left of it after one uSID of 16 bits, two, ...; never the empty block.
+/// Returns the carrier, and the carrier after each possible number of shifts of 16 bits. The empty block is never
+/// returned.
 fn shifts(carrier: u128, block_len: u32) -> impl Iterator<Item = u128> {
     let block = carrier & u128::MAX.checked_shl(128 - block_len).unwrap_or(0);
     let shift = move |argument: &u128| argument.checked_shl(16);

@@ -1,4 +1,5 @@
-//! Destinations that nodes of the SRv6 domain process: what an edge or host port may not send to (RFC 8754 section 5.1).
+//! The SID space: destinations that nodes of the SRv6 domain process, and that edge and host ports may not send to
+//! (RFC 8754 section 5.1).
 
 use std::collections::HashSet;
 
@@ -8,18 +9,18 @@ use srv6d_wire::ipv6;
 use crate::model::Desired;
 use crate::tables::PathEntry;
 
-/// Bits of the locator of a carrier that lies in no block: block and first uSID of an F3216 carrier.
+/// Length of the locator of a carrier that lies in no block: block and first uSID of an F3216 carrier.
 pub const LOCATOR_BITS: u8 = 48;
 const BEHIND_LOCATOR: u8 = 128 - LOCATOR_BITS;
 
-/// The blocks without the subnets of hosts in them, and the locators that steered paths lead to outside of every block.
+/// The blocks without the subnets of hosts in them, and the locators of steered paths outside of every block.
 ///
-/// SIDs of the node itself are known by their own entries in the prefix tables.
+/// The SIDs of this node are not included, because they have their own entries in the prefix tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SidSpace {
     blocks: Vec<Ipv6Net>,
     hosts: Vec<Ipv6Net>,
-    /// Upper 48 bits. A locator stays until the tables are built anew.
+    /// Upper 48 bits of the locators. A locator stays until the tables are built anew.
     locators: HashSet<u64>,
 }
 
@@ -49,7 +50,7 @@ impl SidSpace {
         !self.locators.is_empty() && self.locators.contains(&locator(address))
     }
 
-    /// Networks and lengths of what cannot be told by the prefix that a destination matches.
+    /// Returns networks and lengths of the SID space.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = (u128, u8)> {
         let blocks = self.blocks.iter().map(|block| (block.network().to_bits(), block.prefix_len()));
         blocks.chain(self.locators.iter().map(|&locator| (u128::from(locator) << BEHIND_LOCATOR, LOCATOR_BITS)))

@@ -1,6 +1,7 @@
 //! Counters of SIDs, paths and adjacencies.
 //!
-//! Written by one worker, read by control: a relaxed load and store, never a locked instruction.
+//! One worker writes them and control reads them. The worker uses a relaxed load and store, never a locked
+//! instruction.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::model::Desired;
 use crate::tables::Tables;
 
-/// Packets and bytes.
+/// A counter of packets and bytes.
 #[derive(Debug, Default)]
 pub struct Count {
     packets: AtomicU64,
@@ -16,20 +17,20 @@ pub struct Count {
 }
 
 impl Count {
-    /// Adds so many packets of so many bytes together. Only the owning worker calls this.
+    /// Adds packets, and their bytes together. Only the owning worker calls this.
     #[inline]
     pub fn add(&self, packets: usize, bytes: usize) {
         self.packets.store(self.packets.load(Relaxed) + packets as u64, Relaxed);
         self.bytes.store(self.bytes.load(Relaxed) + bytes as u64, Relaxed);
     }
 
-    /// From 0 again. Nobody may be adding at the same time.
+    /// Sets the counter to 0. Nobody may add at the same time.
     pub fn clear(&self) {
         self.packets.store(0, Relaxed);
         self.bytes.store(0, Relaxed);
     }
 
-    /// Packets and bytes so far.
+    /// Returns packets and bytes so far.
     pub fn read(&self) -> (u64, u64) {
         (self.packets.load(Relaxed), self.bytes.load(Relaxed))
     }
@@ -38,22 +39,22 @@ impl Count {
 /// The counters of one worker, by slot.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Per SID: packets that matched it and went on, with their IPv6 length as received.
+    /// Packets that matched a SID and went on, with their IPv6 length as received.
     pub sids: Box<[Count]>,
-    /// Per path: packets encapsulated, with their outer length.
+    /// Packets encapsulated to a path, with their outer length.
     pub paths: Box<[Count]>,
-    /// Per adjacency: packets sent, with their layer-3 length.
+    /// Packets sent to an adjacency, with their layer-3 length.
     pub adjacencies: Box<[Count]>,
-    /// Per tagged port: frames received, with their whole length.
+    /// Frames received by a tagged port, with their whole length.
     pub vlans_rx: Box<[Count]>,
-    /// Per tagged port: frames sent, with their whole length.
+    /// Frames sent by a tagged port, with their whole length.
     pub vlans_tx: Box<[Count]>,
     /// Decapsulated packets whose outer header was ECT and inner header Not-ECT (RFC 6040 section 4.2, figure 4).
     pub ecn_unused: Count,
 }
 
 impl Tally {
-    /// Counters for all slots given out so far, and some to come.
+    /// Creates counters for all slots given so far, and for some more.
     pub fn new(slots: &Slots) -> Self {
         let counts = |len: usize| (0..len.next_power_of_two().max(16)).map(|_| Count::default()).collect();
         Self {
@@ -66,7 +67,7 @@ impl Tally {
         }
     }
 
-    /// Every slot has its counter here.
+    /// Returns true if every slot has its counter here.
     pub fn covers(&self, slots: &Slots) -> bool {
         self.sids.len() >= slots.sids.places()
             && self.paths.len() >= slots.paths.places()
@@ -74,7 +75,7 @@ impl Tally {
             && self.vlans_rx.len() >= slots.vlans.places()
     }
 
-    /// Makes the counters of these slots zero. No worker may have tables that lead to them.
+    /// Sets the counters of these slots to zero. No worker may have tables that lead to them.
     pub fn clear(&self, released: &Released) {
         let all =
             [(&self.sids, &released.sids), (&self.paths, &released.paths), (&self.adjacencies, &released.adjacencies)];
@@ -105,24 +106,24 @@ impl Tally {
     }
 }
 
-/// Counters that belong to nobody any more, by slot.
+/// Slots that no SID, path or next hop uses any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// Of SIDs.
+    /// Slots of SIDs.
     pub sids: BTreeSet<u32>,
-    /// Of paths.
+    /// Slots of paths.
     pub paths: BTreeSet<u32>,
-    /// Of next hops.
+    /// Slots of next hops.
     pub adjacencies: BTreeSet<u32>,
 }
 
 impl Released {
-    /// There are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.sids.is_empty() && self.paths.is_empty() && self.adjacencies.is_empty()
     }
 
-    /// Takes these over as well.
+    /// Adds the slots of `more`.
     pub fn add(&mut self, more: Self) {
         self.sids.extend(more.sids);
         self.paths.extend(more.paths);
@@ -130,26 +131,28 @@ impl Released {
     }
 }
 
-/// Assigns counter slots to keys. A slot stays with its key for as long as the key is in use, so counters survive new
-/// generations, and for a while afterwards: a path that comes back soon counts on.
+/// Assigns counter slots to keys. A slot stays with its key while the key is in use, so counters survive new
+/// generations. It stays for a while afterwards, so a path that comes back soon continues to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
-    /// By prefix.
+    /// Slots of SIDs, by prefix.
     pub sids: Names<ipnet::Ipv6Net>,
-    /// By name.
+    /// Slots of paths, by name.
     pub paths: Names<String>,
-    /// By port name and address.
+    /// Slots of next hops, by port name and address.
     pub adjacencies: Names<(String, std::net::IpAddr)>,
-    /// By name of the tagged port.
+    /// Slots of tagged ports, by name.
     pub vlans: Names<String>,
 }
 
 impl Slots {
-    /// Most keys of each kind that keep their slot without being in use. Of more, those go that were used least recently.
+    /// Largest number of keys of each kind that keep their slot without being in use. Beyond it the least recently
+    /// used keys lose their slots.
     pub const KEPT: usize = 512;
 
-    /// Takes the slots of keys that `desired` and its `tables` do not have. They can be given to others with
-    /// [`reuse`](Self::reuse), once nobody writes to their counters any more and these are zero. `now` counts the calls.
+    /// Releases the slots of keys that `desired` and its `tables` do not have. They can be given to other keys with
+    /// [`reuse`](Self::reuse), once nobody writes to their counters any more and these are zero. `now` counts the
+    /// calls.
     pub fn release(&mut self, desired: &Desired, tables: &Tables, now: u64) -> Released {
         let sids: HashSet<ipnet::Ipv6Net> = desired.sids.iter().map(|sid| sid.prefix).collect();
         let paths = desired.steers.iter().flat_map(|steer| &steer.paths);
@@ -162,7 +165,7 @@ impl Slots {
         }
     }
 
-    /// Gives these to the next keys that have none.
+    /// Makes released slots available to new keys.
     pub fn reuse(&mut self, released: Released) {
         self.sids.free.extend(released.sids);
         self.paths.free.extend(released.paths);
@@ -174,7 +177,7 @@ impl Slots {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names<K> {
     given: BTreeMap<K, Given>,
-    /// Below `end`: were given, and belong to nobody.
+    /// Numbers below `end` that no key has at present.
     free: BTreeSet<u32>,
     end: u32,
 }
@@ -192,7 +195,7 @@ impl<K> Default for Names<K> {
 }
 
 impl<K: Clone + Ord> Names<K> {
-    /// The slot of `key`: if it has none, the lowest that is free.
+    /// Returns the slot of `key`. A key without one gets the lowest free slot.
     pub fn slot(&mut self, key: K) -> u32 {
         let Self { given, free, end } = self;
         let given = given.entry(key).or_insert_with(|| {
@@ -206,17 +209,17 @@ impl<K: Clone + Ord> Names<K> {
         given.slot
     }
 
-    /// The slot of `key`, if it has one.
+    /// Returns the slot of `key`, if it has one.
     pub fn find(&self, key: &K) -> Option<usize> {
         self.given.get(key).map(|given| given.slot as usize)
     }
 
-    /// Keys with their slots.
+    /// Returns the keys with their slots.
     pub fn iter(&self) -> impl Iterator<Item = (&K, usize)> {
         self.given.iter().map(|(key, given)| (key, given.slot as usize))
     }
 
-    /// One more than the highest slot ever given out.
+    /// Returns one more than the highest slot ever given.
     pub fn places(&self) -> usize {
         self.end as usize
     }
@@ -250,7 +253,7 @@ mod tests {
             assert_eq!(names.slot(number), number);
         }
         assert!(names.release(1, |_, _| true).is_empty());
-        // Those below 50 first, all but one then.
+        // The keys below 50 were used least recently, so all of them except one lose their slots first.
         assert!(names.release(2, |&key, _| key >= 50).is_empty(), "so many are kept");
         assert_eq!(names.slot(7), 7, "it is back, and counts on");
         let released = names.release(3, |&key, _| key == 7 || key == all - 1);

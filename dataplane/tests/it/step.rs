@@ -1,4 +1,4 @@
-//! The worker's step over ports in memory: exact bytes, exact counters.
+//! Tests the worker's step on ports in memory: exact bytes, exact counters.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -39,7 +39,8 @@ fn neighbor(index: u16) -> IpAddr {
     format!("2001:db8:{index}::2").parse().unwrap()
 }
 
-/// Node 1 of block `fcbb:bbbb::/32`: uN, uA (LIB and combined), uDT6; a route to node 2, and steered prefixes.
+/// Returns node 1 of block `fcbb:bbbb::/32`: uN, uA (LIB and combined), uDT6, a route to node 2, and steered
+/// prefixes.
 fn node() -> Desired {
     let csid = |nflen| Some(Csid { lblen: 32, nflen });
     let sid = |prefix: &str, behavior| LocalSid {

@@ -1,6 +1,6 @@
 //! Internet checksum (RFC 1071) and its incremental form (RFC 1624).
 
-/// Unfolded sum of 16-bit words; an odd last byte is padded with zero.
+/// Returns the unfolded sum of 16-bit words; an odd last byte is padded with zero.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(2);
@@ -8,7 +8,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     even + words.remainder().first().map_or(0, |&last| u64::from(last) << 8)
 }
 
-/// Unfolded sum of the first `len` bytes of consecutive segments, as if they were one slice.
+/// Returns the unfolded sum of the first `len` bytes of consecutive segments, as if they were one slice.
 pub fn sum_of_segments<'a>(segments: impl IntoIterator<Item = &'a [u8]>, len: usize) -> u64 {
     let (mut total, mut done) = (0, 0);
     for segment in segments {
@@ -19,7 +19,8 @@ pub fn sum_of_segments<'a>(segments: impl IntoIterator<Item = &'a [u8]>, len: us
     total
 }
 
-/// The sum of bytes that begin at `offset` of a message: at an odd offset the two bytes of each word change places.
+/// Returns the part of a message's checksum sum that comes from some bytes at `offset`. `sum` is the sum of these bytes
+/// alone. At an odd offset the two bytes of each word change places.
 pub fn at_offset(sum: u64, offset: usize) -> u64 {
     if offset.is_multiple_of(2) { sum } else { u64::from(fold(sum).swap_bytes()) }
 }
@@ -38,12 +39,12 @@ fn fold(mut sum: u64) -> u16 {
     u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
-/// Checksum of `bytes`; 0 over bytes that contain their own right checksum.
+/// Returns the checksum of `bytes`. It is 0 if they contain their own correct checksum.
 pub fn of(bytes: &[u8]) -> u16 {
     finish(sum(bytes))
 }
 
-/// The checksum after one 16-bit word changed from `old` to `new`.
+/// Returns the checksum after one 16-bit word has changed from `old` to `new`.
 #[inline]
 pub fn replace(checksum: u16, old: u16, new: u16) -> u16 {
     finish(u64::from(!checksum) + u64::from(!old) + u64::from(new))

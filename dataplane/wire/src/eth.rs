@@ -1,4 +1,4 @@
-//! Ethernet II with at most one 802.1Q tag of a VLAN, and perhaps priority tags in front of it.
+//! Ethernet II headers with at most one 802.1Q tag that names a VLAN. Priority tags may stand in front of it.
 
 use crate::be16;
 
@@ -14,7 +14,7 @@ pub const SERVICE_VLAN: u16 = 0x88a8;
 const TAG_LEN: usize = 4;
 /// Length of an untagged header.
 pub const LEN: usize = 14;
-/// Length of a tagged header.
+/// Length of a header with one tag.
 pub const VLAN_LEN: usize = 18;
 /// Shortest frame without FCS.
 pub const MIN_FRAME: usize = 60;
@@ -22,23 +22,24 @@ pub const MIN_FRAME: usize = 60;
 /// A parsed Ethernet header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Destination.
+    /// Destination MAC address.
     pub destination: [u8; 6],
-    /// Source.
+    /// Source MAC address.
     pub source: [u8; 6],
-    /// VID of the tag, if there is one that names a VLAN.
+    /// VLAN ID of the tag; `None` if no tag names a VLAN.
     pub vlan: Option<u16>,
-    /// Type behind the tags.
+    /// `EtherType` behind all tags.
     pub ether_type: u16,
-    /// 14, and 4 more for each tag.
+    /// Length of the header: 14 bytes, and 4 more for each tag.
     pub len: usize,
 }
 
-/// Tags with VID 0 that may stand in front. They say what the priority is, and belong to no VLAN (IEEE 802.1Q section 6.9).
+/// Number of priority tags (tags with VID 0) that may stand in front of the header's type or VLAN tag. A priority tag
+/// carries a priority and belongs to no VLAN (IEEE 802.1Q section 6.9).
 const PRIORITY_TAGS: usize = 2;
 const VID: u16 = 0x0fff;
 
-/// Reads the header. `None`: fewer bytes than a header has.
+/// Parses the header. Returns `None` if `frame` is shorter than its header.
 #[inline]
 pub fn parse(frame: &[u8]) -> Option<Header> {
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *frame.first_chunk::<LEN>()?;
@@ -50,7 +51,8 @@ pub fn parse(frame: &[u8]) -> Option<Header> {
     Some(Header { destination: [d0, d1, d2, d3, d4, d5], source: [s0, s1, s2, s3, s4, s5], vlan, ether_type, len })
 }
 
-/// VID, type and length behind the tags that are known. A service tag of a VLAN is not: it is a type like any other.
+/// Returns the VID, the type and the header length behind the tags that this module reads. It does not read an 802.1ad
+/// service tag that names a VLAN: that is left in place as an unknown type.
 fn behind_tags(frame: &[u8], untagged: (Option<u16>, u16, usize)) -> Option<(Option<u16>, u16, usize)> {
     let (_, mut ether_type, mut len) = untagged;
     for priority_tags in 0..=PRIORITY_TAGS {

@@ -19,42 +19,42 @@ pub const DESTINATION: usize = 24;
 /// Offset of the next header.
 pub const NEXT_HEADER: usize = 6;
 
-/// A fixed header.
+/// A view of the fixed IPv6 header.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a>(&'a [u8; LEN]);
 
 impl<'a> Header<'a> {
-    /// The header at the beginning of `bytes`, if 40 bytes and version 6 are there.
+    /// Parses the header at the beginning of `bytes`. Returns `None` unless there are 40 bytes and the version is 6.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         bytes.first_chunk().filter(|header| header[0] >> 4 == 6).map(Self)
     }
 
-    /// A header whose version is known.
+    /// Wraps a header of which the caller knows that its version is 6.
     #[inline]
     pub const fn known(bytes: &'a [u8; LEN]) -> Self {
         Self(bytes)
     }
 
-    /// DSCP and ECN.
+    /// Traffic class: DSCP and ECN.
     #[inline]
     pub const fn traffic_class(self) -> u8 {
         self.0[0] << 4 | self.0[1] >> 4
     }
 
-    /// 20 bits.
+    /// Flow label, 20 bits.
     #[inline]
     pub const fn flow_label(self) -> u32 {
         u32::from_be_bytes([0, self.0[1] & 0x0f, self.0[2], self.0[3]])
     }
 
-    /// Bytes behind the fixed header.
+    /// Number of bytes behind the fixed header.
     #[inline]
     pub const fn payload_len(self) -> usize {
         u16::from_be_bytes([self.0[4], self.0[5]]) as usize
     }
 
-    /// Protocol of what follows.
+    /// Protocol number of the header behind this one.
     #[inline]
     pub const fn next_header(self) -> u8 {
         self.0[6]
@@ -66,13 +66,13 @@ impl<'a> Header<'a> {
         self.0[7]
     }
 
-    /// Source, big-endian.
+    /// Source address as a number (converted from big-endian).
     #[inline]
     pub fn source(self) -> u128 {
         address(self.0, 8)
     }
 
-    /// Destination, big-endian.
+    /// Destination address as a number (converted from big-endian).
     #[inline]
     pub fn destination(self) -> u128 {
         address(self.0, DESTINATION)

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// A packet whose start and end can move within the room of its first buffer.
 ///
-/// Only the first buffer is ever parsed; what lies in further buffers is only counted.
+/// Only the first buffer is ever parsed. Of further buffers only the length is known.
 #[derive(Debug)]
 pub struct Packet<'a> {
     room: &'a mut [u8],
@@ -18,74 +18,74 @@ pub struct Packet<'a> {
     tail: usize,
 }
 
-/// Where a packet lies in its first buffer.
+/// Position of a packet in its first buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Of its first byte, from the beginning of the buffer.
+    /// Offset of the packet's first byte from the beginning of the buffer.
     pub start: usize,
-    /// Bytes.
+    /// Number of bytes of the packet in the first buffer.
     pub len: usize,
 }
 
-/// The buffer has no room for the headers to be written.
+/// The error that the buffer has no room for the headers to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
 impl<'a> Packet<'a> {
-    /// A packet of `len` bytes at the beginning of `room`, with `tail` more bytes in further buffers.
-    /// `len` is cut to the room.
+    /// Creates a packet of `len` bytes at the beginning of `room`, with `tail` more bytes in further buffers. `len` is
+    /// cut to the length of `room`.
     pub fn new(room: &'a mut [u8], len: usize, tail: usize) -> Self {
         let len = len.min(room.len());
         Self::at(room, Extent { start: 0, len }, tail)
     }
 
-    /// The same anywhere in `room`, which it does not reach out of: what is put in front of it goes into the headroom
-    /// there, and nothing moves.
+    /// Like [`new`](Self::new), but the packet may begin anywhere in `room`. The caller makes sure that the extent lies
+    /// inside `room`. Headers that are put in front go into the headroom there, so the packet does not move.
     #[inline]
     pub const fn at(room: &'a mut [u8], Extent { start, len }: Extent, tail: usize) -> Self {
         Self { room, start, end: start + len, tail }
     }
 
-    /// Where it is now.
+    /// Returns the packet's present position in the first buffer.
     #[inline]
     pub const fn extent(&self) -> Extent {
         Extent { start: self.start, len: self.end - self.start }
     }
 
-    /// Bytes of the first buffer.
+    /// Returns the packet's bytes in the first buffer.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.room.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The first `N` of these, if it has as many.
+    /// Returns the first `N` bytes of the first buffer, or `None` if the packet has fewer there.
     #[inline]
     pub fn head<const N: usize>(&self) -> Option<&[u8; N]> {
         if self.end - self.start < N { None } else { self.room.get(self.start..self.start + N)?.first_chunk() }
     }
 
-    /// Bytes of the first buffer, to be written.
+    /// Returns the packet's bytes in the first buffer for writing.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.room.get_mut(self.start..self.end).unwrap_or_default()
     }
 
-    /// Length with all further buffers.
+    /// Length of the packet in bytes, further buffers included.
     #[inline]
     pub const fn total_len(&self) -> usize {
         self.end - self.start + self.tail
     }
 
-    /// Bytes in further buffers.
+    /// Number of bytes in further buffers.
     #[inline]
     pub const fn tail_len(&self) -> usize {
         self.tail
     }
 
-    /// Makes `n` bytes of room in front; what they hold is undefined until written.
+    /// Makes `n` bytes of room in front. Their contents are undefined until they are written.
     ///
     /// # Errors
-    /// [`NoRoom`], and the packet is as it was.
+    /// [`NoRoom`]; the packet is unchanged then.
     #[inline]
     pub fn push_front(&mut self, n: usize) -> Result<(), NoRoom> {
         if n > self.start {
@@ -101,17 +101,17 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    /// Whether `push` bytes can be put in front once `pull` bytes are dropped from there.
+    /// Returns true if `push` bytes can be put in front after `pull` bytes have been removed there.
     #[inline]
     pub const fn fits(&self, pull: usize, push: usize) -> bool {
         push.saturating_sub(self.start + pull) <= self.room.len() - self.end
     }
 
-    /// Drops `pull` bytes from the front and makes room for `push` there, in one move; what they hold is undefined until
-    /// written. The packet as it is then, in the first buffer.
+    /// Removes `pull` bytes from the front and makes room for `push` bytes there, in one move. Returns the packet's
+    /// bytes in the first buffer; the contents of the new room are undefined until they are written.
     ///
     /// # Errors
-    /// [`NoRoom`], or it is shorter than `pull`: it is as it was.
+    /// [`NoRoom`] if there is no room or the packet is shorter than `pull`; the packet is unchanged then.
     #[inline]
     pub fn replace_front(&mut self, pull: usize, push: usize) -> Result<&mut [u8], NoRoom> {
         let from = self.start + pull;
@@ -127,8 +127,8 @@ impl<'a> Packet<'a> {
         self.room.get_mut(self.start..self.end).ok_or(NoRoom)
     }
 
-    /// The same for lengths that are known while this is compiled, and no more of the packet than its first `N` bytes then.
-    /// `None`: it is shorter than that, or has no room.
+    /// Like [`replace_front`](Self::replace_front), but for lengths that are known at compile time, and it returns only
+    /// the first `N` bytes of the resulting packet. Returns `None` if the packet is shorter than that or has no room.
     #[inline]
     pub fn replace_head<const PULL: usize, const PUSH: usize, const N: usize>(&mut self) -> Option<&mut [u8; N]> {
         const { assert!(N >= PUSH, "what is put in front is asked for") };
@@ -143,13 +143,13 @@ impl<'a> Packet<'a> {
         self.room.get_mut(self.start..self.start + N)?.first_chunk_mut()
     }
 
-    /// Drops `n` bytes from the front; all of the first buffer at most.
+    /// Removes `n` bytes from the front, but no more than the first buffer holds.
     #[inline]
     pub fn pull_front(&mut self, n: usize) {
         self.start = (self.start + n).min(self.end);
     }
 
-    /// Removes `n` bytes at `offset` by moving what lies in front of them.
+    /// Removes `n` bytes at `offset` by moving the bytes in front of them.
     pub fn cut(&mut self, offset: usize, n: usize) {
         let from = self.start;
         if self.start + offset + n <= self.end {
@@ -158,8 +158,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Cuts everything behind the first `len` bytes. Where the cut would fall into a further buffer nothing happens:
-    /// the bytes stay, as a trailer that the IP length does not cover.
+    /// Cuts off everything behind the first `len` bytes. If the cut would fall into a further buffer, nothing happens:
+    /// the bytes stay as a trailer that the IP length does not cover.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         if self.start + len <= self.end {
@@ -168,7 +168,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Lengthens the first buffer with zeros up to `len` bytes, as far as there is room.
+    /// Pads the packet with zeros to `len` bytes, as far as the first buffer has room. A packet with further buffers
+    /// stays as it is.
     pub fn pad_to(&mut self, len: usize) {
         let end = (self.start + len).min(self.room.len());
         if self.tail == 0 && end > self.end {
@@ -180,7 +181,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Moves these bytes to `to`. Its own function, and by value: rare, and a packet stays in registers.
+/// Moves `bytes` to offset `to`. This is rarely needed. As a function of its own that takes its arguments by value, it
+/// lets the caller keep the packet in registers.
 #[cold]
 #[inline(never)]
 fn slide(room: &mut [u8], bytes: Range<usize>, to: usize) -> Result<(), NoRoom> {

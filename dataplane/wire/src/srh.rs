@@ -15,7 +15,7 @@ pub const FIXED_LEN: usize = 8;
 /// Offset of Segments Left.
 pub const SEGMENTS_LEFT: usize = 3;
 
-/// A routing header of any type, all of whose bytes are there.
+/// A view of a routing header of any type. All of its bytes are there.
 #[derive(Clone, Copy, Debug)]
 pub struct Routing<'a> {
     fixed: &'a [u8; FIXED_LEN],
@@ -23,7 +23,7 @@ pub struct Routing<'a> {
 }
 
 impl<'a> Routing<'a> {
-    /// The header at the beginning of `bytes`. `None`: it runs past their end.
+    /// Parses the header at the beginning of `bytes`. Returns `None` if it runs past their end.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let fixed = bytes.first_chunk::<FIXED_LEN>()?;
@@ -31,7 +31,7 @@ impl<'a> Routing<'a> {
         Some(Self { fixed, bytes: bytes.get(..len)? })
     }
 
-    /// Protocol of what follows.
+    /// Protocol number of the header that follows.
     pub const fn next_header(self) -> u8 {
         self.fixed[0]
     }
@@ -46,7 +46,7 @@ impl<'a> Routing<'a> {
         self.bytes.len()
     }
 
-    /// Never: a header has at least 8 bytes.
+    /// Always false: a header has at least 8 bytes.
     pub const fn is_empty(self) -> bool {
         false
     }
@@ -56,17 +56,17 @@ impl<'a> Routing<'a> {
         self.fixed[2]
     }
 
-    /// Segments Left.
+    /// Segments Left field.
     pub const fn segments_left(self) -> u8 {
         self.fixed[3]
     }
 
-    /// Last Entry.
+    /// Last Entry field.
     pub const fn last_entry(self) -> u8 {
         self.fixed[4]
     }
 
-    /// `Segment[index]`, if it lies inside the header.
+    /// Returns `Segment[index]`, or `None` if it lies outside the header.
     pub fn segment(self, index: u8) -> Option<u128> {
         let offset = FIXED_LEN + usize::from(index) * 16;
         self.bytes.get(offset..)?.first_chunk().map(|bytes| u128::from_be_bytes(*bytes))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The few names of the BPF C dialect that the programs here need, so that building it
- * asks for clang and the kernel's own uapi headers and for nothing else.
- * Helper numbers are kernel ABI: see enum bpf_func_id in <linux/bpf.h>.
+ * The few names of the BPF C dialect that these programs need. Because they stand here, a build needs only clang and
+ * the kernel's own uapi headers. Helper numbers are kernel ABI: see enum bpf_func_id in <linux/bpf.h>.
  */
 #pragma once
 
@@ -26,7 +25,7 @@ static long (*const bpf_xdp_adjust_head)(struct xdp_md *ctx, int by) =
 	(void *)BPF_FUNC_xdp_adjust_head;
 static long (*const bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *route, int size, __u32 flags) =
 	(void *)BPF_FUNC_fib_lookup;
-/* All buffers of a frame together. */
+/* Returns the length of a frame, all of its buffers together. */
 static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) =
 	(void *)BPF_FUNC_xdp_get_buff_len;
 
@@ -39,7 +38,7 @@ static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) =
 #define be32_to_cpu(x) (x)
 #define be64_to_cpu(x) (x)
 #endif
-/* Both ways the same. */
+/* The conversion is the same in both directions. */
 #define ntohs(x) htons(x)
 #define cpu_to_be32(x) be32_to_cpu(x)
 #define cpu_to_be64(x) be64_to_cpu(x)

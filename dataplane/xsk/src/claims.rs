@@ -1,18 +1,18 @@
-//! What changes between two sets of claims.
+//! Computes the changes between two sets of claims.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// An address as its bytes, which is how the trie keys it.
+/// An address as the bytes by which the trie keys it.
 pub(crate) trait Address: Copy {
-    /// The bytes, in network order.
+    /// Type of the address's bytes, in network order.
     type Bytes: Copy + Ord;
 
-    /// Bits of the address.
+    /// Number of bits of the address.
     const BITS: u8;
 
-    /// The bytes of the address with everything behind the prefix zero, so
-    /// that equal prefixes have equal keys.
+    /// Returns the bytes of the address with all bits behind the prefix set to zero, so that equal prefixes have equal
+    /// keys.
     fn network(self, len: u8) -> Self::Bytes;
 }
 
@@ -39,7 +39,7 @@ impl Address for Ipv4Addr {
 /// Claims by prefix: true = XSK, false = kernel.
 pub(crate) type Claims<A> = BTreeMap<(<A as Address>::Bytes, u8), bool>;
 
-/// A list of claims as a map. Of two claims on one prefix the last counts.
+/// Makes a map of a list of claims. If two claims concern the same prefix, the last one counts.
 pub(crate) fn collect<A: Address>(list: &[(A, u8, bool)]) -> Claims<A> {
     let keyed = list.iter().map(|&(addr, len, xsk)| {
         let len = len.min(A::BITS);
@@ -57,12 +57,11 @@ pub(crate) enum Change<B> {
     Remove(B, u8),
 }
 
-/// The writes that lead from `now` to `wanted`.
+/// Returns the writes that lead from `now` to `wanted`.
 ///
-/// New and changed prefixes come first, longest first; then the removals,
-/// shortest first. So a prefix that is replaced by more specific ones (or by a
-/// less specific one) is covered at every moment between, and a kernel's /128
-/// inside a claimed /48 is there before its /48 is.
+/// New and changed prefixes come first, longest first. Removals follow, shortest first. So a prefix that is replaced by
+/// more specific ones (or by a less specific one) is covered at every moment in between, and a kernel's /128 inside a
+/// claimed /48 is written before the /48.
 pub(crate) fn diff<B: Copy + Ord>(now: &BTreeMap<(B, u8), bool>, wanted: &BTreeMap<(B, u8), bool>) -> Vec<Change<B>> {
     let mut puts: Vec<_> = wanted
         .iter()
@@ -78,7 +77,7 @@ pub(crate) fn diff<B: Copy + Ord>(now: &BTreeMap<(B, u8), bool>, wanted: &BTreeM
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // literals
+    #![allow(clippy::unwrap_used)] // the tests parse literals
 
     use super::*;
 

@@ -1,23 +1,22 @@
-//! What can go wrong outside the packet path, each with its fix.
+//! Errors of this crate, each with its fix. None of them arises in the packet path.
 
 use std::io;
 
 use thiserror::Error;
 
-/// The fix where the process, or the system, has no descriptor left.
+/// The fix if the process or the system has no file descriptor left.
 pub(crate) const TOO_FEW_DESCRIPTORS: &str =
     "raise the limit of open files (`LimitNOFILE=` in the unit, `ulimit -n` in a shell)";
 
-/// A failure to set up or change an AF_XDP port. The text names what is
-/// wrong, where, and what to do about it.
+/// A failure to set up or change an AF_XDP port. The text names the error, its place and what to do about it.
 #[derive(Debug, Error)]
 pub enum XskError {
     /// The packet memory could not be made or registered.
     #[error("cannot make a UMEM of {frames} frames ({mib} MiB): {why}. Fix: {fix}")]
     Umem {
-        /// Chunks asked for.
+        /// Number of chunks asked for.
         frames: u32,
-        /// The same in MiB.
+        /// Size of the memory asked for, in MiB.
         mib: u32,
         /// What the kernel said.
         why: String,
@@ -32,7 +31,7 @@ pub enum XskError {
         /// The size asked for.
         size: u32,
     },
-    /// No interface of this name in the network namespace of the caller.
+    /// There is no interface of this name in the network namespace of the caller.
     #[error("{ifname}: no such interface in this network namespace ({why})")]
     NoInterface {
         /// The name asked for.
@@ -49,7 +48,7 @@ pub enum XskError {
         queue: u32,
         /// The modes tried.
         tried: String,
-        /// What the kernel said, last.
+        /// The kernel's last answer.
         why: io::Error,
         /// What to change.
         fix: &'static str,
@@ -67,7 +66,7 @@ pub enum XskError {
         /// Whether the device was deleted or all sockets were closed.
         why: &'static str,
     },
-    /// The ring of packets to be sent cannot be reached.
+    /// The tx ring of a socket cannot be reached.
     #[error(
         "{ifname} queue {queue}: cannot find the tx ring of its AF_XDP socket: {why}. Fix: mount /proc where srv6d runs \
          (`mount -t proc proc /proc`), and let it read /proc/self"
@@ -80,7 +79,7 @@ pub enum XskError {
         /// What the kernel said.
         why: io::Error,
     },
-    /// The port's packets are too long for the packet memory it asked for.
+    /// The port's packets are too long for the packet memory: its sockets send single chunks only.
     #[error(
         "{ifname} queue {queue}: packets of MTU {mtu} take several chunks, and the first socket of this packet memory \
          sends but one. Fix: lower the MTU to 3822, or stay in copy mode"
@@ -90,7 +89,7 @@ pub enum XskError {
         ifname: String,
         /// The queue.
         queue: u32,
-        /// Its MTU.
+        /// The port's MTU.
         mtu: usize,
     },
     /// The XDP program could not be loaded or attached.
@@ -98,14 +97,14 @@ pub enum XskError {
     Program {
         /// The port.
         ifname: String,
-        /// `load` or `attach`.
+        /// The step that failed, `load` or `attach`.
         what: &'static str,
         /// What the kernel said.
         why: String,
         /// What to change.
         fix: &'static str,
     },
-    /// Somebody else's XDP program is on the port; it is left alone.
+    /// Another program's XDP program is on the port; it is left alone.
     #[error(
         "{ifname}: XDP program {id} ({name}) is already attached and is left alone. Fix: remove it \
          first (`ip link set dev {ifname} xdp off`, in generic mode `xdpgeneric off`, `bpftool link detach`, or stop the \
@@ -116,7 +115,7 @@ pub enum XskError {
         ifname: String,
         /// The kernel's id of the program.
         id: u32,
-        /// Its name, or why the name is not known.
+        /// The name of the program, or why the name is not known.
         name: String,
     },
     /// A BPF map of the port could not be changed.
@@ -124,7 +123,7 @@ pub enum XskError {
     Map {
         /// The port.
         ifname: String,
-        /// What was being changed.
+        /// What was to be changed.
         what: String,
         /// What the kernel said.
         why: String,

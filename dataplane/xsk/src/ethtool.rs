@@ -1,4 +1,4 @@
-//! ethtool(8)'s ioctl, as far as a port needs it.
+//! The part of ethtool(8)'s ioctl interface that a port needs.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::XskError;
 
-// linux/ethtool.h
+// Commands from linux/ethtool.h.
 const GDRVINFO: u32 = 0x03;
 const GCHANNELS: u32 = 0x3c;
 pub(crate) const GTXCSUM: u32 = 0x16;
@@ -18,20 +18,20 @@ pub(crate) const GGSO: u32 = 0x23;
 pub(crate) const SGSO: u32 = 0x24;
 const GFLAGS: u32 = 0x25;
 const SFLAGS: u32 = 0x26;
-/// Transmit and receive VLAN offload.
+/// Flags of transmit and receive VLAN offload.
 pub(crate) const TXVLAN: u32 = 1 << 7;
 pub(crate) const RXVLAN: u32 = 1 << 8;
 pub(crate) const GGRO: u32 = 0x2b;
 pub(crate) const SGRO: u32 = 0x2c;
 
-/// `struct ethtool_value`.
+/// Mirrors `struct ethtool_value`.
 #[repr(C)]
 struct Value {
     cmd: u32,
     data: u32,
 }
 
-/// `struct ethtool_drvinfo`.
+/// Mirrors `struct ethtool_drvinfo`.
 #[repr(C)]
 struct DriverInfo {
     cmd: u32,
@@ -39,7 +39,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// `struct ethtool_channels`.
+/// Mirrors `struct ethtool_channels`.
 #[repr(C)]
 #[derive(Default)]
 struct Channels {
@@ -51,14 +51,14 @@ struct Channels {
     combined: u32,
 }
 
-/// An on/off feature.
+/// Reads whether a feature is on.
 pub(crate) fn feature(ifname: &str, cmd: u32, what: &'static str) -> Result<bool, XskError> {
     let mut value = Value { cmd, data: 0 };
     ethtool(ifname, what, &mut value)?;
     Ok(value.data != 0)
 }
 
-/// Sets an on/off feature.
+/// Switches a feature on or off.
 pub(crate) fn set_feature(ifname: &str, cmd: u32, on: bool, what: &'static str) -> Result<(), XskError> {
     ethtool(ifname, what, &mut Value { cmd, data: u32::from(on) })
 }
@@ -70,7 +70,7 @@ pub(crate) fn flag(ifname: &str, flag: u32, what: &'static str) -> Result<bool, 
     Ok(value.data & flag != 0)
 }
 
-/// Clears one of these flags. Done is what can be read back.
+/// Clears one of these flags. The flag is read back to see whether the driver has cleared it.
 pub(crate) fn clear_flag(ifname: &str, flag: u32, what: &'static str) -> Result<(), XskError> {
     let mut value = Value { cmd: GFLAGS, data: 0 };
     ethtool(ifname, what, &mut value)?;
@@ -80,7 +80,7 @@ pub(crate) fn clear_flag(ifname: &str, flag: u32, what: &'static str) -> Result<
     ethtool(ifname, what, &mut Value { cmd: SFLAGS, data: value.data & !flag })
 }
 
-/// The driver's name.
+/// Returns the driver's name.
 pub(crate) fn driver(ifname: &str) -> Result<String, XskError> {
     let mut info = DriverInfo { cmd: GDRVINFO, driver: [0; 32], rest: [0; 160] };
     ethtool(ifname, "-i", &mut info)?;
@@ -88,7 +88,7 @@ pub(crate) fn driver(ifname: &str) -> Result<String, XskError> {
     Ok(String::from_utf8_lossy(info.driver.get(..end).unwrap_or_default()).into_owned())
 }
 
-/// Receive queues in use: separate and combined channels together.
+/// Returns the number of receive queues in use: separate and combined channels together.
 pub(crate) fn queues(ifname: &str) -> Result<u32, XskError> {
     let mut channels = Channels { cmd: GCHANNELS, ..Channels::default() };
     match ethtool(ifname, "-l", &mut channels) {
@@ -99,14 +99,14 @@ pub(crate) fn queues(ifname: &str) -> Result<u32, XskError> {
     }
 }
 
-/// Combined channels there may be; 0 where the driver does not tell.
+/// Returns the largest possible number of combined channels; 0 if the driver does not tell.
 pub(crate) fn most_channels(ifname: &str) -> u32 {
     let mut channels = Channels { cmd: GCHANNELS, ..Channels::default() };
-    // max_rx, max_tx, max_other, max_combined
+    // The order is max_rx, max_tx, max_other, max_combined.
     ethtool(ifname, "-l", &mut channels).map_or(0, |()| channels.max[3])
 }
 
-/// The MTU, in bytes without the Ethernet header.
+/// Returns the MTU, in bytes without the Ethernet header.
 pub(crate) fn mtu(ifname: &str) -> Result<usize, XskError> {
     let mut request = request(ifname, "mtu")?;
     ioctl(ifname, "mtu", libc::SIOCGIFMTU, &mut request)?;
@@ -115,7 +115,7 @@ pub(crate) fn mtu(ifname: &str) -> Result<usize, XskError> {
     Ok(usize::try_from(mtu).unwrap_or(0))
 }
 
-/// The MAC address.
+/// Returns the MAC address.
 pub(crate) fn mac(ifname: &str) -> Result<[u8; 6], XskError> {
     let mut request = request(ifname, "address")?;
     ioctl(ifname, "address", libc::SIOCGIFHWADDR, &mut request)?;
@@ -128,8 +128,7 @@ pub(crate) fn mac(ifname: &str) -> Result<[u8; 6], XskError> {
     Ok(mac)
 }
 
-/// One ethtool command; `body` is a `repr(C)` mirror of the command's struct
-/// whose first word is the command.
+/// Runs one ethtool command. `body` is a `repr(C)` mirror of the command's struct, whose first word is the command.
 fn ethtool<T>(ifname: &str, what: &'static str, body: &mut T) -> Result<(), XskError> {
     let mut request = request(ifname, what)?;
     request.ifr_ifru.ifru_data = (&raw mut *body).cast();
@@ -140,9 +139,8 @@ fn ioctl(ifname: &str, what: &'static str, code: libc::c_ulong, request: &mut li
     let wrong = |why| XskError::Ethtool { ifname: ifname.to_owned(), what, why };
     let any: OwnedFd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
         .map_err(|why| wrong(why.into()))?;
-    // SAFETY: `request` is a live ifreq with a NUL-terminated name; where the
-    // command follows ifru_data, `ethtool` has set it to a live struct of the
-    // command's own layout.
+    // SAFETY: `request` is a live ifreq with a NUL-terminated name. If the command follows ifru_data, `ethtool` has set
+    // it to a live struct of the command's own layout.
     let failed = unsafe { libc::ioctl(any.as_raw_fd(), code as _, &raw mut *request) };
     if failed < 0 {
         let why = io::Error::last_os_error();
@@ -154,7 +152,7 @@ fn ioctl(ifname: &str, what: &'static str, code: libc::c_ulong, request: &mut li
     Ok(())
 }
 
-/// An ifreq with nothing but the name in it.
+/// Returns an ifreq that has only the name set.
 fn request(ifname: &str, what: &'static str) -> Result<libc::ifreq, XskError> {
     let mut name: [libc::c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
     if ifname.len() >= name.len() {

@@ -1,4 +1,4 @@
-//! One packet, owned.
+//! The owner of one received or unsent packet.
 //!
 //! A packet lies in 1..=[`MAX_CHUNKS`] chunks of the UMEM. Only the first is
 //! ever looked at or written; the others travel along untouched.
@@ -12,31 +12,27 @@
 //!  chunks
 //! ```
 //!
-//! A header is pushed by writing it in front of the head and pulled by leaving
-//! it behind: the payload stays where it was received, [`Frame::place`] says
-//! where the packet begins now, and it is sent from there.
+//! To push a header, write it in front of the head; to pull a header, leave it behind. The payload stays where it was
+//! received. [`Frame::place`] says where the packet begins now, and it is sent from there.
 //!
-//! **Every received frame has at least [`MAX_PUSH`] bytes in front of its
-//! head**: the kernel leaves that much for XDP programs before it writes a
-//! packet. Behind the head there need be none. The kernel fills a chunk to the
-//! brim before it starts the next, so 9000 bytes are handed up as a head of
-//! 3840, and 3840 and 1320 behind it.
+//! **Every received frame has at least [`MAX_PUSH`] bytes in front of its head**: the kernel leaves that much for XDP
+//! programs before it writes a packet. Behind the head there may be no room. The kernel fills a chunk completely before
+//! it starts the next, so 9000 bytes arrive as a head of 3840, and 3840 and 1320 bytes behind it.
 
 use std::ptr::NonNull;
 
-/// Bytes in one chunk of the UMEM: the largest the kernel takes without
-/// hugepage tricks.
+/// Bytes in one chunk of the UMEM: the largest size that the kernel takes without huge pages.
 pub const CHUNK: usize = 4096;
 /// `XDP_PACKET_HEADROOM`: the kernel writes packets at this offset of a chunk.
 pub(crate) const HEADROOM: usize = 256;
-/// Bytes of a chunk from a packet's first byte to the chunk's end.
+/// Bytes of a chunk from the headroom's end, where the kernel writes a packet, to the chunk's end.
 pub const ROOM: usize = CHUNK - HEADROOM;
 /// Room that every received frame has in front of its head, in bytes.
 pub const MAX_PUSH: usize = HEADROOM;
-/// Chunks behind the first that a frame can have: 9500-byte packets take 2; 4
-/// leave a margin for MTUs up to 16 KiB.
+/// Number of chunks behind the first that a frame can have. Packets of 9500 bytes take 2; 4 leave a margin for MTUs up
+/// to 16 KiB.
 pub(crate) const MAX_TAIL: usize = 4;
-/// Chunks of the longest packet.
+/// Number of chunks of the longest packet.
 pub const MAX_CHUNKS: usize = MAX_TAIL + 1;
 
 /// The part of a packet that lies in one chunk.
@@ -48,46 +44,44 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Where it is in the UMEM, as the rings want it.
+    /// Returns the offset of the piece in the UMEM, as the rings expect it.
     #[inline]
     pub(crate) fn addr(self) -> u64 {
         u64::from(self.chunk) * CHUNK as u64 + u64::from(self.start)
     }
 }
 
-/// One packet and the chunks it lies in.
+/// One packet and the chunks in which it lies.
 ///
-/// Move-only: whoever holds a frame owns its bytes. It ends in
-/// [`Socket::tx`](crate::Socket::tx) or [`Umem::recycle`](crate::Umem::recycle);
-/// one that is merely dropped keeps its chunks out of the pool for good, which
-/// shows as `held` in [`Umem::accounting`](crate::Umem::accounting).
+/// It is move-only: the holder of a frame owns its bytes. A frame ends in [`Socket::tx`](crate::Socket::tx) or
+/// [`Umem::recycle`](crate::Umem::recycle). If it is merely dropped, its chunks never return to the pool, which shows
+/// as `held` in [`Umem::accounting`](crate::Umem::accounting).
 #[must_use = "send it or recycle it, or its chunks are lost to the pool"]
 #[derive(Debug)]
 pub struct Frame {
-    /// The first byte of the first chunk.
+    /// Points to the first byte of the first chunk.
     memory: NonNull<u8>,
     pub(crate) umem: u32,
-    /// `start + len <= CHUNK`, always.
+    /// Always satisfies `start + len <= CHUNK`.
     head: Piece,
     tail_count: u8,
     tail_dropped: bool,
     tail: [Piece; MAX_TAIL],
 }
 
-/// The chunks of a packet behind the first one. It borrows the frame, so nobody writes to them meanwhile.
+/// The chunks of a packet behind the first one. It borrows the frame, so that nobody writes to them meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct FurtherChunks<'f> {
     pub(crate) umem: u32,
     pub(crate) pieces: &'f [Piece],
 }
 
-// SAFETY: `memory` points into a UMEM region that stays mapped as long as any
-// frame exists (see `Umem::drop`), and only the frame's owner reaches the
-// bytes behind it, so the owner may be on any thread.
+// SAFETY: `memory` points into a UMEM region that stays mapped as long as any frame exists (see `Umem::drop`). Only the
+// frame's owner accesses the bytes behind it, so the owner may be on any thread.
 unsafe impl Send for Frame {}
 
 impl Frame {
-    /// An empty frame, to be [`place`](Self::place)d.
+    /// Creates an empty frame, to be [`place`](Self::place)d.
     ///
     /// # Safety
     ///
@@ -105,60 +99,57 @@ impl Frame {
         }
     }
 
-    /// The whole first chunk. The packet's bytes are at
-    /// [`start`](Self::start); what is in front of them and behind is undefined
-    /// (remains of old packets).
+    /// Returns the whole first chunk. The packet's bytes begin at [`start`](Self::start). The bytes in front of the
+    /// packet and behind it are undefined (remains of old packets).
     #[inline]
     pub fn chunk_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `new` promises CHUNK bytes that are ours alone; the borrow
-        // of self keeps every other access through this frame away.
+        // SAFETY: `new` promises CHUNK bytes that are ours alone, and the borrow of self prevents every other access
+        // through this frame.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), CHUNK) }
     }
 
-    /// The whole first chunk, and beside it the further ones, which
+    /// Returns the whole first chunk together with the further ones, which
     /// [`Umem::further_segments`](crate::Umem::further_segments) reads.
     #[inline]
     pub fn split(&mut self) -> (&mut [u8], FurtherChunks<'_>) {
         let memory = self.memory;
-        // SAFETY: `new` promises CHUNK bytes that are ours alone; the borrow
-        // of self keeps every other access through this frame away, and the
-        // further chunks are others.
+        // SAFETY: `new` promises CHUNK bytes that are ours alone, the borrow of self prevents every other access
+        // through this frame, and the further chunks are different ones.
         let chunk = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), CHUNK) };
         (chunk, self.further())
     }
 
-    /// The packet's bytes in the first chunk.
+    /// Returns the packet's bytes in the first chunk.
     #[inline]
     pub fn head(&self) -> &[u8] {
         // SAFETY: the packet begins within the chunk.
         let first = unsafe { self.memory.add(self.start()) };
-        // SAFETY: `new` promises CHUNK bytes that are ours alone, of which
-        // `place` leaves so many from the start on, and the borrow of self
-        // keeps writers away.
+        // SAFETY: `new` promises CHUNK bytes that are ours alone. `place` makes sure that `head_len` of them follow
+        // from the start on. The borrow of self prevents writes.
         unsafe { std::slice::from_raw_parts(first.as_ptr(), self.head_len()) }
     }
 
-    /// The same bytes, to be written.
+    /// Returns the packet's bytes in the first chunk for writing.
     #[inline]
     pub fn head_mut(&mut self) -> &mut [u8] {
         let (start, len) = (self.start(), self.head_len());
         self.chunk_mut().get_mut(start..start + len).unwrap_or_default()
     }
 
-    /// Where in the first chunk the packet begins.
+    /// Returns the offset in the first chunk at which the packet begins.
     #[inline]
     pub fn start(&self) -> usize {
         self.head.start.into()
     }
 
-    /// Bytes of the packet in the first chunk.
+    /// Number of bytes of the packet in the first chunk.
     #[inline]
     pub fn head_len(&self) -> usize {
         self.head.len.into()
     }
 
-    /// Says where the packet's bytes of the first chunk are now, after a push,
-    /// a pull or a rewrite. Cut to the chunk.
+    /// Sets where the packet's bytes of the first chunk are now, after a push, a pull or a rewrite. Both values are
+    /// limited to the chunk.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // CHUNK is 4096
     pub fn place(&mut self, start: usize, head_len: usize) {
@@ -167,8 +158,8 @@ impl Frame {
         self.head.len = head_len.min(CHUNK - start) as u16;
     }
 
-    /// Moves the head to where [`MAX_PUSH`] bytes are in front of it, if a
-    /// driver has left less. False: it is too long for that.
+    /// Moves the head so that [`MAX_PUSH`] bytes are in front of it, if a driver has left less. Returns false if the
+    /// head is too long for that.
     #[inline]
     pub(crate) fn make_room(&mut self) -> bool {
         let (start, len) = (self.start(), self.head_len());
@@ -183,63 +174,62 @@ impl Frame {
         true
     }
 
-    /// Bytes of the packet behind the first chunk.
+    /// Number of bytes of the packet behind the first chunk.
     #[inline]
     pub fn tail_len(&self) -> usize {
         self.tail().iter().map(|piece| usize::from(piece.len)).sum()
     }
 
-    /// Bytes of the whole packet.
+    /// Length of the whole packet in bytes.
     #[inline]
     pub fn packet_len(&self) -> usize {
         self.head_len() + self.tail_len()
     }
 
-    /// Cuts the packet off behind the head, as an ICMP error that quotes it
-    /// needs. The chunks go back to the pool with the frame.
+    /// Cuts the packet off behind the head, as an ICMP error that quotes it needs. The further chunks go back to the
+    /// pool together with the frame.
     #[inline]
     pub fn drop_tail(&mut self) {
         self.tail_dropped = true;
     }
 
-    /// The part of the packet in the first chunk.
+    /// Returns the part of the packet in the first chunk.
     #[inline]
     pub(crate) fn head_piece(&self) -> Piece {
         self.head
     }
 
-    /// Chunks that are sent.
+    /// Number of chunks that are sent.
     #[inline]
     pub(crate) fn chunks(&self) -> u32 {
         if self.tail_dropped { 1 } else { 1 + u32::from(self.tail_count) }
     }
 
-    /// What is sent behind the head, to be read.
+    /// Returns the chunks that are sent behind the head, for reading.
     #[inline]
     pub(crate) fn further(&self) -> FurtherChunks<'_> {
         FurtherChunks { umem: self.umem, pieces: self.tail() }
     }
 
-    /// What is sent behind the head.
+    /// Returns the pieces that are sent behind the head.
     #[inline]
     pub(crate) fn tail(&self) -> &[Piece] {
         if self.tail_dropped { &[] } else { self.attached() }
     }
 
-    /// Every further chunk this frame owns, sent or not.
+    /// Returns every further chunk that this frame owns, sent or not.
     #[inline]
     pub(crate) fn attached(&self) -> &[Piece] {
         self.tail.get(..usize::from(self.tail_count)).unwrap_or_default()
     }
 
-    /// The further chunks that go back to the pool when the frame is sent.
+    /// Returns the further chunks that go back to the pool when the frame is sent.
     #[inline]
     pub(crate) fn cut_off(&self) -> &[Piece] {
         if self.tail_dropped { self.attached() } else { &[] }
     }
 
-    /// Adds a chunk at the end. False: the frame is full and the chunk is
-    /// still the caller's.
+    /// Adds a chunk at the end. Returns false if the frame is full; the chunk is still the caller's then.
     pub(crate) fn append(&mut self, piece: Piece) -> bool {
         match self.tail.get_mut(usize::from(self.tail_count)) {
             Some(slot) => {
@@ -253,12 +243,12 @@ impl Frame {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)] // a failure here is a failed test
+#[allow(clippy::unwrap_used)] // a failed test may panic
 mod tests {
     use super::*;
 
     fn frame(memory: &mut [u8; CHUNK], start: usize, packet: &[u8]) -> Frame {
-        // SAFETY: so many bytes are there, and the test leaves them alone while it has the frame.
+        // SAFETY: the memory has CHUNK bytes, and the test does not access them while the frame exists.
         let mut frame = unsafe { Frame::new(NonNull::from(memory).cast(), 1, 7) };
         frame.place(start, packet.len());
         frame.head_mut().copy_from_slice(packet);

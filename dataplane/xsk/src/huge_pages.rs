@@ -1,18 +1,18 @@
-//! Huge pages for memory that is there already.
+//! Moves existing memory to huge pages.
 
 use std::ops::Range;
 
-/// Size of a huge page, on x86-64 and with 4 kB pages elsewhere.
+/// Size of a huge page on x86-64, and on other architectures with 4 kB pages.
 const HUGE: usize = 2 << 20;
 
-/// Moves what is in this memory to huge pages, as far as whole ones fit in and the kernel has them (Linux 6.1:
-/// `MADV_COLLAPSE`). Nothing is moved otherwise, and it is as good as before.
+/// Moves the contents of this memory to huge pages, as far as whole huge pages fit into the range and the kernel has
+/// them (`MADV_COLLAPSE`, Linux 6.1). If the kernel refuses, the memory stays as it is and remains usable.
 pub fn in_huge_pages(memory: Range<*const u8>) {
     let start = (memory.start as usize).next_multiple_of(HUGE);
     let end = memory.end as usize / HUGE * HUGE;
     if start < end {
-        // SAFETY: the kernel changes which pages are behind these addresses and nothing of what is in them, whosever they
-        // are; where there is no memory, it refuses.
+        // SAFETY: the kernel changes only which pages are behind these addresses and not their contents, whoever owns
+        // them. If an address is not mapped, the kernel refuses.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_COLLAPSE) };
     }
 }

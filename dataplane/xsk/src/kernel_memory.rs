@@ -1,20 +1,21 @@
-//! Kernel memory of a process's BPF maps and programs, which counts in no resident set.
+//! Measures the kernel memory of a process's BPF maps and programs, which is not part of its resident set.
 
 use std::collections::BTreeMap;
 use std::{fs, io};
 
-/// Bytes of kernel memory that the BPF maps and programs of a process take, each counted once. AF_XDP rings and packet
-/// buffers are mapped into the process, and so part of its resident set.
+/// Returns how many bytes of kernel memory the BPF maps and programs of a process take. Each object is counted once.
+/// AF_XDP rings and packet buffers are mapped into the process, so they are part of its resident set and are not
+/// counted here.
 ///
-/// The kernel says it of each descriptor: `memlock` in `/proc/PID/fdinfo/FD`. Linux 6.4 is the first to count the entries
-/// that are in use; older ones say how much a full map would take.
+/// The kernel tells the size of each object in `memlock` of `/proc/PID/fdinfo/FD`. Since Linux 6.4 it counts the
+/// entries that are in use; older versions say how much a full map would take.
 ///
 /// # Errors
-/// There is no such process, or it is another user's.
+/// There is no such process, or it belongs to another user.
 pub fn kernel_memory(pid: u32) -> io::Result<u64> {
     let mut objects = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
-        // A descriptor that was closed meanwhile takes nothing.
+        // A descriptor that has been closed meanwhile is skipped.
         let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
         if let Some((object, bytes)) = object_of(&text) {
             objects.insert(object, bytes);
@@ -23,7 +24,7 @@ pub fn kernel_memory(pid: u32) -> io::Result<u64> {
     Ok(objects.values().sum())
 }
 
-/// The map or program that a descriptor is of, and its bytes.
+/// Returns the map or program that a descriptor refers to, and its bytes.
 fn object_of(fdinfo: &str) -> Option<((&'static str, u64), u64)> {
     let value = |key: &str| {
         let line = fdinfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));

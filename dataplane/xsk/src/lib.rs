@@ -8,30 +8,24 @@
 //!              └────► Socket (one per port and queue) ──┴──► Frame (one packet)
 //! ```
 //!
-//! Order at start: [`Umem::new`], [`Program::attach`], [`Socket::open`],
-//! [`Program::set_claims`], [`Program::set_socket`]. A queue without a socket
-//! falls through to the kernel, so no order loses a packet. When the process
-//! dies, the bpf_link behind [`Program`] goes with it and the port is the
-//! kernel's again.
+//! Order at start: [`Umem::new`], [`Program::attach`], [`Socket::open`], [`Program::set_claims`],
+//! [`Program::set_socket`]. Packets of a queue without a socket go to the kernel, so no order loses a packet. When the
+//! process dies, the kernel removes the bpf_link behind [`Program`], and the port belongs to the kernel again.
 //!
 //! # One UMEM, several ports
 //!
-//! libxdp binds the first socket of a UMEM on the UMEM's own file descriptor
-//! and closes that only with the UMEM. Every later socket is bound with
-//! `XDP_SHARED_UMEM` to that descriptor. Three things follow:
+//! libxdp binds the first socket of a UMEM on the UMEM's own file descriptor and closes that only with the UMEM. Every
+//! later socket is bound with `XDP_SHARED_UMEM` to that descriptor. This has three consequences:
 //!
-//! * **Open the socket of an interface that lives as long as the process
-//!   first.** Once the first socket's device is deleted the kernel refuses
-//!   every further bind with EBADF. Later sockets may come and go freely.
-//! * The first socket fixes the modes of the UMEM: copy or zero-copy, and
-//!   multi-buffer. A UMEM whose first socket is on a veth is a copy-mode UMEM;
-//!   zero-copy NICs need one that starts with them. Between two such UMEMs of
-//!   a worker a packet moves with [`Umem::copy_of`].
+//! * **Open the socket of an interface that lives as long as the process first.** Once the first socket's device is
+//!   deleted, the kernel refuses every further bind with EBADF. Later sockets may be opened and closed freely.
+//! * The first socket fixes the modes of the UMEM: copy or zero-copy, and multi-buffer. A UMEM whose first socket is on
+//!   a veth is a copy-mode UMEM; zero-copy NICs need a UMEM whose first socket is on such a NIC. [`Umem::copy_of`]
+//!   moves a packet between two such UMEMs of a worker.
 //! * Closing the first socket does not free its queue; dropping the UMEM does.
 //!
-//! This is the only crate of the workspace with `unsafe` in it. Its own rule:
-//! whoever holds a [`Frame`] owns the bytes, and the rings' `Copy` descriptors
-//! never leave the crate.
+//! This is the only crate of the workspace with `unsafe` in it. Its own rule: the holder of a [`Frame`] owns the bytes,
+//! and the rings' `Copy` descriptors never leave the crate.
 
 #![allow(clippy::doc_markdown)] // AF_XDP is a name, not code
 
@@ -74,7 +68,7 @@ pub use wait::{Waker, Woken, wait};
 use std::error::Error;
 use std::io;
 
-/// The operating system's error somewhere down the chain of an error.
+/// Returns the operating system's error somewhere in the chain of an error.
 fn os_error(mut error: &(dyn Error + 'static)) -> Option<io::Error> {
     loop {
         if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
@@ -84,13 +78,13 @@ fn os_error(mut error: &(dyn Error + 'static)) -> Option<io::Error> {
     }
 }
 
-/// The kernel's number of an interface in the caller's network namespace.
+/// Returns the kernel's index of an interface in the caller's network namespace.
 fn ifindex(ifname: &str) -> Result<u32, XskError> {
     nix::net::if_::if_nametoindex(ifname)
         .map_err(|why| XskError::NoInterface { ifname: ifname.to_owned(), why: why.into() })
 }
 
 fn ifindex_exists(ifindex: u32) -> bool {
-    // nix takes the null pointer of a failure for success, with an empty name.
+    // On failure if_indextoname returns a null pointer, which nix takes for success with an empty name.
     nix::net::if_::if_indextoname(ifindex).is_ok_and(|name| !name.is_empty())
 }

@@ -1,4 +1,4 @@
-//! How a socket gets its packets, and how that is found out.
+//! The modes of a socket, and how the mode in use is found out.
 
 use std::fmt;
 use std::io;
@@ -12,8 +12,7 @@ use crate::frame::ROOM;
 /// How packets get from the device to a socket and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// The best of the three below that the device offers. Only asked for,
-    /// never the answer.
+    /// The best of the three modes below that the device offers. It can only be asked for and is never a result.
     Auto,
     /// The device reads and writes the UMEM itself.
     ZeroCopy,
@@ -34,8 +33,8 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Rebinding a queue right after its socket was closed is EBUSY until the
-/// kernel's work item has released it, which takes about 100 ms. Sum: 2.5 s.
+/// Waits between attempts to bind a queue that is busy, 2.5 s in sum. After a socket was closed, binding its queue
+/// fails with EBUSY until the kernel's work item has released it, which takes about 100 ms.
 pub(crate) const BUSY_WAITS: [Duration; 8] = [
     Duration::from_millis(10),
     Duration::from_millis(20),
@@ -47,10 +46,10 @@ pub(crate) const BUSY_WAITS: [Duration; 8] = [
     Duration::from_millis(800),
 ];
 
-/// Ethernet with one tag.
+/// Length of an Ethernet header with one tag.
 const LINK_HEADER: usize = 18;
 
-/// One way to bind, and its name for people.
+/// One way to bind a socket, with a name that users read.
 pub(crate) struct Attempt {
     pub(crate) flags: BindFlags,
     pub(crate) zero_copy: bool,
@@ -77,13 +76,13 @@ impl Attempt {
     }
 }
 
-/// Every packet of a port with this MTU, Ethernet header and a tag with it, fits a chunk.
+/// Whether every packet of a port with this MTU fits into one chunk, with its Ethernet header and one tag.
 pub(crate) fn fits_one_chunk(mtu: usize) -> bool {
     mtu + LINK_HEADER <= ROOM
 }
 
-/// What to try, best first. Zero-copy without multi-buffer is worth having
-/// only where every packet fits a chunk.
+/// Returns the ways to bind, best first. Zero-copy without multi-buffer is useful only if every packet fits into one
+/// chunk.
 pub(crate) fn attempts(asked: Mode, generic: bool, mtu: usize) -> Vec<Attempt> {
     let mut list = Vec::new();
     let zero_copy = match asked {
@@ -104,7 +103,7 @@ pub(crate) fn attempts(asked: Mode, generic: bool, mtu: usize) -> Vec<Attempt> {
     list
 }
 
-/// The bind error says "not in this mode": the next attempt may do.
+/// Whether a bind error means that this mode is not available, so that the next attempt may succeed.
 pub(crate) fn mode_refused(why: &io::Error) -> bool {
     matches!(why.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL))
 }
@@ -113,14 +112,14 @@ pub(crate) fn mode_refused(why: &io::Error) -> bool {
 pub(crate) fn is_zero_copy(fd: RawFd) -> bool {
     let mut flags: u32 = 0;
     let mut len: libc::socklen_t = 4;
-    // SAFETY: both pointers are to live locals, and `len` is the size of what
-    // the first points to; XDP_OPTIONS writes one u32.
+    // SAFETY: both pointers are to live locals, and `len` is the size of what the first points to; XDP_OPTIONS writes
+    // one u32.
     let failed =
         unsafe { libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_OPTIONS, (&raw mut flags).cast(), &raw mut len) };
     failed == 0 && flags & libc::XDP_OPTIONS_ZEROCOPY != 0
 }
 
-/// What to do about a bind error that no mode cures.
+/// Returns what to do about a bind error that occurs in every mode.
 pub(crate) fn fix_for(why: &io::Error) -> &'static str {
     match why.raw_os_error() {
         Some(libc::EBUSY) => {

@@ -1,4 +1,4 @@
-//! Opening a socket: which mode, which flags, and what to say about it.
+//! Opens a socket: chooses mode and flags, and explains the choice.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -16,22 +16,22 @@ use crate::tx_ring::TxRing;
 use crate::umem::{self, Shared, Umem, UmemHandle};
 use crate::{XskError, ethtool};
 
-/// Packets that one wake-up sends in copy mode: more than a burst, so that a flush is one system call.
+/// Number of packets that one wake-up sends in copy mode. It is larger than a burst, so that a flush takes one system
+/// call.
 const TX_BUDGET: u32 = 256;
 
 impl Socket {
-    /// Opens `queue` of `ifname`, in `mode` or, with [`Mode::Auto`], in the
-    /// best mode the device has. Attach the port's [`Program`](crate::Program)
-    /// first: generic XDP rules zero-copy out, and that is seen there.
+    /// Opens `queue` of `ifname` in `mode` or, with [`Mode::Auto`], in the best mode that the device has. The port's
+    /// [`Program`](crate::Program) must be attached first: generic XDP excludes zero-copy, and this function looks at
+    /// the attached program to see it.
     ///
-    /// A queue that was released a moment ago is retried for up to 2.5 s
-    /// (blocking). The first [`rx_burst`](Self::rx_burst) hands the kernel its
-    /// chunks; until then nothing is received.
+    /// Blocks and retries for up to 2.5 s if the queue was released a moment ago. The first
+    /// [`rx_burst`](Self::rx_burst) gives the kernel its chunks; nothing is received before that.
     pub fn open(umem: &Umem, ifname: &str, queue: u32, mode: Mode, rings: Rings) -> Result<Self, XskError> {
         Self::open_on(&umem.handle(), ifname, queue, mode, rings)
     }
 
-    /// [`open`](Self::open) from a thread that does not own the UMEM.
+    /// Like [`open`](Self::open), but for a thread that does not own the UMEM.
     pub fn open_on(umem: &UmemHandle, ifname: &str, queue: u32, mode: Mode, rings: Rings) -> Result<Self, XskError> {
         crate::sys::quiet_libraries();
         let shared = &umem.0;
@@ -40,7 +40,7 @@ impl Socket {
         let generic = mode == Mode::Generic || crate::probe::attached(ifindex).is_some_and(|on| on.generic);
         let sizes = (umem::ring("rx", rings.rx)?, umem::ring("tx", rings.tx)?);
 
-        // One at a time: whoever binds first decides for the others.
+        // Only one socket is opened at a time: the first to bind fixes the modes for the others.
         let mut anchor = shared.anchor.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(why) = anchor.and_then(|fd| carries_no_more(shared, fd)) {
             return Err(XskError::FirstSocket { ifname: ifname.to_owned(), queue, why });
@@ -54,14 +54,14 @@ impl Socket {
         let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for attempt in modes::attempts(mode, generic, mtu) {
             if anchor.is_some() && !attempt.multi_buffer {
-                continue; // the flags are not looked at
+                continue; // the kernel ignores the flags of later sockets
             }
             match bind(shared, ifname, queue, sizes, &attempt) {
                 Ok(bound) => {
                     let first = anchor.is_none();
                     let fd = bound.0.fd().as_raw_fd();
                     close_on_exec(fd);
-                    // The kernel refuses more than the ring holds.
+                    // The kernel refuses a budget that is larger than the ring.
                     set_tx_budget(fd, rings.tx.min(TX_BUDGET));
                     if first {
                         *anchor = Some(fd);
@@ -107,7 +107,7 @@ impl Socket {
 /// The rings of a bound socket.
 type Bound = (RxQueue, TxQueue, FillQueue, CompQueue);
 
-/// Binds in one mode, waiting for a queue that is just being released.
+/// Binds in one mode and waits while the queue is still being released.
 fn bind(
     shared: &Arc<Shared>,
     ifname: &str,
@@ -124,12 +124,12 @@ fn bind(
         .build();
     let mut waits = modes::BUSY_WAITS.into_iter();
     loop {
-        // SAFETY: libxdp loads no program (INHIBIT_PROG_LOAD), which is the
-        // condition for binding a pair of device and queue again.
+        // SAFETY: libxdp loads no program (INHIBIT_PROG_LOAD), which is the condition for binding a pair of device and
+        // queue again.
         let made = unsafe { xsk_rs::Socket::new(config, &shared.region, &interface, queue) };
         let why = match made {
             Ok((tx, rx, Some((fill, completion)))) => return Ok((rx, tx, fill, completion)),
-            // This UMEM already has a socket on this queue: it has the rings.
+            // This UMEM already has a socket on this queue, and that one owns the rings.
             Ok((_, _, None)) => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
             Err(why) => crate::os_error(&why).unwrap_or_else(|| io::Error::other(why.to_string())),
         };
@@ -148,7 +148,7 @@ fn name(zero_copy: bool, generic: bool) -> Mode {
     }
 }
 
-/// Why this mode, for people. Empty: as it was asked for.
+/// Returns why this mode is in use, as text for users. The text is empty if the mode is the one asked for.
 fn reason(
     asked: Mode,
     log: &[String],
@@ -173,8 +173,8 @@ fn reason(
     parts.join("; ")
 }
 
-/// Why the UMEM with this first socket takes no further one. libxdp would go
-/// on with the UMEM's own descriptor and fail with an error that says nothing.
+/// Returns why the UMEM with this first socket takes no further socket. libxdp would try to bind on the UMEM's own
+/// descriptor and fail with an error that explains nothing.
 fn carries_no_more(shared: &Shared, first: RawFd) -> Option<&'static str> {
     if is_unbound(first) {
         return Some("the interface of its first socket was deleted");

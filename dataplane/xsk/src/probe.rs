@@ -1,4 +1,4 @@
-//! What stops or slows AF_XDP on this machine, for `srv6d doctor`. Reads only.
+//! Finds out what prevents or slows AF_XDP on this machine, for `srv6d doctor`. It only reads.
 
 use std::fs;
 use std::mem::offset_of;
@@ -8,14 +8,14 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::offload::{self, Offloads};
 use crate::{XskError, ethtool};
 
-/// A capability srv6d needs, and whether this process has it.
+/// A capability that srv6d needs, and whether this process has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
-    /// As in capabilities(7).
+    /// Name as in capabilities(7).
     pub name: &'static str,
-    /// What it is needed for.
+    /// Purpose for which srv6d needs it.
     pub what_for: &'static str,
-    /// In the effective set of this process.
+    /// Whether it is in the effective set of this process.
     pub held: bool,
 }
 
@@ -24,63 +24,63 @@ pub struct Capability {
 pub struct Attached {
     /// The kernel's id of the program.
     pub id: u32,
-    /// It runs in generic mode.
+    /// Whether it runs in generic mode.
     pub generic: bool,
 }
 
-/// What the machine offers.
+/// What the machine offers for AF_XDP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// `uname -r`.
+    /// Version of the kernel, as `uname -r` prints it.
     pub kernel: String,
     /// The capabilities that are needed.
     pub capabilities: Vec<Capability>,
-    /// Soft limit of locked memory in bytes; None: unlimited. It binds only
-    /// processes without `CAP_IPC_LOCK`.
+    /// Soft limit of locked memory in bytes; `None` if it is unlimited. It applies only to processes without
+    /// `CAP_IPC_LOCK`.
     pub memlock: Option<u64>,
     /// Whether this process is exempt from that limit (`CAP_IPC_LOCK`).
     pub memlock_exempt: bool,
-    /// The kernel has AF_XDP sockets. None: could not be tried (no
-    /// `CAP_NET_RAW`).
+    /// Whether the kernel has AF_XDP sockets. `None` if that could not be tried (no `CAP_NET_RAW`).
     pub xdp_sockets: Option<bool>,
-    /// The BPF just-in-time compiler is on. None: the file is not readable.
+    /// Whether the BPF just-in-time compiler is on. `None` if the file is not readable.
     pub jit: Option<bool>,
 }
 
-/// What one interface offers.
+/// What one interface offers for AF_XDP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub ifname: String,
-    /// The driver's name.
+    /// Name of the driver.
     pub driver: String,
-    /// Receive queues.
+    /// Number of receive queues.
     pub queues: u32,
-    /// Queue pairs there may be; 0 where the driver does not tell.
+    /// Largest possible number of queue pairs; 0 if the driver does not tell.
     pub most_queues: u32,
     /// MTU in bytes.
     pub mtu: usize,
     /// Offloads that change what a socket sees.
     pub offloads: Offloads,
-    /// The XDP program on it now.
+    /// The XDP program that is on it now.
     pub program: Option<Attached>,
-    /// The driver says it has zero-copy. None: the kernel does not tell.
+    /// Whether the driver says that it has zero-copy. `None` if the kernel does not tell.
     pub zero_copy: Option<bool>,
-    /// What happens to frames that an XDP program redirects into it. None: the kernel does not tell.
+    /// What happens to frames that an XDP program redirects into it. `None` if the kernel does not tell.
     pub takes_redirect: Option<TakesRedirect>,
 }
 
-/// Whether an interface sends what an XDP program redirects into it. A frame that it does not take is gone, and no
-/// counter of the interface says so.
+/// Whether an interface sends the frames that an XDP program redirects into it. A frame that it does not accept is
+/// lost, and no counter of the interface shows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TakesRedirect {
-    /// Frames in one buffer. A veth: when its peer has NAPI, by a native XDP program or by generic receive offload.
+    /// It accepts frames in one buffer. A veth does so if its peer has NAPI, by a native XDP program or by generic
+    /// receive offload.
     pub frames: bool,
-    /// Frames in several buffers, too.
+    /// It accepts frames in several buffers, too.
     pub multi_buffer: bool,
 }
 
-/// Looks at the machine.
+/// Examines the machine.
 pub fn machine() -> Machine {
     let effective = effective_capabilities();
     let cap = |name, number: u32, what_for| Capability { name, what_for, held: effective >> number & 1 == 1 };
@@ -98,7 +98,7 @@ pub fn machine() -> Machine {
     }
 }
 
-/// Looks at one interface of the caller's network namespace.
+/// Examines one interface of the caller's network namespace.
 pub fn interface(ifname: &str) -> Result<Interface, XskError> {
     let query = query(crate::ifindex(ifname)?);
     Ok(Interface {
@@ -109,14 +109,14 @@ pub fn interface(ifname: &str) -> Result<Interface, XskError> {
         mtu: ethtool::mtu(ifname)?,
         offloads: offload::offloads(ifname)?,
         program: query.as_ref().and_then(program_of),
-        // No flag at all: the kernel has no netdev genetlink family.
+        // If there is no flag at all, the kernel has no netdev genetlink family.
         zero_copy: query.and_then(features).map(|flags| flags & ZERO_COPY != 0),
         takes_redirect: query.and_then(features).map(redirect_of),
     })
 }
 
-/// Whether this interface sends what is redirected into it, now: a veth's peer may change that at any time. None: there
-/// is no such interface, or the kernel does not tell.
+/// Whether this interface sends what is redirected into it at present; a veth's peer may change that at any time.
+/// `None` if there is no such interface or the kernel does not tell.
 pub fn takes_redirect(ifname: &str) -> Option<TakesRedirect> {
     query(crate::ifindex(ifname).ok()?).and_then(features).map(redirect_of)
 }
@@ -126,7 +126,8 @@ const NDO_XMIT: u64 = 1 << 2;
 const ZERO_COPY: u64 = 1 << 3;
 const NDO_XMIT_SG: u64 = 1 << 6;
 
-/// No flag at all: the kernel has no netdev genetlink family (before Linux 6.3).
+/// Returns the interface's feature flags. If there is no flag at all, the kernel has no netdev genetlink family (before
+/// Linux 6.3), and the result is `None`.
 fn features(query: libxdp_sys::bpf_xdp_query_opts) -> Option<u64> {
     (query.feature_flags != 0).then_some(query.feature_flags)
 }
@@ -136,7 +137,7 @@ fn redirect_of(flags: u64) -> TakesRedirect {
     TakesRedirect { frames, multi_buffer: frames && flags & NDO_XMIT_SG != 0 }
 }
 
-/// The name of a loaded program, or why it is not known.
+/// Returns the name of a loaded program, or why the name is not known.
 pub fn program_name(id: u32) -> String {
     for program in aya::programs::loaded_programs() {
         match program {
@@ -144,14 +145,14 @@ pub fn program_name(id: u32) -> String {
                 return info.name_as_str().unwrap_or_default().to_owned();
             }
             Ok(_) => {}
-            // CAP_SYS_ADMIN is needed, which the daemon gives up.
+            // This needs CAP_SYS_ADMIN, which the daemon gives up.
             Err(_) => return format!("`bpftool prog show id {id}` tells its name"),
         }
     }
     "gone meanwhile".to_owned()
 }
 
-/// The XDP program on an interface, in whatever mode.
+/// Returns the XDP program on an interface, in whatever mode.
 pub(crate) fn attached(ifindex: u32) -> Option<Attached> {
     query(ifindex).as_ref().and_then(program_of)
 }
@@ -162,8 +163,8 @@ fn program_of(query: &libxdp_sys::bpf_xdp_query_opts) -> Option<Attached> {
     Some(Attached { id, generic: id == query.skb_prog_id })
 }
 
-/// Up to the last member. The four bytes of padding behind it are whatever was on the stack, and libbpf refuses options
-/// whose unknown bytes are not zero: then a foreign program would go unseen.
+/// Size of the options up to the last member. The four bytes of padding behind it hold whatever was on the stack, and
+/// libbpf refuses options whose unknown bytes are not zero. Then a foreign program would not be detected.
 const QUERY_SIZE: usize = offset_of!(libxdp_sys::bpf_xdp_query_opts, xdp_zc_max_segs) + size_of::<u32>();
 
 fn query(ifindex: u32) -> Option<libxdp_sys::bpf_xdp_query_opts> {
@@ -183,8 +184,7 @@ fn query_of_size(ifindex: u32, sz: usize) -> Option<libxdp_sys::bpf_xdp_query_op
         xdp_zc_max_segs: 0,
     };
     let ifindex = i32::try_from(ifindex).ok()?;
-    // SAFETY: `opts` is a live struct whose first member says its size, as
-    // libbpf's option structs ask.
+    // SAFETY: `opts` is a live struct whose first member holds its size, as libbpf requires of option structs.
     let failed = unsafe { libxdp_sys::bpf_xdp_query(ifindex, 0, &raw mut opts) };
     (failed == 0).then_some(opts)
 }
@@ -201,10 +201,10 @@ fn memlock() -> Option<u64> {
 }
 
 fn xdp_sockets() -> Option<bool> {
-    // SAFETY: takes three numbers, touches no memory of ours.
+    // SAFETY: the call takes three numbers and accesses no memory of ours.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd >= 0 {
-        // SAFETY: the descriptor was made just now and is nobody else's.
+        // SAFETY: the descriptor was made just now and belongs to nobody else.
         unsafe { libc::close(fd) };
         return Some(true);
     }
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(machine.capabilities.len(), 3);
     }
 
-    /// Not a test of its own: what [`libbpf_says_nothing`] looks at from outside.
+    /// This is no test of its own: [`libbpf_says_nothing`] runs it and reads its output.
     #[test]
     fn child_with_options_that_libbpf_dislikes() {
         let loopback = crate::ifindex("lo").unwrap();

@@ -1,4 +1,4 @@
-//! The claim program on one port: attached, and told what is this port's own.
+//! Attaches the claim program to one port and sets what belongs to that port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,34 +11,33 @@ use crate::claim_program::{Capacity, ClaimProgram, PROGRAM, PortRow, Rules, View
 use crate::tag_program::TagProgram;
 use crate::{Mode, Socket, XskError, ethtool, probe, sys};
 
-/// What a port's program starts with. All of it can be changed later.
+/// Settings with which a port's program starts. All of them can be changed later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramSettings {
-    /// The MAC whose frames are ours. None: the interface's.
+    /// The MAC address of frames that may be claimed. `None`: the interface's own.
     pub mac: Option<[u8; 6]>,
-    /// Frames without a VLAN tag may be claimed.
+    /// Whether frames without a VLAN tag may be claimed.
     pub untagged: bool,
     /// VLAN ids whose frames may be claimed.
     pub vlans: Vec<u16>,
-    /// Claim all unicast IPv4 and IPv6 but ND, without look-up.
+    /// Whether all unicast IPv4 and IPv6 packets except ND are claimed, without a look-up.
     pub claim_all: bool,
 }
 
-/// What a port's program has done, all CPUs and queues together.
+/// Counters of a port's XDP program, summed over all CPUs and queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames left to the kernel.
     pub passed: u64,
-    /// Frames put into a socket's direction (the socket may still have had no
-    /// room: see its own counters).
+    /// Frames redirected to a socket. The socket may have had no room for them: see its own counters.
     pub redirected: u64,
-    /// Frames dropped on a port that guards SIDs or checks sources: too many priority tags, or no worker on the queue to refuse
-    /// what the kernel may not have.
+    /// Frames dropped on a port that guards SIDs or checks sources: those with too many priority tags, and those that
+    /// the kernel must not have on a queue without a worker to refuse them.
     pub dropped: u64,
 }
 
-/// The program on one port. Dropping it, or the death of the process, takes it
-/// off the port: all traffic is the kernel's again.
+/// The program on one port. When it is dropped or the process dies, the program is detached, and all traffic goes to
+/// the kernel again.
 pub struct Program {
     link: Link,
     ifname: String,
@@ -46,9 +45,10 @@ pub struct Program {
     chosen: (Mode, String),
     port: PortRow,
     vlans: Vec<u16>,
-    /// By VID; 0: of frames without a tag.
+    /// Rules by VID; 0 stands for frames without a tag.
     rules: BTreeMap<u16, Rules>,
-    /// In front where the driver can be asked for tags that stand beside a frame. Else: why not.
+    /// The program that runs in front if the driver can be asked for tags that stand beside a frame; otherwise the
+    /// reason why it cannot.
     tags: Result<TagProgram, String>,
     loaded: ClaimProgram,
 }
@@ -67,23 +67,22 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Loads the program for `ifname` alone and attaches it, with no claim and no
-    /// socket: everything still goes to the kernel. Generic mode is taken when
-    /// asked for, or with [`Mode::Auto`] when the driver has no XDP.
+    /// Loads the program for `ifname` alone and attaches it, with no claim and no socket: everything still goes to the
+    /// kernel. It uses generic mode if that is asked for, or if the driver has no XDP and `mode` is [`Mode::Auto`].
     ///
     /// # Errors
-    /// An XDP program that is already on the port stays there:
-    /// [`XskError::ForeignProgram`] names it. Or the kernel refuses.
+    /// [`XskError::ForeignProgram`] if an XDP program is on the port already; that program stays there. Another error
+    /// if the kernel refuses.
     pub fn attach(ifname: &str, mode: Mode, settings: &ProgramSettings) -> Result<Self, XskError> {
         let loaded = ClaimProgram::load(Capacity { ports: 1, queues: ethtool::queues(ifname)? })?;
         Self::attach_loaded(&loaded, 0, ifname, mode, settings)
     }
 
-    /// Attaches a program that is loaded already. `number` is the port's own, below
-    /// [`Capacity::ports`]: its counters go on from where an earlier port with it left them.
+    /// Attaches a program that is loaded already. `number` identifies the port and is below [`Capacity::ports`]. Its
+    /// counters continue from the values that an earlier port with this number has left.
     ///
     /// # Errors
-    /// As [`attach`](Self::attach).
+    /// Those of [`attach`](Self::attach).
     pub fn attach_loaded(
         loaded: &ClaimProgram,
         number: u32,
@@ -107,7 +106,7 @@ impl Program {
             rules: 0,
         };
         let tags = match mode {
-            // Nobody but the kernel is at its other end.
+            // The kernel itself is the only sender at its other end.
             _ if settings.claim_all => Err("srv6d's own veth".to_owned()),
             Mode::Generic => Err("XDP runs in generic mode".to_owned()),
             _ => TagProgram::load(loaded, ifindex).map_err(|why| why.to_string()),
@@ -122,19 +121,18 @@ impl Program {
         Ok(program)
     }
 
-    /// The mode in use, native or generic, and why.
+    /// Returns the mode in use, native or generic, and why.
     pub fn chosen(&self) -> (Mode, &str) {
         (self.chosen.0, &self.chosen.1)
     }
 
-    /// From now on claimed packets of this queue go to this socket.
+    /// Sends claimed packets of this queue to this socket from now on.
     pub fn set_socket(&mut self, queue: u32, socket: &Socket) -> Result<(), XskError> {
         let done = self.loaded.set_socket(self.socket_slot(queue)?, socket);
         done.map_err(|why| self.map_error(format!("give queue {queue} its socket"), &why))
     }
 
-    /// From now on all packets of this queue go to the kernel. Not an error
-    /// when it had no socket.
+    /// Sends all packets of this queue to the kernel from now on. It is not an error if the queue had no socket.
     pub fn clear_socket(&mut self, queue: u32) -> Result<(), XskError> {
         match self.loaded.clear_socket(self.socket_slot(queue)?) {
             Err(why) if !is_missing(&why) => Err(self.map_error(format!("take the socket off queue {queue}"), &why)),
@@ -151,23 +149,23 @@ impl Program {
         Err(XskError::Map { ifname: self.ifname.clone(), what, why })
     }
 
-    /// From now on these are the port's claims.
+    /// Makes this view the port's claims from now on.
     pub fn set_view(&mut self, view: View) -> Result<(), XskError> {
         self.port.view = view.0;
         self.write_port()
     }
 
-    /// [`ClaimProgram::set_claims`] of the view that the port uses.
+    /// Calls [`ClaimProgram::set_claims`] for the view that the port uses.
     pub fn set_claims(&mut self, v6: &[(Ipv6Addr, u8, bool)], v4: &[(Ipv4Addr, u8, bool)]) -> Result<(), XskError> {
         self.loaded.set_claims(View(self.port.view), v6, v4)
     }
 
-    /// [`ClaimProgram::set_outer_sources`] of the view that the port uses.
+    /// Calls [`ClaimProgram::set_outer_sources`] for the view that the port uses.
     pub fn set_outer_sources(&mut self, wanted: &BTreeSet<Ipv6Addr>) -> Result<(), XskError> {
         self.loaded.set_outer_sources(View(self.port.view), wanted)
     }
 
-    /// VLAN ids whose frames may be claimed. 0 and ids over 4094 are ignored.
+    /// Sets the VLAN ids whose frames may be claimed. 0 and ids above 4094 are ignored.
     pub fn set_vlans(&mut self, vids: &[u16]) -> Result<(), XskError> {
         let mut wanted: Vec<u16> = vids.iter().copied().filter(|vid| (1..=4094).contains(vid)).collect();
         wanted.sort_unstable();
@@ -183,8 +181,8 @@ impl Program {
         Ok(())
     }
 
-    /// What holds for the frames of a VLAN, or (0) for those without a tag, from now on. It may be set before the VLAN is
-    /// known.
+    /// Sets the rules for the frames of a VLAN, or with `vid` 0 for frames without a tag. They may be set before the
+    /// VLAN is known.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -194,7 +192,7 @@ impl Program {
             return Ok(());
         }
         let (port, wanted) = ((self.port.number, vid), &rules.allowed_sources);
-        // Sources that stay allowed are allowed all the time, and no other is before the check is on.
+        // Sources that stay allowed are allowed all the time. New sources are written before the check is switched on.
         let both = known.allowed_sources.union(wanted).copied().collect();
         let added = self.loaded.set_sources(port, &known.allowed_sources, &both);
         let switched = added.and_then(|()| match vid {
@@ -211,31 +209,31 @@ impl Program {
         Ok(())
     }
 
-    /// Why tags that the driver puts beside frames cannot be read. `None`: they can.
+    /// Returns why tags that the driver puts beside frames cannot be read, or `None` if they can.
     pub fn cannot_read_tags(&self) -> Option<&str> {
         self.tags.as_ref().err().map(String::as_str)
     }
 
-    /// Whether frames without a VLAN tag may be claimed.
+    /// Sets whether frames without a VLAN tag may be claimed.
     pub fn set_untagged(&mut self, may: bool) -> Result<(), XskError> {
         self.port.untagged = may.into();
         self.write_port()
     }
 
-    /// Whether all unicast is claimed without look-up, for srv6d's own veth.
+    /// Sets whether all unicast packets are claimed without a look-up, as on srv6d's own veth.
     pub fn claim_all(&mut self, all: bool) -> Result<(), XskError> {
         self.port.claim_all = all.into();
         self.write_port()
     }
 
-    /// The MAC whose frames are ours, after a change of the port's address.
+    /// Sets the MAC address of frames that may be claimed, after a change of the port's address.
     pub fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), XskError> {
         self.port.mac = mac;
         self.write_port()
     }
 
-    /// Puts another program on the port in place of this one, which the other is to call; `None`: this one again. There
-    /// is no moment without either.
+    /// Puts `front` on the port in place of this program; `front` is to call this one. `None` puts this program back.
+    /// At every moment one of the two is on the port.
     pub(crate) fn set_front(&mut self, front: Option<BorrowedFd<'_>>) -> Result<(), XskError> {
         let updated = match front {
             _ if self.tags.is_ok() => self.tags.as_ref().map_or(Ok(()), |tags| tags.set_front(front)),
@@ -253,12 +251,12 @@ impl Program {
         })
     }
 
-    /// The program itself, for another one to call.
+    /// Returns the program itself, for another one to call.
     pub(crate) fn loaded(&self) -> &ClaimProgram {
         &self.loaded
     }
 
-    /// Counters since the program was loaded.
+    /// Returns the counters since the program was loaded.
     pub fn counts(&self) -> Result<Counts, XskError> {
         self.loaded.counts(self.port.number)
     }
@@ -277,12 +275,12 @@ fn is_missing(why: &MapError) -> bool {
     crate::os_error(why).and_then(|os| os.raw_os_error()) == Some(libc::ENOENT)
 }
 
-/// The bpf_link that holds the program on the port.
+/// The bpf_link that keeps the program attached to the port.
 struct Link(OwnedFd);
 
 impl Link {
     fn update(&self, program: BorrowedFd<'_>) -> std::io::Result<()> {
-        // SAFETY: takes two numbers, descriptors that live; no options.
+        // SAFETY: the call takes two numbers, which are open descriptors, and no options.
         let code = unsafe { libxdp_sys::bpf_link_update(self.0.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) };
         if code == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(-code)) }
     }
@@ -290,9 +288,9 @@ impl Link {
 
 impl Link {
     fn detach(&self) {
-        // Closing the descriptor detaches only when it was the last: a child
-        // that another thread is just starting has a copy of it until exec.
-        // SAFETY: takes one number, the descriptor we own.
+        // Closing the descriptor would detach the program only if it were the last one: a child process that another
+        // thread is just starting has a copy of it until exec.
+        // SAFETY: takes one number, the descriptor that we own.
         unsafe { libxdp_sys::bpf_link_detach(self.0.as_raw_fd()) };
     }
 }
@@ -300,7 +298,8 @@ impl Link {
 /// The link, the mode with its reason, and the program that reads tags.
 type Attached = (Link, (Mode, String), Result<TagProgram, String>);
 
-/// The program that reads tags beside frames, where the driver and the kernel have that, else the one that does not.
+/// Attaches the program that reads tags beside frames if the driver and the kernel support it, otherwise the program
+/// that does not read them.
 fn attach_reading_tags(
     loaded: &ClaimProgram,
     ifname: &str,
@@ -319,7 +318,7 @@ fn attach_reading_tags(
     Ok((link, chosen, Err(why)))
 }
 
-/// Native first, generic as the last resort.
+/// Attaches in native mode if possible, and in generic mode as the last resort.
 fn attach(program: BorrowedFd<'_>, ifname: &str, ifindex: u32, mode: Mode) -> Result<(Link, (Mode, String)), XskError> {
     if mode == Mode::Generic {
         let link = attach_as(program, ifname, ifindex, XdpFlags::XDP_FLAGS_SKB_MODE)?;
@@ -335,16 +334,16 @@ fn attach(program: BorrowedFd<'_>, ifname: &str, ifindex: u32, mode: Mode) -> Re
     }
 }
 
-/// Attaches by bpf_link and in no other way: aya falls back to netlink, and a
-/// program attached so would outlive a killed process.
+/// Attaches by bpf_link only. aya falls back to netlink, and a program that is attached by netlink would outlive a
+/// killed process.
 fn attach_as(program: BorrowedFd<'_>, ifname: &str, ifindex: u32, mode: XdpFlags) -> Result<Link, XskError> {
-    // SAFETY: all of it is numbers and pointers that may be null.
+    // SAFETY: all members are numbers and pointers that may be null.
     let mut opts: libxdp_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
     opts.sz = size_of_val(&opts);
     opts.flags = mode.bits();
     let (program, target) = (program.as_raw_fd(), ifindex.cast_signed());
-    // SAFETY: `opts` is a live struct whose first member says its size, as
-    // libbpf's option structs ask; the rest are numbers.
+    // SAFETY: `opts` is a live struct whose first member holds its size, as libbpf requires of option structs; the rest
+    // are numbers.
     let fd =
         unsafe { libxdp_sys::bpf_link_create(program, target, libxdp_sys::bpf_attach_type_BPF_XDP, &raw const opts) };
     if fd >= 0 {
@@ -352,7 +351,7 @@ fn attach_as(program: BorrowedFd<'_>, ifname: &str, ifindex: u32, mode: XdpFlags
         return Ok(Link(unsafe { OwnedFd::from_raw_fd(fd) }));
     }
     match (-fd, probe::attached(ifindex)) {
-        // Somebody was faster than us, or is on it in the other mode.
+        // Another program was attached in the meantime, or one is attached in the other mode.
         (libc::EBUSY | libc::EEXIST, Some(on)) => Err(foreign(ifname, on.id)),
         (code, _) => Err(XskError::Program {
             ifname: ifname.to_owned(),
@@ -396,7 +395,7 @@ pub(crate) fn program_fix(code: Option<i32>) -> &'static str {
     }
 }
 
-/// An error with all its causes, in one line.
+/// Returns an error with all its causes, in one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

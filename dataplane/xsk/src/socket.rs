@@ -15,13 +15,13 @@ use crate::sys::{is_unbound, kick_rx, send_nothing, set_option};
 use crate::tx_ring::TxRing;
 use crate::umem::{self, Closed, Shared, Umem};
 
-/// Sizes of a socket's own rings, powers of two. The fill and completion rings
-/// are set per UMEM: [`UmemRings`](crate::UmemRings).
+/// Sizes of a socket's own rings, which must be powers of two. The fill and completion rings are set per UMEM:
+/// [`UmemRings`](crate::UmemRings).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rings {
-    /// Received chunks waiting for us.
+    /// Capacity for received chunks that wait for us.
     pub rx: u32,
-    /// Chunks waiting for the kernel to send them.
+    /// Capacity for chunks that wait for the kernel to send them.
     pub tx: u32,
 }
 
@@ -31,48 +31,47 @@ impl Default for Rings {
     }
 }
 
-/// What happened on a socket since it was opened.
+/// Counters of a socket since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketStats {
-    /// Kernel: dropped before the rx ring, e.g. a packet longer than a chunk
-    /// without multi-buffer.
+    /// Counted by the kernel: packets dropped before the rx ring, e.g. a packet longer than a chunk without
+    /// multi-buffer.
     pub rx_dropped: u64,
-    /// Kernel: dropped because the rx ring was full.
+    /// Counted by the kernel: packets dropped because the rx ring was full.
     pub rx_ring_full: u64,
-    /// Kernel: invalid descriptors in the fill ring.
+    /// Counted by the kernel: invalid descriptors in the fill ring.
     pub rx_invalid_descs: u64,
-    /// Kernel: the fill ring was empty when a packet came.
+    /// Counted by the kernel: packets that found the fill ring empty.
     pub rx_fill_ring_empty: u64,
-    /// Kernel: descriptors it refused to send.
+    /// Counted by the kernel: descriptors that it refused to send.
     pub tx_invalid_descs: u64,
-    /// Kernel: asked to send with an empty tx ring.
+    /// Counted by the kernel: calls to send with an empty tx ring.
     pub tx_ring_empty: u64,
-    /// Ours: packets handed up by [`Socket::rx_burst`].
+    /// Counted here: packets returned by [`Socket::rx_burst`].
     pub rx_packets: u64,
-    /// Ours: packets accepted by [`Socket::tx`].
+    /// Counted here: packets accepted by [`Socket::tx`].
     pub tx_packets: u64,
-    /// Ours: dropped, longer than [`MAX_CHUNKS`](crate::MAX_CHUNKS) chunks, or
-    /// without [`MAX_PUSH`](crate::MAX_PUSH) bytes in front and too long for it.
+    /// Counted here: packets dropped because they take more than [`MAX_CHUNKS`](crate::MAX_CHUNKS) chunks, or because
+    /// they have fewer than [`MAX_PUSH`](crate::MAX_PUSH) bytes in front and are too long to be moved.
     pub rx_too_long: u64,
-    /// Ours: [`Socket::tx`] gave the frame back.
+    /// Counted here: frames that [`Socket::tx`] gave back.
     pub tx_refused: u64,
-    /// Ours: [`Socket::flush`] gave up waking the kernel until the next flush.
+    /// Counted here: calls of [`Socket::flush`] that stopped waking the kernel and left the rest to the next flush.
     pub tx_wakeup_again: u64,
 }
 
-/// Descriptors moved per ring operation.
+/// Number of descriptors moved per ring operation.
 const BATCH: usize = 256;
 
-/// Wake-ups without progress before a flush gives up until the next. The
-/// kernel says EAGAIN both for "32 sent, there is more" (progress) and for
-/// "cannot now" (none); a peer that is slow to free what we sent must never
-/// hold the worker.
+/// Number of wake-ups without progress after which a flush gives up until the next. The kernel says EAGAIN both for "32
+/// sent, there is more" (progress) and for "cannot now" (no progress). A peer that is slow to free what we sent must
+/// never hold the worker.
 const STALLED_KICKS: u32 = 4;
 
 /// A socket on one queue of one port, with the four rings behind it.
 #[allow(clippy::struct_excessive_bools)] // independent facts, not states
 pub struct Socket {
-    // Dropped first and together: the last of them closes the socket.
+    // The queues are dropped first and together: dropping the last of them closes the socket.
     rx: RxQueue,
     tx: TxRing,
     fill: FillQueue,
@@ -98,7 +97,7 @@ pub struct Socket {
     losses: Arc<Losses>,
 }
 
-/// Tells the UMEM, after the rings are gone, that the chunks can come back.
+/// Tells the UMEM, after the rings are gone, that the chunks can be taken back.
 struct Leave {
     shared: Arc<Shared>,
     closed: Closed,
@@ -113,9 +112,9 @@ impl Drop for Leave {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.losses.close();
-        // Copy mode: close(2) waits for receivers (synchronize_net), so nobody
-        // writes to our chunks after it. Zero-copy: the driver lets go later.
-        // The first socket's descriptor is the UMEM's and stays open and bound.
+        // Copy mode: close(2) waits for receivers (synchronize_net), so nobody writes to our chunks after it.
+        // Zero-copy: the driver releases the chunks later. The first socket's descriptor is the UMEM's and stays open
+        // and bound.
         let closes = !self.zero_copy && !self.is_anchor();
         self.leave.closed.kernel_let_go = closes || self.device_is_gone();
     }
@@ -138,8 +137,8 @@ impl Socket {
         chosen: (Mode, String),
     ) -> Self {
         let slot = shared.new_slot();
-        // What is in flight is bounded by the send buffer; its default holds
-        // about 200 packets. Best effort: needs CAP_NET_ADMIN.
+        // The send buffer limits what is in flight; its default holds about 200 packets. A failure is ignored: the
+        // option needs CAP_NET_ADMIN.
         set_option(rx.fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20);
         Self {
             losses: Losses::new(rx.fd().as_raw_fd()),
@@ -167,10 +166,9 @@ impl Socket {
         }
     }
 
-    /// Receives up to `max` chunks' worth of packets (at most 256) into `out`
-    /// and returns how many packets that were. Reaps what was sent and refills
-    /// the fill ring on the way. Does nothing with a UMEM that is not the one
-    /// the socket was opened on.
+    /// Receives up to `max` chunks' worth of packets (at most 256) into `out` and returns the number of packets. Also
+    /// reaps sent chunks and refills the fill ring. Does nothing if `umem` is not the UMEM that the socket was opened
+    /// on.
     pub fn rx_burst(&mut self, umem: &mut Umem, max: usize, out: &mut Vec<Frame>) -> usize {
         if !umem.belongs_with(&self.leave.shared) {
             return 0;
@@ -201,11 +199,10 @@ impl Socket {
         out.len() - before
     }
 
-    /// One received chunk: a packet, or a part of one.
+    /// Handles one received chunk, which is a packet or a part of one.
     fn received(&mut self, umem: &mut Umem, desc: &FrameDesc, out: &mut Vec<Frame>) {
         let chunk = u32::try_from(desc.addr() / CHUNK).unwrap_or(u32::MAX);
-        // SAFETY: the chunk was just consumed from the rx ring: it left the
-        // kernel's hands and is in nobody else's yet.
+        // SAFETY: the chunk was just consumed from the rx ring: the kernel has released it, and nobody else has it yet.
         let part = unsafe { self.leave.shared.hold(chunk, desc.addr() % CHUNK, desc.lengths().data()) };
         let Some(mut part) = part else { return };
         match self.assembling.as_mut() {
@@ -225,7 +222,7 @@ impl Socket {
         }
     }
 
-    /// Hands an assembled packet up.
+    /// Passes an assembled packet to the caller.
     fn packet_complete(&mut self, umem: &mut Umem, out: &mut Vec<Frame>) {
         let Some(packet) = self.assembling.take() else { return };
         if self.too_long {
@@ -238,18 +235,18 @@ impl Socket {
         out.push(packet);
     }
 
-    /// Queues a packet for sending. Gives it back when the rings have no room
-    /// for all its chunks ([`flush`](Self::flush) makes some), when it is
-    /// empty, of another UMEM, or in more chunks than the socket can send.
+    /// Queues a packet for sending. Returns the frame if the rings have no room for all its chunks
+    /// ([`flush`](Self::flush) makes some), or if it is empty, belongs to another UMEM, or has more chunks than the
+    /// socket can send.
     #[inline]
     pub fn tx(&mut self, frame: Frame) -> Result<(), Frame> {
         let count = frame.chunks();
         let in_flight = self.tx_out + count;
         let shared = &self.leave.shared;
-        // Never more in flight than completion slots: the kernel would stop
-        // sending and say EAGAIN until they are reaped.
+        // There must never be more chunks in flight than completion slots: the kernel would stop sending and say EAGAIN
+        // until they are reaped.
         let no_room = in_flight > shared.rings.completion || !self.tx.has_room(count);
-        // The kernel would skip the descriptors and never give the chunks back.
+        // The kernel would skip the descriptors and never return the chunks.
         let too_many = count > 1 && !self.multi_buffer;
         if no_room || too_many || frame.umem != shared.id || frame.head_len() == 0 {
             self.counts.tx_refused += 1;
@@ -261,9 +258,8 @@ impl Socket {
             more -= 1;
             shared.set_owner(piece.chunk, theirs);
             let options = if more > 0 { libc::XDP_PKT_CONTD } else { 0 };
-            // SAFETY: the ring has room for all of them. The chunks are of the
-            // region the socket was bound on, were the frame's alone, and with
-            // `frame` the last access to them ends.
+            // SAFETY: the ring has room for all of them. The chunks belong to the region that the socket was bound on,
+            // the frame was their only owner, and the last access to them ends with `frame`.
             unsafe { self.tx.write(piece.addr(), piece.len.into(), options) };
         }
         self.tx.submit();
@@ -274,8 +270,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Wakes the kernel to send what was queued, and reaps what was sent. Once
-    /// per burst. Bounded: what cannot be sent now stays for the next flush.
+    /// Wakes the kernel to send what was queued, and reaps what was sent. It is called once per burst. Its time is
+    /// bounded: what cannot be sent now stays for the next flush.
     pub fn flush(&mut self, umem: &mut Umem) {
         if !umem.belongs_with(&self.leave.shared) {
             return;
@@ -285,7 +281,7 @@ impl Socket {
         let mut room = 0;
         while self.kick_due {
             if !self.tx.needs_wakeup() {
-                self.kick_due = false; // a zero-copy driver that is polling
+                self.kick_due = false; // a zero-copy driver that is polling needs no wake-up
                 return;
             }
             match self.kick_tx() {
@@ -300,7 +296,7 @@ impl Socket {
                     room = now;
                 }
             }
-            // Inside the loop: a full completion ring is one reason for EAGAIN.
+            // This is inside the loop because a full completion ring is one reason for EAGAIN.
             self.reap(umem);
             if stalled > STALLED_KICKS {
                 self.counts.tx_wakeup_again += 1;
@@ -314,49 +310,49 @@ impl Socket {
         umem.recycle(frame);
     }
 
-    /// The mode in use ([`Mode::Auto`] never), and why not a better one; empty: it is the one asked for.
+    /// Returns the mode in use (never [`Mode::Auto`]) and why it is not a better one. The text is empty if the mode is
+    /// the one asked for.
     pub fn chosen(&self) -> (Mode, &str) {
         (self.chosen.0, &self.chosen.1)
     }
 
-    /// True when packets longer than one chunk can be received and sent.
+    /// Whether packets longer than one chunk can be received and sent.
     pub fn multi_buffer(&self) -> bool {
         self.multi_buffer
     }
 
-    /// The port's name at the time it was opened.
+    /// Returns the port's name at the time when the socket was opened.
     pub fn ifname(&self) -> &str {
         &self.ifname
     }
 
-    /// The queue of the port.
+    /// Returns the queue of the port.
     pub fn queue(&self) -> u32 {
         self.leave.closed.queue
     }
 
-    /// Chunks in the kernel's hands: (for receiving, for sending).
+    /// Number of chunks that the kernel holds: (for receiving, for sending).
     pub fn outstanding(&self) -> (u32, u32) {
         (self.rx_out, self.tx_out)
     }
 
-    /// True when something queued still waits for a [`flush`](Self::flush).
+    /// Whether queued packets still wait for a [`flush`](Self::flush).
     pub fn tx_pending(&self) -> bool {
         self.kick_due
     }
 
-    /// True once the device was deleted (seen by a flush): close the socket.
+    /// Whether the device was deleted, as seen by a flush: close the socket then.
     /// [`device_is_gone`](Self::device_is_gone) asks the kernel.
     pub fn is_gone(&self) -> bool {
         self.gone
     }
 
-    /// Asks the kernel whether the device was deleted. (Also sends what is
-    /// queued.)
+    /// Asks the kernel whether the device was deleted. (The call also sends what is queued.)
     pub fn device_is_gone(&self) -> bool {
         is_unbound(self.as_raw_fd())
     }
 
-    /// Counters of the kernel and of this socket.
+    /// Returns the counters of the kernel and of this socket.
     pub fn stats(&self) -> io::Result<SocketStats> {
         let kernel = self.rx.fd().xdp_statistics()?;
         Ok(SocketStats {
@@ -370,13 +366,13 @@ impl Socket {
         })
     }
 
-    /// What is lost on the way to this socket, for as long as anybody counts it.
+    /// Returns a counter of the packets that are lost on the way to this socket.
     pub fn losses(&self) -> LossWatch {
         self.losses.watch()
     }
 
-    /// Asks for preferred busy polling: the driver receives in this socket's own calls, `budget` packets in each. What
-    /// comes of it depends on kernel and driver, and shows in what is returned.
+    /// Asks for preferred busy polling: the driver receives in this socket's own system calls, up to `budget` packets
+    /// in each. Whether that works depends on kernel and driver; the returned value shows it.
     pub fn prefer_busy_poll(&mut self, budget: u32) -> BusyPollWatch {
         let asked = BusyPoll::ask(self.as_raw_fd(), budget);
         let watch = asked.watch();
@@ -384,8 +380,8 @@ impl Socket {
         watch
     }
 
-    /// Closes the socket and takes its chunks back into the pool. (The chunks
-    /// of the UMEM's first socket stay the kernel's while its device exists.)
+    /// Closes the socket and takes its chunks back into the pool. (The kernel keeps the chunks of the UMEM's first
+    /// socket while its device exists.)
     pub fn close(mut self, umem: &mut Umem) {
         if umem.belongs_with(&self.leave.shared) {
             self.reap(umem);
@@ -420,7 +416,7 @@ impl Socket {
         }
     }
 
-    /// Hands the kernel chunks to receive into: the share of this socket.
+    /// Gives the kernel chunks to receive into, up to the share of this socket.
     fn refill(&mut self, umem: &mut Umem) {
         let theirs = umem::receiving(self.slot);
         let share = self.leave.shared.receive_share();
@@ -438,14 +434,14 @@ impl Socket {
                 break;
             }
             let window = self.descs.get(..count).unwrap_or_default();
-            // SAFETY: the chunks are of the region the queue was bound on, and
-            // came out of the pool just now, so nobody else has them.
+            // SAFETY: the chunks belong to the region that the queue was bound on, and came out of the pool just now,
+            // so nobody else has them.
             let handed = unsafe { self.fill.produce(window) };
             debug_assert_eq!(handed, count, "the fill ring had said it has room");
             self.rx_out += u32::try_from(handed).unwrap_or(0);
         }
-        // Zero-copy drivers sleep when the fill ring was empty, as it was when the socket was bound. That ice and i40e
-        // then look for chunks once and do not ask for a wake-up is reported; virtio_net comes by itself.
+        // A zero-copy driver sleeps if the fill ring is empty, as it is when the socket is bound. It is reported that
+        // ice and i40e then look for chunks only once and do not ask for a wake-up; virtio_net looks again by itself.
         let is_first = self.zero_copy && !self.was_filled && self.rx_out > 0;
         if is_first {
             self.was_filled = true;
@@ -460,8 +456,8 @@ impl Socket {
         match send_nothing(self.as_raw_fd()) {
             Ok(()) => Kick::Done,
             Err(why) if why.raw_os_error() == Some(libc::ENXIO) => Kick::Gone,
-            // EAGAIN: more to send or no room; EBUSY: the queue's lock;
-            // ENOBUFS: no memory now; ENETDOWN: the link is down now.
+            // EAGAIN: more to send or no room; EBUSY: the queue's lock is taken; ENOBUFS: no memory at present;
+            // ENETDOWN: the link is down at present.
             Err(_) => Kick::Again,
         }
     }
@@ -475,8 +471,7 @@ impl AsRawFd for Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor stays open while `self.rx` lives, which the
-        // borrow of self guarantees.
+        // SAFETY: the descriptor stays open while `self.rx` lives, which the borrow of self guarantees.
         unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
     }
 }

@@ -1,7 +1,8 @@
-//! The tx ring of a socket, written by ourselves.
+//! Writes the tx ring of a socket without xsk-rs.
 //!
-//! xsk-rs queues its own descriptors alone, and those name one address per chunk. A packet that had headers pushed or
-//! pulled starts anywhere in its chunk, so its descriptors are written here, into the memory that libxdp has mapped:
+//! xsk-rs queues only its own descriptors, and those name one fixed address per chunk. A packet that had headers pushed
+//! or pulled may start anywhere in its chunk, so its descriptors are written here, into the memory that libxdp has
+//! mapped:
 //!
 //! ```text
 //!  | producer | consumer | flags | descriptor 0 | descriptor 1 | ...          (offsets: XDP_MMAP_OFFSETS)
@@ -9,12 +10,13 @@
 //!               kernel's   me up
 //! ```
 //!
-//! Both positions run on through all of u32; a position modulo the ring's size is a slot. What was written before the
-//! producer's position is stored (release) is the kernel's to read (acquire), and the other way round for the slots
-//! before the consumer's.
+//! Both positions count through all of u32 and wrap around; a position modulo the ring's size is a slot. The kernel may
+//! read (acquire) the slots that were written before the producer's position was stored (release). In the same way we
+//! may reuse the slots before the consumer's position.
 //!
-//! Mapping the ring a second time would be simpler, but before Linux 6.4 the kernel says EBUSY to that once the socket
-//! is bound. libxdp maps it before, and keeps to itself where: the kernel's list of our mappings has it.
+//! Mapping the ring a second time would be simpler, but before Linux 6.4 the kernel answers EBUSY once the socket is
+//! bound. libxdp maps it before that and does not tell where, so the address is taken from the kernel's list of our
+//! mappings.
 
 use std::io;
 use std::ops::{Deref, Range};
@@ -28,22 +30,22 @@ use xsk_rs::TxQueue;
 
 use crate::sys::mmap_offsets;
 
-/// Descriptors on their way to the kernel.
+/// The ring of descriptors on their way to the kernel.
 pub(crate) struct TxRing<Mapping = TxQueue> {
-    /// Keeps the ring mapped. Nothing is produced through it.
+    /// Keeps the ring mapped. It is not used to produce descriptors.
     _mapping: Mapping,
     producer: Word,
     consumer: Word,
     flags: Word,
     descs: NonNull<xdp_desc>,
     size: u32,
-    /// The position of the next descriptor.
+    /// Position of the next descriptor.
     next: u32,
-    /// Free slots, less those that the kernel has freed since its position was last read.
+    /// Number of free slots, without those that the kernel has freed since its position was last read.
     free: u32,
 }
 
-/// A number in the ring that the kernel reads or changes, too.
+/// A number in the ring that the kernel also reads or changes.
 struct Word(NonNull<AtomicU32>);
 
 impl Deref for Word {
@@ -51,17 +53,17 @@ impl Deref for Word {
 
     #[inline]
     fn deref(&self) -> &AtomicU32 {
-        // SAFETY: words are in a `TxRing` alone, which keeps what they point to mapped; the kernel changes them as a whole.
+        // SAFETY: a `Word` exists only in a `TxRing`, which keeps the memory mapped; the kernel changes it atomically.
         unsafe { self.0.as_ref() }
     }
 }
 
-// SAFETY: the pointers are into memory that `_mapping` keeps mapped for the whole process; of all threads only the owner
-// of the ring reaches it through them.
+// SAFETY: the pointers are into memory that `_mapping` keeps mapped for the whole process. Only the thread that owns
+// the ring accesses it through them.
 unsafe impl<Mapping: Send> Send for TxRing<Mapping> {}
 
 impl TxRing {
-    /// The ring of this queue's socket, made for `size` descriptors.
+    /// Returns the ring of this queue's socket, made for `size` descriptors.
     pub(crate) fn of(queue: TxQueue, size: u32) -> io::Result<Self> {
         let fd = queue.fd().as_raw_fd();
         let offsets = mmap_offsets(fd)?.tx;
@@ -71,19 +73,22 @@ impl TxRing {
         }
         let base = NonNull::new(std::ptr::with_exposed_provenance_mut(mapped.start));
         let base = base.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        // SAFETY: libxdp has mapped so many bytes there for this socket, readable and writable, and unmaps them with the
-        // socket, which `queue` keeps. Nobody produces through `queue`: it is out of reach from here on.
+        // SAFETY: libxdp has mapped that many bytes there for this socket, readable and writable, and unmaps them with
+        // the socket, which `queue` keeps open. Nobody produces through `queue`, because it cannot be reached from here
+        // on.
         Ok(unsafe { Self::at(base, &offsets, size, queue) })
     }
 }
 
 impl<Mapping> TxRing<Mapping> {
+    /// Creates a ring in memory that is mapped already.
+    ///
     /// # Safety
     ///
-    /// From `base` there are [`bytes_of`] this ring, laid out as `offsets` says, for as long as `mapping` lives. All that
-    /// produces in them is what is returned. `size` is a power of two.
+    /// From `base` on there are [`bytes_of`] this ring, laid out as `offsets` says, for as long as `mapping` lives.
+    /// Only the returned ring produces in them. `size` is a power of two.
     unsafe fn at(base: NonNull<u8>, offsets: &xdp_ring_offset, size: u32, mapping: Mapping) -> Self {
-        // SAFETY: the offsets are of fields within the ring, as the caller promises.
+        // SAFETY: the caller promises that the offsets are those of fields within the ring.
         let field = |offset: u64| unsafe { base.add(usize::try_from(offset).unwrap_or_default()) };
         let mut ring = Self {
             _mapping: mapping,
@@ -99,63 +104,65 @@ impl<Mapping> TxRing<Mapping> {
         ring
     }
 
-    /// Whether there are so many free slots.
+    /// Whether there are `count` free slots.
     #[inline]
     pub(crate) fn has_room(&mut self, count: u32) -> bool {
         self.free >= count || self.free_now() >= count
     }
 
-    /// Free slots, as the kernel has it at this moment.
+    /// Returns the number of free slots according to the kernel's present position.
     pub(crate) fn free_now(&mut self) -> u32 {
         let taken = self.next.wrapping_sub(self.consumer.load(Acquire));
         self.free = self.size.saturating_sub(taken);
         self.free
     }
 
-    /// Writes the next descriptor: these bytes of the UMEM. The kernel does not see it before [`submit`](Self::submit).
+    /// Writes the next descriptor, for these bytes of the UMEM. The kernel does not see it before
+    /// [`submit`](Self::submit).
     ///
     /// # Safety
     ///
-    /// [`has_room`](Self::has_room) has said so. The chunk around `addr` is the caller's alone, of the UMEM that the
-    /// socket was bound on, and until it is in the completion ring nobody writes to it or gives it to the kernel again.
+    /// [`has_room`](Self::has_room) has returned true. The chunk around `addr` is the caller's alone and belongs to the
+    /// UMEM that the socket was bound on. Until it is in the completion ring, nobody writes to it or gives it to the
+    /// kernel again.
     #[inline]
     pub(crate) unsafe fn write(&mut self, addr: u64, len: u32, options: u32) {
         let slot = self.next & (self.size - 1);
-        // SAFETY: a slot is below `size`, and so many descriptors are mapped.
+        // SAFETY: a slot is below `size`, and that many descriptors are mapped.
         let desc = unsafe { self.descs.add(slot as usize) };
-        // SAFETY: it is mapped, and free: the kernel does not read it now.
+        // SAFETY: the slot is mapped, and free: the kernel does not read it now.
         unsafe { desc.write(xdp_desc { addr, len, options }) };
         self.next = self.next.wrapping_add(1);
         self.free -= 1;
     }
 
-    /// Lets the kernel have what was written.
+    /// Makes the written descriptors visible to the kernel.
     #[inline]
     pub(crate) fn submit(&self) {
         self.producer.store(self.next, Release);
     }
 
-    /// The kernel sends when it is asked to, and not by itself.
+    /// Whether the kernel must be woken to send. It does not send by itself then.
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.flags.load(Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
-/// How much memory such a ring takes.
+/// Returns how many bytes of memory such a ring takes.
 fn bytes_of(offsets: &xdp_ring_offset, size: u32) -> usize {
     usize::try_from(offsets.desc).unwrap_or(usize::MAX).saturating_add(size as usize * size_of::<xdp_desc>())
 }
 
-/// Where in our memory the tx ring of this socket is.
+/// Returns the address range in which the tx ring of this socket is mapped.
 fn mapped_at(fd: RawFd) -> io::Result<Range<usize>> {
     let socket = std::fs::read_link(format!("/proc/self/fd/{fd}"))?;
-    // It names files, too, whatever their names are.
+    // The file also lists mapped files, whose names can be any bytes.
     let maps = std::fs::read("/proc/self/maps")?;
     mapping_of(&String::from_utf8_lossy(&maps), &socket.to_string_lossy())
         .ok_or_else(|| io::Error::other("/proc/self/maps does not say where it is mapped"))
 }
 
-/// The line of a tx ring (proc_pid_maps(5)): what is mapped of a socket is told by the offset.
+/// Finds the line of a tx ring (proc_pid_maps(5)). The offset tells which ring of a socket is mapped.
 ///
 /// ```text
 /// 7f2c1a5f6000-7f2c1a5ff000 rw-s 80000000 00:08 41337          socket:[41337]
@@ -178,11 +185,11 @@ mod tests {
     const OFFSETS: xdp_ring_offset = xdp_ring_offset { producer: 0, consumer: 64, desc: 256, flags: 128 };
     const SIZE: u32 = 4;
 
-    /// A ring in memory of the test, at a position where the next but one is 0.
+    /// Returns a ring in the test's own memory, at a position whose next but one is 0.
     fn ring() -> TxRing<Vec<u64>> {
         let mut memory = vec![0_u64; bytes_of(&OFFSETS, SIZE) / 8];
         let base = NonNull::from(memory.as_mut_slice()).cast();
-        // SAFETY: so many bytes are there, aligned; they stay where they are when the vector moves.
+        // SAFETY: that many bytes are there, aligned; they stay where they are when the vector moves.
         let ring = unsafe { TxRing::at(base, &OFFSETS, SIZE, memory) };
         ring.producer.store(u32::MAX, Relaxed);
         ring.consumer.store(u32::MAX, Relaxed);
@@ -193,7 +200,7 @@ mod tests {
         assert!(slot < SIZE as usize);
         // SAFETY: the slot is within the test's memory.
         let desc = unsafe { ring.descs.add(slot) };
-        // SAFETY: it is zeroes or what was written.
+        // SAFETY: the slot holds zeroes or what was written.
         let desc = unsafe { desc.read() };
         (desc.addr, desc.len, desc.options)
     }
@@ -203,7 +210,7 @@ mod tests {
         let mut ring = ring();
         assert!(ring.has_room(4) && !ring.has_room(5));
         for at in 0..4_u32 {
-            // SAFETY: there is room, and no kernel.
+            // SAFETY: the ring has room, and no kernel reads it.
             unsafe { ring.write(u64::from(at) << 12 | 7, 60 + at, at % 2) };
         }
         assert_eq!(ring.producer.load(Relaxed), u32::MAX, "not yet");

@@ -10,10 +10,9 @@
 //!    └────────────────────────────────────────────────────────────────────────────◄──────┘
 //! ```
 //!
-//! One UMEM serves all ports of a worker, so chunks travel: received on A, sent
-//! on B, completed on B, and from the pool into the fill ring of whichever port
-//! needs one. A table of one word per chunk says who has it, which is how the
-//! chunks of a port that vanished are found again.
+//! One UMEM serves all ports of a worker, so chunks move between them: received on A, sent on B, completed on B, and
+//! from the pool into the fill ring of whichever port needs one. A table with one word per chunk records its owner, so
+//! that the chunks of a port that has vanished can be found again.
 
 use std::num::NonZeroU32;
 use std::os::fd::RawFd;
@@ -28,14 +27,13 @@ use crate::XskError;
 use crate::frame::{CHUNK, Frame, FurtherChunks, HEADROOM, MAX_TAIL, ROOM};
 use crate::sys::prefetch_headers;
 
-/// Sizes of the rings that every socket of a UMEM gets for itself. Powers of
-/// two.
+/// Sizes of the rings that every socket of a UMEM gets for itself, which must be powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UmemRings {
-    /// Chunks a socket can hand to the kernel for receiving.
+    /// Number of chunks that a socket can give to the kernel for receiving.
     pub fill: u32,
-    /// Sent chunks the kernel can hold before they are reaped. Also the limit
-    /// of chunks in flight, whatever the size of the tx ring.
+    /// Number of sent chunks that the kernel can hold before they are reaped. It also limits the chunks in flight,
+    /// whatever the size of the tx ring.
     pub completion: u32,
 }
 
@@ -45,39 +43,37 @@ impl Default for UmemRings {
     }
 }
 
-/// Where the chunks of a UMEM are. The sum of all but `frames` is `frames`.
+/// Numbers of chunks of a UMEM by where they are. The sum of all but `frames` is `frames`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Accounting {
-    /// Chunks of the UMEM.
+    /// All chunks of the UMEM.
     pub frames: u32,
-    /// In the pool.
+    /// Chunks in the pool.
     pub free: u32,
-    /// With the caller, in a [`Frame`].
+    /// Chunks that the caller holds in a [`Frame`].
     pub held: u32,
-    /// With the kernel for receiving: in a fill ring, or received and in an rx
-    /// ring.
+    /// Chunks that the kernel has for receiving: in a fill ring, or received and in an rx ring.
     pub rx: u32,
-    /// With the kernel for sending: in a tx ring, on the way, or in a
-    /// completion ring.
+    /// Chunks that the kernel has for sending: in a tx ring, being sent, or in a completion ring.
     pub tx: u32,
-    /// Of a closed socket whose driver may still write into them. They return
-    /// when its queue can be bound again or its device is gone.
+    /// Chunks of a closed socket whose driver may still write into them. They return when the socket's queue can be
+    /// bound again or its device is gone.
     pub quarantine: u32,
 }
 
-/// Who has a chunk: one of these, or `SOCKETS + 2 * slot` (for receiving) or
-/// one more (for sending) for the socket with that slot.
+/// Values of a chunk's owner: one of these, or, for the socket with that slot, `SOCKETS + 2 * slot` (for receiving) or
+/// one more (for sending).
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const QUARANTINE: u32 = 2;
 const SOCKETS: u32 = 4;
 
-/// The word of a chunk that the socket with this slot has for receiving.
+/// Returns the owner value of a chunk that the socket with this slot has for receiving.
 pub(crate) fn receiving(slot: u32) -> u32 {
     SOCKETS + 2 * slot
 }
 
-/// The word of a chunk that the socket with this slot has for sending.
+/// Returns the owner value of a chunk that the socket with this slot has for sending.
 pub(crate) fn sending(slot: u32) -> u32 {
     receiving(slot) + 1
 }
@@ -88,42 +84,41 @@ pub(crate) struct Closed {
     pub(crate) slot: u32,
     pub(crate) ifindex: u32,
     pub(crate) queue: u32,
-    /// The kernel writes to none of the socket's chunks any more.
+    /// Whether the kernel no longer writes to any of the socket's chunks.
     pub(crate) kernel_let_go: bool,
 }
 
-/// What happened to the sockets of a UMEM since it last looked, in order.
+/// Events of the sockets of a UMEM since the UMEM last handled them, in order.
 enum Event {
     Closed(Closed),
-    /// This (ifindex, queue) could be bound, so the kernel has let go of
-    /// whatever socket was on it before.
+    /// This (ifindex, queue) could be bound, so the kernel has released the chunks of the socket that was on it before.
     Bound(u32, u32),
 }
 
-/// What a UMEM and its sockets share.
+/// State that a UMEM and its sockets share.
 pub(crate) struct Shared {
     pub(crate) region: xsk_rs::Umem,
     pub(crate) rings: UmemRings,
     pub(crate) id: u32,
-    /// The region's first byte.
+    /// Points to the region's first byte.
     memory: NonNull<u8>,
-    /// What names each chunk in a fill ring; copied, never changed.
+    /// The descriptors that stand for the chunks in a fill ring. They are copied and never changed.
     descs: Box<[FrameDesc]>,
     owners: Box<[AtomicU32]>,
     next_slot: AtomicU32,
-    /// Sockets that are open.
+    /// Number of sockets that are open.
     pub(crate) sockets: AtomicU32,
     events: Mutex<Vec<Event>>,
-    /// The first socket's file descriptor, which is the UMEM's own.
+    /// File descriptor of the first socket, which is the UMEM's own.
     pub(crate) anchor: Mutex<Option<RawFd>>,
     /// Whether the first socket took multi-buffer; the others inherit it.
     pub(crate) multi_buffer: AtomicBool,
 }
 
-// SAFETY: `memory` is followed by the owner of a chunk alone, through its
-// Frame, and to that chunk. All else is Sync itself.
+// SAFETY: only the owner of a chunk dereferences `memory`, through its Frame and within that chunk. All other members
+// are Sync.
 unsafe impl Sync for Shared {}
-// SAFETY: as above, nothing in it is tied to a thread.
+// SAFETY: as above; no member is tied to a thread.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -131,23 +126,24 @@ impl Shared {
         u32::try_from(self.descs.len()).unwrap_or(u32::MAX)
     }
 
-    /// Chunks that a socket may have for receiving: as many as its fill ring holds, but no more than leave half of all
-    /// to the pool when every open socket has as many. Ports may come long after the rings were sized.
+    /// Number of chunks that a socket may have for receiving: as many as its fill ring holds, but so few that half of
+    /// all chunks stay in the pool when every open socket has its share. Ports may be added long after the rings were
+    /// sized.
     pub(crate) fn receive_share(&self) -> u32 {
         let sockets = self.sockets.load(Relaxed);
         self.rings.fill.min(self.frames() / (2 * (sockets + 1))).max(1)
     }
 
-    /// What names this chunk in a fill ring.
+    /// Returns the descriptor of this chunk for a fill ring.
     pub(crate) fn desc(&self, chunk: u32) -> FrameDesc {
         self.descs.get(chunk as usize).copied().unwrap_or_default()
     }
 
-    /// The first byte of a chunk.
+    /// Returns a pointer to the first byte of a chunk.
     #[inline]
     fn first(&self, chunk: u32) -> Option<NonNull<u8>> {
         let chunk = chunk as usize;
-        // SAFETY: the region has so many chunks, one behind the other.
+        // SAFETY: the region has that many chunks, one behind the other.
         (chunk < self.descs.len()).then(|| unsafe { self.memory.add(chunk * CHUNK) })
     }
 
@@ -175,7 +171,7 @@ impl Shared {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    /// The frame around a chunk that has just become the caller's.
+    /// Makes a frame of a chunk that has just become the caller's.
     ///
     /// # Safety
     ///
@@ -184,26 +180,27 @@ impl Shared {
     pub(crate) unsafe fn hold(&self, chunk: u32, start: usize, head_len: usize) -> Option<Frame> {
         let first = self.first(chunk)?;
         self.set_owner(chunk, HELD);
-        // SAFETY: every chunk of the region has CHUNK bytes, stays mapped while
-        // frames exist, and the caller promises that nothing else has it.
+        // SAFETY: every chunk of the region has CHUNK bytes and stays mapped while frames exist, and the caller
+        // promises that nothing else has it.
         let mut frame = unsafe { Frame::new(first, self.id, chunk) };
         frame.place(start, head_len);
-        // Whoever gets a frame looks at its headers, after those of all others of a burst have been asked for, too.
+        // The receiver of a frame reads its headers only after those of all others of the burst have been prefetched,
+        // too.
         prefetch_headers(frame.head());
         Some(frame)
     }
 }
 
-/// The packet memory of one worker. Never shared between workers: it is
-/// changed through `&mut` only, and takes no lock on the packet path.
+/// The packet memory of one worker. It is never shared between workers: it is changed through `&mut` only, and takes no
+/// lock on the packet path.
 pub struct Umem {
     shared: Arc<Shared>,
     free: Vec<u32>,
     quarantine: Vec<(Closed, Vec<u32>)>,
 }
 
-/// What [`Socket::open_on`](crate::Socket::open_on) needs of a UMEM: lets a
-/// control thread open (and wait for) a socket that a worker will run.
+/// The part of a UMEM that [`Socket::open_on`](crate::Socket::open_on) needs. With it a control thread can open (and
+/// wait for) a socket that a worker will run.
 #[derive(Clone)]
 pub struct UmemHandle(pub(crate) Arc<Shared>);
 
@@ -220,13 +217,13 @@ impl std::fmt::Debug for UmemHandle {
 }
 
 impl Umem {
-    /// `frames` chunks of 4096 bytes with the default ring sizes. A port wants
-    /// about `fill + completion` of them, and the worker a few hundred beside.
+    /// Allocates `frames` chunks of 4096 bytes, with the default ring sizes. A port needs about `fill + completion` of
+    /// them, and the worker a few hundred more.
     pub fn new(frames: u32) -> Result<Self, XskError> {
         Self::with_rings(frames, UmemRings::default())
     }
 
-    /// As [`new`](Self::new), with these fill and completion rings per socket.
+    /// Like [`new`](Self::new), but with these sizes of the fill and completion rings of each socket.
     pub fn with_rings(frames: u32, rings: UmemRings) -> Result<Self, XskError> {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 
@@ -255,31 +252,31 @@ impl Umem {
         };
         Ok(Self {
             shared: Arc::new(shared),
-            // Low chunks first: they stay warm when there is little traffic.
+            // Low chunks are used first: they stay in the cache when there is little traffic.
             free: (0..frames).rev().collect(),
             quarantine: Vec::new(),
         })
     }
 
-    /// For opening sockets on another thread.
+    /// Returns a handle for opening sockets on another thread.
     pub fn handle(&self) -> UmemHandle {
         UmemHandle(Arc::clone(&self.shared))
     }
 
-    /// Chunks of the UMEM.
+    /// Number of chunks of the UMEM.
     pub fn frames(&self) -> u32 {
         self.shared.frames()
     }
 
-    /// A fresh frame, empty, with [`MAX_PUSH`](crate::MAX_PUSH) bytes in front. None when the pool is empty.
+    /// Takes a new, empty frame from the pool, with [`MAX_PUSH`](crate::MAX_PUSH) bytes in front. Returns `None` if the
+    /// pool is empty.
     pub fn frame(&mut self) -> Option<Frame> {
         let chunk = self.take()?;
         // SAFETY: the chunk was in the pool, so it is nowhere else.
         unsafe { self.shared.hold(chunk, HEADROOM, 0) }
     }
 
-    /// Takes a frame's chunks back. A frame of another UMEM is not ours to
-    /// take: it is handed back.
+    /// Puts a frame's chunks back into the pool. A frame of another UMEM is returned to the caller.
     pub fn recycle(&mut self, frame: Frame) -> Option<Frame> {
         if !self.owns(&frame) {
             return Some(frame);
@@ -291,14 +288,15 @@ impl Umem {
         None
     }
 
-    /// Whether a frame is of this UMEM: only then can it be sent by a socket on it.
+    /// Whether a frame belongs to this UMEM. Only then can a socket on it send the frame.
     #[inline]
     pub fn owns(&self, frame: &Frame) -> bool {
         frame.umem == self.shared.id
     }
 
-    /// The packet of a frame copied into as few chunks of this UMEM as hold it: the way between ports that cannot share
-    /// one. It is made to be sent: there may be no room in front of it. None when the pool has too few chunks.
+    /// Copies the packet of a frame into as few chunks of this UMEM as hold it. Packets go this way between ports that
+    /// cannot share a UMEM. The copy is made to be sent: there may be no room in front of it. Returns `None` if the
+    /// pool has too few chunks.
     pub fn copy_of(&mut self, from: &Umem, frame: &Frame) -> Option<Frame> {
         if !from.owns(frame) {
             return None;
@@ -306,7 +304,8 @@ impl Umem {
         self.gather(frame.packet_len(), from.segments(frame))
     }
 
-    /// A packet to be sent, in as few chunks as hold it. None when the pool has too few, or no frame has as many.
+    /// Makes a frame of a packet that is to be sent, in as few chunks as hold it. Returns `None` if the pool has too
+    /// few chunks or a frame cannot have that many.
     pub fn frame_of(&mut self, packet: &[u8]) -> Option<Frame> {
         self.gather(packet.len(), std::iter::once(packet))
     }
@@ -318,7 +317,7 @@ impl Umem {
         let mut copy = None;
         let mut chunk = self.frame()?;
         if len > ROOM {
-            // A head that had headers put in front of it takes more than there is behind the headroom.
+            // A head that had headers put in front of it may be longer than the room behind the headroom.
             chunk.place(0, 0);
         }
         for mut bytes in segments {
@@ -334,32 +333,32 @@ impl Umem {
         copy
     }
 
-    /// The packet's bytes, chunk by chunk, head first. Empty when the frame is
-    /// of another UMEM.
+    /// Iterates over the packet's bytes, chunk by chunk, head first. It yields nothing if the frame belongs to another
+    /// UMEM.
     pub fn segments<'a>(&'a self, frame: &'a Frame) -> impl Iterator<Item = &'a [u8]> {
         let ours = self.owns(frame);
         let head = ours.then(|| frame.head());
         head.into_iter().chain(self.further_segments(frame.further()))
     }
 
-    /// The packet's bytes behind the first chunk, chunk by chunk. Empty when
-    /// the frame is of another UMEM.
+    /// Iterates over the packet's bytes behind the first chunk, chunk by chunk. It yields nothing if the frame belongs
+    /// to another UMEM.
     pub fn further_segments<'a>(&'a self, further: FurtherChunks<'a>) -> impl Iterator<Item = &'a [u8]> {
         let pieces = if further.umem == self.shared.id { further.pieces } else { &[] };
         pieces.iter().filter_map(|piece| {
             let first = self.shared.first(piece.chunk)?;
             let start = usize::from(piece.start).min(CHUNK);
             let len = usize::from(piece.len).min(CHUNK - start);
-            // SAFETY: it begins within the chunk.
+            // SAFETY: the piece begins within the chunk.
             let first = unsafe { first.add(start) };
-            // SAFETY: the piece belongs to a frame that `further` borrows,
-            // so nobody writes to it; the chunk has `len` bytes from there.
+            // SAFETY: the piece belongs to a frame that `further` borrows, so nobody writes to it; the chunk has `len`
+            // bytes from there.
             Some(unsafe { std::slice::from_raw_parts(first.as_ptr(), len) })
         })
     }
 
-    /// Where the chunks are now. Walks all of them: for status and tests, not
-    /// for the packet path.
+    /// Counts where the chunks are now. It looks at each of them, so it is for status and tests and not for the packet
+    /// path.
     pub fn accounting(&mut self) -> Accounting {
         self.reclaim();
         let mut sum = Accounting {
@@ -379,8 +378,8 @@ impl Umem {
         sum
     }
 
-    /// Takes back what closed sockets had. [`Socket::close`](crate::Socket::close)
-    /// does it; needed only after a socket was merely dropped.
+    /// Takes back the chunks of closed sockets. [`Socket::close`](crate::Socket::close) calls this; it is needed only
+    /// after a socket was merely dropped.
     pub fn reclaim(&mut self) {
         let events = std::mem::take(&mut *self.shared.events.lock().unwrap_or_else(PoisonError::into_inner));
         for event in events {
@@ -406,10 +405,9 @@ impl Umem {
         self.quarantine.push((socket, chunks));
     }
 
-    /// Ends the quarantine of these sockets' chunks. A zero-copy driver lets go
-    /// of a closed socket's memory from a work item some time after close(2);
-    /// that its queue could be bound again, or that the device is gone, proves
-    /// that it has.
+    /// Ends the quarantine of the chunks of those sockets for which `let_go` returns true. A zero-copy driver releases
+    /// a closed socket's memory from a work item some time after close(2). It has done so if the socket's queue could
+    /// be bound again, or if the device is gone.
     fn release(&mut self, let_go: impl Fn(&Closed) -> bool) {
         let waiting = std::mem::take(&mut self.quarantine);
         for (socket, chunks) in waiting {
@@ -434,7 +432,7 @@ impl Umem {
         Arc::ptr_eq(&self.shared, shared)
     }
 
-    /// A chunk out of the pool. The caller says at once who has it.
+    /// Takes a chunk out of the pool. The caller must set its owner at once.
     pub(crate) fn take(&mut self) -> Option<u32> {
         self.free.pop()
     }
@@ -455,15 +453,14 @@ impl Drop for Umem {
     fn drop(&mut self) {
         let held = self.shared.owners.iter().any(|word| word.load(Relaxed) == HELD);
         if held {
-            // A Frame points into the region without counting references (that
-            // would be an atomic operation per packet). So the region of a UMEM
-            // that dies before its frames stays mapped for good.
+            // A Frame points into the region without counting references (that would be an atomic operation per
+            // packet). So the region of a UMEM that is dropped before its frames stays mapped until the process ends.
             std::mem::forget(Arc::clone(&self.shared));
         }
     }
 }
 
-/// Copies behind what is in a frame's head already, as much as the chunk holds. What is left over.
+/// Appends bytes to a frame's head, as many as the chunk holds. Returns the rest.
 fn fill<'b>(frame: &mut Frame, bytes: &'b [u8]) -> &'b [u8] {
     let (start, len) = (frame.start(), frame.head_len());
     let Some(room) = frame.chunk_mut().get_mut(start + len..) else { return bytes };
@@ -475,7 +472,7 @@ fn fill<'b>(frame: &mut Frame, bytes: &'b [u8]) -> &'b [u8] {
     later
 }
 
-/// Makes a frame of one chunk the end of a packet, or its beginning.
+/// Appends a frame of one chunk to a packet, or makes it the beginning of one.
 fn join(packet: &mut Option<Frame>, part: Frame) {
     match packet {
         None => *packet = Some(part),
@@ -485,20 +482,20 @@ fn join(packet: &mut Option<Frame>, part: Frame) {
     }
 }
 
-/// The first byte of a region whose chunks these are. None: they are not [`CHUNK`] bytes apart, each with a packet's
-/// place at [`HEADROOM`].
+/// Returns the first byte of the region to which these chunks belong. Returns `None` unless they are [`CHUNK`] bytes
+/// apart, each with a packet's place at [`HEADROOM`].
 fn memory_of(region: &xsk_rs::Umem, descs: &[FrameDesc]) -> Option<NonNull<u8>> {
     let in_a_row = (0..).zip(descs).all(|(number, desc): (usize, _)| desc.addr() == number * CHUNK + HEADROOM);
     let mut first = *descs.first().filter(|_| in_a_row)?;
-    // SAFETY: the descriptor was made for this region just now, and neither
-    // the kernel nor anybody else knows of it yet.
+    // SAFETY: the descriptor was made for this region just now, and neither the kernel nor any other code knows of it
+    // yet.
     let mut data = unsafe { region.data_mut(&mut first) };
     let packet = data.contents_mut().as_mut_ptr();
-    // The address of the whole region was given away when it was registered.
+    // The provenance of the whole region was exposed when it was registered.
     NonNull::new(std::ptr::with_exposed_provenance_mut(packet.expose_provenance() - HEADROOM))
 }
 
-/// A ring size as xsk-rs wants it.
+/// Converts a ring size to the type of xsk-rs.
 pub(crate) fn ring(ring: &'static str, size: u32) -> Result<QueueSize, XskError> {
     QueueSize::new(size).map_err(|_| XskError::RingSize { ring, size })
 }

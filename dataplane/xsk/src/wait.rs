@@ -1,4 +1,4 @@
-//! Sleeping until there is something to do, for workers that do not spin.
+//! Lets workers that do not spin sleep until there is something to do.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,13 +9,12 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Wakes a worker out of [`wait`] from another thread. Clones wake the same
-/// worker.
+/// Wakes a worker out of [`wait`] from another thread. Clones wake the same worker.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
-    /// A waker for one worker.
+    /// Creates a waker for one worker.
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self(Arc::new(EventFd::from_value_and_flags(0, flags)?)))
@@ -23,17 +22,17 @@ impl Waker {
 
     /// Ends the current wait, or the next one.
     pub fn wake(&self) {
-        // The only failure is EAGAIN, a counter at its maximum: awake enough.
+        // The only possible failure is EAGAIN, if the counter is at its maximum; the worker is woken then, too.
         let _ = self.0.write(1);
     }
 
-    /// Forgets the wake-ups so far; true if there was one.
+    /// Resets the waker. Returns true if it was called since the last reset.
     fn drain(&self) -> bool {
         self.0.read().is_ok()
     }
 }
 
-/// Why [`wait`] returned.
+/// The reasons why [`wait`] returned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Woken {
     /// At least one socket has something to receive.
@@ -45,14 +44,13 @@ pub struct Woken {
     pub error: bool,
 }
 
-/// Sleeps in poll(2) until a socket has something, the waker is called, or
-/// `timeout` (None: for ever) is over. A signal ends it too. poll(2) also sends
-/// what still waits in the tx rings.
+/// Sleeps in poll(2) until a socket has something to receive, the waker is called, or `timeout` (`None`: no limit) is
+/// over. A signal ends the sleep, too. poll(2) also sends what still waits in the tx rings.
 pub fn wait(sockets: &[BorrowedFd<'_>], waker: &Waker, timeout: Option<Duration>) -> io::Result<Woken> {
     let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(sockets.len() + 1);
     fds.push(PollFd::new(waker.0.as_fd(), PollFlags::POLLIN));
     fds.extend(sockets.iter().map(|&fd| PollFd::new(fd, PollFlags::POLLIN)));
-    // Whole milliseconds, rounded up: 0 would be a spin.
+    // The timeout is rounded up to whole milliseconds: 0 would make the worker spin.
     let timeout = match timeout {
         None => PollTimeout::NONE,
         Some(time) => PollTimeout::try_from(time.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX),
@@ -73,7 +71,7 @@ pub fn wait(sockets: &[BorrowedFd<'_>], waker: &Waker, timeout: Option<Duration>
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // a failure is the test's failure
+    #![allow(clippy::unwrap_used)] // a failed test may panic
 
     use super::*;
 

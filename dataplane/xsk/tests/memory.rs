@@ -1,5 +1,5 @@
-//! What the claim program and its maps take of kernel memory. One test in a process of its own: maps of other tests would
-//! count, too.
+//! Measures the kernel memory of the claim program and its maps. It is the only test of its process, because maps of
+//! other tests would be counted, too.
 #![allow(clippy::unwrap_used)] // a failure here is a failed test
 
 mod netns;
@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 use netns::{enter, ip};
 use srv6d_xsk::{Capacity, ClaimProgram, Mode, Program, ProgramSettings, View, kernel_memory};
 
-/// A switch's.
+/// The number of ports of a switch.
 const PORTS: u32 = 24;
 const CLAIMS: u16 = 500;
 const MIB: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! What a process without root needs, and what it is told when it lacks it.
+//! Tests what a process without root needs, and what error it gets when that is missing.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a failure here is a failed test
 
 mod netns;
@@ -10,10 +10,10 @@ use netns::{PORT_MAC, Wire, bytes, enter, ipv6, receive, until, veth};
 use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, XskError, offload, probe};
 
 const FRAMES: u32 = 1024; // 4 MiB
-/// Locked memory that is enough and that any root may set: Debian's default.
+/// A sufficient amount of locked memory that any root may set: Debian's default.
 const ENOUGH_KIB: u32 = 8 << 10;
 
-/// Not a test of its own: what [`run`] runs as another user. Prints one line.
+/// This is no test of its own: [`run`] runs it as another user. It prints one line.
 #[test]
 #[ignore = "needs root"]
 fn child_with_few_capabilities() {
@@ -48,10 +48,10 @@ fn forwards_one_packet() -> Result<(), XskError> {
     Ok(())
 }
 
-/// Runs the child as an ordinary user with these capabilities and this limit of
-/// locked memory (KiB); returns its two lines.
+/// Runs the child as an ordinary user with these capabilities and this limit of locked memory (KiB). Returns its two
+/// lines.
 fn run(capabilities: &[&str], memlock_kib: u32) -> (String, String) {
-    // A user of its own: locked memory is counted per user.
+    // Each run has a user of its own, because locked memory is counted per user.
     static NEXT_USER: AtomicU32 = AtomicU32::new(61_000);
 
     let user = NEXT_USER.fetch_add(1, Relaxed);
@@ -61,10 +61,11 @@ fn run(capabilities: &[&str], memlock_kib: u32) -> (String, String) {
     let caps = format!("-all,{}", plus.join(","));
     let caps = caps.trim_end_matches(',');
     let limit = u64::from(memlock_kib) << 10;
-    // A copy that the user can reach, wherever the build directory is.
+    // Makes a copy that the user can read, wherever the build directory is.
     let copy = std::env::temp_dir().join(format!("srv6d-{}-privileges-{user}", std::process::id()));
-    // By a process of its own: a descriptor of ours that is open for writing would be inherited by whatever another test
-    // starts at that moment, and until that is under way the copy could not be executed (ETXTBSY).
+    // A process of its own makes the copy. If this process had the copy open for writing, a child that another test is
+    // starting at that moment would inherit the descriptor, and the copy could not be executed (ETXTBSY) until that
+    // child has called exec.
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap().success());
     let out = Command::new("prlimit")
         .arg(format!("--memlock={limit}:{limit}"))

@@ -1,11 +1,11 @@
-//! A scenario as text, close to how the conformance pack writes its cases.
+//! Describes a scenario as text, in a notation close to that of the conformance pack.
 
 use std::fmt::Write as _;
 
 use srv6d_pack::decode;
 use srv6d_srv6::model::{Behavior, Desired, Hop, LocalSid, Port, RouteAction};
 
-/// The state, one line for each entry.
+/// Describes the state, one line per entry.
 pub fn state(desired: &Desired) -> String {
     let mut text = String::new();
     let defaults = Desired::default();
@@ -51,7 +51,7 @@ pub fn state(desired: &Desired) -> String {
     text
 }
 
-/// The frame, layer by layer.
+/// Describes the frame, layer by layer, and in hexadecimal.
 pub fn input(desired: &Desired, port: u16, frame: &[u8]) -> String {
     let name = desired.ports.get(usize::from(port)).map_or("?", |port| port.name.as_str());
     let mut text = format!("in = [{{ port = {name:?}, frame = [ # {} bytes\n", frame.len());
@@ -61,7 +61,7 @@ pub fn input(desired: &Desired, port: u16, frame: &[u8]) -> String {
     text + "] }]\nhex = \"" + &hex(frame) + "\"\n"
 }
 
-/// Long runs of one byte are written as `(41 x 1400)`.
+/// Formats bytes in hexadecimal; a long run of one byte is written as `(41 x 1400)`.
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
     for run in bytes.chunk_by(|one, next| one == next) {

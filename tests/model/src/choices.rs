@@ -1,22 +1,24 @@
-//! Choices that are left to a hash, taken one way after the other.
+//! Choices that are left to a hash; the model tries all alternatives one after the other.
 
-/// A run through the forwarder takes `script` first, and the first alternative of every choice beyond it.
+/// Choices of one run through the forwarder: first those of `script`, then the first alternative of every further
+/// choice.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
     script: Vec<usize>,
-    /// Taken, and out of how many.
+    /// Choices of this run: the index taken, and the number of alternatives.
     taken: Vec<(usize, usize)>,
 }
 
 impl Choices {
-    /// One of `alternatives`. `None` when there are none.
+    /// Chooses one of `alternatives`. Returns `None` if there are none.
     pub(crate) fn pick<T: Clone>(&mut self, alternatives: &[T]) -> Option<T> {
         let index = self.script.get(self.taken.len()).copied().unwrap_or(0);
         self.taken.push((index, alternatives.len()));
         alternatives.get(index).cloned()
     }
 
-    /// The next run: the last choice that has an alternative left takes it.
+    /// Returns the choices of the next run, in which the last choice with an alternative left takes that one. `None`:
+    /// all have been tried.
     pub(crate) fn next(mut self) -> Option<Self> {
         while let Some((index, count)) = self.taken.pop() {
             if index + 1 < count {

@@ -27,8 +27,8 @@ impl Travel<'_> {
         Ok(self.leave(next_hop, Ip::V6(outer)))
     }
 
-    /// A packet of this node itself, if a path to its destination is ready, and the largest one that passes. All of
-    /// them are one flow.
+    /// Encapsulates a packet of this node itself, if a path to its destination is ready. Also returns the size of the
+    /// largest packet that the path carries. All packets of the node are one flow.
     pub(crate) fn encapsulated_answer(&mut self, steer: &Steer, answer: &Ip) -> Option<(NextHop, Ip, usize)> {
         let path = self.choices.pick(&steer.paths)?;
         let (next_hop, source) = self.way_of(&path).ok()?;
@@ -38,15 +38,15 @@ impl Travel<'_> {
         Some((next_hop, Ip::V6(self.outer(source, &path, srh, answer, label)), mtu))
     }
 
-    /// Largest outer packet: what the port takes, and what routers on the way have said to carry (RFC 8201). Nobody
-    /// may be asked to send IPv6 packets smaller than 1280 bytes (RFC 2473 section 7.1).
+    /// Returns the size of the largest outer packet: limited by the port, and by what routers on the way have reported
+    /// (RFC 8201). A sender of IPv6 may not be asked for packets smaller than 1280 bytes (RFC 2473 section 7.1).
     fn path_mtu(&self, path: &Path, port: PortId, overhead: usize, inner: &Ip) -> usize {
         let least = if matches!(inner, Ip::V6(_)) { 1280 + overhead } else { 0 };
         let said = self.desired.path_mtus.get(&path.segments).map(|&mtu| least.max(mtu as usize));
         said.map_or(self.mtu(port), |said| said.min(self.mtu(port)))
     }
 
-    /// Next hop, and the source that goes with it.
+    /// Returns the next hop of a path, and the source address of the outer header.
     fn way_of(&mut self, path: &Path) -> Result<(NextHop, Ipv6Addr), End> {
         let hops = self.first_hops(path)?;
         let next_hop = self.next_hop(&hops, IpAddr::V6(path.segments.first()))?;
@@ -54,7 +54,7 @@ impl Travel<'_> {
         Ok((next_hop, source))
     }
 
-    /// The path's own next hops, or those of the route to its first segment.
+    /// Returns the path's own next hops or, if it has none, those of the route to its first segment.
     fn first_hops(&self, path: &Path) -> Result<Vec<Hop>, End> {
         if !path.via.is_empty() {
             return Ok(path.via.clone());
@@ -70,12 +70,13 @@ impl Travel<'_> {
         path.source.or(of_port).or(self.desired.tunnel.source)
     }
 
-    /// RFC 2473 section 4.1.3: what already has our outer source has been here before.
+    /// Refuses a packet that already has our outer source: it has been encapsulated here before (RFC 2473 section
+    /// 4.1.3).
     fn not_twice(&self, source: Ipv6Addr) -> Result<(), End> {
         let Ip::V6(packet) = &self.packet else { return Ok(()) };
         let tunnelled =
             matches!(packet.header.next_header, IpNumber::IPV6 | IpNumber::IPV4 | IpNumber::IPV6_ROUTE_HEADER);
-        // Applications of this node may send what they like through a tunnel.
+        // Applications on this node may send any packet through a tunnel.
         if tunnelled && self.port.role != Role::Kernel && packet.header.source_addr() == source {
             return Err(End::Drop(DropReason::EncapLoop));
         }
@@ -106,8 +107,8 @@ impl Travel<'_> {
         V6 { header, payload: [srh, inner.bytes()].concat() }
     }
 
-    /// Any hash of the flow would do (RFC 6438 section 3); this is the one the outer header is compared
-    /// with. It is of the flow as it came in, whatever SIDs did to the packet since.
+    /// Returns the flow label. Any hash of the flow would be valid (RFC 6438 section 3); this one is used so that outer
+    /// headers can be compared. It covers the flow as received, whatever SIDs have changed in the packet since then.
     fn flow_label(&self) -> u32 {
         let inner = &self.received.bytes();
         let with_qp = self.desired.tunnel.hash_qp;
@@ -118,7 +119,8 @@ impl Travel<'_> {
     }
 }
 
-/// The SRH of a path, Next Header still zero; empty when the destination address says it all.
+/// Makes the SRH of a path with Next Header still zero. The result is empty if the destination address contains all
+/// segments.
 ///
 /// ```text
 /// | next header | hdr ext len | 4 | segments left | last entry | flags | tag | segment list, last one first |

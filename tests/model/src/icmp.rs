@@ -11,25 +11,25 @@ use crate::forward::Travel;
 use crate::packet::{Chain, Ip, Malformed, V4, V6};
 use crate::scope::is_nobody;
 
-/// Hop limit of what this node itself sends.
+/// Hop limit of packets that this node sends itself.
 const HOP_LIMIT: u8 = 64;
-/// Most of an ICMPv6 error, IPv6 header included (RFC 4443 section 2.4 c).
+/// Largest ICMPv6 error in bytes, IPv6 header included (RFC 4443 section 2.4 c).
 const MAX_V6: usize = 1280;
-/// Most of an ICMP error, IPv4 header included (RFC 1812 section 4.3.2.3).
+/// Largest ICMP error in bytes, IPv4 header included (RFC 1812 section 4.3.2.3).
 const MAX_V4: usize = 576;
-/// ICMP header.
+/// Length of the ICMP header in bytes.
 const ICMP: usize = 8;
-/// Source of an ICMP error where the node has no IPv4 address (RFC 7600 section 4.8).
+/// Source of an ICMP error if the node has no IPv4 address (RFC 7600 section 4.8).
 const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-/// What an error says.
+/// Contents of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// No route to the destination.
     Unreachable,
     /// Hop limit exceeded in transit.
     TimeExceeded,
-    /// The size that would fit.
+    /// Packet too big, with the size that would fit.
     TooBig(usize),
     /// Erroneous header field, at this offset.
     BadField(usize),
@@ -40,7 +40,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// The same, with the place it points at as `place` says.
+    /// Returns the message with `place` applied to the offset that it points at, if it has one.
     pub(crate) fn moved(self, place: impl Fn(usize) -> usize) -> Self {
         match self {
             Self::BadField(at) => Self::BadField(place(at)),
@@ -50,7 +50,7 @@ impl Message {
         }
     }
 
-    /// Type, code and the 32 bits behind the checksum.
+    /// Returns type, code, and the 32 bits behind the checksum.
     fn v6(self) -> (u8, u8, u32) {
         let word = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         match self {
@@ -73,7 +73,7 @@ impl Message {
     }
 }
 
-/// The error about the packet of `travel`, unless the rules ask for silence.
+/// Makes the error about the packet of `travel`, unless the rules forbid an answer.
 pub(crate) fn error(travel: &Travel<'_>, message: Message) -> Option<Ip> {
     if travel.desired.policy.icmp_per_second == 0 || is_nobody(travel.received.source()) {
         return None;
@@ -84,7 +84,8 @@ pub(crate) fn error(travel: &Travel<'_>, message: Message) -> Option<Ip> {
             Some(v6(source, packet.header.source_addr(), message.v6(), &travel.received.bytes()))
         }
         Ip::V4(packet) if !is_v4_error(packet) && packet.header.fragment_offset.value() == 0 => {
-            // Linux takes no packet from an address of its own: the kernel behind the own veth is told by nobody.
+            // Linux accepts no packet whose source is its own address, so an error to the kernel behind the own veth
+            // needs another source.
             let own = travel.port.icmp_source_v4.filter(|_| travel.port.role != Role::Kernel);
             let source = own.unwrap_or(DUMMY);
             Some(v4(source, packet.header.source.into(), message.v4()?, &travel.received.bytes()))
@@ -93,7 +94,8 @@ pub(crate) fn error(travel: &Travel<'_>, message: Message) -> Option<Ip> {
     }
 }
 
-/// An `ICMPv6` error, of whatever type, or a redirect (RFC 4443 section 2.4 e.1 and e.2). Without a type it may be one.
+/// Returns whether the packet is an `ICMPv6` error (of any type) or a redirect (RFC 4443 section 2.4 e.1 and e.2). A
+/// packet cut before the type may be one, so it counts.
 fn is_v6_error(packet: &V6) -> bool {
     let chain = packet.chain(true);
     if chain.fragment && chain.upper != IpNumber::IPV6_ICMP {
@@ -105,7 +107,8 @@ fn is_v6_error(packet: &V6) -> bool {
     chain.upper == IpNumber::IPV6_ICMP && kind.is_none_or(|kind| kind < 128 || kind == 137)
 }
 
-/// Anything but a question or its answer (RFC 1812 section 4.3.2.7). What is not known may be an error.
+/// Returns whether the packet is ICMP other than a query or its answer (RFC 1812 section 4.3.2.7). An unknown type may
+/// be an error, so it counts.
 fn is_v4_error(packet: &V4) -> bool {
     let is_query = |kind: u8| matches!(kind, 0 | 8..=10 | 13..=18);
     packet.header.protocol == IpNumber::ICMP && !packet.payload.first().copied().is_some_and(is_query)
@@ -118,7 +121,7 @@ fn message(kind: u8, code: u8, word: u32, quote: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Puts a checksum where the sum over `bytes` and the pseudo-header asks for it.
+/// Writes the checksum over `bytes` and the pseudo-header at offset `at`.
 fn set_checksum(bytes: &mut [u8], at: usize, pseudo: Sum16BitWords) {
     for slot in bytes.iter_mut().skip(at).take(2) {
         *slot = 0;
@@ -172,13 +175,13 @@ fn v4(source: Ipv4Addr, destination: Ipv4Addr, (kind, code, word): (u8, u8, u32)
     Ip::V4(V4 { header, reserved_flag: false, payload })
 }
 
-/// An echo request, whole or not.
+/// Returns whether the packet is an echo request, complete or not.
 pub(crate) fn is_echo_request(chain: &Chain) -> bool {
     chain.upper == IpNumber::IPV6_ICMP && chain.payload.first() == Some(&128)
 }
 
-/// The answer to a ping, from the address that was pinged, without the extension headers of the question. Without a
-/// whole header, or with a wrong checksum (RFC 4443 section 2.3), it is no ping.
+/// Makes the answer to a ping: its source is the address that was pinged, and it has no extension headers. A request
+/// without a complete header or with a wrong checksum (RFC 4443 section 2.3) is malformed.
 pub(crate) fn echo_reply(packet: &V6, chain: &Chain) -> Result<Ip, Malformed> {
     let len = chain.payload.len();
     let pseudo = pseudo_v6(packet.header.source_addr(), packet.destination(), IpNumber::IPV6_ICMP, len);
@@ -192,7 +195,7 @@ pub(crate) fn echo_reply(packet: &V6, chain: &Chain) -> Result<Ip, Malformed> {
     Ok(v6_packet(packet.destination(), packet.header.source_addr(), reply))
 }
 
-/// Writes the checksum of a TCP segment or UDP datagram that is whole.
+/// Fills in the checksum of a complete TCP segment or UDP datagram.
 pub(crate) fn fill_transport_checksum(packet: &mut Ip) {
     let (number, len, pseudo) = match packet {
         Ip::V6(inner) => {
@@ -220,7 +223,7 @@ pub(crate) fn fill_transport_checksum(packet: &mut Ip) {
         Ip::V4(inner) => &mut inner.payload,
     };
     set_checksum(payload, at, pseudo);
-    // Zero would mean "no checksum" (RFC 768).
+    // Zero would mean that there is no checksum (RFC 768).
     if let (IpNumber::UDP, Some([high @ 0, low @ 0])) = (number, payload.get_mut(at..at + 2)) {
         (*high, *low) = (0xff, 0xff);
     }

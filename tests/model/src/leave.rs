@@ -1,4 +1,4 @@
-//! Ways out: next hops, the kernel, and back to the sender.
+//! Ways for a packet to leave the node: through next hops, to the kernel, and back to the sender.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,10 @@ use crate::lookup::{Match, Ways, look_up, ways};
 use crate::packet::Ip;
 use crate::{Counted, Counts, Outcome};
 
-/// Shortest Ethernet frame, without its checksum.
+/// Length of the shortest Ethernet frame in bytes, without its checksum.
 const MIN_FRAME: usize = 60;
 
-/// A next hop that is ready.
+/// A next hop whose MAC address is known and whose port is up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextHop {
     pub(crate) port: PortId,
@@ -23,15 +23,15 @@ pub(crate) struct NextHop {
     pub(crate) mac: Mac,
 }
 
-/// How an answer leaves.
+/// Way in which an answer to the sender leaves.
 enum Way {
-    /// The largest packet that passes comes last.
+    /// Through a next hop; the last field is the size of the largest packet that fits.
     Through(NextHop, Ip, usize),
     Kernel(Ip),
 }
 
 impl Travel<'_> {
-    /// One of the next hops that are ready.
+    /// Chooses one of the next hops that are ready.
     pub(crate) fn next_hop(&mut self, hops: &[Hop], destination: IpAddr) -> Result<NextHop, End> {
         let (ready, is_ready) = match ways(self.desired, hops, destination) {
             Ways::Ready(ready) => (ready, true),
@@ -52,14 +52,15 @@ impl Travel<'_> {
         Ok(self.leave(next_hop, self.packet.clone()))
     }
 
-    /// Out, and counted.
+    /// Counts the packet at its next hop and sends it.
     pub(crate) fn leave(&mut self, NextHop { port, neighbor, mac }: NextHop, packet: Ip) -> End {
         let name = self.desired.ports.get(usize::from(port.0)).map_or_else(String::new, |port| port.name.clone());
         self.count(Counted::NextHop(name, neighbor), packet.bytes().len());
         End::Send(port, mac, packet)
     }
 
-    /// The packet and `overhead` more bytes are no more than `mtu`; else its sender learns what would be.
+    /// Checks that the packet with `overhead` more bytes is no larger than `mtu`; otherwise the sender learns which
+    /// size would fit.
     pub(crate) fn fits(&self, mtu: usize, overhead: usize) -> Result<(), End> {
         if self.packet.bytes().len() + overhead <= mtu {
             return Ok(());
@@ -77,7 +78,7 @@ impl Travel<'_> {
         self.desired.ports.get(usize::from(port.0)).map_or(0, |port| port.mtu as usize)
     }
 
-    /// The sender left TCP and UDP checksums unfinished.
+    /// Fills in TCP and UDP checksums if the senders on this port leave them unfinished.
     pub(crate) fn fill_checksum(&mut self) {
         if self.port.fill_checksum {
             icmp::fill_transport_checksum(&mut self.packet);
@@ -110,7 +111,7 @@ impl Travel<'_> {
         }
     }
 
-    /// Device and frame of a packet to the sender of this one.
+    /// Returns device and frame of an answer to the sender of this packet.
     fn answer(&mut self, answer: Ip) -> Result<(u16, Vec<u8>), DropReason> {
         match self.way_back(answer) {
             Way::Kernel(answer) => kernel_frame(self.desired, &answer).ok_or(DropReason::NoHostPort),
@@ -123,7 +124,8 @@ impl Travel<'_> {
         }
     }
 
-    /// As anything else goes to the sender; where nothing does, back to the station that the frame came from.
+    /// Finds the way back to the sender: the same way as for any other packet to it or, without such a way, back to the
+    /// station that sent the frame.
     fn way_back(&mut self, answer: Ip) -> Way {
         let sender = answer.destination();
         match look_up(self.desired, self.table, sender) {
@@ -148,12 +150,13 @@ impl Travel<'_> {
     }
 }
 
-/// Nothing was written.
+/// Returns the outcome for a frame that was not changed.
 pub(crate) fn untouched(verdict: Verdict, frame: &[u8]) -> Outcome {
     Outcome { verdict, frame: frame.to_vec(), counts: Counts::new() }
 }
 
-/// Not IP: to the kernel through srv6d's own veth, with all but the addresses of the frame as it was received.
+/// Sends a frame that is not IP to the kernel through srv6d's own veth. Except for the Ethernet addresses it is as
+/// received.
 pub(crate) fn as_it_is(desired: &Desired, frame: &[u8]) -> Outcome {
     let Some(host) = desired.host else { return untouched(Verdict::Drop(DropReason::NoHostPort), frame) };
     let behind = frame.get(12..).unwrap_or_default();
@@ -169,7 +172,7 @@ fn own_mac(desired: &Desired, port: PortId) -> Mac {
     desired.ports.get(usize::from(port.0)).map_or_else(Mac::default, |port| port.mac)
 }
 
-/// Through srv6d's own veth, if there is one.
+/// Makes a frame to the kernel through srv6d's own veth, if there is one.
 fn kernel_frame(desired: &Desired, packet: &Ip) -> Option<(u16, Vec<u8>)> {
     let host = desired.host?;
     Some((device(desired, host.port), ip_frame(desired, host.port, host.kernel_mac, packet)))

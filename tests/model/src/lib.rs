@@ -1,8 +1,9 @@
-//! A second SRv6 forwarder, written from the RFCs and as plainly as they are: linear search, owned packets, no templates.
+//! A second SRv6 forwarder, written directly from the RFCs: linear search, owned packets, no templates.
 //!
-//! It exists to disagree with the fast one. Both get the same [`Desired`] state and the same frame, and must come to the
-//! same verdict with the same bytes. It takes nothing from the fast path but its input types, its verdicts and, because
-//! any well-spread hash would do, the hash that becomes the flow label.
+//! Its purpose is to disagree with the fast one where one of them is wrong. Both get the same [`Desired`] state and the
+//! same frame, and must come to the same verdict with the same bytes. This forwarder shares nothing with the fast path
+//! except its input types, its verdicts, and the hash that becomes the flow label (any well-spread hash would be valid
+//! there).
 //!
 //! ```text
 //! frame ─ enter.rs ─► admitted ─ forward.rs ─► look up (lookup.rs) ─┬─ SID (endpoint.rs) ── shifted, taken off: again
@@ -11,7 +12,8 @@
 //!                                      errors and pings: icmp.rs     └─ route ────────────┘
 //! ```
 //!
-//! Where flows are spread over several ways, any way is right: [`outcomes`] returns one outcome for each.
+//! Where flows are spread over several next hops or paths, any choice is right: [`outcomes`] returns one outcome for
+//! each.
 #![forbid(unsafe_code)]
 
 mod choices;
@@ -35,36 +37,36 @@ use srv6d_srv6::model::Desired;
 
 use crate::choices::Choices;
 
-/// Packets and bytes by what counted them.
+/// Number of packets and bytes, by counter.
 pub type Counts = BTreeMap<Counted, (u64, u64)>;
 
-/// What counts packets, besides the verdict.
+/// A counter of packets, besides those that the verdict implies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counted {
-    /// A SID: packets that went on, with their IP length as received.
+    /// Counter of a SID: packets that it processed and sent on, with their IP length as received.
     Sid(Ipv6Net),
-    /// A path: packets encapsulated, with their outer length.
+    /// Counter of a path: packets encapsulated, with their outer length.
     Path(String),
-    /// A next hop, by the name of the port: packets sent, with their IP length.
+    /// Counter of a next hop, given by name of the port and address: packets sent, with their IP length.
     NextHop(String, IpAddr),
-    /// Decapsulated packets with an outer ECN of ECT and an inner one of Not-ECT (RFC 6040 section 4.2).
+    /// Counter of decapsulated packets with an outer ECN of ECT and an inner one of Not-ECT (RFC 6040 section 4.2).
     EcnUnused,
 }
 
-/// What became of a frame.
+/// Result of forwarding one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Where it ended.
+    /// Verdict of the frame.
     pub verdict: Verdict,
-    /// The bytes that were sent; as received when it was dropped or held.
+    /// Bytes that were sent; for a dropped or held frame, the bytes that were received.
     pub frame: Vec<u8>,
-    /// Empty when it was dropped, held or answered with an error.
+    /// Counters that grew; empty if the frame was dropped, held or answered with an error.
     pub counts: Counts,
 }
 
-/// Every right outcome for a frame that arrives on the device of port `port`: several where flows are spread.
+/// Returns every right outcome for a frame that arrives on the device of port `port`: several if flows are spread.
 ///
-/// There is no rate limit on ICMP errors, except that a rate of 0 is silence.
+/// ICMP errors are not limited in rate, except that a configured rate of 0 suppresses them.
 pub fn outcomes(desired: &Desired, port: u16, frame: &[u8]) -> Vec<Outcome> {
     let mut all = Vec::new();
     let mut choices = Choices::default();

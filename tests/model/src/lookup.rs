@@ -1,11 +1,11 @@
-//! Longest prefix match the long way: look at every entry.
+//! Longest-prefix match without an index: every entry is compared.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 use srv6d_srv6::model::{Desired, Hop, LocalSid, PortId, RouteAction, Steer, TableId, UnknownSid};
 
-/// What an address leads to.
+/// Result of a look-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Match<'d> {
     /// An address of the node itself.
@@ -13,11 +13,12 @@ pub(crate) enum Match<'d> {
     Sid(&'d LocalSid),
     Steer(&'d Steer),
     Route(&'d RouteAction),
-    /// In a block, and nobody's.
+    /// The address is in a block but belongs to no SID.
     Unknown(UnknownSid),
 }
 
-/// The longest entry that contains `address`. Of equal ones: own address, SID, steered prefix, route, block.
+/// Returns the longest entry that contains `address`. Between entries of equal length the order is: own address, SID,
+/// steered prefix, route, block.
 pub(crate) fn look_up(desired: &Desired, table: TableId, address: IpAddr) -> Option<Match<'_>> {
     let main = table == TableId::MAIN;
     let local =
@@ -44,33 +45,34 @@ pub(crate) fn look_up(desired: &Desired, table: TableId, address: IpAddr) -> Opt
     best.map(|(_, found)| found)
 }
 
-/// An own address that is a SID as well is the SID's; the SID leaves to the kernel what is not its own.
+/// Returns whether an own address is also a SID. Then the SID processes its packets and gives to the kernel what is not
+/// for the SID.
 fn is_sid(desired: &Desired, table: TableId, own: IpAddr) -> bool {
     table == TableId::MAIN && desired.sids.iter().any(|sid| IpAddr::V6(sid.prefix.network()) == own)
 }
 
-/// The SID's own address is also one of the node's addresses.
+/// Returns whether the address of the SID is also an address of the node.
 pub(crate) fn is_local_address(desired: &Desired, sid: &LocalSid) -> bool {
     desired.local_addresses.contains(&(TableId::MAIN, IpAddr::V6(sid.prefix.network())))
 }
 
-/// The address lies in a locator block.
+/// Returns whether the address lies in a locator block.
 pub(crate) fn in_block(desired: &Desired, address: Ipv6Addr) -> bool {
     desired.blocks.iter().any(|block| block.prefix.contains(&address))
 }
 
-/// Where a packet can be sent.
+/// Next hops that a packet can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ways {
-    /// Resolved: any of these.
+    /// Resolved next hops; any of them may be used.
     Ready(Vec<(PortId, IpAddr)>),
-    /// Not resolved: wait for any of these.
+    /// No next hop is resolved; the packet waits for one of these.
     Wait(Vec<(PortId, IpAddr)>),
-    /// Every port is down.
+    /// The port of every next hop is down.
     Down,
 }
 
-/// Splits next hops into those that can be used now. `destination` is the neighbour of a hop without one.
+/// Selects the next hops that can be used now. If a next hop has no address, `destination` is the neighbour.
 pub(crate) fn ways(desired: &Desired, hops: &[Hop], destination: IpAddr) -> Ways {
     let all: Vec<(PortId, IpAddr)> = hops.iter().map(|hop| (hop.port, hop.via.unwrap_or(destination))).collect();
     let is_up = |port: PortId| desired.ports.get(usize::from(port.0)).is_some_and(|port| port.up);

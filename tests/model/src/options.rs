@@ -1,4 +1,4 @@
-//! IPv6 options: RFC 8200 section 4.2. None but padding is known.
+//! IPv6 options: RFC 8200 section 4.2. Padding is the only kind of option that is known.
 
 use etherparse::IpNumber;
 use srv6d_srv6::DropReason;
@@ -7,8 +7,8 @@ use crate::forward::End;
 use crate::icmp::Message;
 use crate::packet::{Chain, Malformed};
 
-/// All that a SID which shifts looks at behind the IPv6 header: options in front of everything else, which are for
-/// every node that the packet visits (RFC 8200 section 4.1).
+/// Processes the options in front of all other headers, which are meant for every node that the packet visits (RFC 8200
+/// section 4.1). A SID that shifts looks at no other header behind the IPv6 header.
 pub(crate) fn process_options_in_front(chain: &Chain) -> Result<(), End> {
     let is_option = |number| matches!(number, IpNumber::IPV6_HEADER_HOP_BY_HOP | IpNumber::IPV6_DESTINATION_OPTIONS);
     let options = chain.extensions.iter().take_while(|header| is_option(header.number));
@@ -19,7 +19,7 @@ pub(crate) fn process_options_in_front(chain: &Chain) -> Result<(), End> {
     if all_options && chain.broken && is_option(chain.upper) { Err(Malformed.into()) } else { Ok(()) }
 }
 
-/// The two upper bits of an unknown type decide.
+/// Processes the options of a header. For an unknown option, the upper two bits of its type say what to do.
 pub(crate) fn process_options(header: &[u8], at: usize) -> Result<(), End> {
     const PAD1: u8 = 0;
     const PADN: u8 = 1;

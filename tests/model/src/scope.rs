@@ -1,14 +1,14 @@
-//! Addresses that are not one node's, anywhere: RFC 4291 section 2, RFC 1122 section 3.2.1.3, RFC 3927.
+//! Addresses that belong to no single node: RFC 4291 section 2, RFC 1122 section 3.2.1.3, RFC 3927.
 
 use std::net::IpAddr;
 
-/// Nothing may come from it.
+/// Returns whether the address is invalid as a source.
 pub(crate) fn is_nobody(address: IpAddr) -> bool {
     let is_reserved = matches!(address, IpAddr::V4(address) if address.octets()[0] >= 240);
     is_reserved || is_for_many(address) || is_nowhere(address)
 }
 
-/// Multicast or broadcast.
+/// Returns whether the address is multicast or broadcast.
 pub(crate) fn is_for_many(address: IpAddr) -> bool {
     match address {
         IpAddr::V6(address) => address.is_multicast(),
@@ -16,7 +16,7 @@ pub(crate) fn is_for_many(address: IpAddr) -> bool {
     }
 }
 
-/// Means something on one link only.
+/// Returns whether the address is valid on one link only.
 pub(crate) fn is_on_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V6(address) => address.is_unicast_link_local(),
@@ -24,7 +24,7 @@ pub(crate) fn is_on_link(address: IpAddr) -> bool {
     }
 }
 
-/// Unspecified, loopback or IPv4-mapped: means something inside a node only.
+/// Returns whether the address is valid only inside a node: unspecified, loopback or IPv4-mapped.
 pub(crate) fn is_nowhere(address: IpAddr) -> bool {
     match address {
         IpAddr::V6(address) => {
@@ -34,7 +34,7 @@ pub(crate) fn is_nowhere(address: IpAddr) -> bool {
     }
 }
 
-/// A place where a forwarded packet can go.
+/// Returns whether a forwarded packet may have the address as its destination.
 pub(crate) fn is_routable(address: IpAddr) -> bool {
     !is_for_many(address) && !is_on_link(address) && !is_nowhere(address)
 }

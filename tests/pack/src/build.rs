@@ -1,4 +1,5 @@
-//! Layers to bytes: lengths, next headers and checksums follow from the layers around a field unless it is written.
+//! Builds bytes from layers: lengths, next headers and checksums follow from the surrounding layers unless they are
+//! written.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,43 +7,44 @@ use etherparse::checksum::Sum16BitWords;
 
 use crate::layer::{Field, ICMPV4_ERROR_MAX, ICMPV6_ERROR_MAX, Ip4, Ip6, Layer, Layers, Routing, Tail, Tcp, protocol};
 
-/// What a comparison does with some of the bytes.
+/// Says how some of the bytes are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Bits set in the mask are not compared.
+    /// Ignores the bits that are set in the mask.
     Ignore {
         /// Offset in the frame.
         at: usize,
-        /// One byte for each byte of the frame from there on.
+        /// One byte for each byte of the frame from `at` on.
         mask: Vec<u8>,
     },
-    /// The 20 bits of the flow label in the last three of these four bytes are not all zero.
+    /// Requires that the flow label of an IPv6 header is not zero.
     FlowLabel {
         /// Offset of the IPv6 header.
         at: usize,
     },
-    /// The IPv4 header carries the checksum of what it says (parts of it are not compared).
+    /// Requires that the IPv4 header has a valid checksum. It is used if parts of the header are not compared.
     Ipv4Checksum {
         /// Offset of the header.
         at: usize,
     },
 }
 
-/// A frame in bytes.
+/// A frame as bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Built {
-    /// The frame.
+    /// Bytes of the frame.
     pub bytes: Vec<u8>,
-    /// What of it is not compared byte by byte.
+    /// Rules for the bytes that are not simply compared.
     pub rules: Vec<Rule>,
     /// Offset and protocol number of each layer above Ethernet and VLAN.
     pub(crate) layers: Vec<(usize, u8)>,
-    /// Offset behind the last layer: padding and trailers begin there.
+    /// Offset of the end of the last layer, where padding and trailers begin.
     pub(crate) end: usize,
 }
 
 impl Built {
-    /// Number of the layer that names itself `protocol`, and the bytes from layer `position` (from 1) on.
+    /// Returns the bytes of the layers from number `position` (counted from 1) on, and the protocol number of the first
+    /// one.
     fn bytes_from(&self, position: usize) -> Result<(u8, &[u8]), String> {
         let found = position.checked_sub(1).and_then(|index| self.layers.get(index));
         let &(at, protocol) = found.ok_or_else(|| format!("the input frame has no layer {position}"))?;
@@ -51,7 +53,7 @@ impl Built {
     }
 }
 
-/// Addresses that a transport checksum covers.
+/// Addresses that are included in a transport checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pseudo {
     V6(Ipv6Addr, Ipv6Addr),
@@ -60,7 +62,7 @@ pub(crate) enum Pseudo {
 }
 
 impl Pseudo {
-    /// RFC 8200 section 8.1, RFC 9293 section 3.1.
+    /// Computes a transport checksum: RFC 8200 section 8.1, RFC 9293 section 3.1.
     pub(crate) fn checksum(self, protocol: u8, bytes: &[u8]) -> u16 {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes();
         let sum = match self {
@@ -80,21 +82,21 @@ impl Pseudo {
     }
 }
 
-/// `etherparse` sums in the byte order of the machine.
+/// Converts to network byte order; `etherparse` sums in the byte order of the machine.
 fn wire_order(sum: &Sum16BitWords) -> u16 {
     sum.ones_complement().to_be()
 }
 
-/// RFC 791 section 3.1: the header with its checksum field taken as zero.
+/// Computes the checksum of an IPv4 header as if its checksum field were zero (RFC 791 section 3.1).
 pub(crate) fn ipv4_checksum(header: &[u8]) -> u16 {
     let (before, after) = (header.get(..10).unwrap_or_default(), header.get(12..).unwrap_or_default());
     wire_order(&Sum16BitWords::new().add_slice(before).add_slice(after))
 }
 
-/// Builds every frame that `layers` stands for: one for each combination of alternative source addresses.
+/// Builds every frame that `layers` describes: one for each combination of alternative source addresses.
 ///
 /// # Errors
-/// A layer of `input` that is not there, or a length that does not fit its field.
+/// If `input` lacks a layer that is referred to, or if a length does not fit its field.
 pub(crate) fn alternatives(layers: &Layers, input: Option<&Built>) -> Result<Vec<Built>, String> {
     let mut open = vec![layers.clone()];
     for index in 0..layers.layers.len() {
@@ -103,10 +105,10 @@ pub(crate) fn alternatives(layers: &Layers, input: Option<&Built>) -> Result<Vec
     open.iter().map(|layers| one(layers, input)).collect()
 }
 
-/// Builds the first of the frames that `text` stands for.
+/// Builds the first of the frames that `text` describes.
 ///
 /// # Errors
-/// Text that is not the notation of a frame, or a layer of `input` that is not there.
+/// If the text is not in the notation of frames, or if `input` lacks a layer that is referred to.
 pub fn build(text: &[String], input: Option<&Built>) -> Result<Built, String> {
     one(&crate::notation::parse(text)?, input)
 }
@@ -153,21 +155,21 @@ fn one(layers: &Layers, input: Option<&Built>) -> Result<Built, String> {
     Ok(built)
 }
 
-/// The value of a field that is written, or computed.
+/// Returns the value of a field as written or, if none is written, the computed one.
 fn written<T>(field: Field<T>, computed: T) -> T {
     if let Field::Is(value) = field { value } else { computed }
 }
 
-/// Writes from the last layer to the first: what is done is the payload of what comes next.
+/// Writes a frame from the last layer to the first, so that the bytes written so far are the payload of the next layer.
 struct Writer<'l> {
     layers: &'l [Layer],
     input: Option<&'l Built>,
     done: Vec<u8>,
-    /// Protocol number of the layer that begins `done`.
+    /// Protocol number of the first layer in `done`.
     next: u8,
-    /// Rules with offsets counted from the end of the frame.
+    /// Rules, with offsets counted from the end of the frame.
     rules: Vec<Rule>,
-    /// Starts of layers, counted from the end of the frame.
+    /// Start and protocol number of each layer, with offsets counted from the end of the frame.
     starts: Vec<(usize, u8)>,
 }
 
@@ -246,7 +248,7 @@ impl Writer<'_> {
         self.done.splice(0..0, header);
     }
 
-    /// Adds a rule for bytes of the header that has just been pushed.
+    /// Adds a rule for bytes of the header that has just been written, if its field is not compared.
     fn ignore<T: Copy>(&mut self, field: Field<T>, offset: usize, mask: &[u8]) {
         if matches!(field, Field::Any | Field::NonZero) {
             self.rules.push(Rule::Ignore { at: self.done.len() - offset, mask: mask.to_vec() });
@@ -262,6 +264,8 @@ impl Writer<'_> {
         }
     }
 
+    /// Writes an IPv6 header:
+    ///
     /// ```text
     /// 0 version 4, traffic class 8, flow label 20 | 4 payload length | 6 next header | 7 hop limit | 8 source | 24 destination
     /// ```
@@ -307,6 +311,8 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Writes a routing header:
+    ///
     /// ```text
     /// 0 next header | 1 length in 8 bytes, without the first 8 | 2 routing type | 3 segments left
     /// 4 last entry | 5 flags | 6 tag | 8 segments of 16 bytes | TLVs
@@ -334,7 +340,7 @@ impl Writer<'_> {
         };
         let bytes = [header.as_slice(), &self.done].concat();
         let mut checksum = pseudo.checksum(protocol, &bytes);
-        // RFC 768: zero says that there is no checksum.
+        // RFC 768: zero would mean that there is no checksum.
         if protocol == protocol::UDP && checksum == 0 {
             checksum = 0xffff;
         }
@@ -343,7 +349,8 @@ impl Writer<'_> {
         self.ignore(field, at, &[0xff, 0xff]);
     }
 
-    /// Addresses of the IP header before layer `index`; the destination is the last segment while segments are left.
+    /// Returns the addresses of the IP header before layer `index`. While segments are left, the last segment counts as
+    /// the destination.
     fn pseudo(&self, index: usize, to: Option<Ipv6Addr>) -> Pseudo {
         let before = self.layers.get(..index).unwrap_or_default();
         let mut last_segment = None;
@@ -365,7 +372,7 @@ impl Writer<'_> {
         Pseudo::None
     }
 
-    /// Room for a quote behind the IP and ICMP headers.
+    /// Returns how many bytes of a quoted packet fit behind the IP and ICMP headers.
     fn quote_max(&self, index: usize) -> usize {
         let before = self.layers.get(..index).unwrap_or_default();
         match before.iter().rev().find(|layer| matches!(layer, Layer::Ip6(_) | Layer::Ip4(_))) {
@@ -375,6 +382,8 @@ impl Writer<'_> {
     }
 }
 
+/// Writes a TCP header:
+///
 /// ```text
 /// 0 ports | 4 sequence | 8 acknowledgment | 12 data offset, flags, window | 16 checksum, urgent pointer
 /// ```

@@ -1,4 +1,4 @@
-//! Cases, ready to be run.
+//! Conformance cases, ready to be run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,69 +13,69 @@ use crate::property::Property;
 /// Every case of a directory.
 #[derive(Clone, Debug)]
 pub struct Pack {
-    /// In the order of files and of their cases.
+    /// Cases, in the order of the files and of the cases in each file.
     pub cases: Vec<Case>,
 }
 
 impl Pack {
-    /// The case of that id.
+    /// Returns the case with this id.
     pub fn case(&self, id: &str) -> Option<&Case> {
         self.cases.iter().find(|case| case.id == id)
     }
 }
 
-/// One case: a configuration, frames in, frames out, counters.
+/// One case: a configuration, received frames, expected frames, and counters.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Unique: the row, and a letter where a row has several cases.
+    /// Unique id: the row, with a letter if a row has several cases.
     pub id: String,
     /// Row of the table in `tests/conformance/README.md`.
     pub row: String,
-    /// What happens.
+    /// Short description of what happens.
     pub title: String,
-    /// Where it is asked for.
+    /// Document and section that require it.
     pub clause: String,
-    /// 0: must, to 3: nice to have.
+    /// Priority from 0 (must) to 3 (nice to have).
     pub priority: u8,
-    /// File the case is in, without `.toml`.
+    /// Name of the file that contains the case, without `.toml`.
     pub area: String,
-    /// Choices and explanations.
+    /// Explanation of choices that the case makes.
     pub note: String,
-    /// Configuration and surroundings, with the changes of the case.
+    /// Configuration and surroundings, including the changes that the case makes to them.
     pub setup: Setup,
-    /// What happens, in order.
+    /// Steps of the case, in order.
     pub steps: Vec<Step>,
-    /// Every counter that is not zero at the end; `None`: not compared.
+    /// Every counter that is not zero at the end; `None`: counters are not compared.
     pub counters: Option<BTreeMap<String, u64>>,
-    /// The configuration is refused with a message that contains this.
+    /// If set, the configuration must be refused with a message that contains this text.
     pub refused: Option<String>,
-    /// What the Linux kernel does with the same frames.
+    /// Behaviour of the Linux kernel with the same frames.
     pub linux: Linux,
-    /// Statements about all frames that came out.
+    /// Properties that all frames sent must have together.
     pub properties: Vec<Property>,
 }
 
 /// Configuration and surroundings of a case.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Name in the files.
+    /// Name of the setup in the files.
     pub name: String,
-    /// What it stands for.
+    /// Description of what the setup stands for.
     pub summary: String,
-    /// Text of `srv6d.toml`.
+    /// Contents of `srv6d.toml`.
     pub config: String,
-    /// Network devices.
+    /// Network devices of the node.
     pub ports: Vec<Port>,
     /// Addresses of the loopback device.
     pub addresses: Vec<IpNet>,
-    /// What the kernel has resolved.
+    /// Neighbours that the kernel has resolved.
     pub neighbors: Vec<Neighbor>,
-    /// `ip` arguments (iproute2) that make a kernel the same node.
+    /// `ip` arguments (iproute2) that configure a Linux kernel as the same node.
     pub linux: Vec<String>,
 }
 
 impl Setup {
-    /// The device of that name.
+    /// Returns the device with this name.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name == name)
     }
@@ -84,67 +84,67 @@ impl Setup {
 /// A network device.
 #[derive(Clone, Debug)]
 pub struct Port {
-    /// Name.
+    /// Name of the device.
     pub name: String,
-    /// Its Ethernet address.
+    /// Ethernet address of the device.
     pub mac: [u8; 6],
-    /// Ethernet address of who is behind it: destination of frames sent, source of frames received.
+    /// Ethernet address of the station behind it: destination of sent frames, source of received frames.
     pub peer: [u8; 6],
-    /// Largest layer-3 packet.
+    /// MTU: size of the largest layer-3 packet.
     pub mtu: u32,
-    /// With carrier.
+    /// Whether the device has carrier.
     pub up: bool,
-    /// Addresses the kernel has on it.
+    /// Addresses that the kernel has on it.
     pub addresses: Vec<IpNet>,
-    /// srv6d's own veth: `mac` is the end that srv6d reads and writes, `peer` the kernel's.
+    /// Whether it is srv6d's own veth. Then `mac` belongs to the end that srv6d uses, and `peer` to the kernel's end.
     pub kernel: bool,
-    /// A VLAN (802.1Q VID) of this device. Its frames arrive on, and are expected on, the device.
+    /// For a VLAN: its device and VLAN ID (802.1Q). Frames of the VLAN arrive on the device and are expected there.
     pub vlan: Option<(String, u16)>,
 }
 
 /// An entry of the kernel's neighbour table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbor {
-    /// Device.
+    /// Name of the device.
     pub port: String,
-    /// Its address.
+    /// Address of the neighbour.
     pub address: IpAddr,
-    /// `None`: no longer resolved.
+    /// Ethernet address; `None`: it is not resolved any more.
     pub mac: Option<[u8; 6]>,
 }
 
-/// Something that happens before the frames of a step.
+/// A change that precedes the frames of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A neighbour resolves, changes or is lost.
     Neighbor(Neighbor),
     /// A device goes up or down.
     Link {
-        /// Device.
+        /// Name of the device.
         port: String,
-        /// New state.
+        /// New state: true if up.
         up: bool,
     },
 }
 
-/// Events, then frames.
+/// One step of a case: events, then frames.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Milliseconds since the start of the case.
     pub at_ms: u64,
-    /// What changes first.
+    /// Events at the beginning of the step.
     pub events: Vec<Event>,
-    /// What arrives, in order.
+    /// Received frames, in order.
     pub inputs: Vec<Input>,
-    /// What must come out: in this order on every single port.
+    /// Expected frames; on each port, they must be sent in this order.
     pub outputs: Vec<Expect>,
 }
 
 impl Step {
-    /// Compares everything that came out since the step began with what must have.
+    /// Compares all frames sent since the step began with the expected ones.
     ///
     /// # Errors
-    /// [`Diff`] of the first frame that is wrong, missing or not expected.
+    /// [`Diff`] of the first frame that is wrong, missing or unexpected.
     pub fn check(&self, frames: &[(String, Vec<u8>)]) -> Result<(), Diff> {
         let mut open: Vec<&Expect> = self.outputs.iter().collect();
         for (port, frame) in frames {
@@ -152,7 +152,7 @@ impl Step {
             let Some(first) = open.iter().position(on_port) else {
                 return Err(Diff::only(format!("unexpected frame on {port}"), &[], frame));
             };
-            // A frame that may take several ports may come out later than the next one on this port.
+            // A frame that may leave through several ports may come out later than the next frame on this port.
             let found = open.iter().position(|expect| on_port(expect) && expect.matches(port, frame).is_ok());
             let is_free = |index: usize| open.iter().take(index).filter(|e| on_port(e)).all(|e| e.ports().len() > 1);
             match found.filter(|&index| index == first || is_free(index)) {
@@ -173,25 +173,25 @@ impl Step {
     }
 }
 
-/// A frame that arrives.
+/// A frame that the node receives.
 #[derive(Clone, Debug)]
 pub struct Input {
     /// Device it arrives on.
     pub port: String,
-    /// As written in the case.
+    /// Layers of the frame as written in the case.
     pub text: Vec<String>,
     /// The frame.
     pub built: Built,
 }
 
-/// What the Linux kernel does with the same frames.
+/// Behaviour of the Linux kernel with the same frames.
 #[derive(Clone, Debug)]
 pub enum Linux {
-    /// The same.
+    /// As the case expects.
     Agree,
-    /// Something else.
+    /// Differently, as described.
     Diverge(Divergence),
-    /// Not compared, for this reason.
+    /// It is not compared, for this reason.
     None(String),
 }
 
@@ -200,20 +200,20 @@ pub enum Linux {
 pub struct Divergence {
     /// Short name, shared by all cases that differ for the same reason.
     pub name: String,
-    /// One sentence.
+    /// Reason in one sentence.
     pub why: String,
-    /// What the kernel was seen to do.
+    /// Behaviour that was observed.
     pub recorded: Recorded,
 }
 
-/// What the Linux kernel was seen to do where it differs.
+/// Observed behaviour of the Linux kernel in a case where it differs.
 #[derive(Clone, Debug)]
 pub enum Recorded {
-    /// The steps of the case, with the frames that come out of the kernel.
+    /// The steps of the case, with the frames that the kernel sends.
     Frames(Vec<Step>),
-    /// The kernel refuses to be configured like this, with a message that contains the text.
+    /// The kernel refuses the configuration with a message that contains this text.
     Refused(String),
-    /// The kernel takes the configuration that should have been refused.
+    /// The kernel accepts a configuration that should be refused.
     Accepted,
 }
 
@@ -228,7 +228,7 @@ impl fmt::Display for Linux {
 }
 
 impl Case {
-    /// Compares counters: every one that is listed has its value, every other one is zero.
+    /// Compares counters: each listed counter must have its value, and every other one must be zero.
     ///
     /// # Errors
     /// [`Diff`] with every counter that is different.
@@ -245,10 +245,10 @@ impl Case {
         if wrong.is_empty() { Ok(()) } else { Err(Diff::new(format!("counters:\n{}", wrong.join("\n")))) }
     }
 
-    /// Checks the statements about all frames of the case together.
+    /// Checks the properties of all frames of the case together.
     ///
     /// # Errors
-    /// [`Diff`] of the first one that does not hold.
+    /// [`Diff`] of the first property that does not hold.
     pub fn check_properties(&self, frames: &[(String, Vec<u8>)]) -> Result<(), Diff> {
         let expects = self.steps.iter().flat_map(|step| &step.outputs);
         let mut ports: Vec<&str> = expects.flat_map(Expect::ports).collect();

@@ -1,4 +1,4 @@
-//! Bytes to layers: the notation of a frame, for messages that people read.
+//! Decodes bytes into layers in the notation of frames, for messages to people.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::build::{Pseudo, ipv4_checksum};
 use crate::layer::protocol;
 
-/// The layers of a frame. [`build`](crate::build()) makes the same bytes of them again.
+/// Returns the layers of a frame. [`build`](crate::build()) makes the same bytes from them again.
 pub fn decode(frame: &[u8]) -> Vec<String> {
     let mut decoder = Decoder { lines: Vec::new(), tail: Vec::new(), pseudo: Pseudo::None };
     decoder.ethernet(frame);
@@ -16,7 +16,7 @@ pub fn decode(frame: &[u8]) -> Vec<String> {
 
 struct Decoder {
     lines: Vec<String>,
-    /// What is behind the outermost packet.
+    /// Layers for the bytes behind the outermost packet.
     tail: Vec<String>,
     pseudo: Pseudo,
 }
@@ -33,7 +33,7 @@ pub(crate) fn mac(bytes: [u8; 6]) -> String {
 }
 
 impl Decoder {
-    /// Bytes that are no header, or whose header is cut short.
+    /// Writes bytes that are not a header, or a header that is cut short.
     fn raw(&mut self, bytes: &[u8]) {
         match bytes {
             [] => {}
@@ -51,7 +51,7 @@ impl Decoder {
         self.tagged(&format!("eth {ends}"), u16::from_be_bytes([t0, t1]), rest);
     }
 
-    /// What an `EtherType` announces.
+    /// Decodes what follows an `EtherType`.
     fn tagged(&mut self, line: &str, ethertype: u16, rest: &[u8]) {
         let version = rest.first().map_or(0, |byte| byte >> 4);
         match (ethertype, rest.split_first_chunk::<4>()) {
@@ -80,7 +80,7 @@ impl Decoder {
         }
     }
 
-    /// Splits at the end that the header's own length field gives; `None` when the field is wrong.
+    /// Splits the bytes where the packet ends according to its length field. Returns `None` if that field is wrong.
     fn payload<'b>(&mut self, bytes: &'b [u8], len: usize, outermost: bool) -> Option<&'b [u8]> {
         let (payload, behind) = bytes.split_at_checked(len)?;
         if behind.is_empty() {
@@ -151,11 +151,11 @@ impl Decoder {
         self.chain(line, "proto", protocol, payload.unwrap_or(rest));
     }
 
-    /// Writes `line`, which names `next`, and what is behind it.
+    /// Writes `line`, then the header of type `next` behind it. If that header is not decoded, `line` gets its number.
     fn chain(&mut self, line: String, key: &str, next: u8, rest: &[u8]) {
         let at = self.lines.len();
         self.lines.push(line);
-        // A later fragment begins in the middle of a header.
+        // A later fragment starts in the middle of a header.
         let is_header = !self.lines.get(at).is_some_and(|line| is_later_fragment(line));
         let known = is_header && self.upper(next, rest);
         if !known {
@@ -169,7 +169,7 @@ impl Decoder {
         }
     }
 
-    /// False: not decoded, nothing written.
+    /// Decodes the header of type `next`. Returns false if that is not possible; then nothing is written.
     fn upper(&mut self, next: u8, bytes: &[u8]) -> bool {
         match next {
             protocol::IPV6 if bytes.len() >= 40 => self.ip6(bytes, false),
@@ -248,7 +248,7 @@ impl Decoder {
         true
     }
 
-    /// `csum` of a transport header, unless it is the right one.
+    /// Returns the `csum` field of a transport header, or nothing if the checksum is right.
     fn checksum(&self, protocol: u8, bytes: &[u8], at: usize) -> String {
         let mut zeroed = bytes.to_vec();
         let Some(field) = zeroed.get_mut(at..at + 2) else { return String::new() };
@@ -328,7 +328,7 @@ fn u128_pair(addresses: [u8; 32]) -> (Ipv6Addr, Ipv6Addr) {
     (address(0), address(1))
 }
 
-/// Version 4, and as many bytes as the header says it has.
+/// Returns whether the header has version 4 and is no longer than the available bytes.
 fn ipv4_header_fits(bytes: &[u8]) -> bool {
     bytes.len() >= 20
         && bytes.first().is_some_and(|first| first >> 4 == 4 && usize::from(first & 0xf) * 4 <= bytes.len())
@@ -339,7 +339,7 @@ fn is_later_fragment(line: &str) -> bool {
     words.next().is_some_and(|offset| offset != "0")
 }
 
-/// `None`: some option runs past the end.
+/// Decodes a list of options. Returns `None` if an option runs past the end.
 fn option_list(mut data: &[u8]) -> Option<String> {
     let mut words = Vec::new();
     while let Some((&kind, rest)) = data.split_first() {

@@ -1,21 +1,21 @@
-//! One frame that must come out, and how it differs from one that did.
+//! Expected frames, and how they differ from frames that were sent.
 
 use std::fmt;
 
 use crate::build::{Built, Rule, ipv4_checksum};
 use crate::decode::decode;
 
-/// A frame that must come out.
+/// A frame that the node must send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expect {
     /// The frame as written in the case.
     pub text: Vec<String>,
-    /// Port and bytes of every frame that is right: one, unless the case leaves a choice.
+    /// Port and bytes of every frame that is right; more than one if the case allows a choice.
     pub candidates: Vec<(String, Built)>,
 }
 
 impl Expect {
-    /// The ports the frame may leave through.
+    /// Returns the ports through which the frame may leave.
     pub fn ports(&self) -> Vec<&str> {
         let mut ports: Vec<&str> = self.candidates.iter().map(|(port, _)| port.as_str()).collect();
         ports.dedup();
@@ -25,7 +25,7 @@ impl Expect {
     /// Compares a frame with every candidate for its port.
     ///
     /// # Errors
-    /// [`Diff`] against the first candidate when none is equal.
+    /// [`Diff`] from the first candidate, if none is equal.
     pub fn matches(&self, port: &str, frame: &[u8]) -> Result<(), Diff> {
         let mut first = None;
         for (_, candidate) in self.candidates.iter().filter(|(name, _)| name == port) {
@@ -41,13 +41,13 @@ impl Expect {
 }
 
 impl Built {
-    /// Whether this is that frame.
+    /// Returns whether this frame is equal to the built one under its rules.
     pub fn matches(&self, frame: &[u8]) -> bool {
         compare(self, frame).is_ok()
     }
 }
 
-/// An expected and a received frame, layer by layer.
+/// Difference between an expected and a sent frame, layer by layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diff(String);
 
@@ -56,7 +56,7 @@ impl Diff {
         Self(text.into())
     }
 
-    /// A headline and the layers of what is there and should not be (`+`), or the other way round (`-`).
+    /// Makes a difference from a headline, the layers of a missing frame (`-`) and those of an unexpected frame (`+`).
     pub(crate) fn only(headline: impl fmt::Display, missing: &[u8], surplus: &[u8]) -> Self {
         let mut lines = vec![headline.to_string()];
         lines.extend(decode_some(missing).into_iter().map(|line| format!("  - {line}")));
@@ -129,7 +129,7 @@ fn describe(wanted: &[u8], frame: &[u8], broken: &[&str]) -> Diff {
     Diff(lines.join("\n"))
 }
 
-/// Equal layers at the head and the tail once, what is between them as expected (`-`) and as received (`+`).
+/// Compares layers: equal ones at both ends appear once, the others as expected (`-`) and as sent (`+`).
 fn layer_diff(wanted: &[String], found: &[String]) -> Vec<String> {
     let head = wanted.iter().zip(found).take_while(|(a, b)| a == b).count();
     let rest = wanted.len().min(found.len()) - head;

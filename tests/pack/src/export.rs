@@ -1,4 +1,4 @@
-//! Cases as files that other tools read: `config.toml`, `in-PORT.pcap`, `out-PORT.pcap`, `expect.json`.
+//! Exports cases as files for other tools: `config.toml`, `in-PORT.pcap`, `out-PORT.pcap`, `expect.json`.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use crate::build::Rule;
 use crate::case::{Case, Event};
 use crate::decode::{hex, mac};
 
-/// Classic pcap, microseconds, Ethernet.
+/// Header of a classic pcap file: time stamps in microseconds, link type Ethernet.
 const PCAP_HEADER: [u8; 24] =
     [0xa1, 0xb2, 0xc3, 0xd4, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 1];
 
 /// Writes one case into `directory/ID`.
 ///
 /// # Errors
-/// The directory or a file in it cannot be written.
+/// If the directory or a file in it cannot be written.
 pub fn export(case: &Case, directory: &Path) -> io::Result<()> {
     let directory = directory.join(&case.id);
     fs::create_dir_all(&directory)?;
@@ -54,7 +54,7 @@ fn write_pcap<'f>(path: &Path, frames: impl Iterator<Item = (u64, &'f [u8])>) ->
     if count == 0 { Ok(()) } else { fs::write(path, file) }
 }
 
-/// Everything of a case that is not in the other files, and the frames once more in hexadecimal.
+/// Returns everything in a case that the other files lack, and the frames again in hexadecimal.
 pub fn expectation(case: &Case) -> Value {
     let rule = |rule: &Rule| match rule {
         Rule::Ignore { at, mask } => json!({ "ignore": { "at": at, "mask": hex(mask) } }),

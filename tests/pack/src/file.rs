@@ -1,4 +1,4 @@
-//! The TOML files as they are written.
+//! Contents of the TOML files, before names are resolved.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ pub(crate) struct Port {
     pub(crate) vlan: Option<u16>,
 }
 
-/// Changes of a port for one case.
+/// Changes that one case makes to a port.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PortChange {
@@ -73,14 +73,14 @@ pub(crate) struct Case {
     pub(crate) priority: u8,
     pub(crate) setup: String,
     pub(crate) linux: String,
-    /// Laid over the configuration of the setup.
+    /// Changes to the configuration of the setup.
     pub(crate) config: Option<toml::Table>,
     #[serde(default)]
     pub(crate) port: Vec<PortChange>,
-    /// Neighbours of the setup that are not resolved here.
+    /// Addresses of neighbours of the setup that are not resolved in this case.
     #[serde(default)]
     pub(crate) unresolved: Vec<String>,
-    /// More commands for the kernel oracle.
+    /// Additional commands for the kernel oracle.
     #[serde(default)]
     pub(crate) oracle: Vec<String>,
     #[serde(default, rename = "in")]
@@ -89,7 +89,7 @@ pub(crate) struct Case {
     pub(crate) outputs: Vec<Out>,
     #[serde(default)]
     pub(crate) step: Vec<Step>,
-    /// Nested where a name has dots: `drop.malformed`, `sid."fcbb:bbbb:1::/48"`.
+    /// Expected counters. A name with dots is written as nested tables: `drop.malformed`, `sid."fcbb:bbbb:1::/48"`.
     pub(crate) counters: Option<toml::Table>,
     pub(crate) refused: Option<String>,
     #[serde(default)]
@@ -132,7 +132,7 @@ pub(crate) struct In {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Out {
-    /// Several, with `|` between them: any of them.
+    /// Port, or several ports separated by `|` of which any is right.
     pub(crate) port: String,
     pub(crate) frame: Vec<String>,
     /// Entry of `in`, counted from 1 over all steps, that `rest` and `quote` refer to.

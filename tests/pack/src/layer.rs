@@ -1,4 +1,4 @@
-//! One layer of a frame.
+//! Layers of a frame.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -17,26 +17,26 @@ pub(crate) mod protocol {
     pub(crate) const DESTINATION_OPTIONS: u8 = 60;
 }
 
-/// Largest ICMPv6 error (RFC 4443 section 2.4 c).
+/// Size of the largest ICMPv6 error in bytes (RFC 4443 section 2.4 c).
 pub(crate) const ICMPV6_ERROR_MAX: usize = 1280;
-/// Largest ICMPv4 error (RFC 1812 section 4.3.2.3).
+/// Size of the largest ICMPv4 error in bytes (RFC 1812 section 4.3.2.3).
 pub(crate) const ICMPV4_ERROR_MAX: usize = 576;
 
-/// A field of a header.
+/// Value of a header field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Field<T> {
-    /// Computed from the layers around it.
+    /// Computed from the surrounding layers.
     #[default]
     Auto,
-    /// As written.
+    /// Given explicitly.
     Is(T),
-    /// Not compared.
+    /// Any value; the field is not compared.
     Any,
-    /// Not compared, but not zero.
+    /// Any value except zero; the field is not compared otherwise.
     NonZero,
 }
 
-/// One layer, as written.
+/// One layer, as written in a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
     Eth {
@@ -86,7 +86,7 @@ pub(crate) enum Layer {
         checksum: Field<u16>,
     },
     Raw(Vec<u8>),
-    /// What of the input frame, from this layer on, fits into an ICMP error.
+    /// The part of the input frame, from this layer on, that fits into an ICMP error.
     Quote(usize),
     /// The bytes of the input frame from this layer on.
     Rest(usize),
@@ -94,7 +94,7 @@ pub(crate) enum Layer {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ip6 {
-    /// Several: the frame may carry any of them.
+    /// Source addresses; if there are several, the frame may have any of them.
     pub(crate) sources: Vec<Ipv6Addr>,
     pub(crate) destination: Ipv6Addr,
     pub(crate) version: u8,
@@ -114,7 +114,7 @@ pub(crate) struct Ip4 {
     pub(crate) tos: Field<u8>,
     pub(crate) total_len: Field<u16>,
     pub(crate) id: Field<u16>,
-    /// Reserved, DF, MF: the three bits before the fragment offset.
+    /// The three bits before the fragment offset: reserved, DF, MF.
     pub(crate) flags: Field<u8>,
     pub(crate) offset: u16,
     pub(crate) ttl: u8,
@@ -148,18 +148,18 @@ pub(crate) struct Tcp {
     pub(crate) to: Option<Ipv6Addr>,
 }
 
-/// What comes behind the last layer.
+/// Change to the end of a frame, behind the last layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// Zeros up to this length of the whole frame.
+    /// Adds zeros until the whole frame has this length.
     Pad(usize),
-    /// Bytes that belong to no packet.
+    /// Adds bytes that belong to no packet.
     Trailer(Vec<u8>),
-    /// Only this many bytes of the frame are there.
+    /// Cuts the frame to this many bytes.
     Truncate(usize),
 }
 
-/// A frame as written.
+/// A frame, as written in a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layers {
     pub(crate) layers: Vec<Layer>,
@@ -167,7 +167,7 @@ pub(crate) struct Layers {
 }
 
 impl Layer {
-    /// The number by which the layer before names this one.
+    /// Returns the protocol number that the layer before uses for this one.
     pub(crate) fn protocol(&self) -> u8 {
         match self {
             Self::Ip6(_) => protocol::IPV6,

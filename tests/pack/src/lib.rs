@@ -1,6 +1,6 @@
-//! The conformance pack: what a forwarder must do with a frame, as data.
+//! The conformance pack: how a forwarder must treat frames, as data.
 //!
-//! Knows nothing of srv6d's own forwarding code: the pack is a statement of its own about what the RFCs ask for.
+//! This crate does not use srv6d's forwarding code: the pack states independently what the RFCs require.
 //!
 //! ```text
 //! tests/conformance/*.toml ─ load ─► Pack ─► Case ─► Step { inputs: bytes, outputs: Expect }

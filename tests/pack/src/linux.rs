@@ -1,4 +1,4 @@
-//! What the Linux kernel does where it differs from the cases, and what it was not asked: `divergences.toml`.
+//! Reads `divergences.toml`: how the Linux kernel differs from the cases, and which cases it is not tested with.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde::Deserialize;
 use crate::case::{Linux, Pack};
 use crate::file;
 
-/// The file as it is written.
+/// Contents of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// One sentence for each divergence, by its name.
+    /// Reason for each divergence in one sentence, by name of the divergence.
     #[serde(default)]
     why: BTreeMap<String, String>,
     #[serde(default)]
@@ -20,7 +20,7 @@ pub(crate) struct Record {
     linux: Vec<Found>,
 }
 
-/// Cases that are not put to the kernel.
+/// Cases that the kernel is not tested with, and the reason.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NotCompared {
@@ -28,7 +28,7 @@ struct NotCompared {
     cases: Vec<String>,
 }
 
-/// What the kernel was seen to do in one case.
+/// Observed behaviour of the kernel in one case.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Found {
@@ -36,16 +36,16 @@ pub(crate) struct Found {
     pub(crate) refused: Option<String>,
     #[serde(default)]
     pub(crate) accepted: bool,
-    /// Frames that come out, of a case without steps.
+    /// Frames that the kernel sends, for a case without steps.
     #[serde(default)]
     out: Vec<file::Out>,
-    /// The same for each step.
+    /// Frames that the kernel sends in each step, for a case with steps.
     #[serde(default)]
     step: Vec<Vec<file::Out>>,
 }
 
 impl Found {
-    /// The case with these frames in place of those that are right.
+    /// Returns the case with these frames in place of the expected ones.
     pub(crate) fn laid_over(&self, case: &file::Case) -> file::Case {
         let mut kernel = case.clone();
         kernel.outputs.clone_from(&self.out);
@@ -62,7 +62,7 @@ impl Record {
         toml::from_str(text).map_err(|why| why.to_string())
     }
 
-    /// Why a divergence of that name is there.
+    /// Returns the reason for the divergence of this name.
     pub(crate) fn why(&self, name: &str) -> Result<String, String> {
         let why = self.why.get(name).cloned();
         why.ok_or_else(|| format!("divergence {name:?} has no sentence in [why] of divergences.toml"))
@@ -74,13 +74,13 @@ impl Record {
         why.ok_or_else(|| "none, but no [[not_compared]] of divergences.toml says why".to_owned())
     }
 
-    /// What the kernel does in a case that says that it differs.
+    /// Returns the behaviour of the kernel in a case that names a divergence.
     pub(crate) fn of(&self, case: &str) -> Result<&Found, String> {
         let found = self.linux.iter().find(|found| found.case == case);
         found.ok_or_else(|| "differs, but divergences.toml has no [[linux]] with what the kernel does".to_owned())
     }
 
-    /// Everything that is listed belongs to a case that says so.
+    /// Checks that each entry belongs to a case that refers to it.
     pub(crate) fn check_against(&self, pack: &Pack) -> Result<(), String> {
         let linux = |id: &str| pack.case(id).map(|case| &case.linux);
         for id in self.not_compared.iter().flat_map(|group| &group.cases) {

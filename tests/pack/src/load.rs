@@ -1,4 +1,4 @@
-//! Files to cases: names are resolved, configurations laid over each other, frames built.
+//! Loads files into cases: resolves names, merges configurations and builds frames.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,38 +13,38 @@ use crate::layer::Layers;
 use crate::linux::Record;
 use crate::{file, notation};
 
-/// What is wrong with the files.
+/// Error in the files of the pack.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
     /// A file could not be read.
     #[error("{file}: {why}")]
     File {
-        /// Path.
+        /// Path of the file.
         file: String,
         /// Reason.
         why: String,
     },
-    /// A case does not make sense.
+    /// A case is invalid.
     #[error("{file}: case {case}: {field}: {why}")]
     Case {
-        /// Path.
+        /// Path of the file.
         file: String,
         /// Id of the case.
         case: String,
-        /// Field, with its number where there are several.
+        /// Field, with its number if there are several.
         field: String,
         /// Reason.
         why: String,
     },
 }
 
-/// What the Linux kernel does: not a file of cases.
+/// File with the behaviour of the Linux kernel; it contains no cases.
 const DIVERGENCES: &str = "divergences.toml";
 
-/// Reads every `*.toml` of a directory, in the order of their names.
+/// Reads every `*.toml` file of a directory, in the order of their names.
 ///
 /// # Errors
-/// The first mistake, with file, case and field.
+/// [`PackError`]: the first mistake, with file, case and field.
 pub fn load(directory: &Path) -> Result<Pack, PackError> {
     let listing = fs::read_dir(directory).map_err(|why| unreadable(directory, &why))?;
     let paths: Result<Vec<_>, _> = listing.map(|entry| entry.map(|entry| entry.path())).collect();
@@ -69,7 +69,7 @@ fn unreadable(path: &Path, why: &dyn ToString) -> PackError {
     PackError::File { file: path.display().to_string(), why: why.to_string() }
 }
 
-/// The same for texts that are in memory, each with its name.
+/// Like [`load`], but for texts in memory, each with its name.
 pub(crate) fn parse(texts: &[(String, String)], record: &Record) -> Result<Pack, PackError> {
     let mut setups = BTreeMap::new();
     let mut files = Vec::new();
@@ -103,7 +103,7 @@ pub(crate) fn parse(texts: &[(String, String)], record: &Record) -> Result<Pack,
     Ok(Pack { cases })
 }
 
-/// A field and what is wrong with it.
+/// Name of a field, and what is wrong with it.
 type Wrong = (String, String);
 
 fn at<T, E: ToString>(field: &str, result: Result<T, E>) -> Result<T, Wrong> {
@@ -166,7 +166,7 @@ fn linux(raw: &file::Case, setup: &Setup, record: &Record) -> Result<Linux, Wron
     Ok(Linux::Diverge(Divergence { name, why, recorded }))
 }
 
-/// Nested tables to names with dots.
+/// Flattens nested tables into names with dots.
 fn counters(table: &toml::Table) -> Result<BTreeMap<String, u64>, Wrong> {
     let mut flat = BTreeMap::new();
     for (name, value) in table {
@@ -181,7 +181,7 @@ fn counters(table: &toml::Table) -> Result<BTreeMap<String, u64>, Wrong> {
     Ok(flat)
 }
 
-/// Every frame that arrives ends in exactly one counter.
+/// Checks that every received frame ends in exactly one counter.
 fn check_sum(raw: &file::Case, counters: &BTreeMap<String, u64>) -> Result<(), Wrong> {
     let ends = |name: &str| matches!(name, "tx" | "kernel") || name.starts_with("reply.") || name.starts_with("drop.");
     let known = |name: &str| name == "rx" || ends(name) || name.starts_with("sid.") || name.starts_with("path.");
@@ -248,7 +248,7 @@ fn neighbor(field: &str, written: &file::Neighbor) -> Result<Neighbor, Wrong> {
     })
 }
 
-/// The configuration of the setup, as it is written there, or with the changes of the case laid over it.
+/// Returns the configuration of the setup, unchanged or with the changes of the case merged into it.
 fn config(base: &str, changes: Option<&toml::Table>) -> Result<String, Wrong> {
     let mut table: toml::Table = at("setup config", base.parse())?;
     let Some(changes) = changes else { return Ok(base.to_owned()) };
@@ -256,7 +256,8 @@ fn config(base: &str, changes: Option<&toml::Table>) -> Result<String, Wrong> {
     at("config", toml::to_string(&table))
 }
 
-/// Tables are merged; items of an array of tables are merged with the item of the same name, or added.
+/// Merges changes into a configuration. Tables are merged; an item of an array of tables is merged with the item of the
+/// same identity, or added.
 fn overlay(base: &mut toml::Table, changes: &toml::Table) {
     for (key, change) in changes {
         match (base.get_mut(key), change) {
@@ -279,7 +280,8 @@ fn overlay(base: &mut toml::Table, changes: &toml::Table) {
     }
 }
 
-/// What an item of `[[port]]`, `[[sid]]`, `[[block]]`, `[[steer]]`, `[[route]]` or `[[neighbor]]` is called by.
+/// Returns the values that identify an item of `[[port]]`, `[[sid]]`, `[[block]]`, `[[steer]]`, `[[route]]` or
+/// `[[neighbor]]`.
 fn identity(item: &toml::Table) -> Vec<Option<&toml::Value>> {
     let keys = if item.contains_key("name") { vec!["name"] } else { vec!["sid", "prefix", "table", "address", "via"] };
     let keys =
@@ -287,7 +289,7 @@ fn identity(item: &toml::Table) -> Vec<Option<&toml::Value>> {
     keys.into_iter().map(|key| item.get(key).filter(|_| !(key == "table" && item.contains_key("sid")))).collect()
 }
 
-/// The frames of one entry of `in`.
+/// Frames of one entry of `in`.
 struct Arrived {
     built: Vec<Built>,
 }
@@ -366,7 +368,7 @@ fn outputs(output: &file::Out, setup: &Setup, number: usize, arrived: &[Arrived]
     Ok(all)
 }
 
-/// A frame that does not begin with `eth` is between the port and who is behind it.
+/// Adds an Ethernet header to a frame that lacks one, with the addresses of the port and the station behind it.
 fn with_ethernet(mut frame: Vec<String>, port: &Port, is_input: bool) -> Vec<String> {
     let begins = |kind: &str| frame.first().is_some_and(|layer| layer.split(' ').next() == Some(kind));
     if !begins("eth") && !begins("hex") && !begins("bytes") {
@@ -377,7 +379,7 @@ fn with_ethernet(mut frame: Vec<String>, port: &Port, is_input: bool) -> Vec<Str
     frame
 }
 
-/// Replaces `{i}`, `{i+N}`, `{i:x}` and `{i+N:x}` by the number of the repetition, from 0.
+/// Replaces `{i}`, `{i+N}`, `{i:x}` and `{i+N:x}` by the number of the repetition, counted from 0.
 fn numbered(frame: &[String], count: u32) -> Vec<String> {
     frame.iter().map(|layer| numbered_layer(layer, count)).collect()
 }

@@ -1,4 +1,4 @@
-//! `srv6d-pack`: looks at the conformance pack, and writes it out for other forwarders.
+//! `srv6d-pack`: shows the conformance pack and exports it for other forwarders.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
-//! The text of a layer, e.g. `ip6 2001:db8::1 > fcbb:bbbb:1:2:: hl 64 fl 0x12345`.
+//! Parses the text of a layer, such as `ip6 2001:db8::1 > fcbb:bbbb:1:2:: hl 64 fl 0x12345`.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use crate::layer::{Field, Ip4, Ip6, Layer, Layers, Routing, Tail, Tcp, protocol};
 
-/// Every layer or tail of a frame.
+/// Parses every layer and tail of a frame.
 pub(crate) fn parse(frame: &[String]) -> Result<Layers, String> {
     let mut parsed = Layers::default();
     for text in frame {
@@ -20,7 +20,7 @@ pub(crate) fn parse(frame: &[String]) -> Result<Layers, String> {
     Ok(parsed)
 }
 
-/// Words of a layer: those with a fixed place are taken with `next`, the others by their key.
+/// Words of a layer. Those with a fixed place are taken with `next`, the others by their keys.
 struct Words<'t> {
     words: Vec<&'t str>,
 }
@@ -38,7 +38,7 @@ impl<'t> Words<'t> {
         self.next().ok_or_else(|| format!("{what} is missing"))
     }
 
-    /// `source > destination`
+    /// Parses `source > destination`.
     fn ends(&mut self) -> Result<(&'t str, &'t str), String> {
         let source = self.need("the source")?;
         if self.next() != Some(">") {
@@ -47,7 +47,7 @@ impl<'t> Words<'t> {
         Ok((source, self.need("the destination")?))
     }
 
-    /// The word behind `key`; both are taken.
+    /// Takes `key` and the word behind it, and returns that word.
     fn value(&mut self, key: &str) -> Result<Option<&'t str>, String> {
         let Some(at) = self.words.iter().position(|word| *word == key) else { return Ok(None) };
         self.words.remove(at);
@@ -93,7 +93,7 @@ fn from_text<T: FromStr>(what: &str, word: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("{what}: {word:?} is not an address of the right family"))
 }
 
-/// Decimal, or hexadecimal with `0x`.
+/// Parses a decimal number, or a hexadecimal one with `0x`.
 fn number<T: TryFrom<u64>>(what: &str, word: &str) -> Result<T, String> {
     let parsed =
         word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |digits| u64::from_str_radix(digits, 16).ok());
@@ -197,7 +197,8 @@ fn ip4(words: &mut Words<'_>) -> Result<Layer, String> {
     }))
 }
 
-/// `padn N`, `pad1` and `opt TYPE HEX` in the order they are written; `PadN` fills up to a multiple of 8.
+/// Parses `padn N`, `pad1` and `opt TYPE HEX` in the order they are written. `PadN` fills the header up to a multiple
+/// of 8.
 fn options(protocol: u8, words: &mut Words<'_>) -> Result<Layer, String> {
     let (next, len) = (words.field("nh", Field::Auto)?, words.field("len", Field::Auto)?);
     let mut data = Vec::new();
@@ -225,7 +226,7 @@ fn options(protocol: u8, words: &mut Words<'_>) -> Result<Layer, String> {
     Ok(Layer::Options { protocol, data, next, len })
 }
 
-/// `PadN` of `total` bytes, its own two included.
+/// Adds a `PadN` of `total` bytes, including its own two.
 fn push_padn(data: &mut Vec<u8>, total: usize) -> Result<(), String> {
     let zeros = total.checked_sub(2).ok_or("PadN has at least 2 bytes")?;
     data.push(1);
@@ -284,7 +285,7 @@ fn tcp(words: &mut Words<'_>) -> Result<Layer, String> {
     }))
 }
 
-/// Identifier and sequence number of an echo.
+/// Parses identifier and sequence number of an echo.
 fn echo(words: &mut Words<'_>) -> Result<[u8; 4], String> {
     let (id, seq): (u16, u16) = (words.number("id", 0)?, words.number("seq", 0)?);
     Ok((u32::from(id) << 16 | u32::from(seq)).to_be_bytes())
@@ -329,7 +330,7 @@ fn icmp4(words: &mut Words<'_>) -> Result<Layer, String> {
     Ok(Layer::Icmp4 { kind, code: words.number("code", 0)?, rest, checksum: words.field("csum", Field::Auto)? })
 }
 
-/// Base transport header of `RoCEv2`: 12 bytes.
+/// Parses a base transport header of `RoCEv2` (12 bytes).
 fn bth(words: &mut Words<'_>) -> Result<Layer, String> {
     let opcode: u8 = words.number("op", 4)?;
     let partition: u16 = words.number("pkey", 0xffff)?;
@@ -341,7 +342,7 @@ fn bth(words: &mut Words<'_>) -> Result<Layer, String> {
     Ok(Layer::Raw(bytes))
 }
 
-/// `bytes COUNT x VALUE`
+/// Parses `bytes COUNT x VALUE`.
 fn bytes(words: &mut Words<'_>) -> Result<Layer, String> {
     let count: u16 = number("count", words.need("the count")?)?;
     if words.next() != Some("x") {
@@ -350,7 +351,7 @@ fn bytes(words: &mut Words<'_>) -> Result<Layer, String> {
     Ok(Layer::Raw(vec![number("value", words.need("the value")?)?; usize::from(count)]))
 }
 
-/// A layer of the input frame, from 1; default: its first packet.
+/// Parses the number of a layer of the input frame, counted from 1. The default is 1, its first packet.
 fn position(words: &mut Words<'_>) -> Result<usize, String> {
     words.next().map_or(Ok(1), |word| number("the layer", word))
 }

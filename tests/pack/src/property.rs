@@ -1,4 +1,4 @@
-//! Statements about all frames of a case together.
+//! Properties of all frames of a case together.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::expect::Diff;
 
-/// A statement about every frame that came out of a case.
+/// A property that the frames sent in a case must have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Property {
@@ -14,22 +14,22 @@ pub enum Property {
     FlDistinct,
     /// All frames have the same outer flow label.
     FlEqual,
-    /// The five hexadecimal digits of the flow label are each spread evenly over their 16 values.
+    /// Each of the five hexadecimal digits of the flow label is spread evenly over its 16 values.
     FlUniform,
-    /// Every port that may be used carries at least half of its even share.
+    /// Every port that may be used carries at least half of an even share.
     PortSpread,
     /// All frames leave through one port.
     PortEqual,
 }
 
-/// Chi-square with 15 degrees of freedom is above this in one of 100000 fair draws.
+/// Limit of chi-square with 15 degrees of freedom; one of 100000 fair draws exceeds it.
 const CHI_SQUARE_LIMIT: f64 = 50.5;
 
 impl Property {
-    /// Checks the frames that came out, each with its port.
+    /// Checks the frames that were sent, each with its port.
     ///
     /// # Errors
-    /// [`Diff`] that says what was counted.
+    /// [`Diff`] with the numbers that were counted.
     pub fn check(self, ports: &[&str], frames: &[(String, Vec<u8>)]) -> Result<(), Diff> {
         let mut labels = BTreeMap::<u32, usize>::new();
         for label in frames.iter().filter_map(|(_, frame)| flow_label(frame)) {
@@ -54,7 +54,7 @@ impl Property {
     }
 }
 
-/// Label of the outermost IPv6 header.
+/// Returns the flow label of the outermost IPv6 header.
 fn flow_label(frame: &[u8]) -> Option<u32> {
     let at = if frame.get(12..14)? == [0x81, 0x00] { 18 } else { 14 };
     frame.get(at..)?.first_chunk::<4>().map(|&first| u32::from_be_bytes(first) & 0xf_ffff)
@@ -68,7 +68,7 @@ fn uniform(labels: &BTreeMap<u32, usize>) -> Result<(), String> {
                 *count += times;
             }
         }
-        // As integers: sum of (16 n - total)^2 / (16 total).
+        // Chi-square in integers: sum of (16 n - total)^2 / (16 total).
         let total: usize = counts.iter().sum();
         let square: usize = counts.iter().map(|count| (count * 16).abs_diff(total).pow(2)).sum();
         #[expect(clippy::cast_precision_loss, reason = "some thousand frames")]

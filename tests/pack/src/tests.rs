@@ -1,4 +1,4 @@
-//! Golden bytes, wildcards, messages, and the round trip of every frame of the pack.
+//! Tests of the pack: bytes that are known in advance, wildcards, messages, and the round trip of every frame.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 use std::path::PathBuf;
@@ -106,7 +106,7 @@ fn every_frame_decodes_to_what_builds_it() {
     }
 }
 
-/// A case of one frame, in and out of port p1.
+/// Returns the text of a case with one frame in and one frame out of port p1.
 fn one_case_text(input: &str, output: &str, counters: &str) -> String {
     format!(
         r#"

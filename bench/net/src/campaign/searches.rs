@@ -1,4 +1,4 @@
-//! Searches of a campaign: NDR and PDR of every DUT, and its latencies at parts of them.
+//! Searches for NDR and PDR of every DUT, and measures latency at fractions of them.
 
 use std::time::{Duration, Instant};
 
@@ -17,16 +17,16 @@ use crate::testbed::Mtu;
 use crate::trial::Rig;
 use crate::verdict::Counted;
 
-/// Lowest rate of a search.
+/// Lowest rate of a search, in packets per second.
 const SLOWEST: f64 = 20_000.0;
-/// More than any generator sends.
+/// Highest rate of a search; no generator sends as much.
 const MOST: f64 = 100e6;
-/// Latency frames are at least so long: they carry the time.
+/// Shortest frame for latency measurements in bytes: it has to contain a time stamp.
 const SHORTEST_STAMPED: usize = 128;
-/// Latency samples of one load, about.
+/// Approximate number of latency samples at one load.
 const SAMPLES: f64 = 100_000.0;
 
-/// Size of the frames that latency is measured with, beside a search with these.
+/// Returns the frame size for latency measurements that belong to a search with this size.
 fn stamped(searched: Size) -> Size {
     match searched {
         Size::Bytes(bytes) => Size::Bytes(bytes.max(SHORTEST_STAMPED)),
@@ -35,10 +35,10 @@ fn stamped(searched: Size) -> Size {
 }
 
 impl Campaign<'_> {
-    /// NDR and PDR of every DUT, and its latencies at parts of them.
+    /// Searches NDR and PDR of every DUT, and measures its latencies at fractions of them.
     pub(super) fn searches(&mut self) -> Result<(), BenchError> {
         for &placement in &self.plan.searched_in {
-            // Said before if there are too few cores: floods are measured there, too.
+            // Too few cores have been reported before, because floods are measured in this placement, too.
             let Ok(layout) = Layout::of(placement, &self.plan.cores) else { continue };
             for &size in &self.plan.searched {
                 for dut in self.plan.thorough() {
@@ -50,7 +50,7 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// In the placement of the search, and once inline.
+    /// Measures latencies in the placement of the search and, once, in the placement `Inline`.
     fn latencies_at_parts_of(
         &mut self,
         kept: Option<&SearchRow>,
@@ -66,7 +66,7 @@ impl Campaign<'_> {
         let has_inline = self.results.latencies.iter().any(is_inline);
         let Some(kept) = kept else {
             self.progress.skip(Kind::Latency);
-            // Inline, too, unless another placement has a rate.
+            // The measurement in `Inline` is skipped, too, unless another placement may still find a rate.
             if self.plan.searched_in.last() == Some(&placement) && !has_inline {
                 self.progress.skip(Kind::Latency);
             }
@@ -85,7 +85,8 @@ impl Campaign<'_> {
         self.latencies(Placement::Inline, &inline, dut, size, kept)
     }
 
-    /// The NDR. Where a packet is lost now and then at any rate, as on a busy machine, the PDR.
+    /// Searches and stores PDR and NDR. Returns the NDR or, if none was found, the PDR: on a busy machine a packet may
+    /// be lost occasionally at any rate. `None`: neither was found, or the DUT does not forward on this machine.
     fn search(
         &mut self,
         placement: Placement,
@@ -101,7 +102,7 @@ impl Campaign<'_> {
         let row = |accepted_loss, found| SearchRow::of(placement, dut.name, size, accepted_loss, found);
         let pdr_row = row(search::PDR, pdr);
         self.results.searches.push(pdr_row.clone());
-        // What loses nothing loses no more than the PDR.
+        // A rate without loss cannot exceed the PDR.
         let ndr = match pdr.rate {
             Some(rate) => self.searched(&mut rig, dut, size, search::NDR, [rate; 2])?.below(pdr),
             None => Found { trials: 0, void: 0, ..pdr },
@@ -174,7 +175,8 @@ impl Campaign<'_> {
         (self.keep)(&self.results)
     }
 
-    /// Below the NDR nothing should be lost: repeated until nothing is, else the trial that lost least.
+    /// Runs a trial with time stamps. Below the NDR nothing should be lost, so the trial is repeated until nothing is;
+    /// otherwise the one with the smallest loss is returned.
     fn timed(&self, rig: &mut Rig, load: &Load, every: u64) -> Result<(Counted, Vec<Duration>), BenchError> {
         let mut best = rig.timed(load, self.plan.timing, every)?;
         for _ in 0..self.plan.repeats {

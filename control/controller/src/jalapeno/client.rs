@@ -1,4 +1,4 @@
-//! The API's routes: one request at a time, each with its limits.
+//! The routes of the API. Each function sends one request with its limits.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,40 +19,42 @@ use crate::failure::Failure;
 use crate::http::{self, Answer, Http, Repeat};
 use crate::snapshot::Cause;
 
-/// Keys of a collection that are read.
+/// Maximum number of keys of a collection that are read.
 const MAX_KEYS: usize = 1 << 17;
 
-/// The API of one graph.
+/// Client for the API of one graph.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: Http,
     base: Url,
     graph: String,
     timeout: Duration,
-    /// Address that answered last.
+    /// Address of the server that answered last.
     address: Arc<Mutex<Option<IpAddr>>>,
 }
 
-/// `/collections/{c}/keys`.
+/// Answer of `/collections/{c}/keys`.
 #[derive(Deserialize)]
 struct Keys {
     keys: Bounded<String, MAX_KEYS>,
 }
 
-/// The topology, and how far away everything is.
+/// The topology, and the distance of each vertex.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Looked {
-    /// What the controller says.
+    /// The topology that the controller answered.
     pub topology: Topology,
-    /// Fewest links from the source to each vertex.
+    /// Smallest number of links from the source to each vertex.
     pub hops: BTreeMap<String, usize>,
 }
 
 type Query = BTreeMap<&'static str, String>;
 
 impl Client {
+    /// Creates a client for the endpoint and graph of the settings.
+    ///
     /// # Errors
-    /// The endpoint is not a URL, or `ca` holds no certificate.
+    /// If the endpoint is not a URL, or `ca` does not contain a certificate.
     pub fn new(settings: &Settings) -> Result<Self, Failure> {
         let refused = |why: String| Failure::new(Cause::Refused, format!("endpoint {}: {why}", settings.endpoint));
         let text = settings.endpoint.trim_end_matches('/').trim_end_matches("/api/v1");
@@ -66,15 +68,16 @@ impl Client {
         Ok(Self { http, base, graph: settings.graph.clone(), timeout: settings.timeout, address: Arc::default() })
     }
 
-    /// Address of the controller, once it has answered.
+    /// Returns the address of the controller, once it has answered.
     pub fn address(&self) -> Option<IpAddr> {
         *self.address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `GET /graphs/{g}/topology`, and the distances from `source`; waited for as long as `patience`.
+    /// Sends `GET /graphs/{g}/topology`, and computes the distances from `source`. Waits at most `patience` for the
+    /// answer.
     ///
     /// # Errors
-    /// No answer, or one that is no topology.
+    /// If there is no answer, or one that is not a topology.
     pub async fn topology(
         &self,
         watched: &'static [&'static str],
@@ -92,11 +95,11 @@ impl Client {
         looked.await.map_err(|why| Failure { what: format!("topology: {}", why.what), ..why })
     }
 
-    /// `GET /graphs/{g}/{route}`, a route that answers with paths; one that must not be repeated is waited for
-    /// the longest.
+    /// Sends `GET /graphs/{g}/{route}` for a route that answers with paths. If the request must not be repeated, it has
+    /// the time of a booking ([`Patience::booking`]).
     ///
     /// # Errors
-    /// No answer, or one of another shape.
+    /// If there is no answer, or one of another shape.
     pub async fn paths(&self, route: &str, query: &Query, repeat: Repeat) -> Result<Said, Failure> {
         let patience = if repeat == Repeat::Never { Patience::booking(self.timeout) } else { self.timeout };
         let deadline = Instant::now() + patience;
@@ -104,10 +107,10 @@ impl Client {
         self.ask(Method::GET, &path, query, repeat, deadline).await?.parse(deadline, Said::parse).await
     }
 
-    /// `GET /collections/{c}/keys`.
+    /// Sends `GET /collections/{c}/keys`.
     ///
     /// # Errors
-    /// No answer, or one of another shape.
+    /// If there is no answer, or one of another shape.
     pub async fn keys(&self, collection: &str) -> Result<Vec<String>, Failure> {
         let deadline = Instant::now() + self.timeout;
         let path = format!("collections/{collection}/keys");
@@ -116,10 +119,10 @@ impl Client {
         keys.await.map(|keys| keys.keys.0)
     }
 
-    /// Gives an allocation back. Only `srv6d path-server` has this route; Jalapeno answers 404 or 405.
+    /// Releases an allocation. Only `srv6d path-server` has this route; Jalapeno answers 404 or 405.
     ///
     /// # Errors
-    /// No answer, or no success.
+    /// If there is no answer, or its status is not a success.
     pub async fn release(&self, query: &Query) -> Result<(), Failure> {
         let path = format!("graphs/{}/shortest_path/load", self.graph);
         let deadline = Instant::now() + self.timeout;
@@ -146,7 +149,7 @@ impl Client {
     }
 }
 
-/// What there is to say about a status: `detail` is a text, a list, or empty.
+/// Returns the failure for a status. The field `detail` of the body may be a text, a list, or empty.
 fn status(answer: &Answer) -> Failure {
     let Answer { url, status, retry_after, .. } = answer;
     let body: Value = serde_json::from_slice(answer.bytes()).unwrap_or_default();

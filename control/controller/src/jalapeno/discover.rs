@@ -1,4 +1,4 @@
-//! What a host must know of a fabric before it has a configuration: who its peers are, and which blocks are in use.
+//! Discovery of what a host must know of a fabric before it has a configuration: its peers, and the blocks in use.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -13,10 +13,10 @@ use crate::failure::Failure;
 use crate::http::Repeat;
 use crate::snapshot::Cause;
 
-/// Peers that are asked about until a path shows the block.
+/// Maximum number of peers that are asked for until a path shows the block.
 const TRIED: usize = 4;
 
-/// Asks the API of one endpoint; nothing is booked by it.
+/// Sends requests to the API of one endpoint. No request makes a booking.
 #[derive(Debug)]
 pub struct Discovery<'s> {
     client: Client,
@@ -24,24 +24,26 @@ pub struct Discovery<'s> {
 }
 
 impl<'s> Discovery<'s> {
+    /// Creates a client for the endpoint of the settings.
+    ///
     /// # Errors
-    /// The endpoint is not a URL.
+    /// If the endpoint is not a URL, or `ca` does not contain a certificate.
     pub fn new(settings: &'s Settings) -> Result<Self, Failure> {
         Ok(Self { client: Client::new(settings)?, settings })
     }
 
-    /// Keys of a collection, e.g. `hosts`.
+    /// Returns the keys of a collection, e.g. `hosts`.
     ///
     /// # Errors
-    /// No answer, or none that lists keys.
+    /// If there is no answer, or one that does not list keys.
     pub async fn keys(&self, collection: &str) -> Result<Vec<String>, Failure> {
         self.client.keys(collection).await
     }
 
-    /// Blocks of the SIDs on the shortest paths to the peers.
+    /// Returns the blocks of the SIDs on the shortest paths to the first peer whose paths have SIDs.
     ///
     /// # Errors
-    /// No answer, or no path that shows a SID.
+    /// If there is no answer, or no path has a SID.
     pub async fn blocks(&self) -> Result<BTreeSet<Ipv6Net>, Failure> {
         let source = &self.settings.source;
         let mut why = Failure::new(Cause::NotFound, format!("{source} has no peers"));

@@ -1,4 +1,5 @@
-//! The environment of the SRv6 plugin for `PyTorch`: whoever used it can start srv6d in its place and change nothing else.
+//! The environment variables of the SRv6 plugin for `PyTorch`. A user of the plugin can start srv6d in its place and
+//! change nothing else.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,42 +8,43 @@ use ipnet::Ipv6Net;
 
 use super::job::id_of;
 
-/// What the plugin's variables say.
+/// Settings that the plugin's variables contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     /// `JALAPENO_API_ENDPOINT`.
     pub endpoint: String,
-    /// `TOPOLOGY_COLLECTION`; the plugin's text says `fabric_graph`, its code `network_topology`.
+    /// `TOPOLOGY_COLLECTION`, default `fabric_graph` as in the plugin's documentation (its code has
+    /// `network_topology`).
     pub graph: String,
     /// `BACKEND_INTERFACE`, default `eth1`.
     pub interface: String,
-    /// This host's id: `HOSTNAME`, else the entry of `HOSTS` that `RANK` points at, else `HOSTNAME_PREFIX` and rank.
+    /// Id of this host: `HOSTNAME`, else the entry of `HOSTS` at index `RANK`, else `HOSTNAME_PREFIX` and rank.
     pub source: String,
-    /// The other hosts.
+    /// The other hosts of the job.
     pub peers: Peers,
     /// `DEST_FUNCTION`.
     pub function: Option<u16>,
-    /// `SRV6_ENCAP_MODE` is `encap`.
+    /// Whether `SRV6_ENCAP_MODE` is `encap`.
     pub full_srh: bool,
     /// `ROUTE_TABLE_ID`, default 254.
     pub table: u32,
     /// `BACKEND_GATEWAY`.
     pub gateway: Option<IpAddr>,
-    /// `SRV6_USID_BLOCK`; default: what the API says.
+    /// `SRV6_USID_BLOCK`; if it is not set, the block is discovered through the API.
     pub block: Option<Ipv6Net>,
-    /// What was read in another way than the plugin's documents say.
+    /// Variables that were interpreted in another way than the plugin's documentation says.
     pub notes: Vec<String>,
 }
 
 /// The other hosts of the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peers {
-    /// Their ids, as `HOSTS` lists them.
+    /// Ids of the hosts that `HOSTS` lists.
     Listed(Vec<String>),
-    /// Nobody lists them: the plugin learns their names from the other ranks, srv6d from the API's hosts.
+    /// `HOSTS` is not set. The plugin learns the names from the other ranks, srv6d from the API's hosts.
     Known {
-        /// Names that all hosts of the job would have, if they are named by their ranks as this one is; by decreasing
-        /// likelihood.
+        /// Lists of the names of all hosts of the job, if they are named by their ranks like this one. The most likely
+        /// list comes first.
         candidates: Vec<Vec<String>>,
         /// `WORLD_SIZE`.
         world: Option<usize>,
@@ -50,10 +52,10 @@ pub enum Peers {
 }
 
 impl Peers {
-    /// Ids of the others, if `keys` are the hosts that the API knows.
+    /// Returns the ids of the other hosts. `keys` are the hosts that the API knows.
     ///
     /// # Errors
-    /// They cannot be told from other hosts, or there are none.
+    /// If they cannot be told from hosts outside of the job, or if there are none.
     pub fn among(&self, own: &str, keys: &[String]) -> Result<Vec<String>, EnvironmentError> {
         let Self::Known { candidates, world } = self else { return self.listed() };
         let is_known = |names: &&Vec<String>| names.len() > 1 && names.iter().all(|name| keys.contains(name));
@@ -86,22 +88,22 @@ impl Peers {
     }
 }
 
-/// A variable that is missing or cannot be used.
+/// A variable that is missing or has an unusable value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {what}; {fix}")]
 pub struct EnvironmentError {
-    /// Its name.
+    /// Name of the variable.
     pub variable: &'static str,
     /// What is wrong.
     pub what: String,
-    /// What to do about it.
+    /// Correction that the user can make.
     pub fix: &'static str,
 }
 
-/// Reads the variables.
+/// Reads the variables of the plugin.
 ///
 /// # Errors
-/// The first that is missing or cannot be used.
+/// The first variable that is missing or has an unusable value.
 pub fn read(variables: &BTreeMap<String, String>) -> Result<Environment, EnvironmentError> {
     let said = Said(variables);
     let mut notes = Vec::new();
@@ -141,7 +143,7 @@ fn error(variable: &'static str, what: &str, fix: &'static str) -> EnvironmentEr
     EnvironmentError { variable, what: what.to_owned(), fix }
 }
 
-/// The variables; empty ones are not set.
+/// The variables. An empty variable counts as not set.
 #[derive(Clone, Copy)]
 struct Said<'v>(&'v BTreeMap<String, String>);
 
@@ -155,7 +157,7 @@ impl<'v> Said<'v> {
         value.parse().map_err(|_| error(variable, value, "write a number"))
     }
 
-    /// Ids of this host and of the others.
+    /// Returns the id of this host, and the other hosts.
     fn job(self, notes: &mut Vec<String>) -> Result<(String, Peers), EnvironmentError> {
         let rank = self.number("RANK", 0)?;
         let prefix = self.text("HOSTNAME_PREFIX").unwrap_or("host");
@@ -183,7 +185,8 @@ impl<'v> Said<'v> {
         Ok((id(&own)?, Peers::Listed(peers)))
     }
 
-    /// `host00`, `pytorch-0`: where a name ends in its rank, the others' are likely to end in theirs.
+    /// Returns the peers for a job without a list of hosts. If a host's name ends in its rank (`host00`, `pytorch-0`),
+    /// the names of the others probably end in theirs.
     fn unlisted(self, own: &str, rank: usize) -> Result<Peers, EnvironmentError> {
         const MOST: usize = 1 << 17;
         let world = match self.number("WORLD_SIZE", 0)? {
@@ -261,14 +264,14 @@ mod tests {
         };
         let of = |own: &str, peers: &str| Ok((own.to_owned(), peers.to_owned()));
         let three = ["host00", "host01", "host02"];
-        // demo/.env of the plugin, in a container.
+        // As in demo/.env of the plugin, in a container.
         assert_eq!(among(&[("HOSTNAME", "host01")], &three), of("hosts/host01", "hosts/host00 hosts/host02"));
-        // A part of a fabric's hosts, named by their ranks.
+        // A job on some hosts of a fabric, which are named by their ranks.
         let two = [("RANK", "1"), ("WORLD_SIZE", "2")];
         assert_eq!(among(&two, &three), of("hosts/host01", "hosts/host00"));
         let set = [("HOSTNAME", "pytorch-0"), ("RANK", "0"), ("WORLD_SIZE", "2")];
         assert_eq!(among(&set, &["pytorch-0", "pytorch-1", "host00"]), of("hosts/pytorch-0", "hosts/pytorch-1"));
-        // No name is made up.
+        // No name is invented.
         let why = among(&[("HOSTNAME", "a"), ("WORLD_SIZE", "2")], &["a", "b", "c"]).unwrap_err();
         assert!(why.starts_with("HOSTS: is not set, and the API has 3 hosts, but WORLD_SIZE is 2"), "{why}");
         assert!(among(&[("HOSTNAME", "x")], &three).unwrap_err().starts_with("HOSTNAME: "));

@@ -1,43 +1,46 @@
-//! How fast a controller is asked: as many questions at a time as it answers in good time, and as patiently as its
-//! answers need.
+//! Rate of requests to a controller: it is sent as many requests at a time as it answers quickly, and is given as much
+//! time as its answers need.
 
 use std::time::Duration;
 
-/// An answer is in good time if it takes no more than this part of the time that one may take.
+/// Divisor of the timeout: an answer that takes at most this part of it is quick.
 const GOOD_TIME: u32 = 4;
-/// A booking is waited for so many times as long as another answer: given up, it counts all the same.
+/// Factor by which the timeout of a booking is longer than that of other requests. A booking that is given up counts
+/// nevertheless.
 const BOOKING: u32 = 40;
-/// The longest that an answer is waited for after earlier ones came too late.
+/// Maximum time to wait for an answer after earlier ones came too late.
 const MAX_PATIENCE: Duration = Duration::from_mins(2);
-/// Looks at the topology take at most one part in so many of the controller's time.
+/// Divisor of the controller's time: requests for the topology take at most this part of it.
 const TOPOLOGY_SHARE: u32 = 20;
 
-/// Questions at a time: one more for each answer in good time, half as many after a late one (AIMD). A controller that
-/// answers one question after the other is asked one question after the other, by every host, however many hosts ask.
+/// Number of simultaneous requests, by additive increase and multiplicative decrease (AIMD): it grows with each quick
+/// answer, and is halved after a late one. A controller that answers one request after the other also receives them one
+/// after the other from each host, however many hosts there are.
 #[derive(Clone, Debug)]
 pub struct Pace {
     window: f64,
     most: usize,
     good_time: Duration,
-    /// Until the first late answer the window doubles with every round trip.
+    /// True until the first late answer. So long the window doubles with every round trip.
     starts: bool,
-    /// Answers to questions that were asked before the window was halved.
+    /// Number of outstanding answers to requests that were sent before the window was halved.
     outdated: usize,
 }
 
 impl Pace {
-    /// Begins with one question at a time; never more than `most`. `timeout`: how long an answer may take.
+    /// Begins with one request at a time, and never allows more than `most`. `timeout` is the maximum time for an
+    /// answer.
     pub fn new(most: usize, timeout: Duration) -> Self {
         Self { window: 1.0, most: most.max(1), good_time: timeout / GOOD_TIME, starts: true, outdated: 0 }
     }
 
-    /// Questions that may wait for their answers together.
+    /// Returns how many requests may wait for their answers at the same time.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is at least 1, and at most `most`")]
     pub fn at_once(&self) -> usize {
         self.window as usize
     }
 
-    /// An answer came, or none in time.
+    /// Records the time after which an answer came, or after which the request was given up.
     pub fn took(&mut self, time: Duration) {
         if time > self.good_time {
             self.halve();
@@ -64,43 +67,44 @@ impl Pace {
     }
 }
 
-/// How long answers are waited for, and how often the topology is asked for.
+/// Maximum times to wait for answers, and the minimum time between two requests for the topology.
 #[derive(Clone, Debug)]
 pub struct Patience {
     least: Duration,
     topology: Duration,
-    /// How long the last topology took.
+    /// Time that the last topology took.
     took: Duration,
 }
 
 impl Patience {
-    /// `least`: how long a topology is waited for in any case.
+    /// Creates the limits. `least` is the minimum for the time to wait for a topology.
     pub const fn new(least: Duration) -> Self {
         Self { least, topology: least, took: Duration::ZERO }
     }
 
-    /// For a booking: one that is given up may have counted.
+    /// Returns the time to wait for a booking, which is long because a booking that is given up may have counted.
     pub fn booking(timeout: Duration) -> Duration {
         (timeout * BOOKING).min(MAX_PATIENCE).max(timeout)
     }
 
-    /// For a topology: a large one, or one behind the questions of many hosts, takes longer than other answers.
+    /// Returns the time to wait for a topology. A large one, or one that is queued behind the requests of many hosts,
+    /// takes longer than other answers.
     pub const fn topology(&self) -> Duration {
         self.topology
     }
 
-    /// A topology came after that time.
+    /// Records the time after which a topology came.
     pub fn answered(&mut self, took: Duration) {
         self.took = took;
         self.topology = (took * GOOD_TIME).clamp(self.least, MAX_PATIENCE.max(self.least));
     }
 
-    /// None came in time: the next one is waited for twice as long.
+    /// Records that no topology came in time. The time to wait for the next one doubles.
     pub fn missed(&mut self) {
         self.topology = (self.topology * 2).min(MAX_PATIENCE.max(self.least));
     }
 
-    /// The least time between two looks.
+    /// Returns the minimum time between two requests for the topology.
     pub fn pause(&self) -> Duration {
         (self.took * TOPOLOGY_SHARE).min(MAX_PATIENCE)
     }

@@ -1,4 +1,5 @@
-//! One answer to what is programmed: checked against the topology, composed for every prefix of the peer.
+//! Converts one answer into what is programmed: paths are checked against the topology, and composed for every prefix
+//! of the peer.
 
 use std::net::IpAddr;
 
@@ -12,23 +13,24 @@ use crate::failure::Failure;
 use crate::sid::Family;
 use crate::snapshot::{CarrierPath, Cause, PrefixPaths};
 
-/// What an answer became.
+/// The result of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Programmed {
-    /// By prefix; never empty.
+    /// Paths by prefix; never empty.
     pub prefixes: Vec<PrefixPaths>,
-    /// What deserves a look.
+    /// Observations for the user that are not errors.
     pub notes: Vec<String>,
-    /// Paths whose own text says another carrier.
+    /// Number of paths whose own text contains another carrier.
     pub mismatches: u64,
-    /// Families that the peer has a prefix of, and nothing in `prefixes`: what was good for them stays.
+    /// Families of the peer's prefixes that are missing in `prefixes`. The last good paths of these families stay.
     pub left_out: Vec<Family>,
 }
 
-/// Checks and composes.
+/// Checks paths, and composes their carriers for every prefix of the peer.
 ///
 /// # Errors
-/// A path through something that is not in the topology, no prefix, or no carrier for any prefix, or none that is allowed.
+/// If a path runs through something that is not in the topology, if the peer has no prefix, or if no prefix has a
+/// carrier that is possible and allowed.
 pub fn program(
     walks: &[Walk],
     topology: &Topology,
@@ -109,7 +111,7 @@ fn carriers(
             compose(walk, topology, &options).map_err(|why| Failure::new(Cause::InvalidCarrier, why.to_string()))?;
         let refused = |why: String| Failure::new(Cause::NotAllowed, why);
         settings.allowed.segments(&composed.segments).map_err(refused)?;
-        // The text has one function for all families: only IPv6 can be compared.
+        // The server's text has one function for all families, so it is compared for IPv6 only.
         if family == Family::V6 && !settings.strict && text.is_some_and(|text| !composed.agrees_with(text)) {
             programmed.mismatches += 1;
         }
@@ -119,7 +121,7 @@ fn carriers(
             }
         }
         match distinct.iter_mut().find(|(known, _)| known.segments == composed.segments) {
-            // Parallel links: one carrier, with the share of both.
+            // Parallel links result in one carrier with the weight of all of them.
             Some((_, weight)) => *weight = weight.saturating_add(1),
             None => distinct.push((composed, 1)),
         }
@@ -127,7 +129,8 @@ fn carriers(
     Ok(distinct)
 }
 
-/// `hosts/host02`, `hosts/host02-v4`, `hosts/host02#2`: stays while the path moves, so that its counters go on.
+/// Returns the paths of the first prefix with their names: `hosts/host02`, `hosts/host02-v4`, `hosts/host02#2`. A name
+/// stays when the path moves, so that its counters continue.
 fn named(id: &str, family: Family, composed: &[(Composed, u16)]) -> Vec<CarrierPath> {
     let family = if family == Family::V4 { "-v4" } else { "" };
     let path = |(number, (composed, weight)): (usize, &(Composed, u16))| CarrierPath {
@@ -139,7 +142,7 @@ fn named(id: &str, family: Family, composed: &[(Composed, u16)]) -> Vec<CarrierP
     composed.iter().enumerate().map(path).collect()
 }
 
-/// Counters are by name: another prefix of the same peer has names of its own.
+/// Returns the paths of another prefix of the same peer with names of their own, because counters are kept by name.
 fn renamed(paths: &[CarrierPath], number: usize) -> Vec<CarrierPath> {
     let renamed = |path: &CarrierPath| CarrierPath { name: format!("{}+{number}", path.name), ..path.clone() };
     paths.iter().map(renamed).collect()

@@ -1,4 +1,4 @@
-//! Peers whose path could not be had: each is asked for again at its own pace, whatever the others do.
+//! Retries for peers without a path. Each peer is asked for again after its own pause, independent of the others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use tokio::time::Instant;
 
 use crate::rounds::pause;
 
-/// An allocation may have been made although its answer was lost: the next attempt waits.
+/// Minimum pause after a request whose answer was lost, because its allocation may have been made.
 const UNANSWERED_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug)]
 struct Retry {
-    /// Attempts that failed one after the other.
+    /// Number of consecutive attempts that failed.
     failed: u32,
     at: Instant,
-    /// The controller may have allocated without our knowing the path.
+    /// True if the controller may have allocated a path that this task does not know.
     unanswered: bool,
 }
 
-/// By id of the peer.
+/// Retries by the id of the peer.
 #[derive(Clone, Debug, Default)]
 pub struct Retries(BTreeMap<String, Retry>);
 
 impl Retries {
-    /// The last attempt failed.
+    /// Records that the last attempt failed.
     pub fn failed(&mut self, peer: &str, interval: Duration, unanswered: bool) {
         let failed = self.0.get(peer).map_or(0, |retry| retry.failed);
         let wait = pause(interval, failed, fastrand::f64());
@@ -33,22 +33,23 @@ impl Retries {
         self.0.insert(peer.to_owned(), retry);
     }
 
-    /// The last attempt brought a path.
+    /// Records that the last attempt returned a path.
     pub fn succeeded(&mut self, peer: &str) {
         self.0.remove(peer);
     }
 
-    /// Its turn has come. A changed topology is a reason to ask at once, but never to allocate twice.
+    /// Returns whether a peer may be asked for now. A changed topology is a reason to ask at once, but not to allocate
+    /// twice.
     pub fn is_due(&self, peer: &str, changed: bool) -> bool {
         self.0.get(peer).is_none_or(|retry| Instant::now() >= retry.at || (changed && !retry.unanswered))
     }
 
-    /// The controller may have allocated a path to it that nobody knows.
+    /// Returns whether the controller may have allocated a path to the peer that this task does not know.
     pub fn is_unanswered(&self, peer: &str) -> bool {
         self.0.get(peer).is_some_and(|retry| retry.unanswered)
     }
 
-    /// Peers that may have an allocation that nobody knows.
+    /// Returns the peers that may have an allocation that this task does not know.
     pub fn unanswered(&self) -> impl Iterator<Item = &String> {
         self.0.iter().filter(|(_, retry)| retry.unanswered).map(|(peer, _)| peer)
     }

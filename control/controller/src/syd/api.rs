@@ -1,4 +1,4 @@
-//! syd's HTTP API: JSON, real status codes, and a stream of events.
+//! Client of syd's HTTP API, which has JSON documents, meaningful status codes, and a stream of events.
 
 use std::time::Duration;
 
@@ -19,50 +19,50 @@ use crate::snapshot::Cause;
 /// State of a workload.
 #[derive(Debug, Deserialize)]
 pub struct Workload {
-    /// `active`, `draining`, `complete`.
+    /// State such as `active`, `draining` or `complete`.
     pub state: String,
-    /// Why it drains.
+    /// Reason why the workload drains.
     #[serde(default)]
     pub drain_reason: Option<String>,
 }
 
-/// What a request for paths came to.
+/// Result of a request for paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requested {
     /// Paths were allocated.
     Granted,
-    /// There is a workload of that name.
+    /// There is already a workload of that name.
     AlreadyThere,
 }
 
-/// What a heartbeat came to.
+/// Result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
-    /// The lease goes on, or there is none to keep.
+    /// The lease was renewed, or there is none to renew.
     Heard,
-    /// The workload is not known.
+    /// The controller does not know the workload.
     Unknown,
 }
 
-/// Events sooner after one another than this are one change: a flood of them costs a look every so often.
+/// Pause after an event. Events within it count as one change, so that a flood of events costs one round per pause.
 const EVENT_PAUSE: Duration = Duration::from_millis(250);
 
-/// Changes of a workload as they happen; without a stream the interval has to do.
+/// Changes of a workload as they happen. Without a stream, changes are found once per interval.
 #[derive(Default)]
 pub struct Events {
-    /// How many events end in each piece of the stream.
+    /// Pieces of the stream, as the number of events that end in each.
     pieces: Option<BoxStream<'static, usize>>,
-    /// The first event was read: it only says what is known already.
+    /// Whether the first event was read, which only repeats the known state.
     has_begun: bool,
 }
 
 impl Events {
-    /// Nothing will come of it.
+    /// Returns whether there is no stream, so that no event will arrive.
     pub const fn is_closed(&self) -> bool {
         self.pieces.is_none()
     }
 
-    /// The next change, or never: the end of a stream is none.
+    /// Waits for the next change. The end of the stream is not a change: then it waits forever.
     pub async fn change(&mut self) {
         while let Some(pieces) = &mut self.pieces {
             let Some(ended) = pieces.next().await else {
@@ -80,7 +80,7 @@ impl Events {
         std::future::pending::<()>().await;
     }
 
-    /// Passes over what has come meanwhile: the next look sees what it led to.
+    /// Skips the events that have arrived meanwhile, because the next round sees the changes they report.
     fn skip_ready(&mut self) {
         const AT_MOST: usize = 1024;
         let Some(pieces) = &mut self.pieces else { return };
@@ -89,7 +89,7 @@ impl Events {
     }
 }
 
-/// The API, and the one workload it is asked about.
+/// Client for one workload.
 pub struct Api {
     http: Http,
     base: Url,
@@ -98,8 +98,10 @@ pub struct Api {
 }
 
 impl Api {
+    /// Creates a client for the endpoint and workload of the settings.
+    ///
     /// # Errors
-    /// The endpoint is not a URL, or `ca` holds no certificate.
+    /// If the endpoint is not a URL, or `ca` does not contain a certificate.
     pub fn new(settings: &Settings) -> Result<Self, Failure> {
         let refused = |why: String| Failure::new(Cause::Refused, format!("endpoint {}: {why}", settings.endpoint));
         let base = Url::parse(&settings.endpoint).map_err(|why| refused(why.to_string()))?;
@@ -115,7 +117,7 @@ impl Api {
         Ok(Self { http, base, timeout: settings.timeout, workload: settings.workload.clone() })
     }
 
-    /// Ids are segments of the path, whatever they are made of.
+    /// Returns a URL below the endpoint. Each id becomes one segment of the path, whatever characters it contains.
     fn url(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -133,7 +135,7 @@ impl Api {
         self.http.ask((method, url), body.as_ref(), repeat, Instant::now() + self.timeout).await
     }
 
-    /// The document, if the controller knows it.
+    /// Reads a document. Returns `None` if the controller does not know it.
     async fn find<T: Send + 'static>(
         &self,
         url: Url,
@@ -148,27 +150,27 @@ impl Api {
         answer.parse(deadline, parse).await.map(Some)
     }
 
-    /// `None`: the controller does not know it.
+    /// Reads the state of the workload. Returns `None` if the controller does not know it.
     ///
     /// # Errors
-    /// Everything that is neither an answer nor 404.
+    /// If the status is neither a success nor 404, or if the answer cannot be read.
     pub async fn workload(&self) -> Result<Option<Workload>, Failure> {
         self.find(self.of_workload(&[]), |bytes| serde_json::from_slice(bytes)).await
     }
 
-    /// The flows from `node`; `None`: the controller does not know the workload.
+    /// Reads the flows from `node`. Returns `None` if the controller does not know the workload.
     ///
     /// # Errors
-    /// As [`Self::workload`].
+    /// Like [`Self::workload`].
     pub async fn flows(&self, node: &str) -> Result<Option<Flows>, Failure> {
         let node = node.to_owned();
         self.find(self.of_workload(&["flows"]), move |bytes| Flows::parse(bytes, &node)).await
     }
 
-    /// Asks for paths between all endpoints.
+    /// Requests paths between all endpoints.
     ///
     /// # Errors
-    /// Everything that is neither a success nor 409.
+    /// If the status is neither a success nor 409.
     pub async fn request(&self, settings: &Settings) -> Result<Requested, Failure> {
         let answer = self.ask(Method::POST, self.url(&["paths", "request"]), Some(request(settings))).await?;
         match answer.status {
@@ -180,27 +182,27 @@ impl Api {
     /// Renews the lease.
     ///
     /// # Errors
-    /// Everything that is neither a success nor 404 nor 409.
+    /// If the status is neither a success nor 404 nor 409.
     pub async fn beat(&self) -> Result<Beat, Failure> {
         let answer = self.ask(Method::POST, self.of_workload(&["heartbeat"]), Some(json!({}))).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(Beat::Unknown),
-            // It has no lease, or is active no more, which the next look shows.
+            // The workload has no lease, or is no longer active, which the next round finds out.
             StatusCode::CONFLICT => Ok(Beat::Heard),
             _ => success(&answer).map(|()| Beat::Heard),
         }
     }
 
-    /// Gives everything back at once.
+    /// Releases the workload and all its paths at once.
     ///
     /// # Errors
-    /// No success.
+    /// If the status is not a success.
     pub async fn complete(&self) -> Result<(), Failure> {
         let body = json!({ "immediate": true });
         self.ask(Method::POST, self.of_workload(&["complete"]), Some(body)).await.and_then(|answer| success(&answer))
     }
 
-    /// Listens for changes; closed, if the controller has no stream.
+    /// Opens the stream of changes. The result is closed if the controller has no stream.
     pub async fn events(&self) -> Events {
         let deadline = Instant::now() + self.timeout;
         let Some(response) = self.http.stream(self.of_workload(&["events"]), deadline).await else {
@@ -233,7 +235,7 @@ fn request(settings: &Settings) -> Value {
     body
 }
 
-/// `{"error": "...", "detail": ["..."]}` in words.
+/// Returns a failure with the text of `{"error": "...", "detail": ["..."]}`, unless the status is a success.
 fn success(answer: &Answer) -> Result<(), Failure> {
     let Answer { url, status, .. } = answer;
     if status.is_success() {

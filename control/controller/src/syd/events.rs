@@ -1,26 +1,26 @@
-//! A stream of server-sent events (WHATWG HTML, section 9.2), of which it only matters that there was one: what it says
-//! is read elsewhere. So nothing of the stream is kept, however long its lines are.
+//! Reader of server-sent events (WHATWG HTML, section 9.2). Only the fact that there was an event matters, because the
+//! change itself is read through another route. So the reader keeps nothing of the stream, however long its lines are.
 
-/// A byte order mark, which may stand in front of the first line.
+/// Byte order mark, which may precede the first line.
 const MARK: &[u8] = "\u{feff}".as_bytes();
-/// Bytes of a line that tell which field it is: a byte order mark and `data:`.
+/// Number of bytes that identify the field of a line: a byte order mark and `data:`.
 const BEGIN: usize = 8;
 
 /// Finds the ends of events in the bytes of a stream.
 #[derive(Debug, Default)]
 pub struct EventReader {
-    /// The begin of the line that has not ended yet, at most [`BEGIN`] bytes.
+    /// Beginning of the current line, at most [`BEGIN`] bytes.
     line: Vec<u8>,
-    /// The first line of the stream has ended.
+    /// Whether the first line of the stream has ended.
     is_begun: bool,
-    /// The last byte was a carriage return: a line feed behind it belongs to the same line end.
+    /// Whether the last byte was a carriage return. A line feed after it belongs to the same line end.
     is_behind_return: bool,
-    /// The event that has not ended yet has a `data` field. An event without one is none.
+    /// Whether the current event has a `data` field. Without one it does not count as an event.
     has_data: bool,
 }
 
 impl EventReader {
-    /// Takes the next bytes of the stream, and returns how many events end in them.
+    /// Reads the next bytes of the stream, and returns how many events end in them.
     pub fn take(&mut self, bytes: &[u8]) -> usize {
         bytes.iter().filter(|byte| self.ends_event(**byte)).count()
     }
@@ -56,7 +56,7 @@ impl EventReader {
 mod tests {
     use super::*;
 
-    /// Events in the whole stream, whatever pieces it comes in.
+    /// Returns the number of events in a stream, which does not depend on how the stream is split into pieces.
     fn events(stream: &[u8]) -> usize {
         let whole = EventReader::default().take(stream);
         for piece in 1..=3 {

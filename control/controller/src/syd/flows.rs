@@ -1,4 +1,4 @@
-//! What to program: flows from this node, their segment lists checked and packed anew.
+//! Conversion of this node's flows into paths: segment lists are checked and packed again.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,12 +16,13 @@ use crate::failure::Failure;
 use crate::sid::Block;
 use crate::snapshot::{CarrierPath, Cause, PrefixPaths};
 
-/// Flows of one workload from this node that are read.
+/// Maximum number of flows from this node that are read of one workload.
 const MAX_FLOWS: usize = 1 << 17;
-/// Segments of one flow; more than a packet can carry are refused later.
+/// Maximum number of segments of one flow that are read. A list with more segments than a packet can carry is refused
+/// later.
 const MAX_SEGMENTS: usize = 64;
 
-/// `GET /paths/{w}/flows`, of which those from one node are kept, by the node they lead to.
+/// Answer of `GET /paths/{w}/flows`: the flows from one node, by the node to which they lead.
 #[derive(Debug, Default)]
 pub struct Flows {
     by_peer: BTreeMap<String, Vec<Flow>>,
@@ -36,18 +37,18 @@ struct Flow {
     segment_list: Option<Bounded<String, MAX_SEGMENTS>>,
     #[serde(default)]
     outer_da: Option<String>,
-    /// Flows that one entry between leaves stands for.
+    /// Number of flows that one entry between two leaves stands for.
     #[serde(default, rename = "flow_count")]
     count: Option<u16>,
 }
 
-/// Reads the answer, or one of its lists, without keeping the flows of other nodes.
+/// Reads the answer or one of its lists, without keeping the flows of other nodes.
 struct From<'f> {
     node: &'f str,
     flows: &'f mut Flows,
 }
 
-/// The whole answer: an object with two lists of flows, either of which may be missing or `null`.
+/// Reads the whole answer: an object with two lists of flows, each of which may be missing or `null`.
 impl<'de> Visitor<'de> for From<'_> {
     type Value = ();
 
@@ -58,7 +59,7 @@ impl<'de> Visitor<'de> for From<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
-                // The second is the same by leaf: what an agent on a leaf programs.
+                // The second list has the flows per pair of leaves, which an agent on a leaf programs.
                 "flows" | "leaf_pair_flows" => {
                     entries.next_value_seed(List(From { node: self.node, flows: self.flows }))?;
                 }
@@ -77,7 +78,7 @@ impl<'de> DeserializeSeed<'de> for From<'_> {
     }
 }
 
-/// One of the lists.
+/// Reads one of the lists.
 struct List<'f>(From<'f>);
 
 impl<'de> DeserializeSeed<'de> for List<'_> {
@@ -119,20 +120,20 @@ impl<'de> Visitor<'de> for List<'_> {
     }
 }
 
-/// What the flows to one peer became.
+/// Result of the flows to one peer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Programmed {
-    /// By prefix.
+    /// Paths by prefix.
     pub prefixes: Vec<PrefixPaths>,
-    /// Flows whose outer destination is not the first of their segments.
+    /// Number of flows whose outer destination is not their first segment.
     pub mismatches: u64,
 }
 
 impl Flows {
-    /// Parses an answer, of which the flows from `node` are kept.
+    /// Parses an answer, and keeps the flows from `node`.
     ///
     /// # Errors
-    /// It has another shape, or too many flows.
+    /// If it has another shape, or too many flows.
     pub fn parse(bytes: &[u8], node: &str) -> serde_json::Result<Self> {
         let mut flows = Self::default();
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -141,13 +142,13 @@ impl Flows {
         Ok(flows)
     }
 
-    /// Every flow to one node is one of its paths.
+    /// Returns the paths to a peer. Every flow to the peer is one of its paths.
     ///
     /// # Errors
-    /// There is none, or one is no path, or none that is allowed.
+    /// If there is no flow to the peer, or if the path of a flow is invalid or not allowed.
     pub fn program(&self, peer: &str, prefixes: &[IpNet], allowed: &Allowed) -> Result<Programmed, Failure> {
         let Some(flows) = self.by_peer.get(peer) else {
-            // A pair that could not be placed is missing without a word.
+            // The answer simply omits a pair that could not be placed.
             return Err(Failure::new(Cause::NotFound, format!("the workload has no flow to {peer}")));
         };
         let invalid = |why: String| Failure::new(Cause::InvalidCarrier, format!("flow to {peer}: {why}"));
@@ -171,7 +172,8 @@ impl Flows {
     }
 }
 
-/// `leaf-02`, `leaf-02#2`; of a second prefix `leaf-02+1`: stays while the path moves, so that its counters go on.
+/// Returns named paths: `leaf-02`, `leaf-02#2`, or `leaf-02+1` for a second prefix. A name stays when the path moves,
+/// so that its counters continue.
 fn named(peer: &str, number: usize, lists: &[(Vec<Ipv6Addr>, u16)]) -> Vec<CarrierPath> {
     let prefix = if number == 0 { String::new() } else { format!("+{number}") };
     let path = |(index, (segments, weight)): (usize, &(Vec<Ipv6Addr>, u16))| {
@@ -186,8 +188,8 @@ fn named(peer: &str, number: usize, lists: &[(Vec<Ipv6Addr>, u16)]) -> Vec<Carri
     lists.iter().enumerate().map(path).collect()
 }
 
-/// Carriers are packed anew: a node that is padded with a zero uSID would end its carrier there. What is no carrier of
-/// one block (SIDs that could not be packed come as they are) stays as it is.
+/// Parses segments, and packs carriers again, because a zero uSID that pads a node would end its carrier. If the
+/// segments are not carriers of one block, they stay as they are (SIDs that could not be packed are sent unchanged).
 fn segments(texts: &[String]) -> Result<Vec<Ipv6Addr>, String> {
     let parsed: Result<Vec<Ipv6Addr>, String> =
         texts.iter().map(|text| text.parse().map_err(|_| format!("{text:?} is not an address"))).collect();
@@ -207,9 +209,9 @@ fn segments(texts: &[String]) -> Result<Vec<Ipv6Addr>, String> {
     Ok(items.map_or(parsed, |items| fill(block, &items.concat())))
 }
 
-/// A container holds slots of 32 bits (a node and its function, the function zero for a plain uN), or uSIDs of 16 bits.
-/// Two and two of them stay together either way: a function at the head of a carrier would reach nobody. `None`: a
-/// function without a node, so it is no container.
+/// Splits a container into items. It holds slots of 32 bits (a node and its function, which is zero for a plain uN), or
+/// uSIDs of 16 bits. In both cases each two uSIDs stay together, because a function at the head of a carrier would
+/// reach no node. Returns `None` for a function without a node, which is not a container.
 fn items(container: &Ipv6Addr) -> Option<Vec<Item>> {
     let [_, _, usids @ ..] = container.segments();
     let end = usids.iter().rposition(|usid| *usid != 0).map_or(0, |last| last + 1);

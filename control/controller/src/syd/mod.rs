@@ -1,4 +1,4 @@
-//! syd, Jalapeno's successor: a workload is requested once, its flows are read, and changes arrive as events.
+//! Client of syd, Jalapeno's successor: a workload is requested once, its flows are read, and changes arrive as events.
 //!
 //! ```text
 //! POST /paths/request ─► GET /paths/{w}/flows ─► Snapshot
@@ -25,7 +25,7 @@ use crate::allowed::Allowed;
 use crate::rounds::Stop;
 use crate::snapshot::{CarrierPath, Command, PrefixPaths, Snapshot};
 
-/// Everything the task needs to know.
+/// Settings of the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Base URL.
@@ -34,39 +34,40 @@ pub struct Settings {
     pub topology: String,
     /// Id of the workload.
     pub workload: String,
-    /// Id of this node: whose flows are programmed.
+    /// Id of this node, whose flows are programmed.
     pub node: String,
-    /// The other endpoints, and the prefixes behind each: flows carry none.
+    /// The other endpoints, with the prefixes behind each, because flows contain no prefixes.
     pub peers: BTreeMap<String, Vec<IpNet>>,
-    /// `none`, `link`, `node`, `srlg`.
+    /// Disjointness of the paths: `none`, `link`, `node` or `srlg`.
     pub disjointness: String,
-    /// `exclusive` or `shared`.
+    /// Sharing of links: `exclusive` or `shared`.
     pub sharing: String,
-    /// Tenant.
+    /// Id of the tenant.
     pub tenant: Option<String>,
     /// Policy of the topology.
     pub policy: Option<String>,
     /// Flexible algorithm.
     pub algo: Option<u8>,
-    /// Lease of the allocation.
+    /// Duration of the allocation's lease.
     pub lease: Duration,
-    /// Certificates (PEM) that the one of an `https` endpoint must be signed by; `None`: the system's.
+    /// CA certificates (PEM) for an `https` endpoint; `None` means those of the system.
     pub ca: Option<String>,
-    /// Time between two looks.
+    /// Time between two rounds.
     pub interval: Duration,
-    /// Time for one answer.
+    /// Maximum time for one answer.
     pub timeout: Duration,
-    /// Bytes of answers that are held at a time.
+    /// Maximum number of bytes of answers that are held at a time.
     pub max_answer: usize,
-    /// The prefixes that the controller may steer.
+    /// Limits on the carriers that the controller may use; its prefixes come from the configuration.
     pub allowed: Allowed,
-    /// Change nothing there: a workload is neither requested nor kept alive, and its flows are read if it exists.
+    /// Whether the task changes nothing at the server: it neither requests the workload nor keeps it alive, and reads
+    /// the flows if the workload exists.
     pub only_look: bool,
 }
 
-/// Follows a syd API until it is told to stop, or nobody listens.
+/// Runs until the task is told to stop, or until nobody receives its snapshots.
 pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut commands: mpsc::Receiver<Command>) {
-    // The prefixes are the configuration's own, only the carriers are the controller's.
+    // Prefixes come from the configuration; only carriers come from the controller.
     let has_segments = |path: &CarrierPath| settings.allowed.segments(&path.segments).is_ok();
     let may_stay = |known: &PrefixPaths| known.paths.iter().all(has_segments);
     let snapshot = Snapshot::begin(&publish, settings.peers.keys().cloned(), may_stay);
@@ -83,7 +84,7 @@ pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut 
     let Stop { done } = task.follow(&mut commands).await;
     if let Some(done) = done {
         task.complete().await;
-        // Whoever asked may be gone.
+        // The receiver may have been dropped.
         let _ = done.send(());
     }
 }

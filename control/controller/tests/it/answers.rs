@@ -1,4 +1,4 @@
-//! Recorded answers, and what could be wrong with them: what is programmed, what is refused, and in which words.
+//! Tests with recorded answers and with faults in them: what is programmed, what is refused, and with which message.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -18,7 +18,7 @@ use support::lab::{FABRIC, FAR, NEAR, all_fresh, follow, settings_at};
 use support::{Source, carriers};
 use tokio::net::TcpListener;
 
-/// What every question about a path is answered.
+/// The answer to every request for a path.
 #[derive(Clone, Debug)]
 struct Canned {
     status: u16,
@@ -39,14 +39,14 @@ fn recorded(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// The recorded path from host 0 to host 2, changed.
+/// Returns the recorded path from host 0 to host 2 after a change.
 fn shortest(change: impl Fn(&mut Value)) -> Canned {
     let mut answer = recorded("2026-01-shortest-path");
     change(&mut answer);
     canned(&answer)
 }
 
-/// A server that answers only this, over the recorded topology.
+/// Starts a server that answers every request for a path with `canned`, and has the recorded topology.
 async fn serve(canned: Canned) -> String {
     let listener = TcpListener::bind("[::1]:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -62,7 +62,7 @@ async fn serve(canned: Canned) -> String {
     url
 }
 
-/// The snapshot after one round of asking for the path to one peer.
+/// Returns the snapshot after one round that requests the path to one peer.
 async fn asked(answer: Canned, settings: impl Fn(Settings) -> Settings) -> Arc<Snapshot> {
     let only_far =
         Settings { peers: vec![FAR.to_owned()], interval: Duration::from_hours(1), ..settings_at(serve(answer).await) };
@@ -82,7 +82,7 @@ async fn recorded_answers_of_both_editions_become_carriers() {
         ("2025-11-shortest-path", PathKind::Shortest, &one, &[]),
         ("2026-01-shortest-path-load-call-1", PathKind::Load, &one, &[]),
         ("2026-01-shortest-path-load-call-2", PathKind::Load, &other, &[]),
-        // The fourth is a valley of six hops.
+        // The fourth path is a detour of six hops.
         ("2026-01-best-paths", PathKind::BestPaths { limit: 4 }, &all, &[cut, longer]),
         ("2026-01-next-best-path", PathKind::NextBestPath { limit: 4 }, &all, &[]),
     ];
@@ -148,7 +148,7 @@ async fn an_algorithm_that_no_node_has_is_refused_though_the_answer_says_found()
     assert_eq!(snapshot.health.failures[&Cause::InvalidCarrier], 1);
 }
 
-/// The text is never what is programmed, whatever it says.
+/// The carrier text of an answer is never programmed, whatever it contains.
 #[tokio::test]
 async fn text_that_says_another_carrier_is_counted_and_not_used() {
     for text in ["fcbb:0:1004:1001:1006:fe06::", "fc00:0:::", "a banana", ""] {
@@ -194,7 +194,8 @@ async fn a_server_that_asks_to_be_left_alone_is() {
     assert!(wait(&snapshot) <= Duration::from_mins(5), "but not for ever: {:?}", wait(&snapshot));
 }
 
-/// The recorded fabric with another document of the far host, until it is changed back; and a source that knows it.
+/// Serves the recorded fabric in which the far host's document can be changed. Returns a source that has its path, and
+/// the flag that switches between both documents.
 async fn fabric_of(
     far: impl Fn(&mut Value) + Clone + Send + Sync + 'static,
     allowed: Allowed,

@@ -1,4 +1,4 @@
-//! Carriers of recorded paths, byte for byte, and everything that is no path.
+//! Tests of the composition: carriers of recorded paths are compared byte by byte, and what is not a path is refused.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn fabric() -> Topology {
 
 const V6: Options = Options { algo: 0, family: Family::V6, strict: false, function: None };
 
-/// Ids of one `path` of an answer.
+/// Returns the ids of one `path` of an answer.
 fn ids(path: &Value) -> Vec<String> {
     path.as_array().unwrap().iter().map(|step| step["vertex"]["_id"].as_str().unwrap().to_owned()).collect()
 }
@@ -81,7 +81,7 @@ fn overflow_becomes_a_second_segment_and_a_pair_is_not_torn() {
     ];
     let own = composed(&fabric(), &walk, &V6).unwrap();
     assert_eq!(text(&own), ["fcbb:0:1004:1000:1005:1001:1006:1002", "fcbb:0:1005:fe06::"]);
-    // One node less: five slots are taken, and the pair does not fit into the sixth.
+    // With one node less, five slots are used, and the pair does not fit into the sixth.
     let shorter: Vec<String> = walk[..6].iter().chain(&walk[8..]).cloned().collect();
     let own = composed(&fabric(), &shorter, &V6).unwrap();
     assert_eq!(text(&own), ["fcbb:0:1004:1000:1005:1001:1006:fe06"]);
@@ -91,7 +91,7 @@ fn overflow_becomes_a_second_segment_and_a_pair_is_not_torn() {
     assert_eq!(own.segments[1].to_string(), "fcbb:0:1006:fe06::");
 }
 
-/// Two nodes with adjacencies between them, and a host behind the second.
+/// Returns a topology of two nodes with adjacencies between them, and a host behind the second node.
 fn pinned() -> Topology {
     let uns = |usid: &str| {
         json!([{"srv6_sid": format!("fc00:0:{usid}::"), "srv6_endpoint_behavior": {"endpoint_behavior": 48, "algo": 0}},
@@ -145,7 +145,7 @@ fn a_flexible_algorithm_has_a_block_of_its_own() {
 fn function_is_looked_for_by_the_family_inside() {
     let answer = recorded("2026-01-shortest-path");
     let v4 = Options { family: Family::V4, ..V6 };
-    // The leaf has a uDT6 only, and what a host's document says without a label is about IPv6.
+    // The leaf has only a uDT6, and without a label the function in a host's document is for IPv6.
     let none = composed(&fabric(), &ids(&answer["path"]), &v4).unwrap_err();
     assert_eq!(none, ComposeError::NoFunction { node: "leaf02".into(), family: Family::V4 });
     let own = composed(&fabric(), &ids(&answer["path"]), &Options { function: Some(0xfe04), ..v4 }).unwrap();
@@ -165,7 +165,7 @@ fn nodes_own_function_wins_and_the_other_is_named() {
     assert_eq!(own.notes, ["leaf02 decapsulates at fe06; d000, said elsewhere, is not used"]);
 }
 
-/// Multi-plane fabrics use functions right under the block, and nothing else.
+/// Multi-plane fabrics use functions directly behind the block, and no uN.
 #[test]
 fn functions_alone_make_a_carrier_where_no_node_has_a_un() {
     let node = |name: &str, sids: Value| json!({"_id": format!("fabric_node/{name}"), "name": name, "router_id": name, "sids": sids});

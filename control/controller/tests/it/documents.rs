@@ -1,4 +1,4 @@
-//! Documents as databases hold them: what is read of them, and what counts as a change.
+//! Tests of reading documents in the form of databases, and of what counts as a change.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn order_revisions_loads_and_times_are_no_change() {
     let before = digest(|_| {});
     assert_eq!(before, digest(|fabric| fabric["edges"].as_array_mut().unwrap().reverse()));
     assert_eq!(before, digest(|fabric| fabric["edges"][3]["load"] = json!(990)));
-    // Links of hosts have none until a path over them is allocated.
+    // Links of hosts have no load until a path over them is allocated.
     assert_eq!(before, digest(|fabric| drop(fabric["edges"][3].as_object_mut().unwrap().remove("load"))));
     assert_eq!(before, digest(|fabric| fabric["edges"][3]["_rev"] = json!("_kQ")));
     assert_eq!(before, digest(|fabric| fabric["edges"][3]["percent_util_out"] = json!(0.9)));
@@ -51,7 +51,7 @@ fn what_may_move_a_path_is_a_change() {
     }
 }
 
-/// A path by latency moves with latencies, and only such a one.
+/// A change of latencies matters only for paths by latency.
 #[test]
 fn what_a_path_is_chosen_by_is_a_change_where_it_is() {
     let slower = |fabric: &mut Value| fabric["edges"][3]["latency"] = json!(7);
@@ -112,7 +112,7 @@ fn nodes_are_told_from_hosts() {
     assert_eq!(read(json!({"_id": id(257)})), None, "ids are remembered, and therefore bounded");
 }
 
-/// What no topology is, and what is missing in one.
+/// Tests answers that are not topologies, and answers with missing parts.
 #[test]
 fn answers_without_vertices_or_edges_are_refused() {
     for answer in [

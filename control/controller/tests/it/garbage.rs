@@ -1,5 +1,5 @@
-//! Recorded answers with anything in them replaced: whatever comes, the source goes on, what it offers is made of
-//! carriers, and what it does not understand leaves the last good ones in force.
+//! Tests with recorded answers in which any part is replaced. Whatever the server sends, the source continues, what it
+//! publishes consists of carriers, and an answer that it cannot use leaves the last good carriers in force.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -22,18 +22,18 @@ use tokio::runtime::Runtime;
 
 const TO_FAR: &str = include_str!("../data/2026-01-shortest-path.json");
 
-/// What is put in the place of something, or how the text is broken.
+/// A change of a document: a value that is replaced, or a place at which the text is broken.
 #[derive(Clone, Debug)]
 enum Damage {
-    /// The n-th value of the document becomes another one.
+    /// The n-th value of the document becomes another value.
     Value(usize, Value),
-    /// The n-th value of the document becomes the m-th.
+    /// The n-th value of the document becomes a copy of the m-th.
     Copy(usize, usize),
-    /// The n-th entry of a list or an object goes.
+    /// The n-th entry of a list or an object is removed.
     Remove(usize),
-    /// The text has another byte there.
+    /// The byte at a position of the text is replaced.
     Byte(usize, u8),
-    /// The text ends there.
+    /// The text ends at a position.
     End(usize),
 }
 
@@ -59,7 +59,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Places of all values of a document, as JSON pointers (RFC 6901).
+/// Collects the places of all values of a document, as JSON pointers (RFC 6901).
 fn places(value: &Value, here: &str, all: &mut Vec<String>) {
     all.push(here.to_owned());
     match value {
@@ -108,7 +108,7 @@ fn damaged(text: &str, damages: &[Damage]) -> Vec<u8> {
     bytes
 }
 
-/// What the server says about the topology, and about the path to the far host.
+/// The server's answers for the topology and for the path to the far host.
 #[derive(Clone)]
 struct Said {
     topology: Vec<u8>,
@@ -139,7 +139,7 @@ async fn serve(said: Arc<Mutex<Said>>) -> String {
     url
 }
 
-/// The snapshot after one more look.
+/// Returns the snapshot after one more round.
 async fn look(source: &mut Source) -> Arc<Snapshot> {
     let next = source.now().health.next;
     source.sync().await;
@@ -161,7 +161,7 @@ fn check(before: &Peer, after: &Peer) {
     }
 }
 
-/// A source that knows both peers, and what its server says.
+/// Returns a source that has paths to both peers, and its server's answers.
 fn rig(runtime: &Runtime) -> (Source, Arc<Mutex<Said>>) {
     let said = Arc::new(Mutex::new(Said::right()));
     let source = runtime.block_on(async {

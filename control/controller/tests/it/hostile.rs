@@ -1,4 +1,4 @@
-//! Servers that mean harm: whatever they answer, memory and time have bounds, and what was good stays.
+//! Tests with hostile servers: whatever they answer, memory and time are limited, and the last good paths stay.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -23,19 +23,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 const MIB: usize = 1024 * 1024;
-/// What a hostile server sends in all.
+/// Number of bytes that a hostile server sends in total.
 const HUGE: usize = 120 * MIB;
-/// The path of the recorded fabric to the far host.
+/// The answer with the recorded fabric's path to the far host.
 const PATH: &str = include_str!("../data/2026-01-shortest-path.json");
 
-/// Largest resident memory of this process so far, in bytes.
+/// Returns the largest resident memory of this process so far, in bytes.
 fn peak_memory() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
 }
 
-/// `head`, then `item` again and again up to `bytes`; never held as a whole.
+/// Returns a body that begins with `head` and repeats `item` up to `bytes`; it is never held as a whole.
 fn endless(head: &'static str, item: &'static str, bytes: usize) -> Response {
     let block = Bytes::from(item.repeat(64 * 1024 / item.len()));
     let blocks = bytes / block.len();
@@ -43,7 +43,7 @@ fn endless(head: &'static str, item: &'static str, bytes: usize) -> Response {
     Body::from_stream(stream::iter(chunks.map(Ok::<_, std::io::Error>))).into_response()
 }
 
-/// Answers with the recorded fabric and path until `hostile` is set, and then with what `answer` makes.
+/// Answers with the recorded fabric and path until `hostile` is set, and then with the result of `answer`.
 async fn serve(
     answer: impl Fn(&str) -> Option<Response> + Clone + Send + Sync + 'static,
 ) -> (String, Arc<AtomicUsize>) {
@@ -66,14 +66,15 @@ async fn serve(
     (url, hostile)
 }
 
-/// A source that knows both peers.
+/// Returns a source that has paths to both peers.
 async fn fresh(url: String, change: impl Fn(Settings) -> Settings) -> Source {
     let mut source = follow(change(Settings { interval: Duration::from_millis(200), ..settings_at(url) }));
     source.until("fresh", all_fresh).await;
     source
 }
 
-/// Bodies of 120 MB, of documents that would take a multiple of their bytes: each is refused with a bound in its name.
+/// Bodies of 120 MB, with documents that would need many times their size in memory, are refused with an error that
+/// names the limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn huge_answers_cost_no_more_memory_than_they_may() {
     let bodies: [(&'static str, &'static str); 4] = [
@@ -83,7 +84,8 @@ async fn huge_answers_cost_no_more_memory_than_they_may() {
         (r#"{"found":true,"path":["#, r#"{"vertex":{"":0}},"#),
     ];
     for (head, item) in bodies {
-        // Below the bound in bytes, and above it: in both cases what is made of the bytes is bounded, too.
+        // One size is below the limit in bytes, and one above it: the memory for the parsed documents is limited in
+        // both cases.
         for bytes in [MAX_ANSWER - MIB, HUGE] {
             let (url, hostile) = serve(move |_| Some(endless(head, item, bytes))).await;
             let mut source = fresh(url, |settings| settings).await;
@@ -93,14 +95,14 @@ async fn huge_answers_cost_no_more_memory_than_they_may() {
             let snapshot = source.until("stale", |snapshot| is_stale(snapshot, FAR)).await;
             assert_eq!(carriers(&snapshot.peers[FAR]), ["fcbb:0:1004:1000:1006:fe06::"]);
             let grown = peak_memory() - before;
-            // The server's own buffers lie in this process, too.
+            // The server's own buffers are in this process, too.
             assert!(grown < 3 * MAX_ANSWER, "{head}{item}: {} MiB more", grown / MIB);
             source.stop().await;
         }
     }
 }
 
-/// Eight questions at a time share one bound.
+/// Eight simultaneous requests share one limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_are_read_together_share_the_bound() {
     let path = |target: &str| target.contains("shortest_path").then(|| endless("[", "[],", 24 * MIB));
@@ -126,7 +128,8 @@ async fn a_bound_is_what_the_settings_say() {
     assert!(why.ends_with("the answer is larger than 1 MiB (max_answer)"), "{why}");
 }
 
-/// A topology that would be read for minutes, byte by byte, and one whose header never ends.
+/// A topology that would take minutes to arrive byte by byte, and an answer whose header never ends, end at the
+/// timeout.
 #[tokio::test]
 async fn an_answer_that_drips_ends_with_its_time() {
     for head in ["HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n{", "HTTP/1.1 200 OK\r\nx: "] {
@@ -186,13 +189,15 @@ async fn a_redirect_within_the_server_is_followed() {
     };
     let (url, hostile) = serve(redirect).await;
     hostile.store(1, Ordering::SeqCst);
-    // The second question does not end in /topology, and is answered with a path: no topology, but no redirect either.
+    // The second request does not end in /topology, so the server answers it with a path: not a topology, but no
+    // redirect either.
     let mut source = follow(settings_at(url));
     let snapshot = source.until("answered", |snapshot| snapshot.health.last_error.is_some()).await;
     assert!(snapshot.health.failures.contains_key(&Cause::Body), "{:?}", snapshot.health);
 }
 
-/// A server that closes each connection after an answer, without saying so: the next question meets a closed one.
+/// A server closes each connection after an answer without announcing it, so that the next request meets a closed
+/// connection.
 #[tokio::test]
 async fn a_connection_that_was_closed_is_made_anew_at_once() {
     let listener = TcpListener::bind("[::1]:0").await.unwrap();
@@ -206,7 +211,7 @@ async fn a_connection_that_was_closed_is_made_anew_at_once() {
                 let mut request = vec![0; 4096];
                 let read = stream.read(&mut request).await.unwrap();
                 if number % 2 == 1 {
-                    return; // closed in the face of the question
+                    return; // closes the connection instead of an answer
                 }
                 let near =
                     PATH.replace("srv6-pytorch-2", "srv6-pytorch-1").replace("10.0.0.202_leaf02", "10.0.0.201_leaf01");

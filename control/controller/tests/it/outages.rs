@@ -1,4 +1,4 @@
-//! The controller as a whole is in trouble: every peer keeps its last good paths, and the asking slows down.
+//! Tests of trouble of the whole controller: every peer keeps its last good paths, and requests become less frequent.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -12,7 +12,7 @@ use srv6d_controller::{Cause, PeerState, Snapshot};
 use support::lab::{FAR, NEAR, all_fresh, follow, is_stale, patience, server, settings, settings_at};
 use tokio::time::Instant;
 
-/// What goes wrong with the topology: nobody is asked, everybody is stale, and later all is well again.
+/// A fault of the topology: no path is requested and every peer is stale, until the fault ends.
 #[tokio::test]
 async fn every_failure_of_the_whole_leaves_all_paths_in_force() {
     let faults = [
@@ -56,7 +56,7 @@ async fn stale_is_counted_from_the_first_failure() {
     assert!(later.health.failures[&Cause::Status] > first.health.failures[&Cause::Status]);
 }
 
-/// Time is the test's own: it jumps from one pause to the next.
+/// The test controls the time, which jumps from one pause to the next.
 #[tokio::test(start_paused = true)]
 async fn pauses_grow_and_no_two_hosts_keep_step() {
     let settings = Settings { interval: Duration::from_secs(5), ..settings_at("http://[::1]:1".to_owned()) };
@@ -68,7 +68,7 @@ async fn pauses_grow_and_no_two_hosts_keep_step() {
     }
 }
 
-/// From the end of each of the first rounds to the end of the next one.
+/// Returns the times from the end of each of the first rounds to the end of the next one.
 async fn pauses(settings: Settings) -> Vec<Duration> {
     let mut source = follow(settings);
     let mut ends = Vec::new();

@@ -1,5 +1,5 @@
-//! An API that answers one question after the other, as the real one does, and sixteen hosts that start together: every
-//! pair is booked once, and nothing else is asked before all are.
+//! Tests with an API that answers one request after the other, as the real one does, and sixteen hosts that start at
+//! the same time. Every pair is booked once, and before that nothing else is requested.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -23,8 +23,8 @@ use tokio::net::TcpListener;
 const HOSTS: usize = 16;
 const LEAVES: usize = 4;
 const SPINES: usize = 2;
-/// What a question costs the API, and how long a host waits for an ordinary answer: sixteen hosts with eight questions
-/// each would wait longer, and so would whoever asks for the topology.
+/// Time that the API needs for a request, and time that a host waits for an ordinary answer. With eight requests of
+/// each of the sixteen hosts, a request would wait longer than that, and so would one for the topology.
 const BOOKING: Duration = Duration::from_millis(20);
 const TOPOLOGY: Duration = Duration::from_millis(1500);
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -62,7 +62,8 @@ fn fabric() -> Store {
     Store::parse(&json!({ "vertices": vertices, "edges": edges }).to_string()).unwrap()
 }
 
-/// In front of a path server: one question at a time, each to its end whether somebody waits for it or not.
+/// A proxy in front of a path server that processes one request at a time, each to its end even if the client has given
+/// up.
 #[derive(Clone)]
 struct Serial {
     server: String,
@@ -92,7 +93,7 @@ impl Serial {
 }
 
 async fn pass(State(serial): State<Serial>, request: Request) -> Response {
-    // The API of Jalapeno takes no allocation back.
+    // Jalapeno's API cannot release allocations.
     if request.method() != "GET" {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
@@ -122,9 +123,9 @@ async fn a_herd_of_hosts_books_every_pair_once_and_before_all_else() {
     let asked = serial.asked.lock().unwrap().clone();
     let last_booking = asked.iter().rposition(|target| target.contains("/load?")).unwrap();
     let topologies = asked.iter().take(last_booking).filter(|target| target.ends_with("/topology")).count();
-    // A host that has all its paths looks at the topology while others still book.
+    // A host that has all its paths reads the topology while others are still booking.
     assert!(topologies < HOSTS, "{topologies} topologies before the last booking");
-    // All looks end, late as they are, and none of them books again.
+    // All rounds end, although late, and none of them books again.
     join_all(sources.iter_mut().map(|source| source.until("fresh", all_fresh))).await;
     let mut bookings: BTreeMap<String, u32> = BTreeMap::new();
     for target in serial.asked.lock().unwrap().iter().filter(|target| target.contains("/load?")) {
@@ -137,7 +138,7 @@ async fn a_herd_of_hosts_books_every_pair_once_and_before_all_else() {
     }
 }
 
-/// The last look finds what the bookings said: nobody's paths have changed.
+/// The last round finds the paths that were booked: no path has changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_path_that_was_booked_without_the_topology_is_the_one_that_the_topology_shows() {
     let server = Server { store: fabric(), ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap();
@@ -149,7 +150,7 @@ async fn a_path_that_was_booked_without_the_topology_is_the_one_that_the_topolog
     assert_eq!(looked.peers[&host(1)].prefixes, booked.peers[&host(1)].prefixes);
 }
 
-/// A host that knows nothing but the API's address finds the other hosts and the block, and books nothing by it.
+/// A host that knows only the API's address discovers the other hosts and the block, and does not book anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn peers_and_block_are_those_of_the_api() {
     let server = Server { store: fabric(), ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap();

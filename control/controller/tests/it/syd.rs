@@ -1,4 +1,4 @@
-//! A source and a syd controller: requests, flows, events, leases, and whatever goes wrong.
+//! Tests of a source with a syd controller: requests, flows, events, leases, and faults.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -18,7 +18,7 @@ const C: &str = "gpu-c";
 const OVER_4: &str = "fc00:0:1:e004:4:e028:28:0";
 const OVER_5: &str = "fc00:0:1:e005:5:e028:28:0";
 
-/// An hour between two looks: whatever happens sooner happens because of an event, a lease, or a command.
+/// Returns settings with an hour between two rounds: anything sooner is the effect of an event, a lease, or a command.
 fn settings(syd: &Syd) -> Settings {
     let prefix = |text: &str| vec![text.parse().unwrap()];
     Settings {
@@ -42,7 +42,7 @@ fn settings(syd: &Syd) -> Settings {
     }
 }
 
-/// As often as a test needs it.
+/// Returns settings with a short interval.
 fn often(syd: &Syd) -> Settings {
     Settings { interval: Duration::from_millis(50), ..settings(syd) }
 }
@@ -116,7 +116,7 @@ async fn a_stream_that_ends_at_once_makes_nobody_ask_in_circles() {
     syd.end_every_stream();
     let mut source = follow(settings(&syd));
     source.until("fresh", all_fresh).await;
-    // Time for many looks.
+    // These requests give the source time for many rounds.
     for _ in 0..50 {
         reqwest::get(format!("{}/paths/job-2", syd.url)).await.unwrap();
     }
@@ -137,7 +137,7 @@ async fn paths_that_drain_are_requested_anew_when_it_is_said() {
     syd.drain("job-1", "topology_change");
     source.until("another round", |snapshot| snapshot.health.successes > successes).await;
     assert_eq!(syd.heard("POST", "/paths/request").len(), requests + 1);
-    // The new workload has a stream of its own.
+    // The new workload has its own event stream.
     syd.move_to(4);
     source.until("over spine 4", |snapshot| goes_over(snapshot, OVER_4)).await;
 }
@@ -171,7 +171,7 @@ fn all_fresh_again(snapshot: &Snapshot) -> bool {
     all_fresh(snapshot) && snapshot.health.last_error.is_none()
 }
 
-/// The allocation table is a new and empty one, and the open stream says nothing of it.
+/// The allocation table is replaced by an empty one, which the open stream does not report.
 #[tokio::test]
 async fn a_workload_that_is_forgotten_is_requested_again() {
     let syd = Syd::start().await;
@@ -186,7 +186,7 @@ async fn a_workload_that_is_forgotten_is_requested_again() {
     assert_eq!(syd.heard("GET", "/events").len(), 2, "the stream of the old table was closed");
 }
 
-/// It is forgotten between two requests of one look.
+/// The workload is forgotten between two requests of one round.
 #[tokio::test]
 async fn a_workload_that_is_forgotten_meanwhile_is_requested_in_the_same_look() {
     for method in ["heartbeat", "flows"] {
@@ -210,7 +210,7 @@ async fn a_lease_is_renewed_in_its_third_part() {
     assert_eq!(source.now().health.failures.len(), 0);
 }
 
-/// Nor is it an error that there is no lease.
+/// The workload has no lease, which is not an error.
 #[tokio::test]
 async fn a_workload_of_another_host_is_followed_and_not_given_back() {
     let syd = Syd::start().await;

@@ -1,4 +1,4 @@
-//! Many peers: asked several at a time and never more, each on its own.
+//! Tests with many peers: several are requested at a time, never more than allowed, and each independently.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -20,7 +20,7 @@ use support::{Source, carriers};
 use tokio::net::TcpListener;
 
 const SPINES: usize = 4;
-/// Hosts of one leaf; the first host of all asks.
+/// Number of hosts per leaf. The first host of all is the source.
 const HOSTS: usize = 32;
 const AT_ONCE: usize = 16;
 
@@ -28,7 +28,7 @@ fn host(number: usize) -> String {
     format!("hosts/h{number:04}")
 }
 
-/// Two tiers: every leaf has a link to every spine, and its hosts.
+/// Builds a fabric of two tiers: every leaf has a link to every spine, and its hosts.
 fn clos(leaves: usize) -> Store {
     let sid = |text: String, behavior: u16| json!({"srv6_sid": text, "srv6_endpoint_behavior": {"endpoint_behavior": behavior, "algo": 0}});
     let mut vertices = serde_json::Map::new();
@@ -78,7 +78,7 @@ fn everyone(leaves: usize, endpoint: String) -> Settings {
     }
 }
 
-/// Passes requests on, and remembers how many were under way at a time.
+/// A proxy that records the largest number of simultaneous requests.
 #[derive(Clone)]
 struct Gate {
     server: String,
@@ -116,10 +116,10 @@ async fn pass(State(gate): State<Gate>, request: Request) -> Response {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_are_asked_several_at_a_time_and_never_more() {
-    // Slow enough that questions overlap.
+    // The delay makes requests overlap.
     let server = server(32, json!([{ "route": "shortest_path", "fault": { "delay": 5 } }])).await;
     let (gate, url) = Gate::before(&server).await;
-    // One round, and no second one before the questions are counted.
+    // The interval prevents a second round before the requests are counted.
     let mut source = follow(Settings { interval: Duration::from_mins(1), ..everyone(32, url) });
     let snapshot = source.until("fresh", |snapshot| all_fresh(snapshot) && snapshot.health.next.is_some()).await;
     assert_eq!(snapshot.peers.len(), 1023, "the sender itself is no peer");
@@ -170,7 +170,7 @@ async fn every_allocation_is_made_once_and_given_back() {
     let server = server(4, json!([])).await;
     let mut source = follow(Settings { kind: PathKind::Load, ..everyone(4, server.url()) });
     source.until("fresh", all_fresh).await;
-    // Ten for each link: two to hosts of the same leaf, four to all others.
+    // Each link of a path has a load of ten: two links to hosts of the same leaf, four to all others.
     let booked = 10 * (2 * (HOSTS - 1) + 4 * 3 * HOSTS) as u64;
     assert_eq!(load(&server).await, booked);
     source.sync().await;
@@ -180,7 +180,7 @@ async fn every_allocation_is_made_once_and_given_back() {
     assert_eq!(load(&server).await, 0);
 }
 
-/// The snapshot at the end of the first round.
+/// Returns the snapshot at the end of the first round.
 async fn one_round(source: &mut Source) -> Arc<Snapshot> {
     source.until("one round", |snapshot| snapshot.health.next.is_some()).await
 }

@@ -1,4 +1,4 @@
-//! Controllers behind TLS: asked where their certificate is right, and never otherwise.
+//! Tests of controllers with TLS: requests are sent only to a server with a trusted certificate.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -17,7 +17,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// An authority of this test's own.
+/// A certificate authority of this test.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -33,7 +33,7 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// TLS for that name in front of a plain server; its port.
+    /// Starts a TLS server with a certificate for `name` in front of a plain server. Returns its port.
     async fn front(&self, name: &str, plain: String) -> u16 {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
@@ -51,7 +51,7 @@ impl Authority {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (acceptor, plain) = (acceptor.clone(), plain.clone());
                 tokio::spawn(async move {
-                    // A client that trusts nobody here says so and goes.
+                    // A client that does not trust this server closes the connection.
                     let Ok(mut inside) = acceptor.accept(stream).await else { return };
                     let mut server = TcpStream::connect(plain).await.unwrap();
                     let _ = copy_bidirectional(&mut inside, &mut server).await;
@@ -62,7 +62,7 @@ impl Authority {
     }
 }
 
-/// What is said of a server that is not asked.
+/// Returns the error for a server that gets no requests.
 async fn refusal(settings: Settings) -> String {
     let mut source = follow(settings);
     let failed = source.until("a failure", |snapshot| snapshot.health.last_error.is_some()).await;
@@ -82,7 +82,7 @@ async fn paths_come_through_tls_from_whom_the_file_trusts_and_from_nobody_else()
     let mut source = follow(asked(Some(&authority.pem)));
     source.until("paths to both", all_fresh).await;
     source.stop().await;
-    // One of several in a file is enough.
+    // One matching certificate in a file with several is enough.
     let mut source = follow(asked(Some(&format!("{}{}", other.pem, authority.pem))));
     source.until("paths to both", all_fresh).await;
     source.stop().await;

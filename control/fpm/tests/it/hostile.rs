@@ -1,4 +1,4 @@
-//! Bytes that nobody should send: never a panic, and the damage stays where it is.
+//! Invalid bytes: they never cause a panic, and each error affects no more than its message or its connection.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use crate::made;
@@ -13,7 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use srv6d_fpm::{Event, FrameError, Frames, Rib, decode, messages};
 
-/// One of each, well formed.
+/// Returns a stream with one well-formed message of each kind.
 fn stream() -> Vec<u8> {
     let leg = |device: u32| [&16_u16.to_ne_bytes()[..], &[0, 0], &device.to_ne_bytes(), &number(30, 1)].concat();
     let seg6 = nested_seg6();
@@ -36,10 +36,10 @@ fn nested_seg6() -> Vec<Vec<u8>> {
     vec![attribute(21, &5_u16.to_ne_bytes()), made::nested(22, &[attribute(1, &srh)])]
 }
 
-/// Everything that can be read, as far as it can; false: the connection is over.
+/// Reads everything that can be read. Returns false if the connection has to end.
 fn read(stream: &[u8], rib: &mut Rib) -> bool {
     let mut frames = Frames::default();
-    // As a socket would: in pieces of any size.
+    // Bytes arrive in small pieces, as they can from a socket.
     for piece in stream.chunks(7) {
         frames.push(piece);
         loop {
@@ -87,10 +87,10 @@ fn a_message_longer_than_its_frame_ends_the_connection() {
     *long.first_mut().unwrap() = 0xff;
     let said: Vec<_> = messages(&long).collect();
     assert!(matches!(said.as_slice(), [Err(FrameError::Message { .. })]), "{said:?}");
-    // Less than its own header.
+    // A length below that of its own header.
     *long.first_mut().unwrap() = 8;
     assert!(matches!(messages(&long).next(), Some(Err(FrameError::Message { length: 8, .. }))));
-    // Half a header behind a good message.
+    // Half a header behind a valid message.
     let good = [announce("2001:db8:b::/48", 254, &[]), vec![0; 8]].concat();
     let said: Vec<bool> = messages(&good).map(|message| message.is_ok()).collect();
     assert_eq!(said, [true, false]);
@@ -136,7 +136,7 @@ proptest! {
         }
     }
 
-    /// Right frames around anything: this is how far a hostile peer comes.
+    /// Valid frames around arbitrary messages, which is as far as a hostile peer gets.
     #[test]
     fn any_message(kind in prop_oneof![24_u16..=25, 104_u16..=105, 1000_u16..=1001, any::<u16>()],
                    body in vec(any::<u8>(), 0..300)) {

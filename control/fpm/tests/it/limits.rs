@@ -1,4 +1,4 @@
-//! What one peer may cost: every stream of announcements ends in bounded memory and time, and what was refused is named.
+//! Limits on one peer: every stream of announcements ends in bounded memory and time, and what was refused is named.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use crate::made;
@@ -39,7 +39,7 @@ fn direct(prefix: &str) -> Vec<u8> {
     announce(prefix, 254, &[address(5, "fe80::2"), number(4, 2)])
 }
 
-/// Next hops of each route, or why it has none.
+/// Returns the number of next hops of each route, or the reason why it has none.
 fn routes(rib: &Rib) -> Vec<Result<usize, String>> {
     let hops = |route: srv6d_fpm::Announced| match route.what {
         Resolved::Hops(hops) => Ok(hops.len()),
@@ -52,7 +52,7 @@ fn routes(rib: &Rib) -> Vec<Result<usize, String>> {
 #[test]
 fn three_groups_of_thousands_in_each_other_are_one_refused_object() {
     let mut rib = rib(1000);
-    // 2000 * 2000 * 2000 next hops, in 48 kB.
+    // 48 kB of messages stand for 2000 * 2000 * 2000 next hops.
     say(&mut rib, &[hop(1), of_many(2, 1, 2000), of_many(3, 2, 2000), of_many(4, 3, 2000)]);
     say(&mut rib, &[by_object("2001:db8:a::/48", 4), direct("2001:db8:b::/48")]);
     let routes_now = routes(&rib);
@@ -105,7 +105,7 @@ fn many_routes_over_one_large_group_are_bounded_together() {
     assert!(taken > 60_000 && resolved.len() == 200);
     let why = resolved.into_iter().find_map(Result::err).unwrap();
     assert!(why.contains("max_routes"), "{why}");
-    // The connection's end turns numbers into next hops: no more of them.
+    // The end of the connection replaces numbers by next hops; that must not make them more.
     rib.disconnected(Instant::now());
     assert!(routes(&rib).iter().flatten().sum::<usize>() <= taken);
 }
@@ -119,7 +119,7 @@ fn routes_sids_and_objects_are_counted() {
     assert_eq!((rib.len(), rib.refused().count), (3, 2));
     let why = rib.refused().last.clone().unwrap();
     assert!(why.contains("the SID fcbb:bbbb:2::/48") && why.contains("max_routes"), "{why}");
-    // What is there may be said again, and what goes makes room.
+    // Known routes may be announced again, and removed ones make room.
     say(&mut rib, &[direct("2001:db8:a::/48"), withdraw("2001:db8:b::/48", 254), direct("2001:db8:c::/48")]);
     assert_eq!((rib.len(), rib.refused().count), (3, 2));
     say(&mut rib, &[hop(1), hop(2), hop(3), hop(4), hop(1)]);

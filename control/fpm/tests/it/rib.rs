@@ -1,4 +1,4 @@
-//! What stays, what is stale and what goes, over connections.
+//! The table of announcements over several connections: what stays, what is stale and what is removed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use crate::made;
@@ -35,7 +35,7 @@ impl Feed {
         self.rib.connected(self.now);
     }
 
-    /// `prefix -> neighbours with their weights`.
+    /// Returns the routes as `prefix -> neighbours with their weights`.
     fn routes(&self) -> Vec<String> {
         let hop = |hop: &srv6d_fpm::Hop| format!("{}*{}", hop.via.unwrap(), hop.weight);
         let route = |route: srv6d_fpm::Announced| match route.what {
@@ -98,7 +98,7 @@ fn the_last_word_about_a_prefix_counts() {
     let mut feed = Feed::new();
     feed.say(&[direct("2001:db8:b::/48", "fe80::3"), withdraw("2001:db8:b::/48", 254)]);
     assert!(feed.rib.is_empty());
-    // Without `fpm use-route-replace` both are in one frame.
+    // Without `fpm use-route-replace`, both messages are in one frame.
     feed.say(&[withdraw("2001:db8:b::/48", 254), direct("2001:db8:b::/48", "fe80::4")]);
     assert_eq!(feed.routes(), ["2001:db8:b::/48 -> fe80::4*1"]);
 }
@@ -119,7 +119,7 @@ fn a_new_connection_sweeps_what_it_does_not_say_again() {
     feed.rib.connected(feed.now);
     assert_eq!(feed.rib.sweep_due(QUIET), Some(feed.now + QUIET));
     feed.now += Duration::from_secs(40);
-    // The number 3 is another next hop now: the stale route keeps its own.
+    // The number 3 now stands for another next hop; the stale route keeps its own next hop.
     feed.say(&[hop(3, "fe80::99"), direct("2001:db8:c::/48", "fe80::4")]);
     assert_eq!(feed.routes(), ["2001:db8:b::/48 -> fe80::3*1", "2001:db8:c::/48 -> fe80::4*1"]);
     assert_eq!(feed.rib.stale(), 2);
@@ -136,7 +136,7 @@ fn what_is_said_again_by_a_number_not_known_yet_goes_on() {
     feed.reconnect();
     feed.say(&[by_object("2001:db8:b::/48", 12)]);
     assert_eq!(feed.routes(), ["2001:db8:b::/48 -> fe80::3*1"]);
-    // Twice in a row, and never resolved.
+    // A second reconnect in a row, and the number 12 was never resolved.
     feed.reconnect();
     assert_eq!(feed.routes(), ["2001:db8:b::/48 -> fe80::3*1"]);
     assert_eq!(feed.rib.stale(), 1);
@@ -184,7 +184,7 @@ fn what_nobody_came_back_for_ages_out() {
     feed.rib.disconnected(feed.now);
     let first = feed.now + RESTART;
     assert_eq!(feed.rib.age_due(RESTART), Some(first));
-    // zebra comes back for a moment, says one thing again, and dies: that has a restart time of its own.
+    // zebra connects briefly, announces one route again and dies: that route has its own restart time.
     feed.now += Duration::from_mins(5);
     feed.rib.connected(feed.now);
     feed.say(&[direct("2001:db8:c::/48", "fe80::3")]);

@@ -1,4 +1,4 @@
-//! SONiC's dialect, as its sources write it: no recording of it exists here.
+//! SONiC's dialect, written by hand according to the sources of SONiC, because there is no recording of it here.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::made;
@@ -69,7 +69,7 @@ fn a_local_ua_consumes_its_function_alone() {
 
 #[test]
 fn the_prefix_knows_better_than_the_lengths() {
-    // What is sent for a SID whose lengths FRR does not know.
+    // FRR sends these lengths for a SID whose lengths it does not know.
     let (_, sid) = local(&sid(NEW_SID, "fcbb:bbbb:1::/48", [32, 16, 16, 0], &[number(3, 14)]));
     assert_eq!((sid.block, sid.node_function), (32, 16));
 }
@@ -132,7 +132,7 @@ fn steering_over_several_sids() {
 fn table_0_is_the_default_vrf_and_tells_the_dialect() {
     let key = RouteKey { vrf: Vrf::Default, prefix: "2001:db8:9::/64".parse().unwrap() };
     assert_eq!(of(&withdraw("2001:db8:9::/64", 0)), Event::RouteGone(key));
-    // A large kernel index does not fit into the header.
+    // A kernel index above 255 does not fit into the header.
     let far = decoded(&announce("2001:db8:9::/64", 0, &[number(15, 1017)]));
     assert_eq!(far.dialect, None);
     assert!(matches!(far.event, Event::Route(RouteKey { vrf: Vrf::Number(1017), .. }, _)));
@@ -159,7 +159,7 @@ fn an_answer_is_the_route_with_a_flag() {
     let rest = frame.get(4..).unwrap();
     assert_eq!(frame.get(..2), Some(&[1, 1][..]));
     assert_eq!(usize::from(u16::from_be_bytes([frame[2], frame[3]])), frame.len());
-    // nlmsg_type 24, NLM_F_REQUEST.
+    // nlmsg_type 24, flags NLM_F_REQUEST.
     assert_eq!(rest.get(4..8), Some(&[24, 0, 1, 0][..]));
     // struct rtmsg: IPv4, /24, protocol 186, unicast, RTM_F_OFFLOAD.
     assert_eq!(rest.get(16..28), Some(&[2, 24, 0, 0, 0, 186, 0, 1, 0, 0x40, 0, 0][..]));

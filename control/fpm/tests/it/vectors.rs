@@ -1,4 +1,4 @@
-//! Messages that FRR 10.7.1 and 8.4.4 sent, recorded on a little-endian machine (frame headers taken off).
+//! Messages recorded from FRR 10.7.1 and 8.4.4 on a little-endian machine, without their frame headers.
 #![cfg(target_endian = "little")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 

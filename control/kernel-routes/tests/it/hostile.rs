@@ -1,4 +1,4 @@
-//! Bytes that no kernel would send: read as far as they can be, without a panic and without an end that never comes.
+//! Bytes that no kernel would send: the reader reads as far as possible, does not panic and always ends.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::netlink;
@@ -9,7 +9,7 @@ use netlink::{NEW_NEXT_HOP, Route, attribute, group, leg, next_hop, number, octe
 use proptest::prelude::*;
 use srv6d_kernel_routes::{Messages, Routes};
 
-/// One of each kind.
+/// Returns a datagram with one message of each kind.
 fn samples() -> Vec<u8> {
     let via = attribute(5, &octets("fe80::1".parse().unwrap()));
     let segments = ["fcbb:0:1::".parse().unwrap(), "fcbb:0:2::".parse().unwrap()];
@@ -27,13 +27,13 @@ fn samples() -> Vec<u8> {
     .concat()
 }
 
-/// Loaded and applied, whatever it is.
+/// Loads and applies all messages of a datagram, and returns their number.
 fn take(bytes: &[u8]) -> usize {
     let (mut loaded, mut kept, mut changed) = (Routes::default(), Routes::default(), BTreeSet::new());
     let mut read = 0;
     for message in Messages::new(bytes) {
         loaded.load(message.clone());
-        let _ = kept.apply(message, &mut changed); // what it comes to is another test's
+        let _ = kept.apply(message, &mut changed); // another test checks the result
         read += 1;
     }
     assert!(changed.len() <= read && loaded.used().count() <= read);

@@ -1,4 +1,4 @@
-//! Deletions of encapsulating routes wait for what may follow them.
+//! Deletions of encapsulating routes are delayed, so that a new route can take the prefix.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::netlink;
@@ -25,7 +25,7 @@ impl Kept {
         Self { routes: Routes::default(), withdrawn, now: Instant::now() }
     }
 
-    /// Takes messages, and whatever is due.
+    /// Passes messages on, and applies what is due.
     fn take(&mut self, bytes: &[u8]) {
         let mut changed = BTreeSet::new();
         for message in Messages::new(bytes) {
@@ -38,7 +38,8 @@ impl Kept {
         }
     }
 
-    /// First segment of the prefix's route; `-`: it has none.
+    /// Returns the first segment of the prefix's route, `-` if the route has no encapsulation, or `None` if there is no
+    /// route.
     fn segment(&self) -> Option<String> {
         let route = self.routes.used().find(|route| route.prefix.to_string() == PREFIX)?;
         let KernelAction::Via(hops) = &route.action else { return Some("-".to_owned()) };
@@ -61,7 +62,7 @@ fn a_route_that_is_deleted_and_added_never_vanishes() {
     assert_eq!(kept.withdrawn.next(), Some(kept.now + TIME));
     kept.take(&other.added(0));
     assert_eq!(kept.segment().as_deref(), Some("fcbb:0:2::"));
-    // What was held is not deleted later.
+    // The delayed deletion is not applied later.
     kept.now += TIME;
     kept.take(&[]);
     assert_eq!((kept.segment().as_deref(), kept.withdrawn.next()), (Some("fcbb:0:2::"), None));
@@ -75,7 +76,7 @@ fn a_route_that_nobody_adds_again_goes_in_its_time() {
     kept.now += TIME / 2;
     kept.take(&[]);
     assert!(kept.segment().is_some());
-    // Deleted, added, deleted: the last one counts.
+    // After deletion, addition and deletion, the delay of the last deletion counts.
     kept.take(&[route.added(0), route.deleted()].concat());
     kept.now += TIME / 2;
     kept.take(&[]);

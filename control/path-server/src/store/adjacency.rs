@@ -1,23 +1,23 @@
-//! Who is next to whom, by number. Vertices are numbered in the order of their ids, so that paths compare as their ids
-//! do.
+//! Adjacent vertices by number. Vertices are numbered in the order of their ids, so that paths have the same order by
+//! numbers as by ids.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::{Document, text};
 
-/// Which way edges are followed.
+/// The direction in which edges are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// As they point.
+    /// From `_from` to `_to`.
     Outbound,
-    /// Against that.
+    /// From `_to` to `_from`.
     Inbound,
-    /// Both.
+    /// Both directions.
     Any,
 }
 
 impl Direction {
-    /// The way back.
+    /// Returns the opposite direction.
     pub const fn reversed(self) -> Self {
         match self {
             Self::Outbound => Self::Inbound,
@@ -27,7 +27,7 @@ impl Direction {
     }
 }
 
-/// One edge as seen from one of its ends.
+/// One edge from the view of one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {
     /// Number of the vertex at the other end.
@@ -36,7 +36,7 @@ pub struct Link {
     pub edge: usize,
 }
 
-/// Links of one vertex, each list in the order of `to` and of the file.
+/// Links of one vertex. Each list has the order of `to` and of the file.
 #[derive(Clone, Debug, Default)]
 struct Links {
     outbound: Vec<Link>,
@@ -44,7 +44,7 @@ struct Links {
     any: Vec<Link>,
 }
 
-/// The vertices that edges of one graph touch, and the edges between them.
+/// The vertices at the ends of one graph's edges, and the edges between them.
 #[derive(Clone, Debug, Default)]
 pub struct Adjacency {
     ids: Vec<String>,
@@ -78,17 +78,17 @@ impl Adjacency {
         Self { ids, numbers, links }
     }
 
-    /// Ids of all vertices, in the order of their numbers.
+    /// Returns the ids of all vertices in the order of their numbers.
     pub fn ids(&self) -> &[String] {
         &self.ids
     }
 
-    /// `None`: no edge touches it.
+    /// Returns the number of a vertex, or `None` if it has no edge.
     pub fn number(&self, id: &str) -> Option<usize> {
         self.numbers.get(id).copied()
     }
 
-    /// Links of a vertex, in the order of `to` and of the file.
+    /// Returns the links of a vertex, in the order of `to` and of the file.
     pub fn links(&self, at: usize, direction: Direction) -> &[Link] {
         self.links.get(at).map_or(&[], |links| match direction {
             Direction::Outbound => &links.outbound,

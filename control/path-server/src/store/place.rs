@@ -1,23 +1,24 @@
-//! What is wrong with a file, and where: a path into the JSON, which is looked up in the text only then.
+//! Errors in a file with their places. A place is recorded as a path into the JSON. Line and column are computed from
+//! the path only if there is an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::value::RawValue;
 
-/// One step into a JSON text.
+/// One step of a path into a JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Of an object.
+    /// A key of an object.
     Key(String),
-    /// Of a list.
+    /// An index of a list.
     Index(usize),
 }
 
-/// What is wrong with one value, and what to do about it.
+/// An error of one value, and how to correct it.
 #[derive(Clone, Debug)]
 pub struct Wrong {
-    /// From the top of the file.
+    /// Path of the value from the top of the file.
     pub path: Vec<Step>,
     pub what: String,
     pub fix: String,
@@ -28,23 +29,23 @@ impl Wrong {
         Self { path: Vec::new(), what: what.into(), fix: fix.into() }
     }
 
-    /// The value is that of a key.
+    /// Moves the error into the value of a key.
     pub fn in_key(mut self, key: impl Into<String>) -> Self {
         self.path.insert(0, Step::Key(key.into()));
         self
     }
 
-    /// The value is one of a list.
+    /// Moves the error into an entry of a list.
     pub fn in_index(mut self, index: usize) -> Self {
         self.path.insert(0, Step::Index(index));
         self
     }
 }
 
-/// Which of the files.
+/// The file in which an error is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// The one that holds everything.
+    /// The file that contains the whole topology.
     #[default]
     Whole,
     /// The list of nodes.
@@ -55,26 +56,26 @@ pub enum Part {
     Edges,
 }
 
-/// A file that is no topology.
+/// Error of a file that is not a valid topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
-    /// The file.
+    /// File with the error.
     pub part: Part,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// `edges[3]._to`; empty: the file as a whole.
+    /// Place of the value, such as `edges[3]._to`; empty for the file as a whole.
     pub entry: String,
     /// What is wrong there.
     pub what: String,
-    /// What to do about it.
+    /// Correction that the user can make.
     pub fix: String,
 }
 
 impl std::error::Error for StoreError {}
 
-/// `14:7: edges[3]._to: what`, and the fix in a line of its own; the name of the file goes in front.
+/// Writes `14:7: edges[3]._to: what`, and the fix in its own line. The caller writes the name of the file in front.
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { line, column, entry, what, fix, .. } = self;
@@ -84,7 +85,7 @@ impl fmt::Display for StoreError {
 }
 
 impl StoreError {
-    /// The text is not JSON.
+    /// Returns the error of a text that is not JSON.
     pub(super) fn syntax(part: Part, why: &serde_json::Error) -> Self {
         let text = why.to_string();
         let what = text.split(" at line ").next().unwrap_or_default();
@@ -98,10 +99,10 @@ impl StoreError {
         }
     }
 
-    /// Something in the text is wrong.
+    /// Returns the error of a value in the text.
     pub(super) fn at(part: Part, text: &str, wrong: Wrong) -> Self {
         let Wrong { path, what, fix } = wrong;
-        // A file of its own begins with its list.
+        // A separate file has its list at the top.
         let below = if part == Part::Whole { path.as_slice() } else { path.get(1..).unwrap_or_default() };
         let (line, column) = position(text, offset(text, below));
         Self { part, line, column, entry: shown(&path), what, fix }
@@ -119,7 +120,7 @@ fn shown(path: &[Step]) -> String {
     path.iter().enumerate().map(step).collect()
 }
 
-/// Where the value begins in the text, or the last one on the way that is there.
+/// Returns the offset at which the value begins in the text, or the last value on its path that exists.
 fn offset(text: &str, path: &[Step]) -> usize {
     let mut value = text;
     for step in path {
@@ -134,7 +135,7 @@ fn offset(text: &str, path: &[Step]) -> usize {
         let Some(next) = next else { break };
         value = next.get();
     }
-    // It is a part of the text.
+    // `value` is a slice of `text`.
     let blanks = value.len() - value.trim_start().len();
     value.as_ptr().addr() - text.as_ptr().addr() + blanks
 }

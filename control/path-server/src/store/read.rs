@@ -1,4 +1,4 @@
-//! Files into documents. Everything that would make an answer wrong later is refused here.
+//! Conversion of files into documents. Everything that would result in wrong answers later is refused here.
 
 use std::net::IpAddr;
 
@@ -15,24 +15,24 @@ const NODES: &str = "fabric_node";
 /// Collection of hosts in files that do not name one.
 const HOSTS: &str = "hosts";
 
-/// Attributes of edges that are weights.
+/// Attributes of edges that are used as weights.
 const WEIGHTS: [&str; 4] = ["latency", "percent_util_out", "percent_util_in", "load"];
 
 impl Store {
-    /// Reads a file: the answer of `/topology`, or `nodes`, `hosts` and `edges`. An edge whose `_id` names another
-    /// graph than `fabric_graph` is one of that graph.
+    /// Reads a file: an answer of `/topology`, or lists `nodes`, `hosts` and `edges`. An edge whose `_id` names another
+    /// graph than `fabric_graph` becomes an edge of that graph.
     ///
     /// # Errors
-    /// [`StoreError`]: everything that would make an answer wrong later.
+    /// [`StoreError`], if something in the file would result in wrong answers later.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let file = serde_json::from_str(text).map_err(|why| StoreError::syntax(Part::Whole, &why))?;
         Self::read(file).map_err(|wrong| StoreError::at(Part::Whole, text, wrong))
     }
 
-    /// Reads three files, each a list.
+    /// Reads three files that each contain a list.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// Like [`Self::parse`].
     pub fn parse_parts(nodes: &str, hosts: &str, edges: &str) -> Result<Self, StoreError> {
         let mut store = Self::default();
         for (part, name, text) in
@@ -80,7 +80,8 @@ impl Store {
         Ok(store)
     }
 
-    /// A live Jalapeno has edges whose ends it has lost, and shows them: no path takes them.
+    /// Returns whether an end of an edge is missing. A live Jalapeno has such edges and returns them, but no path uses
+    /// them.
     fn is_lost(&self, edge: &Value) -> bool {
         let lost = |end| edge.get(end).and_then(Value::as_str).is_some_and(|id| self.vertex(id).is_none());
         lost("_from") || lost("_to")
@@ -109,7 +110,7 @@ impl Store {
         Ok(())
     }
 
-    /// Of what `/topology` answered, those that are lost are left out.
+    /// Adds edges. Edges of a `/topology` answer whose ends do not exist are omitted.
     fn add_edges(&mut self, edges: Value, is_answer: bool) -> Result<(), Wrong> {
         let edges = list(edges).map_err(|wrong| wrong.in_key("edges"))?;
         for (number, edge) in edges.into_iter().enumerate() {
@@ -155,7 +156,7 @@ impl Store {
         if self.vertex(id).is_some() {
             return Ok(());
         }
-        // A key without its collection is the usual slip.
+        // A key without its collection is the usual mistake.
         let mut ids = self.places.keys().filter(|known| known.split_once('/').is_some_and(|(_, key)| key == id));
         let fix = match (ids.next(), ids.next()) {
             (Some(meant), None) => format!("write \"{meant}\""),
@@ -182,7 +183,7 @@ fn list(value: Value) -> Result<Vec<Value>, Wrong> {
     }
 }
 
-/// In `vertices` the id stands in front of the document.
+/// Adds the id of a document, which in `vertices` is the key of the document.
 fn with_id(mut document: Value, id: &str) -> Value {
     if let Some(document) = document.as_object_mut() {
         document.entry("_id").or_insert_with(|| json!(id));
@@ -190,7 +191,7 @@ fn with_id(mut document: Value, id: &str) -> Value {
     document
 }
 
-/// A document with the `_id` that it has or gets, its collection, and its id.
+/// Returns a document with its `_id`, which may be added, and its collection and id.
 fn identified(value: Value, collection: Option<&str>) -> Result<(Document, String, String), Wrong> {
     let Value::Object(mut document) = value else { return Err(Wrong::new("is not an object", "write {...}")) };
     let id = match (text(&document, "_id"), text(&document, "_key"), collection) {
@@ -236,7 +237,7 @@ fn check_sid(sid: &Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Clients program `prefix`/`prefix_len` as it is, and kernels refuse host bits.
+/// Refuses prefixes with host bits, because clients use `prefix`/`prefix_len` unchanged and kernels refuse such routes.
 fn check_prefix(document: &Document) -> Result<(), Wrong> {
     let Some(length) = document.get("prefix_len").filter(|length| !length.is_null()) else { return Ok(()) };
     let Some(prefix) = text(document, "prefix") else {

@@ -1,4 +1,4 @@
-//! `srv6_data`: text that is joined as Jalapeno joins it, and beside it carriers that can be used.
+//! Tests of `srv6_data`: text that is joined as Jalapeno does it, and in addition carriers that can be used.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn udt6(sid: &str) -> Value {
     json!({ "srv6_sid": sid, "srv6_endpoint_behavior": { "endpoint_behavior": 62, "flag": 0, "algo": 0 } })
 }
 
-/// `srv6_data` along a chain of nodes with these SIDs.
+/// Returns `srv6_data` of a path over a chain of nodes with these SIDs.
 async fn along(sids: &[Value], edition: Edition) -> Value {
     let nodes: Vec<Value> = (0..)
         .zip(sids)
@@ -53,7 +53,7 @@ async fn sids_without_a_behaviour_count_in_the_newer_edition_only() {
     assert_eq!(newer["srv6_usid"], "fc00:0:1:2:3::");
     let older = along(&sids, Edition::November2025).await;
     assert_eq!(older["srv6_usid"], "fc00:0:1:3::");
-    // One of the algorithm goes before one without.
+    // A SID of the algorithm has precedence over one without a behaviour.
     let both = json!([{ "srv6_sid": "fc00:0:a::" }, un("fc00:0:b::")]);
     let data = along(&[json!([]), both], Edition::January2026).await;
     assert_eq!(data["srv6_sid_list"], json!(["fc00:0:b::"]));

@@ -1,4 +1,4 @@
-//! docs/path-server.md is true: its files can be read, its routes and metrics are those there are.
+//! Tests that docs/path-server.md is correct: its files can be read, and its routes and metrics are those that exist.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::square;
@@ -11,20 +11,20 @@ use srv6d_path_server::{EXAMPLE, FaultPlan, Server, Store};
 
 const PAGE: &str = include_str!("../../../../docs/path-server.md");
 
-/// Code blocks of that language.
+/// Returns the code blocks of that language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let begin = format!("```{language}\n");
     PAGE.split(begin.as_str()).skip(1).map(|behind| behind.split("```").next().unwrap()).collect()
 }
 
-/// Lines of the table below a heading: their cells.
+/// Returns the cells of each row of the table below a heading.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {
     let section = PAGE.split(&format!("\n## {heading}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
     rows.skip(1).map(|row| row.split('|').skip(1).map(str::trim).collect()).collect()
 }
 
-/// What stands in backticks in a cell.
+/// Returns the texts in backticks of a cell.
 fn code(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

@@ -1,4 +1,4 @@
-//! Routes beside Jalapeno's: links and nodes that are taken out, events, loads that are forgotten.
+//! Tests of the routes that Jalapeno does not have: switched links and nodes, events, loads that are reset.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::square;
@@ -11,10 +11,10 @@ use srv6d_path_server::{Running, Store};
 
 const G: &str = "graphs/igpv6_graph";
 const PAIR: &str = "source=hosts/host0&destination=hosts/host1";
-/// Longer than anything here takes.
+/// Timeout for anything that these tests wait for; longer than any of it takes.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// As `curl -X PATCH -d` sends it: without a word about JSON.
+/// Sends a request as `curl -X PATCH -d` does, without declaring JSON.
 async fn patch(server: &Running, route: &str, body: &str) -> (u16, Value) {
     let request = reqwest::Client::new().patch(format!("{}/api/v1/{route}", server.url()));
     let form = "application/x-www-form-urlencoded";
@@ -72,7 +72,7 @@ async fn edge_of_one_graph_is_not_that_of_another() {
     assert_eq!(found(&server, "graphs/other_graph/edges").await["edge_count"], 0);
 }
 
-/// The revisions of the events that come, as many as are asked for.
+/// Returns the revisions of the next `count` events.
 async fn revisions(stream: &mut reqwest::Response, count: usize) -> Vec<u64> {
     let mut text = String::new();
     while text.matches("\n\n").count() < count {
@@ -97,7 +97,7 @@ async fn events_tell_of_the_topology_and_not_of_loads() {
     server.replace(Store::parse(&square().to_string()).unwrap());
     assert_eq!(revisions(&mut stream, 1).await, [2], "only the file");
     assert_eq!(path(&server).await, "host0 a c d host1", "what is switched off stays so");
-    // A listener is no reason to go on.
+    // The server stops although a listener is connected.
     tokio::time::timeout(DEADLINE, server.stop()).await.unwrap();
 }
 

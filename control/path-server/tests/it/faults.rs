@@ -1,4 +1,4 @@
-//! Faults happen when their rule says so.
+//! Tests that faults occur according to their rules.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use std::time::Duration;

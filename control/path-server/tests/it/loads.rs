@@ -1,5 +1,5 @@
-//! The load book: whatever is allocated, released, reset and read again in whatever order, an edge carries what its
-//! document said plus 10 for every allocation in force, and what is released leaves no trace.
+//! Tests of the load book. After any order of allocations, releases, resets and rereads, an edge has the load of its
+//! document plus 10 for every current allocation, and released allocations leave no trace.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 #![allow(clippy::float_cmp, reason = "halves and quarters, whose sums are exact")]
 
@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// `load` of an edge's document.
+/// Generates the `load` of an edge's document.
 fn load() -> impl Strategy<Value = Option<Value>> {
     prop_oneof![
         2 => Just(None),
@@ -40,7 +40,7 @@ fn load() -> impl Strategy<Value = Option<Value>> {
     ]
 }
 
-/// Every node with every other, in both directions.
+/// Builds a topology with edges between all pairs of nodes in both directions.
 fn topology(loads: &[Option<Value>]) -> Value {
     let mut edges = Vec::new();
     for from in NODES {
@@ -57,7 +57,7 @@ fn topology(loads: &[Option<Value>]) -> Value {
     json!({ "nodes": nodes, "hosts": [], "edges": edges })
 }
 
-/// What ought to be, by key of the edge.
+/// The expected loads, by key of the edge.
 struct Model {
     before: BTreeMap<String, Option<Value>>,
     held: BTreeMap<(usize, usize), Vec<Vec<String>>>,
@@ -78,7 +78,7 @@ impl Model {
                 _ if more == 0 => before.clone(),
                 None => Some(json!(more)),
                 Some(before) if before.is_f64() => Some(json!(before.as_f64().unwrap() + f64::from(more))),
-                // Null only where the file was read again with allocations in force.
+                // The load is null only if the file was read again with current allocations.
                 Some(before) => Some(json!(before.as_u64().unwrap_or(0) + u64::from(more))),
             };
             (key.clone(), load)
@@ -109,7 +109,7 @@ impl Api {
         edges.map(|edge| (edge["_key"].as_str().unwrap().to_owned(), edge.get("load").cloned())).collect()
     }
 
-    /// Takes the step in both worlds, and says whether they agree on it.
+    /// Makes the step in server and model, and checks that they agree.
     async fn step(&self, model: &mut Model, step: &Step) -> Result<(), TestCaseError> {
         match *step {
             Step::Allocate(from, to) => self.allocate(model, (from, to)).await,
@@ -178,7 +178,7 @@ async fn play(loads: Vec<Option<Value>>, steps: Vec<Step>) -> Result<(), TestCas
         api.step(&mut model, step).await?;
         prop_assert_eq!(api.loads().await, model.loads(), "after {:?}", step);
     }
-    // Everything given back, in another order than it was taken.
+    // All allocations are released in another order than they were made.
     let held: Vec<(usize, usize)> =
         model.held.iter().flat_map(|(pair, held)| std::iter::repeat_n(*pair, held.len())).collect();
     for pair in held {

@@ -1,4 +1,4 @@
-//! `/metrics` counts what was asked and shows what is held.
+//! Tests that `/metrics` counts requests and shows the current state.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::square;
@@ -26,7 +26,7 @@ async fn metrics(server: &Running) -> String {
     response.text().await.unwrap()
 }
 
-/// The value behind a name with its labels.
+/// Returns the value of the metric with this name and labels.
 fn value(text: &str, name: &str) -> Option<f64> {
     let line =
         text.lines().find_map(|line| line.strip_prefix("srv6d_path_server_")?.strip_prefix(name)?.strip_prefix(' '));

@@ -1,4 +1,5 @@
-//! The description of the API is true: every route in it is there, and asks for what it says it asks for.
+//! Tests that the description of the API is correct: every route in it exists, and requires the parameters that it
+//! describes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::square;
@@ -6,7 +7,7 @@ use crate::square;
 use serde_json::{Value, json};
 use square::server;
 
-/// Everything that clients of Jalapeno may ask for.
+/// All routes that clients of Jalapeno may use.
 const GET: [&str; 41] = [
     "/instances",
     "/graphs",
@@ -56,7 +57,7 @@ async fn json_at(url: &str) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-/// Parameters of the query: name, whether it is required, type.
+/// Returns the parameters of the query: name, whether it is required, type.
 fn query(operation: &Value) -> Vec<(&str, bool, &str)> {
     let parameters = operation["parameters"].as_array().unwrap().iter().filter(|one| one["in"] == "query");
     parameters

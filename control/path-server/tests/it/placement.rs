@@ -1,4 +1,5 @@
-//! `POST /graphs/{graph}/placement`, and that what it says of Jalapeno's load book is what the load book does.
+//! Tests of `POST /graphs/{graph}/placement`. What its answer says about Jalapeno's load book must be what the load
+//! book does.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test stops at the first surprise")]
 
@@ -27,8 +28,8 @@ fn uns(name: &str, number: usize) -> Value {
     json!({ "_key": name, "name": name, "router_id": name, "sids": [sid(format!("fcbb:0:{un:x}::"), 48), sid(format!("fcbb:0:{un:x}:fe06::"), 62)] })
 }
 
-/// Leaves, spines, two hosts at each leaf; keys of leaves and spines are drawn, so that ids do not follow any tier, and
-/// some edges have a load already, others none.
+/// Builds a fabric of leaves and spines with two hosts at each leaf. Keys of leaves and spines are random, so that ids
+/// do not depend on the tier. Some edges already have a load, others have none.
 fn fabric(leaves: usize, spines: usize, random: &mut Rng) -> Value {
     let mut numbers: Vec<usize> = (0..leaves + spines).collect();
     random.shuffle(&mut numbers);
@@ -138,7 +139,7 @@ async fn one_pair_of_a_placed_job_is_a_path_like_others() {
         let ask = |hosts: String| {
             url(&server, &format!("shortest_path/placed?source={source}&destination={destination}{hosts}"))
         };
-        // Somebody whom nobody knows costs the others nothing, and all hosts are all of them.
+        // An unknown host does not affect the others, and an empty list stands for all hosts.
         for list in [String::new(), format!("&hosts={},hosts/nobody", hosts.join(","))] {
             let answer: Value = reqwest::get(ask(list)).await.unwrap().json().await.unwrap();
             let steps = answer["path"].as_array().unwrap();

@@ -1,5 +1,6 @@
-//! Answers are compared with recorded ones of Jalapeno's own API on the same graph, field by field and in the order of
-//! their keys. What differs by nature is put aside: revisions, the order of vertices in `/topology`, and `carriers`.
+//! Tests that compare answers with recorded ones of Jalapeno's own API on the same graph, field by field and with the
+//! order of keys. Differences that are unavoidable are removed: revisions, the order of vertices in `/topology`, and
+//! `carriers`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ fn recorded(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// The recorded topology was taken after four allocations: here it is before them.
+/// Returns the recorded topology, which was taken after four allocations, with the loads before them.
 fn fabric() -> Store {
     let mut topology = recorded("2026-01-topology");
     for edge in topology["edges"].as_array_mut().unwrap() {
@@ -21,7 +22,7 @@ fn fabric() -> Store {
             edge.remove("load");
         }
     }
-    // The recorded answer has them in no order; collections are in the order of the file.
+    // The recorded answer has its vertices in no order, but collections have the order of the file.
     topology["vertices"].as_object_mut().unwrap().sort_keys();
     Store::parse(&topology.to_string()).unwrap()
 }
@@ -36,7 +37,7 @@ async fn get(server: &Running, path: &str) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-/// The store behind the recorded API left out an attribute that no edge has; the database says null.
+/// Adds an attribute that no edge has: the store of the recorded API omitted it, but the database returns null.
 fn with_country_codes(mut recorded: Value) -> Value {
     let steps = recorded["shortest_path"]["path"].as_array_mut().unwrap().iter_mut();
     for edge in steps.filter_map(|step| step["edge"].as_object_mut()) {
@@ -47,7 +48,7 @@ fn with_country_codes(mut recorded: Value) -> Value {
     recorded
 }
 
-/// Without revisions and without `carriers`.
+/// Removes revisions and `carriers`.
 fn comparable(mut value: Value) -> Value {
     match &mut value {
         Value::Object(keys) => {
@@ -67,7 +68,7 @@ fn comparable(mut value: Value) -> Value {
     value
 }
 
-/// As text: keys in their order, `5.0` is not `5`.
+/// Returns a value as text, in which keys have their order and `5.0` differs from `5`.
 fn text(value: Value) -> String {
     serde_json::to_string_pretty(&comparable(value)).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Routes about graphs, collections and endpoints: what they take and the keys they answer with.
+//! Tests of the routes for graphs, collections and endpoints: their parameters, and the keys of their answers.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::square;

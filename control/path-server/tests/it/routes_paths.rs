@@ -1,4 +1,4 @@
-//! Routes about paths: what they take, the keys they answer with, and how they refuse.
+//! Tests of the routes for paths: their parameters, the keys of their answers, and their refusals.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::square;
@@ -8,7 +8,7 @@ use square::{found, get, keys, names, server, square, start};
 
 const G: &str = "graphs/igpv6_graph";
 const PAIR: &str = "source=hosts/host0&destination=hosts/host1";
-/// What stands in every answer for one path.
+/// Keys of every answer for one path.
 const ONE: [&str; 6] = ["found", "path", "hopcount", "vertex_count", "source_info", "destination_info"];
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn unknown_vertices_are_no_error_but_where_a_depth_is_made_of_them() {
     assert_eq!(status, 500);
 }
 
-/// Routes of one graph that swallow the text of their errors, with what they need.
+/// Routes of one graph that answer every error without a text, with the parameters that they need.
 const SWALLOWING: [&str; 19] = [
     "topology",
     "topology/nodes",
@@ -168,7 +168,7 @@ async fn directions_are_checked_by_some_and_found_out_by_the_database_in_others(
         assert_eq!(status, 500);
         assert_ne!(answer["detail"], "", "{route} tells what the database said");
     }
-    // Upper case is one of the three.
+    // A direction in upper case is accepted, too.
     let inbound = found(&server, &format!("{G}/shortest_path?{PAIR}&direction=INBOUND")).await;
     assert_eq!(inbound["direction"], "INBOUND");
     assert_eq!(names(&inbound["path"]), ["host0", "a", "b", "d", "host1"]);

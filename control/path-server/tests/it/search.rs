@@ -1,4 +1,4 @@
-//! Paths of small random graphs against every path there is.
+//! Tests that compare searches in small random graphs with a list of all paths.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 #![allow(clippy::float_cmp, reason = "halves and quarters, whose sums are exact")]
 
@@ -11,7 +11,7 @@ use srv6d_path_server::{Server, Store};
 const NODES: usize = 6;
 const LAST: usize = NODES - 1;
 
-/// What an edge says of its latency.
+/// The attribute `latency` of an edge.
 #[derive(Clone, Copy, Debug)]
 enum Latency {
     Absent,
@@ -20,7 +20,7 @@ enum Latency {
 }
 
 impl Latency {
-    /// As a weight: in quarters, whose sums are exact. What is not there counts 1.
+    /// Returns the latency as a weight in quarters, whose sums are exact. A missing latency counts 1.
     const fn quarters(self) -> u32 {
         match self {
             Self::Absent | Self::Null => 4,
@@ -29,7 +29,7 @@ impl Latency {
     }
 }
 
-/// Several may lead the same way.
+/// An edge. Several edges may have the same ends.
 #[derive(Clone, Debug)]
 struct Edge {
     from: usize,
@@ -42,7 +42,7 @@ fn edge() -> impl Strategy<Value = Edge> {
     let latency = prop_oneof![
         1 => Just(Latency::Absent),
         1 => Just(Latency::Null),
-        // Many ways weigh the same: what comes first is decided by hops and names.
+        // Many paths have the same weight, so that hops and names decide their order.
         5 => Just(Latency::Quarters(0)),
         4 => (1u8..6).prop_map(Latency::Quarters),
     ];
@@ -78,10 +78,10 @@ fn graph(edges: &[Edge]) -> Value {
     })
 }
 
-/// Weight in quarters, hops and vertices; the order of the three is the order of paths.
+/// Weight in quarters, hops and vertices. Paths are ordered by these three.
 type Path = (u32, usize, Vec<usize>);
 
-/// Every path without a loop from 0 to the last node, in order. Steps are from, to and weight.
+/// Returns all paths without a loop from 0 to the last node, in order. Steps are from, to and weight.
 fn every_path(steps: &[(usize, usize, u32)]) -> Vec<Path> {
     let mut found = BTreeSet::new();
     let mut open = vec![(0u32, vec![0usize])];
@@ -94,7 +94,7 @@ fn every_path(steps: &[(usize, usize, u32)]) -> Vec<Path> {
             open.push((weight + more, [path.as_slice(), &[*to]].concat()));
         }
     }
-    // Of ways over the same vertices the lightest: it comes first.
+    // Of several paths over the same vertices only the lightest counts, which comes first.
     let mut paths: Vec<Path> = Vec::new();
     for (path, weight) in found {
         if paths.last().is_none_or(|(_, _, last)| *last != path) {
@@ -105,7 +105,7 @@ fn every_path(steps: &[(usize, usize, u32)]) -> Vec<Path> {
     paths
 }
 
-/// Only the vertices, by hops.
+/// Returns only the vertices of the paths, ordered by hops.
 fn by_hops(paths: &[Path]) -> Vec<Vec<usize>> {
     let mut paths: Vec<(usize, Vec<usize>)> = paths.iter().map(|(_, hops, path)| (*hops, path.clone())).collect();
     paths.sort();
@@ -131,7 +131,7 @@ fn paths(list: &Value) -> Vec<Vec<usize>> {
     list.as_array().unwrap().iter().map(|one| names(&one["path"])).collect()
 }
 
-/// The answers to these, below `shortest_path`.
+/// Returns the answers to these routes below `shortest_path`.
 fn asked<const N: usize>(edges: &[Edge], routes: [&str; N]) -> [Value; N] {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -175,7 +175,7 @@ proptest! {
             let sum: f64 = shown.iter().filter_map(|latency| latency.as_f64()).sum();
             let unknown = shown.iter().filter(|latency| latency.is_null()).count();
             prop_assert_eq!(cheap["total_latency"].as_f64(), Some(sum));
-            // What is not there counted 1 on the way, and nothing in the sum.
+            // A missing latency counted 1 in the search, but nothing in the sum.
             prop_assert_eq!(sum * 4.0, f64::from(*weight) - 4.0 * f64::from(u32::try_from(unknown).unwrap()));
         }
     }

@@ -1,4 +1,4 @@
-//! Topology files: what is none is refused with its place, whatever it is.
+//! Tests of topology files: any invalid file is refused with the place of the error.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use proptest::prelude::*;
@@ -42,13 +42,13 @@ fn edges_that_a_live_controller_has_lost_the_ends_of_are_left_out() {
     assert_eq!(store.edges("fabric_graph").unwrap().len(), edges - 2);
 }
 
-/// The place of an error is one of the file, or right behind it.
+/// Returns whether the place of an error is in the file, or directly behind it.
 fn is_in(text: &str, error: &StoreError) -> bool {
     let line = text.split('\n').nth(error.line - 1);
     line.is_some_and(|line| error.column <= line.chars().count() + 1)
 }
 
-/// What takes the place of a value.
+/// Generates a value that replaces another one.
 fn other() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(json!(null)),
@@ -64,7 +64,7 @@ fn other() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Pointers to every value in it.
+/// Collects pointers to all values of a document.
 fn pointers(value: &Value, at: &str, all: &mut Vec<String>) {
     all.push(at.to_owned());
     let mut below = |key: &str, value: &Value| pointers(value, &format!("{at}/{key}"), all);

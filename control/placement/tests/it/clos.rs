@@ -1,4 +1,4 @@
-//! Clos fabrics: whole ones reach the bound, broken ones never go below it, and tenants stay where they belong.
+//! Clos fabrics: intact ones reach the bound, damaged ones never go below it, and tenants use only what they may use.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test stops at the first surprise")]
 
@@ -35,7 +35,8 @@ fn patterns() -> impl Strategy<Value = Pattern> {
     prop_oneof![Just(Pattern::Ring), Just(Pattern::AllToAll), Just(Pattern::Permutation), Just(Pattern::List)]
 }
 
-/// Hosts are numbered leaf by leaf, so `per` hosts make a leaf, or a pod.
+/// Returns the most that a group of `per` hosts sends to or receives from others. Hosts are numbered leaf by leaf, so a
+/// group is a leaf or a pod, depending on `per`.
 fn most_between(fabric: &Fabric, demand: &Demand, per: usize) -> u64 {
     let number: BTreeMap<NodeId, usize> =
         fabric.hosts().enumerate().map(|(number, host)| (host, number / per)).collect();
@@ -50,7 +51,7 @@ fn most_between(fabric: &Fabric, demand: &Demand, per: usize) -> u64 {
     out.into_values().chain(into.into_values()).max().unwrap_or(0)
 }
 
-/// Every flow runs from its source to its destination over working links, through switches.
+/// Asserts that every flow runs from its source to its destination over working links and through switches.
 fn assert_connected(fabric: &Fabric, demand: &Demand, paths: &Paths) {
     for (index, flow) in demand.flows.iter().enumerate() {
         let mut at = flow.source;
@@ -97,7 +98,7 @@ proptest! {
         if share >= leaves {
             assert_reached(&fabric, &demand, leaf.max(pod));
         } else {
-            // Pods that are oversubscribed: two tiers at once can be one flow short of even.
+            // In oversubscribed pods, keeping two tiers even at once can be one flow short of the optimum.
             let placement = place(&fabric, &demand, &Constraints::default()).unwrap();
             assert_connected(&fabric, &demand, &placement.paths);
             let range = leaf.max(pod)..=pod.max(leaf + 1);
@@ -175,7 +176,7 @@ proptest! {
     }
 }
 
-/// Pairs of nodes that flows of these hosts run between, whichever way.
+/// Returns the pairs of nodes between which flows of these hosts run, in either direction.
 fn cables(fabric: &Fabric, demand: &Demand, paths: &Paths, hosts: &[NodeId]) -> BTreeSet<(NodeId, NodeId)> {
     let flows = (0..demand.flows.len()).filter(|flow| hosts.contains(&demand.flows[*flow].source));
     let links = flows.flat_map(|flow| paths.links(fabric, demand, flow)).map(|link| fabric.link(link));
@@ -186,7 +187,7 @@ fn cables(fabric: &Fabric, demand: &Demand, paths: &Paths, hosts: &[NodeId]) -> 
 fn two_tenants_of_equal_need_get_half_of_the_spines_each() {
     let fabric = Clos::two_tier(4, 4, 4).build();
     let hosts: Vec<NodeId> = fabric.hosts().collect();
-    // The even hosts of each leaf, and the odd ones.
+    // Tenants are the even and the odd hosts of each leaf.
     let tenant = |name: &str, odd: usize| Tenant {
         name: name.to_owned(),
         hosts: hosts.iter().copied().skip(odd).step_by(2).collect(),
@@ -273,7 +274,7 @@ fn rails_are_placed_side_by_side() {
     let hosts: Vec<NodeId> = fabric.hosts().collect();
     let rails: Vec<Vec<NodeId>> = hosts.chunks(6).map(<[NodeId]>::to_vec).collect();
     let demand = Demand::of_pattern(Pattern::AllToAll, &rails, 1, 1);
-    // 2 hosts of a leaf send to 4 elsewhere each, over 2 spines.
+    // 2 hosts of a leaf send to 4 hosts at other leaves each, over 2 spines.
     assert_reached(&fabric, &demand, 4);
 }
 
@@ -289,8 +290,8 @@ fn hosts_of_two_leaves_are_placed_and_the_bound_proved() {
     let demand = Demand::of_pattern(Pattern::AllToAll, std::slice::from_ref(&hosts), 1, 1);
     let placement = place(&fabric, &demand, &Constraints::default()).unwrap();
     assert_connected(&fabric, &demand, &placement.paths);
-    // Only hosts at opposite corners of the ring of leaves, 4 for each, share none: 16 * 4 flows over 16 links each way.
-    // Each host sends to 15 others over two links.
+    // Only hosts at opposite corners of the ring of leaves, 4 for each host, share no leaf: 16 * 4 flows over 16 links
+    // each way. Each host sends to 15 others over two links.
     let least = Ratio { load: 8, capacity: 1 };
     assert_eq!((placement.busiest, placement.bound), (least, least));
 }
@@ -317,7 +318,7 @@ fn hashes_follow_their_seed() {
     let demand = demand_of(&fabric, Pattern::Permutation, 0, 3);
     assert_eq!(hash(&fabric, &demand, 1).unwrap(), hash(&fabric, &demand, 1).unwrap());
     assert_ne!(hash(&fabric, &demand, 1).unwrap(), hash(&fabric, &demand, 2).unwrap());
-    // Of 64 flows, hashing puts two on some link.
+    // With 64 flows, hashing puts two on some link.
     assert!(
         busiest(&fabric, &hash(&fabric, &demand, 1).unwrap().loads(&fabric, &demand)) > Ratio { load: 1, capacity: 1 }
     );

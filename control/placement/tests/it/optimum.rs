@@ -1,4 +1,4 @@
-//! Placement against every possible placement, on fabrics small enough to try them all.
+//! Compares placement with every possible placement, on fabrics small enough to try all of them.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test stops at the first surprise")]
 
@@ -7,7 +7,8 @@ use srv6d_placement::{
     Constraints, Demand, Fabric, Flow, Kind, Link, LinkId, Node, NodeId, Paths, PerLink, Ratio, busiest, place,
 };
 
-/// Two tiers of a random shape: links missing, of several capacities, some parallel; hosts at one leaf or at two.
+/// Makes a random fabric of two tiers: some links are missing, parallel or of another capacity; hosts have one or two
+/// leaves.
 fn random_fabric(random: &mut Rng) -> Fabric {
     let mut fabric = Fabric::default();
     let nodes = |fabric: &mut Fabric, collection: &str, count: usize, kind: Kind| -> Vec<NodeId> {
@@ -56,7 +57,7 @@ fn random_demand(fabric: &Fabric, random: &mut Rng) -> Demand {
     Demand { flows }
 }
 
-/// All paths of at most so many links that cross no host, found without any help of the library.
+/// Returns all paths of at most `most` links that cross no host, found without using the library.
 fn paths(fabric: &Fabric, from: NodeId, to: NodeId, most: usize) -> Vec<Vec<LinkId>> {
     let mut found = Vec::new();
     let mut stack = vec![(from, Vec::new(), vec![from])];
@@ -120,7 +121,7 @@ fn assert_valid(fabric: &Fabric, demand: &Demand, found: &Paths, choices: &[Vec<
     }
 }
 
-/// How many of these many random cases are worse than the best there is.
+/// Returns how many of the random cases are placed worse than the optimum.
 fn worse_than_optimum(seed: u64, cases: usize, detour: usize) -> usize {
     let mut random = Rng::with_seed(seed);
     let (mut tried, mut worse) = (0, 0);

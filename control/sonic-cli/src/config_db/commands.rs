@@ -1,4 +1,4 @@
-//! What the words of `config` and `counterpoll` write.
+//! Changes that the commands `config` and `counterpoll` make.
 
 use ipnet::IpNet;
 use serde_json::Value;
@@ -10,14 +10,14 @@ fn refused<T>(what: impl Into<String>) -> Result<T, Refused> {
     Err(Refused(what.into()))
 }
 
-/// The table that the rows of an interface of that name are in.
+/// Returns the table that holds the rows of an interface of this name.
 fn interface_table(name: &str) -> Option<&'static str> {
     let tables = [("Ethernet", "INTERFACE"), ("Loopback", "LOOPBACK_INTERFACE"), ("Vlan", "VLAN_INTERFACE")];
     let number = |kind: &str| name.strip_prefix(kind).is_some_and(|rest| rest.parse::<u32>().is_ok());
     tables.into_iter().find(|(kind, _)| number(kind)).map(|(_, table)| table)
 }
 
-/// `config interface startup|shutdown NAME`; several names may stand behind each other, with commas.
+/// Carries out `config interface startup|shutdown NAME`. NAME may be several names separated by commas.
 ///
 /// # Errors
 /// There is no such port.
@@ -35,19 +35,19 @@ pub fn set_admin(db: &mut ConfigDb, switch: &Switch, names: &str, up: bool) -> R
     Ok(())
 }
 
-/// What happens to an address.
+/// A change of an interface's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressChange {
-    /// `config interface ip add`
+    /// The change of `config interface ip add`.
     Add,
-    /// `config interface ip remove`
+    /// The change of `config interface ip remove`.
     Remove,
 }
 
-/// `config interface ip add|remove NAME ADDRESS/LENGTH`.
+/// Carries out `config interface ip add|remove NAME ADDRESS/LENGTH`.
 ///
 /// # Errors
-/// There is no such interface, or the address is none, or is not there.
+/// There is no such interface, the text is no address, or the address to be removed does not exist.
 pub fn change_address(
     db: &mut ConfigDb,
     switch: &Switch,
@@ -81,13 +81,14 @@ pub fn change_address(
     Ok(())
 }
 
-/// Written in whatever way: `FC00:0:1::1/128` is `fc00:0:1::1/128`.
+/// Parses an address in any notation: `FC00:0:1::1/128` is `fc00:0:1::1/128`.
 fn parse(address: &str) -> Option<IpNet> {
     let address = address.trim();
     address.contains('/').then(|| address.parse().ok())?
 }
 
-/// An interface without address and without anything else said about it is no longer routed.
+/// Removes an interface's row if the interface has no address and the row has no field. The interface is then no longer
+/// routed.
 fn leave_layer_3(db: &mut ConfigDb, table: &str, name: &str) {
     let has_address = db
         .table(table)
@@ -97,10 +98,10 @@ fn leave_layer_3(db: &mut ConfigDb, table: &str, name: &str) {
     }
 }
 
-/// `config hostname NAME`.
+/// Carries out `config hostname NAME`.
 ///
 /// # Errors
-/// It is no host name.
+/// It is not a host name.
 pub fn set_hostname(db: &mut ConfigDb, name: &str) -> Result<(), Refused> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     if name.is_empty() || name.len() > 63 || name.starts_with('-') || !name.bytes().all(good) {
@@ -110,10 +111,10 @@ pub fn set_hostname(db: &mut ConfigDb, name: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// `config vrf add NAME`.
+/// Carries out `config vrf add NAME`.
 ///
 /// # Errors
-/// SONiC takes names that begin with `Vrf`, up to 15 characters, and each once.
+/// SONiC accepts names of up to 15 characters that begin with `Vrf`, and each name only once.
 pub fn add_vrf(db: &mut ConfigDb, name: &str) -> Result<(), Refused> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if !name.starts_with("Vrf") || name.len() > 15 || !name.bytes().all(good) {
@@ -128,7 +129,7 @@ pub fn add_vrf(db: &mut ConfigDb, name: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// `config vrf del NAME`: its interfaces lose their addresses, as they do in SONiC.
+/// Carries out `config vrf del NAME`. The VRF's interfaces lose their addresses, as in SONiC.
 ///
 /// # Errors
 /// There is no such VRF.
@@ -159,7 +160,7 @@ fn clear_interface(db: &mut ConfigDb, table: &str, name: &str) {
     }
 }
 
-/// `config interface vrf bind NAME VRF`: its addresses go, as they do in SONiC.
+/// Carries out `config interface vrf bind NAME VRF`. The interface loses its addresses, as in SONiC.
 ///
 /// # Errors
 /// There is no such interface or VRF.
@@ -174,7 +175,7 @@ pub fn bind_vrf(db: &mut ConfigDb, switch: &Switch, name: &str, vrf: &str) -> Re
     Ok(())
 }
 
-/// `config interface vrf unbind NAME`.
+/// Carries out `config interface vrf unbind NAME`.
 ///
 /// # Errors
 /// There is no such interface.
@@ -188,16 +189,16 @@ pub fn unbind_vrf(db: &mut ConfigDb, switch: &Switch, name: &str) -> Result<(), 
     }
 }
 
-/// `counterpoll srv6 enable|disable`.
+/// Carries out `counterpoll srv6 enable|disable`.
 pub fn set_srv6_polling(db: &mut ConfigDb, on: bool) {
     let status = if on { "enable" } else { "disable" };
     db.set("FLEX_COUNTER_TABLE", "SRV6", [("FLEX_COUNTER_STATUS", status.into())]);
 }
 
-/// `counterpoll srv6 interval MILLISECONDS`.
+/// Carries out `counterpoll srv6 interval MILLISECONDS`.
 ///
 /// # Errors
-/// SONiC takes 1000 to 30000.
+/// SONiC accepts 1000 to 30000.
 pub fn set_srv6_interval(db: &mut ConfigDb, interval: &str) -> Result<(), Refused> {
     match interval.parse::<u32>() {
         Ok(1000..=30_000) => {

@@ -1,9 +1,10 @@
-//! Patterns of `KEYS`, as redis takes them.
+//! Matches patterns of `KEYS`, as redis does.
 
-/// Whether `key` is one of `pattern`: `*` is anything, `?` one character.
+/// Whether `key` matches `pattern`: `*` stands for any text, `?` for one character.
 pub fn matches(pattern: &str, key: &str) -> bool {
     let (pattern, key): (Vec<char>, Vec<char>) = (pattern.chars().collect(), key.chars().collect());
-    // Where the last `*` was, and how much of the key it has taken: it takes one more when the rest does not fit.
+    // `star` is the position of the last `*` and how much of the key it covers. It covers one more character if the
+    // rest does not match.
     let (mut at, mut of_key, mut star) = (0, 0, None);
     while let Some(next) = key.get(of_key) {
         match pattern.get(at) {

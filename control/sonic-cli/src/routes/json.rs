@@ -1,13 +1,14 @@
-//! FRR's JSON of routes: read where FRR runs, written where it does not.
+//! FRR's JSON of routes: it is read where FRR runs, and written where it does not.
 
 use serde_json::{Map, Value, json};
 
 use super::{Drops, Hop, Route, State};
 
-/// Routes out of the JSON of `show ip route json`. Protocol `local` is left out: SONiC's printer does not know it.
+/// Reads routes from the JSON of `show ip route json`. Routes of protocol `local` are left out: SONiC's printer does
+/// not know it.
 ///
 /// # Errors
-/// It is no JSON object; FRR's own errors (`% ...`) are none.
+/// The text is not a JSON object; FRR's own errors (`% ...`) are not one either.
 pub fn from_json(text: &str) -> Result<Vec<Route>, serde_json::Error> {
     let table: Map<String, Value> = serde_json::from_str(text)?;
     let entries = table.iter().flat_map(|(prefix, entries)| {
@@ -57,7 +58,7 @@ fn hop(hop: &Value) -> Hop {
     }
 }
 
-/// Routes as FRR's JSON, with the keys that scripts ask for.
+/// Writes routes as FRR's JSON, with the keys that scripts read.
 pub fn to_json(routes: &[Route], vrf: &str) -> Value {
     let mut table = Map::new();
     for route in routes {

@@ -1,4 +1,4 @@
-//! `show ip route` and `show ipv6 route`: SONiC's own text, FRR's, and FRR's JSON, which SONiC asks for.
+//! `show ip route` and `show ipv6 route`: SONiC's own text, FRR's text, and FRR's JSON, which SONiC reads.
 
 mod json;
 mod text;
@@ -11,71 +11,71 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-/// A route as zebra knows it.
+/// A route with what zebra knows about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Destinations.
+    /// Destination prefix.
     pub prefix: IpNet,
-    /// Who made it: `static`, `connected`, `kernel`, `bgp`, ...
+    /// Protocol that made the route: `static`, `connected`, `kernel`, `bgp`, ...
     pub protocol: String,
     /// Administrative distance.
     pub distance: u32,
-    /// Metric.
+    /// Metric of the route; of routes with the same distance the lowest is used.
     pub metric: u32,
-    /// The best of its prefix.
+    /// Whether it is the best route of its prefix.
     pub selected: bool,
-    /// How far it has got.
+    /// Progress of the route towards the forwarding tables.
     pub state: State,
-    /// Since it changed last, as FRR writes it.
+    /// Time since its last change, as FRR writes it.
     pub uptime: String,
-    /// Where packets go.
+    /// Next hops.
     pub hops: Vec<Hop>,
 }
 
-/// How far a route has got on its way into the tables that forward.
+/// Progress of a route towards the tables that forward packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Nowhere.
+    /// The route is in no table.
     #[default]
     None,
-    /// In force.
+    /// The route is in force.
     Installed,
-    /// On its way.
+    /// The route is waiting to be installed.
     Queued,
-    /// Refused.
+    /// The route was refused.
     Rejected,
 }
 
-/// One next hop.
+/// A next hop of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hop {
-    /// Neighbour.
+    /// Address of the neighbour.
     pub via: Option<IpAddr>,
-    /// Interface; with a neighbour, the one it is on.
+    /// Name of the interface; if there is a neighbour, the interface on which it is.
     pub interface: Option<String>,
-    /// Drops instead.
+    /// How packets are dropped, if they are.
     pub drops: Option<Drops>,
-    /// It can be used.
+    /// Whether the next hop can be used.
     pub active: bool,
-    /// It is used.
+    /// Whether the next hop is in use.
     pub fib: bool,
-    /// What FRR says about SRv6 behind it: `seg6local uN`, `seg6 fcbb:bbbb:2::`.
+    /// FRR's text about SRv6: `seg6local uN`, `seg6 fcbb:bbbb:2::`.
     pub srv6: Option<String>,
     /// Share of the flows.
     pub weight: u32,
 }
 
-/// How a route drops.
+/// The way in which a route drops packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drops {
-    /// In silence.
+    /// The route drops packets silently.
     Blackhole,
-    /// With Destination Unreachable.
+    /// The route drops packets and answers with an ICMP Destination Unreachable.
     Unreachable,
 }
 
 impl Route {
-    /// The letter that stands for the protocol.
+    /// Returns the letter that stands for the protocol.
     pub fn letter(&self) -> char {
         match self.protocol.as_str() {
             "connected" => 'C',
@@ -99,7 +99,7 @@ impl Route {
     }
 }
 
-/// `00:00:08`, `1d02h03m`, `2w3d04h`: how FRR writes how long something lasts.
+/// Formats a duration as FRR does: `00:00:08`, `1d02h03m`, `2w3d04h`.
 pub fn uptime(since: Duration) -> String {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
@@ -116,7 +116,8 @@ pub fn uptime(since: Duration) -> String {
     }
 }
 
-/// The route of that prefix, or of the longest one that holds that address. `None`: neither is one.
+/// Returns the routes of the given prefix, or of the longest prefix that contains the given address. `None`: the text
+/// is neither a prefix nor an address.
 pub fn find<'a>(routes: &'a [Route], asked: &str) -> Option<Vec<&'a Route>> {
     let prefix = if let Ok(prefix) = asked.parse::<IpNet>() {
         prefix.trunc()

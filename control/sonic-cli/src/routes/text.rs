@@ -1,4 +1,4 @@
-//! Routes as text.
+//! Formats routes as text.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ const FRR_CODES_OF_BOTH: &str = "       T - Table, v - VNC, V - VNC-Direct, A - 
 
 ";
 
-/// SONiC's list: no blank behind the status letters, sorted by address, not a word about SRv6.
+/// Formats SONiC's list: it has no blank behind the status letters, is sorted by address, and does not mention SRv6.
 pub fn sonic_table(routes: &[Route]) -> String {
     let mut text = SONIC_CODES.to_owned();
     for route in sorted(routes) {
@@ -52,7 +52,7 @@ pub fn sonic_table(routes: &[Route]) -> String {
     text
 }
 
-/// FRR's list, of 10.x: what `vtysh -c 'show ipv6 route'` says.
+/// Formats the list of FRR 10.x, as `vtysh -c 'show ipv6 route'` prints it.
 pub fn frr_table(routes: &[Route], ipv6: bool, vrf: &str) -> String {
     let (codes, family) = if ipv6 { (FRR_CODES_IPV6, "IPv6") } else { (FRR_CODES_IPV4, "IPv4") };
     let mut text = format!("{codes}{FRR_CODES_OF_BOTH}{family} unicast VRF {vrf}:\n");
@@ -81,7 +81,7 @@ pub fn frr_table(routes: &[Route], ipv6: bool, vrf: &str) -> String {
     text
 }
 
-/// One route at length: `show ipv6 route PREFIX`, one empty line behind it.
+/// Formats the details of one route, as `show ipv6 route PREFIX` does, followed by an empty line.
 pub fn entry(route: &Route) -> String {
     let best = if route.selected { ", best" } else { "" };
     let mut text = format!(
@@ -104,7 +104,8 @@ pub fn entry(route: &Route) -> String {
     text
 }
 
-/// Everything in front of a next hop: letters, prefix and distance at the first one, blanks as wide at the others.
+/// Returns the part of a line in front of a next hop: letters, prefix and distance for the first next hop, blanks of
+/// the same width for the others.
 fn head(route: &Route, hop: &Hop, index: usize, gap: &str) -> String {
     let status = match (route.state, hop.fib) {
         (State::Queued, _) => 'q',

@@ -1,4 +1,4 @@
-//! `show interfaces ...`, `portstat`, `show ip interfaces`, `show ipv6 interfaces`.
+//! Formats `show interfaces ...`, `portstat`, `show ip interfaces`, `show ipv6 interfaces`.
 
 use srv6d_sonic::{Port, Switch};
 
@@ -6,12 +6,12 @@ use super::NOT_AVAILABLE;
 use crate::numbers::{rate, speed, thousands, utilization};
 use crate::{Align, Table, natural};
 
-/// What the switch says of a port, and the kernel.
+/// A port with its configuration and its state in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus<'a> {
-    /// As it is configured.
+    /// The port as it is configured.
     pub port: &'a Port,
-    /// It has a carrier.
+    /// True if the interface has a carrier.
     pub oper_up: bool,
 }
 
@@ -19,7 +19,7 @@ const fn up_or_down(up: bool) -> &'static str {
     if up { "up" } else { "down" }
 }
 
-/// `show interfaces status`.
+/// Formats `show interfaces status`.
 pub fn port_statuses(switch: &Switch, statuses: &[PortStatus<'_>]) -> String {
     let headings = ["Interface", "Lanes", "Speed", "MTU", "FEC", "Alias", "Vlan", "Oper", "Admin", "Type", "Asym PFC"];
     let mut table = Table::new(&headings, Align::Right);
@@ -44,7 +44,7 @@ pub fn port_statuses(switch: &Switch, statuses: &[PortStatus<'_>]) -> String {
     table.render()
 }
 
-/// `show interfaces description`.
+/// Formats `show interfaces description`.
 pub fn descriptions(statuses: &[PortStatus<'_>]) -> String {
     let mut table = Table::new(&["Interface", "Oper", "Admin", "Alias", "Description"], Align::Right);
     for PortStatus { port, oper_up } in statuses {
@@ -60,7 +60,7 @@ pub fn descriptions(statuses: &[PortStatus<'_>]) -> String {
     table.render()
 }
 
-/// `U`, `D`, or `X` for a port that is administratively down.
+/// Returns the letter of a port's state: `U`, `D`, or `X` for a port that is administratively down.
 pub const fn state_letter(admin_up: bool, oper_up: bool) -> &'static str {
     match (admin_up, oper_up) {
         (false, _) => "X",
@@ -72,35 +72,35 @@ pub const fn state_letter(admin_up: bool, oper_up: bool) -> &'static str {
 /// Counters of a port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortCounters {
-    /// `Ethernet0`.
+    /// Name of the port, for example `Ethernet0`.
     pub name: String,
-    /// `U`, `D`, `X`.
+    /// Letter of its state: `U`, `D` or `X`.
     pub state: String,
-    /// Mb/s.
+    /// Speed in Mb/s.
     pub speed: u32,
-    /// Packets, all that were received.
+    /// Number of packets received.
     pub rx_ok: u64,
-    /// Bytes in a second.
+    /// Bytes received per second.
     pub rx_rate: f64,
-    /// Malformed.
+    /// Number of malformed packets received.
     pub rx_errors: u64,
-    /// Of those received: dropped.
+    /// Number of received packets that were dropped.
     pub rx_drops: u64,
-    /// Lost for want of a buffer.
+    /// Number of packets lost because there was no receive buffer.
     pub rx_overruns: u64,
-    /// Packets.
+    /// Number of packets sent.
     pub tx_ok: u64,
-    /// Bytes in a second.
+    /// Bytes sent per second.
     pub tx_rate: f64,
-    /// Malformed.
+    /// Number of malformed packets that were to be sent.
     pub tx_errors: u64,
-    /// Dropped on their way out.
+    /// Number of packets dropped before they were sent.
     pub tx_drops: u64,
-    /// Lost for want of a buffer.
+    /// Number of packets lost because there was no transmit buffer.
     pub tx_overruns: u64,
 }
 
-/// `show interfaces counters`, `portstat`.
+/// Formats `show interfaces counters` and `portstat`.
 pub fn counters(ports: &[PortCounters]) -> String {
     let headings = [
         "IFACE", "STATE", "RX_OK", "RX_BPS", "RX_UTIL", "RX_ERR", "RX_DRP", "RX_OVR", "TX_OK", "TX_BPS", "TX_UTIL",
@@ -128,22 +128,22 @@ pub fn counters(ports: &[PortCounters]) -> String {
     table.render()
 }
 
-/// Addresses of one interface.
+/// Addresses and state of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// `Ethernet0`.
+    /// Name, for example `Ethernet0`.
     pub name: String,
-    /// Name of its VRF; empty: default.
+    /// Name of its VRF; empty for the default one.
     pub vrf: String,
-    /// `2001:db8::1/64`, `fe80::1%Ethernet0/64`.
+    /// Addresses, for example `2001:db8::1/64` and `fe80::1%Ethernet0/64`.
     pub addresses: Vec<String>,
-    /// Administratively up.
+    /// True if the interface is administratively up.
     pub admin_up: bool,
-    /// With carrier.
+    /// True if the interface has a carrier.
     pub oper_up: bool,
 }
 
-/// `show ip interfaces` and `show ipv6 interfaces`.
+/// Formats `show ip interfaces` and `show ipv6 interfaces`.
 pub fn addresses(interfaces: &[Addresses], ipv6: bool) -> String {
     let address = if ipv6 { "IPv6 address/mask" } else { "IPv4 address/mask" };
     let headings = ["Interface", "Master", address, "Admin/Oper", "BGP Neighbor", "Neighbor IP"];

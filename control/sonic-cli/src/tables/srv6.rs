@@ -1,11 +1,11 @@
-//! `show srv6 locators|static-sids|stats`.
+//! Formats `show srv6 locators|static-sids|stats`.
 
 use srv6d_sonic::{Sid, Switch};
 
 use super::NOT_AVAILABLE;
 use crate::{Align, Table, natural};
 
-/// `show srv6 locators [NAME]`.
+/// Formats `show srv6 locators [NAME]`.
 pub fn locators(switch: &Switch, name: Option<&str>) -> String {
     let mut table = Table::new(&["Locator", "Prefix", "Block Len", "Node Len", "Func Len"], Align::Auto);
     let mut locators: Vec<_> =
@@ -18,7 +18,8 @@ pub fn locators(switch: &Switch, name: Option<&str>) -> String {
     table.render()
 }
 
-/// `show srv6 static-sids [PREFIX|LOCATOR]`. `offloaded`: the dataplane has it, under the very prefix that is written.
+/// Formats `show srv6 static-sids [PREFIX|LOCATOR]`. `offloaded` says whether the dataplane has a SID with exactly the
+/// prefix that is written.
 pub fn static_sids(switch: &Switch, asked: Option<&str>, offloaded: impl Fn(&Sid) -> bool) -> String {
     let headings = ["SID", "Locator", "Action", "Decap DSCP Mode", "Decap VRF", "Offloaded"];
     let mut table = Table::new(&headings, Align::Auto);
@@ -38,18 +39,18 @@ pub fn static_sids(switch: &Switch, asked: Option<&str>, offloaded: impl Fn(&Sid
     table.render()
 }
 
-/// What was counted for one SID.
+/// Counters of one SID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SidCount {
-    /// As it is written.
+    /// The SID as it is written.
     pub sid: String,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Frames without FCS, and four bytes more for each.
+    /// Number of bytes: frames without FCS, and four more bytes for each frame.
     pub bytes: u64,
 }
 
-/// `show srv6 stats`.
+/// Formats `show srv6 stats`.
 pub fn sid_counts(counts: &[SidCount]) -> String {
     let mut table = Table::new(&["MySID", "Packets", "Bytes"], Align::Auto);
     let mut counts: Vec<&SidCount> = counts.iter().collect();

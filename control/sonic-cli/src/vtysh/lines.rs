@@ -1,31 +1,31 @@
-//! Configuration lines: static routes and the segment-routing tree are taken, daemons' own blocks are not.
+//! Sorts configuration lines: static routes and the segment-routing tree are accepted, blocks of FRR's daemons are not.
 
 use super::Refusal;
 
-/// Lines that were read: those to keep, and why others are not.
+/// Configuration lines that have been read: those to keep, and the reasons why others are refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// In order, with the lines that open and close what they are in.
+    /// Accepted lines in order, including the lines that open and close their blocks.
     pub taken: Vec<String>,
-    /// Once per block.
+    /// Refusals, one per block.
     pub refused: Vec<Refusal>,
 }
 
-/// What a line of the top is.
+/// The kind of a line at the top level.
 enum Top {
-    /// Taken, with what is inside of it.
+    /// It opens a block that is accepted.
     Ours,
-    /// Taken, and a line of its own.
+    /// It is accepted and stands alone.
     Line,
-    /// It opens a block, or is a line, of a daemon.
+    /// It is a line of a daemon or opens a daemon's block.
     Of(&'static str),
-    /// Accepted and of no effect here.
+    /// It is accepted and has no effect here.
     Nothing,
-    /// Not a line of the top: one of the block before it.
+    /// It is no line of the top level; it belongs to the block before it.
     Inside,
 }
 
-/// Whose block is open.
+/// The kind of the block that is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Block {
     None,
@@ -34,7 +34,7 @@ enum Block {
 }
 
 impl Lines {
-    /// Reads lines as FRR does: neither indentation nor `exit` decides where one belongs.
+    /// Reads lines as FRR does: neither indentation nor `exit` decides where a line belongs.
     pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> Self {
         let mut read = Self::default();
         let mut block = Block::None;
@@ -50,7 +50,7 @@ impl Lines {
 
     fn take(&mut self, line: &str, words: &[&str], block: Block) -> Block {
         match (top(words), block) {
-            // Nothing is inside of it: what follows it at the top is a line of its own.
+            // The line opens no block, and the following line at the top level does not belong to it.
             (Top::Line, Block::None | Block::Other) => {
                 self.taken.push(line.to_owned());
                 Block::None
@@ -60,7 +60,7 @@ impl Lines {
                 Block::Ours
             }
             (Top::Of(daemon), _) => {
-                // What is not there is gone already.
+                // A `no` line is not refused: what it would remove does not exist anyway.
                 if words.first() != Some(&"no") {
                     self.refused.push(Refusal::NotRunning { daemon });
                 }
@@ -84,7 +84,7 @@ fn top(words: &[&str]) -> Top {
     match said {
         ["ip" | "ipv6", "route", _, ..] | ["hostname", _] => Top::Line,
         ["vrf", _] | ["exit-vrf" | "end"] => Top::Ours,
-        // `segment-routing srv6` on one line is a router's.
+        // `segment-routing srv6` on one line belongs to a router.
         [word] if word.len() > 2 && "segment-routing".starts_with(word) => Top::Ours,
         ["router", "isis", ..] => Top::Of("isisd"),
         ["router", "ospf", ..] => Top::Of("ospfd"),
@@ -97,8 +97,8 @@ fn top(words: &[&str]) -> Top {
     }
 }
 
-/// A configuration with lines behind it. What is open at its end is closed first; a line that takes back one which is
-/// written just so takes its place.
+/// Appends lines to a configuration. Blocks that are open at its end are closed first. A `no` line whose counterpart is
+/// written in exactly the same words is not added; the counterpart is removed instead.
 pub fn append(frr: &str, taken: &[String]) -> String {
     let mut lines: Vec<&str> = frr.lines().collect();
     let mut rest = Vec::new();
@@ -110,7 +110,7 @@ pub fn append(frr: &str, taken: &[String]) -> String {
         let said = route(line);
         let taken_back =
             said.strip_prefix("no ").filter(|said| said.starts_with("ip route") || said.starts_with("ipv6 route"));
-        // Inside a VRF a route is indented: those of the top stand at the beginning of their lines.
+        // Routes inside a VRF are indented; those of the top level stand at the beginning of their lines.
         let at = taken_back
             .filter(|_| rest.is_empty())
             .and_then(|gone| lines.iter().position(|known| !known.starts_with(' ') && route(known) == *gone));

@@ -1,39 +1,39 @@
-//! `vtysh` at a terminal: a person types line by line, and what is configured comes into force as a whole.
+//! `vtysh` at a terminal: a user types line by line, and the typed configuration comes into force as a whole.
 
 use super::{Command, command};
 
-/// Words of a line that open a level of their own, which `exit` leaves.
+/// First words of lines that open a level of their own, which `exit` leaves.
 const LEVELS: [&str; 7] = ["vrf", "segment-routing", "srv6", "locators", "locator", "static-sids", "encapsulation"];
 
-/// What becomes of a line.
+/// The meaning of a typed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Typed {
-    /// It is a command of its own.
+    /// The line is a command.
     Ask(String),
     /// These lines of the configuration are complete.
     Configure(Vec<String>),
-    /// More is to come.
+    /// More lines have to follow.
     More,
-    /// The end.
+    /// The session ends.
     Leave,
 }
 
-/// Where the person is.
+/// State of the session.
 #[derive(Debug, Default)]
 pub struct Prompt {
-    /// Lines since `configure terminal`.
+    /// Lines typed since `configure terminal`.
     lines: Option<Vec<String>>,
-    /// Levels below `configure terminal`.
+    /// Number of open levels below `configure terminal`.
     depth: usize,
 }
 
 impl Prompt {
-    /// What is shown before the next line.
+    /// Returns the prompt for the next line.
     pub fn text(&self, host: &str) -> String {
         format!("{host}{}# ", if self.lines.is_some() { "(config)" } else { "" })
     }
 
-    /// Takes a line; `None`: there are no more.
+    /// Handles a typed line. `None`: there are no more lines.
     pub fn take(&mut self, line: Option<&str>) -> Typed {
         let line = line.map(str::trim);
         let Some(lines) = &mut self.lines else {
@@ -96,7 +96,7 @@ mod tests {
         let (steps, prompt) = typed(&["conf t", route, "do show version", "end"]);
         assert_eq!(steps, [Typed::Ask("do show version".to_owned()), configured(&[route])]);
         assert_eq!(prompt, "leaf0# ");
-        // Each level has an exit of its own.
+        // Each level is left by an `exit` of its own.
         let lines = ["segment-routing", "srv6", "static-sids", "sid fcbb:bbbb:1::/48 locator MAIN behavior uN"];
         let out = ["exit", "exit", "exit", "exit"];
         let (steps, _) = typed(&[&["configure terminal"], &lines[..], &out[..]].concat());

@@ -1,4 +1,4 @@
-//! `DEVICE_METADATA`, `FLEX_COUNTER_TABLE|SRV6`, and the encapsulation source of CONFIG_DB.
+//! Reads `DEVICE_METADATA`, `FLEX_COUNTER_TABLE|SRV6`, and the encapsulation source of CONFIG_DB.
 
 use std::net::Ipv6Addr;
 
@@ -42,8 +42,8 @@ pub(super) fn sid_counters(db: &Db, found: &mut Findings) -> SidCounters {
     }
 }
 
-/// The source of encapsulations, with its place: FRR's management framework has a table for it, and another one is
-/// proposed.
+/// Returns the source of encapsulations with its place. FRR's management framework has a table for it, and a different
+/// table has been proposed.
 pub(super) fn encapsulation_source(db: &Db, found: &mut Findings) -> Option<(Ipv6Addr, String)> {
     let places = [("SRV6_MY_SOURCE", "tunnel-source", "source-address"), ("SRV6_GLOBAL", "default", "encap_src_addr")];
     places.into_iter().find_map(|(table, key, field)| {

@@ -1,4 +1,4 @@
-//! `STATIC_ROUTE`: comma lists whose n-th elements make the n-th next hop.
+//! Reads `STATIC_ROUTE`. The n-th elements of its comma-separated lists make the n-th next hop.
 
 use std::net::IpAddr;
 
@@ -39,7 +39,7 @@ fn legs(row: &Row<'_>, found: &mut Findings) -> Vec<Leg> {
     legs.collect()
 }
 
-/// The lists of one row.
+/// The lists of one row, split into their elements.
 struct Lists<'a> {
     nexthop: Vec<&'a str>,
     ifname: Vec<&'a str>,
@@ -73,7 +73,7 @@ impl<'a> Lists<'a> {
     }
 
     fn distance(&self, n: usize) -> u8 {
-        // 0 stands for "not said": the distance of a static route.
+        // 0 means that the distance is not set; then it is that of a static route.
         self.distance.get(n).and_then(|text| text.parse().ok()).filter(|distance| *distance != 0).unwrap_or(1)
     }
 

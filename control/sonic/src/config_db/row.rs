@@ -1,4 +1,4 @@
-//! `config_db.json` as tables of rows of texts, whatever JSON types stand there.
+//! Reads `config_db.json` as tables whose rows have text values, whatever their JSON types are.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -8,25 +8,25 @@ use serde_json::{Map, Value};
 use crate::finding::{Findings, Tally};
 use crate::value;
 
-/// The whole file.
+/// The whole file, parsed.
 pub(crate) struct Db {
     tables: Map<String, Value>,
-    /// Tables that have been read.
+    /// Tables that have been read already.
     read: RefCell<HashSet<&'static str>>,
 }
 
 /// One row of a table: `TABLE|key` with its fields.
 pub(crate) struct Row<'a> {
     table: &'a str,
-    /// Key without blanks around its parts.
+    /// Key, without blanks around its parts.
     pub(crate) key: String,
-    /// The key between its bars.
+    /// Parts of the key, which are separated by bars.
     parts: Vec<String>,
     fields: Vec<(&'a str, String)>,
 }
 
 impl Db {
-    /// `None`: not a JSON object, which has been noted.
+    /// Parses the file. `None`: it is not a JSON object; a finding says so.
     pub(crate) fn parse(text: &str, found: &mut Findings) -> Option<Self> {
         match serde_json::from_str(text.trim_start_matches('\u{feff}')) {
             Ok(Value::Object(tables)) => Some(Self { tables, read: RefCell::default() }),
@@ -38,7 +38,7 @@ impl Db {
                 None
             }
             Err(error) => {
-                // Its text ends with the place, which stands in front here.
+                // The error's text ends with the position. Here the position stands in front.
                 let text = error.to_string();
                 let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
                 found.error(format!("config_db.json:{}:{}", error.line(), error.column()), format!("no JSON: {what}"));
@@ -47,14 +47,14 @@ impl Db {
         }
     }
 
-    /// The table is there, even without rows.
+    /// Whether the table exists, even without rows.
     pub(crate) fn has(&self, table: &str) -> bool {
         self.tables.get(table).is_some_and(Value::is_object)
     }
 
-    /// Rows of a table, in the order of the file.
+    /// Returns the rows of a table, in the order of the file.
     pub(crate) fn rows<'a>(&'a self, table: &'static str, found: &mut Findings) -> Vec<Row<'a>> {
-        // What is odd about a table is said when it is read first.
+        // Findings about a table are recorded only when it is read for the first time.
         let first = self.read.borrow_mut().insert(table);
         if first { self.read_rows(table, found) } else { self.read_rows(table, &mut Findings::default()) }
     }
@@ -86,7 +86,7 @@ impl Db {
         }
     }
 
-    /// The other tables: nobody reads them, but what is odd about them is listed all the same.
+    /// Checks the tables that nothing has read. Their contents are not used, but findings about them are listed, too.
     pub(crate) fn check_others(&self, found: &mut Findings) {
         for table in self.tables.keys().filter(|table| !self.read.borrow().contains(table.as_str())) {
             self.read_rows(table, found);
@@ -117,7 +117,7 @@ impl<'a> Row<'a> {
     }
 
     fn read_field(&mut self, name: &'a str, written: &Value, found: &mut Findings) {
-        // What the database itself writes into a row without fields.
+        // The database itself writes this into a row without fields.
         if name == "NULL" {
             return;
         }
@@ -145,38 +145,38 @@ impl<'a> Row<'a> {
         self.fields.push((name, trimmed.to_owned()));
     }
 
-    /// Where it stands, for findings; `field` may be empty.
+    /// Returns the row's place for findings. `field` may be empty.
     pub(crate) fn place(&self, field: &str) -> String {
         format!("config_db.json: {}|{} {field}", self.table, self.key).trim_end().to_owned()
     }
 
-    /// Name of its table.
+    /// Returns the name of the row's table.
     pub(crate) fn table(&self) -> &str {
         self.table
     }
 
-    /// The key between its bars.
+    /// Returns the parts of the key, which are separated by bars.
     pub(crate) fn parts(&self) -> Vec<&str> {
         self.parts.iter().map(String::as_str).collect()
     }
 
-    /// A field with something in it.
+    /// Returns a field that is not empty.
     pub(crate) fn text(&self, field: &str) -> Option<&str> {
         let written = self.fields.iter().find(|(name, _)| *name == field);
         written.map(|(_, text)| text.as_str()).filter(|text| !text.is_empty())
     }
 
-    /// A field as an owned text.
+    /// Returns a field as an owned text.
     pub(crate) fn owned(&self, field: &str) -> Option<String> {
         self.text(field).map(str::to_owned)
     }
 
-    /// Names of all fields.
+    /// Iterates over the names of all fields.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| *name)
     }
 
-    /// One of SONiC's truth words.
+    /// Returns a field that is one of SONiC's truth words.
     pub(crate) fn truth(&self, field: &str, found: &mut Findings) -> Option<bool> {
         let text = self.text(field)?;
         let truth = value::truth(text);
@@ -187,7 +187,7 @@ impl<'a> Row<'a> {
         truth
     }
 
-    /// A number from `low` to `high`.
+    /// Returns a field that is a number from `low` to `high`.
     pub(crate) fn number(&self, field: &str, low: u32, high: u32, found: &mut Findings) -> Option<u32> {
         let text = self.text(field)?;
         let number = text.parse().ok().filter(|number| (low..=high).contains(number));
@@ -198,7 +198,7 @@ impl<'a> Row<'a> {
         number
     }
 
-    /// Something that is parsed from text and left out when it cannot be.
+    /// Parses a field. If that fails, the field is left out and a finding says so.
     pub(crate) fn parsed<T>(
         &self,
         field: &str,

@@ -1,4 +1,4 @@
-//! `SRV6_MY_LOCATORS` and `SRV6_MY_SIDS`.
+//! Reads `SRV6_MY_LOCATORS` and `SRV6_MY_SIDS`.
 
 use ipnet::Ipv6Net;
 
@@ -126,7 +126,7 @@ fn dscp_mode(word: &str) -> Option<DscpMode> {
     [DscpMode::Pipe, DscpMode::Uniform].into_iter().find(|mode| mode.word() == word)
 }
 
-/// SONiC's own bgpcfgd takes uN, uA and uDT46; frrcfgd takes uDT4 and uDT6 as well.
+/// Reads the action of a SID. SONiC's own bgpcfgd accepts uN, uA and uDT46; frrcfgd also accepts uDT4 and uDT6.
 fn action(row: &Row<'_>, found: &mut Findings) -> Option<Action> {
     let place = row.place("action");
     let Some(word) = row.text("action") else {

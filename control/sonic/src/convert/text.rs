@@ -1,6 +1,6 @@
-//! Lines of TOML.
+//! Builds TOML text line by line.
 
-/// A file that grows.
+/// A TOML text to which lines are appended.
 #[derive(Default)]
 pub(super) struct Toml {
     text: String,
@@ -11,20 +11,21 @@ impl Toml {
         self.line(&format!("# {text}"));
     }
 
-    /// `[node]`, `[[sid]]`
+    /// Adds the header of a table, such as `[node]` or `[[sid]]`.
     pub(super) fn table(&mut self, header: &str) {
         self.text.push('\n');
         self.line(header);
     }
 
     pub(super) fn text(&mut self, key: &str, value: &str) {
-        // Names that no configuration takes are only shown: better none than a file that is refused.
+        // Names with control characters would be refused by the configuration. They only serve display, so they are
+        // left out.
         if !value.is_empty() && !value.chars().any(char::is_control) {
             self.line(&format!("{key} = {}", quoted(value)));
         }
     }
 
-    /// An address, if there is one.
+    /// Adds an address, if there is one.
     pub(super) fn address(&mut self, key: &str, address: Option<impl ToString>) {
         if let Some(address) = address {
             self.text(key, &address.to_string());
@@ -39,13 +40,13 @@ impl Toml {
         self.line(&format!("{key} = {on}"));
     }
 
-    /// A list of texts.
+    /// Adds a list of texts.
     pub(super) fn texts(&mut self, key: &str, values: impl IntoIterator<Item = String>) {
         let values: Vec<String> = values.into_iter().map(|value| quoted(&value)).collect();
         self.line(&format!("{key} = [{}]", values.join(", ")));
     }
 
-    /// A list of inline tables, one per line.
+    /// Adds a list of inline tables, one per line.
     pub(super) fn tables(&mut self, key: &str, values: &[String]) {
         self.line(&format!("{key} = ["));
         for value in values {
@@ -64,7 +65,7 @@ impl Toml {
     }
 }
 
-/// A basic string of TOML.
+/// Returns a text as a basic string of TOML.
 pub(super) fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }

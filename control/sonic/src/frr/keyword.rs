@@ -1,6 +1,6 @@
-//! Keywords, which may be shortened while only one of a node's words is meant.
+//! Keywords. They may be shortened as long as only one of a node's words is meant.
 
-/// The word of `known` that `word` is, or that it alone begins.
+/// Returns the entry of `known` that equals `word`, or the only one that begins with it.
 pub(super) fn one_of<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     if let Some(exact) = known.iter().find(|known| **known == word) {
         return Some(exact);

@@ -1,20 +1,20 @@
-//! Nodes of FRR's command line, and which lines each of them knows.
+//! Nodes of FRR's command line, and the lines that each of them knows.
 
 use super::keyword::one_of;
 use super::{Line, Written, route, srv6};
 use crate::finding::Findings;
 use crate::model;
 
-/// Where a line is read.
+/// The context in which a line is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
-    /// The top.
+    /// The top node.
     Config,
-    /// `vrf NAME`; `None`: the default one by another name.
+    /// `vrf NAME`. `None`: another name of the default VRF.
     Vrf(Option<String>),
     /// `segment-routing`.
     SegmentRouting,
-    /// `srv6` below it.
+    /// `srv6` below `segment-routing`.
     Srv6,
     /// `locators`.
     Locators,
@@ -26,22 +26,22 @@ pub(super) enum Node {
     Encapsulation,
     /// `router bgp ...` and the like.
     Router,
-    /// `segment-routing srv6` in one of those.
+    /// `segment-routing srv6` below such a router.
     RouterSrv6,
-    /// A node none of whose lines are read: `interface`, `route-map`, `formats`, ...
+    /// A node whose lines are all ignored: `interface`, `route-map`, `formats`, ...
     Other,
 }
 
-/// What a node says about a line.
+/// Whether and how a node knows a line.
 enum Known {
     No,
-    /// Done.
+    /// The line has been handled.
     Line,
-    /// It opens a node.
+    /// The line opens a node.
     Opens(Node),
 }
 
-/// Reads a line in the innermost node that knows it, and stays there.
+/// Reads a line in the innermost node that knows it, and makes that node the current one.
 pub(super) fn take(nodes: &mut Vec<Node>, line: &Line<'_>, written: &mut Written, found: &mut Findings) {
     if leave(nodes, line) {
         return;
@@ -57,13 +57,14 @@ pub(super) fn take(nodes: &mut Vec<Node>, line: &Line<'_>, written: &mut Written
             }
         }
     }
-    // A line that no node here knows is one of the top's. In a VRF that decides whose the next routes are.
+    // A line that none of these nodes knows belongs to the top node. In a VRF that decides to which VRF the next routes
+    // belong.
     if matches!(nodes.last(), Some(Node::Vrf(_))) {
         nodes.truncate(1);
     }
 }
 
-/// `exit` and its like. At the top there is nothing to leave.
+/// Handles `exit` and similar lines. At the top there is nothing to leave.
 fn leave(nodes: &mut Vec<Node>, line: &Line<'_>) -> bool {
     let depth = match line.words.as_slice() {
         ["exit" | "quit" | "exit-address-family"] => nodes.len().saturating_sub(1),
@@ -128,7 +129,7 @@ fn config(line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known
         }
         ["router", ..] if !line.no => Known::Opens(Node::Router),
         ["interface" | "route-map" | "line" | "bfd" | "pbr-map" | "mpls", ..] if !line.no => Known::Opens(Node::Other),
-        // Two letters could still be `service`.
+        // Two letters could also stand for `service`.
         [word] if word.len() > 2 && one_of(word, &["segment-routing"]).is_some() => {
             if line.no {
                 written.locators.clear();
@@ -142,7 +143,7 @@ fn config(line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known
     }
 }
 
-/// What else FRR knows in a VRF, so that it does not lead out of it.
+/// Further words that FRR knows in a VRF. A line with one of them does not leave the VRF.
 const VRF_WORDS: [&str; 11] =
     ["nht", "protocol", "router-id", "import-table", "mroute", "multicast", "pim", "igmp", "mld", "msdp", "ssmpingd"];
 
@@ -158,15 +159,16 @@ fn vrf(name: Option<&str>, line: &Line<'_>, written: &mut Written, found: &mut F
     }
 }
 
-/// Words of the top that a router does not have.
+/// Words of the top node that a router node does not have.
 const TOP_WORDS: [&str; 10] =
     ["router", "interface", "route-map", "line", "bfd", "vrf", "segment-routing", "ip", "ipv6", "hostname"];
 
-/// A router's own lines are FRR's. Those that make SIDs are worth a word: they exist only while it runs.
+/// Handles a line of a router. Such lines are left to FRR; those that make SIDs cause a finding, because these SIDs
+/// exist only while FRR runs.
 fn router(line: &Line<'_>, found: &mut Findings) -> Known {
     match line.words.as_slice() {
         ["segment-routing", "srv6"] if !line.no => Known::Opens(Node::RouterSrv6),
-        // What a family knows is read as what the router around it knows.
+        // Lines of an address family are read like those of the router around it.
         ["address-family", ..] => Known::Opens(Node::Router),
         ["sid", .., "auto"] | ["sid", "export" | "vpn", ..] if !line.no => {
             found.note(
@@ -175,7 +177,7 @@ fn router(line: &Line<'_>, found: &mut Findings) -> Known {
             );
             Known::Line
         }
-        // Everything else in here is the router's.
+        // Every other line here belongs to the router.
         [word, ..] if TOP_WORDS.contains(word) => Known::No,
         _ => Known::Line,
     }

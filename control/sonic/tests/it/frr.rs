@@ -1,4 +1,4 @@
-//! frr.conf is read as FRR reads it.
+//! Tests that frr.conf is read as FRR reads it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use srv6d_sonic::{Action, Finding, Origin, Reading, Severity, StaticRoute, Switch, Target, read};
@@ -13,7 +13,7 @@ fn switch(text: &str) -> Switch {
     switch
 }
 
-/// Prefix, next hops and VRF of every route, in words.
+/// Returns prefix, next hops and VRF of every route as texts.
 fn routes(switch: &Switch) -> Vec<String> {
     let hops = |route: &StaticRoute| match &route.target {
         Target::Blackhole => "blackhole".to_owned(),
@@ -94,14 +94,14 @@ fn indentation_decides_nothing() {
 
 #[test]
 fn a_line_that_a_node_does_not_know_belongs_to_one_around_it() {
-    // `locators` comes while `encapsulation` is open, `sid` after `formats`, a route inside of everything.
+    // `locators` comes while `encapsulation` is open, `sid` after `formats`, and a route in the middle of the tree.
     let text = "segment-routing\n srv6\n  encapsulation\n   source-address fd80:8:1::1\n  locators\n   locator MAIN\n    \
                 prefix fd80:8:1::/48 block-len 32 node-len 16\n  formats\n   format usid-f3216\n  static-sids\n   \
                 sid fd80:8:1::/48 locator MAIN behavior uN\nipv6 route fd80:8:2::/48 2001:db8:b::2 Ethernet4\n\
                 sid fd80:8:d000::/48 locator MAIN behavior uDT6 vrf default\n";
     let switch = switch(text);
     assert_eq!(switch.locators.len(), 1);
-    // The route leads to the top, where nobody knows `sid`.
+    // The route leads to the top node, which does not know `sid`.
     assert_eq!(sids(&switch), ["fd80:8:1::/48 uN"]);
     assert_eq!(routes(&switch), ["fd80:8:2::/48 2001:db8:b::2%Ethernet4"]);
 }
@@ -121,7 +121,7 @@ fn the_tree_may_come_in_pieces_and_later_lines_win() {
     let switch = switch(text);
     assert_eq!(sids(&switch), ["fd80:8:1::/48 uN"]);
     assert_eq!(switch.device.hostname.as_deref(), Some("two"));
-    // Without lengths, the node is one uSID.
+    // If there are no lengths, the node is one uSID.
     assert_eq!((switch.locators[0].block_len, switch.locators[0].node_len), (32, 16));
 }
 
@@ -181,7 +181,7 @@ fn routes_of_vrfs_by_block_and_by_word() {
             "fd80:8:2::/48 fe80::2%Ethernet0",
             "fd80:8:3::/48 fe80::3%Ethernet0",
             "fd80:8:4::/48 fe80::4%Ethernet0 vrf Vrf9",
-            // `ipv6 forwarding` is a word of the top: it leads out of the VRF.
+            // `ipv6 forwarding` belongs to the top node, so it leaves the VRF.
             "fd80:8:5::/48 fe80::5%Ethernet0",
         ]
     );
@@ -201,7 +201,7 @@ fn segments() {
     let segments: Vec<String> = encap(0).segments.iter().map(ToString::to_string).collect();
     assert_eq!(segments, ["fd80:8:2:3:fe06::", "fd80:8:9::"]);
     assert!(encap(0).reduced);
-    // FRR's own default lists the only segment in an SRH.
+    // FRR's own default writes even a single segment into an SRH.
     assert!(!encap(1).reduced && !encap(2).reduced);
     assert_eq!(encap(2).source, Some("fd80:8:1::7".parse().unwrap()));
 }

@@ -1,4 +1,4 @@
-//! Two files, one switch: what both say counts once, and where they contradict each other both places are named.
+//! Tests the merging of the two files: an entry in both counts once, and for a contradiction both places are named.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use srv6d_sonic::{DscpMode, Finding, Origin, Reading, Severity, Target, read};
@@ -162,8 +162,9 @@ fn vlans_neighbours_and_counters() {
     assert_eq!(switch.neighbors.len(), 1);
     assert!(switch.sid_counters.enabled);
     assert_eq!(switch.sid_counters.interval, Some(1000));
-    // Vlan62 is not 7, Ethernet9 is no port, and broadcast is nobody's address (twice: the value, and the row).
+    // Vlan62 does not have the ID 7, Ethernet9 is no port, and a broadcast address belongs to no station (two findings:
+    // the value, and the row).
     assert_eq!(findings.iter().filter(|finding| finding.severity > Severity::Note).count(), 4, "{findings:?}");
-    // One lane per port: the second port is the second wire.
+    // With one lane per port, the second port is the second wire.
     assert_eq!(switch.port("eth2").unwrap().name, "Ethernet1");
 }

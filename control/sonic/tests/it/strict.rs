@@ -1,5 +1,5 @@
-//! Rows that SONiC's YANG models and its daemons take and refuse: read strictly, the same ones; read tolerantly, what
-//! becomes of those that are refused.
+//! Tests rows that SONiC's YANG models and its daemons accept or refuse. Strict reading decides in the same way;
+//! tolerant reading is checked for what it makes of refused rows.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use srv6d_sonic::{Severity, Switch, read};
@@ -14,13 +14,14 @@ fn file(locators: &str, sids: &str) -> String {
     )
 }
 
-/// SONiC takes it.
+/// Checks that strict reading accepts the rows, as SONiC does.
 fn taken(locators: &str, sids: &str) -> Switch {
     let text = file(locators, sids);
     read(Some(&text), None, None, true).unwrap_or_else(|findings| panic!("{text}\n{findings:?}")).switch
 }
 
-/// SONiC refuses it, with these words here; returns how many SIDs the tolerant reader keeps.
+/// Checks that strict reading refuses the rows, as SONiC does, with these words. Returns how many SIDs tolerant reading
+/// keeps.
 fn refused(locators: &str, sids: &str, words: &[&str]) -> usize {
     let text = file(locators, sids);
     let findings = read(Some(&text), None, None, true).unwrap_err();
@@ -64,7 +65,7 @@ fn vrfs_that_do_not_exist() {
     let sid = r#""MAIN|fd70:7:20:f1::/64": {"action": "uDT46", "decap_vrf": "Vrf9"}"#;
     assert_eq!(refused(LOCATOR, sid, &["Vrf9 is missing"]), 1);
     taken(LOCATOR, r#""MAIN|fd70:7:20:f1::/64": {"action": "uDT46", "decap_vrf": "Vrf1"}"#);
-    // SONiC's daemon cannot program this one, but its models take it.
+    // SONiC's daemon cannot program this SID, but its models accept it.
     taken(LOCATOR, r#""MAIN|fd70:7:20:f1::/64": {"action": "uDT46", "decap_vrf": "default"}"#);
 }
 

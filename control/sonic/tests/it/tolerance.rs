@@ -1,14 +1,15 @@
-//! What real files get wrong is taken as it was meant, and said once; strictly read, what SONiC refuses is an error.
+//! Tests mistakes of real files: they are accepted as they were meant and reported once. In strict reading, what SONiC
+//! refuses is an error.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use srv6d_sonic::{Finding, Reading, Severity, Switch, read};
 
-/// Reads CONFIG_DB alone.
+/// Reads CONFIG_DB only.
 fn config_db(text: &str) -> Reading {
     read(Some(text), None, None, false).unwrap_or_else(|findings| panic!("{text}\n{findings:?}"))
 }
 
-/// Reads it, finds exactly one finding with these words, and nothing else.
+/// Reads the text and checks that it causes exactly one finding, which has these words.
 fn one_finding(text: &str, severity: Severity, words: &[&str]) -> Switch {
     let reading = config_db(text);
     let Reading { switch, findings } = reading;
@@ -48,7 +49,7 @@ fn numbers_instead_of_texts() {
     let text = r#"{"DEVICE_METADATA": {"localhost": {"bgp_asn": 65100}}}"#;
     let switch = one_finding(text, Severity::Note, &["DEVICE_METADATA", "1 values without quotes"]);
     assert_eq!(switch.device.asn, Some(65100));
-    // Of a table that nothing here reads, it is said all the same.
+    // The finding is reported even for a table that nothing here reads.
     one_finding(
         r#"{"BGP_GLOBALS_AF": {"default|ipv6_unicast": {"max_ebgp_paths": 64}}}"#,
         Severity::Note,
@@ -76,7 +77,7 @@ fn a_locator_prefix_with_its_length() {
     let text = r#"{"SRV6_MY_LOCATORS": {"MAIN": {"prefix": "fd40:9:101::/48"}}}"#;
     let switch = one_finding(text, Severity::Tolerated, &["SRV6_MY_LOCATORS|MAIN prefix", "has a length"]);
     assert_eq!(switch.locators[0].prefix.to_string(), "fd40:9:101::/48");
-    // `show srv6 locators` prints what is written.
+    // `show srv6 locators` prints the text as it is written.
     assert_eq!(switch.locators[0].written, "fd40:9:101::/48");
 }
 
@@ -98,7 +99,7 @@ fn addresses_in_upper_case_and_with_zeros_in_front() {
     let switch = one_finding(text, Severity::Note, &["SRV6_MY_SIDS", "2 addresses"]);
     let sids: Vec<String> = switch.sids.iter().map(|sid| sid.prefix.to_string()).collect();
     assert_eq!(sids, ["fd40:9:20::/48", "fd40:9:20:f1::/64"]);
-    // SONiC finds the DSCP mode by the text of the key, and loses it here.
+    // SONiC finds the DSCP mode by the text of the key, and would not find it here.
     assert_eq!(switch.sids[0].decap_dscp_mode.unwrap().word(), "uniform");
     assert_eq!(switch.sids[0].written, "FD40:0009:20::/48");
 }
@@ -165,7 +166,7 @@ fn a_missing_table_of_ports_is_the_interfaces_that_exist() {
     assert!(switch.ports[0].link_local_only);
     assert_eq!(switch.ports[1].lanes, [29, 30, 31, 32]);
     assert!(findings.iter().any(|finding| finding.place.ends_with("INTERFACE|Ethernet8")), "{findings:?}");
-    // Unknown interfaces: the ports are those that the file speaks of.
+    // The interfaces are unknown, so the ports are those that the file mentions.
     assert_eq!(config_db(text).switch.ports.len(), 2);
 }
 

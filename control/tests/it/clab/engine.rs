@@ -1,5 +1,5 @@
-//! A container without an engine: namespaces for network, processes, mounts and host name, and a root directory of its
-//! own that is this machine's, with what the image adds and what the lab binds laid over it.
+//! A container without a container engine. It has its own namespaces for network, processes, mounts and host name. Its
+//! root directory is an overlay on this machine's, with the files of the image and the binds of the lab.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use super::topology::{File, Link, Node, folder, read};
 
 const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d");
 const PATIENCE: Duration = Duration::from_mins(1);
-/// What containerlab gives its links.
+/// MTU of links that containerlab creates.
 const MTU: u32 = 9500;
 
-/// Runs in the new namespaces: `$1` folder of the container, `$2` host name, `$3` binds, the rest the command.
+/// Script that runs in the new namespaces: `$1` folder of the container, `$2` host name, `$3` binds, the rest the
+/// command.
 const INIT: &str = r#"
 set -e
 folder=$1 name=$2 binds=$3; shift 3
@@ -33,7 +34,7 @@ hostname "$name"
 exec chroot "$root" "$@"
 "#;
 
-/// What the image says about itself.
+/// The properties of the image, from its Dockerfile.
 pub struct Image {
     /// `RUN` lines that concern srv6d.
     pub steps: Vec<String>,
@@ -56,7 +57,7 @@ impl Image {
     }
 }
 
-/// A deployed lab; gone at the end, whatever happens.
+/// A deployed lab. Dropping it removes everything, even after a failure.
 pub struct Lab {
     prefix: String,
     directory: PathBuf,
@@ -66,7 +67,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// `containerlab deploy`: every container starts, then its links appear one after another, then `exec` runs.
+    /// Deploys a lab like `containerlab deploy`: every container starts, then its links appear one after another, then
+    /// `exec` runs.
     pub fn deploy(name: &str) -> Self {
         let mut lab = Self::create(name);
         let nodes: Vec<String> = lab.file.topology.nodes.keys().cloned().collect();
@@ -97,7 +99,7 @@ impl Lab {
         format!("{}-{node}", self.prefix)
     }
 
-    /// An empty network namespace with what an engine puts there: `lo`, and the management network's eth0.
+    /// Creates a network namespace as an engine does, with only `lo` and eth0 of the management network.
     fn namespace(&self, node: &str) {
         let ns = self.ns(node);
         must(&format!("ip netns add {ns} && ip -n {ns} link set lo up"));
@@ -138,7 +140,7 @@ impl Lab {
         self.running.push((node.to_owned(), child));
     }
 
-    /// Steps of the image, then its process in their place.
+    /// Returns a command that runs the steps of the image, and then replaces itself by the process.
     fn command(&self, spec: &Node) -> String {
         let process = match &spec.entrypoint {
             Some(entrypoint) => format!("{entrypoint} {}", spec.cmd.as_deref().unwrap_or_default()),
@@ -148,7 +150,7 @@ impl Lab {
         format!("{} exec {process}", steps.concat())
     }
 
-    /// The binary that the image packs, and what the lab binds.
+    /// Returns the binds of the program that the image packs, and those of the lab.
     fn binds(spec: &Node) -> String {
         let mut binds = vec![format!("{SRV6D}:/usr/bin/srv6d")];
         for bind in &spec.binds {
@@ -159,7 +161,7 @@ impl Lab {
         binds.join(" ")
     }
 
-    /// `CLAB_INTFS`: data interfaces of the topology file, without eth0.
+    /// Returns the value of `CLAB_INTFS`: the number of data interfaces in the topology file, without eth0.
     fn interfaces(&self, node: &str) -> usize {
         self.links_of(node).len()
     }
@@ -169,7 +171,8 @@ impl Lab {
         links.cloned().collect()
     }
 
-    /// A cable: made elsewhere under other names, moved in, named, and up; then its transmit checksums are off.
+    /// Connects two nodes by a veth: it is created under other names, moved to the nodes, renamed and set up. Then its
+    /// transmit checksums are turned off.
     pub fn connect(&self, link: &Link) {
         let [(a, a_name), (b, b_name)] = link.ends();
         let (ns_a, ns_b) = (self.ns(&a), self.ns(&b));
@@ -187,7 +190,7 @@ impl Lab {
         }
     }
 
-    /// `docker exec NODE sh -c COMMAND`.
+    /// Runs a command like `docker exec NODE sh -c COMMAND`.
     pub fn exec(&self, node: &str, command: &str) -> Output {
         let end = Instant::now() + PATIENCE;
         let process = loop {
@@ -205,7 +208,7 @@ impl Lab {
             .unwrap()
     }
 
-    /// The process of the container, once it is in its own root directory.
+    /// Returns the process of the container, once it is in its own root directory.
     pub fn process(&self, node: &str) -> Option<u32> {
         let (_, child) = self.running.iter().rev().find(|(name, _)| name == node)?;
         let parent = child.id();
@@ -215,7 +218,7 @@ impl Lab {
         root.starts_with(&self.directory).then_some(process)
     }
 
-    /// What the image's HEALTHCHECK says, or the node's own one.
+    /// Returns whether the HEALTHCHECK of the image succeeds, or that of the node if it has one.
     pub fn is_healthy(&self, node: &str) -> bool {
         let own = self.file.topology.nodes[node].healthcheck.as_ref().map(|check| check.test[1..].join(" "));
         let check = own.unwrap_or_else(|| self.image.healthcheck.join(" "));
@@ -238,13 +241,13 @@ impl Lab {
         fs::read_to_string(self.directory.join(format!("{node}.log"))).unwrap_or_default()
     }
 
-    /// `docker kill NODE`: its interfaces go with it, eth0 is made anew at the next start.
+    /// Kills a node like `docker kill NODE`. Its interfaces disappear; the next start creates eth0 again.
     pub fn kill(&mut self, node: &str) {
         let at = self.running.iter().position(|(name, _)| name == node).unwrap();
         let (_, child) = self.running.remove(at);
         end(child);
         must(&format!("ip netns delete {}", self.ns(node)));
-        // The kernel takes the namespace apart some time after its last process has ended, and the far ends with it.
+        // The kernel removes the namespace, and with it the far ends, some time after its last process has ended.
         let mut far: Vec<(String, String)> = self.links_of(node).iter().flat_map(Link::ends).collect();
         far.push(("mgmt".to_owned(), format!("m-{node}")));
         for (peer, interface) in far.into_iter().filter(|(peer, _)| peer != node) {
@@ -253,7 +256,7 @@ impl Lab {
         }
     }
 
-    /// `docker start NODE`, with the environment that it was created with.
+    /// Starts a node again like `docker start NODE`, with the environment of its creation.
     pub fn start_again(&mut self, node: &str) {
         self.namespace(node);
         self.start(node);
@@ -287,7 +290,7 @@ impl Drop for Lab {
     }
 }
 
-/// Ends `unshare`, and with it the container's first process and all others.
+/// Kills `unshare`, and with it the container's first process and all others.
 fn end(mut child: Child) {
     let _ = child.kill();
     let _ = child.wait();
@@ -306,7 +309,7 @@ fn must(command: &str) {
     assert!(output.status.success(), "{command}: {}", both(&output));
 }
 
-/// Whether this kernel can lay a root directory over its own.
+/// Checks whether this kernel supports an overlay on its own root directory.
 pub fn is_possible() -> Result<(), String> {
     let folder = std::env::temp_dir().join(format!("srv6d-overlay-{}", std::process::id()));
     let path = |part: &str| -> String { Path::new(&folder).join(part).display().to_string() };

@@ -1,4 +1,4 @@
-//! What containerlab does to its nodes, done with namespaces: there is no container engine here.
+//! Replacement for containerlab that uses namespaces, because tests have no container engine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 pub mod engine;

@@ -1,4 +1,4 @@
-//! A containerlab topology file, as far as the labs of `packaging/containerlab` use it.
+//! A containerlab topology file, with the keys that the labs of `packaging/containerlab` use.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// (node, interface) of both ends.
+    /// Returns (node, interface) of both ends.
     pub fn ends(&self) -> [(String, String); 2] {
         self.endpoints.clone().map(|end| {
             let (node, interface) = end.split_once(':').unwrap();
@@ -49,23 +49,23 @@ impl Link {
     }
 }
 
-/// Where the files are.
+/// Returns the directory of the labs.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/containerlab")
 }
 
-/// Every topology file of its labs.
+/// Returns all topology files of the labs.
 pub fn files() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.to_string_lossy().ends_with(".clab.yml")).collect()
 }
 
-/// The one of the TRex profiles, whose nodes are of other images.
+/// Returns the topology file of the TRex profiles, whose nodes have other images.
 pub fn of_trex() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../trex-profiles/clab/srv6d-trex.clab.yml")
 }
 
-/// Reads one.
+/// Reads a topology file of the labs.
 pub fn read(name: &str) -> File {
     serde_saphyr::from_str(&std::fs::read_to_string(folder().join(name)).unwrap()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Edge ports: what hosts outside of the domain send is encapsulated past the workers, and what they send to SIDs is not.
+//! Tests of edge ports: packets of hosts outside of the domain are encapsulated without workers, but not those to SIDs.
 //!
 //! ```text
 //! a ── to 2001:db8:c::1 ──► eth1, edge  router: encapsulates to fcbb:0:2:1::  eth2, edge ──► b: decapsulates
@@ -17,7 +17,7 @@ fn edge_config() -> String {
     steering("one").replace("role = \"fabric\"", "role = \"edge\"") + back
 }
 
-/// Both hosts have an address behind their tunnel, and end it themselves.
+/// Prepares two hosts that each have an address behind their tunnel, and end the tunnel themselves.
 fn two_hosts() -> Rig {
     let rig = rig();
     rig.inside("b", &format!("ip addr add {STEERED}/128 dev lo"));
@@ -27,7 +27,7 @@ fn two_hosts() -> Rig {
     rig
 }
 
-/// Next hops of both directions.
+/// Makes the next hops of both directions known.
 fn neighbors_are_known(rig: &Rig) {
     for host in ["2001:db8:a::2", "2001:db8:b::2"] {
         rig.inside("router", &format!("ping -6 -c 1 -w 20 {host}"));
@@ -46,7 +46,7 @@ fn neighbors_are_known(rig: &Rig) {
 #[ignore = "needs root"]
 fn two_hosts_on_edge_ports_are_encapsulated_past_the_workers() {
     let mut rig = two_hosts();
-    // What `a` sends is plain in this one.
+    // In this test, `a` sends packets without encapsulation.
     rig.inside("a", "ip -6 route del 2001:db8:b::2");
     rig.ready(&edge_config());
     neighbors_are_known(&rig);
@@ -73,12 +73,12 @@ fn a_packet_to_a_sid_from_an_edge_port_is_refused_with_and_without_offload() {
         std::fs::write(rig.file("node.toml"), config).unwrap();
         assert!(rig.ask("node", "reload").status.success());
         let (offloaded, refused) = (rig.counter("offloaded"), rig.drops("acl_edge"));
-        // The kernel of `a` encapsulates these to the router's own uN.
+        // The kernel of `a` encapsulates these packets to the router's own uN.
         assert!(!rig.output("a", "ping -6 -q -c 5 -i 0.01 -W 1 2001:db8:b::2").status.success());
         wait_for("refused packets", || (rig.drops("acl_edge") >= refused + 5).then_some(()));
         assert_eq!(rig.counter("offloaded"), offloaded, "nothing went past the workers");
     }
-    // The same packets on a fabric port are forwarded.
+    // On a fabric port the same packets are forwarded.
     std::fs::write(rig.file("node.toml"), config()).unwrap();
     assert!(rig.ask("node", "reload").status.success());
     let refused = rig.drops("acl_edge");
@@ -93,8 +93,8 @@ fn reload(rig: &Rig, config: &str) {
     assert!(done.status.success(), "{}", super::text(&done.stderr));
 }
 
-/// Whether packets of `a` to the router's SID are answered, how many of them went past the workers, and how many were
-/// dropped for a reason.
+/// Returns whether packets of `a` to the router's SID are answered, how many of them bypassed the workers, and how many
+/// were dropped for a reason.
 fn shifted(rig: &Rig, reason: &str) -> (bool, u64, u64) {
     let before = rig.drops(reason);
     let (offloaded, answered) = super::offloaded_of_a_few(rig);

@@ -1,4 +1,4 @@
-//! Labs with the real FRR.
+//! Support for labs with the real FRR.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::lab::{Lab, SRV6D, socket_address, srv6d, text};
 
-/// FRR cannot be had everywhere: `scripts/install-deps` goes on without it.
+/// Returns whether FRR is missing, which is possible because `scripts/install-deps` continues without it.
 pub fn frr_is_missing() -> bool {
     let missing = ["/usr/lib/frr/zebra", "/usr/lib/frr/bgpd"].iter().find(|file| !Path::new(file).exists());
     if let Some(file) = missing {
@@ -23,7 +23,7 @@ pub fn frr_is_missing() -> bool {
     missing.is_some()
 }
 
-/// The module that makes zebra speak FPM: Debian has it in the same package.
+/// Returns whether FRR or its module for FPM is missing. Debian has both in the same package.
 pub fn fpm_is_missing() -> bool {
     let machines = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
     let missing = !machines.into_iter().any(|machine| machine.path().join("frr/modules/dplane_fpm_nl.so").exists());
@@ -33,11 +33,12 @@ pub fn fpm_is_missing() -> bool {
     frr_is_missing() || missing
 }
 
-/// A session that hears nothing for three seconds is given up, and it may have heard nothing for one before.
+/// Standstill of the machine that can end a BGP session: a session ends after three seconds without a message, and one
+/// of these may have passed before.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Runs a test, and once more if it failed while the machine stood still: for BGP every neighbour was gone then, which
-/// says nothing of the fabric.
+/// Runs a test, and once more if it failed while the machine stood still. In that case BGP lost every neighbour, which
+/// says nothing about the fabric.
 pub fn undisturbed(test: fn()) {
     let (outcome, standstill) = watched(test);
     match outcome {
@@ -50,7 +51,7 @@ pub fn undisturbed(test: fn()) {
     }
 }
 
-/// What a test came to, and the longest time in which a thread that only sleeps did not run.
+/// Returns the outcome of a test, and the longest time in which a thread that only sleeps did not run.
 fn watched(test: fn()) -> (thread::Result<()>, Duration) {
     const TICK: Duration = Duration::from_millis(50);
     let (over, ended) = channel::<()>();
@@ -67,8 +68,8 @@ fn watched(test: fn()) -> (thread::Result<()>, Duration) {
     (outcome, watch.join().unwrap())
 }
 
-/// A stream of datagrams over many flows while something happens; what the receiver saw, and `closing`: how many more
-/// datagrams said that the stream was over.
+/// Sends a stream of datagrams over many flows while something happens. Returns the report of the receiver, with
+/// `closing`: how many more datagrams announced the end of the stream.
 pub fn stream(lab: &Lab, from: &str, to: &str, address: &str, meanwhile: impl FnOnce()) -> Value {
     let mut sink = lab.spawn(to, &["udp-receive", &socket_address(address)]);
     let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
@@ -88,8 +89,8 @@ pub fn stream(lab: &Lab, from: &str, to: &str, address: &str, meanwhile: impl Fn
     report
 }
 
-/// Packets that found a full ring anywhere in the lab, because a worker had to wait for its core: that is the machine's
-/// doing, a route that is missing is not.
+/// Returns the number of packets that found a full ring anywhere in the lab. They are lost because a worker had to wait
+/// for its core on a busy machine, and not because of a missing route.
 pub fn lost_in_rings(lab: &Lab) -> u64 {
     let of_node = |node: &String| -> u64 {
         let ports = lab.exec(node, &[SRV6D, "show", "ports", "--json"]).stdout;
@@ -100,13 +101,13 @@ pub fn lost_in_rings(lab: &Lab) -> u64 {
     lab.nodes().iter().map(of_node).sum()
 }
 
-/// At most one datagram of a hundred is lost, those not counted that found a full ring.
+/// Checks that at most 1 % of the datagrams is lost, without those that found a full ring.
 pub fn nearly_whole(lab: &Lab, what: &str, report: &Value) {
     let sent = report["sent"].as_u64().unwrap();
     is_lost_at_most(lab, what, report, sent / 100);
 }
 
-/// None is lost but those that found a full ring.
+/// Checks that no datagram is lost, except those that found a full ring.
 pub fn whole(lab: &Lab, what: &str, report: &Value) {
     is_lost_at_most(lab, what, report, 0);
 }
@@ -127,7 +128,7 @@ pub fn lab_command(lab: &Lab, words: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Packets that left by each port of a node.
+/// Returns how many packets left through each port of a node.
 pub fn sent(lab: &Lab, node: &str) -> Vec<(String, u64)> {
     let ports: Value = serde_json::from_str(&lab.must(node, &[SRV6D, "show", "ports", "--json"])).unwrap();
     let port = |row: &Value| (row["name"].as_str().unwrap().to_owned(), row["tx_packets"].as_u64().unwrap());

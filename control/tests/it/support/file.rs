@@ -1,4 +1,4 @@
-//! A file that goes with its test.
+//! A file that is removed at the end of its test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub struct File(PathBuf);
 
 impl File {
-    /// `name` is one of its own in this program.
+    /// Writes a file. `name` must be unique in this program.
     pub fn new(name: &str, text: &str) -> Self {
         let path = std::env::temp_dir().join(format!("srv6d-test-{}-{name}", std::process::id()));
         fs::write(&path, text).unwrap();

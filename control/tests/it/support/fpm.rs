@@ -1,4 +1,4 @@
-//! A client of FPM that the test plays, inside of the router's namespace.
+//! An FPM client that is played by the test, inside the router's namespace.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use srv6d_fpm::{Event, Frames, RouteKey, decode, messages};
 
 use super::rig::{Rig, wait_for};
 
-/// A connection from inside of the router's namespace.
+/// A connection from inside the router's namespace.
 pub struct Client {
     child: Child,
     input: Option<ChildStdin>,
@@ -23,7 +23,7 @@ impl Client {
         Self::connect_as(rig, "root")
     }
 
-    /// Somebody else's. It ends when its input does.
+    /// Connects as another user. The relay ends when its input ends.
     pub fn connect_as(rig: &Rig, user: &str) -> Self {
         let relay = "exec 3<>/dev/tcp/127.0.0.1/2620 && { cat <&3 & cat >&3; kill $!; }";
         let mut child = Command::new("ip")
@@ -60,7 +60,7 @@ impl Client {
         Self { child, input, answers }
     }
 
-    /// What the other end has closed already is not written.
+    /// Writes bytes; errors are ignored, because the other end may have closed the connection.
     pub fn say(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().unwrap();
         let _ = input.write_all(bytes).and_then(|()| input.flush());
@@ -69,7 +69,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // At its end the relay ends both directions: killed, it would leave one that holds the connection.
+        // At the end of its input the relay closes both directions. If it were killed, a child would keep the
+        // connection open.
         drop(self.input.take());
         let _ = self.child.wait();
     }
@@ -81,7 +82,7 @@ pub fn is_listening(rig: &Rig) {
     });
 }
 
-/// The row of `show source`.
+/// Returns the row of FPM in `show source`.
 pub fn fpm(rig: &Rig) -> Value {
     let rows = rig.show("source").as_array().unwrap().clone();
     rows.into_iter().find(|row| row["source"] == "fpm").unwrap()

@@ -1,4 +1,5 @@
-//! A switch in a container, as far as namespaces go: its files below a directory, links that appear under `ethN`.
+//! A switch as in a container, as far as namespaces can do it: its files below a directory, and links that appear as
+//! `ethN`.
 //!
 //! ```text
 //! a  2001:db8:a::2 ── eth1/Ethernet0  leaf  Ethernet4/eth2 ── 2001:db8:b::2  b (next uSID node, 3fff:b::1 behind it)
@@ -17,10 +18,10 @@ use super::rig::{must, run, wait_for};
 pub const CONFIG_DB: &str = include_str!("../switch/config_db.json");
 pub const FRR: &str = include_str!("../switch/frr.conf");
 
-/// Neighbours of the leaf: node, wire at the leaf, subnet.
+/// Neighbours of the leaf: node, interface of the leaf, subnet.
 const NODES: [(&str, &str, &str); 3] = [("a", "eth1", "a"), ("b", "eth2", "b"), ("h", "eth3", "c")];
 
-/// Namespaces and a root directory; all gone at the end, whatever happens.
+/// Namespaces and a root directory, which are all removed at the end, even after a failure.
 pub struct Leaf {
     prefix: String,
     pub root: PathBuf,
@@ -42,7 +43,7 @@ impl Leaf {
         leaf
     }
 
-    /// A leaf with its files and links, ready.
+    /// Starts a leaf with its files and links, and waits until it is ready.
     pub fn running() -> Self {
         let mut leaf = Self::new();
         leaf.bring_files();
@@ -82,7 +83,8 @@ impl Leaf {
         }
     }
 
-    /// A link as containerlab makes it: MTU 9500, under its final name at once. Behind it a neighbour that knows SRv6.
+    /// Creates a link as containerlab does: MTU 9500, and the final name from the start. Behind it is a neighbour that
+    /// supports SRv6.
     pub fn bring_link(&self, node: &str) {
         let (_, wire, subnet) = *NODES.iter().find(|(name, ..)| *name == node).unwrap();
         let leaf = self.ns("leaf");
@@ -120,7 +122,7 @@ impl Leaf {
         self.start_and_wait(interfaces, 15);
     }
 
-    /// The same, with so many seconds for the interfaces to appear.
+    /// Starts the process of the container, and gives the interfaces `seconds` to appear.
     pub fn start_and_wait(&mut self, interfaces: usize, seconds: u32) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.root.join("log")).unwrap();
         let mut command = Command::new("ip");
@@ -155,7 +157,7 @@ impl Leaf {
         });
     }
 
-    /// The program in the leaf's namespace, asking the leaf's daemon.
+    /// Runs the program in the leaf's namespace with the socket of the leaf's daemon.
     pub fn srv6d(&self, arguments: &str) -> Output {
         let root = self.root.display().to_string();
         let socket = format!("{root}/run/srv6d/srv6d.sock");
@@ -168,14 +170,14 @@ impl Leaf {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Packets that one SID has served.
+    /// Returns the number of packets that one SID has processed.
     pub fn sid_packets(&self, sid: &str) -> u64 {
         let rows = self.show("sids");
         let row = rows.as_array().unwrap().iter().find(|row| row.get("sid").unwrap() == sid).unwrap();
         row.get("packets").and_then(serde_json::Value::as_u64).unwrap()
     }
 
-    /// The state of a port in `show ports`.
+    /// Returns the state of a port in `show ports`.
     pub fn port_state(&self, port: &str) -> Option<String> {
         let rows = self.show("ports");
         let row = rows.as_array().unwrap().iter().find(|row| row.get("name").unwrap() == port)?;
@@ -186,7 +188,7 @@ impl Leaf {
         fs::read_to_string(self.root.join("log")).unwrap_or_default()
     }
 
-    /// Host a sends to b's prefix through these segments.
+    /// Makes host a send to b's prefix through these segments.
     pub fn steer_a(&self, segments: &str) {
         let encap = format!("encap seg6 mode encap segs {segments} dev wire src 2001:db8:a::2");
         self.inside("a", &format!("ip -6 route replace 3fff:b::/64 {encap}"));
@@ -205,7 +207,7 @@ impl Leaf {
         self.srv6d("reload")
     }
 
-    /// Ends the process with a signal; its exit status, if it has one.
+    /// Ends the process with a signal. Returns its exit status, if it has one.
     pub fn end(&mut self, signal: &str) -> Option<i32> {
         must(&format!("kill -{signal} {}", self.pid()));
         let mut process = self.process.take().unwrap();

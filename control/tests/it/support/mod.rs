@@ -1,4 +1,4 @@
-//! What test programs share.
+//! Support that several tests share.
 
 pub mod bgp;
 pub mod counters;

@@ -1,4 +1,4 @@
-//! A router between two hosts, in network namespaces of its own.
+//! A router between two hosts, each in its own network namespace.
 //!
 //! ```text
 //! a  2001:db8:a::2 ── eth1  router (srv6d; the kernel does not forward)  eth2 ── 2001:db8:b::2  b
@@ -19,10 +19,10 @@ pub use super::lab::{SRV6D, WINDOW, text};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const NODES: [&str; 3] = ["a", "router", "b"];
-/// Interface index of a host's end of its link; no port of the router has it.
+/// Interface index of a host's end of its link, which no port of the router has.
 const WIRE: u32 = 100;
 
-/// The router's configuration; its kernel gives the addresses and the connected routes.
+/// The router's configuration; addresses and connected routes come from its kernel.
 pub const CONFIG: &str = r#"
 [node]
 source = "2001:db8:a::1"
@@ -39,7 +39,7 @@ name = "eth2"
 role = "fabric"
 "#;
 
-/// The same with a worker on each of two cores that the tests may use.
+/// Returns the configuration with a worker on each of two cores that the tests may use.
 pub fn with_two_workers() -> String {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let cores: Vec<usize> = (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap()).take(2).collect();
@@ -67,13 +67,13 @@ pub fn must(command: &str) -> String {
     text(&output.stdout)
 }
 
-/// The report that a traffic tool printed last.
+/// Returns the report that a traffic tool printed as its last line.
 pub fn report(output: &[u8]) -> serde_json::Value {
     let said = text(output);
     serde_json::from_str(said.lines().last().unwrap_or_default()).unwrap_or_else(|_| panic!("no report: {said:?}"))
 }
 
-/// Three namespaces, two links, and a place for files; all gone at the end, whatever happens.
+/// Three namespaces, two links, and a directory for files, which are all removed at the end, even after a failure.
 pub struct Rig {
     prefix: String,
     pub directory: PathBuf,
@@ -110,10 +110,10 @@ impl Rig {
         must(&format!("ip netns exec {} {command}", self.ns(node)))
     }
 
-    /// `wire` on the host, `port` on the router.
+    /// Creates a link: `wire` on the host, `port` on the router.
     pub fn link(&self, host: &str, port: &str, queues: u32) {
         let shape = format!("numrxqueues {queues} numtxqueues {queues}");
-        // Linux sees that a veth is up within a second; at once where the index of its other end differs.
+        // Linux needs up to a second to see that a veth is up, but none if the index of its other end differs.
         must(&format!(
             "ip link add wire netns {} index {WIRE} {shape} type veth peer name {port} {shape} netns {}",
             self.ns(host),
@@ -135,12 +135,12 @@ impl Rig {
         self.directory.join("run").join(format!("{name}.sock"))
     }
 
-    /// The command that runs a daemon of that name, with its files written.
+    /// Writes the files of a daemon of that name, and returns the command that runs it.
     pub fn daemon(&self, name: &str, config: &str) -> Command {
         self.daemon_of(Path::new(SRV6D), name, config, &[])
     }
 
-    /// The same with another copy of the program, and with a command in front of it.
+    /// Like [`Self::daemon`], with another copy of the program, and with a command in front of it.
     pub fn daemon_of(&self, program: &Path, name: &str, config: &str, wrapper: &[String]) -> Command {
         let (file, log) = (self.file(&format!("{name}.toml")), self.file(&format!("{name}.log")));
         fs::write(&file, config).unwrap();
@@ -157,7 +157,7 @@ impl Rig {
         command
     }
 
-    /// Starts it; what is returned is its number.
+    /// Starts a daemon, and returns its number.
     pub fn spawn(&mut self, mut command: Command) -> usize {
         self.daemons.push(command.spawn().unwrap());
         self.daemons.len() - 1
@@ -186,7 +186,7 @@ impl Rig {
         daemon
     }
 
-    /// A node that forwards already.
+    /// Starts a rig whose router already forwards.
     pub fn forwarding(queues: u32, config: &str) -> Self {
         let mut rig = Self::new(queues);
         rig.ready(config);
@@ -206,7 +206,7 @@ impl Rig {
         wait_for("ping through srv6d", || self.pings().then_some(()));
     }
 
-    /// A traffic tool of the program, in a namespace.
+    /// Starts a traffic tool of the program in a namespace.
     pub fn traffic(&self, node: &str, arguments: &str) -> Child {
         Command::new("ip")
             .args(["netns", "exec", &self.ns(node), "timeout", "120", SRV6D, "lab", "traffic"])
@@ -216,12 +216,13 @@ impl Rig {
             .unwrap()
     }
 
-    /// Numbered datagrams until [`end`], of which none is to be lost: `to`, how many a second at most.
+    /// Starts a stream of numbered datagrams to `to` until [`end`], at most `rate` per second. None of them may get
+    /// lost.
     pub fn stream(&self, node: &str, to: &str, rate: u32) -> Child {
         self.traffic(node, &format!("udp-send {to} {rate} 100 200 --window {WINDOW}"))
     }
 
-    /// A receiver that listens already: `tcp` or `udp`, and where.
+    /// Starts a receiver for `tcp` or `udp`, and waits until it listens on the address.
     pub fn receiver(&self, node: &str, transport: &str, address: &str) -> Child {
         let receiver = self.traffic(node, &format!("{transport}-receive {address}"));
         let (kind, port) = (if transport == "tcp" { 't' } else { 'u' }, address.rsplit(':').next().unwrap());
@@ -232,7 +233,7 @@ impl Rig {
         receiver
     }
 
-    /// Sends bytes over TCP from one namespace to another; the hashes of both sides.
+    /// Sends bytes over TCP from one namespace to another. Returns the hashes of both sides.
     pub fn tcp(&self, from: &str, to: &str, address: &str) -> (String, String) {
         let receiver = self.receiver(to, "tcp", address);
         let sender = self.traffic(from, &format!("tcp-send {address} 4000000 7"));
@@ -243,7 +244,7 @@ impl Rig {
         (hash(sender), hash(receiver))
     }
 
-    /// A thousand echo requests a second from a host to the other one.
+    /// Starts a thousand echo requests per second from one host to the other.
     pub fn flow(&self, from: &str) -> Flow {
         let to = if from == "a" { "b" } else { "a" };
         let command = format!("ping -6 -q -n -i 0.001 2001:db8:{to}::2");
@@ -267,34 +268,34 @@ impl Rig {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// A number of `show counters`.
+    /// Returns a number of `show counters`.
     pub fn counter(&self, name: &str) -> u64 {
         self.show("counters").get(name).and_then(serde_json::Value::as_u64).unwrap()
     }
 
-    /// A number of one port of `show ports`.
+    /// Returns a number of one port in `show ports`.
     pub fn port_counter(&self, port: &str, name: &str) -> u64 {
         let ports = self.show("ports");
         let row = ports.as_array().unwrap().iter().find(|row| row.get("name").unwrap() == port).unwrap();
         row.get(name).and_then(serde_json::Value::as_u64).unwrap()
     }
 
-    /// Packets dropped for a reason.
+    /// Returns the number of packets dropped for a reason.
     pub fn drops(&self, reason: &str) -> u64 {
         counters::packets(&self.show("counters"), "drop", Some(reason))
     }
 
-    /// Packets answered for a reason.
+    /// Returns the number of packets answered for a reason.
     pub fn replies(&self, reason: &str) -> u64 {
         counters::packets(&self.show("counters"), "reply", Some(reason))
     }
 
-    /// Every received packet is accounted for.
+    /// Checks that every received packet is accounted for.
     pub fn check_balance(&self) {
         wait_for("balance of the packet counters", || counters::add_up(&self.show("counters")).then_some(()));
     }
 
-    /// The daemon has not ended.
+    /// Checks that the daemon has not ended.
     pub fn check_lives(&mut self, daemon: usize) {
         let ended = self.daemons.get_mut(daemon).unwrap().try_wait().unwrap();
         assert!(ended.is_none(), "{ended:?}: {}", self.log("node"));
@@ -305,13 +306,13 @@ impl Rig {
         self.ended(daemon)
     }
 
-    /// Exit status of a daemon that ends; `None`: by a signal.
+    /// Waits for the end of a daemon. Returns its exit status, or `None` if a signal has ended it.
     pub fn ended(&mut self, daemon: usize) -> Option<i32> {
         let child = self.daemons.get_mut(daemon).unwrap();
         wait_for("end of the daemon", || child.try_wait().unwrap()).code()
     }
 
-    /// Packets that the XDP program of a port has redirected, by queue.
+    /// Returns the packets that the XDP program of a port has redirected, by queue.
     pub fn redirected(&self, port: &str) -> Vec<u64> {
         let output = self.inside("router", &format!("ethtool -S {port}"));
         let lines = output.lines().filter_map(|line| line.trim().split_once(": "));
@@ -319,7 +320,7 @@ impl Rig {
         counts.map(|(_, count)| count.parse().unwrap()).collect()
     }
 
-    /// The port is the kernel's: no XDP program is on it.
+    /// Returns whether a port has no XDP program, so that it belongs to the kernel.
     pub fn is_kernels(&self, port: &str) -> bool {
         !self.inside("router", &format!("ip link show {port}")).contains("xdp")
     }
@@ -329,14 +330,14 @@ impl Rig {
     }
 }
 
-/// Ends a stream that has not ended by itself.
+/// Ends a stream, which must not have ended by itself.
 pub fn end(sender: &mut Child) {
     assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
     must(&format!("kill {}", sender.id()));
     assert_eq!(sender.wait().unwrap().code(), Some(0));
 }
 
-/// Packets that are sent until this is dropped.
+/// Packets that are sent until this value is dropped.
 pub struct Flow(Child);
 
 impl Drop for Flow {

@@ -1,4 +1,5 @@
-//! A switch out of a `config_db.json`, and a far end on the wire of every port: frames in, frames out, byte by byte.
+//! A switch with a `config_db.json`, and the far end of the wire of every port. Frames are sent and received byte by
+//! byte.
 //!
 //! ```text
 //! wire 0 ── eth1/Ethernet0  switch  Ethernet4/eth2 ── wire 1
@@ -18,7 +19,7 @@ use super::lab::{SRV6D, text};
 use super::rig::{must, run, wait_for};
 use super::wire::Wire;
 
-/// Frames on their way at a time: fewer than any ring holds.
+/// Maximum number of frames in flight, which is less than the size of any ring.
 const WINDOW: usize = 64;
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -31,13 +32,14 @@ pub struct Testbed {
     ports: Vec<[u8; 6]>,
 }
 
-/// MAC address of the far end of a port.
+/// Returns the MAC address of the far end of a port.
 pub fn far(port: usize) -> [u8; 6] {
     [2, 0, 0, 0, u8::try_from(port).unwrap() + 1, 2]
 }
 
 impl Testbed {
-    /// A switch with so many ports, ready. `own`: what its `srv6d.toml` adds.
+    /// Starts a switch with a number of ports, and waits until it is ready. `own` is the additional text of its
+    /// `srv6d.toml`.
     pub fn new(ports: usize, config_db: &Value, own: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("srv6d-p{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -53,7 +55,7 @@ impl Testbed {
         bed.start();
         let macs = (0..ports).map(|port| bed.mac(port)).collect();
         bed.ports = macs;
-        // The far ends come last: each moves this thread into its namespace.
+        // The far ends are opened last, because each moves this thread into its namespace.
         bed.wires = (0..ports).map(|port| Wire::open_in(&bed.ns(&format!("far{port}")), &[])).collect();
         bed
     }
@@ -81,7 +83,7 @@ impl Testbed {
         for (namespace, device) in [(&far, "wire".to_owned()), (&switch, format!("eth{}", port + 1))] {
             must(&format!("ip netns exec {namespace} ethtool -K {device} tx off"));
         }
-        // Nothing but the test speaks on the wire.
+        // Only the test sends on the wire.
         must(&format!("ip netns exec {far} sysctl -qw net.ipv6.conf.wire.disable_ipv6=1"));
         must(&format!("ip netns exec {far} ip link set wire up"));
     }
@@ -115,7 +117,7 @@ impl Testbed {
         });
     }
 
-    /// The whole process again, without a goodbye.
+    /// Kills the process, and starts it again.
     pub fn restart(&mut self) {
         let mut process = self.process.take().unwrap();
         process.kill().unwrap();
@@ -129,13 +131,13 @@ impl Testbed {
         output.status.success().then(|| text(&output.stdout))
     }
 
-    /// An operator's word in the switch.
+    /// Runs an operator's command in the switch, which must succeed.
     pub fn word(&self, line: &str) -> String {
         let log = || fs::read_to_string(self.root.join("log")).unwrap_or_default();
         self.try_word(line).unwrap_or_else(|| panic!("{line} failed\n{}", log()))
     }
 
-    /// Packets and bytes of each SID, as the operator is shown them.
+    /// Returns packets and bytes of each SID, as shown to the operator.
     pub fn stats(&self) -> Vec<(String, u64, u64)> {
         let shown = self.word("show srv6 stats");
         let number = |text: &str| text.replace(',', "").parse().unwrap();
@@ -146,7 +148,7 @@ impl Testbed {
         rows.collect()
     }
 
-    /// Received, and dropped of those, on a port: `show interfaces counters`.
+    /// Returns the received packets of a port and the dropped ones of them, from `show interfaces counters`.
     pub fn received_and_dropped(&self, port: usize) -> (u64, u64) {
         let shown = self.word("show interfaces counters");
         let name = format!("Ethernet{}", port * 4);
@@ -154,19 +156,19 @@ impl Testbed {
             shown.lines().find(|line| line.trim().starts_with(&name)).unwrap().split_whitespace().collect();
         let header = shown.lines().find(|line| line.contains("RX_OK")).unwrap();
         let names: Vec<&str> = header.split_whitespace().collect();
-        // A rate is two words: count from the first column that has none behind it.
+        // A rate has two words in its row but one in the header, so its unit is removed before columns are counted.
         let cells: Vec<&str> = row.iter().copied().filter(|cell| !cell.ends_with("B/s")).collect();
         let at = |name: &str| names.iter().position(|known| *known == name).unwrap();
         let number = |name: &str| cells[at(name)].replace(',', "").parse::<u64>().unwrap();
         (number("RX_OK"), number("RX_DRP"))
     }
 
-    /// Ethernet in front of a packet to the switch.
+    /// Returns a packet with the Ethernet header of a frame to the switch.
     pub fn entering(&self, port: usize, packet: &[u8]) -> Vec<u8> {
         framed(self.ports[port], far(port), packet)
     }
 
-    /// Ethernet in front of a packet from the switch.
+    /// Returns a packet with the Ethernet header of a frame from the switch.
     pub fn leaving(&self, port: usize, packet: &[u8]) -> Vec<u8> {
         framed(far(port), self.ports[port], packet)
     }
@@ -175,19 +177,19 @@ impl Testbed {
         self.wires[port].send(frame);
     }
 
-    /// The next frame that is no talk of the kernels.
+    /// Returns the next frame that was not sent by a kernel itself.
     pub fn receive(&mut self, port: usize) -> Option<Vec<u8>> {
         std::iter::from_fn(|| self.wires[port].poll()).find(|frame| !is_talk(frame))
     }
 
-    /// The kernel at the far end of a port answers for an address: neighbour discovery is left to it.
+    /// Adds an address to the kernel at the far end of a port, so that it answers neighbour solicitations.
     pub fn give_address(&self, port: usize, address: &str) {
         let host = self.ns(&format!("far{port}"));
         must(&format!("ip netns exec {host} sysctl -qw net.ipv6.conf.wire.disable_ipv6=0"));
         must(&format!("ip netns exec {host} ip -6 addr add {address}/64 dev wire nodad"));
     }
 
-    /// Sends frames into one port and compares what leaves by another, in order.
+    /// Sends frames into one port, and compares the frames that leave through another, in order.
     pub fn pass(&mut self, (into, out): (usize, usize), frames: &[(Vec<u8>, Vec<u8>)]) {
         for window in frames.chunks(WINDOW) {
             for (sent, _) in window {
@@ -200,7 +202,7 @@ impl Testbed {
         }
     }
 
-    /// The next frame, which must come.
+    /// Returns the next frame, which must arrive in time.
     pub fn next(&mut self, port: usize, what: &str) -> Vec<u8> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -216,7 +218,7 @@ impl Testbed {
         }
     }
 
-    /// No port sends anything.
+    /// Checks that no port sends anything.
     pub fn check_silence(&mut self) {
         for port in 0..self.wires.len() {
             let frame = self.receive(port);
@@ -224,7 +226,7 @@ impl Testbed {
         }
     }
 
-    /// What the daemon counts, until it is so.
+    /// Waits until the daemon's counters meet a condition.
     pub fn wait_for_counters(&self, what: &str, mut is_so: impl FnMut(&Value) -> bool) {
         wait_for(what, || {
             let socket = self.root.join("run/srv6d/srv6d.sock");
@@ -234,7 +236,7 @@ impl Testbed {
         });
     }
 
-    /// Shuts a port of the switch, as an operator does.
+    /// Shuts a port of the switch down, as an operator does.
     pub fn shutdown(&self, port: usize) {
         self.word(&format!("config interface shutdown Ethernet{}", port * 4));
     }
@@ -263,7 +265,8 @@ fn framed(to: [u8; 6], from: [u8; 6], packet: &[u8]) -> Vec<u8> {
     [&to, &from, kind, packet].concat()
 }
 
-/// What the switch's kernel says: of IPv6 what is to or from a link-local address, of IPv4 all but the test's own TCP.
+/// Returns whether the switch's kernel has sent a frame itself: IPv6 from or to a link-local address, and any IPv4
+/// other than the test's own TCP.
 fn is_talk(frame: &[u8]) -> bool {
     match frame.get(12..14) {
         Some(&[0x86, 0xdd]) => {

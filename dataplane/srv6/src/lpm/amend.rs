@@ -1,14 +1,15 @@
-//! A changed prefix in the whole table: the search by length, and the indexes of the blocks in front of it.
+//! Applies a changed prefix to the whole table: to the search by length, and to the indexes of the blocks in front of
+//! it.
 
 use super::prefixes::{Prefixes, TooMuch, View};
 use super::{Key, LONGER_INSIDE, Lpm, MAX_FUNCTION_INDEXES, NONE, UsidIndex, at, direct, lay_over};
 
 impl Lpm {
-    /// Brings everything that depends on a prefix in line with `prefixes`. Those must be the ones that the table was
-    /// built from, with later changes: a table that missed some of them takes all of their prefixes in any order.
+    /// Updates everything that depends on a prefix. `prefixes` must be those that the table was built from, with
+    /// later changes. A table that missed some changes may be amended with their prefixes in any order.
     ///
     /// # Errors
-    /// [`TooMuch`]: the table is of no use any more, and must be built anew.
+    /// Returns [`TooMuch`] if the table is of no use any more and must be built anew.
     pub fn amend(&mut self, prefixes: &Prefixes, key: Key) -> Result<(), TooMuch> {
         self.len = prefixes.len();
         if prefixes.is_indexed(key) {
@@ -41,7 +42,7 @@ impl Lpm {
 }
 
 impl UsidIndex {
-    /// A prefix of 33 to 48 bits is another one.
+    /// Updates the index after a change of a prefix of 33 to 48 bits.
     fn amend(&mut self, prefixes: View<'_>, key: Key) -> Result<(), TooMuch> {
         let inside = prefixes.few_inside(key)?;
         let covering = match prefixes.covering(key.bits, key.len) {
@@ -61,7 +62,7 @@ impl UsidIndex {
         Ok(())
     }
 
-    /// What lies behind a uSID is something else.
+    /// Updates the index after a change of a longer prefix behind a uSID.
     fn amend_behind(&mut self, prefixes: View<'_>, usid: u16) -> Result<(), TooMuch> {
         let network = u128::from(self.block) << 96 | u128::from(usid) << 80;
         let mut behind = prefixes.few_inside(Key::new(network, 48))?;

@@ -1,12 +1,12 @@
-//! Waiting until no XDP program is in the middle of a packet that it began before now.
+//! Waits until every XDP program run that began before a given moment has ended.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::{io, ptr};
 
-/// A map of maps that no program reads. Whoever changes such a map comes back from the system call when every program
-/// that ran at that moment has ended (`maybe_wait_bpf_programs` in the kernel's kernel/bpf/syscall.c): that is all it is
-/// for. It takes some ten milliseconds, and so has a thread of its own.
+/// A map of maps that no program reads. A system call that changes such a map returns only when every program that was
+/// running at that moment has ended (`maybe_wait_bpf_programs` in the kernel's kernel/bpf/syscall.c). The map serves no
+/// other purpose. The call takes some ten milliseconds, so it runs on a thread of its own.
 pub(super) struct Grace {
     maps: Maps,
     waiting: Option<JoinHandle<io::Result<()>>>,
@@ -24,7 +24,7 @@ impl Grace {
         Ok(Self { maps: Maps { inner, outer }, waiting: None })
     }
 
-    /// From here on programs are waited for.
+    /// Begins to wait for the programs that run now.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         let maps = Maps { inner: self.maps.inner.try_clone()?, outer: self.maps.outer.try_clone()? };
         let thread = std::thread::Builder::new().name("srv6d-grace".to_owned());
@@ -32,7 +32,7 @@ impl Grace {
         Ok(())
     }
 
-    /// Returns when every program that ran at the last [`begin`](Self::begin) has ended.
+    /// Blocks until every program that ran at the last [`begin`](Self::begin) has ended.
     pub(super) fn end(&mut self) -> io::Result<()> {
         match self.waiting.take().map(JoinHandle::join) {
             None => Ok(()),
@@ -45,7 +45,7 @@ impl Grace {
 impl Maps {
     fn exchange(&self) -> io::Result<()> {
         let (key, value) = (0_u32, self.inner.as_raw_fd());
-        // SAFETY: two pointers to live integers of the sizes the map was made with, which are only read.
+        // SAFETY: the two pointers are to live integers of the sizes that the map was made with, and are only read.
         let code = unsafe {
             libxdp_sys::bpf_map_update_elem(
                 self.outer.as_raw_fd(),
@@ -58,13 +58,13 @@ impl Maps {
     }
 }
 
-/// One entry, key and value four bytes each.
+/// Creates a map with one entry whose key and value have four bytes each.
 fn make(kind: libxdp_sys::bpf_map_type, inner: Option<&OwnedFd>) -> io::Result<OwnedFd> {
-    // SAFETY: all of it is numbers and pointers that may be null.
+    // SAFETY: all members are numbers and pointers that may be null.
     let mut options: libxdp_sys::bpf_map_create_opts = unsafe { std::mem::zeroed() };
     options.sz = size_of_val(&options);
     options.inner_map_fd = inner.map_or(0, |inner| inner.as_raw_fd().cast_unsigned());
-    // SAFETY: a null name is allowed; `options` is live, and its first member says its size.
+    // SAFETY: a null name is allowed; `options` is live, and its first member holds its size.
     let fd = unsafe { libxdp_sys::bpf_map_create(kind, ptr::null(), 4, 4, 1, &raw const options) };
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));

@@ -1,4 +1,4 @@
-//! Packets through real sockets, byte for byte.
+//! Tests that packets pass through real sockets byte for byte.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a failure here is a failed test
 
 use crate::netns;
@@ -13,7 +13,7 @@ use srv6d_xsk::{
 
 const CLAIM: &str = "fcbb:0:1000::";
 
-/// A claiming program and a socket on queue 0 of a port.
+/// Attaches a program with a claim and opens a socket on queue 0 of a port.
 fn port(umem: &Umem, ifname: &str, mode: Mode) -> (Program, Socket) {
     let settings = ProgramSettings { untagged: true, ..ProgramSettings::default() };
     let mut program = Program::attach(ifname, mode, &settings).unwrap();
@@ -23,7 +23,7 @@ fn port(umem: &Umem, ifname: &str, mode: Mode) -> (Program, Socket) {
     (program, socket)
 }
 
-/// A namespace with one port `a`, ready to receive from its peer `pa`.
+/// Makes a namespace with one port `a` that is ready to receive from its peer `pa`.
 fn alone(mtu: u32) -> (Program, Umem, Socket) {
     enter();
     veth("a", "pa", mtu, 1);
@@ -33,8 +33,7 @@ fn alone(mtu: u32) -> (Program, Umem, Socket) {
     (program, umem, a)
 }
 
-/// Inserts `n` bytes of 0xee behind the Ethernet header, as an encapsulation
-/// does: what follows stays where it is.
+/// Inserts `n` bytes of 0xee behind the Ethernet header, as an encapsulation does. The bytes behind them stay in place.
 fn push(frame: &mut Frame, n: usize) {
     let (start, len) = (frame.start(), frame.head_len());
     let chunk = frame.chunk_mut();
@@ -43,14 +42,14 @@ fn push(frame: &mut Frame, n: usize) {
     frame.place(start - n, len + n);
 }
 
-/// Removes `n` bytes behind the Ethernet header; what follows stays.
+/// Removes `n` bytes behind the Ethernet header. The bytes behind them stay in place.
 fn pull(frame: &mut Frame, n: usize) {
     let (start, len) = (frame.start(), frame.head_len());
     frame.chunk_mut().copy_within(start..start + 14, start + n);
     frame.place(start + n, len - n);
 }
 
-/// Where in memory the head ends, and its payload with it.
+/// Returns the address at which the head and its payload end.
 fn end(frame: &Frame) -> *const u8 {
     frame.head().as_ptr_range().end
 }
@@ -63,11 +62,11 @@ fn pulled(packet: &[u8], n: usize) -> Vec<u8> {
     [&packet[..14], &packet[14 + n..]].concat()
 }
 
-/// What is done to a frame between two ports.
+/// A change of a frame between two ports.
 type Rewrite = fn(&mut Frame);
 
-/// Every size around a boundary crosses from port a to port b unchanged,
-/// with 40 and with 176 bytes pushed, and with 40 pulled.
+/// Sends packets of every size around a boundary from port a to port b: unchanged, with 40 and with 176 bytes pushed,
+/// and with 40 pulled.
 fn crosses(mode: Mode, mtu: u32, sizes: &[usize]) {
     enter();
     veth("a", "pa", mtu, 1);
@@ -245,8 +244,7 @@ fn a_sleeping_worker_wakes_for_a_packet_and_for_its_waker() {
     assert!(wait(&[a.as_fd()], &waker, None).unwrap().by_waker);
 }
 
-/// Two queues of one port, a worker with its own packet memory on each: every
-/// packet comes out, on one of the two.
+/// Two queues of one port have a worker each, with its own packet memory. Every packet comes out on one of the two.
 #[test]
 #[ignore = "needs root"]
 fn two_queues_two_packet_memories() {
@@ -296,8 +294,8 @@ fn two_queues_two_packet_memories() {
     }
 }
 
-/// The smallest rings that work, more packets than they hold, in both
-/// directions at once: nothing is lost track of, and no call blocks.
+/// Uses the smallest rings that work and sends more packets than they hold, in both directions at once: no chunk is
+/// lost, and no call blocks.
 #[test]
 #[ignore = "needs root"]
 fn tiny_rings_under_load_lose_no_chunk() {

@@ -1,4 +1,4 @@
-//! Ports that come and go, and what becomes of their chunks.
+//! Tests ports that appear and disappear, and what happens to their chunks.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a failure here is a failed test
 
 use crate::netns;
@@ -18,7 +18,7 @@ fn port(umem: &mut Umem, ifname: &str) -> (Program, Socket) {
     (program, socket)
 }
 
-/// Sends a packet through the port both ways.
+/// Sends a packet through the port in both directions.
 fn works(umem: &mut Umem, socket: &mut Socket, peer: &str) {
     let wire = Wire::open(peer);
     let packet = ipv6(PORT_MAC, "2001:db8::1", 200, 9);
@@ -31,7 +31,7 @@ fn works(umem: &mut Umem, socket: &mut Socket, peer: &str) {
     drain(umem, socket);
 }
 
-/// The anchor stays, another port is deleted under load and made again, twice.
+/// The first socket's port stays; another port is deleted under load and made again, twice.
 #[test]
 #[ignore = "needs root"]
 fn a_port_is_deleted_and_comes_back() {
@@ -46,7 +46,7 @@ fn a_port_is_deleted_and_comes_back() {
         assert_eq!(assert_adds_up(&mut umem).rx, 512);
 
         assert!(!b.device_is_gone());
-        // Frames sent but not flushed, so that some are lost with the device.
+        // These frames are sent but not flushed, so that some are lost with the device.
         for _ in 0..20 {
             let mut frame = umem.frame().unwrap();
             frame.place(frame.start(), 100);
@@ -65,8 +65,7 @@ fn a_port_is_deleted_and_comes_back() {
     works(&mut umem, &mut anchor, "ownpeer");
 }
 
-/// What the crate's documentation warns of: the first socket's device carries
-/// the UMEM.
+/// The case that the crate's documentation warns of: the UMEM depends on the first socket's device.
 #[test]
 #[ignore = "needs root"]
 fn a_umem_whose_first_device_is_gone_binds_no_more_and_says_so() {
@@ -115,12 +114,12 @@ fn a_closed_port_is_opened_again_at_once() {
         b.close(&mut umem);
         assert_eq!(assert_adds_up(&mut umem).rx, 2048);
     }
-    // Dropped without a word: the UMEM finds the chunks all the same.
+    // The socket is dropped without being closed: the UMEM finds its chunks nevertheless.
     drop(port(&mut umem, "b"));
     assert_eq!(assert_adds_up(&mut umem).rx, 2048);
 }
 
-/// Each of the rings could take half of the chunks: that was right for one port.
+/// Each of the rings could take half of the chunks, which would be right for one port only.
 #[test]
 #[ignore = "needs root"]
 fn ports_that_come_later_get_chunks_too() {
@@ -164,7 +163,7 @@ fn a_hidden_proc_is_named() {
     enter();
     veth("b", "pb", 1500, 1);
     let umem = Umem::new(64).unwrap();
-    // Mounts of this thread alone, from here on.
+    // From here on mounts concern this thread alone.
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
     for mount in ["mount --make-rprivate /", "mount -t tmpfs none /proc"] {
         let arguments: Vec<&str> = mount.split(' ').collect();
@@ -197,7 +196,7 @@ fn the_mode_and_its_reason_are_told() {
 
     let refused = Socket::open(&Umem::new(64).unwrap(), "pc", 0, Mode::ZeroCopy, Rings::default()).unwrap_err();
     assert!(refused.to_string().contains("mode `auto`"), "{refused}");
-    // A bridge has no driver mode.
+    // A bridge driver has no native XDP mode.
     ip("link add name br type bridge");
     let program = Program::attach("br", Mode::Auto, &claim_all()).unwrap();
     assert_eq!(program.chosen().0, Mode::Generic);
@@ -242,7 +241,7 @@ fn a_link_that_is_down_holds_packets_and_blocks_nobody() {
     assert_eq!(assert_adds_up(&mut umem).tx, 0);
 }
 
-/// The kernel's default is 32 packets, and EAGAIN for the rest.
+/// The kernel's default is 32 packets per wake-up, and EAGAIN for the rest.
 #[test]
 #[ignore = "needs root"]
 fn one_wake_up_sends_more_than_one_burst() {
@@ -294,7 +293,8 @@ fn offloads_are_read_and_switched() {
     assert!(wrong.to_string().contains("nosuch: no such interface"), "{wrong}");
 }
 
-/// A socket on a veth is known by no NAPI: the options are taken, nothing comes of them, and packets come as before.
+/// The kernel associates no NAPI with a socket on a veth: it accepts the options, they have no effect, and packets
+/// arrive as before.
 #[test]
 #[ignore = "needs root"]
 fn busy_polling_is_taken_on_a_veth_and_does_nothing() {
@@ -306,12 +306,11 @@ fn busy_polling_is_taken_on_a_veth_and_does_nothing() {
     assert_eq!(watch.now(), BusyPolling::Unknown);
     works(&mut umem, &mut b, "pb");
     assert_eq!(watch.now(), BusyPolling::NoNapi);
-    // The kernel takes no more than 65535.
+    // The kernel accepts no budget above 65535.
     assert_eq!(b.prefer_busy_poll(1 << 16).now(), BusyPolling::Refused);
     works(&mut umem, &mut b, "pb");
 }
 
-/// A child that was started while a port was open does not keep its queue.
 #[test]
 #[ignore = "needs root"]
 fn what_waits_in_a_ring_is_not_lost_and_what_finds_it_full_is() {
@@ -346,6 +345,7 @@ fn what_waits_in_a_ring_is_not_lost_and_what_finds_it_full_is() {
     assert_eq!((losses.lost(), losses.is_closed()), (lost, true), "known for ever");
 }
 
+/// A child process that was started while a port was open does not keep its queue.
 #[test]
 #[ignore = "needs root"]
 fn a_child_process_holds_no_queue() {

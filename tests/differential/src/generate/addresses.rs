@@ -1,4 +1,4 @@
-//! The pools.
+//! Pools of addresses and prefixes that random states and frames are made of.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,9 +6,9 @@ use ipnet::{IpNet, Ipv6Net};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// The block of the uSIDs, `fcbb:bbbb::/32`.
+/// The locator block of the uSIDs, `fcbb:bbbb::/32`.
 const BLOCK: [u16; 2] = [0xfcbb, 0xbbbb];
-/// uSIDs of carriers: some are this node's, some another's, some nobody's, and 0 ends a carrier.
+/// uSIDs of carriers: some are SIDs of this node, some of other nodes, some of no node, and 0 ends a carrier.
 const USIDS: [u16; 13] =
     [0x0001, 0x0001, 0x0001, 0x0001, 0x0002, 0x0003, 0xfe24, 0x00d6, 0x00d4, 0xfed6, 0x0800, 0x0000, 0x0007];
 
@@ -16,7 +16,7 @@ fn parsed<T: std::str::FromStr>(texts: &[&str]) -> Vec<T> {
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// A carrier of the block: uSIDs, then zeros.
+/// Makes a carrier in the block: uSIDs, then zeros.
 pub(crate) fn carrier() -> impl Strategy<Value = Ipv6Addr> + Clone {
     prop::collection::vec(select(USIDS.to_vec()), 1..=6).prop_map(|usids| {
         let mut groups = [0u16; 8];
@@ -27,7 +27,7 @@ pub(crate) fn carrier() -> impl Strategy<Value = Ipv6Addr> + Clone {
     })
 }
 
-/// A carrier that begins with another node's uSID.
+/// Makes a carrier whose first uSID belongs to another node.
 pub(crate) fn remote_carrier() -> impl Strategy<Value = Ipv6Addr> + Clone {
     let remote = parsed(&[
         "fcbb:bbbb:2:3::",
@@ -40,7 +40,7 @@ pub(crate) fn remote_carrier() -> impl Strategy<Value = Ipv6Addr> + Clone {
     select(remote)
 }
 
-/// Where a packet may be going.
+/// Makes the destination of an IPv6 packet.
 pub(crate) fn destination_v6() -> impl Strategy<Value = Ipv6Addr> + Clone {
     let hosts = parsed(&[
         "2001:db8:b::9",
@@ -66,7 +66,7 @@ pub(crate) fn destination_v6() -> impl Strategy<Value = Ipv6Addr> + Clone {
     prop_oneof![12 => carrier(), 8 => own, 12 => select(hosts), 1 => select(special), 1 => any::<u128>().prop_map(Into::into)]
 }
 
-/// Where a packet may come from.
+/// Makes the source of an IPv6 packet.
 pub(crate) fn source_v6() -> impl Strategy<Value = Ipv6Addr> + Clone {
     let hosts = parsed(&[
         "2001:db8:a::1",
@@ -83,7 +83,7 @@ pub(crate) fn source_v6() -> impl Strategy<Value = Ipv6Addr> + Clone {
     prop_oneof![40 => select(hosts), 1 => select(special)]
 }
 
-/// Where an IPv4 packet may be going.
+/// Makes the destination of an IPv4 packet.
 pub(crate) fn destination_v4() -> impl Strategy<Value = Ipv4Addr> + Clone {
     let hosts = parsed(&["198.51.100.9", "198.51.100.200", "10.0.1.1", "10.0.1.2", "10.0.1.9", "192.0.2.5"]);
     let special =
@@ -91,14 +91,14 @@ pub(crate) fn destination_v4() -> impl Strategy<Value = Ipv4Addr> + Clone {
     prop_oneof![24 => select(hosts), 2 => select(special), 1 => any::<u32>().prop_map(Into::into)]
 }
 
-/// Where an IPv4 packet may come from.
+/// Makes the source of an IPv4 packet.
 pub(crate) fn source_v4() -> impl Strategy<Value = Ipv4Addr> + Clone {
     let hosts = parsed(&["192.0.2.5", "192.0.2.5", "198.51.100.9", "10.0.1.2", "10.0.1.1"]);
     let special = parsed(&["224.0.0.5", "255.255.255.255", "127.0.0.1", "0.0.0.0", "0.1.2.3", "169.254.0.9"]);
     prop_oneof![40 => select(hosts), 1 => select(special)]
 }
 
-/// Prefixes of routes and steered traffic.
+/// Makes the prefix of a route or of steered traffic.
 pub(crate) fn prefix() -> impl Strategy<Value = IpNet> + Clone {
     select(parsed(&[
         "2001:db8:b::/48",
@@ -125,7 +125,7 @@ pub(crate) fn prefix() -> impl Strategy<Value = IpNet> + Clone {
     ]))
 }
 
-/// Prefixes of SIDs, with the length of their block.
+/// Makes the prefix of a SID, and the length of its block.
 pub(crate) fn sid_prefix() -> impl Strategy<Value = (Ipv6Net, u8)> + Clone {
     let in_32 = parsed::<Ipv6Net>(&[
         "fcbb:bbbb:1::/48",
@@ -151,22 +151,22 @@ pub(crate) fn sid_prefix() -> impl Strategy<Value = (Ipv6Net, u8)> + Clone {
     select(of(in_32, 32).chain(of(in_16, 16)).chain(of(in_48, 48)).collect::<Vec<_>>())
 }
 
-/// Locator blocks.
+/// Makes a locator block.
 pub(crate) fn block() -> impl Strategy<Value = Ipv6Net> + Clone {
     select(parsed(&["fcbb:bbbb::/32", "fcbb:bbbb::/32", "fd00::/16", "fcbb:bbbb:cccc::/48"]))
 }
 
-/// Neighbours on links.
+/// Makes the address of an IPv6 neighbour.
 pub(crate) fn neighbor_v6() -> impl Strategy<Value = IpAddr> + Clone {
     select(all_neighbors().into_iter().filter(IpAddr::is_ipv6).collect::<Vec<_>>())
 }
 
-/// IPv4 neighbours on links.
+/// Makes the address of an IPv4 neighbour.
 pub(crate) fn neighbor_v4() -> impl Strategy<Value = IpAddr> + Clone {
     select(all_neighbors().into_iter().filter(IpAddr::is_ipv4).collect::<Vec<_>>())
 }
 
-/// All neighbours there are on any link.
+/// Returns all addresses that neighbours may have, on any link.
 pub(crate) fn all_neighbors() -> Vec<IpAddr> {
     parsed(&[
         "2001:db8:1::2",
@@ -181,12 +181,12 @@ pub(crate) fn all_neighbors() -> Vec<IpAddr> {
     ])
 }
 
-/// Where sources may be allowed to lie.
+/// Makes a prefix of permitted sources.
 pub(crate) fn source_prefix() -> impl Strategy<Value = Ipv6Net> + Clone {
     select(parsed(&["2001:db8:a::/48", "2001:db8::/32", "2001:db8:a::1/128", "fcbb:bbbb::/32"]))
 }
 
-/// Addresses of the node itself. Some are SIDs too.
+/// Makes an address of the node itself. Some of these are SIDs, too.
 pub(crate) fn own_address() -> impl Strategy<Value = IpAddr> + Clone {
     select(parsed(&[
         "2001:db8:1::1",
@@ -200,7 +200,7 @@ pub(crate) fn own_address() -> impl Strategy<Value = IpAddr> + Clone {
     ]))
 }
 
-/// Sources of outer headers.
+/// Makes the source of an outer header.
 pub(crate) fn outer_source() -> impl Strategy<Value = Ipv6Addr> + Clone {
     select(parsed(&["2001:db8:cafe::1", "2001:db8:cafe::2", "2001:db8:a::1"]))
 }

@@ -1,6 +1,6 @@
-//! Fuzz targets for bytes that come from somebody else: controllers, clients, files.
+//! Fuzz targets for input from other programs and people: controllers, clients, files.
 //!
-//! Whatever they say, nothing panics, and what is made of an input is bounded by the length of the input.
+//! No input may cause a panic, and the size of every result is bounded by the length of the input.
 #![allow(clippy::panic, clippy::expect_used, reason = "a panic is what a fuzz target reports with")]
 
 pub mod captures;
@@ -11,13 +11,14 @@ pub mod placement;
 pub mod topologies;
 pub mod words;
 
-/// Bytes of text that an input of so many bytes may become: `factor` for each of them, and a page of fixed words.
+/// Returns the limit on the text that an input may become: `factor` bytes for each byte of it, plus 64 KiB of fixed
+/// text.
 fn most_text(input: &[u8], factor: usize) -> usize {
     64 * 1024 + factor * input.len()
 }
 
-/// The parts of an input, which stand behind one another with zero bytes between them. A part that is empty or missing
-/// becomes what `usual` has in its place, so that a seed need not repeat it.
+/// Splits an input into its parts, which zero bytes separate. An empty or missing part is replaced by the one of
+/// `usual`, so that a seed need not repeat it.
 fn parts<const N: usize>(input: &[u8], usual: [&str; N]) -> [Vec<u8>; N] {
     let mut said = input.splitn(N, |byte| *byte == 0);
     usual.map(|usual| match said.next() {
@@ -26,7 +27,7 @@ fn parts<const N: usize>(input: &[u8], usual: [&str; N]) -> [Vec<u8>; N] {
     })
 }
 
-/// The seeds that damage one part each leave the others as they usually are.
+/// Returns seeds that each contain one of the parts; the others are replaced by the usual ones.
 fn one_part_each(parts: &[&str]) -> Vec<Vec<u8>> {
     let alone = |(place, part): (usize, &&str)| [vec![0; place], part.as_bytes().to_vec()].concat();
     parts.iter().enumerate().map(alone).collect()

@@ -12,17 +12,17 @@ use tokio::time::timeout;
 
 use super::most_text;
 
-/// One answer must be there by then: a loaded machine takes many times what an idle one does.
+/// Limit on the time of one answer. It is long because a loaded machine takes many times as long as an idle one.
 const PATIENCE: Duration = Duration::from_mins(1);
 const METHODS: [&str; 6] = ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"];
-/// An answer about the whole example, in all detail.
+/// Limit on an answer about the whole example topology in all detail, in bytes.
 const DOCUMENT: usize = 1 << 20;
 
-/// `| edition | method | target, a zero byte, body | request 2 ... |` with a byte 0xff between requests; where the method
-/// byte is 0xfe, what follows goes out as it is.
+/// Fuzz target: requests to the path server. Input: `| edition | method | target, a zero byte, body | request 2 ... |`,
+/// with a byte 0xff between requests. If the method byte is 0xfe, the bytes behind it are sent unchanged.
 ///
 /// # Panics
-/// A request is not answered, the answer is larger than what was asked about, or the server does not answer any more.
+/// If a request is not answered, if an answer is larger than the request can explain, or if the server stops answering.
 pub fn path_server(data: &[u8]) {
     let Some((&edition, requests)) = data.split_first() else { return };
     let edition = if edition % 2 == 0 { Edition::January2026 } else { Edition::November2025 };
@@ -55,7 +55,7 @@ async fn ask(running: &srv6d_path_server::Running, bytes: &[u8]) {
         return;
     }
     let (target, body) = split(rest);
-    // A stream of events has no end.
+    // A stream of events does not end.
     let endless = target.contains("/events");
     let method = METHODS.get(usize::from(method) % METHODS.len()).copied().unwrap_or("GET");
     let answer = said(running, &request(method, &target, body), endless).await;
@@ -63,7 +63,7 @@ async fn ask(running: &srv6d_path_server::Running, bytes: &[u8]) {
     assert!(answer.len() <= DOCUMENT + most_text(bytes, 256), "{method} {target}: {} bytes", answer.len());
 }
 
-/// The target without what cannot stand in a request line, and the body.
+/// Returns the request target, with bytes escaped that may not be in a request line, and the body.
 fn split(bytes: &[u8]) -> (String, &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (target, body) = bytes.split_at(end);
@@ -87,10 +87,11 @@ fn request(method: &str, target: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// What comes back until the end, or, of what may have none, until nothing more comes for a moment.
+/// Sends a request and returns the answer: everything up to the end of the connection or, for a stream without end,
+/// until nothing has arrived for a moment.
 async fn said(running: &srv6d_path_server::Running, bytes: &[u8], endless: bool) -> Vec<u8> {
     let mut stream = in_time(TcpStream::connect(running.address())).await.expect("the server listens");
-    // Whoever has heard enough hangs up.
+    // The server may close the connection early, so errors are ignored.
     let _ = in_time(stream.write_all(bytes)).await;
     let mut answer = Vec::new();
     if endless {
@@ -103,7 +104,7 @@ async fn said(running: &srv6d_path_server::Running, bytes: &[u8], endless: bool)
             }
         }
     } else {
-        // A connection that is cut has said what it said.
+        // If the connection breaks, what has arrived is the answer.
         let _ = in_time(stream.read_to_end(&mut answer)).await;
     }
     answer
@@ -113,7 +114,7 @@ async fn in_time<F: Future>(what: F) -> F::Output {
     timeout(PATIENCE, what).await.expect("the server answers in time")
 }
 
-/// Every route, with what it is asked.
+/// Returns requests for every route of the API, with their parameters.
 pub fn seeds() -> Vec<Vec<u8>> {
     let pair = "source=hosts/host0&destination=hosts/host1";
     let graph = "/api/v1/graphs/fabric_graph";

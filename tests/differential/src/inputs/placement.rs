@@ -1,4 +1,4 @@
-//! Job files: flows, tenants and patterns over a fabric.
+//! Job files of the placement: flows, tenants and patterns on a fabric.
 
 use std::sync::OnceLock;
 
@@ -7,13 +7,13 @@ use srv6d_placement::{Clos, Fabric, Job, Report, compare, svg};
 
 use super::most_text;
 
-/// More flows than that take longer than a fuzzer has.
+/// Limit on flows: more of them take too long for a fuzzer.
 const FLOWS: usize = 400;
 
-/// `| fabric | job, as JSON or TOML |`
+/// Fuzz target: a job is read and placed. Input: `| fabric | job, as JSON or TOML |`
 ///
 /// # Panics
-/// A placement is better than the bound that nothing can beat, or a refusal has no words.
+/// If a placement is better than its lower bound, or if a job is refused without a reason.
 pub fn job(data: &[u8]) {
     let Some((&fabric, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
@@ -61,7 +61,7 @@ fn fabrics() -> &'static [Fabric] {
     })
 }
 
-/// Jobs of every kind, on every fabric.
+/// Returns jobs of every kind, on every fabric.
 pub fn seeds() -> Vec<Vec<u8>> {
     let jobs = [
         "{}",

@@ -1,10 +1,10 @@
-//! Netlink messages, written byte by byte.
+//! Builds netlink messages byte by byte.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// Attributes of one message.
+/// Attributes of one message, encoded.
 pub type Attributes = Vec<Vec<u8>>;
 
 pub const NEW_ROUTE: u16 = 24;
@@ -12,20 +12,20 @@ pub const DEL_ROUTE: u16 = 25;
 const NEW_RULE: u16 = 32;
 pub const NEW_NEXT_HOP: u16 = 104;
 pub const DEL_NEXT_HOP: u16 = 105;
-/// SONiC's local SIDs.
+/// Message types of SONiC's local SIDs.
 pub const NEW_SID: u16 = 1000;
 pub const DEL_SID: u16 = 1001;
 pub const CREATE: u16 = 0x400;
 pub const REPLACE: u16 = 0x500;
 pub const APPEND: u16 = 0xc00;
-/// `RTN_*`.
+/// Types of routes: `RTN_*`.
 pub const UNICAST: u8 = 1;
 pub const BLACKHOLE: u8 = 6;
 const MAIN: u8 = 254;
-/// `RTPROT_BGP`, zebra's.
+/// Protocol number of BGP routes (`RTPROT_BGP`) as zebra writes it.
 const BGP: u8 = 186;
 
-/// Length and type, value, padding.
+/// Makes an attribute: length, type, value and padding.
 pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + value.len()).expect("an attribute is short");
     let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
@@ -58,7 +58,7 @@ fn message(kind: u16, flags: u16, head: &[u8], attributes: &[Vec<u8>]) -> Vec<u8
     [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8], &body].concat()
 }
 
-/// `struct rtmsg` and the destination.
+/// Makes a route message: `struct rtmsg`, the destination and further attributes.
 pub fn route(kind: u16, flags: u16, to: &str, (table, what): (u8, u8), attributes: &[Vec<u8>]) -> Vec<u8> {
     let net: IpNet = to.parse().expect("a prefix");
     let family = if net.addr().is_ipv4() { 2 } else { 10 };
@@ -70,7 +70,7 @@ fn new(to: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
     route(NEW_ROUTE, CREATE, to, (MAIN, UNICAST), attributes)
 }
 
-/// `struct rtnexthop` and attributes.
+/// Makes one leg of a multipath route: `struct rtnexthop` and attributes.
 pub fn leg(device: u32, weight: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
     let inner = attributes.concat();
     let length = u16::try_from(8 + inner.len()).expect("a leg is short");
@@ -81,7 +81,7 @@ pub fn legs(legs: &[Vec<u8>]) -> Vec<u8> {
     attribute(9, &legs.concat())
 }
 
-/// `encap seg6`: a mode (3: `encap.red`) and a segment routing header.
+/// Makes `encap seg6`: a mode (3 is `encap.red`) and a segment routing header.
 pub fn seg6(mode: u32, segments: &[&str]) -> [Vec<u8>; 2] {
     let list: Vec<u8> = segments.iter().rev().flat_map(|segment| octets(segment)).collect();
     let count = u8::try_from(segments.len()).expect("few segments");
@@ -89,17 +89,17 @@ pub fn seg6(mode: u32, segments: &[&str]) -> [Vec<u8>; 2] {
     [attribute(21, &5u16.to_ne_bytes()), nested(22, &[attribute(1, &srh)])]
 }
 
-/// `encap seg6local`.
+/// Makes `encap seg6local`: an action and further attributes.
 pub fn seg6local(action: u32, more: &[Vec<u8>]) -> [Vec<u8>; 2] {
     [attribute(21, &7u16.to_ne_bytes()), nested(22, &[&[number(1, action)], more].concat())]
 }
 
-/// SONiC's encapsulation: a segment and the outer source.
+/// Makes SONiC's encapsulation: a segment and the outer source.
 pub fn zebra_encap(segment: &str, source: &str) -> [Vec<u8>; 2] {
     [attribute(21, &101u16.to_ne_bytes()), nested(22, &[address(1, segment), address(2, source)])]
 }
 
-/// `flavors next-csid lblen 32 nflen 16`.
+/// Makes `flavors next-csid lblen 32 nflen 16`.
 pub fn next_csid() -> Vec<u8> {
     nested(11, &[number(1, 1 << 4), attribute(2, &[32]), attribute(3, &[16])])
 }
@@ -113,10 +113,10 @@ pub fn group(id: u32, members: &[(u32, u8)]) -> Vec<u8> {
     next_hop(NEW_NEXT_HOP, id, &[attribute(2, &members.iter().flat_map(member).collect::<Vec<u8>>())])
 }
 
-/// Routes and next-hop objects as the kernel and stock FRR write them.
+/// Returns routes and next-hop objects as both the kernel and stock FRR write them.
 fn of_both() -> Vec<Vec<u8>> {
     let via = |gateway: &str, device| vec![address(5, gateway), number(4, device)];
-    // RTA_VIA: a family, and an address of it.
+    // RTA_VIA: a family, then an address of that family.
     let over_v6 = [&10u16.to_ne_bytes()[..], &octets("fe80::3")].concat();
     vec![
         next_hop(NEW_NEXT_HOP, 11, &[address(6, "2001:db8:1::2"), number(5, 2)]),
@@ -149,16 +149,16 @@ fn of_both() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A rule for IPv6 that leads to a table.
+/// Makes a rule for IPv6 that leads to a table.
 pub fn rule(priority: u32, table: u32) -> Vec<u8> {
     message(NEW_RULE, 0, &[10, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], &[number(6, priority), number(15, table)])
 }
 
-/// Messages of the kernel.
+/// Returns messages of the kernel.
 pub fn of_the_kernel() -> Vec<Vec<u8>> {
     let mut messages = of_both();
     messages.extend([
-        // Found by a fuzzer: bits behind the length make no other prefix.
+        // Found by a fuzzer: bits behind the prefix length must not make another prefix.
         new("2001:db8:e::a/48", &[address(5, "fe80::3"), number(4, 3)]),
         rule(0, 255),
         rule(32766, 254),
@@ -172,7 +172,7 @@ pub fn of_the_kernel() -> Vec<Vec<u8>> {
     messages
 }
 
-/// Messages of zebra, of both dialects.
+/// Returns messages of zebra in both dialects.
 pub fn of_zebra() -> Vec<Vec<u8>> {
     let mut messages = of_both();
     let encap = zebra_encap("fcbb:bbbb:2:d046::", "fcbb:bbbb:1::1");
@@ -186,7 +186,7 @@ pub fn of_zebra() -> Vec<Vec<u8>> {
     messages
 }
 
-/// SONiC's local SID: prefix, then block, node, function and argument lengths.
+/// Makes a message of SONiC with a local SID: prefix, then the lengths of block, node, function and argument.
 pub fn sid(kind: u16, prefix: &str, lengths: [u8; 4], attributes: &[Vec<u8>]) -> Vec<u8> {
     let net: IpNet = prefix.parse().expect("a prefix");
     let parts: Vec<Vec<u8>> = (1..).zip(lengths).map(|(part, bits)| attribute(part, &[bits])).collect();
@@ -195,7 +195,7 @@ pub fn sid(kind: u16, prefix: &str, lengths: [u8; 4], attributes: &[Vec<u8>]) ->
     message(kind, CREATE, &head, &[&own, attributes].concat())
 }
 
-/// Version, type and length of a frame of FPM, and what is in it.
+/// Makes an FPM frame: version, type, length and the messages.
 pub fn frame(messages: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + messages.len()).expect("a frame is short");
     [&[1, 1][..], &length.to_be_bytes(), messages].concat()

@@ -1,11 +1,11 @@
-//! Fuzz targets whose inputs are decisions instead of bytes: what comes of them is mostly whole, so that a fuzzer gets
-//! past the checks of form that random bytes end at.
+//! Fuzz targets whose inputs are decisions instead of bytes. What is generated from them is mostly well-formed, so that
+//! a fuzzer gets past the syntax checks at which random bytes fail.
 #![allow(clippy::panic, clippy::expect_used, reason = "a panic is what a fuzz target reports with")]
 
 pub mod frames;
 pub mod netlink;
 
-/// Inputs without any structure: decisions may be any bytes. The same ones in every run.
+/// Returns inputs without any structure, because decisions may be any bytes. They are the same in every run.
 fn any_bytes(count: u64, length: usize) -> Vec<Vec<u8>> {
     let bytes = |seed: u64| {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

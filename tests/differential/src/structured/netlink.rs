@@ -1,5 +1,5 @@
-//! Netlink messages and FPM frames that are mostly whole: of both dialects, about prefixes, groups and devices that have
-//! something to do with each other.
+//! Netlink messages and FPM frames in both dialects that are mostly well-formed. Their prefixes, groups and devices
+//! come from small pools, so that messages refer to each other.
 
 use arbitrary::{Result, Unstructured};
 
@@ -7,13 +7,14 @@ use super::any_bytes;
 use crate::routes::bytes::{self, Attributes};
 use crate::routes::{fpm, kernel};
 
-/// Messages of one input.
+/// Maximum number of messages of one input.
 const MESSAGES: usize = 40;
 
-/// `| decisions |`: zebra's stream of routes, next-hop groups and SIDs, some of it damaged.
+/// Fuzz target: a stream of zebra with routes, next-hop groups and SIDs, some of it damaged. Input: `| decisions |`,
+/// from which the stream is made.
 ///
 /// # Panics
-/// As [`fpm::fpm`].
+/// As in [`fpm::fpm`].
 pub fn fpm_stream(data: &[u8]) {
     let mut decisions = Unstructured::new(data);
     if let Ok(stream) = stream(&mut decisions) {
@@ -21,10 +22,11 @@ pub fn fpm_stream(data: &[u8]) {
     }
 }
 
-/// `| decisions |`: a dump of the kernel's routes and what is told after it, some of it damaged.
+/// Fuzz target: a dump of the kernel's routes and later messages, some of them damaged. Input: `| decisions |`, from
+/// which the messages are made.
 ///
 /// # Panics
-/// As [`kernel::kernel_routes`].
+/// As in [`kernel::kernel_routes`].
 pub fn kernel_messages(data: &[u8]) {
     let mut decisions = Unstructured::new(data);
     if let Ok(datagram) = datagram(&mut decisions) {
@@ -39,7 +41,7 @@ fn stream(from: &mut Unstructured) -> Result<Vec<u8>> {
         let mut message = message(from, true)?;
         damage(from, &mut message)?;
         frame.extend(message);
-        // One frame may hold several messages, and is shorter than 64 KiB.
+        // A frame may hold several messages, but is shorter than 64 KiB.
         if frame.len() > 16 * 1024 || from.ratio(2, 3)? {
             stream.extend(bytes::frame(&frame));
             frame.clear();
@@ -62,7 +64,7 @@ fn datagram(from: &mut Unstructured) -> Result<Vec<u8>> {
     Ok(datagram)
 }
 
-/// Most messages are left as they are.
+/// Damages a message in one of ten cases.
 fn damage(from: &mut Unstructured, message: &mut Vec<u8>) -> Result<()> {
     if message.is_empty() || !from.ratio(1, 10)? {
         return Ok(());
@@ -83,7 +85,7 @@ fn message(from: &mut Unstructured, of_zebra: bool) -> Result<Vec<u8>> {
             id(from)?,
             &one_hop(from)?,
         ),
-        // Groups of groups, of themselves, of nobody.
+        // Groups of groups, of themselves, or of unknown objects.
         2 | 3 => {
             let count = from.int_in_range(0..=12)?;
             let members: Vec<(u32, u8)> =
@@ -105,7 +107,7 @@ fn message(from: &mut Unstructured, of_zebra: bool) -> Result<Vec<u8>> {
     })
 }
 
-/// Where a route leads.
+/// Makes the attributes that say where a route leads.
 fn way(from: &mut Unstructured, of_zebra: bool) -> Result<Attributes> {
     let mut way = match from.int_in_range(0..=7)? {
         0 | 1 => vec![bytes::number(30, id(from)?)],
@@ -151,7 +153,7 @@ fn via(from: &mut Unstructured) -> Result<Attributes> {
     Ok(vec![bytes::address(5, pick(from, &GATEWAYS)?), bytes::number(4, device(from)?)])
 }
 
-/// What a next-hop object is.
+/// Makes the attributes of a next-hop object that is not a group.
 fn one_hop(from: &mut Unstructured) -> Result<Attributes> {
     Ok(match from.int_in_range(0..=5)? {
         0 => vec![bytes::attribute(4, &[])],
@@ -160,7 +162,7 @@ fn one_hop(from: &mut Unstructured) -> Result<Attributes> {
     })
 }
 
-/// The name of a device or a VRF, as an attribute of one of these kinds.
+/// Makes an attribute of one of these types with the name of a device or VRF.
 fn words(from: &mut Unstructured, kinds: &[u16]) -> Result<Vec<u8>> {
     let kind = *from.choose(kinds)?;
     Ok(bytes::attribute(kind, pick(from, &[&b"eth2\0"[..], b"Vrf-red\0", b"nobody\0", b""])?))
@@ -205,7 +207,7 @@ const SEGMENTS: [&str; 6] =
 const SIDS: [&str; 5] =
     ["fcbb:bbbb:1:fe24::/64", "fcbb:bbbb:1:fe46::/64", "fcbb:bbbb:9::/48", "fcbb:bbbb:1::/48", "::/0"];
 
-/// Decisions of many lengths.
+/// Returns decisions of several lengths.
 pub fn seeds() -> Vec<Vec<u8>> {
     [64, 256, 1024].into_iter().flat_map(|length| any_bytes(24, length)).collect()
 }

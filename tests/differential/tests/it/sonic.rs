@@ -1,4 +1,5 @@
-//! The files of SONiC switches with rows, fields and lines changed: read, or refused in words that help.
+//! Files of SONiC switches with rows, fields and lines changed: they are either read, or refused with a helpful
+//! message.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
 
 use std::sync::OnceLock;
@@ -9,19 +10,19 @@ use serde_json::{Map, Value, json};
 use srv6d_differential::random_tests;
 use srv6d_differential::sonic::{seeds, sonic};
 
-/// One change of a JSON file: the place is an index into all its values.
+/// One change of a JSON file. An index selects among all values of the file.
 #[derive(Clone, Debug)]
 enum Row {
     Value(Index, Value),
     Key(Index, String),
     Remove(Index),
-    /// A row of the same table again, under another key.
+    /// Adds a copy of a row to the same table under another key.
     Again(Index, String),
-    /// A table, and rows for it.
+    /// Adds a table with rows.
     New(String),
 }
 
-/// One change of a file of lines.
+/// One change of a text file.
 #[derive(Clone, Debug)]
 enum Line {
     Remove(Index),
@@ -31,7 +32,7 @@ enum Line {
     Insert(Index, String),
 }
 
-/// Words of the samples, and some that fit nowhere.
+/// Returns the words of the samples, and some that fit nowhere.
 fn words() -> &'static [String] {
     static WORDS: OnceLock<Vec<String>> = OnceLock::new();
     WORDS.get_or_init(|| {
@@ -113,7 +114,7 @@ fn words() -> &'static [String] {
         let mut words: Vec<String> = texts.iter().flat_map(|text| text.split(split)).map(str::to_owned).collect();
         words.sort();
         words.dedup();
-        // Half of what is chosen is odd.
+        // Half of the choices are unusual words.
         let odd = odd.iter().cycle().take(words.len().max(odd.len()));
         odd.map(|&word| word.to_owned()).chain(words.clone()).collect()
     })
@@ -128,7 +129,8 @@ fn word() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A pattern with something fitting for every letter in capitals: `P` a prefix, `A` an address, `I` an interface.
+/// Fills a pattern. Capital letters stand for a random value: `P` for a prefix, `A` for an address, `I` for an
+/// interface.
 fn filled(patterns: &'static [&'static str]) -> impl Strategy<Value = String> {
     let choices = (prop::sample::select(patterns), prop::collection::vec(any::<Index>(), 6));
     choices.prop_map(|(pattern, picks)| {
@@ -146,7 +148,7 @@ fn filled(patterns: &'static [&'static str]) -> impl Strategy<Value = String> {
     })
 }
 
-/// Prefixes, addresses and interfaces among the words, each as often as it is there.
+/// Returns the prefixes, addresses and interfaces among the words, each as often as it occurs.
 fn kinds() -> &'static [Vec<String>; 3] {
     static KINDS: OnceLock<[Vec<String>; 3]> = OnceLock::new();
     KINDS.get_or_init(|| {
@@ -216,7 +218,7 @@ fn line() -> impl Strategy<Value = Line> {
     ]
 }
 
-/// Every key of every object, as the way to it.
+/// Collects the path to every key of every object.
 fn places(value: &Value, way: &[String], places: &mut Vec<Vec<String>>) {
     for (key, inner) in value.as_object().into_iter().flatten() {
         let way: Vec<String> = way.iter().chain([key]).cloned().collect();

@@ -1,4 +1,4 @@
-//! The `srv6d` command once more: cargo builds the programs of a package for its own tests only.
+//! The `srv6d` command as a program of this package: cargo builds programs for the tests of their own package only.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

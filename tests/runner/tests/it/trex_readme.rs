@@ -1,14 +1,14 @@
-//! What `trex-profiles/README.md` tells people to type for the cables and for srv6d, typed: a packet then goes from where
-//! TRex's port 0 would be to where its port 1 would be.
+//! Runs the commands that `trex-profiles/README.md` gives for the cables and for srv6d. A packet then goes from the
+//! place of TRex's port 0 to that of its port 1.
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The namespaces have the names that the README gives them, where nobody else can see them.
+/// Hides `/run/netns`. So the namespaces can have the names of the README without a conflict with existing ones.
 const APART: &str = "mkdir -p /run/netns && mount -t tmpfs none /run/netns";
-/// One uSID on its way, until srv6d is ready and it comes out shifted.
+/// Sends one uSID packet again and again, until srv6d is ready and the packet comes out shifted.
 const PACKET: &str = r"
 import socket, time
 address = lambda text: socket.inet_pton(socket.AF_INET6, text)
@@ -35,14 +35,15 @@ fn profiles() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trex-profiles")
 }
 
-/// What the topology for containerlab asks srv6d to see whether it forwards.
+/// Returns the command with which the containerlab topology checks whether srv6d forwards.
 fn healthcheck() -> String {
     let topology = std::fs::read_to_string(profiles().join("clab/srv6d-trex.clab.yml")).unwrap();
     let command = topology.lines().skip_while(|line| line.trim() != "- CMD-SHELL").nth(1);
     command.unwrap().trim().strip_prefix("- ").unwrap().to_owned()
 }
 
-/// The device's configuration of the README, and on a machine without core 2 what the README says there.
+/// Copies the README's configuration of the device under test; on a machine without core 2, applies the change that the
+/// README gives for that.
 fn give_device(readme: &str, folder: &Path) {
     const UNPIN: &str = "sed -i '/^cores/d' $PROFILES/dut/srv6d.toml";
     assert!(readme.contains(UNPIN), "{readme}");
@@ -56,7 +57,7 @@ fn give_device(readme: &str, folder: &Path) {
     }
 }
 
-/// The health check of the topology is right about it, too: before, between, and once a cable is down.
+/// Also checks the health check of the topology: before the start, while srv6d runs, and after a cable has gone down.
 #[test]
 #[ignore = "needs root"]
 fn the_cables_of_the_readme_carry_a_packet_through_srv6d_and_go_away() {

@@ -1,36 +1,37 @@
-//! TRex's client library in a virtual environment of its own, and what it makes of the profiles.
+//! TRex's client library in its own virtual environment, and runs of the profiles with it.
 //!
-//! The client brings a patched scapy under the GPL along: it is a tool of this test, and nothing links to it.
+//! The client contains a patched scapy under the GPL: it is a tool of this test, and nothing is linked with it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The one that drives TRex v3.04 and later, and runs on Python 3.10 and 3.11 only; a reader for its server's files.
+/// The client that works with TRex v3.04 and later, which runs on Python 3.10 and 3.11 only; and a parser for the files
+/// of its server.
 const PACKAGES: [&str; 2] = ["lbr-trex-client==3.4.0", "PyYAML==6.0.2"];
 const PYTHONS: [&str; 3] = ["python3.11", "python3.10", "python3"];
 
-/// Why the client cannot be used here.
+/// Reason why the client cannot be used on this machine.
 pub struct Unavailable(pub String);
 
-/// `trex-profiles/`.
+/// Returns the directory `trex-profiles/`.
 pub fn profiles() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trex-profiles")
 }
 
-/// TRex's client library, ready to be used.
+/// TRex's client library, installed.
 #[derive(Clone)]
 pub struct Client {
     python: PathBuf,
 }
 
 impl Client {
-    /// Installs it where it is missing.
+    /// Finds the library, and installs it if it is missing.
     pub fn find() -> Result<Self, Unavailable> {
         virtual_environment(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("trex-client")).map(|python| Self { python })
     }
 
-    /// Runs a program of `trex-profiles/tests`; what it printed if it failed.
+    /// Runs a program of `trex-profiles/tests`. If the program fails, the error is what it printed.
     pub fn run(&self, program: &str, arguments: &[&OsStr]) -> Result<(), String> {
         let mut command = Command::new(&self.python);
         let output = command.arg(profiles().join("tests").join(program)).args(arguments).output().unwrap();
@@ -47,7 +48,7 @@ impl Client {
     }
 }
 
-/// The configuration of `dut/many`.
+/// Returns the configuration that `dut/many` prints.
 pub fn many(prefixes: u32, back: bool) -> String {
     let mut command = Command::new("python3");
     command.arg(profiles().join("dut/many")).args(["--prefixes", &prefixes.to_string()]);
@@ -57,7 +58,8 @@ pub fn many(prefixes: u32, back: bool) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
-/// Its Python, with the client installed; made once, and found again by later runs.
+/// Returns the Python of the virtual environment with the client installed. The environment is made once and reused by
+/// later runs.
 fn virtual_environment(at: &Path) -> Result<PathBuf, Unavailable> {
     let python = at.join("bin/python");
     let usable = |python: &Path| {

@@ -1,4 +1,4 @@
-//! The recorded fabric of three leaves and three spines behind a path server, and a source that asks it.
+//! The recorded fabric of three leaves and three spines on a path server, and a source that uses it.
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "every test file uses its part of it")]
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub async fn server(rules: Value) -> Running {
     start(Server { faults: FaultPlan::parse(&rules.to_string()).unwrap(), ..Server::default() }).await
 }
 
-/// Over the recorded fabric, its loads at zero.
+/// Starts a server with the recorded fabric, whose loads are set to zero.
 pub async fn start(server: Server) -> Running {
     let mut fabric: Value = serde_json::from_str(FABRIC).unwrap();
     for edge in fabric["edges"].as_array_mut().unwrap() {
@@ -75,13 +75,13 @@ pub async fn get(server: &Running, path: &str) -> Value {
     reqwest::get(format!("{}/api/v1/{path}", server.url())).await.unwrap().json().await.unwrap()
 }
 
-/// Sum of all loads in the server's books.
+/// Returns the sum of all loads in the server's books.
 pub async fn load(server: &Running) -> u64 {
     let topology = get(server, "graphs/fabric_graph/topology").await;
     topology["edges"].as_array().unwrap().iter().filter_map(|edge| edge["load"].as_u64()).sum()
 }
 
-/// Long enough for a busy machine, and short where a test waits for the end of it.
+/// Returns a timeout that is long enough for a busy machine, and short if a test waits until it expires.
 pub fn patience(cause: Cause) -> Duration {
     if cause == Cause::Timeout { Duration::from_secs(3) } else { Duration::from_secs(20) }
 }

@@ -1,4 +1,4 @@
-//! A source that runs beside a test, and waiting for what it says.
+//! A source that runs next to a test, and functions that wait for its snapshots.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "every test file uses its part of it")]
 
 pub mod lab;
@@ -13,10 +13,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Whatever does not happen in this time never does.
+/// Maximum time for anything that a test waits for.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// A controller's task, and what it published last.
+/// The task of a controller, and the snapshots that it publishes.
 pub struct Source {
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mpsc::Sender<Command>,
@@ -24,7 +24,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Starts one where `known` was published before.
+    /// Starts a source after `known` was published.
     pub fn after<F>(
         known: Snapshot,
         run: impl FnOnce(watch::Sender<Arc<Snapshot>>, mpsc::Receiver<Command>) -> F,
@@ -37,7 +37,7 @@ impl Source {
         Self { snapshots, commands, task: tokio::spawn(run(publish, told)) }
     }
 
-    /// Starts one that knows nothing.
+    /// Starts a source without an earlier snapshot.
     pub fn start<F>(run: impl FnOnce(watch::Sender<Arc<Snapshot>>, mpsc::Receiver<Command>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -45,7 +45,8 @@ impl Source {
         Self::after(Snapshot::default(), run)
     }
 
-    /// The first snapshot that is so, or the end of the test with the last one in words.
+    /// Waits for the first snapshot for which `so` is true. Otherwise the test fails with the last snapshot in its
+    /// message.
     pub async fn until(&mut self, what: &str, so: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
         let found = timeout(PATIENCE, self.snapshots.wait_for(|snapshot| so(snapshot))).await;
         if let Ok(Ok(snapshot)) = found {
@@ -55,10 +56,10 @@ impl Source {
         panic!("never {what}: {:#?}", self.snapshots.borrow());
     }
 
-    /// The snapshot after so many more rounds.
+    /// Returns the snapshot after `more` further rounds.
     pub async fn rounds(&mut self, more: u64) -> Arc<Snapshot> {
         let begun = self.now().health.attempts;
-        // A round that had begun when it was looked at may end first.
+        // A round that has begun already may end first.
         self.until("so many rounds", |snapshot| snapshot.health.attempts > begun + more).await
     }
 
@@ -70,7 +71,7 @@ impl Source {
         self.commands.send(Command::Sync).await.unwrap();
     }
 
-    /// Told to stop, it does.
+    /// Stops the source, which must end in time.
     pub async fn stop(self) {
         let (done, stopped) = oneshot::channel();
         self.commands.send(Command::Stop { done }).await.unwrap();
@@ -79,7 +80,7 @@ impl Source {
     }
 }
 
-/// Every carrier to a peer, as text.
+/// Returns every carrier to a peer as text.
 pub fn carriers(peer: &Peer) -> Vec<String> {
     let paths = peer.prefixes.iter().flat_map(|prefix| &prefix.paths);
     paths.flat_map(|path| &path.segments).map(ToString::to_string).collect()

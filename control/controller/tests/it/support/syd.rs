@@ -1,4 +1,5 @@
-//! A syd controller as its API shows it: an allocation table that is requested, drained, emptied, and made to fail.
+//! A fake syd controller with the API of a real one. Tests can request, drain and empty its allocation table, and make
+//! it fail.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
-/// Its nodes, with the uSIDs of their leaves.
+/// Nodes of the controller, with the uSIDs of their leaves.
 pub const NODES: [(&str, u16); 3] = [("gpu-a", 0x1), ("gpu-b", 0x2), ("gpu-c", 0x28)];
 
 struct Workload {
@@ -30,7 +31,7 @@ struct Workload {
     changes: broadcast::Sender<()>,
 }
 
-/// An answer in place of the right one.
+/// An answer in place of the correct one.
 #[derive(Clone)]
 struct Fault {
     method: &'static str,
@@ -42,20 +43,20 @@ struct Fault {
 #[derive(Default)]
 struct Book {
     workloads: BTreeMap<String, Workload>,
-    /// Streams of tables that are gone stay open, and say nothing any more.
+    /// Event streams of former allocation tables, which stay open but send nothing more.
     orphans: Vec<broadcast::Sender<()>>,
-    /// Every path goes over this one.
+    /// The spine of every path.
     spine: u16,
-    /// A pair that could not be placed: it is only logged.
+    /// A pair that could not be placed, which the controller only logs.
     unplaced: Option<(String, String)>,
-    /// Flows between leaves in place of those between hosts.
+    /// Flows between leaves in place of flows between hosts.
     leaf_pair_flows: Value,
     faults: Vec<Fault>,
     without_events: bool,
     log: Vec<(String, Value)>,
 }
 
-/// A server that listens.
+/// A running server.
 pub struct Syd {
     pub url: String,
     book: Arc<Mutex<Book>>,
@@ -90,19 +91,19 @@ impl Syd {
         self.book.lock().unwrap()
     }
 
-    /// Another host of the same workload was first.
+    /// Allocates a workload as if another host had requested it first.
     pub fn grant(&self, workload: &str, endpoints: &[&str], has_lease: bool) {
         let endpoints = endpoints.iter().map(|id| (*id).to_owned()).collect();
         self.book().grant(workload, endpoints, has_lease);
     }
 
-    /// The topology has changed: every path is another one, and listeners hear it.
+    /// Changes the topology, so that every path changes, and sends an event.
     pub fn move_to(&self, spine: u16) {
         self.book().spine = spine;
         self.tell();
     }
 
-    /// An event of every workload.
+    /// Sends an event for every workload.
     pub fn tell(&self) {
         for workload in self.book().workloads.values() {
             let _ = workload.changes.send(());
@@ -116,7 +117,7 @@ impl Syd {
         let _ = workload.changes.send(());
     }
 
-    /// A watched source has changed: the allocation table is a new one, and empty.
+    /// Replaces the allocation table by an empty one, as after a change of a watched source.
     pub fn recompose(&self) {
         let mut book = self.book();
         let gone = std::mem::take(&mut book.workloads);
@@ -135,7 +136,7 @@ impl Syd {
         self.book().without_events = true;
     }
 
-    /// From now on, whatever ends so is answered with this.
+    /// Sets a fault: requests with this method and this end of the path are answered with the given status and body.
     pub fn fail(&self, method: &'static str, end_of_path: &str, status: u16, body: &'static str) {
         self.book().faults.push(Fault { method, end_of_path: end_of_path.to_owned(), status, body });
     }
@@ -144,7 +145,7 @@ impl Syd {
         self.book().faults.clear();
     }
 
-    /// Bodies of all requests so far whose method and path begin and end like this.
+    /// Returns the bodies of all requests so far with this method and this end of the path.
     pub fn heard(&self, method: &str, end_of_path: &str) -> Vec<Value> {
         let matches = |line: &&(String, Value)| line.0.starts_with(method) && line.0.ends_with(end_of_path);
         self.book().log.iter().filter(matches).map(|(_, body)| body.clone()).collect()
@@ -172,7 +173,8 @@ impl Book {
         Some(view)
     }
 
-    /// Slots of 32 bits: the leaf and its uplink, the spine and its downlink, the other leaf; three to a container.
+    /// Returns a flow with slots of 32 bits: the leaf and its uplink, the spine and its downlink, the other leaf; three
+    /// slots per container.
     fn flow(&self, from: &str, to: &str) -> Value {
         let usid = |id: &str| NODES.iter().find(|(name, _)| *name == id).unwrap().1;
         let (source, destination, spine) = (usid(from), usid(to), self.spine);
@@ -194,7 +196,7 @@ fn unknown(workload: &str) -> Response {
     error(404, &format!("workload {workload} not found"), &[])
 }
 
-/// Notes every request, and answers in place of the routes where it was told to.
+/// Logs every request, and answers with a fault in place of the routes if one is set.
 async fn fault(State(book): Shared, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
@@ -254,7 +256,7 @@ async fn flows(State(book): Shared, Path(id): Path<String>) -> Response {
         .into_response()
 }
 
-/// One event at connect, one per change, and the end with the workload.
+/// Streams one event at the connection, one per change, and ends with the workload.
 async fn events(State(shared): Shared, Path(id): Path<String>) -> Response {
     let book = shared.lock().unwrap();
     let Some(workload) = book.workloads.get(&id) else { return unknown(&id) };

@@ -1,4 +1,4 @@
-//! Random fabrics, as a controller's documents describe them, and a way through each.
+//! Random fabrics in the form of a controller's documents, each with a path through it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-/// Of the last node, where it is not one of its own SIDs.
+/// Function of the last node, if it is not in one of its own SIDs.
 pub const FUNCTION: u16 = 0xfe06;
 pub const SOURCE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub const DESTINATION_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
@@ -19,29 +19,29 @@ pub fn destination_v6() -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0xd, 0, 0, 0, 0, 1)
 }
 
-/// How the way is pinned.
+/// The SIDs by which the path is pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// By the uN of every node.
+    /// The uN of every node.
     Loose,
-    /// By the uA of every link, each behind its node's uN.
+    /// The uA of every link, behind the uN of its node.
     Strict,
-    /// By uAs right under the block: no node has a uN.
+    /// uAs directly behind the block: no node has a uN.
     Planes,
 }
 
-/// Where the decapsulating function is said.
+/// The place that contains the decapsulating function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// uDT4 and uDT6 of the last node, behind its uN.
     Own,
     /// One uDT46 of the last node.
     Both,
-    /// Right under the block (LIB).
+    /// A function directly behind the block (LIB).
     Alone,
-    /// A bare function in the destination's document.
+    /// A function without a node in the destination's document.
     Host,
-    /// In the configuration.
+    /// The configuration.
     Configured,
 }
 
@@ -51,17 +51,18 @@ impl Function {
 
 #[derive(Clone, Debug)]
 pub struct Fabric {
-    /// uSID of every node.
+    /// uSIDs of the nodes.
     pub usids: Vec<u16>,
-    /// Both ends; the first is the smaller one.
+    /// Links by their two ends, the smaller one first.
     pub links: Vec<(usize, usize)>,
     pub style: Style,
     pub function: Function,
-    /// Nodes from the one host to the other; the same may come again.
+    /// Nodes of the path between the two hosts; a node may occur several times.
     pub walk: Vec<usize>,
 }
 
-/// Up to nine nodes, a tree and some more links, and a walk of up to fifteen nodes that may turn back.
+/// Generates fabrics of up to nine nodes, with a tree and some more links, and a path of up to fifteen nodes that may
+/// turn back.
 pub fn any() -> impl Strategy<Value = Fabric> {
     let nodes =
         prop::collection::btree_set(1u16..0xd000, 2..=9).prop_map(|usids| usids.into_iter().collect::<Vec<_>>());
@@ -71,7 +72,7 @@ pub fn any() -> impl Strategy<Value = Fabric> {
     (shuffled, style, select(Function::ALL.to_vec()), numbers(8..9), numbers(0..14), numbers(1..15)).prop_map(
         |(usids, style, function, parents, more, steps)| {
             let count = usids.len();
-            // A tree keeps it in one piece.
+            // A tree connects all nodes.
             let mut links: Vec<(usize, usize)> = (1..count).map(|node| (parents[node - 1] % node, node)).collect();
             links.extend(more.chunks(2).filter(|pair| pair.len() == 2).map(|pair| {
                 let (a, b) = (pair[0] % count, pair[1] % count);
@@ -93,7 +94,7 @@ fn any_number() -> impl Strategy<Value = usize> {
 }
 
 impl Fabric {
-    /// Nodes in a row, one after the other.
+    /// Builds a fabric whose nodes form a line.
     pub fn line(style: Style, function: Function, len: usize) -> Self {
         let usids = (0..len).map(|node| 0x1000 + u16::try_from(node).unwrap()).collect();
         let links = (1..len).map(|node| (node - 1, node)).collect();
@@ -112,7 +113,7 @@ impl Fabric {
         walk
     }
 
-    /// Behind which port each is: port n leads to the n-th.
+    /// Returns the neighbours of a node: the n-th is the one behind port n.
     pub fn neighbors(&self, node: usize) -> Vec<usize> {
         let other = |&(a, b): &(usize, usize)| match node {
             _ if node == a => Some(b),
@@ -122,12 +123,12 @@ impl Fabric {
         self.links.iter().filter_map(other).collect()
     }
 
-    /// Behind its links, every node has a port for hosts.
+    /// Returns the port of a node for hosts, which follows the ports of its links.
     pub fn host_port(&self, node: usize) -> u16 {
         u16::try_from(self.neighbors(node).len()).unwrap()
     }
 
-    /// Node and port at the other end of a link.
+    /// Returns the node and port at the other end of a link.
     pub fn other_end(&self, node: usize, port: u16) -> (usize, u16) {
         let other = self.neighbors(node)[usize::from(port)];
         let back = self.neighbors(other).iter().position(|neighbor| *neighbor == node).unwrap();
@@ -151,7 +152,7 @@ impl Fabric {
         ["hosts/x".to_owned()].into_iter().chain(nodes).chain(["hosts/y".to_owned()]).collect()
     }
 
-    /// The answer of `/topology`.
+    /// Returns the answer of `/topology` for this fabric.
     pub fn topology(&self) -> Value {
         let mut vertices = serde_json::Map::new();
         for (node, usid) in self.usids.iter().enumerate() {
@@ -189,7 +190,7 @@ impl Fabric {
                     Style::Loose => json!([]),
                     Style::Strict => {
                         let usid = self.usids[node];
-                        // The protected adjacency is offered first.
+                        // The protected adjacency is the first in the list.
                         json!([
                             ua(&format!("fcbb:0:{usid:x}:ffff::"), true),
                             ua(&format!("fcbb:0:{usid:x}:{function:x}::"), false)
@@ -206,7 +207,7 @@ impl Fabric {
     }
 }
 
-/// Function of the adjacency behind a port.
+/// Returns the function of the adjacency behind a port.
 pub fn adjacency(port: u16) -> u16 {
     0xe000 + port
 }

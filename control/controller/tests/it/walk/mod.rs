@@ -1,5 +1,5 @@
-//! Carriers of any path over any fabric, walked hop by hop with the packet path's own code: they visit the nodes of the
-//! path, in their order, and what comes out at the other end is what went in.
+//! Tests that follow carriers hop by hop through random fabrics with the packet path's own code. The carriers visit the
+//! nodes of the path in their order, and the packet that arrives is the one that was sent.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test stops at the first surprise")]
 
 mod fabric;
@@ -15,12 +15,12 @@ use srv6d_controller::compose::{Options, compose};
 use srv6d_controller::document::{Topology, Vertex};
 use srv6d_controller::sid::Family;
 
-/// What goes in at the one host, and comes out at the other.
+/// The packet that one host sends and the other receives.
 #[derive(Clone, Debug)]
 struct Inner {
     family: Family,
     traffic_class: u8,
-    /// Long enough that no frame is padded.
+    /// Payload that is long enough that no frame is padded.
     payload: Vec<u8>,
 }
 
@@ -98,7 +98,7 @@ fn walk(fabric: &Fabric, inner: &Inner, full_srh: bool) {
         assert!(visited.len() <= fabric.walk.len(), "astray: {visited:?}, not {:?}", fabric.walk);
     }
     assert_eq!(visited, fabric.walk, "{:?}", composed.segments);
-    // The first and the last router are hops of what is inside.
+    // The first and the last router decrement the hop limit of the inner packet.
     assert_eq!(frame[14..], inner.packet(62)[14..], "{:?}", composed.segments);
 }
 
@@ -117,13 +117,13 @@ proptest! {
 
     #[test]
     fn every_carrier_arrives_over_its_own_path(fabric in fabric::any(), inner in inner(), full_srh: bool) {
-        // What a host's document says without a label is about IPv6.
+        // Without a label, the function in a host's document is for IPv6.
         prop_assume!(fabric.function != Function::Host || inner.family == Family::V6);
         walk(&fabric, &inner, full_srh);
     }
 }
 
-/// Six uSIDs fill a carrier; the seventh begins another one.
+/// Tests that the seventh uSID begins another carrier, because six uSIDs fill one.
 #[test]
 fn the_edge_of_a_carrier_is_crossed_in_every_style() {
     for family in [Family::V6, Family::V4] {
@@ -142,7 +142,7 @@ fn the_edge_of_a_carrier_is_crossed_in_every_style() {
 fn every_way_to_say_the_function_decapsulates() {
     for function in Function::ALL {
         for style in [Style::Loose, Style::Strict] {
-            // What a host's document says without a label is about IPv6.
+            // Without a label, the function in a host's document is for IPv6.
             let families: &[Family] =
                 if function == Function::Host { &[Family::V6] } else { &[Family::V6, Family::V4] };
             for &family in families {

@@ -1,4 +1,4 @@
-//! Messages written by hand, byte by byte, as the layouts say.
+//! Builds messages byte by byte, according to the layouts of netlink.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -13,7 +13,7 @@ pub const DEL_NEXT_HOP: u16 = 105;
 pub const NEW_SID: u16 = 1000;
 pub const DEL_SID: u16 = 1001;
 
-/// Length and type, value, padding. The padding is not zero: FRR's is not, either.
+/// Makes an attribute: length, type, value and padding. The padding is not zero, as in messages from FRR.
 pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + value.len()).unwrap();
     let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -55,7 +55,7 @@ pub struct RouteHeader {
     pub kind: u8,
 }
 
-/// `struct rtmsg` and the destination.
+/// Makes a route message: `struct rtmsg`, the destination and further attributes.
 pub fn route(kind: u16, prefix: &str, header: &RouteHeader, attributes: &[Vec<u8>]) -> Vec<u8> {
     let (network, length) = prefix.split_once('/').unwrap();
     let family = if network.contains(':') { 10 } else { 2 };
@@ -64,7 +64,7 @@ pub fn route(kind: u16, prefix: &str, header: &RouteHeader, attributes: &[Vec<u8
     message(kind, &bytes, &[&[address(1, network)], attributes].concat())
 }
 
-/// A unicast route of zebra's static daemon in a table.
+/// Makes the announcement of a unicast route as zebra's static daemon sends it.
 pub fn announce(prefix: &str, table: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
     route(NEW_ROUTE, prefix, &RouteHeader { length: 0, table, protocol: 196, kind: 1 }, attributes)
 }
@@ -82,7 +82,7 @@ pub fn group(id: u32, members: &[(u32, u8)]) -> Vec<u8> {
     next_hop(NEW_NEXT_HOP, id, &[attribute(2, &members.iter().flat_map(entry).collect::<Vec<u8>>())])
 }
 
-/// SONiC's local SID: prefix, then block, node, function and argument lengths.
+/// Makes a message of SONiC with a local SID: prefix, then the lengths of block, node, function and argument.
 pub fn sid(kind: u16, prefix: &str, lengths: [u8; 4], attributes: &[Vec<u8>]) -> Vec<u8> {
     let (address, length) = prefix.split_once('/').unwrap();
     let sid: Ipv6Addr = address.parse().unwrap();
@@ -91,7 +91,7 @@ pub fn sid(kind: u16, prefix: &str, lengths: [u8; 4], attributes: &[Vec<u8>]) ->
     message(kind, &header, &[&[attribute(1, &sid.octets()), nested(2, &parts)], attributes].concat())
 }
 
-/// SONiC's encapsulation to a SID: type 101.
+/// Makes the attributes of SONiC's encapsulation to a SID (type 101).
 pub fn steer(sid: &str, source: &str) -> Vec<Vec<u8>> {
     vec![attribute(21, &101_u16.to_ne_bytes()), nested(22, &[address(1, sid), address(2, source)])]
 }
@@ -106,20 +106,20 @@ pub fn frame(messages: &[Vec<u8>]) -> Vec<u8> {
     [&[1, 1][..], &length.to_be_bytes(), &payload].concat()
 }
 
-/// Bytes of a recorded message.
+/// Returns the bytes of a recorded message.
 pub fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// The one message of a buffer.
+/// Decodes the only message of a buffer.
 pub fn decoded(message: &[u8]) -> Decoded {
     let all: Vec<Message<'_>> = messages(message).map(Result::unwrap).collect();
     let [only] = all.as_slice() else { panic!("{} messages", all.len()) };
     decode(*only).unwrap()
 }
 
-/// Everything that a stream says.
+/// Decodes all messages of a stream.
 pub fn events(stream: &[u8]) -> Vec<Event> {
     let mut frames = Frames::default();
     frames.push(stream);

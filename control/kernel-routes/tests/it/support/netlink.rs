@@ -1,4 +1,4 @@
-//! Messages of rtnetlink as the kernel writes them, for tests.
+//! Builds messages of rtnetlink as the kernel writes them, for tests.
 #![allow(dead_code, reason = "each test needs some of it")]
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,19 +10,19 @@ pub const DEL_ROUTE: u16 = 25;
 pub const NEW_RULE: u16 = 32;
 pub const NEW_NEXT_HOP: u16 = 104;
 pub const DEL_NEXT_HOP: u16 = 105;
-/// `NLM_F_REPLACE`, `NLM_F_APPEND`, `NLM_F_DUMP_INTR`.
+/// Flags of messages: `NLM_F_REPLACE`, `NLM_F_APPEND`, `NLM_F_DUMP_INTR`.
 pub const REPLACE: u16 = 0x100;
 pub const APPEND: u16 = 0x800;
 pub const INTERRUPTED: u16 = 0x10;
 
-/// `RTN_*`.
+/// Types of routes: `RTN_*`.
 pub const UNICAST: u8 = 1;
 pub const LOCAL: u8 = 2;
 pub const BLACKHOLE: u8 = 6;
 pub const UNREACHABLE: u8 = 7;
 pub const THROW: u8 = 9;
 
-/// `LWTUNNEL_ENCAP_*`.
+/// Types of encapsulation: `LWTUNNEL_ENCAP_*`.
 pub const MPLS: u16 = 1;
 pub const SEG6: u16 = 5;
 pub const SEG6_LOCAL: u16 = 7;
@@ -63,7 +63,7 @@ pub const fn family(prefix: &IpNet) -> u8 {
     }
 }
 
-/// `encap seg6`, as `RTA_ENCAP_TYPE` and `RTA_ENCAP` (or `NHA_*`) of these kinds.
+/// Makes the attributes of `encap seg6`: `RTA_ENCAP_TYPE` and `RTA_ENCAP` (or `NHA_*`), as the first argument says.
 pub fn seg6((type_kind, kind): (u16, u16), mode: u32, segments: &[Ipv6Addr]) -> Vec<u8> {
     let last = u8::try_from(segments.len() - 1).unwrap();
     let mut srh = mode.to_ne_bytes().to_vec();
@@ -74,12 +74,12 @@ pub fn seg6((type_kind, kind): (u16, u16), mode: u32, segments: &[Ipv6Addr]) -> 
     bytes
 }
 
-/// `encap seg6local` with these attributes.
+/// Makes the route attributes of `encap seg6local`, with these inner attributes.
 pub fn seg6_local(attributes: &[Vec<u8>]) -> Vec<u8> {
     [attribute(21, &SEG6_LOCAL.to_ne_bytes()), attribute(22, &attributes.concat())].concat()
 }
 
-/// One leg of a multipath route.
+/// Makes one leg of a multipath route.
 pub fn leg(flags: u8, weight: u8, device: u32, attributes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(8 + attributes.len()).unwrap();
     let mut bytes = length.to_ne_bytes().to_vec();
@@ -89,7 +89,7 @@ pub fn leg(flags: u8, weight: u8, device: u32, attributes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What stands in a route beside its prefix.
+/// Contents of a route message.
 #[derive(Clone, Debug)]
 pub struct Route {
     pub table: u32,
@@ -98,7 +98,7 @@ pub struct Route {
     pub protocol: u8,
     pub kind: u8,
     pub tos: u8,
-    /// Attributes, written out.
+    /// Further attributes, encoded.
     pub rest: Vec<u8>,
 }
 
@@ -113,7 +113,7 @@ impl Route {
         self
     }
 
-    /// `via ADDRESS dev DEVICE`.
+    /// Adds `via ADDRESS dev DEVICE`.
     pub fn via(self, address: &str, device: u32) -> Self {
         let address: IpAddr = address.parse().unwrap();
         self.with(&attribute(5, &octets(address))).with(&number(4, device))
@@ -159,13 +159,13 @@ impl Route {
     }
 }
 
-/// `struct nhmsg` and attributes.
+/// Makes a message of a next-hop object: `struct nhmsg` and attributes.
 pub fn next_hop(kind: u16, id: u32, attributes: &[u8]) -> Vec<u8> {
     let body = [vec![10, 0, 0, 0, 0, 0, 0, 0], number(1, id), attributes.to_vec()].concat();
     message(kind, 0, &body)
 }
 
-/// Members of a group with their weights.
+/// Makes the attribute with the members of a group and their weights.
 pub fn group(members: &[(u32, u16)]) -> Vec<u8> {
     let member = |&(id, weight): &(u32, u16)| {
         let [low, high] = (weight - 1).to_le_bytes();
@@ -174,7 +174,7 @@ pub fn group(members: &[(u32, u16)]) -> Vec<u8> {
     attribute(2, &members.iter().flat_map(member).collect::<Vec<u8>>())
 }
 
-/// `ip rule`: family, table, action, and attributes.
+/// Makes a message of `ip rule`: family, table, action, and attributes.
 pub fn rule(family: u8, table: u8, action: u8, attributes: &[u8]) -> Vec<u8> {
     let head = vec![family, 0, 0, 0, table, 0, 0, action, 0, 0, 0, 0];
     message(NEW_RULE, 0, &[head, attributes.to_vec()].concat())

@@ -1,11 +1,11 @@
-//! A small graph of four IGP nodes, and how tests ask for it.
+//! A small graph of four IGP nodes, and functions that send requests about it.
 #![allow(dead_code, reason = "not every test asks in every way")]
 
 use serde_json::{Value, json};
 use srv6d_path_server::{Running, Server, Store};
 
-/// Four IGP nodes in a square, `a` and `d` at opposite corners; `c` takes part in algorithm 128, `b` does not. A host on
-/// either corner, and a second graph without edges.
+/// Returns a graph of four IGP nodes in a square, with `a` and `d` at opposite corners. `c` takes part in algorithm
+/// 128, `b` does not. Each of `a` and `d` has a host, and there is a second graph without edges.
 ///
 /// ```text
 ///            b (DEU)
