@@ -48,11 +48,18 @@ demo: build ## the fabric lab, with traffic crossing it
 
 test: test-rootless test-root ## everything; network namespaces are made and removed
 
+# Most tests wait, for a neighbour, a route or a timer, so more of them run at a time than there are cores.
+THREADS := 4
+# Tests that take longer than this, once they are built, are ended: what was printed last names the one that hangs.
+LIMIT   := 40m
+
 test-rootless: deps ## what needs no root
-	cargo test --workspace --locked
+	cargo test --workspace --locked --no-run
+	timeout --foreground $(LIMIT) cargo test --workspace --locked -- --test-threads=$(THREADS)
 
 test-root: deps ## AF_XDP, namespaces, the lab
-	$(RUNNER) cargo test --workspace --locked -- --ignored --test-threads=2
+	cargo test --workspace --locked --no-run
+	$(RUNNER) timeout --foreground $(LIMIT) cargo test --workspace --locked -- --ignored --test-threads=$(THREADS)
 
 test-zerocopy: build ## zero-copy ports on an emulated NIC: downloads QEMU and a kernel into target/, 70 MB
 	tests/zero-copy/run $(TARGET)/release/srv6d

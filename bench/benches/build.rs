@@ -1,4 +1,4 @@
-//! What tables cost: seconds and memory to compile a generation, and what a changed route costs at that size.
+//! Cost of tables: time and memory to compile a generation, and time to change one route in tables of that size.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
 
 use std::hint::black_box;
@@ -15,26 +15,26 @@ use srv6d_srv6::{Index, Slots, Tables};
 const SIZES: [u32; 3] = [10_000, 100_000, 1_000_000];
 const ROUNDS: usize = 5;
 
-/// Changes of each kind that are timed.
+/// Number of changes of each kind that are timed.
 const CHANGES: u32 = 300;
-/// What a changed route may take.
+/// Limit on the time that a changed route may take.
 const MOST_SECONDS: f64 = 1e-3;
 
 fn main() {
     run(SIZES, ROUNDS, CHANGES);
 }
 
-/// Prints the tables.
+/// Measures all sizes and prints the results.
 ///
 /// # Panics
-/// A generation is refused.
+/// If a generation is refused.
 pub fn run(sizes: [u32; 3], rounds: usize, changes: u32) {
     let generations = sizes.map(|size| desired(size, 1));
     let whole = compile(sizes, &generations, rounds);
     amend(sizes, &generations, whole, changes);
 }
 
-/// Seconds that a generation of each size takes.
+/// Compiles a generation of each size and returns the seconds that it takes.
 fn compile(sizes: [u32; 3], generations: &[Desired; 3], rounds: usize) -> [f64; 3] {
     println!("compiling a generation; medians of {rounds}\n");
     println!(
@@ -44,12 +44,12 @@ fn compile(sizes: [u32; 3], generations: &[Desired; 3], rounds: usize) -> [f64; 
     let mut smallest = None;
     [0, 1, 2].map(|at| {
         let (size, desired) = (sizes[at], &generations[at]);
-        let build = || Tables::build_with_parts(desired, &mut Slots::default()).unwrap();
+        let build = || Tables::build_with_parts(desired, &mut Slots::default(), None).unwrap();
         let seconds =
             median((0..rounds).map(|_| time(|| Tables::build(desired, &mut Slots::default()).unwrap())).collect());
         let each = seconds * 1e9 / f64::from(size);
         let kept = allocation_counter::measure(|| std::mem::forget(black_box(build().0)));
-        // The second copy, and where everything is.
+        // Tables that are ready for amendments have a second copy, and an index of the positions of all entries.
         let ready = allocation_counter::measure(|| {
             let (tables, parts) = build();
             let index = Index::new(desired, &tables, parts);
@@ -67,7 +67,7 @@ fn compile(sizes: [u32; 3], generations: &[Desired; 3], rounds: usize) -> [f64; 
     })
 }
 
-/// From a changed route to its being in force.
+/// Measures the time from a changed route until it is in force.
 fn amend(sizes: [u32; 3], generations: &[Desired; 3], whole: [f64; 3], changes: u32) {
     println!(
         "\none route changed, until it is in force; of {changes} changes the median, the 99th of 100, the longest\n"
@@ -113,7 +113,7 @@ fn amend(sizes: [u32; 3], generations: &[Desired; 3], whole: [f64; 3], changes: 
     println!("\n99 of 100 changes took {side} 1 ms at every size (times are this machine's)");
 }
 
-/// A /64 and a /24 that no table has, in turn.
+/// Returns prefixes that no table contains: a /64 and a /24 in turn.
 fn new_prefix(n: u32) -> IpNet {
     let address = if n.is_multiple_of(2) {
         IpAddr::V6(Ipv6Addr::from_bits(0x2c00_0000 << 96 | u128::from(n) << 64))
@@ -137,7 +137,7 @@ fn time<T>(work: impl FnOnce() -> T) -> f64 {
 }
 
 fn bytes(count: i64) -> f64 {
-    // Tables of a million routes have some hundred megabytes: far below 2^52.
+    // Tables of a million routes occupy some hundred megabytes, which is far below 2^52.
     #[expect(clippy::cast_precision_loss, reason = "see above")]
     let count = count as f64;
     count

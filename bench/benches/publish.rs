@@ -1,8 +1,9 @@
-//! What a worker feels of tables that come into force beside it: how many of its rounds are late then, and otherwise.
+//! Measures how a publication affects a worker: how many of its rounds are late while new tables come into force, and
+//! how many otherwise.
 //!
-//! One thread does round after round over ports in memory, as a worker does, and notes how long each one takes. Another
-//! one publishes: nothing, amendments, whole generations. Each has a core of its own. A round is late when it takes more
-//! than [`LATE`] times the median.
+//! One thread runs rounds over ports in memory, as a worker does, and records the duration of each. Another thread
+//! publishes nothing, amendments, or whole generations. Each thread has a core of its own. A round is late when it
+//! takes more than [`LATE`] times the median.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
 
 use std::sync::Arc;
@@ -16,40 +17,39 @@ use srv6d_bench::tables::{desired, prefix, route_change};
 use srv6d_dataplane::{BURST, Publisher, Reader, Wiring};
 
 const LATE: f64 = 3.0;
-/// How long a publish can be felt: from the first round that knows of it until so many seconds after the first one that
-/// is in it.
+/// Time for which a publication affects rounds, in seconds from the first round with the new tables.
 const AFTER: f64 = 0.2e-3;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Rounds that are shown, counted from the first one in what was published.
+/// Rounds whose durations are shown, counted from the first one with the new tables.
 const COURSE: [usize; 6] = [0, 1, 4, 16, 56, 400];
 const NAMES: [&str; 3] = ["nothing", "amendments", "generations"];
 
-/// How much of everything.
+/// Extent of a measurement.
 #[derive(Clone, Copy)]
 pub struct Size {
-    /// Prefixes of the tables.
+    /// Number of prefixes in the tables.
     pub prefixes: u32,
-    /// Rounds that are noted at most.
+    /// Maximum number of rounds that are recorded.
     pub rounds: usize,
-    /// How long nothing is published, each time.
+    /// Length of each phase in which nothing is published.
     pub quiet: Duration,
-    /// Amendments, each time.
+    /// Number of amendments in each phase with amendments.
     pub amendments: u32,
-    /// Whole generations, each time.
+    /// Number of generations in each phase with generations.
     pub generations: u32,
 }
 
-/// When a round began, and how many seconds it took.
+/// Start of a round and its duration, in seconds.
 type Round = (f64, f64);
 
-/// What the worker's thread saw.
+/// Observations of the worker's thread.
 struct Seen {
     rounds: Vec<Round>,
-    /// Rounds, by their number, in which tables came: the first that knew of them, and the first in them.
-    changes: Vec<(usize, usize)>,
+    /// Numbers of the rounds that were the first ones with new tables.
+    changes: Vec<usize>,
     /// Late rounds in which the system gave the core to another thread.
     interrupted: Vec<usize>,
-    /// Bytes that the thread has freed beyond what it allocated.
+    /// Number of bytes that the thread has freed, less those that it has allocated.
     freed: i64,
 }
 
@@ -61,7 +61,7 @@ fn main() {
     run(Size { prefixes: 1_000_000, rounds: 16_000_000, quiet, amendments: 400, generations: 20 });
 }
 
-/// Prints the tables.
+/// Measures, and prints the tables of results.
 ///
 /// # Panics
 /// A generation is refused.
@@ -88,29 +88,24 @@ pub fn run(size: Size) {
     println!("{:?}", publisher.published());
 }
 
-/// Rounds until told to stop.
+/// Runs rounds until it is told to stop.
 fn work(mut reader: Reader, stop: &AtomicBool, start: Instant, size: Size) -> Seen {
     let mut rig = Rig::new(Class::Transit, size.prefixes);
-    // Written once, so that no page of it is new later.
+    // The memory is written once, so that none of its pages is new during the measurement.
     let mut rounds = vec![(1.0, 1.0); size.rounds];
     rounds.clear();
     let (mut changes, mut interrupted) = (Vec::with_capacity(1 << 16), Vec::with_capacity(1 << 20));
-    let (mut generation, mut beside, mut switches, mut late) = (reader.current().generation, None, 0, f64::MAX);
+    let (mut generation, mut switches, mut late) = (reader.current().generation, 0, f64::MAX);
     let memory = allocation_counter::measure(|| {
         while !stop.load(Ordering::Relaxed) && rounds.len() < rounds.capacity() {
             let began = start.elapsed();
-            let now = u64::try_from(began.as_nanos()).unwrap();
             let each = rig.time_ports(1, |rig| {
-                let view = reader.view(BURST, now);
-                beside = beside.or_else(|| view.next.is_some().then_some(rounds.len()));
-                if view.current.generation != generation {
-                    generation = view.current.generation;
-                    changes.push((beside.take().unwrap_or(rounds.len()), rounds.len()));
+                let snapshot = reader.current();
+                if snapshot.generation != generation {
+                    generation = snapshot.generation;
+                    changes.push(rounds.len());
                 }
-                rig.step_beside(view, now);
-                if rig.knows_next() {
-                    reader.go_over();
-                }
+                rig.step(snapshot);
             });
             let spent = each * f64::from(u32::try_from(BURST).unwrap()) / 1e9;
             if spent > late {
@@ -130,7 +125,7 @@ fn involuntary_switches() -> i64 {
     getrusage(UsageWho::RUSAGE_THREAD).unwrap().involuntary_context_switches()
 }
 
-/// How long these rounds took, the shortest one first.
+/// Returns the durations of rounds, the shortest first.
 fn sorted<'r>(rounds: impl IntoIterator<Item = &'r Round>) -> Vec<f64> {
     let mut sorted: Vec<f64> = rounds.into_iter().map(|&(_, spent)| spent).collect();
     sorted.sort_by(f64::total_cmp);
@@ -142,7 +137,7 @@ fn median(rounds: &[Round]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A stretch of time in which something was published again and again.
+/// A phase, in which one kind of publication is repeated.
 struct Phase {
     name: &'static str,
     began: f64,
@@ -195,27 +190,13 @@ fn report(phases: &[Phase], seen: &Seen, prefixes: u32) {
     for name in NAMES {
         all_rounds(name, phases, seen, late);
     }
+    println!("\nlate rounds in the first {} ms after a publish, and after as many moments without one\n", AFTER * 1e3);
     println!(
-        "\nlate rounds around a publish, until {} ms after the first round in it, and around as many moments without one;\n\
-         rounds with the tables to come beside those in force, and how many of them were late\n",
-        AFTER * 1e3
-    );
-    println!(
-        "{:<14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>12}{:>8}{:>12}{:>16}{:>14}",
-        "published",
-        "publishes",
-        "0 late",
-        "1",
-        "2",
-        "more",
-        "at most 1",
-        "mean",
-        "longest, us",
-        "rounds beside",
-        "late beside"
+        "{:<14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>12}{:>8}{:>12}",
+        "published", "publishes", "0 late", "1", "2", "more", "at most 1", "mean", "longest, us"
     );
     for name in &NAMES[1..] {
-        let publishes: Vec<_> = seen.changes.iter().copied().filter(|&(_, at)| of(name, phases, seen, at)).collect();
+        let publishes: Vec<_> = seen.changes.iter().copied().filter(|&at| of(name, phases, seen, at)).collect();
         around(name, &publishes, seen, late);
         let quiet = phases.iter().filter(|phase| phase.name == NAMES[0]);
         let moments: Vec<_> = quiet.flat_map(|phase| moments(phase, &publishes, seen)).collect();
@@ -224,13 +205,13 @@ fn report(phases: &[Phase], seen: &Seen, prefixes: u32) {
     println!("\nrounds from the first one in it on, in microseconds: median, and 95 of 100 took less\n");
     println!("{:<14}{}", "published", COURSE.map(|round| format!("{:>14}", format!("+{round}"))).concat());
     for name in &NAMES[1..] {
-        let publishes = seen.changes.iter().filter(|&&(_, at)| of(name, phases, seen, at));
-        let taken: Vec<_> = publishes.map(|&(_, taken)| taken).collect();
+        let taken: Vec<_> = seen.changes.iter().copied().filter(|&at| of(name, phases, seen, at)).collect();
         println!("{name:<14}{}", COURSE.map(|round| course(&taken, round, seen)).concat());
     }
 }
 
-/// How long these rounds took, so many after the first one in what was published.
+/// Returns how long the rounds take that come `round` rounds after new tables: median and 95th percentile, in
+/// microseconds.
 fn course(taken: &[usize], round: usize, seen: &Seen) -> String {
     let sorted = sorted(taken.iter().filter_map(|&first| seen.rounds.get(first + round)));
     let at = |percent: usize| sorted.get(sorted.len() * percent / 100).map_or(f64::NAN, |spent| spent * 1e6);
@@ -266,38 +247,31 @@ fn all_rounds(name: &str, phases: &[Phase], seen: &Seen, late: f64) {
     );
 }
 
-/// Moments of a quiet phase, each as many rounds long as one of these publishes.
-fn moments(phase: &Phase, publishes: &[(usize, usize)], seen: &Seen) -> Vec<(usize, usize)> {
+/// Returns rounds spread evenly over a quiet phase, for comparison; there are half as many as `publishes`.
+fn moments(phase: &Phase, publishes: &[usize], seen: &Seen) -> Vec<usize> {
     let first = seen.rounds.partition_point(|&(at, _)| at < phase.began);
     let end = seen.rounds.partition_point(|&(at, _)| at < phase.ended - 10.0 * AFTER);
     let every = (end - first) / (publishes.len() / 2).max(1);
-    let starts = (first..end).step_by(every.max(1));
-    starts.zip(publishes).map(|(start, (known, taken))| (start, start + (taken - known))).collect()
+    (first..end).step_by(every.max(1)).take(publishes.len()).collect()
 }
 
-fn around(name: &str, publishes: &[(usize, usize)], seen: &Seen, late: f64) {
-    let (mut counts, mut all, mut longest, mut beside, mut late_beside) = ([0usize; 4], 0, 0f64, Vec::new(), 0);
-    for &(known, taken) in publishes {
+fn around(name: &str, publishes: &[usize], seen: &Seen, late: f64) {
+    let (mut counts, mut all, mut longest) = ([0usize; 4], 0, 0f64);
+    for &taken in publishes {
         let until = seen.rounds[taken].0 + AFTER;
         let after = seen.rounds[taken..].iter().take_while(|&&(at, _)| at < until);
         let late_after = after.clone().filter(|&&(_, spent)| spent > late).count();
         counts[late_after.min(3)] += 1;
         all += late_after;
         longest = after.map(|&(_, spent)| spent).fold(longest, f64::max);
-        late_beside += seen.rounds[known..taken].iter().filter(|&&(_, spent)| spent > late).count();
-        beside.push(taken - known);
     }
-    let all_beside: usize = beside.iter().sum();
-    beside.sort_unstable();
     let [none, one, two, more] = counts;
     println!(
-        "{name:<14}{:>10}{none:>9}{one:>9}{two:>9}{more:>9}{:>10.1} %{:>8.2}{:>12.0}{:>16}{:>12.2} %",
+        "{name:<14}{:>10}{none:>9}{one:>9}{two:>9}{more:>9}{:>10.1} %{:>8.2}{:>12.0}",
         publishes.len(),
         percent(none + one, publishes.len()),
         percent(all, publishes.len()) / 100.0,
         longest * 1e6,
-        beside.get(beside.len() / 2).copied().unwrap_or_default(),
-        percent(late_beside, all_beside)
     );
 }
 

@@ -1,4 +1,5 @@
-//! Packets that go round: written as received, through a step and its ports in memory, collected again.
+//! The rig sends packets around: it writes them as received, passes them through a step with ports in memory, and
+//! collects them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,29 +7,29 @@ use std::time::{Duration, Instant};
 
 use srv6d_dataplane::io::{Buffers, Io};
 use srv6d_dataplane::memory::{Frame, Memory};
-use srv6d_dataplane::reader::View;
 use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
-use srv6d_srv6::{LookUps, forward_all};
+use srv6d_srv6::{LookUps, write_burst};
 
 use crate::floor::Floor;
 use crate::frames::{Class, FLOWS, estrange, frame};
 
-/// One class of packets. Work finds a burst of them in `burst`, or waiting at port 0; it leaves them in `burst`, or
-/// sent by port 1.
+/// A rig for one class of packets. The measured work finds a burst either in `burst` or waiting at port 0, and leaves
+/// it in `burst` or sent through port 1.
 pub struct Rig {
     io: Memory,
     step: Step<Memory>,
     look_ups: LookUps,
     class: Class,
     originals: Vec<Vec<u8>>,
-    /// First in, first out: each burst is written into other memory than the one before.
+    /// Unused frames. The oldest one is used first, so that each burst is written into other memory than the one
+    /// before.
     idle: VecDeque<Frame>,
     burst: Vec<Frame>,
     random: u32,
 }
 
 impl Rig {
-    /// [`FLOWS`] flows of a class towards `prefixes` prefixes.
+    /// Creates a rig with [`FLOWS`] flows of a class towards `prefixes` prefixes.
     pub fn new(class: Class, prefixes: u32) -> Self {
         let originals: Vec<_> = (0..FLOWS).map(|flow| frame(class, prefixes, flow)).collect();
         let mut io = Memory::new(2);
@@ -50,8 +51,8 @@ impl Rig {
         }
     }
 
-    /// Nanoseconds per packet of `work` over so many bursts of a loop without ports. What goes before and after a burst
-    /// is not part of it.
+    /// Returns the nanoseconds per packet of `work` over this number of bursts, in a loop without ports. Preparation
+    /// and collection of a burst are not measured.
     pub fn time_bare(&mut self, bursts: usize, mut work: impl FnMut(&mut Self)) -> f64 {
         self.time(bursts, |rig| {
             let begin = Instant::now();
@@ -60,7 +61,7 @@ impl Rig {
         })
     }
 
-    /// The same between ports.
+    /// Like [`time_bare`](Self::time_bare), but the burst waits at port 0 and has to leave through port 1.
     pub fn time_ports(&mut self, bursts: usize, mut work: impl FnMut(&mut Self)) -> f64 {
         self.time(bursts, |rig| {
             rig.deliver();
@@ -83,8 +84,8 @@ impl Rig {
         spent.as_secs_f64() * 1e9 / f64::from(packets)
     }
 
-    /// A burst, each packet as it was at first. The flows come in no order: one that came round again and again would be
-    /// learnt by the branch predictor.
+    /// Makes a burst, with each packet as received. Flows come in random order, because the branch predictor would
+    /// learn a sequence that is repeated.
     fn refill(&mut self) {
         for _ in 0..BURST {
             let flow = self.any_flow();
@@ -99,7 +100,7 @@ impl Rig {
         }
     }
 
-    /// xorshift32 (Marsaglia, 2003).
+    /// Returns a random flow number, from xorshift32 (Marsaglia, 2003).
     fn any_flow(&mut self) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
@@ -107,37 +108,26 @@ impl Rig {
         self.random as usize % FLOWS
     }
 
-    /// The burst has arrived at port 0.
+    /// Puts the burst into the receive queue of port 0.
     fn deliver(&mut self) {
         let Some(port) = self.io.port(0) else { return };
         port.rx.extend(self.burst.drain(..));
     }
 
-    /// Takes the burst back. Every packet must have left through port 1.
+    /// Takes the burst back, and checks that every packet has left through port 1.
     fn collect(&mut self) {
         let Some(port) = self.io.port(1) else { return };
         assert_eq!(port.tx.len(), BURST, "every packet is sent");
         self.burst.append(&mut port.tx);
     }
 
-    /// The step itself over one burst, between ports.
+    /// Runs the step on one burst, between ports.
     #[inline(never)]
     pub fn step(&mut self, snapshot: &Snapshot) {
         self.step.round(&mut self.io, snapshot, 1);
     }
 
-    /// The same as a worker takes it whose tables may change.
-    #[inline(never)]
-    pub fn step_beside(&mut self, view: View<'_>, now: u64) {
-        self.step.round_beside(&mut self.io, view, now);
-    }
-
-    /// The step knows the tables to come.
-    pub fn knows_next(&self) -> bool {
-        self.step.knows_next()
-    }
-
-    /// The floor between ports.
+    /// Runs the floor between ports.
     #[inline(never)]
     pub fn ports<F: Floor>(&mut self) {
         self.io.receive(0, BURST, &mut self.burst);
@@ -149,7 +139,7 @@ impl Rig {
         }
     }
 
-    /// The floor in a bare loop: the frames stay where they are.
+    /// Runs the floor in a bare loop; the frames stay in `burst`.
     #[inline(never)]
     pub fn bare<F: Floor>(&mut self) {
         for frame in &mut self.burst {
@@ -157,16 +147,16 @@ impl Rig {
         }
     }
 
-    /// What the step does with each packet, without ports.
+    /// Runs what the step does with each packet, without ports.
     ///
     /// # Panics
-    /// A packet would not be sent.
+    /// If a packet would not be sent.
     #[inline(never)]
     pub fn forward(&mut self, snapshot: &Snapshot) {
         self.all_through(snapshot);
     }
 
-    /// So many bursts forwarded and stepped: what is remembered of packets that went before is there.
+    /// Forwards and steps this number of bursts, so that caches are filled.
     pub fn warm_up(&mut self, bursts: usize, snapshot: &Snapshot) {
         self.time_bare(bursts, |rig| rig.all_through(snapshot));
         self.time_ports(bursts, |rig| {
@@ -177,11 +167,11 @@ impl Rig {
     fn all_through(&mut self, snapshot: &Snapshot) {
         let Some(tally) = snapshot.tallies.first() else { return };
         let (io, tables) = (Buffers(&self.io), &snapshot.tables);
-        let (found, mut inside) = self.look_ups.find(tables, 0, &io, &mut self.burst);
-        let done = forward_all(tables, tally, &io, &mut self.burst, found, &mut inside, |leaving| {
+        let (found, mut inside) = self.look_ups.look_up(tables, 0, &io, &mut self.burst);
+        let done = write_burst(tables, tally, &io, &mut self.burst, found, &mut inside, |leaving| {
             assert_eq!(leaving.device, 1, "every packet leaves by port 1");
         });
-        assert_eq!(done, self.burst.len(), "every packet goes straight");
+        assert_eq!(done, self.burst.len(), "every packet takes the fast path");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The handle that control holds.
+//! [`Dataplane`]: the handle through which control uses the packet path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,8 +23,7 @@ use crate::capture::{Capture, Taps};
 use crate::counters::{
     Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, VlanCounters, WorkerCounters,
 };
-use crate::publish::{Published, Publisher};
-use crate::snapshot::Wiring;
+use crate::left_right::{Published, Publisher, Wiring};
 use crate::step::Step;
 use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
 
@@ -34,11 +33,11 @@ mod descriptors;
 mod offload;
 mod views;
 
-pub use offload::{PortOffload, forwarding};
+pub use offload::{PortOffload, offload_wiring};
 
-/// Next hops that may be asked for, and smaller paths that may be told of, and not yet be taken by control.
+/// Largest number of reports that wait for control: wanted next hops, and paths with a smaller MTU.
 const WANTED: usize = 1024;
-/// Packets of one worker that may wait for their next hops, however many chunks it has.
+/// Largest number of held packets of one worker, however many chunks it has.
 const MOST_HELD: usize = 1024;
 /// Smallest fill ring that still takes a burst.
 const MIN_RING: u32 = 64;
@@ -46,30 +45,30 @@ const MIN_RING: u32 = 64;
 /// How workers wait for packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Polling {
-    /// Spin for ever: a core for each worker.
+    /// Workers never sleep. Each needs a core of its own.
     Busy,
-    /// Spin a little, then sleep in poll(2).
+    /// Workers spin for a short time, then sleep in poll(2).
     #[default]
     Adaptive,
 }
 
-/// How to start.
+/// Settings with which a [`Dataplane`] is started.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// One worker each; `Some`: pinned to this core.
+    /// One worker per item. `Some` pins it to this core.
     pub cores: Vec<Option<usize>>,
     /// How workers wait.
     pub polling: Polling,
-    /// Packets that a worker lets a driver receive in one system call of its own (preferred busy polling); 0: drivers
-    /// receive in interrupts.
+    /// Number of packets that a driver may receive in one system call of a worker (preferred busy polling). 0 means
+    /// that drivers receive in interrupts.
     pub busy_budget: u32,
-    /// UMEM chunks of 4 KiB per worker; as many again once a port is in zero-copy mode.
+    /// UMEM chunks of 4 KiB per worker. The first port in zero-copy mode adds the same number.
     pub frames: u32,
-    /// Descriptors per ring, a power of two; fewer where `frames` does not suffice for all ports.
+    /// Descriptors per ring, a power of two. The rings are smaller if `frames` does not suffice for all ports.
     pub ring: u32,
-    /// Ports to expect, srv6d's own veth included: the chunks are divided among them.
+    /// Expected number of ports, the veth of srv6d included. The chunks are divided among them.
     pub ports: u32,
-    /// What each worker's thread does first: it needs no privileges.
+    /// Function that each worker's thread calls first. It needs no privileges.
     pub worker_start: fn(),
 }
 
@@ -77,10 +76,10 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Generation(pub u64);
 
-/// What went wrong outside the packet path.
+/// An error outside of the packet path.
 #[derive(Debug, thiserror::Error)]
 pub enum DataplaneError {
-    /// AF_XDP.
+    /// AF_XDP failed.
     #[error(transparent)]
     Xsk(#[from] XskError),
     /// The tables cannot be built.
@@ -92,22 +91,22 @@ pub enum DataplaneError {
          or `ip link add ... numrxqueues {workers} numtxqueues {workers}` for a veth), or configure fewer cores"
     )]
     TooFewQueues {
-        /// The port.
+        /// Name of the device.
         device: String,
-        /// Queues it has.
+        /// Number of queues of the device.
         queues: u32,
-        /// Workers there are.
+        /// Number of workers.
         workers: usize,
     },
     /// The system refused a thread or an event descriptor.
     #[error("cannot {what}: {why}")]
     System {
-        /// What was tried.
+        /// The failed action.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         why: std::io::Error,
     },
-    /// More devices than are supported.
+    /// There are more devices than are supported.
     #[error("{0}: more than {MAX_SOCKETS} devices")]
     TooManyDevices(String),
     /// The process may not open as many files as the port needs.
@@ -117,7 +116,7 @@ pub enum DataplaneError {
          or configure fewer ports"
     )]
     TooFewDescriptors {
-        /// The port.
+        /// Name of the device.
         device: String,
         /// Descriptors in use.
         in_use: u64,
@@ -128,20 +127,20 @@ pub enum DataplaneError {
     },
 }
 
-/// What is known of an attached device.
+/// The state of an attached device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AttachedPort {
-    /// Device.
+    /// Name of the device.
     pub device: String,
     /// `zero-copy`, `native` or `generic`.
     pub mode: String,
-    /// Why not a better one.
+    /// The reason why the mode is not a faster one.
     pub reason: String,
     /// Queues that have a socket.
     pub queues: u32,
-    /// Packets longer than one chunk can be received and sent.
+    /// Whether packets longer than one chunk can be received and sent.
     pub multi_buffer: bool,
-    /// Plain shifts in the XDP program. `None`: not asked for.
+    /// State of the offload on this device. `None` means that it was not requested.
     pub offload: Option<PortOffload>,
 }
 
@@ -173,15 +172,15 @@ struct Device {
     memory: PacketMemory,
     claim_all: bool,
     port: AttachedPort,
-    /// By queue; empty: busy polling was not asked for.
+    /// Busy polling by queue. It is empty if busy polling was not requested.
     busy_polls: Vec<BusyPollWatch>,
     vlans: Vec<u16>,
 }
 
-/// What the sockets of a device have lost.
+/// Packets that the sockets of a device have lost.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Those that are closed.
+    /// Packets lost by sockets that are closed now.
     before: u64,
     sockets: Vec<LossWatch>,
 }
@@ -205,20 +204,22 @@ pub struct Dataplane {
     workers: Vec<Worker>,
     tables: Publisher,
     generation: u64,
-    /// Socket numbers by device name; a device that comes back gets its number, and so its counters.
+    /// Socket numbers by device name. A device that comes back gets its old number, and so its counters.
     numbers: BTreeMap<String, usize>,
     devices: BTreeMap<String, Device>,
-    /// By device; they go on counting when it comes back.
+    /// Losses by device. They continue to count when a device comes back.
     losses: BTreeMap<String, Losses>,
-    /// Loaded with the first port.
+    /// The XDP program, which is loaded with the first port.
     claim_program: Option<ClaimProgram>,
     views: views::Views,
-    /// The device whose sockets were the first on the packet memory of zero-copy ports. The memory goes with it.
+    own_sources: views::OwnSources,
+    /// The device whose sockets were the first in the zero-copy memory. When this device is detached, the memory is
+    /// freed.
     zero_copy_first: Option<String>,
     in_front: offload::InFront,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
-    /// Taken from there already.
+    /// Reports that control has already fetched with `smaller_paths`.
     told_paths: Vec<PathMtu>,
     used: BTreeMap<usize, u64>,
     event: Arc<EventFd>,
@@ -227,10 +228,10 @@ pub struct Dataplane {
 }
 
 impl Dataplane {
-    /// Starts the workers, on empty tables and without ports.
+    /// Starts the workers with empty tables and without ports.
     ///
     /// # Errors
-    /// No memory for packets, no thread, or no privilege for either.
+    /// Returns an error if there is no memory for packets, no thread, or no privilege for either.
     pub fn start(settings: Settings) -> Result<Self, DataplaneError> {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
             .map_err(|why| DataplaneError::System { what: "make an eventfd", why: why.into() })?;
@@ -247,6 +248,7 @@ impl Dataplane {
             losses: BTreeMap::new(),
             claim_program: None,
             views: views::Views::default(),
+            own_sources: views::OwnSources::default(),
             zero_copy_first: None,
             in_front: offload::InFront::default(),
             wanted,
@@ -316,98 +318,81 @@ impl Dataplane {
         Ok(Worker { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
     }
 
-    /// Attached devices.
+    /// Returns the attached devices.
     pub fn attached(&self) -> impl Iterator<Item = &AttachedPort> {
         self.devices.values().map(|device| &device.port)
     }
 
-    /// What has become of the busy polling of a device, by queue. Empty: it was not asked for.
+    /// Returns the state of busy polling of a device, by queue. It is empty if busy polling was not requested.
     pub fn busy_polling(&self, device: &str) -> Vec<BusyPolling> {
         let watches = self.devices.get(device).map(|device| device.busy_polls.as_slice());
         watches.unwrap_or_default().iter().map(BusyPollWatch::now).collect()
     }
 
-    /// Copies of what workers receive and send on a device, from now on; `None`: it has never been attached. Meanwhile
-    /// workers have all packets, also those of `offload = "xdp"`.
+    /// Starts a capture of a device. Returns `None` if the device was never attached. During the capture all packets
+    /// go through the workers, also those of `offload = "xdp"`.
     pub fn capture(&mut self, device: &str) -> Option<Capture> {
         let capture = self.numbers.get(device).map(|&number| self.taps.open(number))?;
         self.refresh_offload();
         Some(capture)
     }
 
-    /// Compiles `desired` and puts it in force: every packet sees all of it or none. Counters of SIDs and paths go on.
+    /// Compiles `desired` and puts it in force: every packet sees all of it or none. Counters of SIDs and paths
+    /// continue.
     ///
     /// # Errors
-    /// [`BuildError`]: the old state stays in force.
+    /// Returns [`BuildError`] if it cannot be compiled. The old state stays in force.
     pub fn publish(&mut self, desired: &Desired) -> Result<Generation, DataplaneError> {
-        self.publish_shared(Arc::new(desired.clone()))
-    }
-
-    /// The same without a copy of `desired`.
-    ///
-    /// # Errors
-    /// As [`publish`](Self::publish).
-    pub fn publish_shared(&mut self, desired: Arc<Desired>) -> Result<Generation, DataplaneError> {
-        self.publish_snapshot(Some(desired))?;
+        self.publish_snapshot(Some(Arc::new(desired.clone())))?;
         self.generation += 1;
         self.claim()?;
         self.sync_offload();
         Ok(Generation(self.generation))
     }
 
-    /// A snapshot of `desired`, or of what is in force with the ports as they are now.
+    /// Compiles and publishes `desired`, or the state in force again with the present ports if it is `None`.
     fn publish_snapshot(&mut self, desired: Option<Arc<Desired>>) -> Result<(), BuildError> {
         self.reuse_slots();
         let (tables, numbers, devices) = (&mut self.tables, &self.numbers, &self.devices);
         tables.publish(desired, |desired, slots| wiring(desired, slots, numbers, devices))
     }
 
-    /// Gives counters of what is gone to what comes, if neither a worker nor the XDP program writes to them any more.
+    /// Assigns the counters of removed entries to new ones, if neither a worker nor the XDP program writes to them any
+    /// more.
     fn reuse_slots(&mut self) {
         if !self.tables.has_released() || !self.in_front.settle() {
             return;
         }
         let Some(released) = self.tables.take_released() else { return };
         self.in_front.clear(&released);
-        // What routers have said about paths that are gone.
+        // Reports about paths that have been removed are left out.
         let is_of_present = |told: &PathMtu| !released.paths.contains(&told.path);
         self.told_paths.extend(self.smaller_paths.try_iter().filter(is_of_present));
         self.used.retain(|&slot, _| u32::try_from(slot).is_ok_and(|slot| !released.adjacencies.contains(&slot)));
         self.tables.reuse_slots(released);
     }
 
-    /// What is in force.
+    /// Returns the desired state in force.
     pub fn desired(&self) -> &Desired {
         self.tables.desired()
     }
 
-    /// The same, to be kept. While anybody keeps it, an amendment has to copy it first.
-    pub fn desired_shared(&self) -> Arc<Desired> {
-        Arc::clone(self.tables.desired())
-    }
-
-    /// How tables have come into force so far.
+    /// Returns how many tables have come into force so far, and by which means.
     pub fn published(&self) -> Published {
         self.tables.published()
     }
 
-    /// Its number.
+    /// Returns the number of the generation in force.
     pub fn generation(&self) -> Generation {
         Generation(self.generation)
     }
 
-    /// Next hops of the tables in force, and how they stand.
+    /// Returns the next hops of the tables in force, with their state.
     pub fn next_hops(&self) -> Vec<(PortId, IpAddr, AdjacencyState)> {
         self.tables.current().tables.next_hops().collect()
     }
 
-    /// Bytes held by the prefix tables, and the number of prefixes.
-    pub fn table_size(&self) -> (usize, usize) {
-        let snapshot = self.tables.current();
-        (snapshot.tables.memory(), snapshot.tables.prefixes())
-    }
-
-    /// All counters now.
+    /// Returns the present values of all counters.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();
         for worker in &self.workers {
@@ -473,20 +458,21 @@ impl Dataplane {
         counters
     }
 
-    /// Takes the next hops that packets wait for, each once.
+    /// Returns the next hops that packets wait for, each once, and forgets them.
     pub fn wanted_neighbors(&self) -> Vec<(PortId, IpAddr)> {
         let _ = self.event.read(); // EAGAIN: nobody rang
         let wanted: BTreeSet<_> = self.wanted.try_iter().collect();
         wanted.into_iter().collect()
     }
 
-    /// Takes what routers have said about paths since the last call: segments, and the largest outer packet in bytes.
+    /// Returns the path MTUs that routers have reported since the last call: segments, and the largest outer packet
+    /// in bytes.
     pub fn smaller_paths(&mut self) -> BTreeMap<SegmentList, u32> {
         let told = std::mem::take(&mut self.told_paths).into_iter().chain(self.smaller_paths.try_iter());
         PathMtu::by_segments(told, self.tables.slots(), self.tables.desired())
     }
 
-    /// Next hops that packets went to since the last call.
+    /// Returns the next hops that packets went to since the last call.
     pub fn used_neighbors(&mut self) -> Vec<(PortId, IpAddr)> {
         self.tables.free_retired();
         let tallies = self.tables.all_tallies();
@@ -506,25 +492,26 @@ impl Dataplane {
         used
     }
 
-    /// False once a worker has died: nothing forwards any more, and the process must end.
+    /// Returns false if a worker has died. Then nothing forwards any more, and the process must end.
     pub fn healthy(&self) -> bool {
         !self.failed.load(Ordering::Acquire)
     }
 
-    /// Makes one worker panic, so that what follows from that can be tested.
+    /// Makes one worker panic, so that tests can observe the effect.
+    #[cfg(feature = "faults")]
     pub fn break_a_worker(&self) {
         if let Some(worker) = self.workers.last() {
             worker.tell(Command::Panic);
         }
     }
 
-    /// Readable when [`wanted_neighbors`](Self::wanted_neighbors) or [`smaller_paths`](Self::smaller_paths) has
-    /// something, or a worker has died.
+    /// Returns a descriptor that is readable when [`wanted_neighbors`](Self::wanted_neighbors) or
+    /// [`smaller_paths`](Self::smaller_paths) has something, or a worker has died.
     pub fn wakeup(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// Gives the ports back to the kernel, forwards what is in the rings, and ends the workers.
+    /// Gives the ports back to the kernel, forwards the packets in the rings, and ends the workers.
     pub fn stop(mut self) -> Counters {
         self.end_workers();
         self.counters()
@@ -551,7 +538,7 @@ fn with((packets, bytes): (u64, u64), offloaded: PacketCount) -> (u64, u64) {
     (packets + offloaded.packets, bytes + offloaded.bytes)
 }
 
-/// Tables that packets of a device's ports are looked up in.
+/// Returns the tables in which packets from a device's ports are looked up.
 fn tables_of(desired: &Desired, name: &str) -> BTreeSet<TableId> {
     let is_of_device =
         |port: &&Port| desired.ports.get(usize::from(port.device)).is_some_and(|device| device_name(device) == name);
@@ -578,7 +565,7 @@ fn wiring(
     Wiring { socket_of, port_of, vlans }
 }
 
-/// Name of the network device: that of its untagged port, or the parent part of `device.vid`.
+/// Returns the name of the network device: that of its untagged port, or the parent part of `device.vid`.
 fn device_name(port: &srv6d_srv6::model::Port) -> &str {
     match port.vlan {
         Some(vid) => port.name.strip_suffix(&format!(".{vid}")).unwrap_or(&port.name),
@@ -586,7 +573,7 @@ fn device_name(port: &srv6d_srv6::model::Port) -> &str {
     }
 }
 
-/// Tagged ports by socket, with the slots of their counters; nothing at all where no port is tagged.
+/// Returns the tagged ports by socket, with the slots of their counters. The list is empty if no port is tagged.
 fn vlans(desired: &Desired, socket_of: &[Option<usize>], slots: &Slots, sockets: usize) -> Vec<Vec<(u16, usize)>> {
     let mut vlans = Vec::new();
     for (port, socket) in desired.ports.iter().zip(socket_of) {
@@ -601,19 +588,20 @@ fn vlans(desired: &Desired, socket_of: &[Option<usize>], slots: &Slots, sockets:
     vlans
 }
 
-/// Largest power of two that leaves half of the chunks to the pool when every port has filled its ring.
+/// Returns the ring size: the largest power of two with which half of the chunks stay in the pool when every port has
+/// filled its ring.
 fn ring_size(settings: &Settings) -> u32 {
     let share = settings.frames / (2 * (settings.ports.max(1) + 1));
     let power = 1 << share.max(1).ilog2();
     power.clamp(MIN_RING, settings.ring.max(MIN_RING))
 }
 
-/// Packets of one worker that may wait for their next hops: an eighth of its chunks, all of which are in one memory.
+/// Returns the largest number of held packets of one worker: an eighth of its chunks in one memory.
 fn held_packets(frames: u32) -> usize {
     usize::try_from(frames / 8).unwrap_or(usize::MAX).clamp(1, MOST_HELD)
 }
 
-/// Tells control when a worker ends by a panic.
+/// Tells control when a worker has panicked.
 struct Alarm {
     failed: Arc<AtomicBool>,
     event: Arc<EventFd>,

@@ -1,5 +1,5 @@
-//! Worker loop, ports, table snapshots and counters: threads and wiring. What becomes of a packet is decided in
-//! `srv6d-srv6`; how it is received and sent is `srv6d-xsk`'s.
+//! Worker loop, ports, table snapshots and counters: threads and wiring. `srv6d-srv6` decides about each packet, and
+//! `srv6d-xsk` receives and sends it.
 //!
 //! ```text
 //! control thread                       worker i (pinned core), queue i of every port
@@ -9,27 +9,24 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod beside;
 pub mod capture;
 mod claims;
 mod counters;
 mod dataplane;
 mod held;
 pub mod io;
+pub mod left_right;
 pub mod memory;
-pub mod publish;
-pub mod reader;
-mod snapshot;
 mod step;
 mod worker;
 
 pub use counters::{
     Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, VlanCounters, WorkerCounters,
 };
-pub use dataplane::{AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, forwarding};
-pub use publish::{Amended, Published, Publisher};
-pub use reader::Reader;
-pub use snapshot::{Snapshot, Wiring};
+pub use dataplane::{
+    AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, offload_wiring,
+};
+pub use left_right::{Amended, Published, Publisher, Reader, Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;
 pub use step::{BURST, Step, look_ups};
 pub use worker::{PacketMemory, Rounds, Sockets};

@@ -6,32 +6,30 @@ use std::sync::Arc;
 use srv6d_srv6::model::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
-    DropReason, Leaving, Limiter, LookUps, PathMtu, Tally, Verdict, comes_from_domain, forward_all, forward_straight,
-    give_up, learned, walk,
+    DropReason, Leaving, Limiter, LookUps, LookupResult, PathMtu, Tally, Verdict, comes_from_domain, give_up, learned,
+    slow_path, write_burst, write_one,
 };
 
-use crate::beside::Beside;
 use crate::capture::{self, Sink, Taps};
 use crate::counters::WorkerCounters;
 use crate::held::{Held, Waiting};
 use crate::io::{Buffers, Io};
-use crate::reader::View;
-use crate::snapshot::Snapshot;
+use crate::left_right::Snapshot;
 
-/// Packets received from one port at a time.
+/// Largest number of packets received from one port at a time.
 pub const BURST: usize = 64;
 
-/// Packets that may wait for their next hops, where [`Step::holding`] says nothing else.
+/// Largest number of packets that may wait for their next hops, unless [`Step::holding`] sets another one.
 const HELD: usize = 1024;
 
-/// Look-ups as a worker has them: of bursts, with a destination cache, in a huge page where the kernel has one.
+/// Returns the look-ups of a worker: for bursts, with a destination cache, in a huge page if the kernel has one.
 pub fn look_ups() -> LookUps {
     let look_ups = LookUps::with_capacity(BURST).cached();
     srv6d_xsk::in_huge_pages(look_ups.cache());
     look_ups
 }
 
-/// What a worker keeps between rounds.
+/// The state that a worker keeps between rounds.
 pub struct Step<I: Io> {
     worker: usize,
     counters: Arc<WorkerCounters>,
@@ -44,28 +42,25 @@ pub struct Step<I: Io> {
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
     taps: Arc<Taps>,
-    beside: Beside,
 }
 
-/// What all packets of a round share.
+/// The values that all packets of a round share.
 struct Round<'s> {
     snapshot: &'s Snapshot,
-    /// Tables to come.
-    next: Option<&'s Snapshot>,
     tally: &'s Tally,
     now: u64,
-    /// Those who look at packets; almost always nobody.
+    /// The open captures. There are almost never any.
     taps: Option<Arc<Vec<Sink>>>,
 }
 
-/// Where a packet came in, and when.
+/// Socket and time of a packet's arrival.
 #[derive(Clone, Copy)]
 struct Arrival {
     socket: usize,
     since: u64,
 }
 
-/// Packets one behind the other that leave together: a burst is mostly one run, and is sent and counted as one.
+/// A run: consecutive packets with one verdict, which are sent and counted together. A burst is usually one run.
 struct Run {
     verdict: Verdict,
     /// Slot of the tagged port they leave by, if it is one.
@@ -75,7 +70,7 @@ struct Run {
 }
 
 impl<I: Io> Step<I> {
-    /// A worker's step. `wanted` is called for every next hop that a packet waits for.
+    /// Creates a worker's step. `wanted` is called for every next hop that a packet waits for.
     pub fn new(
         worker: usize,
         counters: Arc<WorkerCounters>,
@@ -93,50 +88,40 @@ impl<I: Io> Step<I> {
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
             taps: Arc::default(),
-            beside: Beside::new(),
         }
     }
 
-    /// Where copies of packets are left for whoever looks.
+    /// Sets the place where the step finds open captures.
     #[must_use]
     pub fn tapped(mut self, taps: Arc<Taps>) -> Self {
         self.taps = taps;
         self
     }
 
-    /// At most so many packets wait for their next hops.
+    /// Sets the largest number of packets that wait for their next hops.
     #[must_use]
     pub fn holding(mut self, packets: usize) -> Self {
         self.held = Held::with_room(packets);
         self
     }
 
-    /// `smaller_path` is called for every path that a Packet Too Big shows to carry less than the tables say.
+    /// Sets the function that is called for every path whose MTU a Packet Too Big reduces.
     #[must_use]
     pub fn on_smaller_path(mut self, smaller_path: impl FnMut(PathMtu) + Send + 'static) -> Self {
         self.smaller_path = Box::new(smaller_path);
         self
     }
 
-    /// Packets that wait for a next hop.
+    /// Number of packets that wait for a next hop.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// What its packets need of the tables to come, which it was shown beside those in force, is in its core's caches.
-    pub fn knows_next(&self) -> bool {
-        self.beside.is_known()
-    }
-
-    /// One round over all sockets at `now` (nanoseconds of a clock that never goes back). Returns the packets received.
+    /// Makes one round over all sockets at `now` (nanoseconds of a clock that never goes back). Returns the number of
+    /// packets received.
     pub fn round(&mut self, io: &mut I, snapshot: &Snapshot, now: u64) -> usize {
-        self.round_beside(io, View { current: snapshot, next: None }, now)
-    }
-
-    /// The same. Packets are looked up in the tables that are to come, too: their cache lines are there then.
-    pub fn round_beside(&mut self, io: &mut I, View { current: snapshot, next }: View<'_>, now: u64) -> usize {
         let Some(tally) = snapshot.tallies.get(self.worker) else { return 0 };
-        let round = Round { snapshot, next, tally, now, taps: self.taps.looking() };
+        let round = Round { snapshot, tally, now, taps: self.taps.looking() };
         if snapshot.generation != self.generation {
             self.generation = snapshot.generation;
             self.retry_held(io, &round);
@@ -151,8 +136,8 @@ impl<I: Io> Step<I> {
         received
     }
 
-    /// Everything one socket has received, [`BURST`] packets at most, in three passes: look up, write, send. Look-ups that
-    /// do not wait for anything else fetch their cache lines at the same time, and so do writes.
+    /// Forwards what one socket has received, [`BURST`] packets at most, in three passes: look up, write, send.
+    /// Independent look-ups fetch their cache lines at the same time, and so do writes.
     fn burst(&mut self, io: &mut I, round: &Round<'_>, socket: usize) -> usize {
         let mut burst = std::mem::take(&mut self.burst);
         io.receive(socket, BURST, &mut burst);
@@ -164,11 +149,8 @@ impl<I: Io> Step<I> {
                     copy(io, taps, socket, false, frame);
                 }
             }
-            if let Some(next) = round.next {
-                self.beside.look(&mut self.look_ups, io, next, socket, &mut burst);
-            }
-            self.forward(io, round, socket, &mut burst);
-            self.leave(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
+            self.write(io, round, socket, &mut burst);
+            self.send(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
         }
         self.burst = burst;
         received
@@ -186,18 +168,18 @@ impl<I: Io> Step<I> {
         }
     }
 
-    /// Tables have changed: what waited gets another chance.
+    /// Forwards the waiting packets again, because the tables have changed.
     fn retry_held(&mut self, io: &mut I, round: &Round<'_>) {
         for Waiting { socket, since, mut frame, .. } in self.held.take_all() {
-            self.forward(io, round, socket, std::slice::from_mut(&mut frame));
-            self.leave(io, round, Arrival { socket, since }, &mut std::iter::once(frame));
+            self.write(io, round, socket, std::slice::from_mut(&mut frame));
+            self.send(io, round, Arrival { socket, since }, &mut std::iter::once(frame));
         }
         self.held.forget_resolved();
         self.counters.set_held(self.held.len());
         (0..io.sockets()).for_each(|socket| io.flush(socket));
     }
 
-    /// Packets that have waited too long are dropped, or answered where the policy says so.
+    /// Handles the held packets whose time is over: drops them, or answers them if the policy says so.
     fn give_up_expired(&mut self, io: &mut I, round: &Round<'_>) {
         let expired = self.held.take_expired(round.now);
         if expired.is_empty() {
@@ -207,92 +189,82 @@ impl<I: Io> Step<I> {
             let verdict = given_up(io, round, socket, &mut frame, &mut self.limiter);
             let vlan = watch(io, round, verdict, &mut frame);
             self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(&frame) });
-            self.leave(io, round, Arrival { socket, since }, &mut std::iter::once(frame));
+            self.send(io, round, Arrival { socket, since }, &mut std::iter::once(frame));
         }
         self.counters.set_held(self.held.len());
         (0..io.sockets()).for_each(|socket| io.flush(socket));
     }
 
-    /// Decides, and writes the packets as they will leave.
-    fn forward(&mut self, io: &I, round: &Round<'_>, socket: usize, frames: &mut [I::Frame]) {
+    /// Looks the packets up and writes them as they will leave: on the fast path if they are plain, otherwise on the
+    /// slow path.
+    fn write(&mut self, io: &I, round: &Round<'_>, socket: usize, frames: &mut [I::Frame]) {
         let tables = &round.snapshot.tables;
         let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
             let verdict = Verdict::Drop(DropReason::TxFull);
             return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
-        let (found, mut inside) = self.look_ups.find(tables, port, &Buffers(io), frames);
+        let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(io), frames);
         let is_watched = round.taps.is_some() || !round.snapshot.vlans.is_empty();
         let mut done = 0;
         while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {
             let mut plain = 0;
             if !is_watched {
                 let leave = |leaving| join(&mut self.runs, leaving);
-                plain = forward_all(tables, round.tally, &Buffers(io), frames, found, &mut inside, leave);
+                plain = write_burst(tables, round.tally, &Buffers(io), frames, found, &mut inside, leave);
             }
             let (Some(frame), Some(&found)) = (frames.get_mut(plain), found.get(plain)) else { break };
-            let mut packet = io.packet(frame);
-            let verdict = if let Some(port) = forward_straight(tables, round.tally, &mut packet, found) {
-                let (at, tail) = (packet.extent(), packet.tail_len());
-                io.place(frame, at, tail > 0);
-                Verdict::Tx(port)
-            } else {
-                walked(io, round, port, frame, &mut self.limiter, &mut self.smaller_path)
-            };
+            let written = if is_watched { write_watched(io, round, frame, found) } else { None };
+            let verdict = written.map_or_else(
+                || write_slow(io, round, port, frame, &mut self.limiter, &mut self.smaller_path),
+                Verdict::Tx,
+            );
             let vlan = if is_watched { watch(io, round, verdict, frame) } else { None };
             self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(frame) });
             done += plain + 1;
         }
     }
 
-    /// Lets packets go where they were found to go.
-    fn leave(&mut self, io: &mut I, round: &Round<'_>, came: Arrival, frames: &mut impl Iterator<Item = I::Frame>) {
+    /// Sends, holds or drops packets as decided, run by run. When a packet finds a full ring, the ring is flushed once.
+    /// If the packet still does not fit, it is dropped.
+    fn send(&mut self, io: &mut I, round: &Round<'_>, came: Arrival, frames: &mut impl Iterator<Item = I::Frame>) {
         let mut runs = std::mem::take(&mut self.runs);
-        for run in runs.drain(..) {
+        for mut run in runs.drain(..) {
             let mut frames = frames.take(run.packets);
-            match run.verdict {
+            let way_out = match run.verdict {
+                Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
+                    round.snapshot.socket_of.get(usize::from(port)).copied().flatten()
+                }
                 Verdict::Drop(reason) => {
                     for frame in frames {
                         self.counters.refused(came.socket);
                         self.drop_frame(io, frame, reason);
                     }
+                    continue;
                 }
                 Verdict::Hold(port, neighbor) => {
                     frames.for_each(|frame| self.hold(io, round.now, (port, neighbor), came, frame));
+                    continue;
                 }
-                Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
-                    self.send(io, round, port, &mut frames, run);
+            };
+            let Some(way_out) = way_out else {
+                frames.for_each(|frame| self.drop_frame(io, frame, DropReason::TxFull));
+                continue;
+            };
+            while let Err(frame) = io.send(way_out, &mut frames) {
+                io.flush(way_out);
+                if let Err(frame) = io.send(way_out, &mut std::iter::once(frame)) {
+                    run.packets -= 1;
+                    run.bytes -= io.packet_len(&frame);
+                    self.counters.not_sent(way_out);
+                    self.drop_frame(io, frame, DropReason::TxFull);
                 }
+            }
+            self.counters.sent(run.verdict, way_out, run.packets, run.bytes);
+            if let Some(slot) = run.vlan {
+                count(&round.tally.vlans_tx, slot, run.packets, run.bytes);
             }
         }
         self.runs = runs;
-    }
-
-    /// A full ring is flushed once for every packet that finds it full; one that still does not fit is dropped.
-    #[inline]
-    fn send(
-        &mut self,
-        io: &mut I,
-        round: &Round<'_>,
-        port: u16,
-        frames: &mut impl Iterator<Item = I::Frame>,
-        mut run: Run,
-    ) {
-        let Some(way_out) = round.snapshot.socket_of.get(usize::from(port)).copied().flatten() else {
-            return frames.for_each(|frame| self.drop_frame(io, frame, DropReason::TxFull));
-        };
-        while let Err(frame) = io.send(way_out, frames) {
-            io.flush(way_out);
-            if let Err(frame) = io.send(way_out, &mut std::iter::once(frame)) {
-                run.packets -= 1;
-                run.bytes -= io.packet_len(&frame);
-                self.counters.not_sent(way_out);
-                self.drop_frame(io, frame, DropReason::TxFull);
-            }
-        }
-        self.counters.sent(run.verdict, way_out, run.packets, run.bytes);
-        if let Some(slot) = run.vlan {
-            count(&round.tally.vlans_tx, slot, run.packets, run.bytes);
-        }
     }
 
     #[cold]
@@ -312,7 +284,7 @@ impl<I: Io> Step<I> {
         io.recycle(frame);
     }
 
-    /// Gives the memory of everything that waits back.
+    /// Drops all held packets and gives their frames back to the packet memory.
     pub fn abandon_held(&mut self, io: &mut I) {
         for Waiting { frame, socket, .. } in self.held.take_all() {
             self.counters.refused(socket);
@@ -329,9 +301,19 @@ fn copy<I: Io>(io: &I, taps: &[Sink], socket: usize, sent: bool, frame: &mut I::
     capture::copy(taps, socket, sent, io.packet(frame).bytes(), length);
 }
 
-/// The long way, which every packet can take.
+/// Writes one packet on the fast path while a capture is open or a port is tagged: then packets are written one by one.
 #[inline(never)]
-fn walked<I: Io>(
+fn write_watched<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookupResult) -> Option<u16> {
+    let mut packet = io.packet(frame);
+    let device = write_one(&round.snapshot.tables, round.tally, &mut packet, found)?;
+    let (at, tail) = (packet.extent(), packet.tail_len());
+    io.place(frame, at, tail > 0);
+    Some(device)
+}
+
+/// Writes one packet on the slow path, which handles packets of every kind.
+#[inline(never)]
+fn write_slow<I: Io>(
     io: &I,
     round: &Round<'_>,
     port: u16,
@@ -342,8 +324,9 @@ fn walked<I: Io>(
     let tables = &round.snapshot.tables;
     let (mut packet, further) = io.packet_and_further(frame);
     let is_of_domain = comes_from_domain(tables, port, packet.bytes());
-    let verdict = walk(tables, round.tally, limiter, round.now, port, &mut packet, &further);
-    // Messages to this node go to its kernel, or have ended at a SID that is the outer source too.
+    let verdict = slow_path(tables, round.tally, limiter, round.now, port, &mut packet, &further);
+    // A Packet Too Big about an outer packet is addressed to this node. It goes to the kernel, or ends at a SID whose
+    // address is the outer source.
     if matches!(verdict, Verdict::Kernel(_) | Verdict::Drop(DropReason::UpperLayer)) {
         learned(tables, &packet, is_of_domain).for_each(smaller_path);
     }
@@ -353,7 +336,7 @@ fn walked<I: Io>(
     verdict
 }
 
-/// What becomes of a packet that has waited for its neighbour in vain.
+/// Returns the verdict on a packet whose neighbour did not resolve in time.
 fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Frame, limiter: &mut Limiter) -> Verdict {
     let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
         return Verdict::Drop(DropReason::NoNeigh);
@@ -366,7 +349,7 @@ fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Fram
     verdict
 }
 
-/// What somebody wants to know of a packet that leaves: taps, and counters of tagged ports. The latter's slot.
+/// Copies a packet that leaves for captures. Returns the counter slot of the tagged port that it leaves by.
 #[cold]
 fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Frame) -> Option<usize> {
     let (Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port)) = verdict else {
@@ -379,7 +362,7 @@ fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Fram
     round.snapshot.vlan_slot(way_out, io.packet(frame).bytes())
 }
 
-/// More packets to be sent through a port.
+/// Adds packets to the last run if they leave through the same device. Otherwise begins a new run.
 fn join(runs: &mut Vec<Run>, Leaving { device, packets, bytes }: Leaving) {
     match runs.last_mut() {
         Some(run) if matches!(run.verdict, Verdict::Tx(known) if known == device) => {

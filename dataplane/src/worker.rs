@@ -1,4 +1,4 @@
-//! A worker thread: queue i of every port, on a core of its own.
+//! A worker thread: it polls the same queue number of every port, and may be pinned to a core.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -9,45 +9,46 @@ use srv6d_xsk::{Frame, Socket, Umem, Waker, wait};
 
 use crate::dataplane::Polling;
 use crate::io::Io;
-use crate::reader::Reader;
-use crate::snapshot::Snapshot;
+use crate::left_right::{Reader, Snapshot};
 use crate::step::Step;
 
-/// Rounds without a packet before an adaptive worker sleeps.
+/// Number of rounds without a packet after which an adaptive worker sleeps.
 const SPIN_ROUNDS: u32 = 64;
-/// Longest sleep while packets wait: for a next hop, or in a transmit ring that was full.
+/// Longest sleep while packets wait for a next hop, or in a transmit ring that was full.
 const SHORT_SLEEP: Duration = Duration::from_millis(20);
-/// Longest sleep at all: deleted devices are looked for.
+/// Longest sleep in all other cases. It is bounded so that deleted devices are noticed.
 const LONG_SLEEP: Duration = Duration::from_secs(5);
-/// Longest drain at the end.
+/// Longest time to drain the rings at the end.
 const DRAIN: Duration = Duration::from_millis(300);
 
-/// What control asks of a worker.
+/// A command of control to a worker.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A socket for this number; one that was there is closed first.
+    /// Use this socket under this number. A former socket of the number is closed first.
     Open(usize, PacketMemory, Box<Socket>),
     /// Close the socket of this number.
     Close(usize),
-    /// The packet memory of zero-copy ports from now on. All sockets on the one before are closed.
+    /// Use this packet memory for zero-copy ports. All sockets in the former one are closed.
     ZeroCopy(Option<Box<Umem>>),
-    /// Finish what is in the rings, then end.
+    /// Finish the packets in the rings, then end.
     Stop,
-    /// Panic: what then becomes of process and ports can be tested in no other way.
+    /// Panic, so that tests can observe the effect on process and ports.
+    #[cfg(feature = "faults")]
     Panic,
 }
 
-/// Which packet memory a socket is on. A UMEM is in zero-copy mode for all its ports or for none, as its first socket is.
+/// The packet memory that a socket uses. A UMEM is in zero-copy mode for all its ports or for none; its first socket
+/// decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketMemory {
-    /// That of the own veth, and of every port in copy mode.
+    /// The memory of the own veth, and of every port in copy mode.
     Copy,
-    /// That of ports in zero-copy mode.
+    /// The memory of ports in zero-copy mode.
     ZeroCopy,
 }
 
-/// The AF_XDP sockets of one worker. Frames move between ports of one packet memory as they are, and from one memory to
-/// the other as a copy.
+/// The AF_XDP sockets of one worker. Frames move between ports of one packet memory without a copy, and are copied
+/// from one memory to the other.
 #[derive(Debug)]
 pub struct Sockets {
     umem: Umem,
@@ -56,12 +57,12 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// None yet. The packet memory is that of ports in copy mode.
+    /// Creates an empty set. `umem` is the packet memory of ports in copy mode.
     pub fn new(umem: Umem) -> Self {
         Self { umem, zero_copy: None, by_number: Vec::new() }
     }
 
-    /// Takes a socket over; one that had the number is closed.
+    /// Adds a socket. An old socket of the number is closed.
     pub fn open(&mut self, number: usize, memory: PacketMemory, socket: Box<Socket>) {
         self.close(number);
         if self.by_number.len() <= number {
@@ -81,7 +82,7 @@ impl Sockets {
         }
     }
 
-    /// A socket, and the packet memory it is on.
+    /// Returns a socket, and the packet memory it is on.
     pub fn at(&mut self, number: usize) -> Option<(&mut Socket, &mut Umem)> {
         let (memory, socket) = self.by_number.get_mut(number)?.as_mut()?;
         let umem = match memory {
@@ -91,7 +92,7 @@ impl Sockets {
         Some((socket, umem))
     }
 
-    /// Sends a packet of the other packet memory.
+    /// Sends a packet whose frame is in the other packet memory, as a copy.
     fn send_copy(&mut self, number: usize, frame: Frame) -> Result<(), Frame> {
         let Some(zero_copy) = self.zero_copy.as_deref_mut() else { return Err(frame) };
         let (socket, to, from) = match self.by_number.get_mut(number).and_then(Option::as_mut) {
@@ -180,47 +181,41 @@ impl Io for Sockets {
     }
 }
 
-/// A worker without its thread.
+/// The rounds of a worker, without its thread.
 pub struct Rounds {
-    /// Its ports.
+    /// The ports of the worker.
     pub io: Sockets,
     step: Step<Sockets>,
     reader: Reader,
     commands: Receiver<Command>,
     start: Instant,
-    /// In the last round.
-    received: usize,
 }
 
 impl Rounds {
-    /// A worker that nobody tells anything.
+    /// Creates a worker that gets no commands.
     pub fn alone(io: Sockets, step: Step<Sockets>, reader: Reader) -> Self {
         Self::new(io, step, reader, crossbeam::channel::unbounded().1)
     }
 
     pub(crate) fn new(io: Sockets, step: Step<Sockets>, reader: Reader, commands: Receiver<Command>) -> Self {
-        Self { io, step, reader, commands, start: Instant::now(), received: 0 }
+        Self { io, step, reader, commands, start: Instant::now() }
     }
 
-    /// One round: packets received. `None`: it was told to stop.
+    /// Makes one round. Returns the number of packets received, or `None` if the worker was told to stop.
     pub fn round(&mut self) -> Option<usize> {
         if !obey(&mut self.io, &mut self.step, &self.commands) {
             return None;
         }
         let now = nanoseconds(self.start);
-        let view = self.reader.view(self.received, now);
-        self.received = self.step.round_beside(&mut self.io, view, now);
-        if self.step.knows_next() {
-            self.reader.go_over();
-        }
-        if self.received == 0 && self.io.is_sending() {
+        let received = self.step.round(&mut self.io, self.reader.current(), now);
+        if received == 0 && self.io.is_sending() {
             (0..self.io.sockets()).for_each(|socket| self.io.flush(socket));
         }
-        Some(self.received)
+        Some(received)
     }
 }
 
-/// Runs until told to stop.
+/// Runs until it is told to stop.
 pub(crate) fn run(mut rounds: Rounds, waker: &Waker, polling: Polling) {
     let mut idle = 0;
     while let Some(received) = rounds.round() {
@@ -243,19 +238,20 @@ fn nanoseconds(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// False: stop.
-#[allow(clippy::panic, reason = "it is what the command says")]
+/// Carries out the commands of control. Returns false if the worker is to stop.
+#[cfg_attr(feature = "faults", allow(clippy::panic, reason = "it is what the command says"))]
 fn obey(io: &mut Sockets, step: &mut Step<Sockets>, commands: &Receiver<Command>) -> bool {
     while let Ok(command) = commands.try_recv() {
         match command {
             Command::Open(number, memory, socket) => io.open(number, memory, socket),
             Command::Close(number) => io.close(number),
             Command::ZeroCopy(umem) => {
-                // What waits may lie in the memory that goes.
+                // Held packets may lie in the memory that is removed.
                 step.abandon_held(io);
                 io.zero_copy = umem;
             }
             Command::Stop => return false,
+            #[cfg(feature = "faults")]
             Command::Panic => panic!("asked to by a test"),
         }
     }
@@ -276,7 +272,7 @@ fn sleep(io: &Sockets, waker: &Waker, soon: bool) {
     }
 }
 
-/// What the kernel has handed over is still forwarded, and what was queued is sent.
+/// Forwards the packets that the kernel has already handed over, and sends those that are queued.
 fn drain(io: &mut Sockets, step: &mut Step<Sockets>, snapshot: &Snapshot, start: Instant) {
     let end = Instant::now() + DRAIN;
     let mut quiet = 0;

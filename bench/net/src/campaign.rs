@@ -1,4 +1,4 @@
-//! The whole bench: every row, interleaved round by round.
+//! Runs the whole bench: every row, with the rounds interleaved.
 
 mod searches;
 
@@ -25,16 +25,16 @@ pub struct Campaign<'p> {
     plan: &'p Plan,
     started: Instant,
     progress: Progress,
-    /// Tells people how it goes.
+    /// Reports progress to the user.
     tell: &'p dyn Fn(&str),
-    /// Keeps what there is so far.
+    /// Stores the results so far.
     keep: &'p dyn Fn(&Results) -> Result<(), BenchError>,
     results: Results,
 }
 
 impl<'p> Campaign<'p> {
-    /// Does everything that the plan says and this machine can do. What ends it early is said in the results
-    /// ([`Results::cut_off`]): hours of measuring are not lost with the last minute.
+    /// Measures everything that the plan contains and this machine allows. If the run ends early, the results contain
+    /// the reason ([`Results::cut_off`]) and all figures measured until then.
     pub fn run(
         plan: &'p Plan,
         results: Results,
@@ -73,7 +73,7 @@ impl<'p> Campaign<'p> {
         Ok(())
     }
 
-    /// srv6d's rows and the floor in turns, at the sizes of the promises.
+    /// Measures srv6d's rows and the floor in turns, at the sizes of the promises.
     fn in_turns(&mut self) -> Result<(), BenchError> {
         let plan = self.plan;
         for &placement in &plan.placements {
@@ -120,7 +120,7 @@ impl<'p> Campaign<'p> {
         Ok(())
     }
 
-    /// One DUT in one placement: all sizes of one round.
+    /// Measures one DUT in one placement: all sizes of one round.
     fn visit(
         &mut self,
         round: usize,
@@ -154,8 +154,8 @@ impl<'p> Campaign<'p> {
         Ok(())
     }
 
-    /// An error once somebody wants the run to end: what was measured meanwhile may be without its DUT, which the same
-    /// Ctrl-C ends.
+    /// Returns an error once the run has been interrupted. A figure measured in the meantime may lack its DUT, because
+    /// the same Ctrl-C ends the DUT.
     fn go_on(&self) -> Result<(), BenchError> {
         if self.plan.interrupted.load(Ordering::Relaxed) {
             return Err(BenchError("interrupted".to_owned()));
@@ -163,7 +163,8 @@ impl<'p> Campaign<'p> {
         Ok(())
     }
 
-    /// None: the DUT does not forward here. That is said, and the others are measured all the same.
+    /// Makes a rig. Returns `None` if the DUT does not forward on this machine; that is reported, and the other rows
+    /// are measured nevertheless.
     fn rig(&mut self, kind: Kind, dut: &Dut, layout: &Layout, mtu: Mtu) -> Result<Option<Rig>, BenchError> {
         self.go_on()?;
         let made = Rig::new(dut, layout, mtu, self.plan.sink, &self.plan.srv6d).and_then(|mut rig| {
@@ -175,6 +176,8 @@ impl<'p> Campaign<'p> {
         match made {
             Ok(rig) => Ok(Some(rig)),
             Err(why) => {
+                // What an interrupted run could not make is not what the machine lacks.
+                self.go_on()?;
                 self.progress.skip(kind);
                 self.leave_out(format!("{}: {why}", dut.name));
                 Ok(None)
@@ -182,7 +185,7 @@ impl<'p> Campaign<'p> {
         }
     }
 
-    /// At the load of which most is forwarded.
+    /// Runs trials at all loads and returns the one in which most was forwarded.
     fn best_trial(&self, rig: &mut Rig, load: &Load, placement: Placement, round: usize) -> Result<Trial, BenchError> {
         let usual = [placement.flood()];
         let loads = if self.plan.one_load { &usual } else { placement.loads() };
@@ -190,7 +193,7 @@ impl<'p> Campaign<'p> {
         best(trials.collect::<Result<_, _>>()?).ok_or_else(|| BenchError("no load was offered".to_owned()))
     }
 
-    /// Repeated until it measured the DUT undisturbed; else the best of the attempts.
+    /// Repeats a trial until it measures the DUT without disturbance, and otherwise returns the best attempt.
     fn trial(&self, rig: &mut Rig, load: &Load, round: usize) -> Result<Trial, BenchError> {
         let mut best: Option<Trial> = None;
         for attempts in 1..=self.plan.repeats + 1 {
@@ -199,7 +202,7 @@ impl<'p> Campaign<'p> {
             let verdict = counted.verdict();
             let is_fine = matches!(verdict, Verdict::Measured { .. }) && !counted.is_disturbed();
             let trial = Trial { round, attempts, counted, verdict, cores: rig.cores.clone() };
-            // The generator's own limit does not go away by trying again.
+            // A repetition would not remove the limit of the generator.
             if is_fine || (verdict == Verdict::GeneratorLimited && !trial.counted.is_disturbed()) {
                 return Ok(trial);
             }
@@ -248,8 +251,8 @@ impl<'p> Campaign<'p> {
     }
 }
 
-/// Of trials at rising loads the one that forwarded most, or any rather than a void one. Where a higher load brought
-/// less, a load that was forwarded whole is what the DUT can do, and no lower bound of it.
+/// Returns the trial at rising loads that forwarded most; a void one only if all are void. If a higher load brought
+/// less, the best load is what the DUT can do and not a lower bound, even if it was forwarded without loss.
 fn best(trials: Vec<Trial>) -> Option<Trial> {
     let is_void = |trial: &Trial| matches!(trial.verdict, Verdict::Void { .. });
     let last = trials.len().checked_sub(1)?;
@@ -262,7 +265,7 @@ fn best(trials: Vec<Trial>) -> Option<Trial> {
     Some(best)
 }
 
-/// Of two trials the one that measured the DUT, then the one that waited less.
+/// Returns the rank of a trial: first whether it measured the DUT, then how little its threads waited.
 fn worth(trial: &Trial) -> (bool, f64) {
     (matches!(trial.verdict, Verdict::Measured { .. }), -trial.counted.waited - trial.counted.stolen)
 }
@@ -291,7 +294,7 @@ mod tests {
         };
         let whole = Verdict::GeneratorLimited;
         assert_eq!(best(&[(0.5, whole), (0.6, measured), (0.2, measured)]), Some((0.6, measured)));
-        // More was offered, and less came of it.
+        // More was offered, but less was forwarded.
         assert_eq!(best(&[(0.5, whole), (0.4, measured)]), Some((0.5, Verdict::Measured { loss: 0.0 })));
         assert_eq!(best(&[(0.5, whole), (0.7, whole)]), Some((0.7, whole)));
         assert_eq!(best(&[(0.5, measured), (0.7, void)]), Some((0.5, measured)));

@@ -1,4 +1,4 @@
-//! Devices under test: who forwards between the two ports, and how it is set up.
+//! Devices under test (DUT): the forwarder between the two ports, and its configuration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use crate::testbed::{Testbed, ifindex, mac};
 use crate::turns::Turns;
 use crate::{BenchError, cpu};
 
-/// Who forwards.
+/// Kind of forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarder {
-    /// The kernel's own IPv6 and SRv6.
+    /// The kernel's IPv6 and SRv6 forwarding.
     Linux,
     /// srv6d over AF_XDP.
     Srv6d,
     /// srv6d with `offload = "xdp"` on its ports.
     Srv6dOffload,
-    /// AF_XDP sockets as srv6d's and no work between them.
+    /// AF_XDP sockets like those of srv6d, without any work between them.
     AfXdpFloor,
     /// srv6d's worker and the floor in turns, on the same sockets.
     InTurns,
-    /// An XDP program that redirects in the kernel. It may drop one frame in so many on purpose.
+    /// An XDP program that redirects frames in the kernel. It can lose frames on purpose.
     Xdp {
-        /// Every so manieth frame is dropped; 0: none.
+        /// Every frame whose number is a multiple of this is dropped; 0: none.
         drop_every: u32,
     },
 }
@@ -40,11 +40,11 @@ pub enum Forwarder {
 /// One row of the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dut {
-    /// The name in reports and on the command line.
+    /// Name in reports and on the command line.
     pub name: &'static str,
-    /// Who forwards.
+    /// Kind of forwarder.
     pub forwarder: Forwarder,
-    /// What it does to each packet.
+    /// Work on each packet.
     pub work: Work,
 }
 
@@ -68,7 +68,7 @@ pub const ALL: [Dut; 12] = [
     dut("xdp-redirect", Forwarder::Xdp { drop_every: 0 }, Work::Cross),
 ];
 
-/// srv6d doing this, and the floor, in turns.
+/// Returns the DUT in which srv6d with this work and the floor take turns.
 pub const fn in_turns(work: Work) -> Dut {
     dut("in-turns", Forwarder::InTurns, work)
 }
@@ -76,27 +76,27 @@ pub const fn in_turns(work: Work) -> Dut {
 /// A DUT that loses one packet in a thousand, for tests of the bench itself.
 pub const LOSSY: Dut = dut("lossy", Forwarder::Xdp { drop_every: 1000 }, Work::Cross);
 
-/// A row by its name.
+/// Returns the row with this name, in any case of letters.
 pub fn named(name: &str) -> Option<Dut> {
     ALL.into_iter().find(|dut| dut.name.eq_ignore_ascii_case(name))
 }
 
-/// A DUT that forwards until this is dropped.
+/// A running DUT; it forwards until this value is dropped.
 pub enum Running {
-    /// The kernel needs nobody.
+    /// The kernel itself, without a process.
     Kernel,
-    /// srv6d's process and its files.
+    /// A process of srv6d and its files.
     Daemon(Daemon),
-    /// Threads of this process.
+    /// Threads of this process that forward between AF_XDP sockets.
     Threads(Box<Floor>),
-    /// A thread of this process that takes turns.
+    /// A thread of this process in which srv6d and the floor take turns.
     Turns(Box<Turns>),
-    /// A program on the port.
+    /// An XDP program on the port.
     Program(Box<Ebpf>),
 }
 
 impl Running {
-    /// Threads that forward, as far as they are threads.
+    /// Returns the threads that forward packets, if there are any.
     pub fn threads(&self) -> Vec<i32> {
         match self {
             Self::Kernel | Self::Program(_) => Vec::new(),
@@ -108,17 +108,17 @@ impl Running {
 }
 
 impl Dut {
-    /// The daemon is started for it.
+    /// Returns whether the DUT is a process of srv6d.
     pub fn is_srv6d(&self) -> bool {
         matches!(self.forwarder, Forwarder::Srv6d | Forwarder::Srv6dOffload)
     }
 
-    /// Packets, or what is left of them, go by a worker on a core of its own.
+    /// Returns whether a worker on its own core forwards packets, or those that an XDP program leaves to it.
     pub fn has_worker(&self) -> bool {
         !matches!(self.forwarder, Forwarder::Linux | Forwarder::Xdp { .. })
     }
 
-    /// Sets it up between the two ports of a testbed.
+    /// Starts the DUT between the two ports of a testbed.
     pub fn start(&self, bed: &Testbed, srv6d: &Path, workers: &[usize]) -> Result<Running, BenchError> {
         let (ingress, egress) = (bed.devices.ingress.as_str(), bed.devices.egress.as_str());
         match self.forwarder {
@@ -138,14 +138,14 @@ impl Dut {
                 Turns::start(&bed.dut_space, (ingress, egress), core, self.work)
                     .map(|turns| Running::Turns(Box::new(turns)))
             }
-            Forwarder::Xdp { drop_every } => bed
-                .dut_space
-                .inside(|| redirect(ingress, egress, drop_every))
-                .map(|program| Running::Program(Box::new(program))),
+            Forwarder::Xdp { drop_every } => {
+                srv6d_netns::enter(&bed.dut_space, || redirect(ingress, egress, drop_every))
+                    .map(|program| Running::Program(Box::new(program)))
+            }
         }
     }
 
-    /// The kernel as a router: forwarding, a neighbour that need not be asked for, and the route or SID.
+    /// Returns shell commands that make the kernel a router: forwarding, a static neighbour, and the route or SID.
     fn kernel_settings(&self, ingress: &str, egress: &str) -> String {
         let next = "via 2001:db8:2::2";
         let route = match self.work {
@@ -162,7 +162,7 @@ impl Dut {
                 format!("ip -6 route add fcbb:0:1:fe06::/64 encap seg6local action End.DT6 table 254 dev {egress}")
             }
         };
-        // Generic receive offload is what gives a veth NAPI without a program on it.
+        // Generic receive offload enables NAPI on a veth that has no program.
         format!(
             "sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.all.seg6_enabled=1 \
              net.ipv6.conf.{ingress}.seg6_enabled=1\n\
@@ -187,7 +187,7 @@ impl Dut {
             Work::Shift => "[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"uN\"\n".to_owned(),
             Work::Decapsulate => "[[sid]]\nsid = \"fcbb:0:1:fe06::/64\"\nbehavior = \"uDT6\"\n".to_owned(),
         };
-        // A prefix is either steered or routed.
+        // A prefix can be steered or routed, but not both.
         let inner = match self.work {
             Work::Encapsulate => String::new(),
             _ => route("2001:db8:b::/64", egress),
@@ -212,7 +212,8 @@ fn route(prefix: &str, port: &str) -> String {
     format!("[[route]]\nprefix = \"{prefix}\"\nvia = \"2001:db8:2::2\"\nport = \"{port}\"\n")
 }
 
-/// The program `lossy` is `cross` with a count: the ceiling goes without.
+/// Loads and attaches the redirecting program: `cross`, or `lossy`, which also counts frames. The ceiling is measured
+/// without that cost.
 fn redirect(ingress: &str, egress: &str, drop_every: u32) -> Result<Ebpf, BenchError> {
     let mut ebpf = objects::load(1)?;
     let mut crossing = [0; 16];
@@ -226,19 +227,19 @@ fn redirect(ingress: &str, egress: &str, drop_every: u32) -> Result<Ebpf, BenchE
     Ok(ebpf)
 }
 
-/// A real srv6d with a real configuration.
+/// A process of the real srv6d with a configuration file.
 pub struct Daemon {
     child: Child,
     directory: PathBuf,
 }
 
 impl Daemon {
-    /// Starts it in a namespace and waits until so many ports forward.
+    /// Starts srv6d in a namespace and waits until this number of ports forward.
     ///
     /// # Errors
-    /// It does not start; with what it said.
+    /// If it does not start; the error contains its output.
     pub fn start(space: &Namespace, srv6d: &Path, configuration: &str, ports: usize) -> Result<Self, BenchError> {
-        let directory = std::env::temp_dir().join(space.name());
+        let directory = std::env::temp_dir().join(&**space);
         fs::create_dir_all(&directory).map_err(|why| BenchError::of(directory.display(), why))?;
         let (file, socket) = (directory.join("srv6d.toml"), directory.join("srv6d.sock"));
         let log = directory.join("log");
@@ -253,7 +254,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Until all ports forward.
+    /// Waits until all ports forward.
     fn wait_until_ready(&mut self, srv6d: &Path, socket: &Path, log: &Path, wanted: usize) -> Result<(), BenchError> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -275,12 +276,13 @@ impl Daemon {
     }
 }
 
-/// A row with offload whose packets all go by the worker would be called what it is not.
+/// Returns whether offload is in force, if it was requested. Otherwise the row would measure the worker under a wrong
+/// name.
 fn forwards_as_asked(port: &serde_json::Value) -> bool {
     port.pointer("/offload/on").is_none_or(|on| on == true)
 }
 
-/// The stamp says native mode.
+/// Returns an error unless the port is in native mode, because the stamp says that it is.
 fn wrong_mode(port: &serde_json::Value) -> Option<BenchError> {
     let text = |name: &str| port.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
     let is_wrong = text("role") != "kernel" && text("mode") != "native";
@@ -291,7 +293,7 @@ fn wrong_mode(port: &serde_json::Value) -> Option<BenchError> {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Asked to end, it takes its own devices away.
+        // On SIGTERM, srv6d removes the devices that it has created.
         let process = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
         let _ = nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM);
         let deadline = Instant::now() + Duration::from_secs(5);

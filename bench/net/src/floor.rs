@@ -1,4 +1,4 @@
-//! The AF_XDP floor: srv6d's sockets and rings, and no work between them.
+//! The AF_XDP floor: sockets and rings like those of srv6d, without any work between them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,27 +10,27 @@ use srv6d_xsk::{Frame, Mode, Program, ProgramSettings, Rings, Socket, Umem, Umem
 use crate::netns::Namespace;
 use crate::{BenchError, affinity};
 
-/// As srv6d's workers: packets received at a time.
+/// Maximum number of packets received at a time, the same number as in srv6d's workers.
 const BURST: usize = 64;
-/// As srv6d's default.
+/// Size of a ring, the default of srv6d.
 pub const RING: u32 = 2048;
-/// As srv6d's default.
+/// Number of frames in the packet memory, the default of srv6d.
 pub const FRAMES: u32 = 8192;
 
-/// Threads that move frames from the first port to the second until this is dropped.
+/// Threads that move frames from the first port to the second until this value is dropped.
 pub struct Floor {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// Numbers of the threads.
+    /// Kernel ids of the threads.
     pub thread_numbers: Vec<i32>,
-    // Takes the port from the kernel.
+    // The XDP program takes the port from the kernel as long as it is attached.
     _program: Program,
 }
 
 impl Floor {
-    /// Starts one thread per core: queue i of both ports on core i.
+    /// Starts one thread per core: core i serves queue i of both ports.
     pub fn start(space: &Namespace, ingress: &str, egress: &str, cores: &[usize]) -> Result<Self, BenchError> {
-        space.inside(|| {
+        srv6d_netns::enter(space, || {
             let settings = ProgramSettings { untagged: true, claim_all: true, ..ProgramSettings::default() };
             let mut program = Program::attach(ingress, Mode::Auto, &settings).map_err(said)?;
             let stop = Arc::new(AtomicBool::new(false));
@@ -63,7 +63,7 @@ impl Drop for Floor {
     }
 }
 
-/// One queue of both ports, on one packet memory.
+/// One queue of both ports, with a common packet memory.
 struct Ports {
     umem: Umem,
     from: Socket,
@@ -90,7 +90,7 @@ impl Ports {
     }
 }
 
-/// Sends what was received. What finds the ring full even after a flush is dropped.
+/// Sends a burst. A frame for which the ring has no room even after a flush is dropped.
 pub(crate) fn send(to: &mut Socket, umem: &mut Umem, burst: &mut Vec<Frame>) {
     for frame in burst.drain(..) {
         if let Err(frame) = to.tx(frame) {

@@ -1,7 +1,8 @@
-//! Frames made by a BPF program run with live frames (`BPF_PROG_TEST_RUN`), one core or several.
+//! Sends frames from a BPF program that the kernel runs with live frames (`BPF_PROG_TEST_RUN`), on one core or several.
 //!
-//! Each run of the program is one frame, redirected into the veth. One call per core for all of a trial: a call costs
-//! milliseconds to set up, and bursts between calls would overflow the DUT's rings. It ends by a signal.
+//! Each run of the program is one frame, which is redirected into the veth. There is one call per core for the whole
+//! trial: a call takes milliseconds to set up, and bursts between calls would overflow the DUT's rings. A signal ends
+//! the call.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,67 +22,67 @@ use crate::netns::Namespace;
 use crate::objects::{self, failed};
 use crate::{BenchError, affinity, jumbo, testbed};
 
-/// `struct shape` of bpf/traffic.c: length, then the first 120 bytes.
+/// Length of the header in `struct shape` of bpf/traffic.c, which consists of the frame length and the first 120 bytes.
 const HEADER: usize = 120;
-/// Frames per batch of a generator without a rate: what one core sends most with.
+/// Frames per batch of a generator without a rate: the number with which one core sends most.
 const BATCH: u32 = 64;
-/// Up to this rate of a core every frame leaves by itself. Beyond, those that fell due while the ones before them were
-/// handed over leave together: each hand-over wakes the receiving thread, and where a core sleeps as deeply as on a
-/// virtual machine that takes 3 to 10 microseconds.
+/// Highest rate of a core at which each frame is handed over separately. Above it, frames that became due during the
+/// previous hand-over are handed over together, because each hand-over wakes the receiving thread, which takes 3 to 10
+/// microseconds if the core sleeps as deeply as on a virtual machine.
 const SINGLY: f64 = 100_000.0;
-/// Frames per batch up to [`FAST`]. A batch ends when the program has run so often, whether a frame was due or not, so that
-/// a frame waits up to a microsecond for those after it.
+/// Frames per batch at rates up to [`FAST`]. A batch ends after this number of runs of the program, whether or not a
+/// frame was due in each, so that a frame waits up to a microsecond for those after it.
 const TOGETHER: u32 = 16;
-/// From this rate of a core on batches are as large as without a rate.
+/// Rate of a core above which batches are as large as without a rate.
 const FAST: f64 = 1_000_000.0;
 
-/// What to send.
+/// Traffic to send.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
-    /// Frames, one after the other, then from the start.
+    /// Frames, sent in this order and repeated from the start.
     pub frames: Vec<Vec<u8>>,
-    /// Where their UDP headers are.
+    /// Offset of the UDP header in these frames.
     pub udp_offset: usize,
-    /// UDP source ports in use; a power of two.
+    /// Number of UDP source ports in use; a power of two.
     pub flows: u64,
-    /// Packets per second of all cores together; none: as many as possible.
+    /// Packets per second of all cores together; `None`: as many as possible.
     pub rate: Option<f64>,
-    /// More than the DUT can take, whatever the rate: it is judged as a flood.
+    /// Whether the load exceeds what the DUT can take, so that the trial is judged as a flood, even if it has a rate.
     pub is_flood: bool,
-    /// Frames of all cores together; none: until told to stop.
+    /// Number of frames of all cores together; `None`: until told to stop.
     pub limit: Option<u64>,
-    /// Frames carry the time they were made.
+    /// Whether frames contain the time at which they were made.
     pub stamped: bool,
 }
 
 impl Load {
-    /// A load without rate or limit.
+    /// Creates a flood without rate or limit.
     pub fn of(work: Work, size: crate::frames::Size, stamped: bool) -> Self {
         let (frames, udp_offset) = (work.frames(size, stamped), work.udp_offset());
         Self { frames, udp_offset, flows: 1024, rate: None, is_flood: true, limit: None, stamped }
     }
 
-    /// The same at a rate that the DUT is asked to forward.
+    /// Returns the load with a rate that the DUT is expected to forward. `None`: a flood.
     #[must_use]
     pub fn at(self, rate: Option<f64>) -> Self {
         Self { rate, is_flood: rate.is_none(), ..self }
     }
 
-    /// The same, with more than the DUT can take and no more than this; none: as much as possible.
+    /// Returns the load as a flood with at most this rate; `None`: as much as possible.
     #[must_use]
     pub fn flood(self, rate: Option<f64>) -> Self {
         Self { rate, is_flood: true, ..self }
     }
 }
 
-/// What was sent so far.
+/// Frames sent so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Frames handed to the veth.
+    /// Number of frames handed to the veth.
     pub frames: u64,
-    /// Their bytes.
+    /// Number of bytes in these frames.
     pub bytes: u64,
-    /// Frames given up because the generator did not run in time.
+    /// Number of frames that were omitted because the generator did not run in time.
     pub late: u64,
 }
 
@@ -94,15 +95,15 @@ pub struct Generator {
     shapes: Array<MapData, [u64; 16]>,
     senders: PerCpuArray<MapData, [u64; 4]>,
     ebpf: Ebpf,
-    /// The threads that send go before all ordinary ones of the machine.
+    /// Whether the sending threads get priority over all ordinary threads of the machine.
     pub first: bool,
 }
 
 impl Generator {
-    /// A generator for a device of the namespace.
+    /// Creates a generator for a device of the namespace.
     pub fn new(space: &Namespace, device: &str) -> Result<Self, BenchError> {
         interruptible()?;
-        let ifindex = space.inside(|| testbed::ifindex(device))?;
+        let ifindex = srv6d_netns::enter(space, || testbed::ifindex(device))?;
         let mut ebpf = objects::load(1)?;
         objects::program(&mut ebpf, "generate")?;
         Ok(Self {
@@ -117,7 +118,7 @@ impl Generator {
         })
     }
 
-    /// Sends from these cores while `body` runs. It is given the threads that send.
+    /// Sends from these cores while `body` runs. `body` gets access to the counters and the threads.
     pub fn while_sending<T>(
         &mut self,
         space: &Namespace,
@@ -142,14 +143,14 @@ impl Generator {
                 .map(|(queue, &core)| {
                     let tell = tell.clone();
                     scope.spawn(move || {
-                        space.enter()?;
+                        srv6d_netns::move_thread(space)?;
                         let number = nix::unistd::gettid().as_raw();
                         affinity::pin(number, core)?;
                         if first {
                             affinity::put_first(number)?;
                         }
                         let _ = tell.send((pthread_self(), number));
-                        // Whoever waits for all threads to start must not wait for one that could not.
+                        // The sender of the channel is dropped so that nobody waits for a thread that could not start.
                         drop(tell);
                         if longest.len() > jumbo::LONGEST_LIVE {
                             return jumbo::send(device, queue, load, cores.len() as u64, count, stop);
@@ -163,19 +164,19 @@ impl Generator {
             let sender = Sender { senders, count, threads: started.iter().map(|&(_, thread)| thread).collect() };
             let done = body(&sender);
             stop.store(true, Ordering::Relaxed);
-            // Whatever the kernel still runs of the call sends nothing any more.
+            // With an empty plan, a call that is still running in the kernel sends nothing more.
             let halted = plan.set(0, [0; 8], 0).map_err(|why| failed("stop the generator", &why));
             let ended = end(threads, &started);
             done.and_then(|value| halted.and(ended).map(|()| value))
         })
     }
 
-    /// What was sent since the last call of [`while_sending`](Self::while_sending) began.
+    /// Returns what was sent since the last call of [`while_sending`](Self::while_sending) began.
     pub fn sent(&self) -> Result<Sent, BenchError> {
         sent(&self.senders, &self.jumbo)
     }
 
-    /// Writes what to send; the longest frame is what the kernel is given.
+    /// Writes the load into the BPF maps and returns the longest frame, which the kernel gets as its input.
     fn prepare<'l>(&mut self, cores: usize, load: &'l Load) -> Result<&'l [u8], BenchError> {
         let cores = cores as u64;
         self.jumbo = jumbo::Count::default();
@@ -201,16 +202,16 @@ impl Generator {
     }
 }
 
-/// A generator at work.
+/// A generator that is sending.
 pub struct Sender<'a> {
     senders: &'a PerCpuArray<MapData, [u64; 4]>,
     count: &'a jumbo::Count,
-    /// Numbers of the threads that send.
+    /// Kernel ids of the threads that send.
     pub threads: Vec<i32>,
 }
 
 impl Sender<'_> {
-    /// What was sent so far.
+    /// Returns what was sent so far.
     pub fn sent(&self) -> Result<Sent, BenchError> {
         sent(self.senders, self.count)
     }
@@ -222,12 +223,13 @@ fn sent(senders: &PerCpuArray<MapData, [u64; 4]>, jumbo: &jumbo::Count) -> Resul
     Ok(Sent { frames: frames + jumbo_frames, bytes: bytes + jumbo_bytes, late })
 }
 
-/// Nanoseconds between two frames, times 256.
+/// Returns the nanoseconds between two frames, times 256.
 fn gap_q8(rate: f64) -> u64 {
     (256e9 / rate).round().max(1.0) as u64
 }
 
-/// Frames that carry the time go in no larger batches than they need: their waiting is in what they measure.
+/// Returns the frames per batch. Frames with time stamps use batches no larger than needed, because waiting in a batch
+/// counts as latency.
 fn batch(rate_of_core: Option<f64>, stamped: bool) -> u32 {
     match rate_of_core {
         Some(rate) if rate <= SINGLY => 1,
@@ -250,7 +252,7 @@ fn shape(frame: &[u8]) -> [u64; 16] {
     words
 }
 
-/// One thread's work: the kernel sends until a signal comes.
+/// Work of one thread: the kernel sends until a signal arrives.
 fn send(program: &Xdp, frame: &[u8], batch: u32, stop: &AtomicBool) -> Result<(), BenchError> {
     while !stop.load(Ordering::Relaxed) {
         let mut options = TestRunOptions::new();
@@ -269,14 +271,15 @@ fn send(program: &Xdp, frame: &[u8], batch: u32, stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-/// Interrupts the threads until all have ended: one may have been about to call the kernel when the signal came.
+/// Interrupts the threads repeatedly until all have ended, because a thread may have been about to call the kernel when
+/// a signal arrived.
 fn end(
     threads: Vec<ScopedJoinHandle<'_, Result<(), BenchError>>>,
     started: &[(Pthread, i32)],
 ) -> Result<(), BenchError> {
     while threads.iter().any(|thread| !thread.is_finished()) {
         for &(thread, _) in started {
-            // One that has ended but is not joined yet is still a thread to ask for.
+            // A thread that has ended but is not joined can still be given a signal.
             let _ = pthread_kill(thread, Signal::SIGUSR2);
         }
         thread::sleep(Duration::from_millis(1));
@@ -285,7 +288,7 @@ fn end(
     threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(died))
 }
 
-/// SIGUSR2 interrupts a call and does nothing else.
+/// Installs a handler for SIGUSR2 that does nothing, so that the signal only interrupts a system call.
 fn interruptible() -> Result<(), BenchError> {
     let nothing = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGUSR2, nothing)

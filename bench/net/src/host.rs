@@ -1,11 +1,12 @@
-//! A host's own applications: TCP and UDP through srv6d, beside the kernel's encapsulation with its segmentation offload.
+//! Measures a host's own applications: TCP and UDP through srv6d, compared with the kernel's encapsulation, which has
+//! segmentation offload.
 //!
 //! ```text
 //! host: iperf3 client ─► kernel encap.red | srv6d ─► veth ─► far: kernel End.DT6 ─► iperf3 server
 //! ```
 
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -15,11 +16,12 @@ use crate::BenchError;
 use crate::document::{Bar, Chart, Document, Group, Section, Table};
 use crate::dut::Daemon;
 use crate::machine::Stamp;
-use crate::netns::{Namespace, run, tool};
+use crate::netns::{Ended, Namespace, run, tool};
 use crate::results::Schema;
 use crate::statistics::Spread;
 
-/// Payload of a UDP datagram that fits encapsulated into the MTU: 40 outer, 40 inner, 8 UDP.
+/// Bytes of headers around the payload of a UDP datagram that fits into the MTU when encapsulated: 40 outer, 40 inner,
+/// 8 UDP.
 const HEADERS: u32 = 88;
 const CONFIGURATION: &str = r#"
 [node]
@@ -41,65 +43,65 @@ via = "2001:db8:a::2"
 port = "eth1"
 "#;
 
-/// What is measured.
+/// One row of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Of the link, in bytes.
+    /// MTU of the link in bytes.
     pub mtu: u32,
-    /// UDP instead of TCP.
+    /// Whether UDP is used; otherwise TCP.
     pub udp: bool,
-    /// Connections at the same time.
+    /// Number of simultaneous connections.
     pub flows: u32,
 }
 
-/// MTU 1500 and 9000, TCP and UDP, one flow and eight.
+/// Returns all rows: MTU 1500 and 9000, TCP and UDP, one flow and eight.
 pub fn rows() -> Vec<Row> {
     let all = [1500, 9000].into_iter().flat_map(|mtu| [false, true].map(|udp| (mtu, udp)));
     all.flat_map(|(mtu, udp)| [1, 8].map(|flows| Row { mtu, udp, flows })).collect()
 }
 
 impl Row {
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> String {
         let flows = if self.flows == 1 { "1 flow".to_owned() } else { format!("{} flows", self.flows) };
         format!("{} MTU {}, {flows}", if self.udp { "UDP" } else { "TCP" }, self.mtu)
     }
 }
 
-/// What a run found.
+/// Results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// Form of the file.
+    /// Format of the file.
     pub schema: Schema,
     /// Machine, kernel, versions, command.
     pub stamp: Stamp,
-    /// Row by row.
+    /// Streams of each row.
     pub streams: Vec<Streams>,
-    /// Why the run ended before its end. None: it did not.
+    /// Why the run ended early; `None`: it did not.
     #[serde(default)]
     pub cut_off: Option<String>,
 }
 
-/// Bits a second that arrived, round by round, of both ways to encapsulate.
+/// Received bits per second of both kinds of encapsulation, round by round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Streams {
-    /// What was sent.
+    /// Row that was measured.
     pub row: Row,
-    /// By the kernel.
+    /// Rates through the kernel.
     pub kernel: Vec<f64>,
-    /// Through srv6d.
+    /// Rates through srv6d.
     pub srv6d: Vec<f64>,
 }
 
-/// How it is measured.
+/// Settings of the measurement.
 pub struct Plan<'p> {
     /// The srv6d to measure.
     pub srv6d: &'p Path,
-    /// How often each row is.
+    /// Number of rounds in which each row is measured.
     pub rounds: u16,
-    /// Of each stream.
+    /// Length of each stream in seconds.
     pub seconds: u16,
-    /// Set by a signal: end after the round under way, and report what there is.
+    /// Set by a signal: the run then ends after the current round and reports what it has.
     pub interrupted: &'p AtomicBool,
 }
 
@@ -109,7 +111,8 @@ impl Plan<'_> {
     }
 }
 
-/// Measures every row, the two ways in turn. What ends it early is said in the results ([`Results::cut_off`]).
+/// Measures every row, alternating between the two kinds of encapsulation. If the run ends early, the reason is stored
+/// in the results ([`Results::cut_off`]).
 pub fn measure(
     plan: &Plan<'_>,
     stamp: Stamp,
@@ -158,7 +161,7 @@ fn measure_row(
 }
 
 impl Streams {
-    /// Within a round, srv6d's divided by the kernel's. None: no round has both.
+    /// Returns the ratio of srv6d to the kernel within each round, or `None` if no round has both.
     pub fn ratio(&self) -> Option<Spread> {
         let pairs = self.srv6d.iter().zip(&self.kernel).filter(|&(_, &kernel)| kernel > 0.0);
         Spread::of(pairs.map(|(srv6d, kernel)| srv6d / kernel))
@@ -174,7 +177,7 @@ fn shown(spread: Option<Spread>, factor: f64) -> String {
     spread.map_or_else(|| "-".to_owned(), |spread| spread.shown(factor, 2))
 }
 
-/// Host and far end, with a veth between them.
+/// Host and far end, connected by a veth pair.
 struct Bed {
     host: Namespace,
     far: Namespace,
@@ -185,7 +188,7 @@ impl Bed {
         let prefix = format!("srv6d-h{}", std::process::id());
         let host = Namespace::create(&format!("{prefix}-host"))?;
         let far = Namespace::create(&format!("{prefix}-far"))?;
-        host.shell(&format!("ip link add eth1 mtu {mtu} type veth peer name eth1 mtu {mtu} netns {}", far.name()))?;
+        host.shell(&format!("ip link add eth1 mtu {mtu} type veth peer name eth1 mtu {mtu} netns {}", &*far))?;
         let address = |number| format!("ip addr add 2001:db8:a::{number}/64 dev eth1 nodad; ip link set eth1 up");
         host.shell(&address(1))?;
         far.shell(&address(2))?;
@@ -197,7 +200,7 @@ impl Bed {
         Ok(Self { host, far })
     }
 
-    /// As a kernel does it that nobody has touched: segmentation offload and all.
+    /// Measures the kernel with its default settings, including segmentation offload.
     fn by_kernel(&self, row: Row, seconds: u16) -> Result<f64, BenchError> {
         self.host.shell(
             "ip -6 route add fcbb:0:9::/48 via 2001:db8:a::2 dev eth1
@@ -215,7 +218,7 @@ impl Bed {
         measured
     }
 
-    /// Bits a second that the server has received.
+    /// Returns the bits per second that the server has received.
     fn iperf3(&self, row: Row, seconds: u16) -> Result<f64, BenchError> {
         let mut server = self.far.dependent("iperf3");
         let server =
@@ -232,7 +235,7 @@ impl Bed {
         let said = run(&mut client)?;
         let report: Value = serde_json::from_str(&said).map_err(|why| BenchError::of("iperf3", why))?;
         let number = |path: &str| report.pointer(path).and_then(Value::as_f64);
-        // UDP: only what the server says counts, and not what has left.
+        // With UDP, only the numbers of the server count, because frames that were sent may have been lost.
         let bits = if row.udp { udp_received(&report) } else { number("/end/sum_received/bits_per_second") };
         bits.ok_or_else(|| BenchError(format!("iperf3 reports nothing that has arrived: {said}")))
     }
@@ -243,22 +246,13 @@ impl Bed {
     }
 }
 
-/// Sent, without what is missing at the other end.
+/// Returns the bits per second that were sent, minus those that the other end did not receive.
 fn udp_received(report: &Value) -> Option<f64> {
     let number = |path: &str| report.pointer(path).and_then(Value::as_f64);
     Some(number("/end/sum/bits_per_second")? * (1.0 - number("/end/sum/lost_percent")? / 100.0))
 }
 
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The report.
+/// Makes the report.
 pub fn document(results: &Results) -> Document {
     let mut stamp = results.stamp.clone();
     stamp.add_cut_off(results.cut_off.as_deref());

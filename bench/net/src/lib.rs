@@ -1,4 +1,5 @@
-//! Forwarding measured on one machine: namespaces generator -> device under test (DUT) -> sink, joined by veth pairs.
+//! Measures forwarding on one machine: namespaces generator -> device under test (DUT) -> sink, connected by veth
+//! pairs.
 //!
 //! ```text
 //!  gen                      dut                            sink
@@ -6,8 +7,8 @@
 //!  core 0                   ingress NAPI, worker           NAPI: on the sending core or on its own
 //! ```
 //!
-//! Pure parts, tested without a network: [`statistics`], [`verdict`], [`search`], [`bars`], [`plan`], [`progress`],
-//! [`document`]. Parts that need root: [`testbed`], [`generator`], [`sink`], [`dut`], [`trial`].
+//! Parts without side effects, tested without a network: [`statistics`], [`verdict`], [`search`], [`bars`], [`plan`],
+//! [`progress`], [`document`]. Parts that need root: [`testbed`], [`generator`], [`sink`], [`dut`], [`trial`].
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -33,6 +34,7 @@ pub mod jumbo;
 pub mod latency;
 pub mod layout;
 pub mod machine;
+pub mod neighbors;
 pub mod netns;
 pub mod objects;
 pub mod pictures;

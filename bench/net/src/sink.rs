@@ -1,4 +1,4 @@
-//! The last port: counts what arrives, exactly, and drops it.
+//! The sink behind the last port: counts arriving frames exactly and drops them.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use crate::BenchError;
 use crate::netns::Namespace;
 use crate::objects::{self, SAMPLES, failed};
 
-/// How frames end. It changes the ranking of what forwards, so it is one for all rows of a run.
+/// Where and how frames end. It changes the order of the rows, so it is the same for all rows of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum SinkKind {
-    /// A native XDP program: what was redirected costs it least, and the kernel copies every packet from an AF_XDP
-    /// socket, or one that has grown, into a page for it.
+    /// A native XDP program. Redirected frames cost it least; every packet from an AF_XDP socket, and every packet that
+    /// has grown, is copied by the kernel into a page for the program.
     #[default]
     Xdp,
-    /// A program behind the kernel's receive path (tc), as a host receives: no page is needed, and what was redirected
-    /// becomes an skb first.
+    /// A program behind the kernel's receive path (tc), as on a host. No page is needed, but a redirected frame has to
+    /// become an skb first.
     Tc,
-    /// The first one, slowed on purpose: for tests of the bench itself.
+    /// Like [`SinkKind::Xdp`], but slow on purpose, for tests of the bench itself.
     #[value(skip)]
     Slow,
 }
 
 impl SinkKind {
-    /// For a report.
+    /// Returns an explanation for reports.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Xdp => "native XDP program that counts and drops, the same for all rows",
@@ -42,43 +42,44 @@ pub struct Sink {
     first: Array<MapData, [u64; 16]>,
     sampling: Array<MapData, u64>,
     samples: Array<MapData, u64>,
-    // Holds the program on the device.
+    // Keeps the program attached to the device.
     _ebpf: Ebpf,
 }
 
-/// What arrived so far.
+/// Frames that have arrived so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Their bytes.
+    /// Number of bytes in these frames.
     pub bytes: u64,
 }
 
-/// The first frame that arrived since it was last asked for.
+/// The first frame that arrived since the last request for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Its length.
+    /// Length of the frame.
     pub bytes: usize,
-    /// Its Ethernet destination.
+    /// Ethernet destination.
     pub mac: [u8; 6],
-    /// Destination in its first IPv6 header.
+    /// Destination address in the first IPv6 header.
     pub destination: Ipv6Addr,
-    /// Hop limit in its first IPv6 header.
+    /// Hop limit in the first IPv6 header.
     pub hop_limit: u8,
 }
 
 impl Sink {
-    /// Puts the counting program on a device of the namespace.
+    /// Attaches the counting program to a device of the namespace.
     pub fn new(space: &Namespace, device: &str, kind: SinkKind) -> Result<Self, BenchError> {
         let mut ebpf = objects::load(SAMPLES)?;
         match kind {
-            SinkKind::Xdp => space.inside(|| objects::attach(&mut ebpf, "count", device))?,
-            SinkKind::Slow => space.inside(|| objects::attach(&mut ebpf, "count_slowly", device))?,
+            SinkKind::Xdp => srv6d_netns::enter(space, || objects::attach(&mut ebpf, "count", device))?,
+            SinkKind::Slow => srv6d_netns::enter(space, || objects::attach(&mut ebpf, "count_slowly", device))?,
             SinkKind::Tc => {
-                // What gives a veth NAPI without a native program: a redirected frame needs it, and so does a thread.
+                // This enables NAPI on a veth without a native program; redirected frames and receiving threads need
+                // NAPI.
                 space.shell(&format!("ethtool -K {device} gro on"))?;
-                space.inside(|| objects::attach_behind(&mut ebpf, "count_skb", device))?;
+                srv6d_netns::enter(space, || objects::attach_behind(&mut ebpf, "count_skb", device))?;
             }
         }
         Ok(Self {
@@ -90,13 +91,13 @@ impl Sink {
         })
     }
 
-    /// What arrived since the sink was made.
+    /// Returns what has arrived since the sink was created.
     pub fn received(&self) -> Result<Received, BenchError> {
         let [frames, bytes] = objects::sum(&self.receivers)?;
         Ok(Received { frames, bytes })
     }
 
-    /// The first frame since the last call.
+    /// Returns the first frame that has arrived since the last call.
     pub fn first_frame(&mut self) -> Result<Option<Seen>, BenchError> {
         let [length, words @ ..] = self.first.get(&0, 0).map_err(|why| failed("read the first frame", &why))?;
         if length == 0 {
@@ -113,7 +114,7 @@ impl Sink {
         }))
     }
 
-    /// From now on every `every`-th stamped frame is a sample of the latency; 0: none.
+    /// Starts sampling latency with every `every`-th frame that has a time stamp; 0: no samples.
     pub fn sample(&mut self, every: u64) -> Result<(), BenchError> {
         for (index, value) in [(1, 0), (2, 0), (0, every)] {
             self.sampling.set(index, value, 0).map_err(|why| failed("set the sampling", &why))?;
@@ -121,7 +122,7 @@ impl Sink {
         Ok(())
     }
 
-    /// The samples taken.
+    /// Returns the latency samples.
     pub fn samples(&self) -> Result<Vec<Duration>, BenchError> {
         let taken = self.sampling.get(&2, 0).map_err(|why| failed("read the sampling", &why))?;
         let taken = taken.min(u64::from(SAMPLES)) as u32;

@@ -1,4 +1,4 @@
-//! Three namespaces and the two veth pairs between them.
+//! Creates three namespaces and the two veth pairs between them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,21 +9,22 @@ use crate::netns::{Namespace, run, tool};
 use crate::sink::{Sink, SinkKind};
 use crate::{BenchError, affinity};
 
-/// How often the timer of deferred NAPI looks for frames, in nanoseconds. A ring of a veth holds 256, so this bounds the
-/// rate at 1.28 million per second; a timer costs a virtual machine several microseconds.
+/// Period in nanoseconds in which the timer of deferred NAPI looks for frames. The ring of a veth holds 256 frames, so
+/// the rate is limited to 1.28 million per second; a shorter period would load a virtual machine, where each timer
+/// costs several microseconds.
 const DEFERRED: u32 = 200_000;
 
-/// Length of the MTU on both sides.
+/// MTU of both sides of the DUT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mtu {
-    /// 1500 in, with room for encapsulation behind the DUT.
+    /// 1500 at the first port, with room for encapsulation at the second.
     Standard,
-    /// 9000 in, with room for encapsulation behind the DUT.
+    /// 9000 at the first port, with room for encapsulation at the second.
     Jumbo,
 }
 
 impl Mtu {
-    /// The one that frames of this size need.
+    /// Returns the MTU that frames of this size need.
     pub fn of(size: Size) -> Self {
         match size {
             Size::Bytes(bytes) if bytes > 1514 => Self::Jumbo,
@@ -39,38 +40,39 @@ impl Mtu {
     }
 }
 
-/// The way of the test traffic, gone when this is dropped.
+/// Path of the test traffic; it is removed when this value is dropped.
 pub struct Testbed {
-    /// Declared first: programs leave the devices before the namespaces go.
+    /// The generator. Declared first, so that programs are detached from devices before the namespaces are deleted.
     pub generator: Generator,
-    /// The sink.
+    /// The sink behind the DUT.
     pub sink: Sink,
-    /// Where the generator is.
+    /// Namespace of the generator.
     pub generator_space: Namespace,
-    /// Where the DUT is.
+    /// Namespace of the DUT.
     pub dut_space: Namespace,
     sink_space: Namespace,
     /// Names of the devices.
     pub devices: Devices,
-    /// Receive queues of the DUT's ports.
+    /// Number of receive queues of the DUT's ports.
     pub queues: usize,
 }
 
-/// The four ends of the two veth pairs. Unlike each other on the whole machine: kernel threads are found by them.
+/// Names of the four ends of the two veth pairs. They are unique on the machine, because kernel threads are found by
+/// them.
 #[derive(Debug, Clone)]
 pub struct Devices {
-    /// The generator's.
+    /// Device of the generator.
     pub generator: String,
-    /// The DUT's towards the generator.
+    /// Device of the DUT towards the generator.
     pub ingress: String,
-    /// The DUT's towards the sink.
+    /// Device of the DUT towards the sink.
     pub egress: String,
-    /// The sink's.
+    /// Device of the sink.
     pub sink: String,
 }
 
 impl Testbed {
-    /// Makes it all; nothing forwards yet.
+    /// Creates namespaces and devices; nothing forwards yet.
     pub fn new(queues: usize, mtu: Mtu, kind: SinkKind) -> Result<Self, BenchError> {
         let tag = tag();
         let space = |role: &str| Namespace::create(&format!("srv6d-bn{}-{tag}-{role}", std::process::id()));
@@ -78,7 +80,7 @@ impl Testbed {
         for silent in [&generator_space, &sink_space] {
             silent.shell("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")?;
         }
-        // No duplicate address detection, no router solicitations: nothing but test traffic.
+        // Duplicate address detection and router solicitations are disabled, so that there is only test traffic.
         dut_space.shell(
             "cd /proc/sys/net/ipv6/conf; for which in default all; do \
              echo 0 > $which/accept_dad; echo 0 > $which/router_solicitations; done",
@@ -104,8 +106,8 @@ impl Testbed {
         })
     }
 
-    /// Puts the receive work where the layout wants it. The DUT runs already: receiving in NAPI begins with its program,
-    /// and kernel threads with that.
+    /// Moves the receive work to the cores of the layout. The DUT has to run already, because NAPI, and with it the
+    /// kernel threads, starts with the DUT's program.
     pub fn place(&mut self, layout: &Layout) -> Result<Vec<i32>, BenchError> {
         let ports = [
             (&self.dut_space, self.devices.ingress.clone(), layout.ingress),
@@ -124,7 +126,7 @@ impl Testbed {
                     found.iter().try_for_each(|&thread| affinity::pin(thread, core))?;
                     threads.extend(found);
                 }
-                // Never counted down: once polled on a core, the timer of that core polls on.
+                // The counter is so high that it never runs out: once a core has polled, its timer continues to poll.
                 Receive::Deferred(_) => drop(space.shell(&format!(
                     "cd /sys/class/net/{device}; echo 100000000 > napi_defer_hard_irqs; \
                      echo {DEFERRED} > gro_flush_timeout"
@@ -134,8 +136,9 @@ impl Testbed {
         Ok(threads)
     }
 
-    /// Frames that the sink's ring had no room for, whether the kernel sent them one by one or redirected them: the veth's
-    /// drops are both. (What `ethtool -S` counts as errors of `xdp_xmit` is among them.)
+    /// Returns the number of frames that were lost because the sink's ring was full. The drops of the veth include
+    /// frames that the kernel sent one by one and redirected frames. (They also include what `ethtool -S` counts as
+    /// errors of `xdp_xmit`.)
     pub fn lost_at_sink(&self) -> Result<u64, BenchError> {
         let file = format!("/sys/class/net/{}/statistics/tx_dropped", self.devices.egress);
         let said = self.dut_space.shell(&format!("cat {file}"))?;
@@ -153,7 +156,7 @@ fn veth(
     let end = |device: &str, space: &Namespace, address: [u8; 6]| {
         format!(
             "{device} netns {} address {} mtu {mtu} numrxqueues {queues} numtxqueues {queues}",
-            space.name(),
+            &**space,
             mac(address)
         )
     };
@@ -166,17 +169,18 @@ fn veth(
     command
 }
 
-/// As iproute2 writes it.
+/// Formats an Ethernet address as iproute2 does.
 pub fn mac(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The kernel's number of a device in the calling thread's namespace.
+/// Returns the kernel index of a device in the calling thread's namespace.
 pub fn ifindex(device: &str) -> Result<u32, BenchError> {
     nix::net::if_::if_nametoindex(device).map_err(|why| BenchError::of(format!("find the device {device}"), why))
 }
 
-/// Four characters that no other testbed on this machine has: process names of kernel threads are cut off at 15.
+/// Returns four characters that no other testbed on this machine has. They are few because names of kernel threads are
+/// limited to 15.
 fn tag() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = std::process::id().wrapping_mul(64) + NEXT.fetch_add(1, Ordering::Relaxed) % 64;

@@ -1,5 +1,5 @@
-//! srv6d and the floor in turns: one thread with one pair of sockets, which forwards as srv6d's worker for some
-//! milliseconds and then without any work. What a machine does by itself, it does to both of a pair.
+//! srv6d and the floor in turns: one thread with one pair of sockets alternates between forwarding like srv6d's worker
+//! and forwarding without any work, some milliseconds each. Disturbances of the machine affect both turns of a pair.
 //!
 //! ```text
 //! turn    │ srv6d │ floor │ srv6d │ floor │ ...     5 ms each; a tenth of that between two turns is not counted
@@ -30,30 +30,30 @@ use crate::{BenchError, affinity};
 const NEXT_HOP: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2));
 const SOURCE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
 
-/// About as long as a round takes.
+/// Approximate length of a round.
 const A_ROUND: Duration = Duration::from_micros(10);
 
-/// A thread that takes turns until this is dropped. It begins as srv6d.
+/// A thread that takes turns until this value is dropped. It starts as srv6d.
 pub struct Turns {
     turn: Arc<Turn>,
     thread: Option<JoinHandle<()>>,
-    /// Number of the thread.
+    /// Kernel id of the thread.
     pub thread_number: i32,
-    // Takes the port from the kernel.
+    // The XDP program takes the port from the kernel as long as it is attached.
     _program: Program,
 }
 
-/// What the thread is told, and says.
+/// State shared with the thread: commands and its answer.
 #[derive(Default)]
 struct Turn {
     stop: AtomicBool,
     is_floor: AtomicBool,
-    /// Whose turn its round is.
+    /// Whether the floor has the turn in the current round.
     taken_by_floor: AtomicBool,
 }
 
 impl Turns {
-    /// Starts the thread on a core: the first queue of both ports.
+    /// Starts the thread on a core; it uses the first queue of both ports.
     pub fn start(
         space: &Namespace,
         (ingress, egress): (&str, &str),
@@ -61,7 +61,7 @@ impl Turns {
         work: Work,
     ) -> Result<Self, BenchError> {
         let said = |why: XskError| BenchError(why.to_string());
-        space.inside(|| {
+        srv6d_netns::enter(space, || {
             let settings = ProgramSettings { untagged: true, claim_all: true, ..ProgramSettings::default() };
             let mut program = Program::attach(ingress, Mode::Auto, &settings).map_err(said)?;
             let mut rounds = worker(work, (ingress, egress), &mut program)?;
@@ -78,7 +78,7 @@ impl Turns {
         })
     }
 
-    /// Whose turn it is from now on: no round of the other one goes on any more.
+    /// Changes the turn, and waits until no round of the other one is running.
     pub fn change(&self, to_floor: bool) {
         self.turn.is_floor.store(to_floor, Ordering::Relaxed);
         let is_running = || self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
@@ -107,7 +107,7 @@ fn take_turns(rounds: &mut Rounds, turn: &Turn) {
     }
 }
 
-/// What the row `af_xdp-floor` does.
+/// Runs one round of the floor, as in the row `af_xdp-floor`.
 fn cross(io: &mut Sockets, burst: &mut Vec<Frame>) -> usize {
     let Some((from, umem)) = io.at(0) else { return 0 };
     let received = from.rx_burst(umem, BURST, burst);
@@ -117,7 +117,7 @@ fn cross(io: &mut Sockets, burst: &mut Vec<Frame>) -> usize {
     received
 }
 
-/// A worker as srv6d has it, with two ports and the tables for this work.
+/// Makes a worker like that of srv6d, with two ports and the tables for this work.
 fn worker(work: Work, (ingress, egress): (&str, &str), program: &mut Program) -> Result<Rounds, BenchError> {
     let said = |why: XskError| BenchError(why.to_string());
     let umem = Umem::with_rings(FRAMES, UmemRings { fill: RING, completion: RING }).map_err(said)?;
@@ -137,7 +137,7 @@ fn worker(work: Work, (ingress, egress): (&str, &str), program: &mut Program) ->
     Ok(Rounds::alone(io, step, publisher.reader()))
 }
 
-/// What the rows of srv6d are configured to do.
+/// Returns the same state as in the configuration of srv6d's rows.
 fn desired(work: Work) -> Result<Desired, BenchError> {
     let mut desired = Desired {
         ports: vec![Port::fabric("in", 0, Mac(IN_MAC), 1500), Port::fabric("out", 1, Mac(OUT_MAC), 2000)],

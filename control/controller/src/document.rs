@@ -1,4 +1,4 @@
-//! Vertices and edges as Jalapeno's database holds them: keys come and go, so every one is optional.
+//! Vertices and edges in the form of Jalapeno's database. Any key may be missing, so each one is optional.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,64 +14,65 @@ use serde_json::value::RawValue;
 
 use crate::bounded::{self, Bounded};
 use crate::sid::{Family, Sid};
-use crate::text::{MAX_NAME, shown_up_to};
+use srv6d_text::{MAX_NAME, shown_up_to};
 
 /// A node, a host, or a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Vertex {
-    /// `collection/key`.
+    /// Id in the form `collection/key`.
     pub id: String,
-    /// What people call it; the key where no name is given.
+    /// Display name; the key if the document has no name.
     pub name: String,
     /// SIDs of the vertex itself.
     pub sids: Vec<Sid>,
-    /// Where traffic for it goes: host bits masked. Empty for a node.
+    /// Destinations behind the vertex, with host bits masked. Empty for a node.
     pub prefixes: Vec<IpNet>,
-    /// It forwards: not a host, not a prefix.
+    /// Whether it is a node that forwards, and not a host or a prefix.
     pub is_node: bool,
-    /// What was put right while it was read.
+    /// Problems of the document that were corrected when it was read.
     pub notes: Vec<String>,
 }
 
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
-    /// Key.
+    /// Key of the document.
     pub key: String,
-    /// Id of the vertex it leaves.
+    /// Id of the vertex at which the edge begins.
     pub from: String,
-    /// Id of the vertex it reaches.
+    /// Id of the vertex at which the edge ends.
     pub to: String,
     /// Adjacency SIDs (uA) of `from` towards `to`.
     pub sids: Vec<Sid>,
-    /// Names of the weights it has.
+    /// Names of those `WEIGHTS` that the edge has.
     pub weights: Vec<&'static str>,
-    /// Countries it runs through, ISO 3166-1 alpha-3.
+    /// Countries that the link runs through, in ISO 3166-1 alpha-3.
     pub countries: Vec<String>,
 }
 
-/// Attributes that a path may be chosen by.
+/// Attributes of edges by which a path may be chosen.
 const WEIGHTS: [&str; 3] = ["latency", "percent_util_out", "load"];
 
 /// One answer of `/topology`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
-    /// By id.
+    /// Vertices by id.
     pub vertices: BTreeMap<String, Vertex>,
-    /// By the ids of both ends; of parallel links all.
+    /// Edges by the ids of both ends, with all parallel links of a pair.
     pub edges: BTreeMap<(String, String), Vec<Edge>>,
-    /// Changes when something does that may move a path.
+    /// Hash that changes when something changes that may move a path.
     pub digest: u64,
 }
 
-/// Bytes of an id: those of booked paths are remembered for every peer, and written into a file.
+/// Maximum length of an id in bytes. It is bounded because ids of booked paths are kept for every peer and written to a
+/// file.
 const MAX_ID: usize = 256;
 
-/// Host bits of a bare prefix are not known: 64 is what every host subnet of such a fabric has.
+/// Prefix length of a bare IPv6 prefix, whose host bits are not known. Every host subnet of such a fabric is a /64.
 const USUAL_V6_LENGTH: u8 = 64;
 
 impl Vertex {
-    /// Reads a document; `None`: it has no id, or one that is longer than [`MAX_ID`].
+    /// Reads a document. Returns `None` if it has no id, or an id longer than `MAX_ID`.
     pub fn read(value: &Value) -> Option<Self> {
         let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let id = text("_id").filter(|id| id.len() <= MAX_ID)?.to_owned();
@@ -84,14 +85,15 @@ impl Vertex {
         Some(Self { id, name, sids, prefixes: if is_node { Vec::new() } else { prefixes }, is_node, notes })
     }
 
-    /// The prefixes of one family.
+    /// Returns the prefixes of one family.
     pub fn prefixes_of(&self, family: Family) -> impl Iterator<Item = IpNet> + '_ {
         let wanted = move |prefix: &&IpNet| matches!(prefix, IpNet::V6(_)) == (family == Family::V6);
         self.prefixes.iter().filter(wanted).copied()
     }
 }
 
-/// `prefix` with `prefix_len`, and the same for IPv4 where it is given; an address alone is a prefix of its own.
+/// Reads `prefix` with `prefix_len`, and `ipv4_prefix` with `ipv4_prefix_len` if present. Without an IPv4 prefix, an
+/// IPv4 address becomes a prefix with only that address.
 fn prefixes(value: &Value, notes: &mut Vec<String>) -> Vec<IpNet> {
     let mut prefixes: Vec<IpNet> = Vec::new();
     for (prefix, length) in [("prefix", "prefix_len"), ("ipv4_prefix", "ipv4_prefix_len")] {
@@ -125,7 +127,7 @@ fn read_prefix(text: &str, length: Option<u64>) -> Option<IpNet> {
 }
 
 impl Edge {
-    /// Reads a document; `None`: an end is missing, or its id is longer than [`MAX_ID`].
+    /// Reads a document. Returns `None` if an end is missing, or if the id of an end is longer than `MAX_ID`.
     pub fn read(value: &Value) -> Option<Self> {
         let text =
             |key: &str| value.get(key).and_then(Value::as_str).filter(|text| text.len() <= MAX_ID).map(str::to_owned);
@@ -141,21 +143,22 @@ impl Edge {
     }
 }
 
-/// Countries of one link that are read.
+/// Maximum number of countries that are read of one link.
 const MAX_COUNTRIES: usize = 64;
 
-/// A list, or one.
+/// Reads `country_codes`, which is a list of codes or a single code.
 fn countries(edge: &Value) -> Vec<String> {
     let codes = edge.get("country_codes");
     let several = codes.and_then(Value::as_array).into_iter().flatten();
     codes.into_iter().chain(several).filter_map(Value::as_str).take(MAX_COUNTRIES).map(str::to_owned).collect()
 }
 
-/// Vertices and edges of one topology. A larger one is refused as a whole: what is left out could be the way.
+/// Maximum number of vertices and edges of one topology. A larger topology is refused as a whole, because the part that
+/// would be left out could contain the path.
 const MAX_VERTICES: usize = 1 << 17;
 const MAX_EDGES: usize = 1 << 18;
 
-/// The answer, read document by document: none of them is kept.
+/// The answer of `/topology`. Its documents are parsed one by one, and none of them is kept.
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(borrow)]
@@ -164,7 +167,7 @@ struct Answer<'a> {
     vertices: Vertices<'a>,
 }
 
-/// Documents by id. The keys say nothing that the documents do not.
+/// Documents of an object whose keys are ids. The keys are ignored, because each document contains its id.
 struct Vertices<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Vertices<'a> {
@@ -195,19 +198,19 @@ impl<'de> Visitor<'de> for VertexMap {
 }
 
 impl Topology {
-    /// Reads an answer of `/graphs/{g}/topology`.
+    /// Reads an answer of `/graphs/{g}/topology` that is parsed as JSON already.
     ///
     /// # Errors
-    /// It is none.
+    /// If it has another shape, or if [`Self::parse`] refuses it.
     pub fn read(value: &Value) -> Result<Self, serde_json::Error> {
         Self::parse(value.to_string().as_bytes(), &[])
     }
 
-    /// Parses an answer; its digest also changes with the `watched` keys of edges. Takes memory in proportion to what is
-    /// kept: a document that is no vertex or edge costs nothing beyond its bytes.
+    /// Parses an answer of `/topology`. The digest also covers the values of the `watched` keys of edges. The memory
+    /// used is proportional to what is kept: a document that is no vertex or edge costs nothing beyond its bytes.
     ///
     /// # Errors
-    /// It is none, or larger than [`MAX_VERTICES`] and [`MAX_EDGES`] allow.
+    /// If it has another shape, or is larger than `MAX_VERTICES` and `MAX_EDGES` allow.
     pub fn parse(bytes: &[u8], watched: &[&str]) -> Result<Self, serde_json::Error> {
         let answer: Answer<'_> = serde_json::from_slice(bytes)?;
         let mut vertices = BTreeMap::new();
@@ -233,7 +236,7 @@ impl Topology {
         Ok(Self { vertices, edges, digest })
     }
 
-    /// The part of a topology that one path shows: its vertices, and the links between them.
+    /// Builds a topology from one path: its vertices, and the links between them.
     pub fn of_walk(vertices: &[Vertex]) -> Self {
         let link = |pair: &[Vertex]| match pair {
             [from, to] => Some(((from.id.clone(), to.id.clone()), Vec::new())),
@@ -246,23 +249,23 @@ impl Topology {
         }
     }
 
-    /// Adjacency SIDs from one vertex to the next.
+    /// Returns the adjacency SIDs from one vertex to the next.
     pub fn adjacency_sids(&self, from: &str, to: &str) -> Vec<Sid> {
         let edges = self.edges.get(&(from.to_owned(), to.to_owned())).into_iter().flatten();
         edges.flat_map(|edge| edge.sids.iter().cloned()).collect()
     }
 
-    /// Some link between nodes has that weight.
+    /// Returns whether any edge has that weight.
     pub fn has_weight(&self, weight: &str) -> bool {
         self.edges.values().flatten().any(|edge| edge.weights.contains(&weight))
     }
 
-    /// Some link runs through that country.
+    /// Returns whether any edge runs through that country.
     pub fn has_country(&self, code: &str) -> bool {
         self.edges.values().flatten().any(|edge| edge.countries.iter().any(|known| known == code))
     }
 
-    /// The first thing that keeps a walk along these ids from being one.
+    /// Returns the first vertex or link on the path along these ids that the topology does not have.
     pub fn missing_on(&self, walk: &[String]) -> Option<String> {
         let vertex = walk.iter().find(|id| !self.vertices.contains_key(*id)).cloned();
         let edge = || {
@@ -275,7 +278,7 @@ impl Topology {
         vertex.or_else(edge)
     }
 
-    /// Fewest links from one vertex to every other that can be reached.
+    /// Returns the smallest number of links from one vertex to each vertex that can be reached from it.
     pub fn hops_from(&self, from: &str) -> BTreeMap<String, usize> {
         let mut hops = BTreeMap::from([(from.to_owned(), 0)]);
         let mut queue = VecDeque::from([(from, 0)]);
@@ -292,7 +295,7 @@ impl Topology {
     }
 }
 
-/// Key of an edge, and a hash of its values of the watched keys.
+/// Returns the key of an edge, and a hash of its values of the watched keys.
 fn watched_values(edge: &Value, watched: &[&str]) -> Option<(String, u64)> {
     let key = edge.get("_key").filter(|_| !watched.is_empty())?.as_str()?.to_owned();
     let mut hasher = DefaultHasher::new();
@@ -302,8 +305,8 @@ fn watched_values(edge: &Value, watched: &[&str]) -> Option<(String, u64)> {
     Some((key, hasher.finish()))
 }
 
-/// Of what was read, not of the documents: their order differs between two equal answers, and counters, loads,
-/// revisions and times in them change without moving a path.
+/// Hashes the parsed topology and not the documents. The order of the documents differs between two equal answers, and
+/// their counters, loads, revisions and times change without moving a path.
 fn digest(
     vertices: &BTreeMap<String, Vertex>,
     edges: &BTreeMap<(String, String), Vec<Edge>>,

@@ -1,33 +1,33 @@
-//! A question that brought nothing.
+//! The error of a request to a controller.
 
 use std::time::Duration;
 
 use crate::snapshot::Cause;
-use crate::text::shown;
+use srv6d_text::shown;
 
-/// Why a request brought nothing that can be used.
+/// Reason why a request has no usable result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Failure {
-    /// By which it is counted.
+    /// Cause under which the failure is counted.
     pub cause: Cause,
-    /// For people: without control characters, and cut.
+    /// Message for the user: without control characters, and cut at a maximum length.
     pub what: String,
-    /// The server asks to be left alone for so long.
+    /// Time for which the server asks clients to send no requests (`Retry-After`).
     pub retry_after: Option<Duration>,
-    /// HTTP status, where there was one and it was no success.
+    /// HTTP status of the answer, if there was one and the status is not a success.
     pub status: Option<u16>,
-    /// No connection was made: the server has not seen the request.
+    /// Whether no connection was made, so that the server cannot have seen the request.
     pub is_unsent: bool,
 }
 
 impl Failure {
-    /// Without a wish of the server. The text may be the server's own: it is escaped and cut.
+    /// Returns a failure without `Retry-After` and status. The text may be the server's own: it is escaped and cut.
     pub fn new(cause: Cause, what: impl AsRef<str>) -> Self {
         Self { cause, what: shown(what.as_ref()), retry_after: None, status: None, is_unsent: false }
     }
 
-    /// The controller as a whole is in trouble, whatever it was asked for.
+    /// Returns whether the failure concerns the controller as a whole, independent of the request.
     pub const fn is_of_the_controller(&self) -> bool {
         matches!(self.cause, Cause::Connect | Cause::Timeout) || self.retry_after.is_some()
     }

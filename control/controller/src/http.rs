@@ -1,5 +1,5 @@
-//! The HTTP client of a controller's task: every answer has a bound in size and time, and all answers that are being
-//! read share one bound in memory.
+//! The HTTP client of a controller's task. Every answer is limited in size and time, and all answers that are being
+//! read share one limit on memory.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,54 +13,57 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::failure::Failure;
 use crate::snapshot::Cause;
-use crate::text::shown;
+use srv6d_text::shown;
 
-/// Bytes of answers that are held at a time where the settings name no other bound: 32 MiB, a topology of a hundred
-/// thousand links.
+/// Default limit on the bytes of answers that are held at a time: 32 MiB, which a topology of a hundred thousand links
+/// needs.
 pub const MAX_ANSWER: usize = 32 * 1024 * 1024;
-/// Bytes of an error's body that are read: more is not needed to say what is wrong.
+/// Maximum number of bytes that are read of an error's body; more is not needed to report the error.
 const MAX_ERROR: usize = 64 * 1024;
-/// Smaller answers are parsed where they are read; larger ones on a thread of their own.
+/// Limit in bytes up to which an answer is parsed on the current thread. A larger one is parsed on a thread for
+/// blocking work.
 const SMALL: usize = 64 * 1024;
-/// Redirects within one host that are followed.
+/// Maximum number of redirects within one host that are followed.
 const MAX_REDIRECTS: usize = 3;
-/// Attempts at an idempotent request whose connection the server closed.
+/// Maximum number of attempts at an idempotent request whose connection the server closes.
 const ATTEMPTS: usize = 3;
 
-/// What a client needs to know.
+/// Settings of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'s> {
-    /// Certificates (PEM) that the one of an `https` endpoint must be signed by; `None`: the system's.
+    /// CA certificates (PEM) for an `https` endpoint; `None` means those of the system.
     pub ca: Option<&'s str>,
-    /// Time for a connection.
+    /// Maximum time for making a connection.
     pub connect_timeout: Duration,
-    /// Bytes of answers that are held at a time.
+    /// Maximum number of bytes of answers that are held at a time.
     pub max_answer: usize,
 }
 
 /// Whether a request may be sent twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// A connection that the server closed is no reason to give up: it is sent again at once.
+    /// The request has no side effects. It is sent again at once if the server has closed the connection.
     Safe,
-    /// The server does something each time: it goes out once, over a connection of its own.
+    /// The request has side effects at the server. It is sent once, over a connection of its own.
     Never,
 }
 
-/// A client with its bounds.
+/// An HTTP client with limits on size, time and memory.
 #[derive(Clone, Debug)]
 pub struct Http {
     pooled: reqwest::Client,
-    /// Makes a connection for every request: none that the server may be closing just then.
+    /// Client that makes a new connection for every request, because the server may be closing an idle one.
     single: reqwest::Client,
-    /// Bytes that answers may still take.
+    /// Number of bytes that further answers may use.
     budget: Arc<Semaphore>,
     max_answer: usize,
 }
 
 impl Http {
+    /// Creates a client for one endpoint.
+    ///
     /// # Errors
-    /// `ca` holds no certificate.
+    /// If `ca` does not contain a certificate.
     pub fn new(endpoint: &Url, options: Options<'_>) -> Result<Self, String> {
         Ok(Self {
             pooled: client(endpoint, options, 8)?,
@@ -73,7 +76,7 @@ impl Http {
     /// Sends a request and reads its answer, whatever its status, until `deadline`.
     ///
     /// # Errors
-    /// No answer in time, no connection, or an answer larger than the bound.
+    /// If there is no answer in time, no connection, or if the answer exceeds the limit.
     pub async fn ask(
         &self,
         (method, url): (Method, Url),
@@ -109,7 +112,7 @@ impl Http {
         }
     }
 
-    /// Opens a stream of events; `None`: there is none, or not in time.
+    /// Opens a stream of events. Returns `None` if the server has none, or does not answer in time.
     pub async fn stream(&self, url: Url, deadline: Instant) -> Option<reqwest::Response> {
         let sent = timeout_at(deadline, self.single.get(url).send()).await.ok()?.ok()?;
         sent.status().is_success().then_some(sent)
@@ -147,38 +150,38 @@ impl Http {
     }
 }
 
-/// A body, and its share of the bound.
+/// A body, and the part of the memory limit that it uses.
 #[derive(Debug)]
 struct Held {
     bytes: Vec<u8>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A whole answer, whatever it says.
+/// A complete answer, whatever its status.
 #[derive(Debug)]
 pub struct Answer {
-    /// What was asked.
+    /// URL of the request.
     pub url: String,
     /// HTTP status.
     pub status: StatusCode,
-    /// The server asks to be left alone for so long.
+    /// Time for which the server asks clients to send no requests (`Retry-After`).
     pub retry_after: Option<Duration>,
-    /// Address that answered.
+    /// Address of the server that answered.
     pub controller: Option<std::net::IpAddr>,
     held: Held,
 }
 
 impl Answer {
-    /// The body, of which an error's is cut.
+    /// Returns the body. The body of an error may be cut.
     pub fn bytes(&self) -> &[u8] {
         &self.held.bytes
     }
 
-    /// Parses the body. A large one is parsed on another thread, and its share of the memory is given back when that
-    /// has ended, even if nobody waits for it any more.
+    /// Parses the body. A large body is parsed on another thread. The memory that it uses is released when parsing has
+    /// ended, even if nobody waits for the result any more.
     ///
     /// # Errors
-    /// `parse` refuses it, or has not ended at `deadline`.
+    /// If `parse` refuses the body, or has not ended at `deadline`.
     pub async fn parse<T: Send + 'static>(
         self,
         deadline: Instant,
@@ -208,19 +211,19 @@ fn words_of(why: &serde_json::Error) -> String {
     if why.is_data() { why_text } else { format!("not JSON: {why_text}") }
 }
 
-/// A client for one endpoint, with at most so many idle connections.
+/// Creates a client for one endpoint that keeps at most `idle` idle connections.
 fn client(endpoint: &Url, options: Options<'_>, idle: usize) -> Result<reqwest::Client, String> {
     let is_https = endpoint.scheme() == "https";
     let mut builder = reqwest::Client::builder()
-        // The controller is beside the fabric: a proxy of the environment is for other traffic.
+        // The controller is close to the fabric: a proxy of the environment is for other traffic.
         .no_proxy()
         .user_agent(concat!("srv6d/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(options.connect_timeout)
         .pool_max_idle_per_host(idle)
         .redirect(Policy::custom(redirect))
-        // No redirect leads out of TLS.
+        // A redirect must not lead from `https` to `http`.
         .https_only(is_https)
-        // A hundred and more, which take time and memory.
+        // The system has more than a hundred certificates, which take time and memory to load.
         .tls_built_in_root_certs(is_https && options.ca.is_none());
     if let Some(pem) = options.ca {
         let certificates = Certificate::from_pem_bundle(pem.as_bytes()).map_err(|why| format!("ca_file: {why}"))?;
@@ -232,7 +235,7 @@ fn client(endpoint: &Url, options: Options<'_>, idle: usize) -> Result<reqwest::
     builder.build().map_err(|why| innermost(&why))
 }
 
-/// Follows a redirect to another path of the same host and port, as a missing or trailing slash causes it, and no other.
+/// Follows a redirect only to another path of the same host and port, which a missing or trailing slash can cause.
 fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let place = |url: &Url| (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
     let stays = attempt.previous().first().is_some_and(|first| place(first) == place(attempt.url()));
@@ -246,7 +249,7 @@ fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     attempt.error(format!("redirected to {elsewhere}, which is another server: name that as `endpoint` if it is right"))
 }
 
-/// The connection was there, and is closed: by a server that closes each one after an answer, for example.
+/// Returns whether an existing connection was closed, for example by a server that closes it after each answer.
 fn is_closed(why: &reqwest::Error) -> bool {
     why.is_request() && !why.is_connect() && !why.is_timeout() && !why.is_redirect()
 }
@@ -268,7 +271,7 @@ fn transport(url: &str, why: &reqwest::Error) -> Failure {
     Failure { is_unsent: why.is_connect(), ..Failure::new(cause, format!("{url}: {what}")) }
 }
 
-/// The system's own words: the outer ones only repeat the URL.
+/// Returns the text of the innermost error, which is usually the system's. The outer errors only repeat the URL.
 pub fn innermost(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,4 +1,4 @@
-//! What a controller publishes: one entry per peer, and how the asking goes.
+//! The state that a controller publishes: one entry per peer, and the health of the requests.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -6,22 +6,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
 use crate::allowed::Allowed;
 
-/// What a source wants programmed, published as a whole. A peer that fails never touches another.
+/// The paths that a source wants to have programmed, published as a whole. A failure of one peer never affects another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// By id.
+    /// Peers by id.
     pub peers: BTreeMap<String, Peer>,
-    /// How the asking goes.
+    /// Results of the requests so far.
     pub health: Health,
 }
 
 impl Snapshot {
-    /// Begins with what is published already: of peers that are still wanted, the last good paths stay, as far as they
-    /// are still allowed.
+    /// Creates the first snapshot of a task and publishes it. Peers that are still wanted keep the last good paths of
+    /// the snapshot published before, as far as these are still allowed.
     pub(crate) fn begin(
         publish: &watch::Sender<Arc<Self>>,
         peers: impl IntoIterator<Item = String>,
@@ -43,7 +44,7 @@ impl Snapshot {
     }
 }
 
-/// Notes a failure; what was good stays, and is stale from now on.
+/// Records a failure of a peer. Its good paths stay, and are stale from now on.
 pub(crate) fn fail(peer: &mut Peer, why: &str) {
     peer.last_error = Some(why.to_owned());
     peer.state = match (&peer.state, peer.prefixes.is_empty()) {
@@ -53,32 +54,32 @@ pub(crate) fn fail(peer: &mut Peer, why: &str) {
     };
 }
 
-/// One destination.
+/// A peer: one destination of a source, with its paths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Peer {
-    /// What to steer, and over which carriers.
+    /// Prefixes to steer, and their carriers.
     pub prefixes: Vec<PrefixPaths>,
-    /// Whether that is what the controller says now.
+    /// Whether the paths are what the controller currently answers.
     pub state: PeerState,
-    /// What went wrong last, while something does.
+    /// The last error, until the peer is fresh again.
     pub last_error: Option<String>,
-    /// When its paths were last confirmed.
+    /// Time at which its paths were last confirmed.
     pub synced: Option<SystemTime>,
-    /// What deserves a look without being an error.
+    /// Observations for the user that are not errors.
     pub notes: Vec<String>,
 }
 
 /// Paths of one prefix of a peer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrefixPaths {
-    /// Inner destinations.
+    /// Prefix of the inner destination addresses.
     pub prefix: IpNet,
-    /// Flows are hashed over these; never empty.
+    /// Paths over which flows are distributed by hash; never empty.
     pub paths: Vec<CarrierPath>,
 }
 
 impl PrefixPaths {
-    /// The settings let a controller steer this prefix over these carriers.
+    /// Returns whether the settings let a controller steer this prefix over these carriers.
     pub(crate) fn is_allowed(&self, allowed: &Allowed) -> bool {
         let segments = |path: &CarrierPath| allowed.segments(&path.segments).is_ok();
         allowed.prefix(self.prefix, None).is_ok() && self.paths.iter().all(segments)
@@ -86,70 +87,70 @@ impl PrefixPaths {
 }
 
 /// One path, ready to be programmed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarrierPath {
-    /// Name of its counters: stays while the path moves.
+    /// Name of the path's counters, which stays the same when the path moves.
     pub name: String,
-    /// Carriers, in the order they are visited.
+    /// Carriers, in the order in which they are visited.
     pub segments: Vec<Ipv6Addr>,
-    /// Share of the flows.
+    /// Relative share of the flows.
     pub weight: u16,
-    /// Names of the nodes it visits.
+    /// Names of the nodes that the path visits.
     pub via: Vec<String>,
 }
 
-/// How much a peer's paths can be relied on.
+/// How reliable the paths of a peer are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PeerState {
-    /// No answer yet.
+    /// There was no answer yet.
     #[default]
     Waiting,
-    /// As the controller said when it was last asked.
+    /// The paths are what the controller answered when it was last asked.
     Fresh,
-    /// The last good ones: the controller has failed since.
+    /// The paths are the last good ones, and the controller has failed since.
     Stale {
-        /// Since when.
+        /// Time of the first failure.
         since: SystemTime,
     },
-    /// There never were any.
+    /// There were never any paths.
     Missing,
 }
 
-/// Why asking failed.
+/// Cause of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// No connection.
+    /// No connection was made.
     Connect,
-    /// No answer in time.
+    /// There was no answer in time.
     Timeout,
-    /// An HTTP status that is not a success.
+    /// The HTTP status is not a success.
     Status,
-    /// An answer that is no JSON of the expected shape, or was cut off.
+    /// The answer is not JSON of the expected shape, or was cut off.
     Body,
-    /// `found: false`: no path, or no such vertex.
+    /// The answer has `found: false`: there is no path, or no such vertex.
     NotFound,
-    /// An id that the controller does not have.
+    /// The controller does not know an id of the request.
     UnknownId,
-    /// The answer is about another pair.
+    /// The answer is about another pair of vertices.
     WrongDestination,
-    /// The path runs through something that is not in the topology.
+    /// The path runs through a vertex or link that is not in the topology.
     VanishedNode,
-    /// No carrier can be made of the path.
+    /// No carrier can be composed for the path.
     InvalidCarrier,
-    /// The prefix or the carrier is none that a controller may decide on.
+    /// The controller is not allowed to decide on the prefix or the carrier.
     NotAllowed,
-    /// The graph has no such metric.
+    /// The graph does not have the requested metric.
     NoMetric,
-    /// The allocation was not kept in the controller's books.
+    /// The controller did not record the allocation.
     Bookkeeping,
-    /// The controller refuses the request, or it would.
+    /// The controller refuses the request, or the request is not sent because it would be refused.
     Refused,
-    /// The state file cannot be written.
+    /// The state file cannot be read or written.
     State,
 }
 
 impl Cause {
-    /// Every cause.
+    /// List of all causes.
     pub const ALL: [Self; 14] = [
         Self::Connect,
         Self::Timeout,
@@ -167,7 +168,7 @@ impl Cause {
         Self::State,
     ];
 
-    /// As a metric's label.
+    /// Returns the name of the cause as a label of a metric.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -188,24 +189,26 @@ impl Cause {
     }
 }
 
-/// How the asking goes.
+/// Results of the requests to a controller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Health {
-    /// Rounds begun.
+    /// Number of rounds that were begun.
     pub attempts: u64,
-    /// Rounds that ended with every peer fresh.
+    /// Number of rounds after which every peer was fresh.
     pub successes: u64,
-    /// Failed requests and refused answers, by cause.
+    /// Number of failed requests and refused answers, by cause.
     pub failures: BTreeMap<Cause, u64>,
-    /// When a round last ended with every peer fresh.
+    /// Time at which a round last ended with every peer fresh.
     pub last_success: Option<SystemTime>,
-    /// What went wrong last, while something does.
+    /// The last error, until a round ends with every peer fresh.
     pub last_error: Option<String>,
-    /// How long the last round took.
+    /// Why the state file cannot store allocations at present. Paths are not affected.
+    pub state_error: Option<String>,
+    /// Duration of the last round.
     pub last_duration: Duration,
-    /// When the next round begins at the latest.
+    /// Latest time at which the next round begins.
     pub next: Option<SystemTime>,
-    /// Answers whose own text says another carrier than their path.
+    /// Number of answers whose own text contains another carrier than their path.
     pub mismatches: u64,
 }
 
@@ -216,14 +219,14 @@ impl Health {
     }
 }
 
-/// What a controller's task can be told.
+/// A command for the task of a controller.
 #[derive(Debug)]
 pub enum Command {
-    /// Ask now, whatever the time.
+    /// Ask the controller now, without waiting for the next round.
     Sync,
-    /// Give back what was allocated, and end.
+    /// Release what was allocated, and end.
     Stop {
-        /// Told when that is done.
+        /// Is notified when that is done.
         done: oneshot::Sender<()>,
     },
 }

@@ -1,8 +1,8 @@
-//! `encap` of routes and next hops: seg6 and seg6local, the others by name.
+//! Reads `encap` of routes and next hops: seg6 and seg6local. Other types are only named in the error.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use srv6d_srv6::model::TableId;
+use srv6d_addresses::TableId;
 
 use crate::attribute::{Attributes, address, byte_at, u32_at};
 use crate::model::{KernelEncap, KernelSid, KernelSidAction};
@@ -11,21 +11,21 @@ use crate::seg6::local::{ACTION, COUNTERS, FLAVORS, NH4, NH6, OIF, TABLE, VRFTAB
 use crate::seg6::tunnel::{MODE_ENCAP, MODE_ENCAP_RED, MODE_INLINE, SOURCE, SRH};
 use crate::seg6::{SEG6, SEG6_LOCAL};
 
-/// `LWTUNNEL_ENCAP_*` (`linux/lwtunnel.h`), by number.
+/// Names of encapsulation types (`LWTUNNEL_ENCAP_*` in `linux/lwtunnel.h`), indexed by number.
 const TYPES: [&str; 11] = ["none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm"];
-/// `SR6_FLAG1_HMAC` (`linux/seg6.h`).
+/// Flag of an SRH with an HMAC: `SR6_FLAG1_HMAC` (`linux/seg6.h`).
 const HMAC: u8 = 1 << 3;
 
-/// What `ip route` calls attributes that srv6d cannot follow.
+/// Attributes of seg6local that srv6d does not support, with the names that `ip route` gives them.
 const UNFOLLOWED: [(u16, &str); 3] = [(2, "srh"), (6, "iif"), (8, "endpoint (bpf)")];
-/// What a route or next hop does to a packet before it is sent.
+/// Encapsulation or SID behaviour that a route or next hop applies to a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Encap {
     Seg6(KernelEncap),
     Seg6Local(KernelSid),
 }
 
-/// `None`: nothing. An error says what srv6d cannot do.
+/// Reads an encapsulation. Returns `None` if there is none; an error names what srv6d does not support.
 pub(crate) fn encap(kind: u16, value: &[u8]) -> Result<Option<Encap>, String> {
     match kind {
         0 => Ok(None),
@@ -52,6 +52,9 @@ fn seg6(value: &[u8]) -> Result<KernelEncap, String> {
     Ok(KernelEncap { reduced, segments, source })
 }
 
+/// Reads the SRH of `encap seg6`. Returns whether the mode is `encap.red`, and the segments in the order they are
+/// visited.
+///
 /// ```text
 ///  0      4                                                    12
 /// ┌──────┬─────┬─────┬──────┬──────┬────────────┬───────┬─────┬───────────────────────────

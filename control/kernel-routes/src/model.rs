@@ -1,37 +1,37 @@
-//! What is known of a route.
+//! What is known about a route of the kernel.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
-use srv6d_srv6::model::TableId;
+use srv6d_addresses::TableId;
 
-/// One route of the kernel.
+/// One route of the kernel, as an entry of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelRoute {
-    /// Table.
+    /// Table of the route.
     pub table: TableId,
-    /// Destinations.
+    /// Prefix of the destinations.
     pub prefix: IpNet,
-    /// Among routes of one prefix, the smallest one counts.
+    /// Metric; of the routes of one prefix, the one with the smallest metric is used.
     pub metric: u32,
-    /// Who made it: `proto` of `ip route`.
+    /// Origin of the route: `proto` of `ip route`.
     pub protocol: u8,
-    /// What it does.
+    /// Action of the route.
     pub action: KernelAction,
 }
 
 /// What a route of the kernel does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelAction {
-    /// Sends, plainly or encapsulated, over one of these.
+    /// Sends packets, with or without encapsulation, over one of these next hops.
     Via(Vec<KernelHop>),
-    /// `encap seg6local`: a SID of this node.
+    /// `encap seg6local`: processes packets as packets to a SID of this node.
     Sid(KernelSid),
-    /// Drops.
+    /// Drops packets silently.
     Blackhole,
-    /// Drops with Destination Unreachable.
+    /// Drops packets and answers with ICMP Destination Unreachable.
     Unreachable,
-    /// Something srv6d does not do.
+    /// Something that srv6d does not support; the text says what.
     Other(String),
 }
 
@@ -40,52 +40,53 @@ pub enum KernelAction {
 pub struct KernelHop {
     /// Kernel index of the device.
     pub device: u32,
-    /// Neighbour; `None`: on-link.
+    /// Address of the neighbour; `None`: on-link.
     pub via: Option<IpAddr>,
-    /// Share of the flows; 0: its link is down, or its device has no address of the family any more.
+    /// Weight: share of the flows. 0 means that the link is down, or that the device has no address of the family any
+    /// more.
     pub weight: u16,
-    /// `encap seg6`.
+    /// SRv6 encapsulation (`encap seg6`).
     pub encap: Option<KernelEncap>,
 }
 
 impl KernelHop {
-    /// The same leg of a route, whatever its share.
+    /// Returns whether both are the same leg of a route, apart from the weight.
     pub(crate) fn is_leg(&self, other: &Self) -> bool {
         self.device == other.device && self.via == other.via && self.encap == other.encap
     }
 }
 
-/// `encap seg6 mode encap|encap.red`.
+/// SRv6 encapsulation: `encap seg6 mode encap|encap.red`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelEncap {
-    /// `encap.red`.
+    /// True if the mode is `encap.red`.
     pub reduced: bool,
-    /// In the order they are visited.
+    /// Segments in the order they are visited.
     pub segments: Vec<Ipv6Addr>,
-    /// `tunsrc` of the route itself.
+    /// Source of the outer header (`tunsrc`), if the route sets one.
     pub source: Option<Ipv6Addr>,
 }
 
-/// `encap seg6local`.
+/// A SID of this node: `encap seg6local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelSid {
-    /// Behaviour.
+    /// Behaviour of the SID.
     pub action: KernelSidAction,
-    /// `nh6`, `nh4`.
+    /// Address of the neighbour (`nh6` or `nh4`).
     pub via: Option<IpAddr>,
-    /// `oif`.
+    /// Kernel index of the device (`oif`).
     pub device: Option<u32>,
-    /// `next-csid`: block and node function lengths in bits.
+    /// Lengths of block and node function in bits, for the flavor `next-csid`.
     pub csid: Option<(u8, u8)>,
-    /// Flavors.
+    /// Whether the flavor PSP is set.
     pub psp: bool,
-    /// Flavors.
+    /// Whether the flavor USP is set.
     pub usp: bool,
-    /// Flavors.
+    /// Whether the flavor USD is set.
     pub usd: bool,
 }
 
-/// `action` of `encap seg6local`.
+/// Behaviour of a SID: `action` of `encap seg6local`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelSidAction {
     /// End.
@@ -96,15 +97,15 @@ pub enum KernelSidAction {
     EndDx6,
     /// End.DX4.
     EndDx4,
-    /// End.DT6.
+    /// End.DT6 with its table.
     EndDt6(TableId),
-    /// End.DT4.
+    /// End.DT4 with its table.
     EndDt4(TableId),
-    /// End.DT46.
+    /// End.DT46 with its table.
     EndDt46(TableId),
 }
 
-/// `SEG6_LOCAL_ACTION_*`, by number.
+/// Names of behaviours (`SEG6_LOCAL_ACTION_*`), indexed by number.
 const ACTIONS: [&str; 17] = [
     "unspecified",
     "End",
@@ -126,10 +127,11 @@ const ACTIONS: [&str; 17] = [
 ];
 
 impl KernelSidAction {
-    /// The action of a number of `linux/seg6_local.h`, and the table it looks up in, where it does.
+    /// Returns the behaviour of a number of `linux/seg6_local.h`. `table` is the table of a behaviour that looks up in
+    /// one.
     ///
     /// # Errors
-    /// It cannot be followed: its name.
+    /// Text that names the behaviour, if srv6d does not support it.
     pub fn numbered(number: u32, table: TableId) -> Result<Self, String> {
         match number {
             1 => Ok(Self::End),

@@ -1,9 +1,9 @@
-//! `RTM_NEWROUTE` and `RTM_DELROUTE`.
+//! Reads `RTM_NEWROUTE` and `RTM_DELROUTE`.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use srv6d_srv6::model::TableId;
+use srv6d_addresses::TableId;
 
 use crate::attribute::{Attributes, INET, INET6, address, byte_at, u16_at, u32_at, unspecified};
 use crate::encap;
@@ -13,9 +13,9 @@ use crate::rtnetlink::route::{
     DESTINATION, ENCAP, ENCAP_TYPE, GATEWAY, MULTIPATH, NEXT_HOP_ID, OIF, PRIORITY, TABLE, VIA,
 };
 
-/// `struct rtmsg`.
+/// Length of `struct rtmsg` in bytes.
 const HEAD: usize = 12;
-/// `RTN_*`: the type of a route.
+/// Types of routes: `RTN_*`.
 const UNICAST: u8 = 1;
 const LOCAL: u8 = 2;
 const BROADCAST: u8 = 3;
@@ -25,52 +25,52 @@ const BLACKHOLE: u8 = 6;
 const UNREACHABLE: u8 = 7;
 const PROHIBIT: u8 = 8;
 const THROW: u8 = 9;
-/// `RTM_F_CLONED`: a copy that the kernel keeps for one destination.
+/// `RTM_F_CLONED`: a copy that the kernel keeps for a single destination.
 const CLONED: u32 = 0x200;
-/// `NLM_F_REPLACE`, `NLM_F_APPEND`.
+/// Flags of a message: `NLM_F_REPLACE`, `NLM_F_APPEND`.
 const REPLACE: u16 = 0x100;
 const APPEND: u16 = 0x800;
-/// `RTNH_F_DEAD`, `RTNH_F_LINKDOWN`.
+/// Flags of a leg that carries no traffic: `RTNH_F_DEAD`, `RTNH_F_LINKDOWN`.
 const DEAD: u8 = 1 | 16;
-/// `struct rtnexthop`: length, flags, weight less one, device.
+/// Length of `struct rtnexthop` in bytes: length, flags, weight minus one, device.
 const LEG_HEAD: usize = 8;
 
-/// What names the routes of which one is used.
+/// Table and prefix of a route. The kernel uses one of the routes with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteKey {
-    /// Table.
+    /// Table of the routes.
     pub table: TableId,
-    /// Destinations.
+    /// Prefix of the destinations.
     pub prefix: IpNet,
 }
 
-/// A route that is there from now on, or no more, or lost a leg.
+/// A change of a route: it was added, replaced or deleted, or lost a leg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteMessage {
-    /// `RTM_NEWROUTE`.
+    /// Whether the message is `RTM_NEWROUTE`.
     pub(crate) is_new: bool,
-    /// `NLM_F_REPLACE`: in the place of the one with this key and metric.
+    /// `NLM_F_REPLACE`: the route replaces the one with the same key and metric.
     pub(crate) replaces: bool,
-    /// `NLM_F_APPEND`: behind it, or a further leg of it.
+    /// `NLM_F_APPEND`: the route comes after the one with the same key and metric, or adds a leg to it.
     pub(crate) appends: bool,
-    /// Where it stands.
+    /// Table and prefix of the route.
     pub key: RouteKey,
-    /// The smallest one counts.
+    /// Metric; the route with the smallest one is used.
     pub metric: u32,
-    /// `proto`.
+    /// Origin of the route (`proto`).
     pub protocol: u8,
-    /// It counts for some packets only, in words; and its traffic class, which tells such routes apart.
+    /// Why the route applies to some packets only, in words, if it does. The traffic class distinguishes such routes.
     pub(crate) only_for: Option<&'static str>,
     pub(crate) tos: u8,
-    /// `nhid`.
+    /// Number of the next-hop object (`nhid`).
     pub next_hop: Option<u32>,
-    /// What its attributes say; for a `nhid` route they may say nothing. `None`: not for somewhere else (local,
-    /// broadcast, anycast, multicast).
+    /// Action that the attributes describe; the attributes of a route with `nhid` may describe none. `None`: the route
+    /// is one for the node itself (local, broadcast, anycast, multicast).
     pub action: Option<KernelAction>,
 }
 
-/// Reads a route; `None` for what nobody follows: multicast, link-local prefixes (they mean nothing without a device),
-/// the kernel's own copies.
+/// Reads a route. Returns `None` for routes that are not tracked: multicast, link-local prefixes (without meaning
+/// unless a device is known), and copies that the kernel made for itself.
 pub(crate) fn read(body: &[u8], is_new: bool, flags: u16) -> Option<RouteMessage> {
     let &[family, length, source_length, tos, table, protocol, _, kind] = body.first_chunk::<8>()?;
     let is_copy = u32_at(body, 8)? & CLONED != 0;
@@ -135,7 +135,7 @@ impl<'a> Found<'a> {
             DESTINATION => self.destination = address(value),
             PRIORITY => self.priority = u32_at(value, 0).unwrap_or_default(),
             GATEWAY => self.via = address(value),
-            // `struct rtvia`: the family, and an address of that.
+            // `struct rtvia`: the family, then an address of that family.
             VIA => self.via = value.get(2..).and_then(address),
             OIF => self.device = u32_at(value, 0),
             NEXT_HOP_ID => self.next_hop = u32_at(value, 0),
@@ -154,7 +154,7 @@ impl<'a> Found<'a> {
             UNICAST => {
                 let legs: Result<Vec<KernelHop>, String> = Legs(self.legs).collect();
                 let sorted = |mut legs: Vec<KernelHop>| {
-                    // Of IPv6 an event has another order than a dump.
+                    // For IPv6, the order of legs in an event differs from that in a dump.
                     legs.sort_unstable();
                     KernelAction::Via(legs)
                 };
@@ -169,7 +169,7 @@ impl<'a> Found<'a> {
 
     fn single(&self, weight: u16) -> KernelAction {
         match (encap::encap(self.encap_type, self.encap), self.device, self.next_hop) {
-            // The kernel says no device of a SID where `seg6local` names another one.
+            // The kernel names no device for a SID if `seg6local` names another one.
             (Ok(Some(encap::Encap::Seg6Local(sid))), ..) => KernelAction::Sid(sid),
             (encap, Some(device), _) => single(device, self.via, encap, weight),
             (_, None, Some(id)) => KernelAction::Other(format!("its next-hop object {id} is not known")),
@@ -178,7 +178,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The legs of a multipath route.
+/// Iterates over the legs of a multipath route.
 struct Legs<'a>(&'a [u8]);
 
 impl Iterator for Legs<'_> {

@@ -1,24 +1,24 @@
-//! The routes as they are now.
+//! The present routes of the kernel.
 //!
-//! A dump says them all; after it each message changes a few. Where a message does not say enough to know what the
-//! kernel has now, the answer is [`Effect::DumpAgain`], and a dump says it. What the kernel tells, and what it does not
-//! (Linux 6.18):
+//! A dump gives all routes; after it, each message changes a few. If a message does not contain enough to know what the
+//! kernel has now, the result is [`Effect::DumpAgain`], and a new dump is needed. The table says what the kernel (Linux
+//! 6.18) reports about each change:
 //!
-//! | change | told |
+//! | change | what the kernel reports |
 //! |---|---|
 //! | IPv6 leg added | a new route with all legs |
 //! | IPv6 leg deleted | a deletion that names this leg alone |
 //! | route replaced | a new route with `NLM_F_REPLACE` |
-//! | IPv4 route appended or prepended to one of the same metric | a new route; which of the two counts is not said |
-//! | IPv4 route that goes with its link, its address or its next-hop object | nothing: whoever hears of these asks anew |
-//! | leg that dies or lives again with its link, or with the last IPv4 address of its device | nothing: the same |
-//! | next-hop object replaced | the object; the routes only with `net.ipv4.nexthop_compat_mode` = 1 |
+//! | IPv4 route appended or prepended to one of the same metric | a new route; which of the two is used is not said |
+//! | IPv4 route that goes with its link, address or next-hop object | nothing: such an event needs a new dump |
+//! | leg that dies or revives with its link, or with the last IPv4 address of its device | nothing: needs a new dump |
+//! | next-hop object replaced | the object; the routes only if `net.ipv4.nexthop_compat_mode` is 1 |
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
-use srv6d_srv6::model::TableId;
+use srv6d_addresses::TableId;
 
 use crate::Message;
 use crate::model::{KernelAction, KernelHop, KernelRoute};
@@ -26,21 +26,21 @@ use crate::next_hop::{NextHopMessage, NextHops};
 use crate::route::{RouteKey, RouteMessage};
 use crate::rule::KernelRule;
 
-/// What a message came to.
+/// Result of applying a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It is taken into account.
+    /// The message was applied, or changes nothing.
     Kept,
-    /// It does not say enough.
+    /// The message does not contain enough to know the new state, so a new dump is needed.
     DumpAgain,
 }
 
-/// Routes, next-hop objects and rules.
+/// The routes, next-hop objects and rules of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     by_prefix: BTreeMap<RouteKey, Vec<Entry>>,
     next_hops: NextHops,
-    /// Routes that name an object.
+    /// Number of routes that use each next-hop object.
     users: HashMap<u32, usize>,
     rules: Vec<KernelRule>,
 }
@@ -62,12 +62,14 @@ impl Entry {
         Self { route, tos, only_for, next_hop }
     }
 
-    /// The kernel holds two such routes side by side only where one was appended to the other.
+    /// Returns whether the message is for this position: same metric, traffic class and restriction. The kernel has
+    /// several routes at one position only if one was appended to another.
     fn is_beside(&self, message: &RouteMessage) -> bool {
         self.route.metric == message.metric && self.tos == message.tos && self.only_for == message.only_for
     }
 
-    /// Linux replaces such a route by such a route; between them and others it has ways of its own.
+    /// Returns whether Linux treats the route as one that can have legs. Linux replaces a route only by one of the same
+    /// kind; other replacements follow rules of their own.
     fn may_have_legs(&self) -> bool {
         self.next_hop.is_none() && self.legs().iter().any(|leg| leg.via.is_some())
     }
@@ -78,25 +80,25 @@ impl Entry {
 }
 
 impl Routes {
-    /// The route of each prefix that the kernel uses: the one with the smallest metric. One that counts for some
-    /// packets only speaks for its prefix.
+    /// Returns the route that the kernel uses for each prefix: the one with the smallest metric. A route that applies
+    /// to some packets only takes precedence, so that the prefix is known to be a special case.
     pub fn used(&self) -> impl Iterator<Item = &KernelRoute> {
         self.by_prefix.values().filter_map(|entries| used(entries))
     }
 
-    /// The same of one table.
+    /// Like [`used`](Self::used), but for one table only.
     pub fn table(&self, table: TableId) -> impl Iterator<Item = &KernelRoute> {
         let first = RouteKey { table, prefix: IpNet::V4(Ipv4Net::default()) };
         let of_table = self.by_prefix.range(first..).take_while(move |(key, _)| key.table == table);
         of_table.filter_map(|(_, entries)| used(entries))
     }
 
-    /// The route that is used for one prefix.
+    /// Returns the route that the kernel uses for one prefix.
     pub fn used_for(&self, key: &RouteKey) -> Option<&KernelRoute> {
         used(self.by_prefix.get(key)?)
     }
 
-    /// Prefixes that have a route and lie inside of this one, itself left out.
+    /// Returns the prefixes with a route that lie inside this one, without the prefix itself.
     pub fn inside(&self, key: RouteKey) -> impl Iterator<Item = &RouteKey> {
         let last = key.prefix.broadcast();
         let from_here = self.by_prefix.range(key..).map(|(key, _)| key);
@@ -105,7 +107,7 @@ impl Routes {
             .filter(move |inner| inner.prefix != key.prefix && key.prefix.contains(&inner.prefix))
     }
 
-    /// Tables that have a route.
+    /// Returns the tables that have a route.
     pub fn tables(&self) -> Vec<TableId> {
         let mut tables = Vec::new();
         let first_of = |table| RouteKey { table, prefix: IpNet::V4(Ipv4Net::default()) };
@@ -118,36 +120,36 @@ impl Routes {
         tables
     }
 
-    /// Routes of a table that an address lies in the prefixes of, shortest prefix first.
+    /// Returns the used routes of a table whose prefixes contain an address, the shortest prefix first.
     pub fn around(&self, table: TableId, address: IpAddr) -> impl Iterator<Item = &KernelRoute> {
         let host = IpNet::from(address);
         let above = (0..=host.max_prefix_len()).filter_map(move |length| IpNet::new(address, length).ok());
         above.filter_map(move |prefix| self.used_for(&RouteKey { table, prefix: prefix.trunc() }))
     }
 
-    /// The same rules, and of the routes those of some prefixes.
+    /// Returns a copy with all rules, but only the routes of these prefixes.
     #[must_use]
     pub fn only<'k>(&self, keys: impl IntoIterator<Item = &'k RouteKey>) -> Self {
         let routes = keys.into_iter().filter_map(|key| Some((*key, self.by_prefix.get(key)?.clone())));
         Self { by_prefix: routes.collect(), rules: self.rules.clone(), ..Self::default() }
     }
 
-    /// Rules, in the order they are asked.
+    /// Returns the rules in the order in which the kernel evaluates them.
     pub fn rules(&self) -> &[KernelRule] {
         &self.rules
     }
 
-    /// Prefixes that have a route.
+    /// Returns the number of prefixes that have a route.
     pub fn len(&self) -> usize {
         self.by_prefix.len()
     }
 
-    /// No route at all.
+    /// Returns whether there is no route.
     pub fn is_empty(&self) -> bool {
         self.by_prefix.is_empty()
     }
 
-    /// A message that came by itself. Prefixes whose routes it changed go to `changed`.
+    /// Applies a notification. Prefixes whose used route changed are added to `changed`.
     pub fn apply(&mut self, message: Message, changed: &mut BTreeSet<RouteKey>) -> Effect {
         match message {
             Message::Route(message) => self.route(&message, changed),
@@ -224,7 +226,7 @@ impl Routes {
         Effect::Kept
     }
 
-    /// A message of a dump, in its order.
+    /// Adds a message of a dump. Messages must be added in the order of the dump.
     pub fn load(&mut self, message: Message) {
         match message {
             Message::Route(message) => {
@@ -239,7 +241,8 @@ impl Routes {
         }
     }
 
-    /// Prefixes that have another route in `other`; `None`: the rules differ, so any may be meant otherwise.
+    /// Returns the prefixes whose used route differs in `other`, or `None` if the rules differ, which may affect any
+    /// prefix.
     pub fn differences(&self, other: &Self) -> Option<BTreeSet<RouteKey>> {
         if self.rules != other.rules {
             return None;
@@ -251,7 +254,7 @@ impl Routes {
     }
 }
 
-/// As a dump without next-hop objects and rules says them.
+/// Makes a table as a dump without next-hop objects and rules would.
 impl FromIterator<KernelRoute> for Routes {
     fn from_iter<T: IntoIterator<Item = KernelRoute>>(routes: T) -> Self {
         let mut by_prefix: BTreeMap<RouteKey, Vec<Entry>> = BTreeMap::new();
@@ -276,7 +279,7 @@ fn count(users: &mut HashMap<u32, usize>, next_hop: Option<u32>, by: isize) {
     }
 }
 
-/// What a message does to the routes of its prefix.
+/// Change that a message makes to the routes of its prefix.
 enum Change {
     None,
     Add(Entry),
@@ -285,16 +288,16 @@ enum Change {
     Unclear,
 }
 
-/// There is no such route yet.
+/// Returns the change if no route with this position is known.
 fn absent(message: &RouteMessage, next_hops: &NextHops) -> Change {
     match &message.action {
         Some(told) if message.is_new => Change::Add(Entry::new(message, next_hops, told.clone())),
-        // Deleted, or not for somewhere else: it is not known, and need not be.
+        // A deletion of an unknown route, or a route for the node itself, which is not tracked.
         _ => Change::None,
     }
 }
 
-/// A new route where one with the same metric is.
+/// Returns the change that a new route makes if there is one with the same metric.
 fn renewed(entry: &Entry, at: usize, message: &RouteMessage, next_hops: &NextHops) -> Change {
     let Some(told) = &message.action else {
         return if message.replaces { Change::Remove(at) } else { Change::None };
@@ -315,7 +318,7 @@ fn renewed(entry: &Entry, at: usize, message: &RouteMessage, next_hops: &NextHop
     }
 }
 
-/// A deletion of IPv6: of the whole route, or of some legs.
+/// Returns the change that a deletion of IPv6 makes: of the whole route, or of some legs.
 fn shortened(entry: &Entry, at: usize, message: &RouteMessage) -> Change {
     if entry.next_hop.is_some() || message.next_hop.is_some() {
         return if entry.next_hop == message.next_hop { Change::Remove(at) } else { Change::Unclear };
@@ -330,7 +333,7 @@ fn shortened(entry: &Entry, at: usize, message: &RouteMessage) -> Change {
     let mut left: Vec<KernelHop> =
         legs.iter().filter(|leg| !gone.iter().any(|gone| gone.is_leg(leg))).cloned().collect();
     if let [only] = left.as_mut_slice() {
-        // Alone it is a route without legs, which has no weight.
+        // A single remaining leg is a route without legs, which has no weight.
         only.weight = 1;
     }
     if left.is_empty() {

@@ -1,16 +1,16 @@
-//! Rules: `ip rule`. They choose the table a packet is looked up in.
+//! Rules: `ip rule`. They choose the table in which a packet is looked up.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use srv6d_srv6::model::TableId;
+use srv6d_addresses::TableId;
 
 use crate::attribute::{Attributes, INET, INET6, address, text, u32_at, unspecified};
 
-/// `struct fib_rule_hdr`.
+/// Length of `struct fib_rule_hdr` in bytes.
 const HEAD: usize = 12;
-/// `FRA_*` (`linux/fib_rules.h`).
+/// Attributes of a rule: `FRA_*` (`linux/fib_rules.h`).
 const DESTINATION: u16 = 1;
 const SOURCE: u16 = 2;
 const IIF: u16 = 3;
@@ -30,7 +30,7 @@ const PROTOCOL: u16 = 21;
 const TRANSPORT: u16 = 22;
 const SOURCE_PORTS: u16 = 23;
 const DESTINATION_PORTS: u16 = 24;
-/// What `ip rule` calls selectors that say nothing about where a packet goes to or comes in.
+/// Selectors other than destination and input device, with the names that `ip rule` gives them.
 const SELECTORS: [(u16, &str); 7] = [
     (TUNNEL, "tun_id"),
     (TRANSPORT, "ipproto"),
@@ -40,55 +40,55 @@ const SELECTORS: [(u16, &str); 7] = [
     (25, "dscp"),
     (26, "flowlabel"),
 ];
-/// `FR_ACT_*`.
+/// Actions of a rule: `FR_ACT_*`.
 const TO_TABLE: u8 = 1;
 const ACT_GOTO: u8 = 2;
 const NOP: u8 = 3;
 const ACT_BLACKHOLE: u8 = 6;
 const ACT_UNREACHABLE: u8 = 7;
 const ACT_PROHIBIT: u8 = 8;
-/// `FIB_RULE_INVERT`.
+/// `FIB_RULE_INVERT`: the rule applies to packets that do not match.
 const INVERT: u32 = 2;
 
-/// One rule, as far as it concerns packets that pass through.
+/// One rule, with what matters for forwarded packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelRule {
-    /// The smallest one is asked first.
+    /// Priority; the rule with the smallest number is evaluated first.
     pub priority: u32,
-    /// For IPv6 packets, otherwise for IPv4 packets.
+    /// Whether the rule is for IPv6 packets; otherwise it is for IPv4 packets.
     pub is_v6: bool,
-    /// Destinations.
+    /// Prefix of the destinations.
     pub to: IpNet,
-    /// Device they come in by; `None`: any.
+    /// Name of the device that packets come in by; `None`: any.
     pub iif: Option<String>,
-    /// For this node's own packets only (`iif lo`, `oif`, `uidrange`).
+    /// Whether the rule is for packets of this node only (`iif lo`, `oif`, `uidrange`).
     pub local_only: bool,
-    /// What else it asks of a packet, in the words of `ip rule`; empty: nothing.
+    /// Further selectors, in the words of `ip rule`. Empty: there are none.
     pub only_for: Vec<String>,
-    /// What becomes of packets it is for.
+    /// What happens to packets that the rule matches.
     pub action: RuleAction,
 }
 
-/// What a rule does.
+/// What a rule does with packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleAction {
-    /// They are looked up in this table; where it has no route for them, the next rule is asked.
+    /// Looks them up in this table; if it has no route for them, the next rule is evaluated.
     Lookup(TableId),
-    /// The table of the VRF device that the packet came in by.
+    /// Looks them up in the table of the VRF device that they came in by.
     L3mdev,
-    /// Dropped.
+    /// Drops them silently.
     Blackhole,
-    /// Dropped with Destination Unreachable.
+    /// Drops them and answers with ICMP Destination Unreachable.
     Unreachable,
-    /// Dropped with Administratively Prohibited.
+    /// Drops them and answers with ICMP Administratively Prohibited.
     Prohibit,
-    /// The next rule is asked.
+    /// Does nothing; the next rule is evaluated.
     Nop,
     /// Something else, in the words of `ip rule`.
     Other(String),
 }
 
-/// As `ip rule` prints it.
+/// Formats the rule as `ip rule` prints it.
 impl fmt::Display for KernelRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.priority)?;
@@ -117,7 +117,7 @@ impl fmt::Display for KernelRule {
     }
 }
 
-/// Numbers and addresses as they come.
+/// Attributes of a rule as they were read.
 #[derive(Default)]
 struct Found {
     to: Option<IpAddr>,
@@ -147,7 +147,7 @@ impl Found {
             FWMARK => self.mark = Some((number(), self.mark.map_or(u32::MAX, |(_, mask)| mask))),
             FWMASK => self.mark = self.mark.map(|(mark, _)| (mark, number())).or(Some((0, number()))),
             L3MDEV => self.l3mdev = value.first().is_some_and(|byte| *byte != 0),
-            // All ones: none, as the kernel always says it.
+            // All ones means "not set"; the kernel always sends this attribute.
             SUPPRESS_LENGTH if number() == u32::MAX => {}
             SUPPRESS_LENGTH => self.only_for.push(format!("suppress_prefixlength {}", number())),
             PROTOCOL | PAD => {}

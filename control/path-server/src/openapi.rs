@@ -1,4 +1,4 @@
-//! `/openapi.json` and `/docs`: the table of routes, for programs and for people.
+//! The pages `/openapi.json` and `/docs`, which describe the routes for programs and for people.
 
 use std::fmt::Write;
 
@@ -69,7 +69,7 @@ const EXTRAS: [Extra; 7] = [
     },
 ];
 
-/// The description of the API, as `OpenAPI` 3.1.
+/// Returns the description of the API as `OpenAPI` 3.1.
 pub fn document() -> Value {
     let mut paths = Map::new();
     let mut add = |path: &str, method: &str, operation: Value| {
@@ -96,7 +96,7 @@ pub fn document() -> Value {
     })
 }
 
-/// Names in braces.
+/// Returns the names in braces.
 fn names_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
@@ -143,12 +143,12 @@ fn operation_of(extra: &Extra) -> Value {
     json!({ "summary": extra.summary, "parameters": parameters, "requestBody": body, "responses": responses })
 }
 
-/// Schema of a body that switches something.
+/// Returns the schema of a body that switches a vertex or an edge.
 fn up() -> Value {
     json!({ "type": "object", "required": ["up"], "properties": { "up": { "type": "boolean" } } })
 }
 
-/// Schema of a body that says what is to be placed.
+/// Returns the schema of a body with a job to place.
 fn job() -> Value {
     let names = json!({ "type": "array", "items": { "type": "string" } });
     let number = json!({ "type": "integer", "minimum": 0 });
@@ -191,7 +191,7 @@ fn refusal() -> Value {
     json!({ "type": "object", "required": ["detail"], "properties": { "detail": detail } })
 }
 
-/// A page that needs nothing from elsewhere.
+/// Returns a page that loads nothing from other servers.
 pub fn page() -> String {
     let mut rows = String::new();
     let mut row = |method: &str, path: &str, parameters: &str, summary: &str| {

@@ -1,16 +1,18 @@
-//! The table of routes as a service, with what lies beside it.
+//! The service: the table of routes, and the layers around it (limits, faults, origins, metrics).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Query as AxumQuery, RawPathParams, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use axum::{Json, Router};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answers::{NO_PATH, not_found};
 use crate::asking::Asking;
@@ -20,13 +22,17 @@ use crate::server::{Inner, Shared};
 use crate::work::{Client, Watch, Work};
 use crate::{extras, faults, openapi, origin, paths, placement};
 
-/// What every route of the API lies below.
+/// Prefix of the path of every API route.
 pub const BASE: &str = "/api/v1";
 
-/// How long the body of a request may take.
+/// Maximum time in which the body of a request must arrive.
 const BODY: Duration = Duration::from_secs(30);
 
-/// What every route of one graph lies below.
+/// Number of bytes of a body that every connection may hold. Longer bodies share the memory for the rest of their
+/// bytes.
+const SHORT: usize = 64 * 1024;
+
+/// Prefix of the path of every route of one graph.
 const GRAPH: &str = "/graphs/{graph}";
 
 pub fn router(shared: Shared) -> Router {
@@ -59,7 +65,7 @@ pub fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// HEAD is refused, as there.
+/// Accepts only GET. HEAD is refused, as Jalapeno does.
 fn only_get(route: MethodRouter<Shared>) -> MethodRouter<Shared> {
     let refused = || async { ([(header::ALLOW, "GET")], method_not_allowed().await).into_response() };
     route.head(refused).fallback(refused)
@@ -71,14 +77,19 @@ async fn method_not_allowed() -> Refusal {
 
 fn answering(route: &'static Route) -> MethodRouter<Shared> {
     let handler = move |State(shared): State<Shared>, path: RawPathParams, AxumQuery(query): AxumQuery<Query>| async move {
-        // Routes have one name in their path, or none.
+        // The path of a route contains one name or none.
         let name = path.iter().next().map_or("", |(_, name)| name).to_owned();
         beside(shared, move |shared, client| answer(route, shared, &name, &query, client)).await
     };
-    only_get(get(handler))
+    let answering = only_get(get(handler));
+    match route.answers {
+        Answers::Allocating => answering.layer(middleware::from_fn(origin::refuse_foreign)),
+        Answers::Reading(_) | Answers::Polled(_) => answering,
+    }
 }
 
-/// Answers on a thread beside that of the connections, of which only some search at a time.
+/// Computes an answer on a thread of its own, so that connections are served meanwhile. Only some requests are
+/// processed at a time.
 pub async fn beside<T: Send + 'static>(
     shared: Shared,
     answer: impl FnOnce(&Shared, &Watch) -> Result<T, Refusal> + Send + 'static,
@@ -86,7 +97,7 @@ pub async fn beside<T: Send + 'static>(
     let stopped =
         |why: String| Refusal::Status(StatusCode::INTERNAL_SERVER_ERROR, format!("the search stopped: {why}"));
     let turn = Arc::clone(&shared.searches).acquire_owned().await.map_err(|why| stopped(why.to_string()))?;
-    // Dropped with this future when the client goes: then the search ends.
+    // If the client goes away, this future is dropped, and `client` with it: then the search ends.
     let client = Client::default();
     let watched = client.watch();
     let searching = tokio::task::spawn_blocking(move || {
@@ -96,19 +107,50 @@ pub async fn beside<T: Send + 'static>(
     searching.await.map_err(|why| stopped(why.to_string()))?
 }
 
-/// Reads what a request brings before anything is answered: a client that does not send it has no answer, and of those that
-/// bring much only some are read at a time.
+/// Reads the whole body before the request is answered. So a client that sends nothing occupies its connection, but no
+/// permit to be answered. Only some of the requests with a body are answered at a time.
 async fn body_in_time(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
     }
-    let Ok(_turn) = shared.bodies.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
     let (parts, body) = request.into_parts();
-    match tokio::time::timeout(BODY, to_bytes(body, placement::MOST_BYTES)).await {
-        Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
-        Ok(Err(_)) => Refusal::Status(StatusCode::PAYLOAD_TOO_LARGE, "too long, or cut".to_owned()).into_response(),
-        Err(_) => Refusal::Status(StatusCode::REQUEST_TIMEOUT, format!("no more came for {BODY:?}")).into_response(),
+    let (bytes, _room) = match tokio::time::timeout(BODY, whole(&shared, body)).await {
+        Ok(Ok(brought)) => brought,
+        Ok(Err(refusal)) => return refusal.into_response(),
+        Err(_) => {
+            let what = format!("no more came for {BODY:?}");
+            return Refusal::Status(StatusCode::REQUEST_TIMEOUT, what).into_response();
+        }
+    };
+    let Ok(_turn) = shared.bodies.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    next.run(Request::from_parts(parts, Body::from(bytes))).await
+}
+
+/// Reads a body. Returns it with its share of the memory for bodies longer than [`SHORT`].
+async fn whole(shared: &Shared, body: Body) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Refusal> {
+    let too_long = || Refusal::Status(StatusCode::PAYLOAD_TOO_LARGE, "too long, or cut".to_owned());
+    let (mut bytes, mut room) = (Vec::new(), None::<OwnedSemaphorePermit>);
+    let mut chunks = body.into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| too_long())?;
+        let length = bytes.len() + chunk.len();
+        if length > placement::MOST_BYTES {
+            return Err(too_long());
+        }
+        let beyond = length.saturating_sub(bytes.len().max(SHORT));
+        if beyond > 0 {
+            let full = "the bodies of other requests take all memory that bodies may take; send yours again later";
+            let full = || Refusal::Status(StatusCode::SERVICE_UNAVAILABLE, full.to_owned());
+            let beyond = u32::try_from(beyond).map_err(|_| too_long())?;
+            let more = Arc::clone(&shared.room).try_acquire_many_owned(beyond).map_err(|_| full())?;
+            match &mut room {
+                Some(room) => room.merge(more),
+                none => *none = Some(more),
+            }
+        }
+        bytes.extend_from_slice(&chunk);
     }
+    Ok((bytes, room))
 }
 
 /// Redirects a path that ends in a slash to the route without it, as Jalapeno does.
@@ -122,7 +164,7 @@ async fn elsewhere(uri: Uri, headers: HeaderMap) -> Response {
     (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, format!("http://{host}{path}{query}"))]).into_response()
 }
 
-/// One of Jalapeno's.
+/// Returns true if Jalapeno has a route with this path.
 fn is_route(path: &str) -> bool {
     let fits = |template: &str, path: &str| {
         let (template, path) = (template.split('/'), path.split('/'));
@@ -150,7 +192,7 @@ fn answer(route: &Route, shared: &Shared, name: &str, query: &Query, client: &Wa
             Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
         }
         Answers::Allocating => {
-            // Search and writing are one step: no increment is lost.
+            // The search and the booking happen under one lock, so that no increment is lost.
             let mut inner = shared.write();
             let Inner { store, book } = &mut *inner;
             let lightest = paths::lightest(&Asking { store, name, values, edition, work })?;
@@ -160,7 +202,7 @@ fn answer(route: &Route, shared: &Shared, name: &str, query: &Query, client: &Wa
     }
 }
 
-/// Never asks for documents, as there it never asks the database.
+/// Answers `/health` without reading documents, as Jalapeno answers it without asking its database.
 async fn health() -> Json<Value> {
     Json(json!({ "status": "healthy", "database_server": "none", "database_name": "srv6d path-server" }))
 }

@@ -1,4 +1,4 @@
-//! The listening server and what its routes share.
+//! The listening server, and the state that its routes share.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -16,18 +16,24 @@ use crate::load::Book;
 use crate::metrics::Metrics;
 use crate::placement::Placements;
 use crate::store::Version;
-use crate::{Edition, Store, connections, router};
+use crate::{Edition, Store, connections, placement, router};
 
-/// Changes a slow listener of events may lag behind before it only learns that it did.
+/// Maximum number of changes that a slow listener of events may lag behind. After more, it gets only the latest one.
 const EVENTS: usize = 64;
 
-/// Requests that are answered at one time: a search takes a core of the machine.
+/// Maximum number of requests that are processed at the same time; each search uses one core of the machine.
 const SEARCHES: usize = 4;
 
-/// Answers that are kept at one time.
+/// Maximum number of clients that listen to events. Each keeps its connection, so this is only a part of all connections.
+pub(crate) const LISTENERS: usize = 64;
+
+/// Maximum number of bytes that long bodies take together.
+const BODIES: usize = SEARCHES * placement::MOST_BYTES;
+
+/// Maximum number of cached answers.
 const KEPT: usize = 64;
 
-/// What every route sees.
+/// The state that all routes share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) edition: Edition,
@@ -37,18 +43,22 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) placements: Arc<Placements>,
     pub(crate) kept: Arc<Kept>,
-    /// Turns to bring a body.
+    /// Permits for listening to events.
+    pub(crate) listeners: Arc<Semaphore>,
+    /// Permits for the bytes of long bodies, one for each byte.
+    pub(crate) room: Arc<Semaphore>,
+    /// Permits for answering requests with a body.
     pub(crate) bodies: Arc<Semaphore>,
-    /// Turns to search.
+    /// Permits for searches.
     pub(crate) searches: Arc<Semaphore>,
 }
 
-/// Answers that are asked for again and again: by graph and values, with the version of the store they are of.
+/// Cache of answers to frequent requests, by graph and values, each with the version of the store that it belongs to.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Mutex<HashMap<String, (Version, Bytes)>>);
 
 impl Kept {
-    /// The answer of that version, made if there is none.
+    /// Returns the cached answer for this version, or computes it.
     pub(crate) fn get_or_make<E>(
         &self,
         key: String,
@@ -70,7 +80,7 @@ impl Kept {
     }
 }
 
-/// Documents, and what was allocated in them.
+/// Documents, and the allocations in them.
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) store: Store,
@@ -78,7 +88,7 @@ pub(crate) struct Inner {
 }
 
 impl Shared {
-    /// A panic of another request is no reason to refuse this one.
+    /// Locks the state for reading, also after a panic of another request.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,14 +97,15 @@ impl Shared {
         self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever listens is told that the topology is another one.
+    /// Sends the new revision of the topology to all listeners.
     pub(crate) fn announce(&self) {
         let revision = self.read().store.revision();
-        // Nobody listens: nothing is lost.
+        // Without listeners nothing needs to be sent.
         let _ = self.changes.send(revision);
     }
 
-    /// Switches a vertex or an edge on or off, and tells whoever listens. False: there is none of that name.
+    /// Switches a vertex or an edge on or off, and notifies listeners. Returns `false` if no vertex or edge has that
+    /// name.
     pub(crate) fn set_up(&self, name: &str, up: bool) -> bool {
         let known = self.write().store.set_up(name, up);
         if known {
@@ -107,21 +118,21 @@ impl Shared {
 /// A server that has not been started.
 #[derive(Debug, Default)]
 pub struct Server {
-    /// What it answers from.
+    /// Documents from which it answers.
     pub store: Store,
-    /// Whose habits it has.
+    /// Edition of the API whose behaviour it has.
     pub edition: Edition,
-    /// What goes wrong on purpose.
+    /// Faults that it injects.
     pub faults: FaultPlan,
 }
 
-/// The address cannot be listened on.
+/// The server cannot listen on the address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {why}\nfix: {}", fix(*address, why))]
 pub struct StartError {
-    /// The address.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// What the system said.
+    /// Error of the system.
     pub why: std::io::Error,
 }
 
@@ -141,7 +152,7 @@ fn fix(address: SocketAddr, why: &std::io::Error) -> String {
     }
 }
 
-/// A server that listens.
+/// A running server.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -151,10 +162,10 @@ pub struct Running {
 }
 
 impl Server {
-    /// Listens; port 0 takes a free one.
+    /// Starts to listen; port 0 selects a free port.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`], if the server cannot listen on the address.
     pub async fn start(self, address: SocketAddr) -> Result<Running, StartError> {
         let failed = |why| StartError { address, why };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -167,13 +178,15 @@ impl Server {
             metrics: Arc::default(),
             placements: Arc::default(),
             kept: Arc::default(),
+            listeners: Arc::new(Semaphore::new(LISTENERS)),
+            room: Arc::new(Semaphore::new(BODIES)),
             bodies: Arc::new(Semaphore::new(SEARCHES)),
             searches: Arc::new(Semaphore::new(SEARCHES)),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let router = router::router(shared.clone());
         let task = tokio::spawn(async move {
-            // Streams of events end with their listeners, not with the server: it does not wait for them.
+            // Event streams end when their listeners end. The server does not wait for them.
             tokio::select! {
                 () = connections::serve(listener, router) => {}
                 _ = stopped => {}
@@ -184,17 +197,17 @@ impl Server {
 }
 
 impl Running {
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Base URL, as clients are given it.
+    /// Returns the base URL for clients.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Takes another topology; what is switched off stays so, and what is allocated stays allocated.
+    /// Replaces the topology. Vertices and edges that are switched off stay off, and allocations stay.
     pub fn replace(&self, store: Store) {
         {
             let mut inner = self.shared.write();
@@ -207,23 +220,23 @@ impl Running {
         self.shared.announce();
     }
 
-    /// Switches a vertex (by id) or an edge (by key) on or off. False: there is none of that name.
+    /// Switches a vertex (by id) or an edge (by key) on or off. Returns `false` if no vertex or edge has that name.
     pub fn set_up(&self, name: &str, up: bool) -> bool {
         self.shared.set_up(name, up)
     }
 
-    /// Number of requests answered so far, those that went wrong on purpose included.
+    /// Returns the number of requests so far, including those with an injected fault.
     pub fn requests(&self) -> u64 {
         self.shared.faults.requests()
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub async fn stop(mut self) {
         if let Some(stop) = self.stop.take() {
-            // It may have ended by itself.
+            // The task may have ended by itself.
             let _ = stop.send(());
         }
-        // A panic of the task ends with it.
+        // A panic of the task has no further effect.
         let _ = (&mut self.task).await;
     }
 }

@@ -1,11 +1,11 @@
-//! `sonic-cfggen -v EXPRESSION`.
+//! Evaluates `sonic-cfggen -v EXPRESSION`.
 
 use serde_json::Value;
 
 use crate::config_db::indented;
 
-/// The value of a path like `DEVICE_METADATA.localhost.hwsku` or `DEVICE_METADATA['localhost']['mac']`, as Python
-/// would print it; what is not there is nothing.
+/// Returns the value of a path like `DEVICE_METADATA.localhost.hwsku` or `DEVICE_METADATA['localhost']['mac']`, as
+/// Python would print it. A missing value is the empty text.
 pub fn value(document: &Value, expression: &str) -> String {
     let mut place = document;
     for step in steps(expression) {
@@ -15,7 +15,7 @@ pub fn value(document: &Value, expression: &str) -> String {
     python(place)
 }
 
-/// `a.b['c']["d"]` as `a`, `b`, `c`, `d`.
+/// Splits `a.b['c']["d"]` into `a`, `b`, `c`, `d`.
 fn steps(expression: &str) -> Vec<String> {
     let mut steps = Vec::new();
     for part in expression.trim().split('[') {
@@ -53,13 +53,13 @@ fn quoted(value: &Value) -> String {
     }
 }
 
-/// A row as Python prints a dictionary: `{'action': 'uN'}`.
+/// Returns a row as Python prints a dictionary: `{'action': 'uN'}`.
 pub fn fields_of<'a>(fields: impl Iterator<Item = (&'a str, String)>) -> String {
     let fields: Vec<String> = fields.map(|(name, value)| format!("'{name}': {value}")).collect();
     format!("{{{}}}", fields.join(", "))
 }
 
-/// A value as JSON: `--var-json`. What is not there is nothing.
+/// Returns a value as JSON, for `--var-json`. A missing value is the empty text.
 pub fn json(value: Option<&Value>) -> String {
     value.map(indented).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! What the operator of a SONiC switch types and reads.
+//! The commands and the output of a SONiC switch's command line.
 //!
-//! Pure: [`words`] says which command is meant, [`tables`] and [`routes`] make the text of what is shown, [`config_db`]
-//! and [`vtysh`] change the two files of a running configuration. Whoever has a switch, a kernel and a daemon puts them
-//! together.
+//! This crate does no I/O: [`commands`] finds out which command is meant, [`tables`] and [`routes`] make the text of the
+//! output, [`config_db`] and [`vtysh`] change the two files of a running configuration. The caller connects them with a
+//! switch, a kernel and a daemon.
 //!
 //! Scripts read these texts with `grep` and `awk`: columns, alignment and empty lines are those of SONiC.
 
@@ -10,6 +10,7 @@
 
 pub mod app_db;
 pub mod cfggen;
+pub mod commands;
 pub mod config_db;
 pub mod counters;
 pub mod natural;
@@ -18,6 +19,5 @@ pub mod routes;
 pub mod tables;
 mod tabulate;
 pub mod vtysh;
-pub mod words;
 
 pub use tabulate::{Align, Table};

@@ -1,4 +1,4 @@
-//! `vtysh` on a node without FRR: what it can be asked, and which configuration lines are taken.
+//! `vtysh` on a node without FRR: the commands it answers, and the configuration lines it accepts.
 
 mod lines;
 mod prompt;
@@ -10,53 +10,53 @@ use std::fmt::Write;
 
 use srv6d_sonic::{Action, Locator, Origin, Sid, Switch};
 
-use crate::words::{WordError, resolve};
+use crate::commands::{CommandError, resolve};
 
-/// A command outside of `configure terminal`.
+/// A command outside `configure terminal`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// `show version`
+    /// The command `show version`.
     Version,
-    /// `show running-config`
+    /// The command `show running-config`.
     RunningConfig,
-    /// `show segment-routing srv6 locator`
+    /// The command `show segment-routing srv6 locator`.
     Locators,
-    /// `show ip route`, `show ipv6 route`
+    /// The command `show ip route` or `show ipv6 route`.
     Routes {
-        /// `ipv6`
+        /// Whether it is `ipv6`.
         ipv6: bool,
-        /// What stands behind `route`.
+        /// Words behind `route`.
         rest: Vec<String>,
     },
-    /// `configure terminal`: what follows are lines of the configuration.
+    /// The command `configure terminal`: the lines that follow belong to the configuration.
     Configure,
-    /// `write`, `copy running-config startup-config`
+    /// The command `write` or `copy running-config startup-config`.
     Write,
-    /// `exit`, `end`, `enable`, `terminal length 0`, ...: done by doing nothing.
+    /// A command that needs no action: `exit`, `end`, `enable`, `terminal length 0`, ...
     Nothing,
 }
 
-/// Why a line is not carried out, as vtysh says it.
+/// The reason why a line is not carried out, with vtysh's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A daemon of FRR would know.
+    /// The line belongs to a daemon of FRR, which does not run here.
     #[error("{daemon} is not running")]
     NotRunning {
-        /// Its name.
+        /// Name of the daemon.
         daemon: &'static str,
     },
-    /// Nobody knows.
+    /// The command is unknown.
     #[error("% Unknown command: {0}")]
     Unknown(String),
-    /// Several words begin so.
+    /// Several words begin like this one.
     #[error("% Ambiguous command: {0}")]
     Ambiguous(String),
 }
 
-/// What a line asks for. Words may be shortened while only one is meant.
+/// Finds out which command a line means. Words may be shortened as long as only one is meant.
 ///
 /// # Errors
-/// Nobody here knows it.
+/// The command is unknown or ambiguous, or it belongs to a daemon of FRR.
 pub fn command(line: &str) -> Result<Command, Refusal> {
     const FIRST: [&str; 10] =
         ["configure", "copy", "debug", "enable", "end", "exit", "quit", "show", "terminal", "write"];
@@ -71,7 +71,7 @@ pub fn command(line: &str) -> Result<Command, Refusal> {
     }
 }
 
-/// The command behind `do`, however often that is said.
+/// Removes every leading `do` from a command.
 fn without_do(line: &str) -> &str {
     let mut line = line.trim_start();
     while let Some(rest) = line.strip_prefix("do").filter(|rest| rest.starts_with(char::is_whitespace)) {
@@ -110,13 +110,13 @@ fn word(line: &str, word: &str, known: &[&'static str]) -> Result<&'static str, 
         return Err(Refusal::Unknown(line.to_owned()));
     }
     resolve(word, known).map_err(|why| match why {
-        WordError::TooMany { .. } => Refusal::Ambiguous(line.to_owned()),
-        WordError::Unknown { .. } => Refusal::Unknown(line.to_owned()),
+        CommandError::TooMany { .. } => Refusal::Ambiguous(line.to_owned()),
+        CommandError::Unknown { .. } => Refusal::Unknown(line.to_owned()),
     })
 }
 
-/// `show running-config`: FRR's own configuration with what bgpcfgd makes of CONFIG_DB's locators and SIDs, as FRR 10 writes
-/// it. Where the configuration has a block of the same kind, they stand in that.
+/// Formats `show running-config`: FRR's own configuration together with what bgpcfgd makes of CONFIG_DB's locators and
+/// SIDs, as FRR 10 writes it. If the configuration has a block of the same kind, they are added to that block.
 pub fn running_config(frr: &str, switch: &Switch) -> String {
     let of_database = |origin| origin == Origin::ConfigDb;
     let sids = switch.sids.iter().filter(|sid| of_database(sid.origin));
@@ -136,7 +136,7 @@ pub fn running_config(frr: &str, switch: &Switch) -> String {
     format!("{text}!\n{}end\n", segment_routing(&blocks))
 }
 
-/// The tree with these blocks; empty where all of them are.
+/// Returns the `segment-routing` tree with these blocks. It is empty if all of them are.
 fn segment_routing(blocks: &[(&str, String)]) -> String {
     let filled = blocks.iter().filter(|(_, lines)| !lines.is_empty());
     let written: Vec<String> = filled.map(|(name, lines)| format!("  {name}\n{lines}  exit\n  !\n")).collect();
@@ -169,7 +169,7 @@ fn locator_lines(locator: &Locator) -> String {
     )
 }
 
-/// `show segment-routing srv6 locator`.
+/// Formats `show segment-routing srv6 locator`.
 pub fn locators(switch: &Switch) -> String {
     let mut text = "Locator:\nName                 ID      Prefix                   Status\n\
                     -------------------- ------- ------------------------ -------\n"
@@ -235,7 +235,7 @@ mod tests {
             !\n exit\n !\nexit\n!\nend\n";
         let shown = running_config("hostname a\n", &switch);
         assert!(shown.ends_with(expected), "{shown}");
-        // What FRR's dialect says is what the same reader takes.
+        // The reader of frr.conf accepts the output.
         let again = srv6d_sonic::read(None, Some(&shown), None, false).unwrap().switch;
         assert_eq!(again.sids.len(), 3);
         assert_eq!(again.locators.len(), 1);

@@ -1,21 +1,23 @@
-//! What is noteworthy about the files of a switch.
+//! Findings: facts about the files of a switch that its user should know.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use serde::Serialize;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Right, but not all there: a route over a port that does not exist, a SID that only exists once BGP runs.
+    /// The entry is correct, but something it needs is missing: a route over a port that does not exist, a SID that
+    /// only exists once BGP runs.
     Note,
-    /// Taken as it was meant, where SONiC's own models or daemons refuse it. An error when reading is strict.
+    /// The entry is accepted as it was meant, although SONiC's own models or daemons refuse it. In strict reading it is
+    /// an error.
     Tolerated,
-    /// Left out, as SONiC does it too. An error when reading is strict.
+    /// The entry is left out, as in SONiC. In strict reading it is an error.
     Ignored,
-    /// It cannot be read, or the two files contradict each other.
+    /// The file cannot be read, or the two files contradict each other.
     Error,
 }
 
@@ -30,33 +32,44 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Something about one place of one file.
+/// A statement about one place of one file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Finding {
-    /// `config_db.json: SRV6_MY_SIDS|MAIN|fcbb:bbbb:1::/48 action` or `frr.conf:12`.
+    /// The place: `config_db.json: SRV6_MY_SIDS|MAIN|fcbb:bbbb:1::/48 action` or `frr.conf:12`.
     pub place: String,
-    /// What is there, and what becomes of it.
+    /// What is written there, and what srv6d does with it.
     pub what: String,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.severity, self.place, self.what)
+        write!(f, "{}: {}: {}", self.severity, Escaped(&self.place), Escaped(&self.what))
     }
 }
 
-/// Findings while the files are read.
+/// A text of a file, shown without the control characters that a terminal would obey.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| {
+            if letter.is_control() { write!(f, "{}", letter.escape_default()) } else { write!(f, "{letter}") }
+        })
+    }
+}
+
+/// The findings collected while the files are read.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     found: Vec<Finding>,
     seen: HashSet<Finding>,
-    /// What is only counted, per table.
+    /// Peculiarities that are only counted, per table.
     tallies: BTreeMap<(String, Tally), usize>,
 }
 
-/// Habits of a whole table, said once with their number.
+/// Peculiarities of whole tables, which are reported once with their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tally {
     /// Addresses in upper case, or with zeros in front.
@@ -78,7 +91,7 @@ impl Tally {
 }
 
 impl Findings {
-    /// Notes a finding. The same about the same place is said once.
+    /// Adds a finding, unless the same text about the same place has been added before.
     pub(crate) fn add(&mut self, severity: Severity, place: impl Into<String>, what: impl Into<String>) {
         let finding = Finding { place: place.into(), what: what.into(), severity };
         if self.seen.insert(finding.clone()) {
@@ -102,12 +115,13 @@ impl Findings {
         self.add(Severity::Error, place, what);
     }
 
-    /// Counts a habit of a table.
+    /// Counts a peculiarity of a table.
     pub(crate) fn tally(&mut self, table: &str, habit: Tally) {
         *self.tallies.entry((table.to_owned(), habit)).or_default() += 1;
     }
 
-    /// All of them, or an error if one is an error. `strict`: what was tolerated or ignored is one too.
+    /// Returns all findings, as an error if one of them is an error. If `strict`, tolerated and ignored entries are
+    /// errors, too.
     pub(crate) fn finish(mut self, strict: bool) -> Result<Vec<Finding>, Vec<Finding>> {
         for ((table, habit), count) in std::mem::take(&mut self.tallies) {
             self.note(format!("config_db.json: {table}"), format!("{count} {}", habit.what()));

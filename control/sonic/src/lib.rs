@@ -1,8 +1,9 @@
-//! A SONiC switch out of its two files: `config_db.json`, and the `frr.conf` in which most labs keep locators, SIDs
+//! Reads a SONiC switch from its two files: `config_db.json`, and the `frr.conf` in which most labs keep locators, SIDs
 //! and static routes.
 //!
-//! Real files break SONiC's own models, so reading is tolerant: what is meant is taken, and everything that SONiC
-//! would refuse or pass over is listed once as a [`Finding`]. Read strictly, the same findings are errors.
+//! Real files violate SONiC's own models, so reading is tolerant: entries are accepted as they were meant, and
+//! everything that SONiC would refuse or ignore is listed once as a [`Finding`]. In strict reading the same findings
+//! are errors.
 //!
 //! ```
 //! let config_db = r#"{
@@ -33,28 +34,29 @@ pub use finding::{Finding, Severity};
 pub use lanes::{lanes_of_port, port_of_wire, wire_of_port};
 pub use model::{
     Action, Device, DscpMode, Encap, Locator, Loopback, MAIN_TABLE, Neighbor, Origin, Port, RouteHop, RoutingMode, Sid,
-    SidCounters, StaticRoute, Switch, Target, Vlan, VlanMember, Vrf, is_default_vrf,
+    SidCounters, StaticRoute, Switch, Tables, Target, Vlan, VlanMember, Vrf, is_default_vrf,
 };
 
 use finding::Findings;
 
-/// A switch, and what is noteworthy about its files.
+/// A switch, and the findings about its files.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Reading {
     /// The switch.
     pub switch: Switch,
-    /// Each said once; none of them is an error.
+    /// The findings, each listed once. None of them is an error.
     pub findings: Vec<Finding>,
 }
 
 /// Reads a switch from the texts of `config_db.json` and `frr.conf`, either of which may be missing.
 ///
-/// `present`: names of the interfaces that exist, ports (`Ethernet0`) or wires (`eth1`); `None`: unknown, and then all
-/// ports that are written count as existing. `strict`: what SONiC's YANG models and its daemons refuse is an error.
+/// `present` are the names of the interfaces that exist, ports (`Ethernet0`) or wires (`eth1`). If it is `None`, they
+/// are unknown, and all ports that are written count as existing. If `strict`, what SONiC's YANG models and its daemons
+/// refuse is an error.
 ///
 /// # Errors
-/// All findings, when one of them is an error: a text that cannot be read, two files that contradict each other, and,
-/// when strict, everything that was [tolerated](Severity::Tolerated) or [ignored](Severity::Ignored).
+/// All findings, if one of them is an error: a text that cannot be read, two files that contradict each other, and, if
+/// `strict`, everything that was [tolerated](Severity::Tolerated) or [ignored](Severity::Ignored).
 pub fn read(
     config_db: Option<&str>,
     frr: Option<&str>,

@@ -1,5 +1,6 @@
-//! Both files as one switch.
+//! Merges both files into one switch.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::config_db::{self, next_table};
@@ -14,19 +15,20 @@ pub(crate) fn merge(db: config_db::Written, frr: frr::Written, found: &mut Findi
         switch.device.hostname = frr.hostname;
     }
     switch.encapsulation_source = source(&switch, db.encapsulation_source, frr.encapsulation_source, found);
-    let locators: Vec<WrittenLocator> = db.locators.into_iter().chain(frr.locators).collect();
+    let locators: Vec<WrittenLocator> = db.locators.into_iter().chain(frr.locators.into_values()).collect();
     check_locator_vrfs(&locators, &switch.vrfs, found);
     switch.locators = srv6::locators(locators, found);
     check_interfaces(&db.sids, &switch, found);
-    let sids = db.sids.into_iter().chain(frr.sids).collect();
+    let sids = db.sids.into_iter().chain(frr.sids.into_values()).collect();
     switch.sids = srv6::sids(sids, &switch.locators, found);
-    let legs = db.legs.into_iter().chain(frr.legs).collect();
+    let legs = db.legs.into_iter().chain(frr.legs.into_legs()).collect();
     switch.routes = routes::group(legs, found);
     name_vrfs(&mut switch, found);
     switch
 }
 
-/// Without CONFIG_DB nothing says which ports there are: those that exist, else those that frr.conf names.
+/// Adds ports if there is no CONFIG_DB that lists them: the interfaces that exist or, if they are unknown, those that
+/// frr.conf names.
 pub(crate) fn ports_without_config_db(switch: &mut Switch, present: Option<&[String]>) {
     let of_sids = switch.sids.iter().filter_map(|sid| sid.interface.as_deref());
     let of_routes = switch.routes.iter().filter_map(|route| match &route.target {
@@ -38,7 +40,7 @@ pub(crate) fn ports_without_config_db(switch: &mut Switch, present: Option<&[Str
     switch.ports.iter_mut().for_each(|port| port.routed = true);
 }
 
-/// What frr.conf says goes first: it is what FRR encapsulates with.
+/// Returns the source of encapsulations. frr.conf has precedence: FRR encapsulates with its own setting.
 fn source(
     switch: &Switch,
     db: Option<(Ipv6Addr, String)>,
@@ -63,26 +65,29 @@ fn source(
     frr.or(db).map(|(source, _)| source).or_else(loopback)
 }
 
-/// CONFIG_DB wants the port of a uA in its own table; frr.conf may name any interface.
+/// Checks the interfaces of SIDs. CONFIG_DB requires that the port of a uA is in its own table; frr.conf may name any
+/// interface.
 fn check_interfaces(sids: &[WrittenSid], switch: &Switch, found: &mut Findings) {
+    let ports: HashSet<&String> = switch.ports.iter().map(|port| &port.name).collect();
     for sid in sids {
-        if let Some(name) = sid.interface.as_ref().filter(|name| !switch.ports.iter().any(|port| port.name == **name)) {
+        if let Some(name) = sid.interface.as_ref().filter(|name| !ports.contains(name)) {
             found.tolerated(format!("{} interface", sid.place), format!("{name} is no port of this switch"));
         }
     }
 }
 
 fn check_locator_vrfs(locators: &[WrittenLocator], vrfs: &[Vrf], found: &mut Findings) {
+    let known: HashSet<&String> = vrfs.iter().map(|vrf| &vrf.name).collect();
     for written in locators {
         if let Some(name) = written.vrf.as_ref().filter(|name| !is_default_vrf(name))
-            && !vrfs.iter().any(|vrf| vrf.name == *name)
+            && !known.contains(name)
         {
             found.tolerated(format!("{} vrf", written.place), format!("{name} is no VRF; nothing asks for it"));
         }
     }
 }
 
-/// VRFs that are named but not written: SONiC waits for them, here they exist at once.
+/// Adds VRFs that are named but not configured. SONiC waits for them; here they exist at once.
 fn name_vrfs(switch: &mut Switch, found: &mut Findings) {
     let Switch { ports, loopbacks, vlans, sids, routes, vrfs, .. } = switch;
     let of_interfaces = (ports.iter().map(|port| (&port.vrf, &port.name)))
@@ -97,8 +102,9 @@ fn name_vrfs(switch: &mut Switch, found: &mut Findings) {
         }
         _ => None,
     });
+    let mut known: HashSet<String> = vrfs.iter().map(|vrf| vrf.name.clone()).collect();
     for (name, user) in of_interfaces.chain(of_sids).chain(of_routes).chain(hops.flatten()) {
-        if is_default_vrf(name) || vrfs.iter().any(|vrf| vrf.name == *name) {
+        if is_default_vrf(name) || !known.insert(name.clone()) {
             continue;
         }
         let table = next_table(vrfs);

@@ -1,71 +1,73 @@
-//! A switch as its two files describe it, defaults filled in, addresses normalised, rows that cannot be left out.
+//! A switch as its two files describe it: defaults are filled in, addresses are normalised, and invalid rows are left
+//! out.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize, Serializer};
-use srv6d_srv6::model::Mac;
+use srv6d_addresses::Mac;
 
-/// One switch.
+/// A switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Switch {
-    /// `DEVICE_METADATA|localhost`.
+    /// Device data, from `DEVICE_METADATA|localhost`.
     pub device: Device,
-    /// `PORT`, in natural order; where the table is missing, one per `ethN` that is present.
+    /// Ports, from `PORT`, in natural order. If the table is missing, there is one for each `ethN` that is present.
     pub ports: Vec<Port>,
-    /// `LOOPBACK_INTERFACE`.
+    /// Loopback interfaces, from `LOOPBACK_INTERFACE`.
     pub loopbacks: Vec<Loopback>,
-    /// `VLAN` with its members and its interface.
+    /// VLANs, from `VLAN`, with their members and their interfaces.
     pub vlans: Vec<Vlan>,
-    /// `VRF`, and those that only `frr.conf` names.
+    /// VRFs, from `VRF`, and those that only `frr.conf` names.
     pub vrfs: Vec<Vrf>,
-    /// `SRV6_MY_LOCATORS`, then those of `frr.conf` with other names.
+    /// Locators, from `SRV6_MY_LOCATORS`, then those of `frr.conf` with other names.
     pub locators: Vec<Locator>,
-    /// `SRV6_MY_SIDS` and `static-sids`, each SID once.
+    /// SIDs, from `SRV6_MY_SIDS` and `static-sids`, each SID once.
     pub sids: Vec<Sid>,
-    /// `STATIC_ROUTE` and `ip route`, `ipv6 route`: one per VRF and prefix.
+    /// Static routes, from `STATIC_ROUTE` and `ip route`, `ipv6 route`: one per VRF and prefix.
     pub routes: Vec<StaticRoute>,
-    /// `NEIGH`.
+    /// Permanent neighbours, from `NEIGH`.
     pub neighbors: Vec<Neighbor>,
-    /// Outer source of encapsulations: `source-address` of frr.conf, `SRV6_MY_SOURCE`, else the IPv6 address of
-    /// `Loopback0`.
+    /// Outer source of encapsulations: `source-address` of frr.conf, otherwise `SRV6_MY_SOURCE`, otherwise the IPv6
+    /// address of `Loopback0`.
     pub encapsulation_source: Option<Ipv6Addr>,
-    /// `FLEX_COUNTER_TABLE|SRV6`.
+    /// Settings of the SID counters, from `FLEX_COUNTER_TABLE|SRV6`.
     pub sid_counters: SidCounters,
 }
 
-/// `DEVICE_METADATA|localhost`: who the switch is.
+/// Identity of the switch, from `DEVICE_METADATA|localhost`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Device {
-    /// Host name; the last `hostname` of frr.conf where CONFIG_DB has none.
+    /// Host name; if CONFIG_DB has none, that of the last `hostname` line of frr.conf.
     pub hostname: Option<String>,
-    /// Router MAC: that of every port without one of its own.
+    /// Router MAC: the address of every port without one of its own.
     #[serde(serialize_with = "optional_mac")]
     pub mac: Option<Mac>,
-    /// Hardware SKU, which decides the lane map: `Force10-S6000`.
+    /// Hardware SKU, which decides the lane map, for example `Force10-S6000`.
     pub hwsku: Option<String>,
-    /// Platform: `x86_64-kvm_x86_64-r0`.
+    /// Platform, for example `x86_64-kvm_x86_64-r0`.
     pub platform: Option<String>,
-    /// `type`: `LeafRouter`, `SpineRouter`, `ToRRouter`, ...
+    /// Role of the switch, from `type`: `LeafRouter`, `SpineRouter`, `ToRRouter`, ...
     pub role: Option<String>,
-    /// `bgp_asn`.
+    /// AS number, from `bgp_asn`.
     pub asn: Option<u32>,
-    /// `docker_routing_config_mode`: who owns FRR's files.
+    /// Who owns FRR's files, from `docker_routing_config_mode`.
     pub routing_mode: RoutingMode,
 }
 
-/// `docker_routing_config_mode`. srv6d reads both files in every mode.
+/// Values of `docker_routing_config_mode`. srv6d reads both files in every mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoutingMode {
-    /// One generated file per daemon.
+    /// SONiC generates one file per daemon.
     #[default]
     Separated,
-    /// One generated file.
+    /// SONiC generates one file.
     Unified,
-    /// The user's files, one per daemon.
+    /// The user writes one file per daemon.
     Split,
-    /// The user's `frr.conf`.
+    /// The user writes `frr.conf`.
     SplitUnified,
 }
 
@@ -73,68 +75,68 @@ pub enum RoutingMode {
 #[expect(clippy::struct_excessive_bools, reason = "each stands for a field of its own in CONFIG_DB")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Port {
-    /// `Ethernet0`.
+    /// Name, for example `Ethernet0`.
     pub name: String,
-    /// The wire in the namespace: `eth1`. `None`: the lane map of the SKU has no such port.
+    /// Name of the wire in the namespace, for example `eth1`. `None`: the lane map of the SKU has no such port.
     pub wire: Option<String>,
-    /// The interface exists, under one of its two names. Always true when nothing is known about interfaces.
+    /// Whether the interface exists, under one of its two names. Always true if the existing interfaces are unknown.
     pub present: bool,
-    /// SerDes lanes.
+    /// Numbers of the SerDes lanes.
     pub lanes: Vec<u32>,
-    /// Mb/s.
+    /// Speed in Mb/s.
     pub speed: u32,
-    /// `fortyGigE0/0`.
+    /// Alias, for example `fortyGigE0/0`.
     pub alias: Option<String>,
-    /// Front panel number.
+    /// Number on the front panel.
     pub index: Option<u32>,
     /// Largest layer-3 packet, in bytes.
     pub mtu: u32,
-    /// `admin_status`.
+    /// Whether it is administratively up, from `admin_status`.
     pub admin_up: bool,
     /// Forward error correction, as written.
     pub fec: Option<String>,
-    /// Autonegotiation.
+    /// Whether autonegotiation is on.
     pub autoneg: Option<bool>,
-    /// `description`.
+    /// Description, as written.
     pub description: Option<String>,
-    /// `mac_addr` of its `INTERFACE` row.
+    /// Ethernet address, from `mac_addr` of its `INTERFACE` row.
     #[serde(serialize_with = "optional_mac")]
     pub mac: Option<Mac>,
-    /// It has an `INTERFACE` row: layer 3. Otherwise it forwards nothing by itself.
+    /// Whether it has an `INTERFACE` row, which makes it a layer-3 port. Otherwise it forwards nothing by itself.
     pub routed: bool,
-    /// `ipv6_use_link_local_only`: a link-local address and no other.
+    /// Whether it has a link-local address only, from `ipv6_use_link_local_only`.
     pub link_local_only: bool,
-    /// Name of the VRF of what arrives; `None`: default.
+    /// Name of the VRF of packets that arrive. `None`: the default one.
     pub vrf: Option<String>,
     /// Addresses with their prefix lengths, not masked.
     pub addresses: Vec<IpNet>,
 }
 
-/// A loopback interface: `Loopback0`.
+/// A loopback interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loopback {
-    /// Name.
+    /// Name, for example `Loopback0`.
     pub name: String,
-    /// `admin_status`; up unless written otherwise.
+    /// Whether it is administratively up, from `admin_status`. The default is up.
     pub admin_up: bool,
-    /// Name of its VRF; `None`: default.
+    /// Name of its VRF. `None`: the default one.
     pub vrf: Option<String>,
     /// Addresses with their prefix lengths.
     pub addresses: Vec<IpNet>,
 }
 
-/// A VLAN with the router's interface in it.
+/// A VLAN, with the router's interface in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Vlan {
-    /// `Vlan1000`.
+    /// Name, for example `Vlan1000`.
     pub name: String,
-    /// VID, 1 to 4094.
+    /// VLAN ID, 1 to 4094.
     pub id: u16,
     /// Member ports.
     pub members: Vec<VlanMember>,
-    /// Name of the VRF of `VLAN_INTERFACE`; `None`: default.
+    /// Name of the VRF of `VLAN_INTERFACE`. `None`: the default one.
     pub vrf: Option<String>,
-    /// It has a `VLAN_INTERFACE` row.
+    /// Whether it has a `VLAN_INTERFACE` row.
     pub routed: bool,
     /// Addresses of `VLAN_INTERFACE`.
     pub addresses: Vec<IpNet>,
@@ -145,22 +147,22 @@ pub struct Vlan {
 pub struct VlanMember {
     /// Name of the port.
     pub port: String,
-    /// Frames carry an 802.1Q tag.
+    /// Whether its frames carry an 802.1Q tag.
     pub tagged: bool,
 }
 
 /// A VRF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Vrf {
-    /// `Vrf-green`.
+    /// Name, for example `Vrf-green`.
     pub name: String,
     /// Kernel table: 1001 for the first VRF of the file, then 1002 and so on.
     pub table: u32,
-    /// `VRF` of CONFIG_DB has a row. False: only frr.conf or an interface names it.
+    /// Whether `VRF` of CONFIG_DB has a row for it. If not, only frr.conf or an interface names it.
     pub in_config_db: bool,
 }
 
-/// Which of the two files says something.
+/// The file that an entry comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -168,12 +170,12 @@ pub enum Origin {
     ConfigDb,
     /// `frr.conf`.
     Frr,
-    /// The same from both.
+    /// Both files have the same entry.
     Both,
 }
 
 impl Origin {
-    /// CONFIG_DB has a row for it: SONiC's own `show` commands list it.
+    /// Whether CONFIG_DB has a row for the entry, so that SONiC's own `show` commands list it.
     pub const fn in_config_db(self) -> bool {
         matches!(self, Self::ConfigDb | Self::Both)
     }
@@ -182,32 +184,32 @@ impl Origin {
 /// A locator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Locator {
-    /// `MAIN`.
+    /// Name, for example `MAIN`.
     pub name: String,
-    /// `prefix` as it is written: `show srv6 locators` prints that.
+    /// Text of `prefix` as it is written; `show srv6 locators` prints this text.
     pub written: String,
-    /// Address / (block + node).
+    /// Prefix; its length is that of block and node together.
     pub prefix: Ipv6Net,
-    /// Bits of the block.
+    /// Length of the block in bits.
     pub block_len: u8,
-    /// Bits of the node.
+    /// Length of the node in bits.
     pub node_len: u8,
-    /// Bits of the function.
+    /// Length of the function in bits.
     pub func_len: u8,
-    /// Bits of the argument.
+    /// Length of the argument in bits.
     pub arg_len: u8,
-    /// Where it is written.
+    /// The file in which it is written.
     pub origin: Origin,
 }
 
 impl Locator {
-    /// The block that the locator is taken from.
+    /// Returns the block that the locator is taken from.
     pub fn block(&self) -> Ipv6Net {
         Ipv6Net::new(self.prefix.addr(), self.block_len).unwrap_or(self.prefix).trunc()
     }
 }
 
-/// What a SID does.
+/// The behaviour of a SID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// End with NEXT-CSID.
@@ -228,11 +230,11 @@ pub enum Action {
 }
 
 impl Action {
-    /// Every action with the word for it, the same in both files.
+    /// All actions with their words, which are the same in both files.
     pub const WORDS: [(&'static str, Self); 5] =
         [("uN", Self::Un), ("uA", Self::Ua), ("uDT4", Self::Udt4), ("uDT6", Self::Udt6), ("uDT46", Self::Udt46)];
 
-    /// The word for it: `uN`.
+    /// Returns the action's word, for example `uN`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Un => "uN",
@@ -243,24 +245,24 @@ impl Action {
         }
     }
 
-    /// It decapsulates and looks up in a VRF.
+    /// Whether the action decapsulates and looks up in a VRF.
     pub const fn is_decap(self) -> bool {
         matches!(self, Self::Udt4 | Self::Udt6 | Self::Udt46)
     }
 }
 
-/// `decap_dscp_mode`.
+/// Handling of the DSCP at decapsulation, from `decap_dscp_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DscpMode {
-    /// The inner DSCP stays.
+    /// The inner DSCP is kept.
     Pipe,
-    /// The outer one replaces it.
+    /// The outer DSCP replaces the inner one.
     Uniform,
 }
 
 impl DscpMode {
-    /// The word for it: `pipe`.
+    /// Returns the mode's word, for example `pipe`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Pipe => "pipe",
@@ -272,128 +274,145 @@ impl DscpMode {
 /// A SID of this switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sid {
-    /// Locator and function.
+    /// Prefix of the SID: locator and function.
     pub prefix: Ipv6Net,
-    /// The prefix as it is written: `show srv6 static-sids` prints that.
+    /// The prefix as it is written; `show srv6 static-sids` prints this text.
     pub written: String,
-    /// Name of its locator, whether that exists or not.
+    /// Name of its locator, whether or not that exists.
     pub locator: String,
-    /// Bits of the locator's block; 32 where the locator does not exist. A shift consumes what is behind them.
+    /// Length of the locator's block in bits; 32 if the locator does not exist. A shift consumes bits behind the block.
     pub block_len: u8,
-    /// What it does.
+    /// Behaviour of the SID.
     pub action: Action,
-    /// `decap_dscp_mode`. On uN, SONiC decapsulates only with it.
+    /// Value of `decap_dscp_mode`. A uN of SONiC decapsulates only if it is set.
     pub decap_dscp_mode: Option<DscpMode>,
-    /// `decap_vrf`, `vrf`: as written, `default` included.
+    /// Name of the VRF from `decap_vrf` or `vrf`, as written; it may be `default`.
     pub vrf: Option<String>,
     /// Port of a uA.
     pub interface: Option<String>,
-    /// Neighbour of a uA; `None`: the one on that port.
+    /// Neighbour of a uA. `None`: the one that is found on the port.
     pub adjacency: Option<Ipv6Addr>,
-    /// Where it is written.
+    /// The file in which it is written.
     pub origin: Origin,
 }
 
-/// A static route: every next hop of one prefix in one VRF.
+/// A static route: all next hops of one prefix in one VRF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StaticRoute {
-    /// Name of its VRF; `None`: default.
+    /// Name of its VRF. `None`: the default one.
     pub vrf: Option<String>,
-    /// Destinations.
+    /// Destination prefix.
     pub prefix: IpNet,
-    /// Where packets go.
+    /// Target of the packets.
     pub target: Target,
-    /// Administrative distance of those.
+    /// Administrative distance of the next hops.
     pub distance: u8,
-    /// Where it is written.
+    /// The file in which it is written.
     pub origin: Origin,
 }
 
-/// What a static route does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The target of a static route.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// Drops in silence.
+    /// Packets are dropped silently.
     Blackhole,
-    /// Drops with Destination Unreachable (`reject`).
+    /// Packets are dropped and answered with Destination Unreachable (`reject`).
     Reject,
-    /// One of these, each flow its own.
+    /// Packets go to one of these next hops. Each flow keeps to one of them.
     Hops(Vec<RouteHop>),
 }
 
 /// One next hop of a static route.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct RouteHop {
-    /// Neighbour; `None`: the destinations themselves are neighbours.
+    /// Address of the neighbour. `None`: the destinations themselves are neighbours.
     pub via: Option<IpAddr>,
-    /// Port, VLAN or loopback it leaves by; `None`: the one with the neighbour's subnet.
+    /// Port, VLAN or loopback by which packets leave. `None`: the one with the neighbour's subnet.
     pub interface: Option<String>,
-    /// `nexthop-vrf`.
+    /// VRF of the next hop, from `nexthop-vrf`.
     pub vrf: Option<String>,
-    /// What is put around packets.
+    /// Encapsulation of the packets.
     pub encap: Option<Encap>,
 }
 
-/// `segments A/B/C encap-behavior ... encap-source ...`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// An encapsulation: `segments A/B/C encap-behavior ... encap-source ...`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Encap {
-    /// In the order they are visited.
+    /// Segments in the order in which they are visited.
     pub segments: Vec<Ipv6Addr>,
-    /// `H_Encaps_Red`. FRR's default is `H_Encaps`.
+    /// Whether the behaviour is `H_Encaps_Red`. FRR's default is `H_Encaps`.
     pub reduced: bool,
-    /// `encap-source`.
+    /// Outer source, from `encap-source`.
     pub source: Option<Ipv6Addr>,
 }
 
 /// A permanent neighbour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Neighbor {
-    /// Port or VLAN it is on.
+    /// Port or VLAN of the neighbour.
     pub interface: String,
-    /// Its address.
+    /// The neighbour's address.
     pub address: IpAddr,
-    /// Its Ethernet address.
+    /// The neighbour's Ethernet address.
     #[serde(serialize_with = "mac")]
     pub mac: Mac,
 }
 
-/// `FLEX_COUNTER_TABLE|SRV6`.
+/// Settings of the SID counters, from `FLEX_COUNTER_TABLE|SRV6`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SidCounters {
-    /// There is a row.
+    /// Whether there is such a row.
     pub written: bool,
-    /// `FLEX_COUNTER_STATUS`.
+    /// Whether the counters are enabled, from `FLEX_COUNTER_STATUS`.
     pub enabled: bool,
-    /// `POLL_INTERVAL` in milliseconds; `None`: never set, 10000 holds.
+    /// Interval from `POLL_INTERVAL`, in milliseconds. `None`: it was never set, and 10000 applies.
     pub interval: Option<u32>,
 }
 
 impl Switch {
-    /// The port of that name, which may be that of its wire.
+    /// Returns the port with this name, or the port whose wire has it.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name == name || port.wire.as_deref() == Some(name))
     }
 
-    /// The routed VLAN that a port is an untagged member of.
+    /// Returns the routed VLAN of which a port is an untagged member.
     pub fn untagged_vlan(&self, port: &str) -> Option<&Vlan> {
         let is_member = |vlan: &&Vlan| vlan.members.iter().any(|member| member.port == port && !member.tagged);
         self.vlans.iter().filter(|vlan| vlan.routed).find(is_member)
     }
 
-    /// Table of a VRF: 254 for `None`, `default` and `vrfdefault`; `None` for one that nobody names.
+    /// Returns the table of a VRF: 254 for `None`, `default` and `vrfdefault`. Returns `None` for an unknown VRF. Many
+    /// VRFs are looked up in [`Switch::tables`].
     pub fn table(&self, vrf: Option<&str>) -> Option<u32> {
+        self.tables().of(vrf)
+    }
+
+    /// Returns the tables of all VRFs.
+    pub fn tables(&self) -> Tables<'_> {
+        Tables(self.vrfs.iter().map(|vrf| (vrf.name.as_str(), vrf.table)).collect())
+    }
+}
+
+/// The tables of all VRFs of a switch, by name.
+#[derive(Clone, Debug)]
+pub struct Tables<'a>(HashMap<&'a str, u32>);
+
+impl Tables<'_> {
+    /// Returns the table of a VRF, as [`Switch::table`] does.
+    pub fn of(&self, vrf: Option<&str>) -> Option<u32> {
         match vrf {
             None => Some(MAIN_TABLE),
             Some(name) if is_default_vrf(name) => Some(MAIN_TABLE),
-            Some(name) => self.vrfs.iter().find(|vrf| vrf.name == name).map(|vrf| vrf.table),
+            Some(name) => self.0.get(name).copied(),
         }
     }
 }
 
-/// The kernel's table `main`.
+/// Number of the kernel's table `main`.
 pub const MAIN_TABLE: u32 = 254;
 
-/// Names of the default VRF. Labs make a device `vrfdefault` for the kernel's sake.
+/// Whether this is a name of the default VRF. Labs create a device `vrfdefault`, because the kernel needs one.
 pub fn is_default_vrf(name: &str) -> bool {
     matches!(name, "default" | "vrfdefault")
 }

@@ -1,26 +1,28 @@
-//! Single next hops to routes: every leg of one prefix in one VRF, from both files.
+//! Groups single next hops into routes: all next hops of one prefix in one VRF, from both files.
+
+use std::collections::{HashMap, HashSet};
 
 use ipnet::IpNet;
 
 use crate::finding::Findings;
 use crate::model::{Origin, RouteHop, StaticRoute, Target};
 
-/// One line of frr.conf, or one element of a row's lists.
+/// One next hop of a route, from one line of frr.conf or one element of a row's lists.
 #[derive(Clone, Debug)]
 pub(crate) struct Leg {
     pub(crate) vrf: Option<String>,
     pub(crate) prefix: IpNet,
-    /// With at most one next hop.
+    /// Target with at most one next hop.
     pub(crate) target: Target,
     pub(crate) distance: u8,
     pub(crate) origin: Origin,
     pub(crate) place: String,
 }
 
-/// Groups legs, in the order in which their prefixes first come.
+/// Groups next hops into routes, in the order in which the prefixes first occur.
 pub(crate) fn group(legs: Vec<Leg>, found: &mut Findings) -> Vec<StaticRoute> {
     let mut groups: Vec<Vec<Leg>> = Vec::new();
-    let mut index = std::collections::HashMap::new();
+    let mut index = HashMap::new();
     for leg in legs {
         let at = *index.entry((leg.vrf.clone(), leg.prefix)).or_insert_with(|| {
             groups.push(Vec::new());
@@ -33,7 +35,7 @@ pub(crate) fn group(legs: Vec<Leg>, found: &mut Findings) -> Vec<StaticRoute> {
     groups.into_iter().filter_map(|legs| route(&legs, found)).collect()
 }
 
-/// Among legs of different distance only the nearest count, as they would in FRR.
+/// Makes one route. Of next hops with different distances only those with the smallest count, as in FRR.
 fn route(legs: &[Leg], found: &mut Findings) -> Option<StaticRoute> {
     let distance = legs.iter().map(|leg| leg.distance).min()?;
     let (legs, farther): (Vec<&Leg>, Vec<&Leg>) = legs.iter().partition(|leg| leg.distance == distance);
@@ -44,13 +46,14 @@ fn route(legs: &[Leg], found: &mut Findings) -> Option<StaticRoute> {
     let first = legs.first()?;
     let mut origin = first.origin;
     let mut hops: Vec<RouteHop> = Vec::new();
+    let mut known: HashSet<&RouteHop> = HashSet::new();
     let mut dropped = None;
     for leg in &legs {
         if leg.origin != origin {
             origin = Origin::Both;
         }
         match &leg.target {
-            Target::Hops(new) => hops.extend(new.iter().filter(|hop| !hops.contains(hop)).cloned().collect::<Vec<_>>()),
+            Target::Hops(new) => hops.extend(new.iter().filter(|hop| known.insert(hop)).cloned()),
             other => dropped = dropped.or(Some((other, leg))),
         }
     }

@@ -1,5 +1,6 @@
-//! Locators and SIDs of both files: one of each, checked against each other.
+//! Merges the locators and SIDs of both files, and checks them against each other.
 
+use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
@@ -7,16 +8,16 @@ use ipnet::Ipv6Net;
 use crate::finding::Findings;
 use crate::model::{self, Action, DscpMode, Locator, Origin, Sid};
 
-/// A locator with its place.
+/// A locator with the place where it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct WrittenLocator {
     pub(crate) locator: Locator,
-    /// `vrf`, which nothing reads, but which must exist.
+    /// Value of `vrf`. It is not used, but a VRF of this name must exist.
     pub(crate) vrf: Option<String>,
     pub(crate) place: String,
 }
 
-/// A SID with its place.
+/// A SID with the place where it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct WrittenSid {
     pub(crate) prefix: Ipv6Net,
@@ -31,11 +32,13 @@ pub(crate) struct WrittenSid {
     pub(crate) place: String,
 }
 
-/// One locator per name, in the order they are written.
+/// Returns one locator per name, in the order in which they are written.
 pub(crate) fn locators(written: Vec<WrittenLocator>, found: &mut Findings) -> Vec<Locator> {
     let mut kept: Vec<WrittenLocator> = Vec::new();
+    let mut by_name: HashMap<String, usize> = HashMap::new();
     for new in written {
-        let Some(old) = kept.iter_mut().find(|old| old.locator.name == new.locator.name) else {
+        let at = *by_name.entry(new.locator.name.clone()).or_insert(kept.len());
+        let Some(old) = kept.get_mut(at) else {
             kept.push(new);
             continue;
         };
@@ -53,20 +56,24 @@ pub(crate) fn locators(written: Vec<WrittenLocator>, found: &mut Findings) -> Ve
     kept.into_iter().map(|written| written.locator).collect()
 }
 
-/// One SID per prefix, in the order they are written; those that SONiC's daemons would not program are left out.
+/// Returns one SID per prefix, in the order in which they are written. SIDs that SONiC's daemons would not program are
+/// left out.
 pub(crate) fn sids(written: Vec<WrittenSid>, locators: &[Locator], found: &mut Findings) -> Vec<Sid> {
     let mut kept: Vec<WrittenSid> = Vec::new();
+    let mut by_prefix: HashMap<Ipv6Net, usize> = HashMap::new();
+    let locators: HashMap<&str, &Locator> = locators.iter().map(|locator| (locator.name.as_str(), locator)).collect();
     for new in written {
-        if !fits(&new, locators, found) {
+        if !fits(&new, locators.get(new.locator.as_str()).copied(), found) {
             continue;
         }
-        match kept.iter_mut().find(|old| old.prefix == new.prefix) {
+        let at = *by_prefix.entry(new.prefix).or_insert(kept.len());
+        match kept.get_mut(at) {
             None => kept.push(new),
             Some(old) => join(old, new, found),
         }
     }
     let sids = kept.into_iter().map(|written| {
-        let block_len = locators.iter().find(|locator| locator.name == written.locator).map_or(32, |l| l.block_len);
+        let block_len = locators.get(written.locator.as_str()).map_or(32, |locator| locator.block_len);
         Sid {
             prefix: written.prefix,
             written: written.written,
@@ -83,9 +90,9 @@ pub(crate) fn sids(written: Vec<WrittenSid>, locators: &[Locator], found: &mut F
     sids.collect()
 }
 
-/// Where a SID may lie, as bgpcfgd checks it: always in its locator's block, a uN in the locator itself.
-fn fits(sid: &WrittenSid, locators: &[Locator], found: &mut Findings) -> bool {
-    let Some(locator) = locators.iter().find(|locator| locator.name == sid.locator) else {
+/// Checks the position of a SID as bgpcfgd does: it must lie in its locator's block, and a uN in the locator itself.
+fn fits(sid: &WrittenSid, locator: Option<&Locator>, found: &mut Findings) -> bool {
+    let Some(locator) = locator else {
         let what = format!("waits for the locator {}, which is nowhere: left out", sid.locator);
         found.ignored(&sid.place, what);
         return false;
@@ -111,7 +118,8 @@ fn fits(sid: &WrittenSid, locators: &[Locator], found: &mut Findings) -> bool {
     true
 }
 
-/// The same SID twice. What one of the two leaves open, the other says; anything else is a contradiction.
+/// Merges two entries of the same SID. A value that one of them leaves open is taken from the other; any other
+/// difference is a contradiction.
 fn join(old: &mut WrittenSid, new: WrittenSid, found: &mut Findings) {
     let default = |vrf: &Option<String>| vrf.as_deref().filter(|vrf| !model::is_default_vrf(vrf)).map(str::to_owned);
     let differ = |one: &str, other: &str| one != other;

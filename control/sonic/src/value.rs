@@ -1,12 +1,12 @@
-//! Values that both files have: addresses, prefixes, truth words.
+//! Parses values that occur in both files: addresses, prefixes, truth words.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 use serde_json::Value;
-use srv6d_srv6::model::Mac;
+use srv6d_addresses::Mac;
 
-/// The truth words of all tables; no table has words of its own.
+/// Parses a truth word. All tables have the same ones.
 pub(crate) fn truth(word: &str) -> Option<bool> {
     match word.to_ascii_lowercase().as_str() {
         "true" | "up" | "enable" | "enabled" | "on" | "yes" => Some(true),
@@ -23,34 +23,34 @@ pub(crate) fn address6(text: &str) -> Option<Ipv6Addr> {
     text.parse().ok()
 }
 
-/// An address with the length of its subnet; bits behind the length are its host part.
+/// Parses an address with the length of its subnet. The bits behind the length are the host part.
 pub(crate) fn interface_address(text: &str) -> Option<IpNet> {
     text.parse().ok()
 }
 
-/// A prefix, with the bits behind its length put to zero.
+/// Parses a prefix, and sets the bits behind its length to zero.
 pub(crate) fn prefix(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>().ok().map(|prefix| prefix.trunc())
 }
 
-/// The same for IPv6 alone.
+/// Like [`prefix`], but for IPv6 only.
 pub(crate) fn prefix6(text: &str) -> Option<Ipv6Net> {
     text.parse::<Ipv6Net>().ok().map(|prefix| prefix.trunc())
 }
 
-/// The address of one station. SONiC writes it with colons, some files with dashes.
+/// Parses the Ethernet address of a single station. SONiC writes it with colons, some files with dashes.
 pub(crate) fn mac(text: &str) -> Option<Mac> {
     text.replace('-', ":").parse().ok().filter(|mac: &Mac| !mac.is_group() && *mac != Mac::default())
 }
 
-/// The address is written otherwise than SONiC itself would: upper case, zeros in front.
+/// Whether an address is written differently from SONiC's own form: in upper case, or with leading zeros.
 pub(crate) fn is_long_form(text: &str) -> bool {
     let (address, length) = text.split_once('/').unwrap_or((text, ""));
     let Ok(parsed) = address.parse::<IpAddr>() else { return false };
     parsed.to_string() != address || (length.len() > 1 && length.starts_with('0'))
 }
 
-/// The JSON type with its article.
+/// Returns the name of a JSON type, with its article.
 pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -62,7 +62,7 @@ pub(crate) fn json_type(value: &Value) -> &'static str {
     }
 }
 
-/// A key for natural order: `Ethernet4` before `Ethernet16`.
+/// Returns a key for natural order, in which `Ethernet4` comes before `Ethernet16`.
 pub(crate) fn natural(name: &str) -> (String, u64, String) {
     let digits = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
     let word = name.strip_suffix(digits).unwrap_or(name);

@@ -1,13 +1,13 @@
-//! `srv6d show` and `srv6d reload`: one question to the daemon.
+//! `srv6d show` and `srv6d reload`: send one request to the daemon.
 
 use std::path::Path;
 
-use super::output::{self, Failure};
-use crate::api::client;
-use crate::api::{Refusal, Request, Response, Topic};
-use crate::show;
+use srv6d_api::client;
+use srv6d_api::{Refusal, Request, Response, Topic};
+use srv6d_command::{Failure, output};
+use srv6d_show as show;
 
-/// Asks, and prints the answer as a table or as JSON.
+/// Sends the request and prints the answer as a table or as JSON.
 pub fn ask(socket: &Path, request: &Request, json: bool) -> Result<(), Failure> {
     let response = client::ask(socket, request)?;
     if let Response::Refused(refusal) = response {
@@ -25,8 +25,8 @@ pub fn refused(refusal: &Refusal) -> Failure {
     }
 }
 
-/// Below a table of what is in force: how much of the configuration is not. A daemon that has ended meanwhile has said
-/// what was asked for.
+/// Prints, below a table of what is in force, how much of the configuration is not in force yet. If the daemon has
+/// ended meanwhile, nothing is printed, because the table has answered the user's request.
 pub fn say_what_waits(socket: &Path) -> Result<(), Failure> {
     let Ok(Response::Generation(view)) = client::ask(socket, &Request::Show { topic: Topic::Generation }) else {
         return Ok(());
@@ -34,7 +34,7 @@ pub fn say_what_waits(socket: &Path) -> Result<(), Failure> {
     output::print(&show::what_waits(&view))
 }
 
-/// The value alone: what a program asked for, without the words of the protocol.
+/// Prints only the value as JSON, without the protocol's own fields.
 fn print_value(response: &Response) -> Result<(), Failure> {
     match response {
         Response::Ports(rows) => output::print_json(rows),

@@ -1,20 +1,18 @@
-//! `srv6d check`: is the configuration right, what does it miss here, what would it change.
+//! `srv6d check`: checks a configuration, finds what it lacks on this machine, and says what it would change.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::ask::ask;
-use super::output::{self, Failure};
-use crate::api::Request;
-use crate::config::{self, Diagnostic};
-use crate::daemon;
-use crate::files;
-use crate::plan::{self, Environment, Plan};
-use crate::sonic;
+use srv6d_api::Request;
+use srv6d_command::{Failure, output, read};
+use srv6d_config::{self as config, Diagnostic};
+use srv6d_daemon as daemon;
+use srv6d_plan::{Environment, Plan};
+use srv6d_sonic_switch as sonic;
 
-/// `--json`.
+/// The output of `--json`.
 #[derive(Default, Serialize)]
 struct Report {
     valid: bool,
@@ -24,7 +22,7 @@ struct Report {
     notes: Vec<Diagnostic>,
 }
 
-/// Checks `file` against this machine; with `daemon`, shows what it would change there.
+/// Checks `file` against this machine. With `daemon`, shows what the file would change in that daemon.
 pub fn check(file: &Path, daemon: Option<PathBuf>, json: bool) -> Result<(), Failure> {
     let text = read(file)?;
     let filename = file.display().to_string();
@@ -32,8 +30,8 @@ pub fn check(file: &Path, daemon: Option<PathBuf>, json: bool) -> Result<(), Fai
         return ask(&socket, &Request::Diff { filename, text, offers: None }, json);
     }
     let interfaces = sonic::interfaces_of_a_switch();
-    let planned = sonic::configuration(&text, &filename, interfaces.as_deref())
-        .and_then(|config| plan::plan(&config, &environment()));
+    let planned =
+        sonic::configuration(&text, &filename, interfaces.as_deref()).and_then(|read| read.plan(&environment()));
     if json {
         return report(planned);
     }
@@ -41,15 +39,16 @@ pub fn check(file: &Path, daemon: Option<PathBuf>, json: bool) -> Result<(), Fai
     output::print(&summary(&filename, &plan))
 }
 
-/// Checks `file` alone: whatever ports, cores, addresses and routes this machine has, another one is meant.
+/// Checks `file` without this machine's ports, cores, addresses and routes, because the file is meant for another
+/// machine.
 pub fn offline(file: &Path, json: bool) -> Result<(), Failure> {
     let text = read(file)?;
     let filename = file.display().to_string();
     let configuration = sonic::configuration(&text, &filename, None);
-    let planned = configuration.and_then(|config| {
-        let mut plan = plan::plan(&config, &Environment::default())?;
-        plan.pending.clear(); // everything waits for the machine
-        Ok((config, plan))
+    let planned = configuration.and_then(|read| {
+        let mut plan = read.plan(&Environment::default())?;
+        plan.pending.clear(); // every entry waits for that machine
+        Ok((read.config, plan))
     });
     if json {
         return report(planned.map(|(_, plan)| plan));
@@ -68,19 +67,7 @@ pub fn offline(file: &Path, json: bool) -> Result<(), Failure> {
     output::print(&warnings.chain([valid]).collect::<Vec<_>>().join("\n\n"))
 }
 
-/// The text of a file that somebody has named.
-pub fn read(file: &Path) -> Result<String, Failure> {
-    files::read_text_or_pipe(file).map_err(|error| {
-        let fix = match error.kind() {
-            ErrorKind::InvalidData => "name a file of text, in UTF-8",
-            ErrorKind::InvalidInput => "name a file of text of at most 16 MiB",
-            _ => "name a file that exists and can be read",
-        };
-        Failure::invalid(format!("error: cannot read {}: {error}\nfix: {fix}", file.display()))
-    })
-}
-
-/// What the kernel shows now; a machine that shows nothing can still check syntax and references.
+/// Returns the kernel's present state. If it cannot be read, syntax and references can still be checked.
 pub fn environment() -> Environment {
     daemon::environment().unwrap_or_default()
 }

@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use super::check::{environment, read};
-use super::output::{self, Failure};
-use crate::api::client;
-use crate::api::state::SourceView;
-use crate::api::{DEFAULT_SOCKET, Request, Response, Topic};
-use crate::config::{self, Checksum, Config, Polling, PortMode};
+use super::check::environment;
 use crate::doctor::{Plans, Verdict, examine, render, worst};
-use crate::plan::{self, Plan, PortDevice, Unfollowed};
-use crate::sonic;
+use srv6d_api::client;
+use srv6d_api::state::SourceView;
+use srv6d_api::{DEFAULT_SOCKET, Request, Response, Topic};
+use srv6d_command::{Failure, output, read};
+use srv6d_config::{self as config, Checksum, Config, Polling, PortMode};
+use srv6d_plan::{Plan, PortDevice, Unfollowed};
+use srv6d_sonic_switch as sonic;
 
-/// A UMEM chunk.
+/// Size of a UMEM chunk.
 const CHUNK_BYTES: u64 = 4096;
 
-/// Examines, prints, and fails when something is in the way.
+/// Examines the machine, prints the findings, and fails if one of them prevents srv6d from working.
 pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let planned = config.map(planned).transpose()?;
     let configured = planned.as_ref().map(|(_, plan)| plan.api.socket.as_path());
@@ -37,13 +37,13 @@ pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path
 fn planned(file: &Path) -> Result<(Config, Plan), Failure> {
     let filename = file.display().to_string();
     let invalid = |errors: config::Errors| Failure::invalid(errors.to_string());
-    let config =
+    let read =
         sonic::configuration(&read(file)?, &filename, sonic::interfaces_of_a_switch().as_deref()).map_err(invalid)?;
-    let plan = plan::plan(&config, &environment()).map_err(invalid)?;
-    Ok((config, plan))
+    let plan = read.plan(&environment()).map_err(invalid)?;
+    Ok((read.config, plan))
 }
 
-/// What a configuration asks of the machine.
+/// Returns what a configuration requires of the machine.
 fn plans(config: &Config, plan: &Plan, running: Plans) -> Plans {
     let said = |route: &Unfollowed| (route.prefix.to_string(), route.why.clone());
     Plans {
@@ -58,7 +58,7 @@ fn plans(config: &Config, plan: &Plan, running: Plans) -> Plans {
     }
 }
 
-/// Packet memories of a worker: zero-copy ports have one of their own.
+/// Number of packet memories of a worker. Zero-copy ports have one of their own.
 fn packet_memories(plan: &Plan) -> u64 {
     let is_zero_copy = |port: &PortDevice| {
         matches!(port.mode, PortMode::Auto | PortMode::ZeroCopy)
@@ -71,7 +71,7 @@ fn devices(plan: &Plan) -> Vec<String> {
     plan.devices.iter().map(|port| port.device.clone()).collect()
 }
 
-/// What a running daemon has attached; none runs, and there is none.
+/// Returns what a running daemon has attached. It is empty if no daemon runs.
 fn running(socket: &Path) -> Plans {
     let Ok(Response::Ports(rows)) = client::ask(socket, &Request::Show { topic: Topic::Ports }) else {
         return Plans::default();
@@ -89,7 +89,8 @@ fn running(socket: &Path) -> Plans {
     }
 }
 
-/// What a running daemon leaves to the kernel of the tables it follows; nothing, and nothing is said.
+/// Returns the routes of followed tables that a running daemon leaves to the kernel. `None`: there are none, or no
+/// daemon runs.
 fn unfollowed(socket: &Path) -> Option<Vec<(String, String)>> {
     let answer = client::ask(socket, &Request::Show { topic: Topic::Unfollowed });
     let Ok(Response::Unfollowed(rows)) = answer else { return None };
@@ -97,7 +98,8 @@ fn unfollowed(socket: &Path) -> Option<Vec<(String, String)>> {
     (!said.is_empty()).then_some(said)
 }
 
-/// How the running daemon's FPM is doing, where it is configured; a view without it where none runs.
+/// Returns the state of the running daemon's FPM. `None`: FPM is not configured. If no daemon runs, the view has no
+/// `fpm` part.
 fn fpm(config: &Config, socket: &Path) -> Option<SourceView> {
     config.fpm.as_ref()?;
     let answer = client::ask(socket, &Request::Show { topic: Topic::Source });

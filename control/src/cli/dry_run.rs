@@ -1,4 +1,4 @@
-//! `srv6d run --dry-run`: what a start, or a restart, would put in force; nothing is touched.
+//! `srv6d run --dry-run`: shows what a start or a restart would put in force, without changing anything.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,49 +7,52 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::check::environment;
-use super::output::{self, Failure};
-use crate::api::client::{self, AskError};
-use crate::api::{Request, Response};
-use crate::config::{Config, Jalapeno, PathKind};
-use crate::plan;
-use crate::show;
-use crate::sonic;
-use crate::source::Offer;
-use crate::source::running::Sources;
+use srv6d_api::client::{self, AskError};
+use srv6d_api::{Request, Response};
+use srv6d_command::{Failure, output};
+use srv6d_config::{Config, Jalapeno, PathKind};
 use srv6d_controller::Snapshot;
+use srv6d_daemon::kernel::host_name;
+use srv6d_daemon::source::running::Sources;
+use srv6d_offer::Offer;
+use srv6d_plan as plan;
+use srv6d_show as show;
+use srv6d_sonic_switch::{self as sonic, SwitchConfig};
 use srv6d_srv6::model::Desired;
 
-/// How long controllers may take for their first round.
+/// Longest time for the controllers' first round.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Asks the controllers, plans, and compares with the daemon that runs, or with nothing.
+/// Asks the controllers, makes a plan, and compares it with the running daemon or, if none runs, with an empty state.
 pub fn dry_run(filename: String, text: String, socket: &Path) -> Result<(), Failure> {
     let interfaces = sonic::interfaces_of_a_switch();
-    let config = sonic::configuration(&text, &filename, interfaces.as_deref());
-    let config = config.map_err(|errors| Failure::invalid(errors.to_string()))?;
-    let Asked { offers, stand_in, said } = offers(&config)?;
+    let read = sonic::configuration(&text, &filename, interfaces.as_deref());
+    let read = read.map_err(|errors| Failure::invalid(errors.to_string()))?;
+    let Asked { offers, stand_in, said } = offers(&read.config)?;
     output::print(&said)?;
-    // What a running daemon has booked is closer to what it would have than what stands in for it.
+    // For a source that cannot be asked, the paths that a running daemon has booked are closer to the real ones than
+    // the substitute.
     let known: Vec<Offer> = offers.iter().filter(|offer| Some(offer.source.as_str()) != stand_in).cloned().collect();
     match client::ask(socket, &Request::Diff { filename, text, offers: Some(known) }) {
         Ok(Response::Refused(refusal)) => Err(Failure::invalid(refusal.errors.join("\n\n"))),
         Ok(response) => output::print(&show::render(&response)),
-        Err(AskError::NotRunning { .. }) => from_nothing(&config, &offers),
+        Err(AskError::NotRunning { .. }) => from_nothing(&read, &offers),
         Err(why) => Err(why.into()),
     }
 }
 
-fn from_nothing(config: &Config, offers: &[Offer]) -> Result<(), Failure> {
-    let plan =
-        plan::plan_with(config, &environment(), offers).map_err(|errors| Failure::invalid(errors.to_string()))?;
+fn from_nothing(read: &SwitchConfig, offers: &[Offer]) -> Result<(), Failure> {
+    let environment = environment();
+    let plan = plan::plan_with(&read.config, &read.environment(&environment), offers);
+    let plan = plan.map_err(|errors| Failure::invalid(errors.to_string()))?;
     let diff = plan::diff(&Desired::default(), &plan.desired);
     let lines = diff.lines().join("\n");
     let left_out = plan.offered.iter().filter_map(|outcome| match &outcome.state {
-        crate::source::OutcomeState::Programmed => None,
-        crate::source::OutcomeState::Kept(why) | crate::source::OutcomeState::Pending(why) => {
+        srv6d_offer::OutcomeState::Programmed => None,
+        srv6d_offer::OutcomeState::Kept(why) | srv6d_offer::OutcomeState::Pending(why) => {
             Some(format!("pending: {} {}: {why}\n", outcome.peer, outcome.prefix))
         }
-        crate::source::OutcomeState::Refused(why) => {
+        srv6d_offer::OutcomeState::Refused(why) => {
             Some(format!("refused: {} {}: {why}\n", outcome.peer, outcome.prefix))
         }
     });
@@ -59,16 +62,17 @@ fn from_nothing(config: &Config, offers: &[Offer]) -> Result<(), Failure> {
     ))
 }
 
-/// What controllers answered.
+/// The answers of the controllers.
 struct Asked {
     offers: Vec<Offer>,
-    /// The source whose paths are not those that it would give.
+    /// The source whose paths are substitutes for those that it would give.
     stand_in: Option<&'static str>,
-    /// For people.
+    /// The report for the user.
     said: String,
 }
 
-/// What controllers offer now, as far as asking changes nothing there; without those that did not answer.
+/// Asks the controllers for their present offers, by requests that change nothing at the controllers. Controllers that
+/// do not answer are left out.
 fn offers(config: &Config) -> Result<Asked, Failure> {
     let mut said = String::new();
     let is_by_load = |table: &Jalapeno| table.path.as_ref().is_some_and(|kind| *kind.get_ref() == PathKind::Load);
@@ -80,15 +84,14 @@ fn offers(config: &Config) -> Result<Asked, Failure> {
         );
     }
     if config.syd.is_some() {
-        said.push_str("syd: a request allocates: only a workload that exists already is looked at\n");
+        said.push_str("syd: a request allocates: only an existing workload is read\n");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| Failure::failed(format!("error: cannot start: {why}")))?;
     let offers = runtime.block_on(async {
         let mut sources = Sources::that_only_look();
-        let host_name = || nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
         let name = config.node.name.as_ref().map(|name| name.get_ref().clone());
-        sources.configure(config, &name.unwrap_or_else(|| host_name().unwrap_or_default())).await;
+        sources.configure(config, &name.unwrap_or_else(host_name));
         let all = async {
             while !sources.settled() {
                 sources.changed().await;
@@ -103,13 +106,13 @@ fn offers(config: &Config) -> Result<Asked, Failure> {
             let _ = writeln!(said, "{}: paths to {known} of {peers} peers{why}", status.name);
             said.push_str(&carriers(&status.snapshot));
         }
-        // A controller that says nothing takes nothing away.
+        // A controller that offers nothing must not remove what the daemon has.
         sources.offers().into_iter().filter(|offer| !offer.steers.is_empty()).collect()
     });
     Ok(Asked { offers, stand_in, said })
 }
 
-/// Peers with their prefixes and carriers, and what is missing of each.
+/// Lists peers with their prefixes and carriers, and what is missing for each.
 fn carriers(snapshot: &Snapshot) -> String {
     let mut lines = String::new();
     for (id, peer) in &snapshot.peers {

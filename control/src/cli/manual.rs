@@ -1,4 +1,4 @@
-//! `srv6d man`: manual pages out of the very help texts.
+//! `srv6d man`: makes manual pages from the help texts.
 
 use std::fs;
 use std::io;
@@ -8,9 +8,9 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use super::output::Failure;
+use srv6d_command::Failure;
 
-/// Writes `srv6d.1`, `srv6d-run.1`, `srv6d-lab-up.1`, ... into a directory; hidden commands have none.
+/// Writes `srv6d.1`, `srv6d-run.1`, `srv6d-lab-up.1`, ... into a directory. Hidden commands have no page.
 pub fn write(command: Command, directory: &Path) -> Result<(), Failure> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -45,8 +45,8 @@ fn page(man: &Man, command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// What stands below the options: `Examples:` and its like head a section, lines that are indented keep their form, and
-/// the rest is text in paragraphs.
+/// Formats the text below the options: a line such as `Examples:` becomes the head of a section, indented lines keep
+/// their form, and the rest becomes paragraphs.
 fn after_help(help: &str) -> Roff {
     let mut roff = Roff::new();
     let mut before = None;

@@ -1,36 +1,37 @@
-//! The command line: one binary for the daemon and for everything one asks of it.
+//! The command line: one binary is the daemon and the client for all requests to it.
 
 mod ask;
-mod capture;
 mod check;
 mod doctor;
 mod dry_run;
 mod manual;
-mod output;
 mod path_server;
 mod place;
 mod plugin;
-mod sonic;
 mod wait;
 mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::builder::FalseyValueParser;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-use crate::api::{DEFAULT_SOCKET, Request, Topic};
-use crate::daemon::Prepared;
-use crate::{config, daemon, kernel, lab};
-use output::Failure;
+use srv6d_api::{DEFAULT_SOCKET, Request, Topic};
+use srv6d_command::{Failure, Privileges, capture, output};
+use srv6d_config as config;
+use srv6d_daemon::Prepared;
+use srv6d_daemon::{self as daemon, kernel};
+use srv6d_lab as lab;
+use srv6d_sonic_switch::{Sonic, SwitchExtension, cli as sonic};
 
-/// Where the configuration is unless told otherwise.
+/// Default path of the configuration.
 const DEFAULT_CONFIG: &str = "/etc/srv6d/srv6d.toml";
 
-/// `[host] interface` unless told otherwise.
+/// Default of `[host] interface`.
 const DEFAULT_HOST_INTERFACE: &str = "srv6d0";
 
 /// SRv6 forwarding in user space over AF_XDP.
@@ -73,14 +74,15 @@ enum Command {
         /// Configuration file
         #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
         config: PathBuf,
-        /// Ask the controllers, show what would come into force, and touch nothing
+        /// Ask the controllers, show what would come into force, and change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Be configured by the environment of Jalapeno's plugin
+        /// Take the configuration from the environment of Jalapeno's plugin
         #[arg(
             long,
             conflicts_with = "config",
-            help = "Be configured by the environment of Jalapeno's PyTorch plugin (JALAPENO_API_ENDPOINT, HOSTS, RANK, ...)"
+            help = "Take the configuration from the environment of Jalapeno's PyTorch plugin (JALAPENO_API_ENDPOINT, \
+                    HOSTS, RANK, ...)"
         )]
         plugin_environment: bool,
         #[command(flatten)]
@@ -99,7 +101,7 @@ enum Command {
         /// Show what it would change in the running daemon
         #[arg(long)]
         diff: bool,
-        /// Check the file alone, for another machine: its ports, cores and routes are not looked for here
+        /// Check the file for another machine: ports, cores and routes of this one are not read
         #[arg(long, conflicts_with = "diff")]
         offline: bool,
         /// Print JSON, for programs
@@ -122,11 +124,13 @@ enum Command {
     #[command(after_help = "Examples:\n  \
         srv6d show generation                which ones are remembered?\n  \
         srv6d rollback --dry-run             what would the step back change?\n  \
+        srv6d rollback && srv6d rollback     two steps back\n  \
         srv6d rollback 12\n\n\
         What comes back is the configuration and the controller's paths of that generation; links, addresses and \
         neighbours are those of now. Controllers are listened to, but not followed, until `srv6d reload`.")]
     Rollback {
-        /// Its number [default: the newest one made of another configuration or other paths]
+        /// Number of the generation [default: the newest one made of another configuration or other paths; again: the one
+        /// before that]
         #[arg(value_name = "GENERATION")]
         generation: Option<u64>,
         /// Show what would change, and change nothing
@@ -148,10 +152,10 @@ enum Command {
         srv6d wait --peers --timeout 60s && torchrun train.py\n\n\
         The daemon may be about to start. Exit status 1 when time is up: what is missing is named then.")]
     Wait {
-        /// For the paths to all peers
+        /// Wait for the paths to all peers
         #[arg(long, required = true)]
         peers: bool,
-        /// For so long at most, e.g. 60s [default: for ever]
+        /// Longest time to wait, e.g. 60s [default: no limit]
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
         timeout: Option<Duration>,
     },
@@ -190,13 +194,13 @@ enum Command {
         srv6d show ports --watch             packets and bits a second, until Ctrl-C\n  \
         srv6d show generation                what waits, what was refused, what changed last")]
     Show {
-        /// What to show
+        /// Topic to show
         #[arg(value_enum)]
         topic: Topic,
-        /// With `routes`: those of the kernel's that are not followed, and why
+        /// With `routes`: show the kernel's routes that are not followed, with the reason
         #[arg(long)]
         unfollowed: bool,
-        /// Again every so many seconds, 1 if none are named; what counts packets then shows rates
+        /// Repeat every SECONDS (default 1); packet counters are shown as rates
         #[arg(
             short,
             long,
@@ -211,7 +215,7 @@ enum Command {
         #[arg(long, conflicts_with = "watch")]
         json: bool,
     },
-    /// Packets that srv6d takes and sends on a port, as pcap
+    /// Capture the packets that srv6d receives and sends on a port, as pcap
     #[command(after_help = "Examples:\n  \
         srv6d capture Ethernet0 | tcpdump -n -r -\n  \
         srv6d capture eth1 --direction out --write /tmp/eth1.pcap\n  \
@@ -221,29 +225,29 @@ enum Command {
         (offload = \"xdp\"). Of a packet longer than a buffer the first 3.8 kB are shown. \
         A capture slows its port down; what it cannot keep up with is left out.")]
     Capture(capture::CaptureArguments),
-    /// What stops or slows AF_XDP on this machine, each with its fix
+    /// Report what prevents or slows AF_XDP on this machine, each with its fix
     #[command(after_help = "Examples:\n  \
         srv6d doctor\n  \
         srv6d doctor eth1 eth2 --config leaf00.toml\n\n\
         Exit status 1 when something is in the way. Changes nothing.")]
     Doctor {
-        /// Interfaces to look at [default: those of the configuration, else every Ethernet interface]
+        /// Interfaces to examine [default: those of the configuration, else every Ethernet interface]
         #[arg(value_name = "INTERFACE")]
         interfaces: Vec<String>,
-        /// Configuration to judge for: cores, polling, memory [default: none, one worker that sleeps when idle]
+        /// Configuration whose cores, polling and memory are checked [default: none, one worker that sleeps when idle]
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         config: Option<PathBuf>,
         /// Print JSON, for programs
         #[arg(long)]
         json: bool,
     },
-    /// This node as a SONiC switch, out of the files of one
+    /// Run this node as a SONiC switch, by the files of a switch
     #[command(after_help = "Words of the operator's and of lab scripts, with SONiC's own text:\n  \
         srv6d sonic show srv6|interfaces|ip|ipv6|vrf|version|runningconfiguration ...\n  \
         srv6d sonic config|sonic-clear|counterpoll|crm|portstat|srv6stat ...\n  \
         srv6d sonic vtysh|sonic-cfggen|sonic-db-cli|supervisorctl|supervisord|tcpdump ...")]
     Sonic(sonic::SonicArguments),
-    /// A whole SRv6 fabric on this machine: namespaces, links, a srv6d in every node
+    /// Run a whole SRv6 fabric on this machine: namespaces, links, a srv6d in every node
     #[command(after_help = "Examples:\n  \
         srv6d lab demo\n  \
         srv6d lab up\n  \
@@ -268,7 +272,7 @@ enum Command {
         srv6d man . && man ./srv6d.1         to read them here\n\n\
         `make install` puts them, completion scripts and the systemd unit where they belong.")]
     Man {
-        /// Directory to write them into; it is made if it is not there
+        /// Directory to write them into; it is created if it does not exist
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: PathBuf,
     },
@@ -279,10 +283,10 @@ enum Command {
         #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
         config: PathBuf,
     },
-    /// What other tools have; says what srv6d has instead
+    /// A command of other tools; says what srv6d has instead
     #[command(hide = true)]
     Trace {
-        /// Whatever stands behind it
+        /// Any arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         arguments: Vec<String>,
     },
@@ -291,23 +295,12 @@ enum Command {
     Guard,
 }
 
-/// Environment variable of `--unconfined`.
-const UNCONFINED: &str = "SRV6D_UNCONFINED";
-
-/// What a daemon keeps of the privileges it is started with.
-#[derive(Debug, Args)]
-struct Privileges {
-    /// Keep all privileges: no capabilities are given up, and there is no seccomp filter
-    #[arg(long, env = UNCONFINED, value_parser = FalseyValueParser::new())]
-    unconfined: bool,
-}
-
-/// Parses the arguments and does what they say.
+/// Parses the arguments and carries out the command.
 pub fn main() -> ExitCode {
     if let Some(done) = sonic::by_name(std::env::args_os()) {
         return done.map_or_else(Failure::report, |()| ExitCode::SUCCESS);
     }
-    let Cli { socket, command } = Cli::parse();
+    let Cli { socket, command } = Cli::try_parse().unwrap_or_else(|why| without_hidden(why).exit());
     let done = match command {
         Command::Run { config, dry_run, plugin_environment, privileges } => {
             run(config, dry_run, plugin_environment, privileges.unconfined, socket)
@@ -348,18 +341,38 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Takes the hidden commands out of what a usage error suggests.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let top = Cli::command();
+    let all = top.get_subcommands().flat_map(|command| std::iter::once(command).chain(command.get_subcommands()));
+    let hidden: Vec<&str> = all.filter(|command| command.is_hide_set()).map(clap::Command::get_name).collect();
+    let is_shown = |name: &String| !hidden.contains(&name.as_str());
+    if let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let shown: Vec<String> = names.into_iter().filter(is_shown).collect();
+        if shown.is_empty() {
+            // It says how to pass the word to one of those commands.
+            error.remove(ContextKind::Suggested);
+        } else {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(shown));
+        }
+    }
+    error
+}
+
 fn run(config: PathBuf, dry_run: bool, plugin: bool, unconfined: bool, socket: Option<PathBuf>) -> Result<(), Failure> {
     let asked = socket_or_default(socket.clone());
     if dry_run {
         let (filename, text) = if plugin {
             ("environment".to_owned(), plugin::configuration(&asked)?)
         } else {
-            (config.display().to_string(), check::read(&config)?)
+            (config.display().to_string(), srv6d_command::read(&config)?)
         };
         return dry_run::dry_run(filename, text, &asked);
     }
     let config = if plugin { plugin::write(&asked)? } else { config };
-    Prepared::new(&config, unconfined).and_then(|daemon| daemon.run(socket)).map_err(Failure::from)
+    Prepared::new(&config, unconfined, socket.as_deref(), Arc::new(SwitchExtension::default()))
+        .and_then(|daemon| daemon.run(socket))
+        .map_err(Failure::from)
 }
 
 fn shown(topic: Topic, unfollowed: bool) -> Result<Topic, Failure> {
@@ -389,13 +402,14 @@ fn socket_or_default(socket: Option<PathBuf>) -> PathBuf {
 fn completion(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "srv6d", &mut script);
-    output::print(&String::from_utf8_lossy(&script))
+    output::print_on(&String::from_utf8_lossy(&script)).map(drop)
 }
 
-/// An invalid configuration must not keep the interface alive: then it has its default name.
+/// Removes the daemon's interface. If the configuration is invalid, the default name is used, so that the interface is
+/// removed nevertheless.
 fn cleanup(file: &std::path::Path) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let config = config::parse(&text, &file.display().to_string()).unwrap_or_default();
+    let text = srv6d_text::read_text(file).unwrap_or_default();
+    let (config, _) = config::parse_with::<Sonic>(&text, &file.display().to_string()).unwrap_or_default();
     let interface = config.host.interface.as_ref().map_or(DEFAULT_HOST_INTERFACE, |name| name.get_ref());
     daemon::cleanup(interface)?;
     Ok(())

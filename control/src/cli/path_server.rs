@@ -8,16 +8,22 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, ValueEnum, ValueHint};
 use srv6d_path_server::store::Part;
 use srv6d_path_server::{EXAMPLE, Edition, FaultPlan, Running, Server, Store, StoreError};
+use srv6d_text::read_text_up_to;
+use srv6d_text::shown;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 
-use super::output::{self, Failure};
-use crate::daemon;
+use srv6d_command::{Failure, output};
+use srv6d_daemon as daemon;
 
-/// A file that has been the same for so long is read: editors write in steps.
+/// Time between two looks at the files. A changed file is read once it has been the same for this long, because editors
+/// write in steps.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// `srv6d path-server`
+/// Length of the longest file that is read, in MiB: more than a topology of a hundred thousand links takes.
+const MOST: u64 = 256;
+
+/// Arguments of `srv6d path-server`.
 #[derive(Debug, Args)]
 pub struct PathServerArguments {
     /// Topology: one JSON object with `nodes`, `hosts` and `edges`, or what Jalapeno's /topology answers
@@ -32,16 +38,16 @@ pub struct PathServerArguments {
     /// JSON list of edges
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "nodes")]
     edges: Option<PathBuf>,
-    /// Print a topology to begin with, and end
+    /// Print an example topology, and end
     #[arg(long, conflicts_with_all = ["topology", "nodes", "check", "listen", "edition", "faults"])]
     example: bool,
-    /// Read the topology, say what is in it, and end
+    /// Read the topology, print a summary, and end
     #[arg(long)]
     check: bool,
     /// Address and port to listen on; '[::]:30800' is every address
     #[arg(short, long, value_name = "ADDRESS", default_value = "[::1]:30800")]
     listen: SocketAddr,
-    /// Whose habits the answers have
+    /// Version of Jalapeno's API whose behaviour the answers have
     #[arg(long, value_enum, default_value = "2026-01")]
     edition: EditionName,
     /// For tests of clients: JSON list of faults, e.g. [{"route": "/load", "after": 2, "fault": {"delay": 500}}]
@@ -68,14 +74,14 @@ impl From<EditionName> for Edition {
     }
 }
 
-/// Serves until SIGTERM or Ctrl-C; SIGHUP, or a change of the file, reads the topology again.
+/// Serves until SIGTERM or Ctrl-C. SIGHUP, or a change of the file, makes it read the topology again.
 pub fn path_server(arguments: &PathServerArguments) -> Result<(), Failure> {
     if arguments.example {
         return output::print(EXAMPLE);
     }
     daemon::log_to_stderr();
     let invalid = |why| Failure::invalid(format!("error: {why}"));
-    // Before the files are read: what changes in the meantime is read again.
+    // The stamps are taken before the files are read, so that a change in the meantime is noticed.
     let seen = stamp(arguments);
     let store = read(arguments).map_err(invalid)?;
     if arguments.check {
@@ -85,7 +91,8 @@ pub fn path_server(arguments: &PathServerArguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| Failure::failed(format!("error: cannot start: {why}")))?;
     let ended = runtime.block_on(async {
-        // Before anybody is told that it listens: whoever was told may stop it.
+        // Signals are handled before the server reports that it listens, because a script may stop it as soon as it
+        // does.
         let signals = Signals::new().map_err(|why| Failure::failed(format!("error: cannot handle signals: {why}")))?;
         info!("{}", summary(&store));
         let server = Server { store, edition: arguments.edition.into(), faults };
@@ -95,7 +102,7 @@ pub fn path_server(arguments: &PathServerArguments) -> Result<(), Failure> {
         running.stop().await;
         Ok(())
     });
-    // A search that is under way is nobody's any more.
+    // Nobody waits for the result of a search that is still running.
     runtime.shutdown_background();
     ended
 }
@@ -134,14 +141,14 @@ async fn serve(arguments: &PathServerArguments, running: &Running, mut signals: 
     }
 }
 
-/// A bad file changes nothing.
+/// Reads the topology again. An invalid file changes nothing.
 fn take(arguments: &PathServerArguments, running: &Running) {
     match read(arguments) {
         Ok(store) => {
             info!("{}", summary(&store));
             running.replace(store);
         }
-        Err(why) => error!("the topology stays as it was: {}", why.replace('\n', "; ")),
+        Err(why) => error!("the topology stays as it was: {}", shown(&why.replace('\n', "; "))),
     }
 }
 
@@ -149,7 +156,7 @@ fn files(arguments: &PathServerArguments) -> impl Iterator<Item = &PathBuf> {
     [&arguments.topology, &arguments.nodes, &arguments.hosts, &arguments.edges].into_iter().flatten()
 }
 
-/// When each file was written, and its length.
+/// Time of the last change and length of each file.
 type Stamp = Vec<Option<(SystemTime, u64)>>;
 
 fn stamp(arguments: &PathServerArguments) -> Stamp {
@@ -188,7 +195,7 @@ fn faults(arguments: &PathServerArguments) -> Result<FaultPlan, String> {
 
 fn text(file: &Path) -> Result<String, String> {
     let fix = "name a file that exists and can be read; `srv6d path-server --example` prints one";
-    fs::read_to_string(file).map_err(|why| format!("cannot read {}: {why}\nfix: {fix}", file.display()))
+    read_text_up_to(MOST, file).map_err(|why| format!("cannot read {}: {why}\nfix: {fix}", file.display()))
 }
 
 fn summary(store: &Store) -> String {

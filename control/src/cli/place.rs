@@ -1,4 +1,5 @@
-//! `srv6d place`: flows of a job on a fabric, placed, and what hashing or Jalapeno's load book would make of them.
+//! `srv6d place`: places the flows of a job on a fabric, and compares the result with hashing and with Jalapeno's load
+//! book.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,53 +8,52 @@ use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use serde_json::Value;
 use srv6d_placement::{Clos, Fabric, Job, Outcome, Pattern, Report, compare, short, sids, svg};
 
-use super::check::read;
-use super::output::{self, Failure};
-use crate::config::Source;
-use crate::show::table::Table;
+use srv6d_command::{Failure, output, read};
+use srv6d_config::Source;
+use srv6d_show::Table;
 
-/// `srv6d place`
+/// Arguments of `srv6d place`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("fabric").args(["topology", "clos"]).required(true)))]
 pub struct PlaceArguments {
     /// Topology: what Jalapeno's /topology answers, or one JSON object with `nodes`, `hosts` and `edges`
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     topology: Option<PathBuf>,
-    /// A made-up fabric: leaves, spines and hosts at each leaf, as in 32x32x32; or pods, leaves and spines of each pod,
-    /// cores, and hosts at each leaf, as in 4x4x4x16x4
+    /// A generated fabric: leaves, spines and hosts at each leaf, as in 32x32x32; or pods, leaves and spines of each
+    /// pod, cores, and hosts at each leaf, as in 4x4x4x16x4
     #[arg(long, value_name = "SIZES")]
     clos: Option<Clos>,
-    /// Copies of the made-up fabric side by side, each with hosts of its own
+    /// Number of copies of the generated fabric side by side, each with hosts of its own
     #[arg(long, value_name = "COUNT", requires = "clos", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     rails: u16,
     /// Job: hosts, pattern, pairs, tenants; TOML if its name ends in .toml, else JSON
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     job: Option<PathBuf>,
-    /// What the hosts send to each other [default: all-to-all, unless the job lists pairs]
+    /// Pairs of hosts that send [default: all-to-all, unless the job lists pairs]
     #[arg(short, long, value_enum)]
     pattern: Option<PatternName>,
     /// Hosts that take part, in the order of their ranks [default: all, by id]
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     hosts: Vec<String>,
-    /// One flow more: source and destination, and how much it is
+    /// A further flow: source, destination, and its demand
     #[arg(long = "pair", value_name = "FROM,TO[,DEMAND]")]
     pairs: Vec<String>,
-    /// A switch, the key of an edge, or FROM,TO: does not work. May be given several times
+    /// A switch, the key of an edge, or FROM,TO that does not work. May be given several times
     #[arg(long, value_name = "NAME")]
     down: Vec<String>,
-    /// Hops that paths may be longer than the shortest
+    /// Number of hops by which paths may be longer than the shortest
     #[arg(long, value_name = "HOPS")]
     detour: Option<usize>,
-    /// Of permutations, and of whatever else is drawn by lot
+    /// Seed of permutations and of all other random choices
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Of the hashes that placement is compared with
+    /// Seed of the hashes that placement is compared with
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     ecmp_seed: u64,
-    /// Flows to list [default: 10 in the table, all in JSON]
+    /// Number of flows to list [default: 10 in the table, all in JSON]
     #[arg(long, value_name = "COUNT")]
     flows: Option<usize>,
-    /// Links to list in the table, the busiest first
+    /// Number of links to list in the table, the busiest first
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     links: usize,
     /// Write a picture of the link loads
@@ -87,16 +87,16 @@ impl From<PatternName> for Pattern {
     }
 }
 
-/// Jobs to begin with.
+/// Examples of jobs, for error messages.
 const JOB_IN_TOML: &str =
     r#"write e.g. `pattern = "ring"`, `pairs = [["host00", "host01", 4]]`; docs/placement.md has every key"#;
 const JOB_IN_JSON: &str =
     r#"write e.g. {"pattern": "ring", "pairs": [["host00", "host01", 4]]}; docs/placement.md has every key"#;
 
-/// Flows listed in a table, unless told otherwise.
+/// Default number of flows listed in a table.
 const FLOWS: usize = 10;
 
-/// Places, compares, prints.
+/// Places the flows, compares, and prints the result.
 pub fn place(arguments: &PlaceArguments) -> Result<(), Failure> {
     let document = arguments.topology.as_deref().map(read_json).transpose()?;
     let mut fabric = fabric(arguments, document.as_ref())?;
@@ -148,7 +148,7 @@ fn read_json(file: &Path) -> Result<Value, Failure> {
     serde_json::from_str(&text).map_err(|why| Failure::invalid(source(file, &text).refused_json(&why, fix).to_string()))
 }
 
-/// The job of the file, with what the command line says over it.
+/// Reads the job from its file and applies the options of the command line to it.
 fn job(arguments: &PlaceArguments) -> Result<Job, Failure> {
     let mut job = match &arguments.job {
         None => Job::default(),
@@ -177,7 +177,8 @@ fn job(arguments: &PlaceArguments) -> Result<Job, Failure> {
     Ok(job)
 }
 
-/// A switch goes with its links; FROM,TO and both directions of what is between them.
+/// Takes a part of the fabric down. A switch goes down with its links; FROM,TO stands for both directions of the links
+/// between the two.
 fn take_down(fabric: &mut Fabric, name: &str) -> Result<(), Failure> {
     if let Some(node) = fabric.find(name) {
         fabric.node_mut(node).up = false;

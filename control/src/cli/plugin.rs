@@ -1,4 +1,4 @@
-//! `srv6d run --plugin-environment`: the variables of Jalapeno's plugin for `PyTorch`, turned into a configuration file.
+//! `srv6d run --plugin-environment`: makes a configuration file from the variables of Jalapeno's plugin for `PyTorch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,39 +11,41 @@ use ipnet::{IpNet, Ipv6Net};
 use srv6d_controller::Failure as NoAnswer;
 use srv6d_controller::jalapeno::environment::{self as variables, Environment, Peers};
 use srv6d_controller::jalapeno::{Discovery, Settings};
+use srv6d_text::escaped;
 use tokio::time::{Instant, sleep};
 
 use super::check::environment;
-use super::output::Failure;
-use crate::daemon;
+use srv6d_command::Failure;
+use srv6d_daemon as daemon;
 
-/// How long the API may take to be there: a pod may start before it.
+/// Longest time until the API must be available: a pod may start before it.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two attempts.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Writes the configuration beside the socket and names it, so that it can be read, changed and reloaded.
+/// Writes the configuration beside the socket and prints its path, so that it can be read, changed and reloaded.
 pub fn write(socket: &Path) -> Result<PathBuf, Failure> {
     let text = configuration(socket)?;
     let directory = directory(socket);
     let file = directory.join("plugin.toml");
-    let written = fs::create_dir_all(directory).and_then(|()| srv6d_controller::replace_file(&file, text.as_bytes()));
+    let written = fs::create_dir_all(directory).and_then(|()| srv6d_text::replace_file(&file, text.as_bytes()));
     written.map_err(|why| Failure::failed(format!("error: cannot write {}: {why}", file.display())))?;
     eprintln!("configuration: {}", file.display());
     Ok(file)
 }
 
-/// Where the configuration is, and the paths that are booked.
+/// Returns the directory of the configuration and of the booked paths.
 fn directory(socket: &Path) -> &Path {
     socket.parent().unwrap_or(Path::new("/run/srv6d"))
 }
 
-/// The configuration that the environment stands for. What it does not say, the API is asked for, without booking.
+/// Returns the configuration that the environment describes. The API is asked for what is missing in it, without
+/// booking.
 pub fn configuration(socket: &Path) -> Result<String, Failure> {
     let all: BTreeMap<String, String> = std::env::vars().collect();
     let read = variables::read(&all).map_err(|why| Failure::invalid(format!("error: {why}")))?;
     for note in &read.notes {
-        eprintln!("note: {note}");
+        eprintln!("note: {}", escaped(note));
     }
     let shown = environment();
     let addresses = shown.device(&read.interface).map(|device| device.addresses.clone()).unwrap_or_default();
@@ -71,12 +73,12 @@ pub fn configuration(socket: &Path) -> Result<String, Failure> {
     Ok(text(&read, &fabric, (source, gateway), &state))
 }
 
-/// What the API says beside the environment.
+/// What the API answers in addition to the environment.
 #[derive(Clone, Debug)]
 struct Fabric {
     /// Ids of the other hosts of the job.
     peers: Vec<String>,
-    /// Blocks of its SIDs; never empty.
+    /// Blocks of the fabric's SIDs; never empty.
     blocks: BTreeSet<Ipv6Net>,
 }
 
@@ -90,7 +92,7 @@ impl Fabric {
         runtime.block_on(Self::patiently(read))
     }
 
-    /// An API that does not answer yet is asked again.
+    /// Asks the API, and repeats that while it does not answer.
     async fn patiently(read: &Environment) -> Result<Self, Failure> {
         let end = Instant::now() + PATIENCE;
         let mut said = false;
@@ -106,7 +108,7 @@ impl Fabric {
                 )));
             }
             if !std::mem::replace(&mut said, true) {
-                eprintln!("waiting for the API: {why}");
+                eprintln!("waiting for the API: {}", escaped(&why.to_string()));
             }
             sleep(PAUSE).await;
         }
@@ -143,7 +145,7 @@ async fn blocks(settings: &Settings) -> Result<BTreeSet<Ipv6Net>, NoAnswer> {
     Discovery::new(settings)?.blocks().await
 }
 
-/// The same as the plugin would program, with the carrier rebuilt and really reduced.
+/// Returns a configuration with the same effect as the plugin's, except that the carrier is rebuilt and really reduced.
 fn text(read: &Environment, fabric: &Fabric, (source, gateway): (IpAddr, IpAddr), state: &Path) -> String {
     let mut text = String::new();
     let interface = &read.interface;
@@ -156,12 +158,12 @@ fn text(read: &Environment, fabric: &Fabric, (source, gateway): (IpAddr, IpAddr)
     }
     let _ = writeln!(text, "[jalapeno]\nendpoint = \"{}\"\ngraph = \"{}\"", read.endpoint, read.graph);
     let _ = writeln!(text, "source = \"{}\"\npeers = {:?}", read.source, fabric.peers);
-    // A restart does not book again.
+    // With a state file, a restart does not book again.
     let _ = writeln!(text, "state = {:?}", state.display().to_string());
-    // What the plugin asks for: one allocation per peer.
+    // The plugin also asks for one allocation per peer.
     let _ = writeln!(text, "path = \"load\"");
     if let Some(function) = read.function {
-        // By convention of the plugin's fabrics fe04 is uDT4, and fe06 uDT6.
+        // By convention of the plugin's fabrics fe04 is a uDT4 and fe06 a uDT6.
         let family = if function == 0xfe04 { 4 } else { 6 };
         let _ = writeln!(text, "function_v{family} = \"{function:x}\"");
     }
@@ -178,7 +180,7 @@ fn text(read: &Environment, fabric: &Fabric, (source, gateway): (IpAddr, IpAddr)
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
     use super::*;
-    use crate::config;
+    use srv6d_config as config;
 
     #[test]
     fn what_is_made_of_the_environment_is_a_configuration() {
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!((jalapeno.function_v4.unwrap().get_ref().0, jalapeno.function_v6), (0xfe04, None));
         let text = text(&read);
         let config = config::parse(&text, "plugin.toml").unwrap();
-        let plan = crate::plan::plan(&config, &crate::plan::Environment::default()).unwrap();
+        let plan = srv6d_plan::plan(&config, &srv6d_plan::Environment::default()).unwrap();
         assert_eq!(plan.desired.routes.iter().map(|route| route.prefix.to_string()).collect::<Vec<_>>(), ["fc00::/32"]);
         assert_eq!(plan.desired.blocks.first().unwrap().prefix.to_string(), "fc00::/32");
         let jalapeno = config.jalapeno.unwrap();

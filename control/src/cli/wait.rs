@@ -1,29 +1,38 @@
-//! `srv6d wait`: until the paths of the controllers' peers are in force.
+//! `srv6d wait`: waits until the paths of the controllers' peers are in force.
 
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::output::{self, Failure};
-use crate::api::client::{self, AskError};
-use crate::api::state::SourceView;
-use crate::api::{Request, Response, Topic};
+use srv6d_text::escaped;
 
-/// Between two questions to the daemon.
+use srv6d_api::client::{self, AskError};
+use srv6d_api::state::SourceView;
+use srv6d_api::{Request, Response, Topic};
+use srv6d_command::{Failure, output};
+
+/// Time between two requests to the daemon.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Peers that are named when time is up.
+/// Number of peers that are named when the time is up.
 const NAMED: usize = 5;
 
-/// Waits until every peer of every controller has a path in force, or for as long as `timeout`.
+/// Waits until every peer of every controller has a path in force, but at most for `timeout`.
 pub fn for_peers(socket: &Path, timeout: Option<Duration>) -> Result<(), Failure> {
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut told = false;
     loop {
         let missing = match client::ask(socket, &Request::Show { topic: Topic::Source }) {
             Ok(Response::Source(views)) => missing(&views)?,
             Ok(Response::Refused(refusal)) => return Err(Failure::failed(refusal.errors.join("\n"))),
             Ok(_) => return Err(Failure::failed("error: the daemon answered another question")),
-            // It may be about to start, or busy.
-            Err(AskError::NotRunning { .. } | AskError::Broken { .. }) => vec!["the daemon does not answer".to_owned()],
+            // The daemon may be about to start, or busy.
+            Err(AskError::NotRunning { .. } | AskError::Broken { .. }) => {
+                if !std::mem::replace(&mut told, true) {
+                    let socket = escaped(&socket.display().to_string());
+                    eprintln!("waiting for the daemon, which does not answer on {socket} yet");
+                }
+                vec!["the daemon does not answer".to_owned()]
+            }
             Err(why) => return Err(why.into()),
         };
         if missing.is_empty() {
@@ -36,7 +45,7 @@ pub fn for_peers(socket: &Path, timeout: Option<Duration>) -> Result<(), Failure
     }
 }
 
-/// Peers without a path in force.
+/// Lists the peers without a path in force.
 fn missing(views: &[SourceView]) -> Result<Vec<String>, Failure> {
     let controllers: Vec<&SourceView> = views.iter().filter(|view| view.fpm.is_none()).collect();
     if controllers.is_empty() {

@@ -1,4 +1,4 @@
-//! `srv6d show --watch`: the same question again and again, with what came in between.
+//! `srv6d show --watch`: repeats a request and shows the changes in between as rates.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -6,15 +6,16 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::ask::refused;
-use super::output::{self, Failure};
-use crate::api::client::{self, AskError};
-use crate::api::{Request, Response, Topic};
-use crate::show;
+use srv6d_api::client::{self, AskError};
+use srv6d_api::{Request, Response, Topic};
+use srv6d_command::{Failure, output};
+use srv6d_show as show;
 
-/// Cursor to the top left, and nothing below it.
+/// Terminal sequence that moves the cursor to the top left and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Asks every `pause` until the reader has seen enough. A daemon that is restarted meanwhile is waited for.
+/// Repeats the request every `pause` until the reader of the output has gone. If the daemon is restarted meanwhile,
+/// waits for it.
 pub fn watch(socket: &Path, topic: Topic, pause: Duration) -> Result<(), Failure> {
     let request = Request::Show { topic };
     let mut earlier: Option<(Response, Instant)> = None;
@@ -43,7 +44,7 @@ pub fn watch(socket: &Path, topic: Topic, pause: Duration) -> Result<(), Failure
     }
 }
 
-/// A terminal shows the newest page alone; a file keeps them all, each with its time.
+/// Formats one page. On a terminal it replaces the previous page; in a file all pages are kept, each with its time.
 fn page(text: &str) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let time = show::time(now.as_secs());

@@ -1,12 +1,12 @@
-//! FPM: does FRR announce anything?
+//! Checks whether FRR announces anything over FPM.
 
 use super::Finding;
-use crate::api::state::{FpmView, SourceView};
+use srv6d_api::state::{FpmView, SourceView};
 
 const SUBJECT: &str = "machine";
 const CHECK: &str = "fpm";
 
-/// Of the running daemon's answer.
+/// Judges the answer of the running daemon.
 pub fn judge(view: &SourceView) -> Finding {
     let Some(fpm) = &view.fpm else {
         let fix = "start srv6d with this configuration, and ask again";

@@ -1,4 +1,4 @@
-//! One network interface.
+//! Checks one network interface.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,15 +6,16 @@ use std::fs;
 use srv6d_xsk::probe::{self, Interface};
 
 use super::{Finding, Plans, text};
+use srv6d_daemon::kernel;
 
-/// Largest MTU with which XDP programs without multi-buffer run (veth: a page, less headroom, the end of an skb, and
-/// the Ethernet header).
+/// Largest MTU with which XDP programs without multi-buffer run (on a veth: a page, less the headroom, the end of an
+/// skb, and the Ethernet header).
 const ONE_BUFFER_MTU: usize = 3506;
 
 /// Largest MTU srv6d was built for.
 const MAX_MTU: usize = 9500;
 
-/// Drivers of the kernel that run XDP programs themselves; all others fall back to generic mode.
+/// Kernel drivers that run XDP programs themselves. All others fall back to generic mode.
 const NATIVE_DRIVERS: [&str; 24] = [
     "atlantic",
     "bnxt_en",
@@ -42,25 +43,27 @@ const NATIVE_DRIVERS: [&str; 24] = [
     "virtio_net",
 ];
 
-/// Where the kernel's own receive work for an interface runs.
+/// How the kernel places its own receive and transmit work for an interface.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    /// Cores its interrupts are delivered to.
+    /// Cores to which its interrupts are delivered.
     pub interrupt_cores: BTreeSet<usize>,
     /// `operstate` of the interface.
     pub operstate: Option<String>,
-    /// Interrupts are put off while somebody polls: neither `napi_defer_hard_irqs` nor `gro_flush_timeout` is 0.
+    /// Whether interrupts are deferred while a process polls: neither `napi_defer_hard_irqs` nor `gro_flush_timeout` is
+    /// 0.
     pub defers_interrupts: bool,
-    /// Feature bits of a virtio device, as its driver has accepted them: a character each, from bit 0.
+    /// Feature bits of a virtio device that its driver has accepted: one character per bit, from bit 0.
     pub virtio_features: Option<String>,
-    /// Processors that may send through the interface.
+    /// Number of processors that may send through the interface.
     pub processors: u32,
-    /// The queueing discipline for what is sent.
+    /// Name of the queueing discipline for outgoing packets.
     pub qdisc: Option<String>,
 }
 
 impl Placement {
-    /// Reads interrupts' effective affinity; virtual interfaces have no interrupts.
+    /// Reads the placement of an interface. Cores come from the effective affinity of interrupts; virtual interfaces
+    /// have none.
     pub fn read(ifname: &str) -> Self {
         let directory = format!("/sys/class/net/{ifname}/device/msi_irqs");
         let interrupts = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -75,12 +78,12 @@ impl Placement {
                 .all(|file| text(&format!("/sys/class/net/{ifname}/{file}")).is_some_and(|value| value.trim() != "0")),
             virtio_features: text(&format!("/sys/class/net/{ifname}/device/features")),
             processors: std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1)),
-            qdisc: crate::daemon::qdisc(ifname),
+            qdisc: srv6d_daemon::qdisc(ifname),
         }
     }
 }
 
-/// `0-2,7` as the kernel writes it.
+/// Parses a list of cores such as `0-2,7`, as the kernel writes it.
 fn cpu_list(list: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (low, high) = part.split_once('-').unwrap_or((part, part));
@@ -104,19 +107,20 @@ pub fn judge(interface: &Interface, placement: &Placement, plans: &Plans) -> Vec
     findings
 }
 
-/// Feature bits of a virtio-net device (virtio 1.2, 5.1.3): what it may hand to the driver, and whether that can be turned
-/// off while it runs.
+/// Feature bits of a virtio-net device (virtio 1.2, 5.1.3): offloads by which it may pass unusual packets to the
+/// driver, and whether these can be switched off while it runs.
 const GUEST_OFFLOADS: [usize; 7] = [1, 7, 8, 9, 10, 54, 55];
 const CTRL_GUEST_OFFLOADS: usize = 2;
 
-/// The driver refuses native XDP while the device hands it packets that are merged or have no checksum, and that cannot be
-/// turned off (`virtnet_xdp_set` of `drivers/net/virtio_net.c`).
+/// Whether the driver refuses native XDP (`virtnet_xdp_set` of `drivers/net/virtio_net.c`). It does if the device
+/// passes merged packets or packets without checksum to it, and that cannot be switched off.
 fn virtio_refuses_xdp(features: &str) -> bool {
     let has = |bit: &usize| features.as_bytes().get(*bit) == Some(&b'1');
     !has(&CTRL_GUEST_OFFLOADS) && GUEST_OFFLOADS.iter().any(has)
 }
 
-/// `virtio_net` sends what XDP redirects through queues of its own, one for each processor, or through a locked one.
+/// Checks the number of transmit queues. `virtio_net` sends packets that XDP redirects through queues of its own, one
+/// for each processor. If there are too few, all processors share queues with a lock.
 fn transmit_queues(interface: &Interface, placement: &Placement) -> Option<Finding> {
     let Interface { ifname, driver, queues, most_queues, .. } = interface;
     let needed = queues + placement.processors;
@@ -134,17 +138,9 @@ fn transmit_queues(interface: &Interface, placement: &Placement) -> Option<Findi
     })
 }
 
-/// Queueing disciplines that send in order and at once, and those of what is received.
-const PLAIN_QDISCS: [&str; 9] = ["noqueue", "noop", "pfifo_fast", "pfifo", "bfifo", "mq", "fq_codel", "fq", "ingress"];
-
-/// The discipline, where packets of AF_XDP pass by something that an operator has meant for them.
-pub(crate) fn passed_by(qdisc: &str) -> bool {
-    !PLAIN_QDISCS.contains(&qdisc)
-}
-
 fn qdisc(interface: &Interface, placement: &Placement) -> Option<Finding> {
     let (ifname, qdisc) = (&interface.ifname, placement.qdisc.as_ref()?);
-    passed_by(qdisc).then(|| {
+    kernel::passed_by(qdisc).then(|| {
         Finding::warn(
             ifname,
             "qdisc",
@@ -239,7 +235,8 @@ fn queues(interface: &Interface, plans: &Plans) -> Finding {
     Finding::ok(ifname, "queues", found)
 }
 
-/// A veth hands unfinished checksums to its peer: the peer's AF_XDP socket would send them out as they are.
+/// Checks checksum offload. A veth passes unfinished checksums to its peer, and the peer's AF_XDP socket would send
+/// them out unchanged.
 fn checksums(interface: &Interface, plans: &Plans) -> Option<Finding> {
     let Interface { ifname, driver, offloads, .. } = interface;
     (driver == "veth").then(|| {
@@ -259,7 +256,7 @@ fn checksums(interface: &Interface, plans: &Plans) -> Option<Finding> {
     })
 }
 
-/// What the XDP program of another port sends through this one.
+/// Checks whether the interface sends what the XDP program of another port redirects into it.
 fn redirects(interface: &Interface, plans: &Plans) -> Option<Finding> {
     let Interface { ifname, driver, takes_redirect, .. } = interface;
     let check = "offload";
@@ -290,7 +287,8 @@ fn redirects(interface: &Interface, plans: &Plans) -> Option<Finding> {
     })
 }
 
-/// Super-frames reach a socket only in generic mode: native XDP on a veth turns TSO off itself.
+/// Checks segmentation offloads. Super-frames reach a socket only in generic mode: native XDP on a veth switches TSO
+/// off.
 fn segmentation(interface: &Interface) -> Finding {
     let Interface { ifname, driver, offloads, .. } = interface;
     let on: Vec<&str> = [("tso", offloads.tso), ("gso", offloads.gso), ("gro", offloads.gro)]
@@ -314,7 +312,8 @@ fn segmentation(interface: &Interface) -> Finding {
     )
 }
 
-/// A spinning worker starves the kernel's receive work on its core: measured 0.16 instead of 0.8 Mpps.
+/// Checks whether workers that never sleep share cores with interrupts. A spinning worker starves the kernel's receive
+/// work on its core: measured 0.16 instead of 0.8 Mpps.
 fn shared_cores(interface: &Interface, placement: &Placement, plans: &Plans) -> Option<Finding> {
     let shared: Vec<String> =
         plans.cores.iter().filter(|core| placement.interrupt_cores.contains(core)).map(usize::to_string).collect();
@@ -328,7 +327,7 @@ fn shared_cores(interface: &Interface, placement: &Placement, plans: &Plans) -> 
     })
 }
 
-/// What `busy_budget` needs of the device: without it interrupts go on doing the driver's work.
+/// Checks what `busy_budget` needs from the device: otherwise interrupts continue to do the driver's work.
 fn busy_polling(interface: &Interface, placement: &Placement, plans: &Plans) -> Option<Finding> {
     let Interface { ifname, driver, .. } = interface;
     let check = "busy polling";
@@ -515,7 +514,7 @@ mod tests {
         assert_eq!(not_ok(&facts), [("busy polling", Verdict::Warn)]);
         facts.1.defers_interrupts = true;
         assert_eq!(not_ok(&facts), []);
-        // Nothing can be done on a veth, so nothing is asked for.
+        // On a veth nothing can be done about this, so the check must not ask for it.
         facts.1.defers_interrupts = false;
         facts.0.driver = "veth".into();
         assert_eq!(not_ok(&facts), [("checksums", Verdict::Warn)]);

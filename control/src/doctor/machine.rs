@@ -1,4 +1,4 @@
-//! Kernel, privileges, memory and cores.
+//! Checks kernel, privileges, memory and cores.
 
 use srv6d_xsk::probe::Machine;
 
@@ -6,21 +6,21 @@ use super::{Finding, Plans, text};
 
 const MACHINE: &str = "machine";
 
-/// What the probe of the packet path does not look at.
+/// Facts about the machine that the packet path's own probe does not read.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// Cores this process may run on.
+    /// Number of cores that this process may run on.
     pub cores: usize,
-    /// `net.ipv4.conf.all.rp_filter`.
+    /// Value of `net.ipv4.conf.all.rp_filter`.
     pub rp_filter: Option<String>,
-    /// `net.ipv6.conf.all.disable_ipv6`.
+    /// Value of `net.ipv6.conf.all.disable_ipv6`.
     pub ipv6_disabled: Option<String>,
-    /// Reserved huge pages.
+    /// Number of reserved huge pages.
     pub hugepages: Option<String>,
 }
 
 impl Host {
-    /// Reads them from /proc.
+    /// Reads the facts from /proc.
     pub fn read() -> Self {
         Self {
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -52,9 +52,9 @@ pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
     findings
 }
 
-/// Linux 5.9 brought the XDP `bpf_link`, 6.6 AF_XDP multi-buffer.
+/// Checks the kernel's version. Linux 5.9 introduced the XDP `bpf_link`, 6.6 AF_XDP multi-buffer.
 fn kernel(release: &str) -> Finding {
-    let version = crate::kernel_release::version(release);
+    let version = srv6d_daemon::kernel_release::version(release);
     if version < (5, 9) {
         let fix = "install Linux 5.9 or newer (6.6 for jumbo frames)";
         Finding::fail(MACHINE, "kernel", format!("{release} has no bpf_link for XDP: a port would outlive srv6d"), fix)
@@ -103,7 +103,7 @@ fn capabilities(machine: &Machine) -> Vec<Finding> {
     machine.capabilities.iter().map(judge).collect()
 }
 
-/// UMEM pages are pinned and count against `RLIMIT_MEMLOCK`.
+/// Checks the limit of locked memory. UMEM pages are pinned and count against `RLIMIT_MEMLOCK`.
 fn memlock(machine: &Machine, plans: &Plans) -> Finding {
     let workers = plans.cores.len().max(1) as u64;
     let needed = plans.umem_bytes * workers;
@@ -134,7 +134,7 @@ fn jit(machine: &Machine) -> Finding {
             "sysctl -w net.core.bpf_jit_enable=1",
         ),
         Some(true) => Finding::ok(MACHINE, "BPF JIT", "on"),
-        // CONFIG_BPF_JIT_ALWAYS_ON has no switch to read.
+        // A kernel with CONFIG_BPF_JIT_ALWAYS_ON has no switch that could be read.
         None => Finding::ok(MACHINE, "BPF JIT", "cannot be read here"),
     }
 }
@@ -164,7 +164,8 @@ fn ipv6(host: &Host) -> Option<Finding> {
     })
 }
 
-/// The kernel takes the stricter of `all` and the interface's own value: 1 is strict (RFC 3704), 2 loose.
+/// Checks `rp_filter`. The kernel uses the stricter of `all` and the interface's own value: 1 is strict (RFC 3704), 2
+/// is loose.
 fn rp_filter(host: &Host) -> Option<Finding> {
     (host.rp_filter.as_deref() == Some("1")).then(|| {
         Finding::warn(

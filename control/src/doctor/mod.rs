@@ -1,29 +1,27 @@
-//! `srv6d doctor`: what stops or slows AF_XDP on this machine, each with its fix.
+//! `srv6d doctor`: reports what prevents or slows AF_XDP on this machine, each with its fix.
 //!
-//! Facts are gathered first and judged by pure functions, so that every verdict can be tested without the machine
-//! that deserves it.
+//! Facts are gathered first and judged by pure functions, so that every verdict can be tested on any machine.
 
 mod fpm;
 mod interface;
 mod machine;
 
-pub(crate) use interface::passed_by;
-
 use std::fmt::Write;
 use std::fs;
 
 use serde::Serialize;
+use srv6d_text::escaped;
 
-use crate::api::state::{ProcessView, SourceView};
+use srv6d_api::state::{ProcessView, SourceView};
 
-/// Of the routes that are not followed, so many are listed.
+/// Maximum number of listed kernel routes that are not followed.
 const ROUTES_SHOWN: usize = 5;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
-    /// As it should be.
+    /// Everything is as it should be.
     Ok,
     /// srv6d works, but slower or with less than it could.
     Warn,
@@ -31,46 +29,47 @@ pub enum Verdict {
     Fail,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity of the finding.
     pub verdict: Verdict,
-    /// The machine, or the name of an interface.
+    /// Subject of the check: the machine, or the name of an interface.
     pub subject: String,
-    /// What was looked at.
+    /// Name of the check.
     pub check: &'static str,
-    /// What was found.
+    /// Description of the present state.
     pub found: String,
-    /// What to do about it; absent when nothing has to be done.
+    /// The correction. `None` means that nothing has to be done.
     pub fix: Option<String>,
 }
 
-/// The part of a configuration that the verdicts depend on.
+/// The parts of a configuration and of the running daemon on which the verdicts depend.
 #[derive(Clone, Debug, Default)]
 pub struct Plans {
-    /// Cores that workers are pinned to; empty: one worker, not pinned.
+    /// Cores to which workers are pinned. Empty: there is one worker, which is not pinned.
     pub cores: Vec<usize>,
-    /// Workers never sleep.
+    /// Whether workers never sleep.
     pub busy: bool,
-    /// Workers poll drivers themselves (`busy_budget`).
+    /// Whether workers poll drivers themselves (`busy_budget`).
     pub polls_drivers: bool,
-    /// UMEM bytes of one worker.
+    /// Number of UMEM bytes of one worker.
     pub umem_bytes: u64,
-    /// XDP programs of the daemon that runs.
+    /// Ids of the XDP programs of the running daemon.
     pub own_programs: Vec<u32>,
     /// Devices whose ports complete checksums themselves (`checksum = "fill"`).
     pub filled: Vec<String>,
-    /// Some port forwards in its XDP program (`offload = "xdp"`).
+    /// Whether a port forwards in its XDP program (`offload = "xdp"`).
     pub offloads: bool,
-    /// What of the kernel's routes stays with the kernel, where any are followed: destinations, and why.
+    /// Kernel routes that srv6d does not follow although it follows their table: destination and reason. `None`: no
+    /// table is followed, or it is not known which are.
     pub followed: Option<Vec<(String, String)>>,
-    /// The veth of the daemon that runs, by the end that its sockets are bound to: its two ends are not looked at unless
+    /// The veth of the running daemon, by the end to which its sockets are bound. Its two ends are not checked unless
     /// they are named.
     pub own_veth: Option<String>,
-    /// What the running daemon's process runs with.
+    /// The process of the running daemon with its privileges.
     pub process: Option<ProcessView>,
-    /// Where FPM is configured, how the running daemon's is doing; without its part where none runs.
+    /// State of the running daemon's FPM. `None`: FPM is not configured. If no daemon runs, the `fpm` part is missing.
     pub fpm: Option<SourceView>,
 }
 
@@ -89,7 +88,7 @@ impl Finding {
     }
 }
 
-/// Looks at the machine and at `interfaces`; at every Ethernet interface when none is named.
+/// Examines the machine and `interfaces`. If none is named, examines every Ethernet interface.
 pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
     let every = if interfaces.is_empty() { interfaces_of_others(plans) } else { interfaces.to_vec() };
     let mut findings = machine::judge(&srv6d_xsk::probe::machine(), &machine::Host::read(), plans);
@@ -118,7 +117,7 @@ pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
     findings
 }
 
-/// Routes that stay with the kernel although their table is followed.
+/// Reports routes that stay with the kernel although their table is followed.
 fn routes(unfollowed: &[(String, String)]) -> Vec<Finding> {
     if unfollowed.is_empty() {
         return vec![Finding::ok("machine", "kernel routes", "all routes of the followed tables are followed")];
@@ -140,7 +139,7 @@ fn routes(unfollowed: &[(String, String)]) -> Vec<Finding> {
     shown.chain(rest).collect()
 }
 
-/// What the running daemon has kept of the privileges that it was started with.
+/// Reports which of its initial privileges the running daemon has kept.
 fn privileges(process: &ProcessView) -> Finding {
     let check = "privileges";
     let held = process.privileges.capabilities.join(", ");
@@ -156,12 +155,13 @@ fn privileges(process: &ProcessView) -> Finding {
     Finding::warn("machine", check, found, "start it without --unconfined (SRV6D_UNCONFINED), and see its log")
 }
 
-/// The worst verdict.
+/// Returns the worst verdict.
 pub fn worst(findings: &[Finding]) -> Verdict {
     findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
 }
 
-/// Findings as lines for a terminal, fixes indented below what they fix.
+/// Formats findings as lines for a terminal. A fix is indented below its finding. Names of interfaces and programs are
+/// whatever somebody has called them, so control characters are escaped.
 pub fn render(findings: &[Finding]) -> String {
     let mut text = String::new();
     for Finding { verdict, subject, check, found, fix } in findings {
@@ -171,9 +171,9 @@ pub fn render(findings: &[Finding]) -> String {
             Verdict::Fail => "FAIL",
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{verdict}  {subject}: {check}: {found}");
+        let _ = writeln!(text, "{verdict}  {}: {check}: {}", escaped(subject), escaped(found));
         if let Some(fix) = fix {
-            let _ = writeln!(text, "      fix: {fix}");
+            let _ = writeln!(text, "      fix: {}", escaped(fix));
         }
     }
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
@@ -187,10 +187,10 @@ pub fn render(findings: &[Finding]) -> String {
     text
 }
 
-/// `ARPHRD_ETHER` of `linux/if_arp.h`: the only link type srv6d forwards on.
+/// `ARPHRD_ETHER` of `linux/if_arp.h`, the only link type on which srv6d forwards.
 const ARPHRD_ETHER: &str = "1";
 
-/// Every Ethernet interface but srv6d's own two.
+/// Returns every Ethernet interface except the two ends of srv6d's own veth.
 fn interfaces_of_others(plans: &Plans) -> Vec<String> {
     let number = |name: &str, file: &str| text(&format!("/sys/class/net/{name}/{file}"));
     let kernels_end = plans.own_veth.as_ref().and_then(|own| number(own, "iflink"));
@@ -207,7 +207,7 @@ fn ethernet_interfaces() -> Vec<String> {
     names
 }
 
-/// A file of /proc or /sys, trimmed; absent files are a fact too.
+/// Reads a file of /proc or /sys and trims it. `None`: the file does not exist or cannot be read.
 fn text(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
@@ -230,6 +230,16 @@ mod tests {
         );
         assert_eq!(worst(&findings), Verdict::Fail);
         assert_eq!(worst(&[]), Verdict::Ok);
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal() {
+        let name = "p\u{1b}[31mX";
+        let findings =
+            [Finding::fail(name, "interface", format!("{name} is down"), format!("ip link set {name} up\n"))];
+        let shown = render(&findings);
+        assert!(!shown.contains('\u{1b}') && shown.contains("p\\u{1b}[31mX is down"), "{shown}");
+        assert_eq!(shown.lines().count(), 4, "{shown}");
     }
 
     #[test]

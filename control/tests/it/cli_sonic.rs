@@ -1,4 +1,4 @@
-//! `srv6d sonic check` and `convert`: what they print, and how they end.
+//! Tests of the output and exit status of `srv6d sonic check` and `convert`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::process::{Command, Output};
@@ -38,12 +38,8 @@ fn strictly_read_the_same_findings_are_errors() {
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()));
     let said = text(&output.stderr);
     assert!(said.contains("/pe.config_db.json: SRV6_MY_LOCATORS|edge prefix: has a length"), "{said}");
-    assert!(
-        said.ends_with(
-            "\nfix: correct the lines that say error; without --strict most of them are taken as they say\n"
-        )
-    );
-    // This one has nothing that SONiC refuses.
+    assert!(said.ends_with("\nfix: correct the lines with an error; without --strict most of them are accepted\n"));
+    // This sample has nothing that SONiC refuses.
     assert_eq!(sonic(&format!("check {LEAF} --strict")).status.code(), Some(0));
 }
 

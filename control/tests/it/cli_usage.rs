@@ -1,4 +1,4 @@
-//! Help, usage and exit statuses: 0 done, 1 the run failed, 2 wrong usage or invalid configuration.
+//! Tests of help, usage and exit statuses: 0 success, 1 the run failed, 2 wrong usage or invalid configuration.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test stops at the first surprise")]
 
@@ -58,7 +58,8 @@ fn no_line_of_the_help_is_broken_twice() {
         let arguments: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let help = stdout(&srv6d(&arguments));
         let lines: Vec<&str> = help.lines().collect();
-        // A line that was broken by hand, and is too long for a terminal, leaves a word or two on a line of their own.
+        // A line of the text that is longer than the terminal is wrapped, and leaves a word or two on a line of their
+        // own.
         let is_left_over = |three: &[&str]| match three {
             [long, short, next] => {
                 let is_text = |line: &str| line.starts_with(|c: char| !c.is_whitespace());
@@ -76,12 +77,47 @@ fn wrong_usage_is_status_2_and_suggests() {
     let output = srv6d(&["shwo", "ports"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("'show'"), "{}", stderr(&output));
+    for (typed, hidden) in [("trase", "trace"), ("cleanu", "cleanup"), ("gard", "guard")] {
+        let said = stderr(&srv6d(&[typed]));
+        assert!(said.contains(typed) && !said.contains(&format!("'{hidden}'")), "{said}");
+    }
     for arguments in [&["show"][..], &["show", "prots"], &["run", "--fast"], &["completion", "cmd.exe"], &[]] {
         let output = srv6d(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!stderr(&output).is_empty(), "{arguments:?}");
         assert_eq!(stdout(&output), "", "{arguments:?}");
     }
+}
+
+#[test]
+fn who_waits_without_a_daemon_is_told_once_what_for() {
+    let socket = std::env::temp_dir().join(format!("srv6d-none-{}.sock", std::process::id()));
+    let output = srv6d(&["wait", "--peers", "--timeout", "1s", "--socket", socket.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert_eq!(said.matches("waiting for the daemon").count(), 1, "{said}");
+    assert!(said.contains(socket.to_str().unwrap()), "{said}");
+}
+
+#[test]
+fn foreign_names_cannot_command_the_terminal() {
+    let config_db =
+        r#"{"INTERFACE": {"p\u001b[31mX": {}}, "SRV6_MY_SIDS": {"a\u001b[2Jb|fcbb::/48": {"action": "uN"}}}"#;
+    let database = File::new("names.json", config_db);
+    let switch = File::new("names.toml", &format!("[sonic]\nconfig_db = {:?}\n", database.path()));
+    for arguments in [
+        &["sonic", "check", "--config-db", database.path()][..],
+        &["sonic", "convert", "--config-db", database.path()],
+        &["check", "--offline", switch.path()],
+        &["check", switch.path()],
+    ] {
+        let output = srv6d(arguments);
+        let said = stdout(&output) + &stderr(&output);
+        assert!(!said.contains('\u{1b}') && said.contains("\\u{1b}"), "{arguments:?}: {said}");
+    }
+    // JSON has its own form for them.
+    let output = srv6d(&["sonic", "check", "--json", "--config-db", database.path()]);
+    assert!(!stdout(&output).contains('\u{1b}') && stdout(&output).contains("a\\u001b[2Jb"), "{}", stdout(&output));
 }
 
 #[test]
@@ -110,6 +146,12 @@ fn advice_leads_somewhere() {
     assert!(!said.contains("write \"End.X\""), "{said}");
     let said = refused(&VALID.replace("\"fcbb::/32\"", "fcbb::/32"));
     assert!(said.contains("a text without quotes") && said.contains("write prefix = \"fcbb::/32\""), "{said}");
+    for list in ["[10.0.0.0/8]", "[\"192.0.2.0/24\", 10.0.0.0/8]", "[\n  10.0.0.0/8,\n]", "[ 10.0.0.0/8 ] # ours"] {
+        let said = refused(&VALID.replace("-absent\"", &format!("-absent\"\nallowed_sources = {list}")));
+        let fix = "fix: texts are written in quotes: \"10.0.0.0/8\"";
+        assert!(said.contains("a text without quotes") && said.contains(fix), "{list}: {said}");
+        assert_eq!(said.matches("error: ").count(), 1, "{list}: {said}");
+    }
     let said = stderr(&srv6d(&["trace", "fcbb::1"]));
     assert!(said.contains("srv6d capture") && !said.contains("place"), "{said}");
     for name in ["../../x", "a b", "sixteen-letters-", ".."] {
@@ -254,7 +296,7 @@ fn every_command_of_the_help_has_a_manual_page() {
     assert!(stderr(&output).contains("cannot write manual pages into /proc/srv6d"), "{}", stderr(&output));
 }
 
-/// What is installed below a directory, by paths from there.
+/// Returns the installed files below a directory, as relative paths.
 fn installed(root: &Path) -> Vec<String> {
     let listed = Command::new("find").arg(root).args(["-type", "f", "-printf", "%P\n"]).output().unwrap();
     stdout(&listed).lines().map(str::to_owned).collect()
@@ -273,7 +315,7 @@ fn make_install_puts_all_in_place_and_uninstall_takes_it_away() {
         let variables = variables.map(|(name, path)| format!("{name}={}", path.display()));
         let mut command = Command::new("make");
         command.args(["--silent", "--directory"]).arg(repository).arg(what).args(variables);
-        // What the surrounding make was told is not meant for this one.
+        // The flags of a surrounding make are not meant for this one.
         command.arg(format!("PREFIX={prefix}")).env_remove("MAKEFLAGS").output().unwrap()
     };
     let done = make("install", "/usr");

@@ -1,26 +1,27 @@
-//! The reference and the program say the same.
+//! Tests that reference and program agree.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use srv6d::config;
-use srv6d::plan::{self, Environment};
+use srv6d_config as config;
+use srv6d_plan::{self as plan, Environment};
+use srv6d_sonic_switch::Sonic;
 
 const REFERENCE: &str = include_str!("../../../docs/configuration.md");
 
-/// The text below a heading, up to the next one of the same level.
+/// Returns the text below a heading, up to the next one of the same level.
 fn section(heading: &str) -> &'static str {
     let start = REFERENCE.find(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no section {heading:?}"));
     let text = REFERENCE.get(start + 4..).unwrap();
     text.split("\n## ").next().unwrap()
 }
 
-/// Keys that the tables of a section explain, their first cell being the key (or several).
+/// Returns the keys that the tables of a section explain. The first cell of a row has one or several keys.
 fn explained(section: &str) -> Vec<&str> {
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     let cells = rows.filter_map(|row| row.split(" | ").next());
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
 }
 
-/// TOML blocks with the line they begin at.
+/// Returns the TOML blocks, each with the line at which it begins.
 fn examples() -> Vec<(usize, String)> {
     let mut examples = Vec::new();
     let mut lines = REFERENCE.lines().enumerate();
@@ -35,7 +36,7 @@ fn examples() -> Vec<(usize, String)> {
 
 #[test]
 fn every_key_is_explained_and_every_explained_key_exists() {
-    for (table, keys) in config::keys() {
+    for (table, keys) in config::keys().into_iter().chain([config::keys_of::<Sonic>()]) {
         let heading = match table {
             "nexthops" => "Next hops",
             "paths" => "steer",
@@ -46,7 +47,7 @@ fn every_key_is_explained_and_every_explained_key_exists() {
         for key in &keys {
             assert!(explained.contains(key), "{table} {key} is not in section {heading:?}");
         }
-        // The sections of SIDs, policies and syd hold a second table.
+        // The sections of SIDs, policies and syd have a second table.
         if !matches!(heading, "sid" | "steer" | "syd") {
             assert_eq!(explained, keys, "section {heading:?}");
         }
@@ -76,11 +77,12 @@ fn every_example_is_right() {
     let examples = examples();
     assert!(examples.len() >= 12, "only {} examples found", examples.len());
     for (line, text) in examples {
-        let planned = config::parse(&text, "example").and_then(|config| plan::plan(&config, &Environment::default()));
+        let parsed = config::parse_with::<Sonic>(&text, "example");
+        let planned = parsed.and_then(|(config, _)| plan::plan(&config, &Environment::default()));
         let plan = planned.unwrap_or_else(|errors| panic!("example in line {line}:\n{errors}"));
         let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
         assert!(warnings.is_empty(), "example in line {line}:\n{}", warnings.join("\n"));
-        // Where devices are unknown, they are all that may be missing.
+        // Only network devices may be missing, which this environment does not have.
         let waiting: Vec<String> = plan.pending.iter().map(config::Diagnostic::headline).collect();
         assert!(waiting.iter().all(|line| line.contains("waits for network device")), "{waiting:#?}");
     }

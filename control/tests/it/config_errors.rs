@@ -1,11 +1,11 @@
-//! Every mistake a configuration can have: the message names the line, the key, and the fix.
+//! Tests of all errors in a configuration: the message names the line, the key, and the fix.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use srv6d::config::{self, Errors};
-use srv6d::plan::{self, Device, Environment};
+use srv6d_config::{self as config, Errors};
+use srv6d_plan::{self as plan, Device, Environment};
 use srv6d_srv6::model::Mac;
 
-/// A node with two ports that is right; cases add to it or stand alone.
+/// A valid node with two ports. Cases add text to it, or are complete by themselves.
 const BASE: &str = r#"
 [node]
 source = "2001:db8::1"
@@ -45,7 +45,7 @@ fn errors(text: &str) -> Errors {
     }
 }
 
-/// Lines of `added` count from 1; the base goes below them.
+/// Checks that `added` is refused. Its lines count from 1, because the base follows it.
 fn assert_refused(added: &str, line: usize, parts: &[&str]) {
     let text = format!("{added}\n{BASE}");
     let errors = errors(&text);
@@ -58,7 +58,7 @@ fn assert_refused(added: &str, line: usize, parts: &[&str]) {
     assert!(fits, "no error in line {line} says {parts:?}; the errors are:\n{shown}");
 }
 
-/// The same, for texts that bring their own node and ports.
+/// Like [`assert_refused`], but for texts with their own node and ports.
 fn assert_alone(text: &str, line: usize, parts: &[&str]) {
     let shown = errors(text).to_string();
     let at = format!("srv6d.toml:{line}:");
@@ -241,7 +241,7 @@ fn e35_a_policy_without_a_source() {
 
 #[test]
 fn e18_an_underlay_that_is_too_narrow() {
-    // eth2 has MTU 1300: less than 1280 + 40.
+    // eth2 has an MTU of 1300, which is less than 1280 + 40.
     let steer =
         "[[steer]]\nprefix = \"2001:db8:9::/64\"\nsegments = [\"fcbb:0:2::\"]\nvia = \"fe80::2\"\nport = \"eth2\"";
     assert_refused(steer, 3, &["port eth2 has MTU 1300", "needs 1320", "ip link set eth2 mtu 1320"]);
@@ -360,7 +360,7 @@ fn what_ends_too_early_is_pointed_at_behind_its_last_line() {
     assert_eq!(errors("x").0.remove(0).line, 1);
 }
 
-/// Pointing into the file must not cost a walk through it each time.
+/// A place in the file must be found without a search through the whole file each time.
 #[test]
 fn as_many_mistakes_as_lines_are_all_named() {
     let text = "[[route]]\nprefix = \"2001:db8::1/32\"\n".repeat(20_000);

@@ -1,9 +1,9 @@
-//! Whatever the text: an answer, never a panic.
+//! Tests that any text is either accepted or refused, and never causes a panic.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use srv6d::config;
-use srv6d::plan::{self, Environment};
+use srv6d_config as config;
+use srv6d_plan::{self as plan, Environment};
 
 const FULL: &str = include_str!("config_full.toml");
 
@@ -18,7 +18,7 @@ fn read(text: &str) {
     }
 }
 
-/// Pieces a mutation may put anywhere.
+/// Generates pieces of text that a mutation may insert anywhere.
 fn piece() -> impl Strategy<Value = String> {
     let known = [
         "",

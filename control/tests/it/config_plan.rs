@@ -1,10 +1,12 @@
-//! What a right configuration becomes.
+//! Tests of the plan that a valid configuration results in.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::fmt::Write;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
-use srv6d::config::{self, Config, Polling, PortMode};
-use srv6d::plan::{self, Device, Environment, HostVeth, KernelNeighbor, Plan, PortDevice};
+use srv6d_config::{self as config, Config, Polling, PortMode};
+use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor, Plan, PortDevice};
 use srv6d_srv6::model::{
     Behavior, Csid, DscpMode, DtFamily, Hop, HostPort, Mac, PortId, Role, RouteAction, TableId, UnknownSid,
 };
@@ -81,6 +83,7 @@ fn node_workers_host_and_api() {
     assert_eq!((policy.icmp_per_second, policy.domain_sources.len()), (50, 2));
     assert!(policy.icmp_unreachable && policy.srh_lenient && policy.ua_last_forward && policy.dt_argument_accept);
     assert!(policy.vrf_sids);
+    assert_eq!(policy.hash_seed, 7);
     assert_eq!(plan.workers.cores, [Some(0), Some(1)]);
     assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Busy, 16384, 1024));
     assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d1", false));
@@ -89,8 +92,26 @@ fn node_workers_host_and_api() {
 }
 
 #[test]
+fn the_seed_of_choices_is_the_nodes_own_and_stays_the_same() {
+    let seed = |text: &str, host_name: &str| {
+        let environment = Environment { host_name: host_name.to_owned(), ..Environment::default() };
+        plan_in(text, &environment).desired.policy.hash_seed
+    };
+    let of_leaf00 = seed("[node]\nname = \"leaf00\"", "server");
+    assert_eq!(of_leaf00, seed("[node]\nname = \"leaf00\"", "another"));
+    assert_eq!(of_leaf00, seed("", "leaf00"), "the host name is the name of a node without one");
+    assert_ne!(of_leaf00, seed("", "leaf01"));
+    assert_eq!(
+        of_leaf00, 0x9ebb_89ca_c598_838a,
+        "a new version of srv6d must choose as this one does, or all flows move"
+    );
+}
+
+#[test]
 fn an_empty_file_is_a_configuration_with_defaults() {
-    let plan = plan_in("", &Environment::default());
+    let mut plan = plan_in("", &Environment::default());
+    // Even a node without a name has a seed.
+    plan.desired.policy.hash_seed = 0;
     assert_eq!(plan.workers.cores, [None]);
     assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Adaptive, 8192, 2048));
     assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d0", true));
@@ -111,7 +132,7 @@ fn ports_take_what_the_kernel_shows() {
     assert_eq!((tenant.vlan, tenant.table, tenant.role), (Some(100), TableId(100), Role::Host));
     assert_eq!((tenant.mac, tenant.mtu, tenant.up), (Mac([2, 0, 0, 0, 0, 4]), 9000, true));
     assert_eq!(tenant.icmp_source_v4, Some("192.0.2.1".parse().unwrap()));
-    // The port has no IPv6 address: the loopback speaks for it.
+    // The port has no IPv6 address, so that of the loopback is used.
     assert_eq!(tenant.icmp_source_v6, Some("fcbb:0:1004::1".parse().unwrap()));
     assert_eq!(ports[0].icmp_source_v6, Some("2001:db8:1::1".parse().unwrap()));
     assert!(ports[0].fill_checksum && !ports[1].fill_checksum);
@@ -133,7 +154,7 @@ fn sids_become_behaviours() {
     let csid = |nflen| Some(Csid { lblen: 32, nflen });
     assert_eq!(sids[0].behavior, Behavior::End { csid: csid(16), dscp: DscpMode::Uniform });
     assert!(sids[0].flavors.psp && sids[0].flavors.usp && sids[0].flavors.usd);
-    // No port is named for the second next hop: its subnet says eth2.
+    // The second next hop has no port; its subnet is that of eth2.
     let via = vec![hop(0, "fe80::2", 3), hop(2, "2001:db8:2::2", 1)];
     assert_eq!(sids[1].behavior, Behavior::EndX { csid: csid(32), via, backup: vec![hop(2, "fe80::3", 1)] });
     let (family, table, dscp) = (DtFamily::V46, TableId(100), DscpMode::Pipe(0));
@@ -161,7 +182,7 @@ fn connected_prefixes_are_routes_unless_configured() {
     let find = |prefix: &str| routes.iter().find(|route| route.prefix == prefix.parse().unwrap());
     assert_eq!(find("2001:db8:1::/64").map(|route| (&route.action, route.table)), Some((&on_link(0), TableId::MAIN)));
     assert_eq!(find("192.0.2.0/24").map(|route| (&route.action, route.table)), Some((&on_link(1), TableId(100))));
-    // Neither link-local, nor of a device that is no port.
+    // Neither link-local prefixes nor those of devices that are not ports are routes.
     assert!(find("fe80::/64").is_none() && find("198.51.100.0/24").is_none());
     let own = format!("{FULL}\n[[route]]\nprefix = \"2001:db8:1::/64\"\ntype = \"blackhole\"");
     let routes = plan_in(&own, &environment()).desired.routes;
@@ -185,7 +206,7 @@ fn local_addresses_live_in_the_table_of_their_port() {
     assert_eq!(addresses, expected);
 }
 
-/// Roles and their reasons of a plan with two ports, of which none has a role in the file.
+/// Returns the roles, with their reasons, of two ports that have no role in the file.
 fn roles_of(rest: &str, faced: &[&str]) -> Vec<(Role, String)> {
     let ports = "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n";
     let environment =
@@ -260,11 +281,11 @@ fn x04_a_port_that_does_not_exist_yet_is_down_and_pending() {
     assert_eq!(plan.devices[1], PortDevice { device: "eth2".into(), mode: PortMode::Auto, present: false });
     let headlines: Vec<String> = plan.pending.iter().map(config::Diagnostic::headline).collect();
     assert!(headlines.iter().any(|line| line.contains("waits for network device eth2")), "{headlines:?}");
-    // A next hop whose subnet went with the port waits too; the other member stays.
+    // A next hop whose subnet disappeared with the port waits, too. The other member stays.
     assert!(headlines.iter().any(|line| line.contains("[[sid]] via: waits")), "{headlines:?}");
     let Behavior::EndX { via, .. } = &plan.desired.sids[1].behavior else { panic!("not a uA") };
     assert_eq!(via, &[hop(0, "fe80::2", 3)]);
-    // The path through the route that waits is left out, its neighbour remains.
+    // The path over the waiting route is omitted; the other path remains.
     assert_eq!(plan.desired.steers[1].paths.len(), 1);
     assert!(headlines.iter().any(|line| line.contains("waits for a route to the first segment")), "{headlines:?}");
 }
@@ -299,8 +320,8 @@ fn e23_an_explicit_or_longer_first_hop_is_no_loop() {
     assert_eq!(plan_in(&routed, &environment()).desired.steers[0].paths[0].via, []);
 }
 
-/// The kernel takes the addresses of a device that goes down. What follows must be a plan, not a refusal: otherwise
-/// the tables could not follow.
+/// The kernel removes the addresses of a device that goes down. The result must be a plan and not a refusal, because
+/// otherwise the tables could not be updated.
 #[test]
 fn e23_a_port_that_flaps_is_no_loop() {
     let text = "[node]\nsource = \"fcbb:0:1004::1\"\n[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n\
@@ -371,7 +392,7 @@ fn a_diff_counts_by_kind() {
     assert!(diff.lines().contains(&"- routes: 203.0.113.0/24 table 100".to_owned()), "{:?}", diff.lines());
 }
 
-/// Whoever publishes only what differs must not miss anything.
+/// A publisher that sends only differences must not miss one.
 #[test]
 fn a_new_own_veth_is_a_change() {
     let mut moved = environment();
@@ -421,12 +442,13 @@ fn an_adjacency_without_address_is_the_only_neighbour_on_its_port() {
         address: address.parse().unwrap(),
         mac: Mac([2, 0, 0, 0, 9, last]),
     };
-    // IPv4 is no next hop of a uA.
+    // IPv4 cannot be the next hop of a uA.
     here.neighbors.push(neighbor("192.0.2.7", 7));
     assert!(plan_in(text, &here).desired.sids.is_empty());
     here.neighbors.push(neighbor("2001:db8:1::2", 1));
     assert_eq!(via(&plan_in(text, &here)), [hop(0, "2001:db8:1::2", 1)]);
-    // The same station by two addresses: the link-local one stays when addresses are renumbered.
+    // The same neighbour has two addresses; the link-local one is taken, because it stays when addresses are
+    // renumbered.
     here.neighbors.push(neighbor("fe80::2", 1));
     assert_eq!(via(&plan_in(text, &here)), [hop(0, "fe80::2", 1)]);
     here.neighbors.push(neighbor("fe80::9", 9));
@@ -439,4 +461,42 @@ fn an_adjacency_without_address_is_the_only_neighbour_on_its_port() {
 fn unknown_sids_of_a_block_may_follow_shorter_routes() {
     let text = "[[block]]\nprefix = \"fcbb::/32\"\nunknown = \"route\"\n";
     assert_eq!(plan_in(text, &environment()).desired.blocks[0].unknown, None);
+}
+
+/// Each port is compared with few others, if any: with all of them, this would take minutes.
+#[test]
+fn a_configuration_of_many_ports_is_planned_within_a_minute() {
+    const PORTS: usize = 12_000;
+    let mut text = "[node]\nsource = \"2001:db8::1\"\n[[block]]\nprefix = \"fcbb::/32\"\n".to_owned();
+    for n in 0..PORTS {
+        let _ = write!(text, "[[port]]\nname = \"eth{n}\"\nrole = \"fabric\"\n");
+        let (device, vlan) = (n / 4000, n % 4000 + 1);
+        let _ = write!(text, "[[port]]\nname = \"eth{device}.{vlan}\"\nvlan = {vlan}\nrole = \"edge\"\n");
+        let _ = write!(text, "[[sid]]\nsid = \"fcbb:0:{:x}::/48\"\nbehavior = \"uN\"\n", n + 1);
+        let _ = write!(text, "[[route]]\nprefix = \"3ffe:{:x}::/32\"\nvia = \"fe80::2\"\nport = \"eth{n}\"\n", n + 1);
+        let _ = write!(text, "[[neighbor]]\naddress = \"fe80::2\"\nport = \"eth{n}\"\nmac = \"02:00:00:00:00:01\"\n");
+    }
+    let peers: Vec<String> = (0..PORTS).map(|n| format!("\"hosts/h{n}\"")).collect();
+    let _ = write!(
+        text,
+        "[jalapeno]\nendpoint = \"http://[::1]:30800\"\nsource = \"hosts/a\"\npeers = [{}]\n",
+        peers.join(", ")
+    );
+    let device = |n: usize, name: String| Device {
+        name,
+        ifindex: u32::try_from(n + 2).unwrap(),
+        mac: Mac::default(),
+        mtu: 1500,
+        up: true,
+        addresses: vec![format!("2001:db8:{:x}:{:x}::1/64", n / 60_000 + 1, n % 60_000).parse().unwrap()],
+    };
+    let vlans = (0..PORTS).map(|n| format!("eth{}.{}", n / 4000, n % 4000 + 1));
+    let names = (0..PORTS).map(|n| format!("eth{n}")).chain(vlans);
+    let devices = names.enumerate().map(|(n, name)| device(n, name)).collect();
+    let environment = Environment { devices, ..Environment::default() };
+    let begun = Instant::now();
+    let planned = plan::plan(&config::parse(&text, "srv6d.toml").unwrap(), &environment).unwrap();
+    assert_eq!(planned.desired.ports.len(), 2 * PORTS);
+    assert_eq!(planned.devices.len(), PORTS, "VLANs share their device");
+    assert!(begun.elapsed() < Duration::from_mins(1), "it took {:?}", begun.elapsed());
 }

@@ -1,4 +1,5 @@
-//! What a confined process can no longer do, tried by one; and a confined daemon that goes on with its work.
+//! Tests with a confined process that tries what it can no longer do, and with a confined daemon that continues its
+//! work.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -15,13 +16,13 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::unistd::{Pid, Uid, chown, chroot, sethostname, setuid};
-use srv6d::confine::{OF_THE_DAEMON, confine};
+use srv6d_daemon::confine::{OF_THE_DAEMON, confine};
 use support::rig::{CONFIG, Rig, must, text, wait_for};
 
-/// Set for the process that tries; its value says whether it confines itself first.
+/// Variable that is set for the process that tries. Its value is whether the process confines itself first.
 const CHILD: &str = "SRV6D_CONFINE_CHILD";
 
-/// Everything is tried where it does no harm: each leaves the machine as it was when it succeeds.
+/// Tries everything in a harmless way: each success leaves the machine unchanged.
 fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
     let ran = |result: std::io::Result<_>| match result {
         Ok(()) => Ok(()),
@@ -49,7 +50,7 @@ fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
             nix::kmod::init_module(b"no module", c"")
                 .or_else(|why| if why == Errno::ENOEXEC { Ok(()) } else { Err(why) }),
         ),
-        // Of no process: who may trace is told that there is none.
+        // No process has this number, so a process that may trace gets ESRCH.
         (
             "ptrace",
             nix::sys::ptrace::attach(Pid::from_raw(0))
@@ -58,7 +59,7 @@ fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
     ]
 }
 
-/// Not a test of its own: what [`tried`] runs. Prints a line for each attempt.
+/// This is not a test, but what [`tried`] runs. It prints a line for each attempt.
 #[test]
 #[ignore = "needs root"]
 fn child_that_tries() {
@@ -71,7 +72,7 @@ fn child_that_tries() {
     for (what, done) in attempts(scratch.to_str().unwrap()) {
         println!("\nTRIED {what}: {}", done.err().map_or("done".to_owned(), |why| format!("{why:?}")));
     }
-    // What it still needs.
+    // A thread and a file must still be possible.
     let again = std::thread::spawn(|| fs::read_to_string("/proc/self/status").is_ok()).join().unwrap();
     println!("\nTRIED thread and file: {}", if again { "done" } else { "failed" });
 }
@@ -94,7 +95,7 @@ fn tried(how: &str) -> BTreeMap<String, String> {
 fn what_is_given_up_cannot_be_done_any_more() {
     let (free, confined) = (tried("free"), tried("confined"));
     for (what, done) in &free {
-        // A kernel without modules refuses one from everybody.
+        // A kernel without module support refuses modules even for unconfined processes.
         assert!(done == "done" || what == "init_module", "{what}, unconfined: {done}");
     }
     for (what, done) in &confined {
@@ -103,15 +104,78 @@ fn what_is_given_up_cannot_be_done_any_more() {
     }
 }
 
+/// This is not a test of its own: the next test runs it. It prints what can be changed.
+#[test]
+#[ignore = "needs root"]
+fn child_that_changes_files() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let scratch = std::env::temp_dir().join(format!("srv6d-landlock-{}", std::process::id()));
+    let (own, other) = (scratch.join("own"), scratch.join("other"));
+    for directory in [&own, &other] {
+        fs::create_dir_all(directory).unwrap();
+        fs::write(directory.join("old"), "before").unwrap();
+    }
+    if !srv6d_daemon::confine::only_change_below(std::slice::from_ref(&own)).unwrap() {
+        return println!("\nTRIED SKIPPED: this kernel has no Landlock");
+    }
+    let elsewhere = std::thread::spawn(move || {
+        let refused =
+            |result: std::io::Result<()>| result.err().is_some_and(|why| why.raw_os_error() == Some(libc::EACCES));
+        assert!(refused(fs::write(other.join("new"), "after")), "a new file");
+        assert!(refused(fs::write(other.join("old"), "after")), "a file that is there");
+        assert!(refused(fs::remove_file(other.join("old"))), "and its removal");
+        assert!(refused(fs::rename(own.join("old"), other.join("moved"))), "out of the own directory");
+        assert!(refused(Command::new("/bin/true").status().map(drop)), "a program");
+        assert_eq!(fs::read_to_string(other.join("old")).unwrap(), "before");
+        fs::write(own.join("new"), "after").unwrap();
+        std::os::unix::net::UnixListener::bind(own.join("socket")).unwrap();
+        fs::rename(own.join("new"), own.join("old")).unwrap();
+    });
+    println!("\nTRIED files: {}", if elsewhere.join().is_ok() { "done" } else { "failed" });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn files_are_changed_in_the_own_directories_only() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "confine::child_that_changes_files", "--ignored", "--nocapture"])
+        .env(CHILD, "files")
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    for left in fs::read_dir(std::env::temp_dir()).unwrap().flatten() {
+        if left.file_name().to_string_lossy().starts_with("srv6d-landlock-") {
+            let _ = fs::remove_dir_all(left.path());
+        }
+    }
+    if said.contains("TRIED SKIPPED") {
+        return println!("SKIPPED: this kernel has no Landlock");
+    }
+    assert!(said.contains("TRIED files: done"), "{said}\n{}", text(&output.stderr));
+}
+
 /// Capabilities by their numbers in capabilities(7).
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
 const BPF: u64 = 1 << 39;
 
-/// Every thread of a process has at most these capabilities, `NoNewPrivs` and a filter.
+/// Returns the statuses of all threads of a process, once none waits for a grace period: such a thread lives for some ten
+/// milliseconds, and may have been started before the process gave up its last capability.
+fn statuses(pid: u32) -> Vec<String> {
+    wait_for("the end of a grace period", || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let statuses: Vec<String> =
+            tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok()).collect();
+        let waits = |status: &String| status.lines().next().is_some_and(|name| name.ends_with("srv6d-grace"));
+        (!statuses.iter().any(waits)).then_some(statuses)
+    })
+}
+
+/// Checks that every thread of a process has at most these capabilities, `NoNewPrivs`, and a filter.
 fn check_confined(pid: u32, capabilities: u64) {
-    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
-        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+    for status in statuses(pid) {
         let field = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
         let set = |key: &str| u64::from_str_radix(&field(key), 16).unwrap();
         let expected = if field("Name:").starts_with("srv6d-worker") { 0 } else { capabilities };
@@ -185,7 +249,7 @@ fn a_confined_daemon_does_all_its_work() {
     check_confined(pid, NET_ADMIN | NET_RAW | BPF);
     rig.check_balance();
 
-    // One guard is killed: the other one does it.
+    // One guard is killed, and the other one removes the veth.
     must(&format!("kill -9 {}", guards.first().unwrap()));
     wait_for("a line about it", || rig.log("node").contains("a guard process has ended: 1 left").then_some(()));
     assert_eq!(rig.stop(daemon, "KILL"), None);

@@ -1,14 +1,14 @@
-//! What a daemon does with few file descriptors, and with clients that take them.
+//! Tests of a daemon with few file descriptors, and of clients that occupy them.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nix::sched::{CloneFlags, setns};
+use srv6d_netns as netns;
 use support::rig::{CONFIG, Rig, text, wait_for};
 
 const METRICS: &str = "[::1]:9469";
@@ -17,16 +17,16 @@ fn with_metrics() -> String {
     CONFIG.replace("\"off\"", &format!("\"{METRICS}\""))
 }
 
-/// Starts a daemon whose limits of open files are these, soft and hard.
+/// Starts a daemon with these soft and hard limits of open files.
 fn start(rig: &mut Rig, config: &str, limits: &str) -> usize {
     let wrapper = ["prlimit".to_owned(), format!("--nofile={limits}")];
     let command = rig.daemon_of(std::path::Path::new(support::rig::SRV6D), "node", config, &wrapper);
     rig.spawn(command)
 }
 
-/// Moves this thread to where the daemon listens.
+/// Moves this thread into the namespace in which the daemon listens.
 fn enter(rig: &Rig) {
-    setns(File::open(format!("/run/netns/{}", rig.ns("router"))).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
+    netns::move_thread(&rig.ns("router")).unwrap();
 }
 
 fn connect() -> TcpStream {
@@ -72,6 +72,48 @@ fn idle_clients_of_metrics_stop_nothing() {
         assert!(matches!(closed, Ok(0)) || closed.as_ref().is_err_and(|why| why.raw_os_error().is_some()), "{name}");
     }
     rig.check_balance();
+}
+
+/// Longest time until `show neighbors` is answered, while `beside` goes on; at least a few are asked.
+fn longest_answer(rig: &Rig, beside: impl FnOnce() + Send) -> Duration {
+    let mut longest = Duration::ZERO;
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(beside);
+        for asked in 0.. {
+            if asked > 10 && beside.is_finished() {
+                break;
+            }
+            let start = Instant::now();
+            rig.show("neighbors");
+            longest = longest.max(start.elapsed());
+        }
+    });
+    longest
+}
+
+/// The control loop looks after neighbours and answers others while a long list is made.
+#[test]
+#[ignore = "needs root"]
+fn a_long_list_of_routes_holds_up_nobody() {
+    const ROUTES: usize = 60_000;
+    let route = |n: usize| {
+        format!(
+            "[[route]]\nprefix = \"3fff:{:x}:{:x}::/48\"\nvia = \"2001:db8:b::2\"\nport = \"eth2\"\n",
+            n >> 16,
+            n & 0xffff
+        )
+    };
+    let mut rig = Rig::new(1);
+    rig.ready(&format!("{CONFIG}{}", (0..ROUTES).map(route).collect::<String>()));
+    assert!(rig.show("routes").as_array().unwrap().len() >= ROUTES);
+    let attempts: Vec<(Duration, Duration)> = std::iter::repeat_with(|| {
+        let quiet = longest_answer(&rig, || {});
+        (quiet, longest_answer(&rig, || drop(rig.ask("node", "show routes --json"))))
+    })
+    .take(8)
+    .collect();
+    let is_well = |(quiet, beside): &(Duration, Duration)| *beside < (5 * *quiet).max(Duration::from_millis(100));
+    assert!(attempts.iter().any(is_well), "longest answers, alone and beside the list: {attempts:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Ways to wait for packets and ways to get them: each carries traffic, and says what it is.
+//! Tests of the polling modes and port modes: each forwards traffic, and is reported.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -6,7 +6,7 @@ use crate::support;
 use serde_json::Value;
 use support::rig::{self, CONFIG, Rig, SRV6D, text};
 
-/// `eth1` and `eth2` with one more key each.
+/// Returns a configuration in which `eth1` and `eth2` have one more key.
 fn ports(key: &str) -> String {
     CONFIG
         .replace("name = \"eth1\"", &format!("name = \"eth1\"\n{key}"))
@@ -33,7 +33,8 @@ fn busy_polling() {
     assert_eq!(rig.stop(0, "TERM"), Some(0), "{}", rig.log("node"));
 }
 
-/// Taken on a veth, and inert there: packets come as without, and the port says so once the first has.
+/// A veth accepts the budget but does not use it: packets arrive as without, and the port reports it after the first
+/// one.
 #[test]
 #[ignore = "needs root"]
 fn busy_budget_on_a_veth() {
@@ -43,7 +44,7 @@ fn busy_budget_on_a_veth() {
     let reason = row.pointer("/busy_polling/reason").and_then(Value::as_str).unwrap();
     assert!(reason.contains("no NAPI"), "{reason}");
     let shown = text(&rig.ask("node", "show ports").stdout);
-    assert!(shown.contains("eth1: busy polling: the kernel knows no NAPI"), "{shown}");
+    assert!(shown.contains("eth1: busy polling: the socket has no NAPI"), "{shown}");
     assert_eq!(rig.stop(0, "TERM"), Some(0), "{}", rig.log("node"));
 }
 
@@ -67,7 +68,7 @@ fn native_mode() {
     assert_eq!(row.get("mode").unwrap(), "native");
 }
 
-/// A veth hands over what the sender's kernel left for a NIC to finish, unless somebody turns that off.
+/// Unless it is turned off, a veth passes on checksums that the sender's kernel has left for a NIC to complete.
 #[test]
 #[ignore = "needs root"]
 fn unfinished_checksums_are_finished_where_the_port_says_so() {

@@ -1,4 +1,4 @@
-//! Ports that are deleted and created again while the daemon runs.
+//! Tests of ports that are deleted and created again while the daemon runs.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -6,7 +6,7 @@ use crate::support;
 use serde_json::Value;
 use support::rig::{CONFIG, Rig, SRV6D, must, text, wait_for};
 
-/// The state of a port in `show ports`.
+/// Returns the state of a port in `show ports`.
 fn state(rig: &Rig, port: &str) -> String {
     let ports = rig.show("ports");
     let row = ports.as_array().unwrap().iter().find(|row| row.get("name").unwrap() == port).unwrap();
@@ -24,7 +24,7 @@ fn either_port_comes_and_goes_under_traffic() {
         let flow = rig.flow(if host == "a" { "b" } else { "a" });
         let before = rig.counter("rx");
         wait_for("running stream", || (rig.counter("rx") > before + 100).then_some(()));
-        // From its own end, then from the far one: the kernel deletes both.
+        // The link is deleted first from its own end, then from the far end. The kernel deletes both ends.
         let end = if received == 0 { ("router", port) } else { (host, "wire") };
         rig.inside(end.0, &format!("ip link del {}", end.1));
         wait_for("pending port", || (state(&rig, port) == "pending").then_some(()));
@@ -94,7 +94,7 @@ fn a_qdisc_on_a_port_is_told_of_because_packets_pass_by_it() {
     let rig = Rig::forwarding(1, CONFIG);
     rig.inside("router", "tc qdisc add dev eth2 root tbf rate 8bit burst 1540 latency 1s");
     let shown = text(&rig.ask("node", "show ports").stdout);
-    assert_eq!(shown.matches("qdisc tbf is passed by").count(), 1, "{shown}");
+    assert_eq!(shown.matches("AF_XDP bypasses qdisc tbf").count(), 1, "{shown}");
     assert!(rig.pings(), "eight bits a second would stop it");
     let doctor = format!("{SRV6D} --socket {} doctor eth2", rig.socket_of("node").display());
     let said = text(&rig.output("router", &doctor).stdout);
@@ -103,7 +103,7 @@ fn a_qdisc_on_a_port_is_told_of_because_packets_pass_by_it() {
     assert!(!text(&rig.ask("node", "show ports").stdout).contains("qdisc"));
 }
 
-/// Steers what the router itself sends to a prefix.
+/// Steers packets of the router itself to a prefix.
 const STEERED: &str = r#"
 [[steer]]
 prefix = "2001:db8:9::/48"
@@ -112,7 +112,8 @@ via = "2001:db8:b::2"
 port = "eth2"
 "#;
 
-/// What the kernel says to have dropped in front of srv6d: the driver, and the queueing discipline.
+/// Returns the packets that the kernel reports as dropped in front of srv6d, by the driver and by the queueing
+/// discipline.
 fn dropped_in_front(rig: &Rig) -> (u64, u64) {
     let number = |command: &str, pointer: &str| {
         let said: Value = serde_json::from_str(&rig.inside("router", command)).unwrap();
@@ -124,13 +125,13 @@ fn dropped_in_front(rig: &Rig) -> (u64, u64) {
     )
 }
 
-/// Sends bursts while the receiving side gets no turn: its NAPI runs in a thread on the core that the senders occupy with
-/// real-time priority.
+/// Sends bursts while the receiver cannot run, because its NAPI runs in a thread on the core that the senders occupy
+/// with real-time priority.
 fn burst_without_a_receiver(rig: &Rig, core: usize) {
     let threads = "ps -eo pid,comm | awk '/napi.srv6d0-x/ {print $1}'";
     rig.inside("router", "sh -c 'echo 1 > /sys/class/net/srv6d0-x/threaded'");
     must(&format!("for thread in $({threads}); do taskset -pc {core} $thread; done"));
-    // What ends a sender has to get its turn before the senders.
+    // The process that ends a sender needs a higher priority than the senders.
     let send = format!("timeout -s KILL 1 chrt -f 50 {SRV6D} lab traffic udp-send [2001:db8:9::1]:9 1000000 1 100");
     let senders = format!("for i in 1 2 3 4; do {send} 2>/dev/null & done; wait");
     rig.inside("router", &format!("chrt -f 60 taskset -c {core} sh -c '{senders}'"));
@@ -157,7 +158,7 @@ fn what_the_kernel_drops_in_front_of_the_own_veth_is_shown() {
     assert!(shown.lines().any(|line| line.starts_with(&format!("local lost  {by_driver:>7} "))), "{shown}");
 }
 
-/// A queue from the first kernel on whose veth makes use of it.
+/// The veth has a queue if the kernel is recent enough to use it.
 #[test]
 #[ignore = "needs root"]
 fn the_own_veth_has_a_queue_where_the_kernel_uses_it() {

@@ -1,4 +1,4 @@
-//! A controller that means harm, beside a node that forwards: whatever it answers, the node goes on, and so does the last
+//! Tests of a hostile controller for a node that forwards. Whatever it answers, the node continues, and keeps the last
 //! good path.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CloneFlags, setns};
+use srv6d_netns as netns;
 use support::rig::{CONFIG, Rig, wait_for};
 
 const FABRIC: &str = include_str!("../../controller/tests/data/2026-01-topology.json");
@@ -20,7 +20,7 @@ const PATH: &str = include_str!("../../controller/tests/data/2026-01-shortest-pa
 const CARRIER: &str = "fcbb:0:1004:1000:1006:fe06::";
 const MIB: usize = 1024 * 1024;
 
-/// More than the bound on answers, and what the process takes besides: nobody's answer may add as much.
+/// Limit on the growth of memory, which is more than the limit on answers plus the process's other needs.
 const MEMORY: usize = 160 * MIB;
 
 const STEERED: &str = r#"
@@ -36,10 +36,10 @@ peers = ["hosts/srv6-pytorch-2"]
 interval = "200ms"
 "#;
 
-/// What it is called, and what the controller does.
+/// Name of an attack, and what the controller sends.
 type Harm = (&'static str, fn(&mut TcpStream));
 
-/// What the controller does to whoever asks for the topology.
+/// Attacks on a client that requests the topology.
 const HARM: [Harm; 9] = [
     ("the right answer", |to| answer(to, FABRIC)),
     ("120 MB of edges that are none", |to| endless(to, r#"{"vertices":{},"edges":["#, r#"{"":0},"#)),
@@ -64,7 +64,7 @@ const HARM: [Harm; 9] = [
 
 fn answer(to: &mut TcpStream, body: &str) {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
-    // Whoever asked may have given up.
+    // The client may have given up.
     let _ = to.write_all(head.as_bytes()).and_then(|()| to.write_all(body.as_bytes()));
 }
 
@@ -83,13 +83,14 @@ fn drip(to: &mut TcpStream, head: &str) {
     }
 }
 
-/// Serves in the namespace of the router, and does the harm of that number; its threads end with the test's process.
+/// Starts a controller in the namespace of the router, with the attack of that number. Its threads end with the test's
+/// process.
 fn controller(rig: &Rig, harm: &Arc<AtomicUsize>) {
-    let namespace = fs::File::open(format!("/run/netns/{}", rig.ns("router"))).unwrap();
+    let namespace = rig.ns("router");
     let (ready, listening) = std::sync::mpsc::channel();
     let harm = Arc::clone(harm);
     thread::spawn(move || {
-        setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
+        netns::move_thread(&namespace).unwrap();
         let listener = TcpListener::bind("[::1]:30800").unwrap();
         ready.send(()).unwrap();
         for stream in listener.incoming() {
@@ -104,7 +105,7 @@ fn serve(mut stream: TcpStream, harm: &AtomicUsize) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut lines = reader.by_ref().lines();
     let Some(Ok(line)) = lines.next() else { return };
-    // The rest of the header is read before anything is answered.
+    // The rest of the header is read before the answer is sent.
     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
     if line.contains("/topology") {
         HARM[harm.load(Ordering::SeqCst)].1(&mut stream);
@@ -113,14 +114,14 @@ fn serve(mut stream: TcpStream, harm: &AtomicUsize) {
     }
 }
 
-/// Largest resident memory so far, in bytes.
+/// Returns the largest resident memory so far, in bytes.
 fn peak_memory(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
 }
 
-/// The daemon answers, a neighbour that nobody has asked for is found, and the path is the last good one.
+/// Checks that the daemon answers, that a new neighbour is found, and that the path is the last good one.
 fn goes_on(rig: &Rig, number: usize, what: &str) {
     let address = format!("2001:db8:b::{}", 100 + number);
     rig.inside("b", &format!("ip addr add {address}/64 dev wire nodad"));
@@ -148,7 +149,7 @@ fn a_hostile_controller_harms_nobody_but_itself() {
             let view = &rig.show("source")[0];
             (view["state"] == "failing" && view["peers"][0]["error"].is_string()).then_some(())
         };
-        // Asked all the time: an answer that takes long to come would be one that the harm has held up.
+        // The daemon is asked all the time. A slow answer would be one that the attack has delayed.
         let mut slowest = Duration::ZERO;
         wait_for(&format!("trouble by {what}"), || {
             let asked = Instant::now();
@@ -165,5 +166,60 @@ fn a_hostile_controller_harms_nobody_but_itself() {
         wait_for(&format!("fresh paths after {what}"), || (rig.show("source")[0]["state"] == "fresh").then_some(()));
     }
     rig.check_lives(daemon);
+    assert_eq!(rig.stop(daemon, "TERM"), Some(0), "{}", rig.log("node"));
+}
+
+/// Serves in the namespace of the router and never answers; the number of requests that it has read.
+fn mute_controller(rig: &Rig) -> Arc<AtomicUsize> {
+    let namespace = rig.ns("router");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (ready, listening) = std::sync::mpsc::channel();
+    let count = Arc::clone(&asked);
+    thread::spawn(move || {
+        netns::move_thread(&namespace).unwrap();
+        let listener = TcpListener::bind("[::1]:30800").unwrap();
+        ready.send(()).unwrap();
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut first = [0];
+            if stream.read_exact(&mut first).is_ok() {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            open.push(stream);
+        }
+    });
+    listening.recv().unwrap();
+    asked
+}
+
+/// An allocation at a controller that does not answer is released in parallel to the control loop. Files that never
+/// end are read in parallel, too.
+#[test]
+#[ignore = "needs root"]
+fn a_reload_beside_a_mute_controller_takes_no_longer_than_another() {
+    let mut rig = Rig::new(1);
+    let asked = mute_controller(&rig);
+    let pipe = rig.file("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let job = STEERED.replace(r#"peers = ["hosts/srv6-pytorch-2"]"#, &format!("job = \"{}\"", pipe.display()));
+    let daemon = rig.ready(&format!("{CONFIG}{job}"));
+    wait_for("a refused job", || (rig.show("source")[0]["state"] == "refused").then_some(()));
+    assert!(rig.show("source")[0]["last_error"].as_str().unwrap().contains("no regular file"));
+    for number in 0..2 {
+        let before = asked.load(Ordering::SeqCst);
+        let booking = STEERED.replace("200ms", &format!("{}ms", 200 + number));
+        let booking = format!("{CONFIG}{booking}path = \"load\"\ntimeout = \"1m\"\n");
+        fs::write(rig.file("node.toml"), booking).unwrap();
+        let begun = Instant::now();
+        assert!(rig.ask("node", "reload").status.success());
+        assert!(rig.ask("node", "show process").status.success());
+        let address = format!("2001:db8:b::{}", 200 + number);
+        rig.inside("b", &format!("ip addr add {address}/64 dev wire nodad"));
+        assert!(rig.output("a", &format!("ping -c 1 -W 2 {address}")).status.success(), "a new neighbour");
+        // Half of the time that a task may take to end.
+        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+        wait_for("a question", || (asked.load(Ordering::SeqCst) > before).then_some(()));
+    }
     assert_eq!(rig.stop(daemon, "TERM"), Some(0), "{}", rig.log("node"));
 }

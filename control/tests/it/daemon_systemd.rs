@@ -1,4 +1,4 @@
-//! What systemd sees of the daemon, and what it does after an unclean end.
+//! Tests of the daemon's messages to systemd, and of the cleanup after an unclean end.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -19,19 +19,19 @@ impl Manager {
         Self(socket)
     }
 
-    /// A message that is there, or comes at once.
+    /// Returns the next message, if it is there or comes at once.
     fn said(&self) -> Option<String> {
         let mut buffer = [0; 4096];
         let length = self.0.recv(&mut buffer).ok()?;
         Some(String::from_utf8_lossy(buffer.get(..length)?).into_owned())
     }
 
-    /// Passes over what was said until now.
+    /// Skips all messages so far.
     fn forget(&self) {
         while self.said().is_some() {}
     }
 
-    /// The next message with these words in it.
+    /// Waits for the next message that contains these words.
     fn hears(&self, words: &str) -> String {
         wait_for(words, || self.said().filter(|message| message.contains(words)))
     }
@@ -73,7 +73,7 @@ fn the_control_loop_itself_says_that_it_is_well_and_a_log_line_says_when_it_hang
     rig.wait_for_pings();
 
     must(&format!("kill -USR2 {}", rig.pid(daemon)));
-    wait_for("a line about it", || rig.log("node").contains("the control loop hangs since").then_some(()));
+    wait_for("a line about it", || rig.log("node").contains("the control loop hangs for").then_some(()));
     manager.forget();
     assert!(rig.pings(), "packets go on");
     assert!(!rig.log("node").contains("is back"), "it hangs still");
@@ -102,7 +102,7 @@ fn sighup_reads_the_configuration_again_and_a_bad_one_is_logged() {
     rig.check_balance();
 }
 
-/// `ExecStopPost=`: the daemon was killed, and its guard with it.
+/// Tests the command of `ExecStopPost=` after the daemon and its guard were killed.
 #[test]
 #[ignore = "needs root"]
 fn cleanup_removes_what_a_killed_daemon_and_its_guard_left() {
@@ -115,7 +115,7 @@ fn cleanup_removes_what_a_killed_daemon_and_its_guard_left() {
     let guards = run(&format!("pgrep -P {} -x srv6-guard", rig.pid(daemon))).stdout;
     let guards = String::from_utf8_lossy(&guards);
     let guard = guards.split_whitespace().collect::<Vec<_>>().join(" ");
-    // Stopped first: it would clean up in the moment between its daemon's end and its own.
+    // The guard is stopped first; otherwise it would clean up between the end of its daemon and its own.
     must(&format!("kill -STOP {guard} && kill -9 {} {guard}", rig.pid(daemon)));
     assert_eq!(rig.ended(daemon), None);
     assert!(rig.exists("srv6d0"), "nobody was left to remove it");

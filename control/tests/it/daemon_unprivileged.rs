@@ -1,4 +1,4 @@
-//! The daemon without root: as an ordinary user with the capabilities and limits of the unit file, and no others.
+//! Tests of the daemon without root: as an ordinary user with only the capabilities and limits of the unit file.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -10,27 +10,28 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use support::rig::{CONFIG, Rig, SRV6D, must, wait_for};
 
-/// A user of each test's own: locked memory is counted per user.
+/// Returns a new user for each test, because locked memory is counted per user.
 fn new_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(61_400);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What the unit file says for a key.
+/// Returns the value of a key in the unit file.
 fn unit(key: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/srv6d.service");
     let text = fs::read_to_string(file).unwrap();
     text.lines().find_map(|line| line.strip_prefix(&format!("{key}="))).unwrap().to_owned()
 }
 
-/// `-all,+net_admin,...` as setpriv wants it.
+/// Returns a list such as `-all,+net_admin` for setpriv.
 fn capabilities(list: &str) -> String {
     let names = list.split_whitespace().map(|name| format!("+{}", name.strip_prefix("CAP_").unwrap().to_lowercase()));
     ["-all".to_owned()].into_iter().chain(names).collect::<Vec<_>>().join(",")
 }
 
-/// The command that systemd's settings come to, in front of a program. Not LimitMEMLOCK=infinity, which root may not
-/// set everywhere (containers): the packet memory of these tests fits into the usual 8 MiB.
+/// Returns the command that has the effect of systemd's settings, to be put in front of a program. It does not set
+/// LimitMEMLOCK=infinity, which root may not set everywhere (containers). The packet memory of these tests fits into
+/// the usual 8 MiB.
 fn as_the_unit_says(user: u32, list: &str) -> Vec<String> {
     assert_eq!(unit("NoNewPrivileges"), "yes");
     let caps = capabilities(list);
@@ -48,10 +49,11 @@ fn as_the_unit_says(user: u32, list: &str) -> Vec<String> {
     .into()
 }
 
-/// A copy of the program that the user can reach, wherever the build directory is, and a directory for its socket.
+/// Makes a copy of the program that the user can access, wherever the build directory is, and a directory for its
+/// socket.
 fn within_reach(rig: &Rig, user: u32) -> PathBuf {
     let copy = rig.file("srv6d");
-    // Not by fs::copy: a process that another test starts meanwhile would hold it open for writing (ETXTBSY).
+    // With fs::copy, a process that another test starts meanwhile would hold the copy open for writing (ETXTBSY).
     must(&format!("cp {SRV6D} {}", copy.display()));
     fs::set_permissions(&rig.directory, fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::chown(rig.file("run"), Some(user), Some(user)).unwrap();
@@ -66,6 +68,22 @@ fn start(rig: &mut Rig, user: u32, list: &str) -> usize {
     let program = within_reach(rig, user);
     let command = rig.daemon_of(&program, "node", &config(), &as_the_unit_says(user, list));
     rig.spawn(command)
+}
+
+/// Docker 20.10 knows of no `CAP_BPF`, so containers have none, whatever they are given.
+#[test]
+#[ignore = "needs root"]
+fn where_nobody_gives_cap_bpf_cap_sys_admin_does() {
+    let mut rig = Rig::new(1);
+    let wrapper = ["setpriv".to_owned(), "--bounding-set=-bpf".to_owned()];
+    let command = rig.daemon_of(Path::new(SRV6D), "node", CONFIG, &wrapper);
+    let daemon = rig.spawn(command);
+    rig.wait_until_ready();
+    rig.wait_for_pings();
+    let status = fs::read_to_string(format!("/proc/{}/status", rig.pid(daemon))).unwrap();
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
+    // CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN
+    assert_eq!(u64::from_str_radix(held, 16).unwrap(), 1 << 12 | 1 << 13 | 1 << 21, "{status}");
 }
 
 #[test]

@@ -1,14 +1,15 @@
-//! What FRR announces over FPM, beside the file and the kernel: the file first, then FPM, then the kernel.
+//! Tests of plans with routes that FRR announces over FPM. The file has precedence over FPM, and FPM over the kernel.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use srv6d::config;
-use srv6d::plan::{
-    self, Device, Environment, KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, Plan,
-};
+use srv6d_config as config;
 use srv6d_kernel_routes::{KernelRule, Message, Routes, RuleAction};
+use srv6d_plan::{
+    self as plan, Device, Environment, KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction,
+    Plan,
+};
 use srv6d_srv6::model::{Behavior, Csid, Hop, Mac, PortId, RouteAction, TableId};
 
 const FILE: &str = r#"
@@ -140,7 +141,7 @@ fn what_fpm_announces_and_nobody_can_do_is_left_to_the_kernel() {
     assert!(plan.unfollowed.first().unwrap().why.contains("which is no [[port]]"), "{:?}", plan.unfollowed);
 }
 
-/// The same node, which follows a VRF's table, too.
+/// Plans the same node, which also follows the table of a VRF.
 fn planned_with_vrf(announced: Vec<KernelRoute>, routes: Routes) -> Plan {
     let file = FILE.replace("[kernel]", "[kernel]\ntables = [\"main\", 77]");
     let config = config::parse(&file, "srv6d.toml").unwrap_or_else(|errors| panic!("{errors}"));
@@ -173,7 +174,7 @@ fn a_first_segment_is_looked_up_in_the_routes_own_table_first() {
         assert_eq!(RouteAction::Via(path.via.clone()), hop("2001:db8:1::2"));
         assert_eq!(plan.unfollowed, []);
     }
-    // A segment that only the main table routes is followed there, as ever.
+    // If only the main table has a route to the segment, that route is used.
     let alone: Routes = own().into_iter().take(1).chain([elsewhere]).collect();
     let plan = planned_with_vrf(Vec::new(), alone);
     assert_eq!(plan.desired.steers.first().map(|steer| steer.paths.first().unwrap().via.len()), Some(0));

@@ -1,4 +1,5 @@
-//! SONiC's dialect of FPM on a running srv6d. SONiC's own FRR is not run: the test plays it, as its sources write.
+//! Tests of SONiC's dialect of FPM with a running srv6d. The test plays SONiC's FRR, and writes messages as its sources
+//! do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test stops at the first surprise")]
 
 use crate::made;
@@ -21,7 +22,7 @@ fn rows(rig: &Rig, topic: &str) -> Vec<Value> {
     rig.show(topic).as_array().unwrap().clone()
 }
 
-/// `sid behavior`, and what it leads to.
+/// Returns `sid behavior` with the next hop of each SID.
 fn sids(rig: &Rig) -> Vec<String> {
     let row = |row: &Value| {
         let hop = row["next_hops"].as_array().and_then(|hops| hops.first());
@@ -71,27 +72,27 @@ fn sids_steering_and_answers_of_a_client_that_the_test_plays() {
     assert_eq!((&view["dialect"], &view["ignored"]["SID lists"]), (&"sonic".into(), &1.into()));
     assert_eq!((&view["routes"], &view["without_vrf"], &view["unfollowed"]), (&4.into(), &1.into(), &1.into()));
 
-    // What is in force is answered, and nothing else.
+    // Only routes that are in force are answered.
     let mut answered = vec![client.answers.recv().unwrap(), client.answers.recv().unwrap()];
     answered.sort();
     assert_eq!(answered, [key("2001:db8:9::/64"), key("fcbb:bbbb:2::/48")]);
     assert!(client.answers.try_recv().is_err());
 
-    // Packets to the prefix leave encapsulated, with the node's own source.
+    // Packets to the prefix leave encapsulated, with the source of the node.
     rig.output("a", "ping -6 -c 3 -i 0.2 -W 1 2001:db8:9::1");
     wait_for("encapsulated packets", || (rows(&rig, "paths")[0]["packets"].as_u64() >= Some(3)).then_some(()));
 
     client.say(&frame(&[sid(DEL_SID, "fcbb:bbbb:fe24::/48", [32, 0, 16, 0], &[]), withdraw("2001:db8:9::/64", 0)]));
     wait_for("the end of both", || (sids(&rig) == expected[..2] && rows(&rig, "paths").is_empty()).then_some(()));
 
-    // A stream out of step costs the connection, and no route.
+    // Bytes that are not FPM end the connection, but remove no route.
     client.say(b"GET / HTTP/1.1\r\n\r\n");
     wait_for("the end of the connection", || (fpm(&rig)["state"] == "disconnected").then_some(()));
     assert!(fpm(&rig)["last_error"].as_str().unwrap().contains("no FPM peer"));
     assert_eq!(sids(&rig), expected[..2]);
     rig.check_lives(daemon);
 
-    // The next connection says one thing again, and the rest goes.
+    // The next connection announces only one entry again, and the others are removed.
     let mut client = Client::connect(&rig);
     client.say(&frame(&said[..1]));
     wait_for("the sweep", || (sids(&rig) == expected[..1] && fpm(&rig)["fpm"]["stale"] == 0).then_some(()));

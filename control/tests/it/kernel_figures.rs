@@ -1,15 +1,15 @@
-//! How long a change of the kernel's routes takes to move packets, and what a route costs. Nothing is asserted about
-//! times: the table is for people.
+//! Measures how long a change of the kernel's routes takes until packets follow it, and how much memory a route needs.
+//! The test asserts nothing about times; the table is for the reader.
 //!
 //! ```text
-//! ROUTES=100,10000,100000,1000000 cargo test --release -p srv6d --test kernel_figures -- --ignored --nocapture
+//! ROUTES=100,10000,100000,1000000 cargo test --release -p srv6d --test it kernel_figures:: -- --ignored --nocapture
 //! ```
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a test stops at the first surprise")]
 
 use crate::support;
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::net::{Ipv6Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,29 +17,29 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use nix::net::if_::if_nametoindex;
-use nix::sched::{CloneFlags, setns};
 use rtnetlink::RouteMessageBuilder;
 use rtnetlink::packet_route::route::{
     RouteAttribute, RouteLwEnCapType, RouteLwTunnelEncap, RouteSeg6IpTunnel, Seg6Header, Seg6Mode,
 };
+use srv6d_netns as netns;
 use support::rig::{self, Rig, wait_for};
 
-/// Changes of each kind that are measured among each number of routes.
+/// Number of measured changes of each kind for each number of routes.
 const CHANGES: usize = 11;
-/// Routes that are given to the kernel together.
+/// Number of routes that are given to the kernel together.
 const BATCH: usize = 20_000;
-/// Between two packets of the flow that shows whether its prefix is forwarded.
+/// Pause between two packets of the flow that shows whether its prefix is forwarded.
 const PAUSE: Duration = Duration::from_micros(100);
 const PREFIX: (&str, u8) = ("2001:db8:99::", 64);
 const DESTINATION: &str = "[2001:db8:99::2]:5001";
 
-/// A SID of the far host, which the encapsulating change leads to, and the fabric's route to all of them.
+/// A SID of the far host, to which the encapsulating change leads, and the fabric's route to all SIDs.
 const SID: &str = "fcbb:0:6:fe06::";
 const BLOCK: &str = "fcbb::/32";
-/// `SEG6_IPTUN_MODE_ENCAP_RED`, which the library does not name.
+/// `SEG6_IPTUN_MODE_ENCAP_RED`, for which the library has no name.
 const MODE_ENCAP_RED: u32 = 3;
 
-/// One line of the table.
+/// One row of the table.
 struct Row {
     routes: usize,
     plain: Times,
@@ -48,7 +48,7 @@ struct Row {
     memory: u64,
 }
 
-/// From a change to the first packet that it moved.
+/// Times from a change to the first packet that follows it.
 struct Times {
     median: Duration,
     largest: Duration,
@@ -113,7 +113,7 @@ fn measure(routes: usize) -> Row {
     Row { routes, plain, encapsulating, load, memory: kilobytes * 1024 }
 }
 
-/// A third of them encapsulate; the others are plain.
+/// Adds routes to the kernel, of which a third encapsulate.
 fn load(rig: &Rig, routes: usize) {
     let numbers: Vec<usize> = (0..routes).collect();
     for (batch, numbers) in numbers.chunks(BATCH).enumerate() {
@@ -123,8 +123,8 @@ fn load(rig: &Rig, routes: usize) {
         });
         let file = rig.file("batch");
         fs::write(&file, lines).unwrap();
-        // Linux takes memory for each encapsulation that must be there at once, and makes room for more only afterwards:
-        // many of them in a row are refused now and then (ENOMEM).
+        // Linux needs memory at once for each encapsulation, and makes room for more only afterwards. So many of them
+        // in a row are sometimes refused (ENOMEM).
         let command = format!("ip -6 -batch {}", file.display());
         wait_for_long(|| {
             let done = rig.output("router", &command);
@@ -153,22 +153,22 @@ fn wait_for_long(mut probe: impl FnMut() -> bool) {
     }
 }
 
-/// The route appears, and goes again: the time from the request to the first packet that it lets through.
+/// Adds a route and deletes it again. Returns the time from the request to the first packet that the route forwards.
 fn change(rig: &Rig, flow: &Flow, kind: Kind) -> Duration {
     while flow.arrivals.try_recv().is_ok() {}
     let begin = add(rig, kind);
     let arrived = flow.arrivals.recv_timeout(Duration::from_mins(1)).unwrap();
     rig.inside("router", &format!("ip -6 route del {}/{}", PREFIX.0, PREFIX.1));
-    // While packets come, the deletion is not in force.
+    // The deletion is not in force as long as packets arrive.
     while flow.arrivals.recv_timeout(Duration::from_millis(100)).is_ok() {}
     arrived.saturating_duration_since(begin)
 }
 
-/// As a path programmer does it, without a program to start; the moment at which the kernel is asked.
+/// Adds the route as a path programmer does, without starting a program. Returns the time of the request.
 fn add(rig: &Rig, kind: Kind) -> Instant {
     let router = namespace(rig, "router");
     let asked = std::thread::spawn(move || {
-        setns(router, CloneFlags::CLONE_NEWNET).unwrap();
+        netns::move_thread(&router).unwrap();
         let device = if_nametoindex("eth2").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -190,7 +190,7 @@ fn add(rig: &Rig, kind: Kind) -> Instant {
     asked.join().unwrap()
 }
 
-/// `encap seg6 mode encap.red segs SID`.
+/// Returns the attributes of `encap seg6 mode encap.red segs SID`.
 fn encap() -> [RouteAttribute; 2] {
     let mut tunnel = Seg6Header::default();
     tunnel.mode = Seg6Mode::Other(MODE_ENCAP_RED);
@@ -199,7 +199,7 @@ fn encap() -> [RouteAttribute; 2] {
     [RouteAttribute::EncapType(RouteLwEnCapType::Seg6), RouteAttribute::Encap(vec![tunnel])]
 }
 
-/// Packets from one host to the other, and the moments they arrive.
+/// Packets from one host to the other, and their arrival times.
 struct Flow {
     arrivals: Receiver<Instant>,
     goes_on: Arc<AtomicBool>,
@@ -212,20 +212,20 @@ impl Flow {
         let (from, to) = (namespace(rig, "a"), namespace(rig, "b"));
         let (sends, receives) = (Arc::clone(&goes_on), Arc::clone(&goes_on));
         std::thread::spawn(move || {
-            setns(from, CloneFlags::CLONE_NEWNET).unwrap();
+            netns::move_thread(&from).unwrap();
             let socket = UdpSocket::bind("[::]:0").unwrap();
             while sends.load(Ordering::Relaxed) {
-                let _ = socket.send_to(b"x", DESTINATION); // refused while nobody forwards it
+                let _ = socket.send_to(b"x", DESTINATION); // refused as long as no route forwards it
                 std::thread::sleep(PAUSE);
             }
         });
         std::thread::spawn(move || {
-            setns(to, CloneFlags::CLONE_NEWNET).unwrap();
+            netns::move_thread(&to).unwrap();
             let socket = UdpSocket::bind(DESTINATION).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             while receives.load(Ordering::Relaxed) {
                 if socket.recv(&mut [0; 16]).is_ok() {
-                    let _ = sender.send(Instant::now()); // nobody listens at the end
+                    let _ = sender.send(Instant::now()); // the receiver may have been dropped
                 }
             }
         });
@@ -240,6 +240,6 @@ impl Drop for Flow {
     }
 }
 
-fn namespace(rig: &Rig, node: &str) -> File {
-    File::open(format!("/run/netns/{}", rig.ns(node))).unwrap()
+fn namespace(rig: &Rig, node: &str) -> String {
+    rig.ns(node)
 }

@@ -1,18 +1,17 @@
-//! What is kept of the kernel's routes by events is what a dump says, whatever happened.
+//! Tests that the copy of the kernel's routes, which follows events, is always equal to a dump.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CloneFlags, setns};
-use srv6d::kernel::Mirror;
-use srv6d::plan::Environment;
+use srv6d_daemon::kernel::Mirror;
+use srv6d_netns as netns;
+use srv6d_plan::Environment;
 use support::rig::{Rig, run};
 
-/// Steps of a walk.
+/// Number of steps of a random walk.
 const STEPS: usize = 300;
 
 #[test]
@@ -23,9 +22,9 @@ fn events_keep_what_a_dump_says() {
         rig.inside("router", &format!("sysctl -qw net.ipv4.nexthop_compat_mode={compat}"));
         let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
         println!("SEED={seed} nexthop_compat_mode={compat}");
-        let namespace = File::open(format!("/run/netns/{}", rig.ns("router"))).unwrap();
+        let namespace = rig.ns("router");
         let walk = std::thread::spawn(move || {
-            setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
+            netns::move_thread(&namespace).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(walk(seed));
         });
@@ -40,7 +39,7 @@ async fn walk(seed: u64) {
     let mut environment = mirror.environment().await.unwrap();
     let mut history = String::new();
     for _ in 0..STEPS {
-        // Several at once, so that events meet.
+        // Several changes are made together, so that their events interact.
         let mut changed = false;
         for _ in 0..random.u8(1..4) {
             let command = change(&mut random);
@@ -60,7 +59,7 @@ async fn walk(seed: u64) {
 async fn agree(mirror: &mut Mirror, environment: &mut Environment, history: &str) {
     let end = Instant::now() + Duration::from_mins(1);
     loop {
-        // A change that needs no event is none; the walk goes on.
+        // Some changes cause no event, so the test continues after a timeout.
         let _ = tokio::time::timeout(Duration::from_millis(20), mirror.changed()).await;
         mirror.look(environment).await.unwrap();
         let mut another = Mirror::start().unwrap();
@@ -86,7 +85,7 @@ fn shown(environment: &Environment) -> Vec<String> {
     routes.chain(environment.routes.rules().iter().map(ToString::to_string)).collect()
 }
 
-/// Words of one `ip` command: few prefixes, ports and objects, so that they meet.
+/// Returns the arguments of one `ip` command, with few prefixes, ports and objects, so that commands interact.
 fn change(random: &mut fastrand::Rng) -> String {
     match random.u8(0..24) {
         0 => return "link set eth2 down".to_owned(),
@@ -152,8 +151,9 @@ fn route(random: &mut fastrand::Rng) -> String {
     let metric = if random.u8(0..3) == 0 { format!("metric {}", random.u8(1..3)) } else { String::new() };
     let table = if random.u8(0..4) == 0 { "table 100" } else { "" };
     let verb = ["add", "replace", "del", "append", "prepend", "change"][random.usize(0..6)];
-    // Between the legs of an IPv6 route Linux can hold a route of the same metric that cannot be a leg, and no dump shows
-    // it until a leg is gone. Nobody can follow that: they have metrics of their own here.
+    // Between the next hops of a multipath IPv6 route, Linux can hold a route of the same metric that cannot be one of
+    // them. No dump shows it until a next hop is removed, so it cannot be followed. Here, such routes have other
+    // metrics.
     let apart = if v6 { format!("metric {}", random.u8(5..7)) } else { metric.clone() };
     let body = match random.u8(0..10) {
         0 => return format!("{family} route {verb} blackhole {prefix} {apart} {table}"),

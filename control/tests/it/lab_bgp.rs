@@ -1,4 +1,5 @@
-//! The lab with the real FRR: BGP unnumbered in every leaf and spine, its routes followed by srv6d in the kernel.
+//! Tests of the lab with the real FRR: every leaf and spine uses BGP unnumbered, and srv6d follows its routes in the
+//! kernel.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
@@ -12,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use srv6d::lab::FABRIC_BGP;
+use srv6d_lab::FABRIC_BGP;
 use support::bgp::{frr_is_missing, lab_command, nearly_whole, sent, stream, undisturbed};
 use support::lab::{Lab, PATIENCE, SRV6D, balanced, eventually, gone, srv6d, text};
 
@@ -29,7 +30,7 @@ fn routes_of_bgp_carry_carriers_and_plain_traffic() {
 }
 
 fn carriers_and_plain_traffic() {
-    // One spine is a plain kernel: FRR does the same there.
+    // One spine is a plain kernel, on which FRR does the same.
     let topology = FABRIC_BGP.replacen(
         "name = \"spine02\"\nrole = \"spine\"\nkind = \"srv6d\"",
         "name = \"spine02\"\nrole = \"spine\"\nkind = \"linux\"",
@@ -49,7 +50,7 @@ fn carriers_and_plain_traffic() {
         assert!(now > before + 20, "{port}: flows are spread over all spines");
     }
     assert!(lab.sid_packets("leaf02", "fcbb:0:1006:fe04::/64") > 100, "inside SRv6");
-    // Plain, over IPv6 next hops: both families, the leaf behind any spine, and a spine itself.
+    // Traffic without encapsulation uses IPv6 next hops: both families, a leaf behind any spine, and a spine itself.
     for address in ["2001:db8::1006", "10.255.6.1", "2001:db8::1001", "10.255.2.1"] {
         reaches(&lab, "host00", address);
     }
@@ -85,7 +86,8 @@ fn a_lost_spine_is_gone_round_and_used_again(lab: &Lab) {
     assert_ne!(sent(lab, "spine01"), lost, "it is used again");
 }
 
-/// srv6d, zebra and bgpd were killed; a plain kernel has its SIDs again, which went with its links.
+/// After a restart, a killed node has srv6d, zebra and bgpd again. A node with a plain kernel has its SIDs again, which
+/// were removed with its links.
 fn a_restarted_spine_has_its_srv6d_and_frr_again(lab: &Lab) {
     lab_command(lab, &["fail", "spine01", "--how", "kill"]);
     lab_command(lab, &["restart", "spine01"]);
@@ -96,8 +98,8 @@ fn a_restarted_spine_has_its_srv6d_and_frr_again(lab: &Lab) {
     assert!(srv6d(&["lab", "status", "--name", &lab.name]).status.success());
 }
 
-/// Killed without a word, both daemons, and started again: routes stay in the kernel, so srv6d goes on; neighbours keep
-/// theirs towards a leaf (RFC 4724), and go round a spine.
+/// Both daemons are killed and started again. Their routes stay in the kernel, so srv6d continues. Neighbours keep
+/// their routes towards a leaf (RFC 4724), and avoid a spine.
 fn frr_is_restarted_under_traffic(lab: &Lab) {
     for (node, from, to, address) in
         [("leaf00", "host02", "host00", "fcbb:0:800::2"), ("spine00", "host00", "host02", "10.200.2.2")]
@@ -118,7 +120,7 @@ fn what_was_restarted_by_hand_is_shown_and_ended(lab: &Lab) {
     let old = lab.process_of("spine00");
     assert!(Command::new("kill").args(["-9", &old.to_string()]).status().unwrap().success());
     let node = Path::new("/run/srv6d-lab").join(&lab.name).join("spine00");
-    // It has its ports until its last thread has ended.
+    // The old process has its ports until its last thread has ended.
     let is_kernels = || !lab.must("spine00", &["ip", "link", "show"]).contains("xdp");
     eventually("nobody answers any more", || {
         UnixStream::connect(node.join("srv6d.sock")).is_err() && gone(old) && is_kernels()
@@ -150,7 +152,7 @@ fn what_was_restarted_by_hand_is_shown_and_ended(lab: &Lab) {
     assert!(lab.namespaces().is_empty() && !Path::new("/run/srv6d-lab").join(&lab.name).exists());
 }
 
-/// Whoever kills the lab's own process can still take it down.
+/// A lab whose own process was killed can still be taken down.
 #[test]
 #[ignore = "needs root"]
 fn a_lab_whose_process_was_killed_can_be_taken_down() {
@@ -166,7 +168,7 @@ fn process_is_killed() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // The line is not finished while BGP converges, so it is not looked for by lines.
+    // The line is not complete while BGP converges, so it cannot be read as a line.
     let mut seen = String::new();
     let mut out = BufReader::new(up.stdout.take().unwrap());
     while !seen.contains("converged on:") {
@@ -184,7 +186,7 @@ fn process_is_killed() {
     assert!(lab.namespaces().is_empty());
 }
 
-/// Three ways of losing a spine, with times and losses, and everything gone afterwards.
+/// A spine is lost in three ways, with times and losses, and everything is removed afterwards.
 #[test]
 #[ignore = "needs root"]
 fn the_demonstration_prints_time_and_loss_of_a_lost_spine() {
@@ -214,12 +216,13 @@ fn demonstration() {
     let rings = |row: &[&str]| -> u64 { row[8].parse().unwrap() };
     for pair in table[1..].chunks(2) {
         assert_eq!(pair[1][0], "returns", "{shown}");
-        // Little on a busy machine, but for what its workers had no time for; a spine that draws traffic in vain costs
-        // a third.
+        // A busy machine loses little, apart from packets that its workers had no time for. A spine that attracts
+        // traffic without forwarding it would cost a third.
         let counted = lost(&pair[1]).saturating_sub(rings(&pair[1]));
         assert!(counted * 5 <= sent(&pair[1]), "the return of a spine costs nothing: {shown}");
     }
-    // Nobody says that a frozen spine is gone: what is sent to it until the hold time is over is lost, and no more.
+    // Nothing reports that a frozen spine is gone, so packets to it are lost until the hold time is over, but no
+    // others.
     let frozen = &table[5];
     assert!(lost(frozen) > 100 && lost(frozen) < sent(frozen) / 2, "a third of the traffic for a while: {shown}");
     assert!(lab.namespaces().is_empty());

@@ -1,5 +1,5 @@
-//! Hosts that get their paths from a controller: what they do while it moves paths, fails, and comes back. Nothing of
-//! that may cost a packet.
+//! Tests of hosts that get their paths from a controller while it moves paths, fails, and comes back. No packet may be
+//! lost.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
@@ -19,14 +19,14 @@ const TARGET: &str = "fcbb:0:800:2::2";
 const EVERYBODY: [&str; 9] =
     ["host00", "host01", "host02", "leaf00", "leaf01", "leaf02", "spine00", "spine01", "spine02"];
 
-/// Long enough for a path to move on a busy machine.
+/// Maximum time in which a path moves on a busy machine.
 const MOVE: Duration = Duration::from_mins(1);
 
-/// The shipped fabric, whose hosts look at their controller every `interval`.
+/// Returns the shipped fabric, whose hosts read from their controller every `interval`.
 fn fabric(interval: &str) -> String {
     let table = "[controller]\nprefix = \"2001:db8:ffff::/48\"\n";
-    assert!(srv6d::lab::FABRIC.contains(table));
-    srv6d::lab::FABRIC.replace(table, &format!("{table}interval = \"{interval}\"\n"))
+    assert!(srv6d_lab::FABRIC.contains(table));
+    srv6d_lab::FABRIC.replace(table, &format!("{table}interval = \"{interval}\"\n"))
 }
 
 fn json(lab: &Lab, node: &str, question: &[&str]) -> Value {
@@ -38,14 +38,14 @@ fn source(lab: &Lab) -> Value {
     json(lab, FROM, &["show", "source"])[0].clone()
 }
 
-/// The carrier to `TO` that is in force.
+/// Returns the carrier to `TO` that is in force.
 fn carrier(lab: &Lab) -> String {
     let paths = json(lab, FROM, &["show", "paths"]);
     let row = paths.as_array().unwrap().iter().find(|row| row["path"] == "hosts/host02").unwrap().clone();
     row["segments"][0].as_str().unwrap().to_owned()
 }
 
-/// The spine that leaf00 sends to: a path may cross another one behind a second leaf.
+/// Returns the spine to which leaf00 sends. A path may cross another spine behind a second leaf.
 fn spine(carrier: &str) -> u8 {
     let behind_the_leaf = carrier.split(':').nth(3).unwrap();
     let spines = ["1000", "1001", "1002"];
@@ -60,7 +60,7 @@ fn switch(lab: &Lab, spine: u8, up: bool) {
     lab.must("controller", &["curl", "-sf", "-X", "PATCH", "-H", header, "-d", &body, &url]);
 }
 
-/// A stream of numbered datagrams, and whoever counts them.
+/// A stream of numbered datagrams with its receiver, which counts them.
 struct Stream {
     sender: Child,
     sink: Child,
@@ -81,7 +81,7 @@ impl Stream {
         self.sender.try_wait().unwrap().is_none()
     }
 
-    /// Ends the stream: every datagram arrived, once.
+    /// Ends the stream, and checks that every datagram has arrived once.
     fn whole(mut self, lab: &Lab) -> u64 {
         if self.running() {
             let sender = self.sender.id().to_string();
@@ -97,14 +97,14 @@ impl Stream {
     }
 }
 
-/// Waits until so many more packets have left the carrier at `TO`'s leaf.
+/// Waits until `packets` more packets have left the carrier at `TO`'s leaf.
 fn arrives(lab: &Lab, packets: u64) {
     let arrived = || lab.sid_packets("leaf02", "fcbb:0:1006:fe06::/64");
     let before = arrived();
     eventually("more of the stream", || arrived() > before + packets);
 }
 
-/// The newest generation that moved a path: a neighbour may have brought a newer one.
+/// Returns the latest generation that moved a path. A generation after it may have changed only a neighbour.
 fn last_move(view: &Value) -> &Value {
     view["generations"].as_array().unwrap().iter().find(|row| !row["changes"]["steers"].is_null()).unwrap()
 }
@@ -118,7 +118,7 @@ fn paths_come_from_the_controller_and_move_without_loss() {
     assert!(view["peers"].as_array().unwrap().iter().all(|row| row["programmed"] == "yes"), "{view}");
     let before = carrier(&lab);
 
-    // TCP sends until a ring is full: never beside datagrams of which none is to be lost.
+    // TCP fills rings, so it must not run at the same time as datagrams of which none may be lost.
     let (sent, received) = lab.tcp(FROM, TO, TARGET);
     assert_eq!(sent["sha256"], received["sha256"]);
     let mut stream = Stream::start(&lab, "2000", "60");
@@ -156,7 +156,7 @@ fn a_dead_controller_costs_no_packet_and_is_seen() {
     assert!(stream.running());
     assert!(stream.whole(&lab) > 500);
 
-    // In whole seconds.
+    // The age is in whole seconds.
     eventually("the answers have aged", || source(&lab)["age_seconds"].as_u64().is_some_and(|age| age > 0));
     let metrics = lab.must(FROM, &["curl", "-sf", "http://[::1]:9469/metrics"]);
     for line in ["srv6d_source_peers{source=\"jalapeno\"} 2", "srv6d_source_fresh_peers{source=\"jalapeno\"} 0"] {
@@ -201,7 +201,7 @@ fn a_rollback_holds_until_the_next_reload() {
         (&generation.into(), &format!("rollback to {generation}").into())
     );
 
-    // The controller goes on saying something else, and is heard again after a reload.
+    // The controller still answers another path, which is used after a reload.
     let rounds = source(&lab)["attempts"].as_u64().unwrap();
     eventually("more rounds", || source(&lab)["attempts"].as_u64().unwrap() > rounds + 3);
     assert_eq!(carrier(&lab), first);
@@ -213,7 +213,7 @@ fn a_rollback_holds_until_the_next_reload() {
 
     let forgotten = lab.exec(FROM, &[SRV6D, "rollback", "999999"]);
     assert_eq!(forgotten.status.code(), Some(1));
-    assert!(text(&forgotten.stderr).contains("generation 999999 is not remembered"), "{}", text(&forgotten.stderr));
+    assert!(text(&forgotten.stderr).contains("generation 999999 is no longer kept"), "{}", text(&forgotten.stderr));
     balanced(&lab, &EVERYBODY);
 }
 
@@ -221,7 +221,7 @@ fn a_rollback_holds_until_the_next_reload() {
 #[ignore = "needs root"]
 fn the_plugins_environment_is_all_it_takes() {
     let lab = Lab::up("env", &fabric("1s"));
-    // The daemon of host00 makes room for one that is started as the plugin was.
+    // The daemon of host00 is replaced by one that is started like the plugin.
     let pid = lab.process_of(FROM);
     assert!(Command::new("kill").arg(pid.to_string()).status().unwrap().success());
     eventually("the daemon of the lab has ended", || gone(pid));
@@ -266,7 +266,7 @@ fn the_plugins_environment_is_all_it_takes() {
     done.unwrap();
 }
 
-/// Paths that change again and again for a minute, under traffic: nothing is lost, and every packet is accounted for.
+/// For a minute, paths change all the time under traffic. Nothing is lost, and every packet is accounted for.
 #[test]
 #[ignore = "needs root"]
 fn a_minute_of_restless_paths() {
@@ -311,7 +311,7 @@ fn dry_run_of_a_start_asks_and_touches_nothing() {
     let load = lab.must(FROM, &[SRV6D, "run", "--dry-run", "--config", &config]);
     assert!(load.contains("path = \"load\" books with every question and is not asked"), "{load}");
     assert!(load.contains("hosts/host02 fcbb:0:800:2::/64: fcbb:0:1004:"), "{load}");
-    // Whoever was not asked takes nothing away.
+    // Paths of a controller that was not asked do not appear as removed.
     assert!(!load.contains("- steers"), "{load}");
     assert_eq!(srv6d(&["run", "--dry-run", "--config", "/nonexistent"]).status.code(), Some(2));
 }

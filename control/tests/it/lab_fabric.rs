@@ -1,4 +1,4 @@
-//! The lab from end to end, with the program itself: up, traffic, status, faults, down.
+//! Tests of the whole lab with the program itself: up, traffic, status, faults, down.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use support::lab::{Lab, SRV6D, balanced, eventually, gone, srv6d, text};
 
-/// The shipped fabric with some nodes left to the kernel. The kernel has no uDT4 without a VRF device, so there is no
-/// IPv4 then.
+/// Returns the shipped fabric in which some nodes are plain kernels. The kernel has no uDT4 without a VRF device, so
+/// there is no IPv4 in that case.
 fn fabric(kernel_nodes: &[&str]) -> String {
-    // The paths of the file: tests of the controller have a program of their own.
-    let mut topology = srv6d::lab::FABRIC.replace("[controller]\nprefix = \"2001:db8:ffff::/48\"\n", "");
+    // The paths are those of the file; a controller has separate tests.
+    let mut topology = srv6d_lab::FABRIC.replace("[controller]\nprefix = \"2001:db8:ffff::/48\"\n", "");
     for node in kernel_nodes {
         let (before, after) = topology.split_once(&format!("name = \"{node}\"")).unwrap();
         topology = format!("{before}name = \"{node}\"{}", after.replacen("kind = \"srv6d\"", "kind = \"linux\"", 1));
@@ -29,7 +29,7 @@ fn fabric(kernel_nodes: &[&str]) -> String {
     topology
 }
 
-/// Two hosts at one leaf; the kernel of host01 forwards nothing.
+/// Two hosts at one leaf. The kernel of host01 forwards nothing.
 const SMALL: &str = r#"
 name = "small"
 block = "fcbb::/32"
@@ -62,7 +62,7 @@ ends = [
 ]
 "#;
 
-/// `srv6d lab up` of a small lab with these arguments, and the lab, which may not be there yet.
+/// Returns the command `srv6d lab up` for a small lab with these arguments, and the lab, which may not exist yet.
 fn small(test: &str, arguments: &[&str]) -> (Lab, Command) {
     let lab = Lab { name: format!("t{}-{test}", std::process::id()) };
     let file = lab.file();
@@ -72,7 +72,7 @@ fn small(test: &str, arguments: &[&str]) -> (Lab, Command) {
     (lab, up)
 }
 
-/// Whether the kernel of a node answers pings.
+/// Sets whether the kernel of a node answers pings.
 fn answer_pings(lab: &Lab, node: &str, answer: bool) -> bool {
     let command = format!("echo {} > /proc/sys/net/ipv6/icmp/echo_ignore_all", u8::from(!answer));
     let netns = format!("srv6d-{}-{node}", lab.name);
@@ -87,7 +87,7 @@ fn a_link_that_answers_late_is_waited_for() {
     eventually("host01 is silent", || answer_pings(&lab, "host01", false));
     let mut lines = BufReader::new(up.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("srv6d ready: ")), "{}", text(&up.wait_with_output().unwrap().stderr));
-    // Longer than one `ping` tries.
+    // This is longer than a single `ping` tries.
     thread::sleep(Duration::from_secs(7));
     assert!(answer_pings(&lab, "host01", true));
     let rest: Vec<String> = lines.collect();
@@ -100,7 +100,7 @@ fn a_link_that_answers_late_is_waited_for() {
 #[test]
 #[ignore = "needs root"]
 fn a_lab_that_failed_is_left_to_be_looked_at_with_keep() {
-    // An `ethtool` that fails: the namespaces are there by then.
+    // The `ethtool` in PATH fails. It is called after the namespaces were made.
     let tools = std::env::temp_dir().join(format!("srv6d-tools-{}", std::process::id()));
     fs::create_dir_all(&tools).unwrap();
     std::os::unix::fs::symlink("/bin/false", tools.join("ethtool")).unwrap();
@@ -124,7 +124,7 @@ fn a_lab_that_failed_is_left_to_be_looked_at_with_keep() {
     fs::remove_dir_all(&tools).unwrap();
 }
 
-/// Sends host00 a ping from host01, across leaf00.
+/// Pings host00 from host01, across leaf00.
 fn crosses(lab: &Lab) {
     lab.must("host01", &["ping", "-n", "-c", "1", "-w", "30", "fcbb:0:800::2"]);
 }
@@ -151,12 +151,12 @@ fn a_killed_node_is_restarted_and_a_lost_one_repaired() {
 
     kill("leaf00");
     works(&["restart", "leaf00"]);
-    // One that runs is restarted, too.
+    // A running node is restarted, too.
     let running = lab.process_of("leaf00");
     works(&["restart", "leaf00"]);
     assert!(gone(running));
 
-    // Routes of the kernel go with the links.
+    // The kernel removes routes together with the links.
     let routes = || lab.must("host00", &["ip", "-6", "route", "show", "metric", "4096"]);
     let before = routes();
     assert!(before.contains("fcbb:0:1004::/48"), "{before}");
@@ -196,7 +196,7 @@ fn fabric_carries_both_families_over_the_named_spines_and_leaves_nothing_behind(
 
     both_ways(&lab, ("host00", "fcbb:0:800::2"), ("host02", "fcbb:0:800:2::2"));
     both_ways(&lab, ("host00", "10.200.0.2"), ("host02", "10.200.2.2"));
-    // 2 MB are more than 1300 packets; the carriers name spine01 for IPv6, spine00 for IPv4.
+    // 2 MB are more than 1300 packets. The carriers use spine01 for IPv6, and spine00 for IPv4.
     assert!(lab.sid_packets("spine01", "fcbb:0:1001::/48") > 1300);
     assert!(lab.sid_packets("spine00", "fcbb:0:1000::/48") > 1300);
     assert!(lab.sid_packets("leaf02", "fcbb:0:1006:fe06::/64") > 1300);
@@ -255,7 +255,8 @@ fn too_big_for_the_encapsulation_is_told_to_the_application() {
     balanced(&lab, &["host00", "leaf00", "spine00", "spine01", "leaf02", "host02"]);
 }
 
-/// The kernel cuts a datagram to pieces that fit behind the outer header; nothing has taught it their size before.
+/// The kernel fragments a datagram so that the fragments fit with the outer header, although it has not learned the
+/// path MTU before.
 #[test]
 #[ignore = "needs root"]
 fn a_datagram_that_the_kernel_fragments_arrives() {
@@ -293,7 +294,7 @@ fn kernel_can_be_the_receiver() {
     balanced(&lab, &["host00", "leaf00", "spine01", "spine02"]);
 }
 
-/// The control: if this fails, the other placements prove nothing about srv6d.
+/// The control experiment: if it fails, the other combinations prove nothing about srv6d.
 #[test]
 #[ignore = "needs root"]
 fn kernel_can_be_everything() {
@@ -371,7 +372,7 @@ fn demonstration_shows_every_part() {
 #[ignore = "needs root"]
 fn refused_topology_and_failed_start_leave_nothing_behind() {
     let lab = Lab { name: format!("t{}-bad", std::process::id()) };
-    // A first segment that no link leads to.
+    // No link leads to the first segment.
     let file = lab.file();
     fs::write(&file, fabric(&[]).replace("\"fcbb:0:1004:1001:1006:fe06::\"", "\"fcbb:0:9999::\"")).unwrap();
     let output = srv6d(&["lab", "up", "--topology", file.to_str().unwrap(), "--name", &lab.name]);
@@ -380,7 +381,7 @@ fn refused_topology_and_failed_start_leave_nothing_behind() {
     assert!(text(&output.stderr).contains("no link leads to its first segment fcbb:0:9999::"));
     assert!(lab.namespaces().is_empty());
 
-    // Somebody else's namespace is in the way: what was made before is deleted, that one is not.
+    // A foreign namespace has the name of a node. Namespaces that were made before it are deleted, but it stays.
     let foreign = format!("srv6d-{}-spine02", lab.name);
     assert!(Command::new("ip").args(["netns", "add", &foreign]).status().unwrap().success());
     let output = srv6d(&["lab", "up", "--name", &lab.name]);

@@ -1,13 +1,13 @@
-//! Topology files: what is refused, and what is made of a right one. No root needed.
+//! Tests of topology files without root: refusals, and the configurations for a valid file.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::path::Path;
 
-use srv6d::config;
-use srv6d::lab::{Chosen, FABRIC, FABRIC_BGP, Kind, Role, Routing, Topology, Via, plain_routes, srv6d_toml};
+use srv6d_config as config;
+use srv6d_lab::{Chosen, FABRIC, FABRIC_BGP, Kind, Role, Routing, Topology, Via, plain_routes, srv6d_toml};
 
-/// Two nodes and a link: right as it stands.
+/// A valid file with two nodes and a link.
 const PAIR: &str = r#"
 name = "pair"
 block = "fcbb::/32"
@@ -29,7 +29,7 @@ ends = [
 ]
 "#;
 
-/// The error about `PAIR` with `old` in place of `new`.
+/// Returns the error for `PAIR` in which `old` is replaced by `new`.
 fn refused(old: &str, new: &str) -> String {
     assert!(PAIR.contains(old), "{old:?} is not in the text");
     Topology::parse(&PAIR.replacen(old, new, 1), "pair.toml").unwrap_err().to_string()
@@ -133,7 +133,7 @@ fn leaves_reach_each_other_over_all_spines() {
     };
     let spines = ["2001:db8::2 eth1", "2001:db8:0:1::2 eth2", "2001:db8:0:2::2 eth3"].map(str::to_owned).to_vec();
     assert_eq!(route("fcbb:0:1006::/48"), Some((2, spines.clone())));
-    // Leaf and host both have the host's subnet, so the leaf is where it begins.
+    // Leaf and host both have the host's subnet, so routes to it lead to the leaf.
     assert_eq!(route("fcbb:0:800:2::/64"), Some((2, spines)));
     assert_eq!(route("fcbb:0:1001::/48"), Some((1, vec!["2001:db8:0:1::2 eth2".to_owned()])));
     assert_eq!(route("fcbb:0:1004::/48"), None, "its own locator needs no route");
@@ -142,7 +142,8 @@ fn leaves_reach_each_other_over_all_spines() {
 
 #[test]
 fn hosts_carry_no_transit() {
-    // leaf00 - host00 - leaf01: the only way between the leaves is a host, and so there is none.
+    // leaf00 - host00 - leaf01: the only path between the leaves runs through a host, so they have no route to each
+    // other.
     let more = PAIR.to_owned()
         + r#"
 [[node]]
@@ -172,7 +173,7 @@ fn generated_configurations_are_valid() {
         let config = config::parse(&text, &node.name).unwrap_or_else(|errors| panic!("{errors}"));
         assert_eq!(config.ports.len(), topology.ports(&node.name).len());
         assert_eq!(config.sids.len(), node.sids.len());
-        // Hosts ask the controller for their paths.
+        // Hosts get their paths from the controller.
         assert!(config.steers.is_empty());
         assert_eq!(config.jalapeno.is_some(), node.role == Role::Host);
         assert!(!config.routes.is_empty(), "{} reaches the others", node.name);
@@ -195,7 +196,8 @@ fn with_bgp_routers_follow_their_kernel_and_hosts_have_a_default_route() {
         assert_eq!(config.routes.len(), to.len());
         assert_eq!(config.steers.len(), node.steer.len());
     }
-    // Any topology can be told to use BGP, and this one not to: then its links have no addresses.
+    // Any topology can be switched to BGP. This one cannot be switched to static routes, because its links have no
+    // addresses.
     Topology::parse_with(FABRIC, "fabric.toml", Chosen { routing: Some(Routing::Bgp), via: None }).unwrap();
     let by_hand = Chosen { routing: Some(Routing::Static), via: None };
     let error = Topology::parse_with(FABRIC_BGP, "fabric_bgp.toml", by_hand).unwrap_err().to_string();

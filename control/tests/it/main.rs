@@ -1,5 +1,6 @@
-//! The tests of the daemon, its command line and its labs: one program, so that it is linked once.
+//! The tests of the daemon, its command line and its labs, in one program so that it is linked only once.
 #![allow(missing_docs, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test may panic")]
 #[path = "../../fpm/tests/it/made/mod.rs"]
 mod made;
 #[path = "../../kernel-routes/tests/it/support/netlink.rs"]
@@ -15,7 +16,9 @@ mod config_docs;
 mod config_errors;
 mod config_fuzz;
 mod config_plan;
+mod config_scale;
 mod confine;
+mod container_engine;
 mod containerlab;
 mod daemon_end;
 mod daemon_foreign;
@@ -38,6 +41,7 @@ mod fpm_frr;
 mod fpm_hostile;
 mod fpm_plan;
 mod fpm_sonic;
+mod hostile_sources;
 mod kernel_figures;
 mod kernel_mirror;
 mod kernel_plan;
@@ -50,12 +54,15 @@ mod lab_moves;
 mod lab_scale;
 mod lab_topology;
 mod lab_traffic;
+mod links;
 mod metrics;
 mod operations;
 mod perimeter;
+mod rooms;
+mod sonic_commands;
 mod sonic_leaf;
 mod sonic_packets;
 mod sonic_table;
-mod sonic_words;
 mod source_failures;
 mod support;
+mod tutorials;

@@ -1,11 +1,11 @@
-//! What Prometheus is told, and how.
+//! Tests of the metrics for Prometheus, and of their HTTP server.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test stops at the first surprise")]
 
 use crate::support::recorded;
 
-use srv6d::api::state::{FpmView, SourceView};
-use srv6d::metrics::{Scrape, exposition, listen, serve};
+use srv6d_api::state::{FpmView, SourceView};
+use srv6d_daemon::metrics::{Scrape, exposition, listen, serve};
 use tokio::sync::mpsc;
 
 #[test]

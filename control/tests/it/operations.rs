@@ -1,5 +1,5 @@
-//! What operators are given beside the daemon names what the daemon has: metrics in the manual, in alerts, on the
-//! dashboard.
+//! Tests that the documents for operators are correct: metrics in the manual, in alerts and on the dashboard are those
+//! that the daemon has.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test stops at the first surprise")]
 
@@ -10,10 +10,10 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use srv6d::api::state::{FpmView, OffloadRow, SourceView, State};
-use srv6d::metrics;
+use srv6d_api::state::{FpmView, OffloadRow, SourceView, State};
+use srv6d_daemon::metrics;
 
-/// A node with everything that has metrics of its own.
+/// Returns the state of a node that has all metrics.
 fn state() -> State {
     let source = SourceView {
         source: "jalapeno".to_owned(),
@@ -30,7 +30,7 @@ fn state() -> State {
     state
 }
 
-/// Labels of every metric, by its name.
+/// Returns the labels of every metric, by its name.
 fn metrics() -> BTreeMap<String, BTreeSet<String>> {
     let text = metrics::exposition(state()).unwrap();
     let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap().0);
@@ -43,7 +43,7 @@ fn metrics() -> BTreeMap<String, BTreeSet<String>> {
     metrics
 }
 
-/// Names of metrics in a text.
+/// Returns the names of metrics in a text.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("srv6d_")).collect()

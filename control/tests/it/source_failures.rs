@@ -1,26 +1,33 @@
-//! Whatever a controller does wrong: what it offered stays offered, `show source` says what happened, and a metric
-//! counts it.
+//! Tests of a failing controller: its offers stay in force, `show source` reports the failure, and a metric counts it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support::recorded;
 
-use std::time::Duration;
+use std::fs::{self, File};
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use srv6d::api::Response;
-use srv6d::api::state::SourceView;
-use srv6d::source::running::Sources;
-use srv6d::source::view::views;
-use srv6d::{config, metrics, show};
+use srv6d_api::Response;
+use srv6d_api::state::SourceView;
+use srv6d_config as config;
+use srv6d_config::Config;
+use srv6d_daemon::metrics;
+use srv6d_daemon::source::running::Sources;
+use srv6d_daemon::source::view::views;
 use srv6d_path_server::{FaultPlan, Running, Server, Store};
+use srv6d_show as show;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 const FABRIC: &str = include_str!("../../controller/tests/data/2026-01-topology.json");
 const NEAR: &str = "hosts/srv6-pytorch-1";
 const FAR: &str = "hosts/srv6-pytorch-2";
-/// Whatever does not happen in this time never does.
+/// Maximum time for anything that a test waits for.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 async fn server(rules: &Value) -> Running {
@@ -28,18 +35,23 @@ async fn server(rules: &Value) -> Running {
     Server { store, faults, ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap()
 }
 
-/// Controllers of a configuration that names this server.
-async fn sources(endpoint: &str, patience: &str) -> Sources {
+/// Returns a configuration that names this server.
+fn configuration(endpoint: &str, patience: &str, more: &str) -> Config {
     let text = format!(
         "[jalapeno]\nendpoint = \"{endpoint}\"\nsource = \"hosts/srv6-pytorch-0\"\npeers = [\"{NEAR}\", \"{FAR}\"]\n\
-         interval = \"100ms\"\ntimeout = \"{patience}\"\n"
+         interval = \"100ms\"\ntimeout = \"{patience}\"\n{more}"
     );
+    config::parse(&text, "srv6d.toml").unwrap()
+}
+
+/// Controllers of a configuration that names this server.
+fn sources(endpoint: &str, patience: &str) -> Sources {
     let mut sources = Sources::default();
-    sources.configure(&config::parse(&text, "srv6d.toml").unwrap(), "host00").await;
+    sources.configure(&configuration(endpoint, patience, ""), "host00");
     sources
 }
 
-/// The view of the only controller, as soon as it is so.
+/// Waits until the view of the only controller meets a condition, and returns it.
 async fn until(sources: &mut Sources, what: &str, so: impl Fn(&SourceView) -> bool) -> SourceView {
     let found = timeout(PATIENCE, async {
         loop {
@@ -63,7 +75,7 @@ fn exposition(view: SourceView) -> String {
 
 #[tokio::test]
 async fn every_failure_is_shown_and_counted_and_nothing_is_withdrawn() {
-    // Part of the request's path or query, requests that pass first, and what becomes of the others.
+    // Part of the request's path or query, number of requests that pass first, and the fault of the others.
     let failures = [
         ("pytorch-2", 1, json!({ "status": 500 }), "status"),
         ("pytorch-2", 1, json!("not_found"), "not_found"),
@@ -83,15 +95,15 @@ async fn every_failure_is_shown_and_counted_and_nothing_is_withdrawn() {
     .await;
 }
 
-/// The first answers are right; then the topology is another one, and what was prepared happens.
+/// The first answers are correct. Then the topology changes, and the prepared fault occurs.
 async fn fails(server: Running, whole: bool, cause: &str) {
-    let mut sources = sources(&server.url(), if cause == "timeout" { "3s" } else { "20s" }).await;
+    let mut sources = sources(&server.url(), if cause == "timeout" { "3s" } else { "20s" });
     let fresh = until(&mut sources, "fresh", |view| view.state == "fresh").await;
     let offers = sources.offers();
     assert_eq!((fresh.peers_fresh, offers.iter().map(|offer| offer.steers.len()).sum::<usize>()), (2, 2));
     server.set_up("fabric_node/10.0.0.0_spine00", false);
     let view = until(&mut sources, "stale", |view| view.state == "failing" && state_of(view, FAR) == "stale").await;
-    let far = |offers: &[srv6d::source::Offer]| {
+    let far = |offers: &[srv6d_offer::Offer]| {
         offers.iter().flat_map(|offer| &offer.steers).find(|steer| steer.peer == FAR).cloned().unwrap()
     };
     assert_eq!(far(&sources.offers()), far(&offers), "{cause}");
@@ -102,7 +114,7 @@ async fn fails(server: Running, whole: bool, cause: &str) {
     sources.stop().await;
 }
 
-/// What people and their monitoring see of it.
+/// Checks the reports to the user and to monitoring.
 fn look_at(view: &SourceView, cause: &str) {
     let count = view.failures[cause];
     assert!(count > 0, "{:?}", view.failures);
@@ -125,7 +137,7 @@ fn look_at(view: &SourceView, cause: &str) {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }
-    // All other causes are there, at zero: an alarm on one of them needs no event to exist.
+    // All other causes have the value zero, so that an alert can refer to a cause that has not occurred yet.
     let others = view.failures.keys().filter(|name| name.as_str() != cause);
     for other in others {
         let line = format!("srv6d_source_failures_total{{source=\"jalapeno\",cause=\"{other}\"}} 0");
@@ -136,7 +148,7 @@ fn look_at(view: &SourceView, cause: &str) {
 #[tokio::test]
 async fn a_controller_that_is_gone_is_shown_with_its_last_good_paths() {
     let server = server(&json!([])).await;
-    let mut sources = sources(&server.url(), "3s").await;
+    let mut sources = sources(&server.url(), "3s");
     until(&mut sources, "fresh", |view| view.state == "fresh").await;
     let offers = sources.offers();
     server.stop().await;
@@ -144,4 +156,109 @@ async fn a_controller_that_is_gone_is_shown_with_its_last_good_paths() {
     assert_eq!((view.state.as_str(), view.peers_fresh), ("failing", 0));
     assert_eq!(sources.offers(), offers);
     look_at(&view, "connect");
+}
+
+/// Accepts connections and never answers; each is told on the channel.
+async fn mute() -> (String, mpsc::UnboundedReceiver<TcpStream>) {
+    let listener = TcpListener::bind("[::1]:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, asked) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = tell.send(stream);
+        }
+    });
+    (url, asked)
+}
+
+/// The controller that does not answer has begun to allocate, so the end of its task releases that.
+#[tokio::test]
+async fn a_mute_controller_holds_up_nobody_when_its_table_changes_or_goes() {
+    let server = server(&json!([])).await;
+    let none = config::parse("", "srv6d.toml").unwrap();
+    let mut sources = Sources::default();
+    for (next, wanted) in [(configuration(&server.url(), "20s", ""), 1), (none, 0)] {
+        let (url, mut asked) = mute().await;
+        sources.configure(&configuration(&url, "20s", "path = \"load\"\n"), "host00");
+        until(&mut sources, "started", |view| view.endpoint == url).await;
+        let change = async {
+            loop {
+                sources.changed().await;
+            }
+        };
+        let _open = tokio::select! { stream = asked.recv() => stream.unwrap(), () = change => unreachable!() };
+        let begun = Instant::now();
+        sources.configure(&next, "host00");
+        // A third of the time that a task may take to end.
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        if wanted == 1 {
+            until(&mut sources, "fresh", |view| view.state == "fresh" && view.endpoint == server.url()).await;
+        }
+        assert_eq!(sources.status().len(), wanted);
+    }
+    sources.stop().await;
+}
+
+/// Files in a directory of a test's own; it goes with this.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("srv6d-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+
+    fn pipe(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_none_are_refused_in_words_and_hold_up_nobody() {
+    let files = Scratch::new("source-files");
+    let huge = files.0.join("huge");
+    File::create(&huge).unwrap().set_len(600 << 20).unwrap();
+    let garbage = files.0.join("garbage");
+    fs::write(&garbage, "\u{1b}]garbage".repeat(40_000)).unwrap();
+    let pipe = files.pipe("pipe");
+    for (endpoint, key, file, why) in [
+        ("http://[::1]:1", "job", &pipe, "no regular file"),
+        ("http://[::1]:1", "job", &huge, "longer than 16 MiB"),
+        ("http://[::1]:1", "job", &garbage, "cannot be the id of a host"),
+        ("https://[::1]:1", "ca_file", &pipe, "no regular file"),
+        ("https://[::1]:1", "ca_file", &PathBuf::from("/dev/zero"), "no regular file"),
+    ] {
+        let mut sources = Sources::default();
+        let more = format!("{key} = {:?}\n", file.display().to_string());
+        sources.configure(&configuration(endpoint, "3s", &more), "host00");
+        let view = until(&mut sources, "refused", |view| view.state == "refused").await;
+        let said = view.last_error.clone().unwrap();
+        assert!(said.contains(why) && said.len() < 1000, "{said:.2000}");
+        let shown = show::render(&Response::Source(vec![view]));
+        assert!(shown.contains(why) && !shown.contains('\u{1b}'), "{shown:.2000}");
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_is_no_file_is_left_alone_and_said() {
+    let files = Scratch::new("source-state");
+    let (pipe, server) = (files.pipe("pipe"), server(&json!([])).await);
+    let mut sources = Sources::default();
+    let more = format!("path = \"load\"\nstate = {:?}\n", pipe.display().to_string());
+    sources.configure(&configuration(&server.url(), "20s", &more), "host00");
+    let view = until(&mut sources, "fresh", |view| view.state == "fresh").await;
+    let said = view.last_error.unwrap();
+    assert!(said.contains("is no regular file") && said.contains("name another `state`"), "{said}");
+    assert_eq!(view.failures["state"], 1);
+    sources.stop().await;
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo(), "nothing has taken its place");
 }

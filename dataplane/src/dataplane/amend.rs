@@ -1,4 +1,4 @@
-//! Few changes of what is in force, in time that does not depend on how much that is.
+//! Amendments: a few changes of the state in force, in time that does not depend on the size of the state.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,22 +10,26 @@ use srv6d_xsk::{ClaimProgram, View, XskError};
 
 use super::{Dataplane, DataplaneError, wiring};
 use crate::claims::{locators_of, sources_of};
-use crate::publish::Amended;
+use crate::left_right::Amended;
 
 impl Dataplane {
-    /// Changes some routes and steered prefixes of what is in force: every packet sees all of it or nothing. It is made
-    /// in place where that is possible, and takes a whole build where it is not ([`published`](Self::published) counts).
+    /// Changes some entries of the state in force: every packet sees all of the change or none. It is made in place
+    /// if that is possible, and otherwise takes a whole build ([`published`](Self::published) counts both).
     ///
     /// # Errors
-    /// [`BuildError`](srv6d_srv6::BuildError): the old state stays in force.
+    /// Returns [`BuildError`](srv6d_srv6::BuildError) if it cannot be compiled. The old state stays in force.
     pub fn amend(&mut self, amendment: &Amendment) -> Result<Amended, DataplaneError> {
         self.reuse_slots();
+        let whole = self.tables.published().whole_for_amendment;
         let (tables, numbers, devices) = (&mut self.tables, &self.numbers, &self.devices);
         let amended = tables.amend(amendment, |desired, slots| wiring(desired, slots, numbers, devices))?;
         if amended.undo.is_empty() {
             return Ok(amended);
         }
         self.generation += 1;
+        if self.tables.published().whole_for_amendment > whole {
+            self.claim_own_sources()?;
+        }
         self.amend_claims(&amended.undo)?;
         if amended.changes_offload {
             self.sync_offload();
@@ -33,15 +37,22 @@ impl Dataplane {
         Ok(amended)
     }
 
-    /// Amendments are to be expected: be ready for the first one, at the price of having the tables twice.
+    /// Prepares for amendments, so that the first one takes no longer than others. The tables then exist twice.
     pub fn expect_amendments(&mut self) {
         self.tables.expect_amendments();
     }
 
-    /// What a prefix means in each table that knows it: of several meanings the one that counts. Nothing is known before
+    /// Returns the kind of the entry in force for a prefix, in each table that has the prefix. Returns nothing before
     /// the first amendment.
     pub fn meanings(&self, prefix: IpNet) -> Vec<(TableId, Rank)> {
         self.tables.index().map(|index| index.meanings(prefix).collect()).unwrap_or_default()
+    }
+
+    /// Writes this node's own sources to the XDP program. They depend on SIDs and on subnets behind ports, which change
+    /// with whole builds only.
+    fn claim_own_sources(&mut self) -> Result<(), XskError> {
+        let Some(program) = &self.claim_program else { return Ok(()) };
+        self.own_sources.write(program, self.tables.desired())
     }
 
     fn amend_claims(&mut self, changed: &Amendment) -> Result<(), XskError> {
@@ -53,7 +64,8 @@ impl Dataplane {
         self.views.iter().try_for_each(|(tables, view)| self.amend_view(program, tables, view, changed))
     }
 
-    /// SID space that an amendment has brought. What it has taken away stays closed until all claims are written anew.
+    /// Returns what an amendment adds to the SID space. What it removes stays closed until all claims are written
+    /// again.
     fn sid_space_of(&self, changed: &Amendment) -> BTreeSet<(Ipv6Addr, u8)> {
         let Some(index) = self.tables.index() else { return BTreeSet::new() };
         let desired = self.tables.desired();

@@ -1,4 +1,4 @@
-//! Ports: which packet memory their sockets are on, and how they come and go.
+//! Attaching and detaching ports, and the packet memory of their sockets.
 //!
 //! A UMEM is in zero-copy mode for all its ports or for none, and its first socket decides. The first socket of a
 //! worker's UMEM is on srv6d's own veth, which has no zero-copy. So each worker has two:
@@ -8,8 +8,8 @@
 //! zero-copy:  NICs with zero-copy. Made for the first of them, and gone with it
 //! ```
 //!
-//! When the first port of the zero-copy memory goes, its sockets hold the memory's own descriptor, so the others have
-//! to go with it. They are attached again on a new one.
+//! When the first port of the zero-copy memory goes, the others have to go with it, because its sockets hold the
+//! memory's own descriptor. They are attached again on a new memory.
 
 use srv6d_xsk::{
     BusyPollWatch, Capacity, ClaimProgram, LossWatch, Mode, Program, ProgramSettings, Socket, Umem, XskError, offload,
@@ -20,11 +20,11 @@ use super::{AttachedPort, Dataplane, DataplaneError, Device, descriptors};
 use crate::counters::MAX_SOCKETS;
 use crate::worker::{Command, PacketMemory};
 
-/// How the sockets of a port were opened.
+/// The result of opening the sockets of a port.
 struct Chosen {
     memory: PacketMemory,
     mode: Mode,
-    /// Why not a better mode; empty ones say nothing.
+    /// Reasons why a faster mode was not possible. Empty texts are not shown.
     reasons: Vec<String>,
     multi_buffer: bool,
     busy_polls: Vec<BusyPollWatch>,
@@ -38,21 +38,22 @@ impl Chosen {
     }
 }
 
-/// What is known of a device before it is attached.
+/// The kind of a device. It is known before the device is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     OwnVeth,
     Port,
-    /// In the zero-copy ports' memory whatever its mode.
+    /// A port in the zero-copy memory that is itself not in zero-copy mode.
+    #[cfg(feature = "faults")]
     Apart,
 }
 
 impl Dataplane {
-    /// Attaches srv6d's own veth: everything the kernel sends there is srv6d's. Must come before every other port,
-    /// because the UMEM of a worker lives on its first socket.
+    /// Attaches srv6d's own veth. All packets that the kernel sends into it are claimed. It must be attached before
+    /// every other port, because its socket is the first one of a worker's UMEM, on which the UMEM depends.
     ///
     /// # Errors
-    /// As [`attach`](Self::attach).
+    /// Returns the same errors as [`attach`](Self::attach).
     pub fn attach_own_veth(&mut self, device: &str) -> Result<AttachedPort, DataplaneError> {
         self.attach_device(device, Mode::Native, Kind::OwnVeth)
     }
@@ -60,16 +61,17 @@ impl Dataplane {
     /// Loads the XDP program on a device and opens a socket for every worker.
     ///
     /// # Errors
-    /// Another XDP program is there, the device has too few queues, or the kernel refuses.
+    /// Returns an error if another XDP program is there, the device has too few queues, or the kernel refuses.
     pub fn attach(&mut self, device: &str, mode: Mode) -> Result<AttachedPort, DataplaneError> {
         self.attach_device(device, mode, Kind::Port)
     }
 
-    /// The same, in the packet memory of zero-copy ports without being one: machines with zero-copy are rare, and what
-    /// happens between the two memories is to be tested on every one.
+    /// Attaches a port to the zero-copy memory without zero-copy mode. Few machines have zero-copy NICs, and the
+    /// traffic between the two memories should be tested on every machine.
     ///
     /// # Errors
-    /// As [`attach`](Self::attach).
+    /// Returns the same errors as [`attach`](Self::attach).
+    #[cfg(feature = "faults")]
     pub fn attach_apart(&mut self, device: &str) -> Result<AttachedPort, DataplaneError> {
         self.attach_device(device, Mode::Native, Kind::Apart)
     }
@@ -92,6 +94,7 @@ impl Dataplane {
         let place = u32::try_from(number).unwrap_or(u32::MAX);
         let mut program = Program::attach_loaded(&loaded, place, device, mode, &settings)?;
         let mut chosen = match kind {
+            #[cfg(feature = "faults")]
             Kind::Apart => self.open_in_zero_copy_memory(device, number, mode, &mut program)?,
             Kind::OwnVeth | Kind::Port => self.open_sockets(device, number, mode, &mut program)?,
         };
@@ -129,7 +132,7 @@ impl Dataplane {
         Ok(port)
     }
 
-    /// The program of all ports, loaded if this is the first of them.
+    /// Returns the program of all ports, and loads it with the first of them.
     fn claim_program(&mut self) -> Result<ClaimProgram, XskError> {
         if let Some(loaded) = &self.claim_program {
             return Ok(loaded.clone());
@@ -140,7 +143,7 @@ impl Dataplane {
         Ok(self.claim_program.insert(loaded).clone())
     }
 
-    /// A socket for every worker: in zero-copy mode where that is wanted and to be had.
+    /// Opens a socket for every worker, in zero-copy mode if that is wanted and possible.
     fn open_sockets(
         &mut self,
         device: &str,
@@ -163,7 +166,7 @@ impl Dataplane {
         Ok(chosen)
     }
 
-    /// The same in the packet memory of zero-copy ports, which is made if this is the first of them.
+    /// Opens the sockets in the zero-copy memory, which is created with the first of them.
     fn open_in_zero_copy_memory(
         &mut self,
         device: &str,
@@ -234,8 +237,9 @@ impl Dataplane {
         }
     }
 
-    /// Lets a device go: its XDP program first, so that the kernel has it from there on. Returns every device that is
-    /// gone now: with the first one of the zero-copy memory all others in it, to be attached again.
+    /// Detaches a device. Its XDP program is removed first, so that the kernel receives the packets from then on.
+    /// Returns all detached devices: if the device was the first one of the zero-copy memory, all others in that memory
+    /// are detached too, and the caller has to attach them again.
     pub fn detach(&mut self, device: &str) -> Vec<String> {
         let Some(memory) = self.devices.get(device).map(|device| device.memory) else { return Vec::new() };
         let with_memory = self.zero_copy_first.as_deref() == Some(device);
@@ -261,8 +265,8 @@ impl Dataplane {
     }
 }
 
-/// Tags that a NIC takes out of frames are left in them from here on, where the driver allows that. What remains to be said
-/// of a port whose tagged frames may look as if they had no tag.
+/// Makes a NIC leave VLAN tags in frames, if the driver allows that. Returns a note about a port whose tagged frames
+/// may still look untagged.
 fn unseen_tags(device: &str, program: &Program) -> Option<String> {
     if let Err(why) = offload::set_tag_stripping_off(device) {
         tracing::debug!("{device}: {why}");
@@ -276,7 +280,8 @@ fn unseen_tags(device: &str, program: &Program) -> Option<String> {
     Some(what)
 }
 
-/// Why zero-copy is not even tried. Empty: it is not wanted, or the socket says why.
+/// Returns the reason why zero-copy is not tried. It is empty if zero-copy is not wanted, or the socket reports the
+/// reason.
 fn rules_zero_copy_out(device: &str, mode: Mode, program: &Program) -> Option<String> {
     let is_known_without = || probe::interface(device).is_ok_and(|interface| interface.zero_copy == Some(false));
     match mode {

@@ -7,13 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use srv6d_fib::{COUNTED_HOPS, COUNTED_PATHS, DeviceRow, Forwarding};
 use srv6d_srv6::Released;
-use srv6d_srv6::model::PortId;
-use srv6d_srv6::offload::{self, Offload, OffloadedHop, OffloadedPath, OffloadedPort, OffloadedTable, OffloadedWay};
+use srv6d_srv6::offload::{self, Offload};
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{
-    Forwarding, HOPS, Hop, InPort, PATHS, PacketCount, Path, Sources, Table, Way, XdpOffload,
-};
+use srv6d_xsk::xdp_offload::{PacketCount, Wiring, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name};
@@ -22,8 +20,6 @@ use super::{Dataplane, Device, PacketMemory, device_name};
 /// longer ones in silence, and the program cannot tell: the verifier allows no difference of packet pointers to those
 /// without `CAP_PERFMON`.
 const ONE_BUFFER: u32 = 1500;
-
-const _: () = assert!(offload::TABLES <= srv6d_xsk::xdp_offload::TABLES, "there is room for all tables");
 
 /// How a port that asks for `offload = "xdp"` stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,7 +48,7 @@ pub(super) struct InFront {
     known: BTreeSet<String>,
     /// Devices that the program is on.
     on: BTreeSet<String>,
-    given: Option<Box<Forwarding>>,
+    given: Option<Box<(Forwarding, Wiring)>>,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Somebody captures packets, which only workers show.
     rests: bool,
@@ -132,6 +128,7 @@ impl Dataplane {
     }
 
     /// From here on as on a kernel that refuses the program, so that what follows from that can be tested.
+    #[cfg(feature = "faults")]
     pub fn refuse_offload(&mut self) {
         self.in_front.program = Program::Refused("refused by a test".to_owned());
     }
@@ -192,14 +189,16 @@ impl Dataplane {
             }
         }
         in_front.redirect = self.devices.keys().map(|name| (name.clone(), probe::takes_redirect(name))).collect();
-        let forwarding = self.forwarding(offload, asked, &in_front.redirect, in_front.rests);
-        if in_front.given.as_deref() != Some(&forwarding) {
+        let wiring = self.wiring(offload, asked, &in_front.redirect, in_front.rests);
+        let is_given = |given: &(Forwarding, Wiring)| given.0 == offload.forwarding && given.1 == wiring;
+        if !in_front.given.as_deref().is_some_and(is_given) {
             in_front.given = None;
-            program.publish(&forwarding)?;
+            program.publish(&offload.forwarding, &wiring)?;
         }
+        let from: BTreeSet<u16> = wiring.from.values().copied().collect();
         for (name, device) in &mut self.devices {
             let Some(number) = self.numbers.get(name).and_then(|&number| u16::try_from(number).ok()) else { continue };
-            match (forwarding.ports.contains_key(&number), in_front.on.contains(name)) {
+            match (from.contains(&number), in_front.on.contains(name)) {
                 (true, false) => {
                     program.put_on(number, &mut device.program)?;
                     in_front.on.insert(name.clone());
@@ -211,17 +210,17 @@ impl Dataplane {
                 _ => {}
             }
         }
-        in_front.given = Some(Box::new(forwarding));
+        in_front.given = Some(Box::new((offload.forwarding.clone(), wiring)));
         Ok(())
     }
 
-    fn forwarding(
+    fn wiring(
         &self,
         offload: &Offload,
         asked: &BTreeSet<String>,
         redirect: &BTreeMap<String, Option<TakesRedirect>>,
         rests: bool,
-    ) -> Forwarding {
+    ) -> Wiring {
         let device = |index: u16| {
             let name = self.tables.desired().ports.get(usize::from(index)).map(device_name)?;
             let number = u16::try_from(*self.numbers.get(name)?).ok()?;
@@ -235,7 +234,7 @@ impl Dataplane {
             let (name, _, number) = device(index)?;
             Some((number, redirect.get(name).copied().flatten()?))
         };
-        forwarding(offload, from, to)
+        offload_wiring(&offload.forwarding, from, to)
     }
 
     fn take_off_all(&mut self) {
@@ -257,14 +256,14 @@ impl Dataplane {
     fn say(&mut self, asked: &BTreeSet<String>, failed: Option<&XskError>) {
         let snapshot = self.tables.current();
         let offload = snapshot.tables.offload();
-        let led_to: BTreeSet<u16> = offload.hops.values().map(|hop| hop.device).collect();
+        let led_to: BTreeSet<u16> = offload.forwarding.hops.values().map(|hop| hop.port).collect();
         let names =
             led_to.iter().filter_map(|&index| self.tables.desired().ports.get(usize::from(index)).map(device_name));
         let mut not_taken: Vec<String> = names.filter_map(|name| Some(not_taken(name, self.redirect(name)?))).collect();
         if offload.too_many {
             not_taken.push(format!("workers encapsulate: more than {} prefixes lie in steered ones", offload::MOST));
         }
-        not_taken.extend(without_counters(offload));
+        not_taken.extend(without_counters(&offload.forwarding));
         let of_port: BTreeMap<&str, &str> = (offload.refused.iter())
             .filter_map(|(id, &why)| Some((self.tables.desired().ports.get(usize::from(id.0)).map(device_name)?, why)))
             .collect();
@@ -291,50 +290,35 @@ impl Dataplane {
 }
 
 /// What has a number that is too high for the program's counters.
-fn without_counters(offload: &Offload) -> Option<String> {
+fn without_counters(rows: &Forwarding) -> Option<String> {
     let above = |numbers: usize, most: u32, what: &str| {
         (numbers > 0).then(|| format!("{numbers} {what}, as the program has counters for {most}"))
     };
-    let paths = offload.paths.keys().filter(|&&slot| slot >= PATHS).count();
-    let hops = offload.hops.keys().filter(|&&slot| slot >= HOPS).count();
+    let slots: BTreeSet<u32> = rows.paths.values().map(|path| path.slot).collect();
+    let paths = slots.range(COUNTED_PATHS..).count();
+    let hops = rows.hops.values().filter(|hop| hop.slot >= COUNTED_HOPS).count();
     let of_workers: Vec<String> =
-        [above(paths, PATHS, "paths"), above(hops, HOPS, "next hops")].into_iter().flatten().collect();
+        [above(paths, COUNTED_PATHS, "paths"), above(hops, COUNTED_HOPS, "next hops")].into_iter().flatten().collect();
     (!of_workers.is_empty()).then(|| format!("workers send by {}", of_workers.join(" and ")))
 }
 
-/// The extract in the program's words: numbers instead of indexes of ports. `from` is the number of a port whose packets
-/// the program may forward, `to` that of one they may be sent through, and what it takes.
-pub fn forwarding(
-    offload: &Offload,
+/// Where the ports of these rows are. `from` is the number of a port whose packets the program may forward, `to` that of one
+/// they may be sent through, and what it takes.
+pub fn offload_wiring(
+    rows: &Forwarding,
     from: impl Fn(u16) -> Option<u16>,
     to: impl Fn(u16) -> Option<(u16, TakesRedirect)>,
-) -> Forwarding {
-    let in_port = |(id, port): (&PortId, &OffloadedPort)| {
-        let &OffloadedPort { mac, longest, table, guards_sids } = port;
-        Some((from(id.0)?, InPort { mac, longest, table, guards_sids }))
+) -> Wiring {
+    let leads_to: BTreeSet<u16> = rows.hops.values().map(|hop| hop.port).collect();
+    let device = |port: u16| {
+        let (number, takes) = to(port).filter(|(_, takes)| takes.frames)?;
+        let mtu = if takes.multi_buffer { u32::MAX } else { ONE_BUFFER };
+        Some((port, DeviceRow { number: number.into(), mtu }))
     };
-    let hop = |(&slot, hop): (&u32, &OffloadedHop)| {
-        let (port, takes) = to(hop.device).filter(|(_, takes)| takes.frames)?;
-        let mtu = if takes.multi_buffer { hop.mtu } else { hop.mtu.min(ONE_BUFFER) };
-        Some((slot, Hop { addresses: hop.addresses, mtu, port }))
-    };
-    Forwarding {
-        ports: offload.ports.iter().filter_map(in_port).collect(),
-        sid_space: offload.sid_space.clone(),
-        domain: offload.domain.clone(),
-        sources: offload
-            .sources
-            .iter()
-            .filter_map(|(id, sources)| Some((from(id.0)?, self::sources(sources))))
-            .collect(),
-        tables: offload.tables.iter().map(|(&number, found)| (number, table(found))).collect(),
-        paths: offload.paths.iter().map(|(&slot, found)| (slot, path(found))).collect(),
-        hops: offload.hops.iter().filter_map(hop).collect(),
+    Wiring {
+        from: rows.ports.keys().filter_map(|&port| Some((port, from(port)?))).collect(),
+        to: leads_to.into_iter().filter_map(device).collect(),
     }
-}
-
-fn sources([v6, v4]: &[BTreeSet<(u128, u8)>; 2]) -> Sources {
-    Sources { v6: v6.clone(), v4: v4.clone() }
 }
 
 fn not_taken(name: &str, takes: TakesRedirect) -> String {
@@ -357,23 +341,4 @@ fn why_not(device: &Device) -> Option<String> {
     }
     (device.memory == PacketMemory::ZeroCopy)
         .then(|| "the worker has its packets without a copy (zero-copy)".to_owned())
-}
-
-fn table(found: &OffloadedTable) -> Table {
-    let ways = |found: &BTreeMap<_, _>| found.iter().map(|(&prefix, found)| (prefix, way(found))).collect();
-    Table { v6: ways(&found.v6), v4: ways(&found.v4) }
-}
-
-fn way(found: &OffloadedWay) -> Way {
-    match found {
-        OffloadedWay::Worker => Way::Worker,
-        OffloadedWay::Shift { by, sid, via } => Way::Shift { by: *by, sid: *sid, via: via.clone() },
-        OffloadedWay::Route(group) => Way::Route(group.clone()),
-        OffloadedWay::Encapsulate { paths, with_qp } => Way::Encapsulate { paths: paths.clone(), with_qp: *with_qp },
-    }
-}
-
-fn path(found: &OffloadedPath) -> Path {
-    let OffloadedPath { addresses, hop_limit, class, mtu, via } = found.clone();
-    Path { addresses, hop_limit, class, mtu, via }
 }

@@ -1,34 +1,35 @@
-//! Desired state to tables.
+//! Compiles the desired state to tables.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
+use srv6d_fib::{Spread, Spreader};
 use srv6d_wire::{eth, protocol, srh};
 
 use crate::carrier::SegmentList;
-use crate::changes::Changes;
+use crate::fast::FastTables;
+use crate::flow::Seed;
+use crate::history::{Before, Histories};
 use crate::lpm::{Key, Lpm, Meaning};
 use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, RouteChange, TableId};
+use crate::offload::{Offload, Scope};
+use crate::own_sources::OwnSources;
 use crate::sid_space::SidSpace;
-use crate::straight::Straight;
-use crate::straight::offload::{Offload, Scope};
 use crate::tables::{
-    Action, Adjacency, AdjacencyState, CrossConnect, Edition, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables,
-    Target, Vrf, VrfIndex,
+    Action, Adjacency, AdjacencyState, CrossConnect, Epoch, MAIN, MAX_OUTER, PathEntry, PortEntry, Sid, Tables, Target,
+    Vrf, VrfIndex,
 };
 use crate::tally::Slots;
 
-/// Most buckets that the weights of one group are spread over.
-const MAX_BUCKETS: u32 = 256;
-/// Routes shorter than this, above all default routes, have a group of their own. What they mean stands everywhere in a
-/// prefix table: other next hops are put into the group, and the table stays as it is.
+/// Routes with a prefix shorter than this, above all default routes, have a group of their own. Their value covers a
+/// large part of a prefix table. When their next hops change, only the group changes, and the table stays as it is.
 pub(crate) const OWN_GROUP: u8 = 8;
 
 /// Why a desired state cannot become tables.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// A next hop names a port that is not there.
+    /// A next hop names a port that does not exist.
     #[error("next hop names port {0}, but there are only {1} ports")]
     NoSuchPort(u16, usize),
     /// Neither the path, nor its port, nor the node has a source address.
@@ -42,7 +43,8 @@ pub enum BuildError {
     SelfLoop(String),
 }
 
-/// `IPv4` addresses stand in the upper 32 bits, so that one kind of table serves both families.
+/// Returns an address as a number. IPv4 addresses stand in the upper 32 bits, so that one kind of table serves both
+/// families.
 pub(crate) fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V6(address) => address.to_bits(),
@@ -55,21 +57,23 @@ pub(crate) fn key(prefix: IpNet) -> Key {
 }
 
 impl Tables {
-    /// Compiles `desired`. `slots` keeps the counters of what was there before.
+    /// Compiles `desired`. `slots` keeps the counters of entries that existed before.
     ///
     /// # Errors
-    /// [`BuildError`]; nothing is published then.
+    /// Returns [`BuildError`] if the desired state is not consistent.
     pub fn build(desired: &Desired, slots: &mut Slots) -> Result<Self, BuildError> {
-        Self::build_with(desired, slots, |_| ()).map(|(tables, ())| tables)
+        Self::build_with(desired, slots, None, |_| ()).map(|(tables, ())| tables)
     }
 
-    /// The same; `keep` takes what it likes of what is no longer needed afterwards.
-    pub(crate) fn build_with<T>(
-        desired: &Desired,
-        slots: &mut Slots,
+    /// Compiles `desired`. `keep` may take parts of the build that are otherwise discarded at its end. Flows stay on the
+    /// next hops and paths that they have in the tables `before`, as far as these are still there.
+    pub(crate) fn build_with<'d, T>(
+        desired: &'d Desired,
+        slots: &'d mut Slots,
+        before: Option<Before<'d>>,
         keep: impl FnOnce(&mut Build<'_>) -> T,
     ) -> Result<(Self, T), BuildError> {
-        let mut build = Build::new(desired, slots);
+        let mut build = Build::new(desired, slots, before);
         build.ports()?;
         build.local_addresses();
         build.sids()?;
@@ -77,52 +81,54 @@ impl Tables {
         build.routes()?;
         build.blocks();
         build.neighbors()?;
+        build.tables.own_sources = OwnSources::of(desired, &build.vrfs);
         let met = Scope::of(desired, &build.vrfs).among(&build.entries);
         build.prefix_tables();
         build.paths()?;
-        build.tables.straight = Straight::build(&build.tables);
+        build.tables.fast = FastTables::build(&build.tables);
         build.tables.offload = Offload::of(&build.tables, &met, &desired.offload);
         let kept = keep(&mut build);
         Ok((build.tables, kept))
     }
 }
 
-/// What a prefix means, the strongest first: of several meanings that one counts.
+/// The kinds of entry that a prefix may have, the strongest first. If a prefix has several entries, the strongest is in
+/// force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// Address of the node itself.
+    /// An address of the node itself.
     LocalAddress,
-    /// SID of the node.
+    /// A SID of the node.
     Sid,
-    /// Steered over paths.
+    /// A prefix steered over paths.
     Steer,
-    /// Plain route.
+    /// A plain route.
     Route,
-    /// Block of SIDs.
+    /// A block of SIDs.
     Block,
-    /// Resolved neighbour on a link.
+    /// A resolved neighbour on a link.
     Neighbor,
 }
 
 impl Rank {
-    /// All of them, by their number.
+    /// All ranks, by their number.
     pub(crate) const ALL: [Self; 6] =
         [Self::LocalAddress, Self::Sid, Self::Steer, Self::Route, Self::Block, Self::Neighbor];
 }
 
-/// Upper 32 bits of the blocks that the main table has an index for.
+/// Returns the upper 32 bits of the blocks that the main table has an index for.
 pub(crate) fn indexed_blocks(desired: &Desired) -> Vec<u32> {
     let blocks = desired.blocks.iter().filter(|block| block.prefix.prefix_len() == 32);
     blocks.map(|block| (block.prefix.network().to_bits() >> 96) as u32).collect()
 }
 
-/// Tables that SIDs are looked up in: main, and those of ports where the policy says so.
+/// Returns the tables that SIDs are looked up in: main, and those of ports if the policy says so.
 pub(crate) fn sid_tables(desired: &Desired) -> BTreeSet<TableId> {
     let of_ports = desired.ports.iter().map(|port| port.table).filter(|_| desired.policy.vrf_sids);
     of_ports.chain([TableId::MAIN]).collect()
 }
 
-/// In the order of their rank.
+/// Entries of one prefix table, in the order of their rank.
 pub(crate) type Entries = Vec<(Key, Meaning)>;
 
 pub(crate) struct Build<'d> {
@@ -130,55 +136,68 @@ pub(crate) struct Build<'d> {
     slots: &'d mut Slots,
     pub(crate) tables: Tables,
     pub(crate) vrfs: BTreeMap<TableId, VrfIndex>,
-    /// By VRF: IPv6 and IPv4.
+    /// IPv6 and IPv4 entries, by VRF.
     pub(crate) entries: Vec<[Entries; 2]>,
     pub(crate) known: Known,
+    /// Groups of the tables before, whose flows a whole build leaves where they are.
+    histories: Histories<'d>,
+    /// The group whose flows the next new group leaves where they are.
+    before: Option<u32>,
 }
 
-/// Numbers of the next hops and groups there are already.
+/// Next hops and groups that exist already, with their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) adjacencies: HashMap<(PortId, IpAddr), u32>,
     groups: HashMap<Group, u32>,
-    /// By group: its next hops and their weights, whether they are ready or not.
+    /// Next hops of each group with their weights, including those that are not ready.
     members: Vec<Members>,
-    /// Next hops that are nothing but neighbours on a link: without a MAC address nobody needs them.
+    /// Next hops that are used only as neighbours on a link. Without a MAC address they are not needed.
     on_link: HashSet<u32>,
-    /// Next hops of an earlier neighbour that a route, a SID or a path needs from now on.
+    /// Idle next hops that a route, a SID or a path needs again.
     pub(crate) woken: Vec<u32>,
+    pub(crate) spreader: Spreader,
 }
 
 /// Next hops with their weights.
 type Members = Vec<(u32, u32)>;
 
-/// What a group of next hops is known by.
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// The key that a group of next hops is found by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Group {
     Of(Members),
-    /// That of one route, whatever its members are.
+    /// The group of one route, whatever its members are.
     Own(TableId, IpNet),
 }
 
 impl<'d> Build<'d> {
-    /// Goes on from tables that are there, with what was kept of building them.
+    /// Continues the build of existing tables, from the parts that were kept when these were built.
     pub(crate) fn resume(desired: &'d Desired, slots: &'d mut Slots, tables: Tables, known: Known) -> Self {
-        Self { desired, slots, tables, vrfs: BTreeMap::new(), entries: Vec::new(), known }
+        Self {
+            desired,
+            slots,
+            tables,
+            vrfs: BTreeMap::new(),
+            entries: Vec::new(),
+            known,
+            histories: Histories::default(),
+            before: None,
+        }
     }
 
-    fn new(desired: &'d Desired, slots: &'d mut Slots) -> Self {
-        let edition = Edition::next();
+    fn new(desired: &'d Desired, slots: &'d mut Slots, before: Option<Before<'d>>) -> Self {
         let tables = Tables {
-            edition,
-            changes: Changes::new(edition),
+            epoch: Epoch::next(),
             host: desired.host,
             tunnel: desired.tunnel,
             policy: desired.policy.clone(),
+            seed: Seed::of(desired.policy.hash_seed),
             blocks: desired.blocks.iter().map(|block| block.prefix).collect(),
             sid_space: SidSpace::of(desired),
             ..Tables::default()
         };
-        let mut build =
-            Self { desired, slots, tables, vrfs: BTreeMap::new(), entries: Vec::new(), known: Known::default() };
+        let mut build = Self::resume(desired, slots, tables, Known::default());
+        build.histories = before.map(Histories::of).unwrap_or_default();
         build.vrf(TableId::MAIN);
         build
     }
@@ -196,7 +215,7 @@ impl<'d> Build<'d> {
         self.add_at(table, prefix, rank, 0, target);
     }
 
-    /// `at`: the entry's place in the desired state.
+    /// Adds an entry to a prefix table. `at` is the index of the entry in its list of the desired state.
     fn add_at(&mut self, table: TableId, prefix: IpNet, rank: Rank, at: u32, target: Target) {
         let vrf = self.vrf(table);
         if let Some([v6, v4]) = self.entries.get_mut(usize::from(vrf)) {
@@ -240,7 +259,8 @@ impl<'d> Build<'d> {
         Ok(())
     }
 
-    /// Before everything else: of two equal prefixes the first one counts.
+    /// Adds the local addresses. They come before everything else, because the first of two equal prefixes is in
+    /// force.
     fn local_addresses(&mut self) {
         let desired = self.desired;
         for &(table, address) in &desired.local_addresses {
@@ -293,7 +313,8 @@ impl<'d> Build<'d> {
         })
     }
 
-    /// The inner destination is the neighbour: all that are known on the port must be found.
+    /// Adds a cross-connect (End.DX) onto a link: the inner destination is the neighbour. Every known neighbour on the
+    /// port gets a group.
     fn cross_connect_onto(&mut self, port: PortId) -> Result<CrossConnect, BuildError> {
         self.port(port)?;
         let desired = self.desired;
@@ -313,17 +334,27 @@ impl<'d> Build<'d> {
         self.group(used, IpAddr::V6(sid.prefix.network()))
     }
 
-    /// Path names first: where a path leaves is known once the prefix tables are there.
+    /// Adds the steered prefixes and the names of their paths. The next hops of a path are known only when the prefix
+    /// tables are complete.
     fn steers(&mut self) {
         let desired = self.desired;
         let mut first_path = 0u32;
         for (index, steer) in (0..).zip(&desired.steers) {
             let weights: Vec<(u32, u32)> =
                 (first_path..).zip(&steer.paths).map(|(path, spec)| (path, u32::from(spec.weight))).collect();
+            let before = self.steered_before((first_path..).zip(&steer.paths));
             first_path += u32::try_from(steer.paths.len()).unwrap_or(0);
-            self.tables.steers.push(buckets(&weights));
+            let spread = self.known.spreader.spread(&weights, before.as_ref());
+            self.tables.steers.push(&spread);
             self.add_at(steer.table, steer.prefix, Rank::Steer, index, Target::Steer(index));
         }
+    }
+
+    /// Returns the slots that these paths, by their number, had in the tables before.
+    fn steered_before<'p>(&self, paths: impl Iterator<Item = (u32, &'p Path)>) -> Option<Spread> {
+        let known = |name: &String| u32::try_from(self.slots.paths.find(name)?).ok();
+        let members: Vec<(u32, u32)> = paths.filter_map(|(number, path)| Some((number, known(&path.name)?))).collect();
+        self.histories.paths.before(&members)
     }
 
     fn routes(&mut self) -> Result<(), BuildError> {
@@ -335,25 +366,31 @@ impl<'d> Build<'d> {
         Ok(())
     }
 
-    /// Where a changed route leads.
-    pub(crate) fn changed_target(&mut self, change: &RouteChange) -> Result<Option<Target>, BuildError> {
+    /// Returns the target of a changed route, which led to the group `before`. Returns `None` if the route is removed.
+    pub(crate) fn changed_target(
+        &mut self,
+        change: &RouteChange,
+        before: Option<u32>,
+    ) -> Result<Option<Target>, BuildError> {
         let RouteChange { table, prefix, ref action } = *change;
         let Some(action) = action else { return Ok(None) };
+        self.before = before;
         let target = self.target((table, prefix), action)?;
         if let (RouteAction::Via(hops), Some(&own)) = (action, self.known.groups.get(&Group::Own(table, prefix)))
             && target == Target::Route(own)
         {
             let members = self.members(hops, prefix.addr())?;
-            let spread = self.spread(&members);
-            let places = self.tables.groups.get_mut(own as usize).zip(self.known.members.get_mut(own as usize));
-            if let Some((group, known)) = places {
-                (*group, *known) = (spread, members);
+            let before = self.tables.groups.spread(own);
+            let spread = self.spread(&members, before.as_ref());
+            self.tables.groups.set(own, &spread);
+            if let Some(known) = self.known.members.get_mut(own as usize) {
+                *known = members;
             }
         }
         Ok(Some(target))
     }
 
-    /// Where a plain route leads.
+    /// Returns the target of a plain route.
     fn target(&mut self, route: (TableId, IpNet), action: &RouteAction) -> Result<Target, BuildError> {
         let (_, prefix) = route;
         Ok(match action {
@@ -381,8 +418,7 @@ impl<'d> Build<'d> {
         }
     }
 
-    /// Every known neighbour behind an on-link route gets a host route, unless something longer than that route
-    /// leads elsewhere.
+    /// Adds a host route for every known neighbour behind an on-link route, unless a longer prefix leads elsewhere.
     fn neighbors(&mut self) -> Result<(), BuildError> {
         let desired = self.desired;
         let mut on_link: HashMap<PortId, Vec<(TableId, IpNet)>> = HashMap::new();
@@ -409,7 +445,7 @@ impl<'d> Build<'d> {
         Ok(())
     }
 
-    /// All that is looked up and lies inside one of these, and is longer.
+    /// Returns all prefixes that lie inside one of `of` and are longer than it.
     fn entries_inside<'a>(&self, of: &(impl Iterator<Item = &'a (TableId, IpNet)> + Clone)) -> Vec<(TableId, IpNet)> {
         let desired = self.desired;
         let local = desired.local_addresses.iter().map(|&(table, address)| (table, IpNet::from(address)));
@@ -465,7 +501,8 @@ impl<'d> Build<'d> {
         Ok(PathEntry { slot, header, header_len, inner_at, own_source: path.source.is_some(), group, mtu })
     }
 
-    /// Explicit next hops, or those of the route to the first segment. `None`: no route now.
+    /// Returns the explicit next hops of a path, or those of the route to its first segment. Returns `None` if there
+    /// is no route now.
     fn path_group(&mut self, path: &Path) -> Result<Option<u32>, BuildError> {
         let first = path.segments.first();
         if !path.via.is_empty() {
@@ -474,7 +511,7 @@ impl<'d> Build<'d> {
         self.way_to(first, &path.name)
     }
 
-    /// Next hops of the route to the first segment of a path.
+    /// Returns the next hops of the route to the first segment of a path.
     pub(crate) fn way_to(&mut self, first: Ipv6Addr, path: &str) -> Result<Option<u32>, BuildError> {
         match self.tables.lookup(MAIN, true, first.to_bits()) {
             Some(Target::Route(group) | Target::Neighbor(group)) => Ok(Some(group)),
@@ -496,7 +533,7 @@ impl<'d> Build<'d> {
         Ok(self.number(Group::Own(table, prefix), members))
     }
 
-    /// The group of a neighbour on a link.
+    /// Returns the group of a neighbour on a link.
     pub(crate) fn neighbor_group(&mut self, port: PortId, address: IpAddr) -> Result<u32, BuildError> {
         let known = |known: &Known| known.adjacencies.get(&(port, address)).copied();
         let is_needed = known(&self.known).is_some_and(|at| !self.known.on_link.contains(&at));
@@ -507,19 +544,20 @@ impl<'d> Build<'d> {
         Ok(group)
     }
 
-    /// The group there is already stays as it is: of two routes to the same prefix the first one counts.
+    /// Returns the number of a group, and creates the group if it does not exist. An existing group stays as it is,
+    /// because the first of two routes to the same prefix is in force.
     fn number(&mut self, group: Group, members: Members) -> u32 {
-        let next = u32::try_from(self.tables.groups.len()).unwrap_or(u32::MAX);
-        let number = *self.known.groups.entry(group).or_insert(next);
-        if number == next {
-            let spread = self.spread(&members);
-            self.tables.groups.push(spread);
-            self.known.members.push(members);
+        if let Some(&known) = self.known.groups.get(&group) {
+            return known;
         }
+        let spread = self.spread_of(&group, &members);
+        let number = self.tables.groups.push(&spread);
+        self.known.groups.insert(group, number);
+        self.known.members.push(members);
         number
     }
 
-    /// Brings next hops in line with the neighbours, and the groups that have them; these are returned.
+    /// Updates next hops from the neighbours, and the groups that contain them. Returns these groups.
     pub(crate) fn renew(&mut self, adjacencies: &BTreeSet<u32>) -> Result<Vec<u32>, BuildError> {
         for &at in adjacencies {
             let Some(old) = self.tables.adjacencies.get(at as usize) else { continue };
@@ -531,17 +569,17 @@ impl<'d> Build<'d> {
         }
         let has_any = |members: &Members| members.iter().any(|(member, _)| adjacencies.contains(member));
         let groups = (0..).zip(&self.known.members).filter(|(_, members)| has_any(members));
-        let groups: Vec<(u32, Vec<u32>)> = groups.map(|(at, members)| (at, self.spread(members))).collect();
+        let groups: Vec<(u32, Members)> = groups.map(|(at, members)| (at, members.clone())).collect();
         let changed = groups.iter().map(|(at, _)| *at).collect();
-        for (at, spread) in groups {
-            if let Some(group) = self.tables.groups.get_mut(at as usize) {
-                *group = spread;
-            }
+        for (at, members) in groups {
+            let before = self.tables.groups.spread(at);
+            let spread = self.spread(&members, before.as_ref());
+            self.tables.groups.set(at, &spread);
         }
         Ok(changed)
     }
 
-    /// Next hops with their weights. They are needed from now on.
+    /// Returns next hops with their weights, and marks them as needed.
     fn members(&mut self, hops: &[Hop], destination: IpAddr) -> Result<Members, BuildError> {
         let mut members = Vec::with_capacity(hops.len());
         for hop in hops {
@@ -556,11 +594,42 @@ impl<'d> Build<'d> {
         Ok(members)
     }
 
-    /// Next hops that are ready; failing them those that may resolve; failing them those that are down.
-    fn spread(&self, members: &[(u32, u32)]) -> Vec<u32> {
+    /// Spreads the usable next hops over slots: those that are ready, or else those that may still resolve, or else those
+    /// that are down. They keep the slots that they had before.
+    fn spread(&mut self, members: &[(u32, u32)], before: Option<&Spread>) -> Spread {
         let best = members.iter().map(|&(member, _)| self.state(member)).min_by_key(|&state| state as u8);
         let best: Members = members.iter().filter(|(member, _)| Some(self.state(*member)) == best).copied().collect();
-        buckets(&best)
+        self.known.spreader.spread(&best, before)
+    }
+
+    /// Spreads the next hops of a new group. They keep the slots that they had in the group of these tables that the new
+    /// one follows, or else in the tables before.
+    fn spread_of(&mut self, group: &Group, members: &[(u32, u32)]) -> Spread {
+        let before = match self.before {
+            _ if members.len() < 2 => None,
+            Some(group) => self.tables.groups.spread(group),
+            None => self.histories.hops_before(&self.with_slots(members), |known| self.known_before(group, known)),
+        };
+        self.spread(members, before.as_ref())
+    }
+
+    /// Returns the group of the same key in earlier tables.
+    fn known_before(&self, group: &Group, known: &Known) -> Option<u32> {
+        let earlier = |&(hop, weight): &(u32, u32)| {
+            let adjacency = self.tables.adjacencies.get(hop as usize)?;
+            Some((*known.adjacencies.get(&(adjacency.port, adjacency.neighbor))?, weight))
+        };
+        let group = match group {
+            Group::Of(members) => Group::Of(members.iter().map(earlier).collect::<Option<Members>>()?),
+            own @ Group::Own(..) => own.clone(),
+        };
+        known.groups.get(&group).copied()
+    }
+
+    /// Returns next hops with the slots of their counters.
+    fn with_slots(&self, members: &[(u32, u32)]) -> Vec<(u32, u32)> {
+        let slot = |hop: u32| Some(self.tables.adjacencies.get(hop as usize)?.slot);
+        members.iter().filter_map(|&(hop, _)| Some((hop, slot(hop)?))).collect()
     }
 
     fn state(&self, adjacency: u32) -> AdjacencyState {
@@ -611,22 +680,8 @@ impl<'d> Build<'d> {
     }
 }
 
-/// Spreads members over buckets by weight; at most [`MAX_BUCKETS`], at least one each.
-pub(crate) fn buckets(members: &[(u32, u32)]) -> Vec<u32> {
-    let divisor = members.iter().fold(0, |divisor, &(_, weight)| greatest_common_divisor(divisor, weight.max(1)));
-    let share = |weight: u32| weight.max(1) / divisor.max(1);
-    let total: u32 = members.iter().map(|&(_, weight)| share(weight)).sum();
-    let scale =
-        |weight: u32| if total <= MAX_BUCKETS { share(weight) } else { (share(weight) * MAX_BUCKETS / total).max(1) };
-    members.iter().flat_map(|&(member, weight)| std::iter::repeat_n(member, scale(weight) as usize)).collect()
-}
-
-fn greatest_common_divisor(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
-}
-
-/// IPv6 header and SRH of H.Encaps(.Red), RFC 8986 sections 5.1 and 5.2, as far as they are the same for every packet.
-/// Also their length, and the offset of the byte that names the inner protocol.
+/// Builds the part of the outer IPv6 header and SRH of H.Encaps(.Red) that is the same for every packet (RFC 8986
+/// sections 5.1 and 5.2). Also returns its length, and the offset of the byte that names the inner protocol.
 fn outer_header(
     source: Ipv6Addr,
     hop_limit: u8,
@@ -661,14 +716,6 @@ fn outer_header(
 #[allow(clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation)] // a failed test may panic
 mod tests {
     use super::*;
-
-    #[test]
-    fn weights_become_shares() {
-        assert_eq!(buckets(&[(7, 2), (8, 4)]), [7, 8, 8]);
-        assert_eq!(buckets(&[(1, 1)]), [1]);
-        let uneven = buckets(&[(1, 1), (2, 60_000)]);
-        assert!(uneven.len() <= 257 && uneven.contains(&1));
-    }
 
     #[test]
     fn reduced_and_full_lists() {

@@ -1,13 +1,14 @@
-//! The writes. Everything has been decided and checked; only a buffer without room can still refuse, before any write.
+//! The writes of the slow path. Everything has been decided and checked. Only a buffer without room can still refuse
+//! a packet, before any write.
 
 use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6, protocol};
 
-use crate::forward::{Egress, Layer, SrhEdit};
 use crate::model::DscpMode;
 use crate::reason::DropReason;
+use crate::slow::{Egress, Layer, SrhEdit};
 use crate::tables::{Adjacency, MAX_OUTER, PathEntry, Tables};
 
-/// Length of a template from the device's header to the type field.
+/// Length of the type field of an Ethernet header, which follows the header's template.
 const TYPE_LEN: usize = 2;
 
 /// Writes the packet for `egress`. Returns the device it leaves through.
@@ -60,7 +61,7 @@ pub(crate) fn to_kernel(tables: &Tables, packet: &mut Packet<'_>, layer: &Layer)
     Ok(port.device)
 }
 
-/// Sends a frame that is not IP to the kernel: only the addresses of the frame are written.
+/// Sends a frame that is not IP to the kernel. Only the MAC addresses of the frame are rewritten.
 pub(crate) fn to_kernel_as_it_is(tables: &Tables, packet: &mut Packet<'_>) -> Result<u16, DropReason> {
     let host = tables.host.ok_or(DropReason::NoHostPort)?;
     let port = tables.port(host.port).ok_or(DropReason::NoHostPort)?;
@@ -71,7 +72,8 @@ pub(crate) fn to_kernel_as_it_is(tables: &Tables, packet: &mut Packet<'_>) -> Re
     Ok(port.device)
 }
 
-/// Writes what the walk found for the layer, and drops all that stands around it.
+/// Writes the hop limit and traffic class that the slow path determined for the layer, and removes all headers in front
+/// of the layer.
 fn strip_to(packet: &mut Packet<'_>, layer: &Layer) {
     packet.truncate(layer.end);
     packet.pull_front(layer.at);
@@ -113,7 +115,7 @@ fn write_v4(packet: &mut Packet<'_>, layer: &Layer) {
     }
 }
 
-/// Outer header from its template, with the fields that differ from packet to packet.
+/// Writes the outer header from its template, with the fields that differ from packet to packet.
 #[inline]
 fn put_outer(
     tables: &Tables,
@@ -151,7 +153,8 @@ fn put_outer(
     Ok(())
 }
 
-/// DSCP by mode (RFC 2983), ECN copied or, in compatibility mode, Not-ECT (RFC 6040 section 4.1).
+/// Returns the outer traffic class: DSCP by mode (RFC 2983), ECN copied or, in compatibility mode, Not-ECT (RFC 6040
+/// section 4.1).
 #[inline]
 fn outer_class(tables: &Tables, inner: u8) -> u8 {
     let dscp = match tables.tunnel.dscp {
@@ -205,7 +208,7 @@ fn fill_transport_checksum(packet: &mut Packet<'_>) {
     }
 }
 
-/// Offset and protocol of the transport header, and the sum of the addresses.
+/// Returns offset and protocol of the transport header, and the sum of the addresses.
 fn transport(bytes: &[u8]) -> Option<(usize, u8, u64)> {
     let (offset, protocol, addresses) = if let Some(header) = ipv6::Header::parse(bytes) {
         (ipv6::LEN, header.next_header(), bytes.get(8..40)?)

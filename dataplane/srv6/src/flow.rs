@@ -1,4 +1,5 @@
-//! Flow keys: what decides which of several ways a packet takes, and its outer flow label (RFC 6437, RFC 6438).
+//! Flow keys, which select one of several next hops or paths for a packet, and its outer flow label (RFC 6437, RFC
+//! 6438).
 
 #![allow(clippy::cast_possible_truncation)] // the halves of a hash
 
@@ -6,7 +7,8 @@ use srv6d_wire::{be16, be32, ipv4, ipv6, protocol};
 
 /// UDP port of `RoCEv2`.
 const ROCE_V2: u16 = 4791;
-/// Offset of the destination QP behind the UDP header: in the BTH, behind opcode, flags, `P_Key` and a reserved byte.
+/// Offset of the destination QP behind the UDP header. In the BTH it follows opcode, flags, `P_Key` and a reserved
+/// byte.
 const BTH_QP: usize = 8 + 4;
 
 /// A well-mixed hash of a flow.
@@ -14,24 +16,63 @@ const BTH_QP: usize = 8 + 4;
 pub struct FlowHash(u64);
 
 impl FlowHash {
-    /// 20 bits, never zero (RFC 6437 section 3).
+    /// Returns a flow label of 20 bits, which is never zero (RFC 6437 section 3).
     #[inline]
     pub const fn flow_label(self) -> u32 {
         let label = (self.0 >> 44) as u32;
         if label == 0 { 1 } else { label }
     }
 
-    /// An index below `len`, evenly spread.
+    /// Returns an index below `len`, evenly spread.
     #[inline]
     pub const fn pick(self, len: usize) -> usize {
         (((self.0 & 0xffff_ffff) * len as u64) >> 32) as usize
     }
 
-    /// An independent hash of the same flow, for a second choice.
+    /// Returns the hash by which a node with this seed chooses one of several next hops.
     #[inline]
     #[must_use]
-    pub fn again(self) -> Self {
-        Self(mix(self.0 ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db))
+    pub fn for_hops(self, seed: &Seed) -> Self {
+        Self(mix(self.0 ^ seed.hops[0], seed.hops[1]))
+    }
+
+    /// Returns the hash by which a node with this seed chooses one of several paths. It is independent of the choice of
+    /// the next hop.
+    #[inline]
+    #[must_use]
+    pub fn for_paths(self, seed: &Seed) -> Self {
+        Self(mix(self.0 ^ seed.paths[0], seed.paths[1]))
+    }
+}
+
+/// What makes the choices of a node independent of those of other nodes. Without it, nodes one behind the other would
+/// choose by the same bits of the same hash, and the second one would use a part of its next hops only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// For the choice of a next hop: a number to XOR and a number to multiply by.
+    pub hops: [u64; 2],
+    /// For the choice of a path, likewise.
+    pub paths: [u64; 2],
+}
+
+impl Seed {
+    /// Returns the seed that belongs to a number. Numbers side by side have seeds that have nothing in common
+    /// (`SplitMix64`).
+    pub fn of(number: u64) -> Self {
+        let word = |place: u64| {
+            let state = number.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let state = (state ^ state >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            state ^ state >> 31
+        };
+        // A factor is odd, so that it loses no bit.
+        Self { hops: [word(1), word(2) | 1], paths: [word(3), word(4) | 1] }
+    }
+}
+
+impl Default for Seed {
+    fn default() -> Self {
+        Self::of(0)
     }
 }
 
@@ -41,17 +82,19 @@ fn mix(a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// `rest` comes to what is mixed already, so that it never cancels out bits of an address.
+/// Hashes addresses and other fields. `rest` is added to a mixed value, so that it never cancels out bits of an
+/// address.
 #[inline]
 fn hash(source: u128, destination: u128, rest: u64) -> FlowHash {
-    // As they lie in the packet: to swap their bytes would mix nothing.
+    // The bytes stay in packet order, because swapping them would not improve the hash.
     let [source, destination] = [source.swap_bytes(), destination.swap_bytes()];
     let from = mix((source >> 64) as u64 ^ 0x2d35_8dcc_aa6c_78a5, source as u64 ^ 0x8bb8_4b93_962e_acc9);
     let to = mix((destination >> 64) as u64 ^ 0x4b33_a62e_d433_d4a3, destination as u64 ^ 0x4d5a_2da5_1de1_aa47);
     FlowHash(mix(from ^ rest, to))
 }
 
-/// Key of an outer or transit IPv6 packet: source, destination, flow label; ports where there is no flow label.
+/// Returns the hash of an outer or transit IPv6 packet: source, destination and flow label, or ports if the flow
+/// label is zero.
 #[inline]
 pub fn transit(packet: &[u8], header: ipv6::Header<'_>, destination: u128) -> FlowHash {
     let label = header.flow_label();
@@ -59,25 +102,26 @@ pub fn transit(packet: &[u8], header: ipv6::Header<'_>, destination: u128) -> Fl
     hash(header.source(), destination, rest)
 }
 
-/// Key of an IPv6 packet that is encapsulated: the 5-tuple; the 3-tuple of a fragment (RFC 6438 section 3).
+/// Returns the hash of an IPv6 packet that is encapsulated: the 5-tuple, or the 3-tuple of a fragment (RFC 6438
+/// section 3).
 #[inline]
 pub fn inner_v6(packet: &[u8], header: ipv6::Header<'_>, with_qp: bool) -> FlowHash {
     inner_v6_with(header, upper(header.next_header(), packet, ipv6::LEN, with_qp))
 }
 
-/// The same, where [`ports`] are known; without them, the protocol.
+/// Returns the hash of an IPv6 packet whose [`ports`] are known. Without ports, `upper` is the protocol.
 #[inline]
 pub(crate) fn inner_v6_with(header: ipv6::Header<'_>, upper: u64) -> FlowHash {
     hash(header.source(), header.destination(), upper)
 }
 
-/// Key of an IPv4 packet.
+/// Returns the hash of an IPv4 packet.
 #[inline]
 pub fn v4(packet: &[u8], header: ipv4::Header<'_>, with_qp: bool) -> FlowHash {
     v4_behind(packet, header, header.header_len(), with_qp)
 }
 
-/// The same, where the length of the header is known.
+/// Returns the hash of an IPv4 packet whose header length is known.
 #[inline]
 pub(crate) fn v4_behind(packet: &[u8], header: ipv4::Header<'_>, header_len: usize, with_qp: bool) -> FlowHash {
     let rest = if header.is_fragment() {
@@ -98,14 +142,14 @@ fn upper(protocol: u8, packet: &[u8], offset: usize, with_qp: bool) -> u64 {
     }
 }
 
-/// Protocol and ports of what stands at `offset`; of `RoCEv2`, the queue pair if asked for.
+/// Returns protocol and ports of the header at `offset`, and the `RoCEv2` queue pair if `with_qp` is set.
 #[inline]
 pub(crate) fn ports(protocol: u8, packet: &[u8], offset: usize, with_qp: bool) -> u64 {
     let ports = u64::from(be32(packet, offset).unwrap_or(0)) << 8 | u64::from(protocol);
     if with_qp { ports ^ queue_pair(protocol, packet, offset) << 40 } else { ports }
 }
 
-/// Destination of a `RoCEv2` packet, otherwise 0.
+/// Returns the destination queue pair of a `RoCEv2` packet, or 0.
 #[inline]
 fn queue_pair(protocol: u8, packet: &[u8], offset: usize) -> u64 {
     let is_roce = protocol == protocol::UDP && be16(packet, offset + 2) == Some(ROCE_V2);
@@ -145,7 +189,7 @@ mod tests {
         let mut buckets = [0u32; 9];
         for port in 0..9_000 {
             let hash = v4_key(port);
-            buckets[hash.pick(3) * 3 + (hash.flow_label() as usize) % 3] += 1;
+            buckets[hash.for_hops(&Seed::of(7)).pick(3) * 3 + (hash.flow_label() as usize) % 3] += 1;
         }
         let chi_square: f64 = buckets.iter().map(|&seen| (f64::from(seen) - 1000.0).powi(2) / 1000.0).sum();
         assert!(chi_square < 31.8, "chi-square {chi_square} over 8 degrees of freedom: p < 0.0001");
@@ -166,10 +210,35 @@ mod tests {
         let mut buckets = [0u32; 9];
         for port in 0..9_000 {
             let hash = key(&packet(port, 0), false);
-            buckets[hash.pick(3) * 3 + hash.again().pick(3)] += 1;
+            buckets[hash.for_hops(&Seed::of(7)).pick(3) * 3 + hash.for_paths(&Seed::of(7)).pick(3)] += 1;
         }
         let chi_square: f64 = buckets.iter().map(|&seen| (f64::from(seen) - 1000.0).powi(2) / 1000.0).sum();
         assert!(chi_square < 31.8, "chi-square {chi_square} over 8 degrees of freedom: p < 0.0001");
+    }
+
+    /// How many of 20,000 flows take each pair of next hops of two nodes in a row, four next hops each.
+    fn two_tiers(first: u64, second: u64) -> [u32; 16] {
+        let (first, second) = (Seed::of(first), Seed::of(second));
+        let mut pairs = [0; 16];
+        for port in 0..20_000 {
+            let hash = key(&packet(port, 0), false);
+            pairs[hash.for_hops(&first).pick(4) * 4 + hash.for_hops(&second).pick(4)] += 1;
+        }
+        pairs
+    }
+
+    #[test]
+    fn nodes_in_a_row_with_seeds_of_their_own_choose_independently() {
+        for (first, second) in [(0, 1), (1, 2), (2, 3), (7, 1 << 63), (u64::MAX, 0), (12, 13), (100, 228)] {
+            let pairs = two_tiers(first, second);
+            let chi_square: f64 = pairs.iter().map(|&seen| (f64::from(seen) - 1250.0).powi(2) / 1250.0).sum();
+            assert!(
+                chi_square < 44.3,
+                "seeds {first} and {second}: chi-square {chi_square} over 15 degrees of freedom"
+            );
+        }
+        let same = two_tiers(5, 5);
+        assert_eq!(same.iter().filter(|&&seen| seen > 0).count(), 4, "one seed chooses the same twice: {same:?}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Answers: ICMP errors (RFC 4443, RFC 792) and echo replies. The packet itself becomes the answer, so that every
-//! received frame still ends in exactly one place.
+//! Answers of this node: ICMP errors (RFC 4443, RFC 792) and echo replies. The packet itself becomes the answer, so
+//! that every received frame still ends in exactly one place.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,10 +9,10 @@ use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6, protocol};
 use crate::build::bits;
 use crate::edit;
 use crate::flow::FlowHash;
-use crate::forward::{Egress, FurtherSum, Layer, SrhEdit, Walk, ready};
 use crate::limiter::{ErrorKind, Limiter, Pace};
 use crate::model::{Mac, Role};
 use crate::reason::DropReason;
+use crate::slow::{Egress, FurtherSum, Layer, SlowPath, SrhEdit, ready};
 use crate::tables::{Adjacency, AdjacencyState, PortEntry, Tables, Target, VrfIndex};
 
 /// Hop limit of everything this node originates.
@@ -21,17 +21,18 @@ const HOP_LIMIT: u8 = 64;
 const MAX_V6_ERROR: usize = ipv6::MIN_MTU;
 /// Largest `ICMPv4` error (RFC 1812 section 4.3.2.3).
 const MAX_V4_ERROR: usize = 576;
-/// `ICMP` and `ICMPv6` error header in front of the quote.
+/// Length of the `ICMP` or `ICMPv6` error header in front of the quoted packet.
 const ERROR_HEADER: usize = 8;
-/// Source of an `ICMPv4` error where the node has no IPv4 address (RFC 7600 section 4.8).
+/// Source of an `ICMPv4` error if the node has no IPv4 address (RFC 7600 section 4.8).
 const IPV4_DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-/// What the sender is told.
+/// The error that the sender is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     TimeExceeded,
     NoRoute,
-    /// The neighbour does not answer (RFC 4861 section 7.2.2; RFC 1812 section 5.2.7.1: host unreachable).
+    /// The neighbour does not answer (RFC 4861 section 7.2.2). In IPv4 this is host unreachable (RFC 1812 section
+    /// 5.2.7.1).
     NoNeighbor,
     TooBig {
         mtu: u32,
@@ -47,73 +48,75 @@ pub(crate) struct Answer<'t> {
     source: IpAddr,
     destination: IpAddr,
     notice: Option<Notice>,
-    /// Offset of what is kept: the quoted packet, or the ICMP header of an echo request.
+    /// Offset of the part that is kept: the quoted packet, or the ICMP header of an echo request.
     keep_from: usize,
     keep_to: usize,
     way: Way<'t>,
 }
 
-/// How an answer leaves.
+/// The way by which an answer leaves.
 enum Way<'t> {
     Through(Egress<'t>),
     Kernel,
-    /// Out of the port the packet came from, to the station that sent it.
+    /// The answer leaves through the port that the packet came from, to the station that sent it.
     Back {
         port: &'t PortEntry,
         to: Mac,
     },
 }
 
-/// Checks whether an error may be sent about the layer the walk is at, and how. `None`: silence.
+/// Plans the ICMP error about the current layer of the slow path, and the way it takes. Returns `None` if no error may
+/// be sent.
 pub(crate) fn plan_error<'t>(
-    walk: &Walk<'t, '_, '_>,
+    slow: &SlowPath<'t, '_, '_>,
     notice: Notice,
     limiter: &mut Limiter,
     now: u64,
 ) -> Option<Answer<'t>> {
-    let layer = &walk.progress.layer;
-    if !may_be_answered(walk.frame, layer) {
+    let layer = &slow.progress.layer;
+    if !may_be_answered(slow.frame, layer) {
         return None;
     }
-    let source = error_source(walk, layer.is_v6)?;
-    let destination = crate::forward::ip(layer.is_v6, layer.source);
-    let way = way_to(walk, layer.vrf, destination);
+    let source = error_source(slow, layer.is_v6)?;
+    let destination = crate::slow::ip(layer.is_v6, layer.source);
+    let way = way_to(slow, layer.vrf, destination);
     let answer = Answer { source, destination, notice: Some(notice), keep_from: layer.at, keep_to: layer.end, way };
-    answer.check(walk).ok()?;
+    answer.check(slow).ok()?;
     let kind = if matches!(notice, Notice::TooBig { .. }) { ErrorKind::TooBig } else { ErrorKind::Other };
-    let rate = walk.tables.policy.icmp_per_second;
-    limiter.admits((walk.port.id, kind), destination, Pace { now, rate }).then_some(answer)
+    let rate = slow.tables.policy.icmp_per_second;
+    limiter.admits((slow.port.id, kind), destination, Pace { now, rate }).then_some(answer)
 }
 
-/// The answer to an echo request for a SID: from the SID that was pinged (RFC 4443 section 4.2).
+/// Returns the answer to an echo request for a SID. It comes from the SID that was pinged (RFC 4443 section 4.2).
 ///
 /// # Errors
-/// Without a whole header or with a wrong checksum (RFC 4443 section 2.3) it is malformed; the reply may be too large
-/// for its way out.
+/// A request with an incomplete header or a wrong checksum is malformed (RFC 4443 section 2.3). The reply may also be
+/// too large for the MTU of its way.
 pub(crate) fn plan_echo<'t>(
-    walk: &Walk<'t, '_, '_>,
+    slow: &SlowPath<'t, '_, '_>,
     at: usize,
     further: FurtherSum<'_>,
 ) -> Result<Answer<'t>, DropReason> {
-    let layer = &walk.progress.layer;
-    if layer.end.saturating_sub(at) < ERROR_HEADER || !is_checksum_right(walk.frame, layer, at, further) {
+    let layer = &slow.progress.layer;
+    if layer.end.saturating_sub(at) < ERROR_HEADER || !is_checksum_right(slow.frame, layer, at, further) {
         return Err(DropReason::Malformed);
     }
-    let destination = crate::forward::ip(true, layer.source);
+    let destination = crate::slow::ip(true, layer.source);
     let answer = Answer {
-        source: crate::forward::ip(true, layer.destination),
+        source: crate::slow::ip(true, layer.destination),
         destination,
         notice: None,
         keep_from: at,
         keep_to: layer.end,
-        way: way_to(walk, layer.vrf, destination),
+        way: way_to(slow, layer.vrf, destination),
     };
-    answer.check(walk)?;
+    answer.check(slow)?;
     Ok(answer)
 }
 
-/// Whether the `ICMPv6` message from `at` to the end of the packet has the checksum of RFC 4443 section 2.3, with the
-/// addresses that the walk has arrived at: a carrier has been shifted by then (RFC 9800 section 6.5).
+/// Returns true if the `ICMPv6` message from `at` to the end of the packet has a correct checksum (RFC 4443 section
+/// 2.3). The pseudo-header has the addresses that the slow path has arrived at, because a carrier has been shifted by
+/// then (RFC 9800 section 6.5).
 fn is_checksum_right(frame: &[u8], layer: &Layer, at: usize, further: FurtherSum<'_>) -> bool {
     let in_first_buffer = frame.get(at..layer.end.min(frame.len())).unwrap_or_default();
     let behind = match layer.end.checked_sub(frame.len()) {
@@ -126,15 +129,15 @@ fn is_checksum_right(frame: &[u8], layer: &Layer, at: usize, further: FurtherSum
 }
 
 impl Answer<'_> {
-    /// The answer passes its way out. Checked before the packet is touched.
-    fn check(&self, walk: &Walk<'_, '_, '_>) -> Result<(), DropReason> {
+    /// Checks, before the packet is changed, that the answer can be sent.
+    fn check(&self, slow: &SlowPath<'_, '_, '_>) -> Result<(), DropReason> {
         let mtu = match &self.way {
-            Way::Kernel => return walk.tables.host.map(|_| ()).ok_or(DropReason::NoHostPort),
+            Way::Kernel => return slow.tables.host.map(|_| ()).ok_or(DropReason::NoHostPort),
             Way::Through(Egress::Plain(adjacency)) => adjacency.mtu,
             Way::Through(Egress::Encapsulated(path, adjacency, _)) => {
                 adjacency.mtu.min(path.mtu_for(self.source.is_ipv6())).saturating_sub(path.header_len)
             }
-            // RFC 1122 section 3.2.2: no answer goes to all stations of a link.
+            // RFC 1122 section 3.2.2: no answer is sent to a broadcast or multicast MAC address.
             Way::Back { to, .. } if to.is_group() => return Err(DropReason::L2Multicast),
             Way::Back { port, .. } => port.mtu,
         };
@@ -148,10 +151,10 @@ impl Answer<'_> {
     }
 }
 
-/// RFC 4443 section 2.4 e, RFC 1122 section 3.2.2.
+/// Returns true if an error may be sent about a packet (RFC 4443 section 2.4 e, RFC 1122 section 3.2.2).
 fn may_be_answered(frame: &[u8], layer: &Layer) -> bool {
     let Some(packet) = frame.get(layer.at..layer.end.min(frame.len())) else { return false };
-    match crate::forward::ip(layer.is_v6, layer.source) {
+    match crate::slow::ip(layer.is_v6, layer.source) {
         IpAddr::V6(source) => {
             !source.is_multicast() && !source.is_unspecified() && !source.is_loopback() && !is_icmpv6_error(packet)
         }
@@ -169,12 +172,13 @@ fn may_be_answered(frame: &[u8], layer: &Layer) -> bool {
     }
 }
 
-/// Questions and their answers; all else is an error, or may be one (RFC 1122 section 3.2.2).
+/// Returns true for `ICMPv4` queries and their replies. Any other type is an error, or may be one (RFC 1122 section
+/// 3.2.2).
 const fn is_icmp_query(kind: u8) -> bool {
     matches!(kind, 0 | 8..=10 | 13..=18)
 }
 
-/// Whether the upper layer behind all extension headers is an `ICMPv6` error or a redirect.
+/// Returns true if the upper layer behind all extension headers is an `ICMPv6` error or a redirect.
 fn is_icmpv6_error(packet: &[u8]) -> bool {
     const REDIRECT: u8 = 137;
     let Some(mut next_header) = packet.get(ipv6::NEXT_HEADER).copied() else { return false };
@@ -184,7 +188,8 @@ fn is_icmpv6_error(packet: &[u8]) -> bool {
         let len = match (next_header, rest.first_chunk::<2>()) {
             (protocol::HOP_BY_HOP, Some(&[_, units])) if at == ipv6::LEN => 8 + usize::from(units) * 8,
             (protocol::DEST_OPTIONS | protocol::ROUTING, Some(&[_, units])) => 8 + usize::from(units) * 8,
-            // The type is in the first fragment only: any other of an ICMPv6 message may be one of an error.
+            // The type is in the first fragment only, so any other fragment of an ICMPv6 message may belong to an
+            // error.
             (protocol::FRAGMENT, Some(&[next, _])) if srv6d_wire::be16(rest, 2).unwrap_or(0) & 0xfff8 != 0 => {
                 return next == protocol::ICMPV6;
             }
@@ -197,20 +202,21 @@ fn is_icmpv6_error(packet: &[u8]) -> bool {
     }
 }
 
-/// An address of the port, else of the node.
-fn error_source(walk: &Walk<'_, '_, '_>, is_v6: bool) -> Option<IpAddr> {
+/// Returns an address of the port, or else of the node.
+fn error_source(slow: &SlowPath<'_, '_, '_>, is_v6: bool) -> Option<IpAddr> {
     if is_v6 {
-        walk.port.icmp_v6.or(walk.tables.tunnel.source).map(IpAddr::V6)
+        slow.port.icmp_v6.or(slow.tables.tunnel.source).map(IpAddr::V6)
     } else {
-        // Linux takes no IPv4 packet from one of its own addresses: the kernel behind the own veth needs another.
-        let own = walk.port.icmp_v4.filter(|_| walk.port.role != Role::Kernel);
+        // Linux accepts no IPv4 packet from one of its own addresses, so the kernel behind the own veth gets another
+        // source.
+        let own = slow.port.icmp_v4.filter(|_| slow.port.role != Role::Kernel);
         Some(IpAddr::V4(own.unwrap_or(IPV4_DUMMY)))
     }
 }
 
-/// By the route to the sender; where there is none, back to the station that sent the packet.
-fn way_to<'t>(walk: &Walk<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> Way<'t> {
-    let tables = walk.tables;
+/// Returns the route to the sender. If there is none, the answer goes back to the station that sent the packet.
+fn way_to<'t>(slow: &SlowPath<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> Way<'t> {
+    let tables = slow.tables;
     let flow = FlowHash::default();
     let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
         Some(Target::Local | Target::Kernel) => Some(Way::Kernel),
@@ -225,8 +231,8 @@ fn way_to<'t>(walk: &Walk<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> Wa
     };
     match way {
         Some(way) => way,
-        None if walk.port.role == Role::Kernel => Way::Kernel,
-        None => Way::Back { port: walk.port, to: walk.source_mac },
+        None if slow.port.role == Role::Kernel => Way::Kernel,
+        None => Way::Back { port: slow.port, to: slow.source_mac },
     }
 }
 
@@ -269,7 +275,7 @@ fn put_v6_error(bytes: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, notic
     icmp.fill_checksum(&source, &destination);
 }
 
-/// The 4 bytes behind type, code and checksum: unused, MTU, or pointer.
+/// Writes the 4 bytes behind type, code and checksum: unused, MTU, or pointer.
 fn put_word(icmp: &mut [u8], word: u32) {
     if let Some(slot) = icmp.get_mut(4..ERROR_HEADER) {
         slot.copy_from_slice(&word.to_be_bytes());
@@ -321,8 +327,8 @@ fn put_v4_error(bytes: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, notic
 
 /// Turns an echo request into its reply. Returns the device it leaves through.
 ///
-/// Only the first buffer is written: the checksum, which has been found right, changes with the type alone (RFC 1624),
-/// because the pseudo-header has the same addresses the other way round.
+/// Only the first buffer is written. The checksum, which was found to be correct, changes with the type alone (RFC
+/// 1624), because the addresses of the pseudo-header are only swapped.
 pub(crate) fn write_echo(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>) -> Result<u16, DropReason> {
     let (IpAddr::V6(source), IpAddr::V6(destination)) = (answer.source, answer.destination) else {
         return Err(DropReason::Malformed);
@@ -341,7 +347,7 @@ pub(crate) fn write_echo(tables: &Tables, packet: &mut Packet<'_>, answer: &Answ
     leave(tables, packet, answer, ipv6::LEN + payload_len)
 }
 
-/// Sends the answer, an IP packet of `len` bytes.
+/// Sends the answer. The packet now holds it, an IP packet of `len` bytes.
 fn leave(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>, len: usize) -> Result<u16, DropReason> {
     let is_v6 = answer.source.is_ipv6();
     let layer = Layer {

@@ -1,18 +1,9 @@
-//! What control keeps beside the tables so that few changes take little time, however many prefixes there are.
+//! Changes of compiled tables in place. The index knows where each entry is, so that a few changes take little time,
+//! however many prefixes there are.
 //!
-//! Workers read one copy of the tables while the other one, which nobody reads, is changed; then they read that one:
-//!
-//! ```text
-//!            workers read      nobody reads                 missing in the latter
-//! publish    A                 B, a copy                    nothing
-//! amend 1    A                 B: change 1, put in force
-//!            B                 A                            change 1
-//! amend 2    B                 A: change 1, change 2, put in force
-//!            A                 B                            change 2
-//! ```
-//!
-//! [`Index::amend`] makes a change in one copy and says what the other one has to take over. Whatever it cannot make in
-//! place is left to a whole build: what that changes everywhere, and what no amendment has ever room for.
+//! There are two copies of the tables. [`Index::apply`] makes a change in one copy and returns an [`OpLog`], with
+//! which [`Tables::replay`] makes the same change in the other copy. Only `apply` decides whether a change can be
+//! made in place. If it cannot, it returns [`NeedsRebuild`].
 
 mod neighbors;
 
@@ -20,95 +11,119 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
+use srv6d_fib::{PATTERNS, Spread};
 
-use crate::build::{Build, BuildError, Entries, Known, OWN_GROUP, Rank, buckets, indexed_blocks, key};
+use crate::build::{Build, BuildError, Entries, Known, OWN_GROUP, Rank, indexed_blocks, key};
+use crate::fast::put;
+use crate::history::Before;
 use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
 use crate::model::{
     Amendment, Desired, Hop, Path, PortId, Route, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId,
     UnknownSid,
 };
-use crate::straight::offload::{Offload, Scope, is_met};
-use crate::straight::put;
-use crate::tables::{Adjacency, Edition, MAIN, PathEntry, Tables, Target, VrfIndex};
+use crate::offload::{Offload, Scope, is_met};
+use crate::tables::{Adjacency, Epoch, MAIN, PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
 
-/// Groups and next hops that may have been added, beside as many again as there were: those that nothing leads to any
-/// more stay until the next whole build.
+/// Number of groups, and of next hops, that amendments may add besides as many as the build had. Those that are no
+/// longer used stay until the next whole build.
 const SPARE: usize = 1024;
-/// Bytes of SRHs that may have been added likewise.
+/// Number of members of groups that amendments may add besides as many as the build had.
+const SPARE_MEMBERS: usize = 1 << 14;
+/// Number of patterns of groups that amendments may add besides as many as the build had.
+const SPARE_PATTERNS: usize = PATTERNS as usize / 2;
+/// Number of bytes of SRHs that amendments may add besides as many as the build had.
 const SPARE_SRH: usize = 1 << 20;
-/// Paths that are led anew because the route to their first segment has changed.
+/// Largest number of paths to be updated when the route to their first segment changes.
 const MOST_PATHS: usize = 1024;
 
-/// A prefix: of which VRF, whether it is an IPv6 one, and its bits.
+/// A prefix: its VRF, whether it is an IPv6 prefix, and its key.
 type At = (VrfIndex, bool, Key);
-/// A path that the route to its first segment leads: that segment, the path, its steered prefix.
+/// A path without next hops of its own, which takes the route to its first segment: that segment, the path, its steered
+/// prefix.
 type Led = (Ipv6Addr, u32, u32);
 
-/// Why a change is left to a whole build.
+/// The reason why a change needs a whole build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whole {
-    /// A SID, a VRF that is new, or a route onto a link: these mean more than one prefix.
+pub enum RebuildReason {
+    /// There was only one copy of the tables so far.
+    First,
+    /// The change affects more than one prefix: it is of a SID, a new VRF, or an on-link route.
     MeansMore,
-    /// What is in the way in a prefix table.
+    /// The prefix tables cannot apply the change.
     Prefixes(TooMuch),
-    /// Too much that nothing leads to any more has been left over, or too many paths are led by the route.
+    /// There is no room for more groups, next hops or SRHs, or too many paths follow the route.
     LeftOver,
+    /// The change cannot become tables. A whole build returns the reason.
+    Refused,
 }
 
-impl From<TooMuch> for Whole {
+impl From<TooMuch> for RebuildReason {
     fn from(why: TooMuch) -> Self {
         Self::Prefixes(why)
     }
 }
 
-/// A change that was not made in place.
-#[derive(Debug)]
-pub enum NotAmended {
-    /// It takes a whole build. The desired state has the change.
-    Whole(Whole, Amendment),
-    /// It cannot become tables. The desired state has it or not: it is to be put right with what undoes it.
-    Refused(Box<BuildError>, Amendment),
+impl From<BuildError> for RebuildReason {
+    fn from(_: BuildError) -> Self {
+        Self::Refused
+    }
 }
 
-/// What one copy of the tables has and the other one has not.
+/// A change that the tables cannot apply in place. The desired state already has the change.
+#[derive(Debug)]
+pub struct NeedsRebuild {
+    /// The reason why a whole build is needed.
+    pub reason: RebuildReason,
+    /// The amendment that undoes the change of the desired state.
+    pub undo: Amendment,
+}
+
+impl NeedsRebuild {
+    /// Changes the desired state only. It is for the first amendment, when there are no two copies of the tables yet.
+    pub fn first(desired: &mut Desired, amendment: &Amendment) -> Self {
+        Self { reason: RebuildReason::First, undo: desired.amend(amendment) }
+    }
+}
+
+/// The changes that one copy of the tables has, and that the other copy has to replay.
 #[derive(Clone, Debug, Default)]
-pub struct Edits {
-    /// Which tables they lead to.
-    edition: Edition,
+pub struct OpLog {
+    /// The epoch of the tables after these changes.
+    epoch: Epoch,
     prefixes: Vec<At>,
     adjacencies: Vec<Adjacency>,
-    /// Next hops that have another MAC address, or none any more, or are needed again.
+    /// Next hops whose MAC address has changed or is gone, or that are needed again.
     renewed: Vec<(u32, Adjacency)>,
-    groups: Vec<Vec<u32>>,
+    groups: Vec<Spread>,
     /// Neighbours that cross-connects lead to, with their groups.
     cross_connected: Vec<((PortId, IpAddr), Option<u32>)>,
-    /// Groups that have other next hops than before.
-    regrouped: Vec<(u32, Vec<u32>)>,
+    /// Groups whose next hops have changed.
+    regrouped: Vec<(u32, Spread)>,
     paths: Vec<(u32, PathEntry)>,
-    steers: Vec<(u32, Vec<u32>)>,
+    steers: Vec<(u32, Spread)>,
     offload: Option<Offload>,
 }
 
-impl Edits {
-    /// The extract for the offload is another one.
+impl OpLog {
+    /// Returns true if the extract for the offload has changed.
     pub fn changes_offload(&self) -> bool {
         self.offload.is_some()
     }
 }
 
-/// What compiling tables leaves behind.
+/// The parts of a build that an [`Index`] is made of.
 pub struct Parts {
     vrfs: BTreeMap<TableId, VrfIndex>,
     entries: Vec<[Entries; 2]>,
     known: Known,
 }
 
-/// Where everything is in the tables, and in the desired state.
+/// The index of everything in the tables and in the desired state.
 #[derive(Debug)]
 pub struct Index {
     vrfs: BTreeMap<TableId, VrfIndex>,
-    /// By VRF: IPv6 and IPv4.
+    /// Prefixes of each VRF, IPv6 and IPv4.
     prefixes: Vec<[Prefixes; 2]>,
     known: Known,
     /// Prefixes of on-link routes, and the ports they lead onto.
@@ -116,16 +131,16 @@ pub struct Index {
     /// Ports that cross-connects lead onto.
     cross_connects: BTreeSet<PortId>,
     neighbors: BTreeSet<IpAddr>,
-    /// Paths that are led by the route to their first segment: by that, with their steered prefix.
+    /// Paths that follow the route to their first segment, in the order of that segment.
     led: BTreeSet<Led>,
     free_steers: Vec<u32>,
     free_paths: Vec<u32>,
-    /// Groups, next hops and bytes of SRHs there may be.
-    room: [usize; 3],
+    /// Largest numbers of groups, next hops, members and patterns of groups, and bytes of SRHs.
+    room: [usize; 5],
 }
 
 impl Desired {
-    /// Makes room for what amendments add: an eighth more entries.
+    /// Reserves memory for what amendments add: an eighth more entries.
     pub fn make_room(&mut self) {
         room_for_more(&mut self.routes);
         room_for_more(&mut self.steers);
@@ -133,64 +148,64 @@ impl Desired {
 }
 
 impl Tables {
-    /// Makes room for what amendments add: an eighth more entries.
+    /// Reserves memory for what amendments add: an eighth more entries.
     pub fn make_room(&mut self) {
         room_for_more(&mut self.adjacencies);
-        room_for_more(&mut self.groups);
+        self.groups.make_room(more_than(self.groups.len()));
         room_for_more(&mut self.paths);
-        room_for_more(&mut self.steers);
-        self.straight.make_room();
+        self.steers.make_room(more_than(self.steers.len()));
+        self.fast.make_room();
     }
 
-    /// Compiles `desired` as [`build`](Self::build) does, and keeps what an [`Index`] is made of.
+    /// Compiles `desired` as [`build`](Self::build) does, and keeps the parts for an [`Index`]. Flows stay on the next
+    /// hops and paths that they have in the tables `before`, as far as these are there.
     ///
     /// # Errors
-    /// [`BuildError`].
-    pub fn build_with_parts(desired: &Desired, slots: &mut Slots) -> Result<(Self, Parts), BuildError> {
-        Self::build_with(desired, slots, |build| Parts {
+    /// Returns [`BuildError`] if the desired state is not consistent.
+    pub fn build_with_parts<'d>(
+        desired: &'d Desired,
+        slots: &'d mut Slots,
+        before: Option<Before<'d>>,
+    ) -> Result<(Self, Parts), BuildError> {
+        Self::build_with(desired, slots, before, |build| Parts {
             vrfs: std::mem::take(&mut build.vrfs),
             entries: std::mem::take(&mut build.entries),
             known: std::mem::take(&mut build.known),
         })
     }
 
-    /// Takes over what the other copy has. `index` may know of later changes already.
+    /// Applies changes that were made in the other copy. `index` may contain later changes already.
     ///
     /// # Errors
-    /// [`TooMuch`]: these tables are of no use any more.
-    pub fn take_over(&mut self, edits: &Edits, index: &Index) -> Result<(), TooMuch> {
-        for &(vrf, is_v6, key) in &edits.prefixes {
+    /// Returns [`TooMuch`] if the tables are of no use any more.
+    pub fn replay(&mut self, op_log: &OpLog, index: &Index) -> Result<(), TooMuch> {
+        for &(vrf, is_v6, key) in &op_log.prefixes {
             self.amend_prefix(index, (vrf, is_v6, key))?;
         }
-        self.adjacencies.extend(edits.adjacencies.iter().cloned());
-        for (at, adjacency) in &edits.renewed {
+        self.adjacencies.extend(op_log.adjacencies.iter().cloned());
+        for (at, adjacency) in &op_log.renewed {
             put(&mut self.adjacencies, *at as usize, adjacency.clone(), adjacency.clone());
         }
-        for &(neighbor, group) in &edits.cross_connected {
+        for &(neighbor, group) in &op_log.cross_connected {
             self.cross_connect(neighbor, group);
         }
-        self.groups.extend(edits.groups.iter().cloned());
-        for (at, group) in &edits.regrouped {
-            put(&mut self.groups, *at as usize, group.clone(), Vec::new());
+        for group in &op_log.groups {
+            self.groups.push(group);
         }
-        for (at, path) in &edits.paths {
+        for (at, group) in &op_log.regrouped {
+            self.groups.set(*at, group);
+        }
+        for (at, path) in &op_log.paths {
             put(&mut self.paths, *at as usize, path.clone(), path.clone());
         }
-        for (at, steer) in &edits.steers {
-            put(&mut self.steers, *at as usize, steer.clone(), Vec::new());
+        for (at, steer) in &op_log.steers {
+            self.steers.set(*at, steer);
         }
-        self.follow(edits);
-        if let Some(offload) = &edits.offload {
+        self.follow(op_log);
+        if let Some(offload) = &op_log.offload {
             self.offload = offload.clone();
         }
         Ok(())
-    }
-
-    /// Reads what [`take_over`](Self::take_over) will change of the prefix tables, so that it is in a cache by then.
-    pub fn touch(&self, edits: &Edits) {
-        for &(vrf, is_v6, key) in &edits.prefixes {
-            std::hint::black_box(self.lookup(vrf, is_v6, key.bits));
-        }
     }
 
     fn amend_prefix(&mut self, index: &Index, (vrf, is_v6, key): At) -> Result<(), TooMuch> {
@@ -199,23 +214,21 @@ impl Tables {
         if is_v6 { tables.v6.amend(v6, key) } else { tables.v4.amend(v4, key) }
     }
 
-    fn follow(&mut self, edits: &Edits) {
-        edits.paths.iter().for_each(|(_, path)| self.sid_space.add(path));
-        let mut straight = std::mem::take(&mut self.straight);
-        let renewed = edits.renewed.iter().map(|(at, _)| *at);
-        let regrouped = edits.regrouped.iter().map(|(at, _)| *at);
-        let (paths, steers) = (edits.paths.iter().map(|(at, _)| *at), edits.steers.iter().map(|(at, _)| *at));
-        straight.follow(self, renewed, regrouped, paths, steers);
-        self.straight = straight;
-        let prefixes: Vec<_> = edits.prefixes.iter().map(|&(_, is_v6, key)| (is_v6, key)).collect();
-        let before = std::mem::replace(&mut self.edition, edits.edition);
-        self.changes.add(before, edits.edition, &prefixes);
+    fn follow(&mut self, op_log: &OpLog) {
+        op_log.paths.iter().for_each(|(_, path)| self.sid_space.add(path));
+        let mut fast = std::mem::take(&mut self.fast);
+        let renewed = op_log.renewed.iter().map(|(at, _)| *at);
+        let regrouped = op_log.regrouped.iter().map(|(at, _)| *at);
+        let (paths, steers) = (op_log.paths.iter().map(|(at, _)| *at), op_log.steers.iter().map(|(at, _)| *at));
+        fast.follow(self, renewed, regrouped, paths, steers);
+        self.fast = fast;
+        self.epoch = op_log.epoch;
     }
 }
 
 impl Index {
-    /// For `tables`, which `desired` was compiled to. `None`: a route or a steered prefix stands there twice, so that
-    /// taking one away would bring another one back.
+    /// Creates the index of `tables`, which were compiled from `desired`. Returns `None` if a route or a steered
+    /// prefix occurs twice there, because removing one of the two would bring the other one into force.
     pub fn new(desired: &Desired, tables: &Tables, parts: Parts) -> Option<Self> {
         let Parts { vrfs, entries, known } = parts;
         let count = |rank: Rank| {
@@ -245,70 +258,90 @@ impl Index {
             room: [
                 tables.groups.len() * 2 + SPARE,
                 tables.adjacencies.len() * 2 + SPARE,
-                tables.straight.srh_bytes() * 2 + SPARE_SRH,
+                (tables.groups.list_len() + tables.steers.list_len()) * 2 + SPARE_MEMBERS,
+                (tables.groups.pattern_count() + tables.steers.pattern_count()) * 2 + SPARE_PATTERNS,
+                tables.fast.srh_bytes() * 2 + SPARE_SRH,
             ],
         })
     }
 
-    /// Makes a change in `tables`, which nobody reads and which miss nothing, and in `desired`. Nothing to take over:
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Makes a change in `desired` and in `tables`, which nobody reads and which are up to date. Returns the changes
+    /// that the other copy has to replay, and the amendment that undoes the change of `desired`. Both are empty if
     /// nothing has changed.
     ///
     /// # Errors
-    /// [`NotAmended`]: neither this index nor `tables` are of any use any more.
-    pub fn amend(
+    /// Returns [`NeedsRebuild`] if neither this index nor `tables` are of any use any more.
+    pub fn apply(
         &mut self,
         desired: &mut Desired,
         slots: &mut Slots,
         tables: &mut Tables,
         amendment: &Amendment,
-    ) -> Result<(Edits, Amendment), NotAmended> {
-        if let Err(why) = self.is_local(desired, amendment) {
-            return Err(NotAmended::Whole(why, desired.amend(amendment)));
-        }
-        let before = (tables.adjacencies.len(), tables.groups.len());
-        let targets = self.build(desired, slots, tables, |build| {
-            amendment.routes.iter().map(|change| build.changed_target(change)).collect::<Result<Vec<_>, _>>()
-        });
-        let targets = targets.map_err(|why| NotAmended::Refused(Box::new(why), Amendment::default()))?;
+    ) -> Result<(OpLog, Amendment), NeedsRebuild> {
         let mut changed = Changed::default();
-        for (change, target) in amendment.routes.iter().zip(targets) {
-            self.change_route(desired, change, target, &mut changed);
+        let applied = self.apply_all(desired, slots, tables, amendment, &mut changed);
+        let Changed { op_log, mut undo, .. } = changed;
+        undo.routes.reverse();
+        undo.steers.reverse();
+        undo.neighbors.reverse();
+        match applied {
+            Ok(()) => Ok((op_log, undo)),
+            Err(reason) => {
+                // The change may have stopped half-way.
+                desired.amend(&undo);
+                Err(NeedsRebuild { reason, undo: desired.amend(amendment) })
+            }
         }
-        for change in &amendment.steers {
-            self.change_steer(desired, tables, change, &mut changed);
-        }
-        let renewed = self.change_neighbors(desired, slots, tables, &amendment.neighbors, &mut changed);
-        changed.undo.routes.reverse();
-        changed.undo.steers.reverse();
-        changed.undo.neighbors.reverse();
-        let Changed { mut edits, undo, paths, regrouped } = changed;
-        let renewed = match renewed {
-            Ok(renewed) => renewed,
-            Err(why) => return Err(NotAmended::Refused(Box::new(why), undo)),
-        };
-        let group = |&(_, at): &(At, u32)| Some((at, tables.groups.get(at as usize)?.clone()));
-        edits.regrouped = regrouped.iter().filter_map(group).collect();
-        match self.compile(desired, slots, tables, (&mut edits, &paths)) {
-            Ok(()) => {}
-            Err(Stop::Whole(why)) => return Err(NotAmended::Whole(why, undo)),
-            Err(Stop::Refused(why)) => return Err(NotAmended::Refused(Box::new(why), undo)),
-        }
-        self.follow_woken(tables, &mut edits);
-        if let Err(why) = Self::follow_groups(tables, &renewed, &mut edits) {
-            return Err(NotAmended::Whole(why, undo));
-        }
-        edits.adjacencies = tables.adjacencies.get(before.0..).unwrap_or_default().to_vec();
-        edits.groups = tables.groups.get(before.1..).unwrap_or_default().to_vec();
-        edits.edition = Edition::next();
-        tables.follow(&edits);
-        self.offload(desired, tables, &mut edits, (&regrouped, !undo.steers.is_empty()));
-        if self.is_cluttered(tables) {
-            return Err(NotAmended::Whole(Whole::LeftOver, undo));
-        }
-        Ok((edits, undo))
     }
 
-    /// Goes on building these tables.
+    fn apply_all(
+        &mut self,
+        desired: &mut Desired,
+        slots: &mut Slots,
+        tables: &mut Tables,
+        amendment: &Amendment,
+        changed: &mut Changed,
+    ) -> Result<(), RebuildReason> {
+        let is_known = |change: &SidChange| {
+            let known = desired.sids.iter().find(|sid| sid.prefix == change.prefix);
+            known == change.sid.as_ref()
+        };
+        if !amendment.sids.iter().all(is_known) {
+            return Err(RebuildReason::MeansMore);
+        }
+        let before = (tables.adjacencies.len(), tables.groups.len());
+        for change in &amendment.routes {
+            self.change_route(desired, slots, tables, change, changed)?;
+        }
+        for change in &amendment.steers {
+            self.change_steer(desired, tables, change, changed)?;
+        }
+        let renewed = self.change_neighbors(desired, slots, tables, &amendment.neighbors, changed)?;
+        let Changed { op_log, undo, paths, regrouped } = changed;
+        let group = |&(_, at): &(At, u32)| Some((at, tables.groups.spread(at)?));
+        op_log.regrouped = regrouped.iter().filter_map(group).collect();
+        self.compile(desired, slots, tables, (op_log, paths))?;
+        self.follow_woken(tables, op_log);
+        Self::follow_groups(tables, &renewed, op_log)?;
+        op_log.adjacencies = tables.adjacencies.get(before.0..).unwrap_or_default().to_vec();
+        op_log.groups = (before.1..tables.groups.len())
+            .filter_map(|group| tables.groups.spread(u32::try_from(group).ok()?))
+            .collect();
+        op_log.epoch = Epoch::next();
+        tables.follow(op_log);
+        self.offload(desired, tables, op_log, (regrouped, !undo.steers.is_empty()));
+        let members = tables.groups.list_len() + tables.steers.list_len();
+        let patterns = tables.groups.pattern_count() + tables.steers.pattern_count();
+        let used = [tables.groups.len(), tables.adjacencies.len(), members, patterns, tables.fast.srh_bytes()];
+        let is_full = used.iter().zip(&self.room).any(|(used, room)| used > room);
+        if is_full { Err(RebuildReason::LeftOver) } else { Ok(()) }
+    }
+
+    /// Continues the build of these tables, so that `work` can add to them.
     fn build<T>(
         &mut self,
         desired: &Desired,
@@ -324,33 +357,15 @@ impl Index {
         done
     }
 
-    /// None of these means more than its own prefix: a route onto a link makes routes of its neighbours, and a longer
-    /// prefix can take these away.
-    fn is_local(&self, desired: &Desired, amendment: &Amendment) -> Result<(), Whole> {
-        let is_new = |change: &SidChange| {
-            let known = desired.sids.iter().find(|sid| sid.prefix == change.prefix);
-            known != change.sid.as_ref()
+    /// Fails if a change of this prefix affects more than the prefix: its VRF is new, or it can take neighbours away
+    /// from an on-link route that it lies in.
+    fn means_itself(&self, table: TableId, prefix: IpNet) -> Result<(), RebuildReason> {
+        let is_inside = |(of, link, _): &(TableId, IpNet, PortId)| {
+            *of == table && link.contains(&prefix) && link.prefix_len() < prefix.prefix_len()
         };
-        if amendment.sids.iter().any(is_new) {
-            return Err(Whole::MeansMore);
-        }
-        let prefixes = amendment.routes.iter().map(|change| (change.table, change.prefix));
-        let prefixes = prefixes.chain(amendment.steers.iter().map(|change| (change.table, change.prefix)));
-        for (table, prefix) in prefixes {
-            let known = self.vrfs.contains_key(&table);
-            let is_inside = |(of, link, _): &(TableId, IpNet, PortId)| {
-                *of == table && link.contains(&prefix) && link.prefix_len() < prefix.prefix_len()
-            };
-            if !known || self.has_neighbor(prefix) && self.on_link.iter().any(is_inside) {
-                return Err(Whole::MeansMore);
-            }
-        }
-        let onto_link = |change: &RouteChange| {
-            let was = self.of_rank(change.table, change.prefix, Rank::Route);
-            let was = was.and_then(|was| desired.routes.get(was.at as usize));
-            was.is_some_and(|was| is_on_link(&was.action)) || change.action.as_ref().is_some_and(is_on_link)
-        };
-        if amendment.routes.iter().any(onto_link) { Err(Whole::MeansMore) } else { Ok(()) }
+        let means_more =
+            !self.vrfs.contains_key(&table) || self.has_neighbor(prefix) && self.on_link.iter().any(is_inside);
+        if means_more { Err(RebuildReason::MeansMore) } else { Ok(()) }
     }
 
     fn has_neighbor(&self, prefix: IpNet) -> bool {
@@ -366,12 +381,12 @@ impl Index {
         self.family(table, prefix)?.of_rank(key(prefix), rank as u8)
     }
 
-    /// A steered prefix in the desired state.
+    /// Returns a steered prefix of the desired state.
     pub fn steer<'d>(&self, desired: &'d Desired, table: TableId, prefix: IpNet) -> Option<&'d Steer> {
         desired.steers.get(self.of_rank(table, prefix, Rank::Steer)?.at as usize)
     }
 
-    /// What a prefix means in each table that knows it: the meaning that counts.
+    /// Returns the kind of the entry in force for a prefix, in each table that has the prefix.
     pub fn meanings(&self, prefix: IpNet) -> impl Iterator<Item = (TableId, Rank)> {
         self.vrfs.keys().filter_map(move |&table| {
             let meaning = self.family(table, prefix)?.get(key(prefix))?;
@@ -379,8 +394,8 @@ impl Index {
         })
     }
 
-    /// Whether packets to exactly this prefix, which come in by a port with these tables, are for the workers.
-    /// `None`: it means nothing there.
+    /// Returns true if the workers receive packets to exactly this prefix from ports that look up in `tables`. Returns
+    /// `None` if none of these tables has the prefix.
     pub fn claims(&self, tables: &BTreeSet<TableId>, prefix: IpNet) -> Option<bool> {
         let meanings = tables.iter().filter_map(|&table| self.family(table, prefix)?.get(key(prefix)));
         let counts =
@@ -405,17 +420,27 @@ impl Index {
     fn change_route(
         &mut self,
         desired: &mut Desired,
+        slots: &mut Slots,
+        tables: &mut Tables,
         change: &RouteChange,
-        target: Option<Target>,
         changed: &mut Changed,
-    ) {
+    ) -> Result<(), RebuildReason> {
         let RouteChange { table, prefix, ref action } = *change;
+        self.means_itself(table, prefix)?;
         let was = self.of_rank(table, prefix, Rank::Route);
         let at = was.map(|was| was.at as usize);
         let old = at.and_then(|at| desired.routes.get(at)).map(|route| route.action.clone());
-        if old == *action {
-            return;
+        if old.iter().chain(action).any(is_on_link) {
+            return Err(RebuildReason::MeansMore); // an on-link route adds routes to the neighbours on the link
         }
+        if old == *action {
+            return Ok(());
+        }
+        let before = was.and_then(|was| match Target::decode(was.value) {
+            Target::Route(group) => Some(group),
+            _ => None,
+        });
+        let target = self.build(desired, slots, tables, |build| build.changed_target(change, before))?;
         let route = action.clone().map(|action| Route { table, prefix, action });
         let at = replace(&mut desired.routes, at, route);
         self.set(table, prefix, Rank::Route, target.map(|target| (target, at)));
@@ -429,10 +454,11 @@ impl Index {
         {
             changed.regrouped.push((at, group));
             if was.map(|was| Target::decode(was.value)) == target {
-                return; // to the prefix table it is what it was
+                return Ok(()); // the prefix table does not change
             }
         }
-        changed.edits.prefixes.extend(at);
+        changed.op_log.prefixes.extend(at);
+        Ok(())
     }
 
     fn change_steer(
@@ -441,15 +467,18 @@ impl Index {
         tables: &mut Tables,
         change: &SteerChange,
         changed: &mut Changed,
-    ) {
+    ) -> Result<(), RebuildReason> {
         let SteerChange { table, prefix, ref paths } = *change;
+        self.means_itself(table, prefix)?;
         let was = self.of_rank(table, prefix, Rank::Steer);
         let at = was.map(|was| was.at as usize);
         let old = at.and_then(|at| desired.steers.get(at)).map(|steer| steer.paths.clone()).unwrap_or_default();
         if old == *paths {
-            return;
+            return Ok(());
         }
+        let mut before = None;
         if let Some(Target::Steer(number)) = was.map(|was| Target::decode(was.value)) {
+            before = tables.steers.spread(number);
             self.let_go(tables, number, &old, changed);
         }
         let steer = Some(paths).filter(|paths| !paths.is_empty());
@@ -462,14 +491,15 @@ impl Index {
                 self.moved(moved.table, moved.prefix, Rank::Steer, at);
             }
         } else {
-            let number = self.take_up(tables, paths, changed);
+            let number = self.take_up(tables, paths, before.as_ref().map(|before| (before, old.as_slice())), changed);
             self.set(table, prefix, Rank::Steer, Some((Target::Steer(number), at)));
         }
         changed.undo.steers.push(SteerChange { table, prefix, paths: old });
-        changed.edits.prefixes.extend(self.at(table, prefix));
+        changed.op_log.prefixes.extend(self.at(table, prefix));
+        Ok(())
     }
 
-    /// The last entry of a list has taken the place of one that is gone.
+    /// Records that the last entry of a list has moved to the place of a removed one.
     fn moved(&mut self, table: TableId, prefix: IpNet, rank: Rank, at: usize) {
         if let Some(meaning) = self.of_rank(table, prefix, rank) {
             self.set(table, prefix, rank, Some((Target::decode(meaning.value), at)));
@@ -480,9 +510,17 @@ impl Index {
         self.vrfs.get(&table).map(|&vrf| (vrf, matches!(prefix, IpNet::V6(_)), key(prefix)))
     }
 
-    /// Places for a steered prefix and its paths, which are compiled once the prefix tables are there.
-    fn take_up(&mut self, tables: &mut Tables, paths: &[Path], changed: &mut Changed) -> u32 {
-        let number = place(&mut self.free_steers, &mut tables.steers, Vec::new());
+    /// Reserves places for a steered prefix and its paths, which are compiled when the prefix tables are complete.
+    ///
+    /// `before` is what the prefix was steered by until now: paths of the same name keep their slots.
+    fn take_up(
+        &mut self,
+        tables: &mut Tables,
+        paths: &[Path],
+        before: Option<(&Spread, &[Path])>,
+        changed: &mut Changed,
+    ) -> u32 {
+        let number = self.free_steers.pop().unwrap_or_else(|| tables.steers.push(&Spread::default()));
         let mut weights = Vec::with_capacity(paths.len());
         for path in paths {
             let at = place(&mut self.free_paths, &mut tables.paths, PathEntry::UNUSED);
@@ -492,15 +530,21 @@ impl Index {
                 self.led.insert((path.segments.first(), at, number));
             }
         }
-        let steer = buckets(&weights);
-        put(&mut tables.steers, number as usize, steer.clone(), Vec::new());
-        changed.edits.steers.push((number, steer));
+        let before = before.map(|(before, old)| {
+            before.renumbered(|was| {
+                let (_, path) = before.members().iter().zip(old).find(|(member, _)| **member == was)?;
+                let now = paths.iter().position(|now| now.name == path.name)?;
+                weights.get(now).map(|(at, _)| *at)
+            })
+        });
+        let steer = self.known.spreader.spread(&weights, before.as_ref());
+        tables.steers.set(number, &steer);
+        changed.op_log.steers.push((number, steer));
         number
     }
 
     fn let_go(&mut self, tables: &Tables, number: u32, paths: &[Path], changed: &mut Changed) {
-        let mut places = tables.steers.get(number as usize).cloned().unwrap_or_default();
-        places.dedup();
+        let places = tables.steers.get(number).unwrap_or_default().to_vec();
         for (&at, path) in places.iter().zip(paths) {
             self.led.remove(&(path.segments.first(), at, number));
             changed.paths.retain(|(known, _)| *known != at);
@@ -509,45 +553,45 @@ impl Index {
         self.free_steers.push(number);
     }
 
-    /// Brings `tables` in line with what has changed.
+    /// Updates `tables` with the changes.
     fn compile(
         &mut self,
         desired: &Desired,
         slots: &mut Slots,
         tables: &mut Tables,
-        (edits, paths): (&mut Edits, &[(u32, Path)]),
-    ) -> Result<(), Stop> {
-        for &prefix in &edits.prefixes {
-            tables.amend_prefix(self, prefix).map_err(|why| Stop::Whole(why.into()))?;
+        (op_log, paths): (&mut OpLog, &[(u32, Path)]),
+    ) -> Result<(), RebuildReason> {
+        for &prefix in &op_log.prefixes {
+            tables.amend_prefix(self, prefix)?;
         }
-        let regrouped: Vec<Option<u32>> = edits.regrouped.iter().map(|(at, _)| Some(*at)).collect();
-        let mut led = self.led_by(tables, &edits.prefixes, &regrouped)?;
+        let regrouped: Vec<Option<u32>> = op_log.regrouped.iter().map(|(at, _)| Some(*at)).collect();
+        let mut led = self.led_by(tables, &op_log.prefixes, &regrouped)?;
         led.retain(|(_, led, _)| paths.iter().all(|(at, _)| at != led));
         self.build(desired, slots, tables, |build| {
             for (at, path) in paths {
-                edits.paths.push((*at, build.path(path).map_err(Stop::Refused)?));
+                op_log.paths.push((*at, build.path(path)?));
             }
             for (first, at, steer) in led {
-                // Whatever is wrong with it, a whole build can say by name.
-                let way = build.way_to(first, "").map_err(|_| Stop::Whole(Whole::MeansMore))?;
-                let of_steer = build.tables.steers.get(steer as usize).cloned();
+                // A whole build can name the path that is wrong.
+                let way = build.way_to(first, "").map_err(|_| RebuildReason::MeansMore)?;
+                let of_steer = build.tables.steers.spread(steer);
                 let path = build.tables.paths.get(at as usize);
                 let path = path.filter(|path| path.group != way || regrouped.contains(&way));
                 if let (Some(path), Some(of_steer)) = (path, of_steer) {
-                    edits.paths.push((at, PathEntry { group: way, ..path.clone() }));
-                    edits.steers.push((steer, of_steer));
+                    op_log.paths.push((at, PathEntry { group: way, ..path.clone() }));
+                    op_log.steers.push((steer, of_steer));
                 }
             }
-            Ok(())
+            Ok::<_, RebuildReason>(())
         })?;
-        for (at, path) in &edits.paths {
+        for (at, path) in &op_log.paths {
             put(&mut tables.paths, *at as usize, path.clone(), PathEntry::UNUSED);
         }
         Ok(())
     }
 
-    /// Paths whose first segment lies in one of these prefixes, and those that leave by one of these groups.
-    fn led_by(&self, tables: &Tables, prefixes: &[At], groups: &[Option<u32>]) -> Result<Vec<Led>, Stop> {
+    /// Returns the paths whose first segment lies in one of `prefixes`, and those that use one of `groups`.
+    fn led_by(&self, tables: &Tables, prefixes: &[At], groups: &[Option<u32>]) -> Result<Vec<Led>, RebuildReason> {
         let mut led = BTreeSet::new();
         if !groups.is_empty() {
             let leaves =
@@ -559,15 +603,15 @@ impl Index {
             let first = (Ipv6Addr::from_bits(key.bits), 0, 0);
             led.extend(self.led.range(first..=(Ipv6Addr::from_bits(last), u32::MAX, u32::MAX)).take(MOST_PATHS + 1));
         }
-        if led.len() > MOST_PATHS { Err(Stop::Whole(Whole::LeftOver)) } else { Ok(led.into_iter().copied().collect()) }
+        if led.len() > MOST_PATHS { Err(RebuildReason::LeftOver) } else { Ok(led.into_iter().copied().collect()) }
     }
 
-    /// The extract for the offload, where it can be another one.
+    /// Updates the extract for the offload, if it can have changed.
     fn offload(
         &self,
         desired: &Desired,
         tables: &mut Tables,
-        edits: &mut Edits,
+        op_log: &mut OpLog,
         (regrouped, are_steered): (&[(At, u32)], bool),
     ) {
         if desired.offload.is_empty() {
@@ -576,42 +620,32 @@ impl Index {
         let is_in = |&changed: &At| {
             self.prefixes.get(usize::from(changed.0)).is_some_and(|prefixes| is_met(desired, prefixes, changed))
         };
-        let mut changed = edits.prefixes.iter().chain(regrouped.iter().map(|(at, _)| at));
-        let are_renewed = !edits.renewed.is_empty() || !edits.regrouped.is_empty();
-        if are_steered || are_renewed || !edits.paths.is_empty() || changed.any(is_in) {
+        let mut changed = op_log.prefixes.iter().chain(regrouped.iter().map(|(at, _)| at));
+        let are_renewed = !op_log.renewed.is_empty() || !op_log.regrouped.is_empty();
+        if are_steered || are_renewed || !op_log.paths.is_empty() || changed.any(is_in) {
             let met = Scope::of(desired, &self.vrfs).among_ordered(&self.prefixes);
             tables.offload = Offload::of(tables, &met, &desired.offload);
-            edits.offload = Some(tables.offload.clone());
+            op_log.offload = Some(tables.offload.clone());
         }
     }
-
-    fn is_cluttered(&self, tables: &Tables) -> bool {
-        let [groups, adjacencies, srhs] = self.room;
-        tables.groups.len() > groups || tables.adjacencies.len() > adjacencies || tables.straight.srh_bytes() > srhs
-    }
 }
 
-/// What an amendment has done so far.
+/// The effects of an amendment so far.
 #[derive(Default)]
 struct Changed {
-    edits: Edits,
+    op_log: OpLog,
     undo: Amendment,
-    /// Paths to be compiled, with their places.
+    /// Paths to be compiled, with their places in the tables.
     paths: Vec<(u32, Path)>,
-    /// Prefixes whose own group has, or may have, other next hops.
+    /// Prefixes with a group of their own whose next hops may have changed.
     regrouped: Vec<(At, u32)>,
-}
-
-enum Stop {
-    Whole(Whole),
-    Refused(BuildError),
 }
 
 fn is_on_link(action: &RouteAction) -> bool {
     port_of_link(action).is_some()
 }
 
-/// The port whose neighbours a route leads to.
+/// Returns the port whose neighbours an on-link route leads to.
 fn port_of_link(action: &RouteAction) -> Option<PortId> {
     match action {
         RouteAction::Via(hops) => match hops.as_slice() {
@@ -626,14 +660,14 @@ fn on_link(route: &Route) -> Option<(TableId, IpNet, PortId)> {
     Some((route.table, route.prefix, port_of_link(&route.action)?))
 }
 
-/// Paths without next hops of their own.
+/// Returns the paths without next hops of their own.
 fn led(desired: &Desired) -> BTreeSet<Led> {
     let paths = (0..).zip(&desired.steers).flat_map(|(at, steer)| steer.paths.iter().map(move |path| (at, path)));
     let led = (0..).zip(paths).filter(|(_, (_, path))| path.via.is_empty());
     led.map(|(at, (steer, path))| (path.segments.first(), at, steer)).collect()
 }
 
-/// A place that is free, or a new one at the end.
+/// Returns a free place, or a new one at the end.
 fn place<T>(free: &mut Vec<u32>, entries: &mut Vec<T>, entry: T) -> u32 {
     free.pop().unwrap_or_else(|| {
         entries.push(entry);
@@ -641,13 +675,19 @@ fn place<T>(free: &mut Vec<u32>, entries: &mut Vec<T>, entry: T) -> u32 {
     })
 }
 
-/// Room for an eighth more: a list that is full is copied as a whole for one more entry, which takes milliseconds where
-/// there are a million.
+/// Reserves memory for an eighth more entries. A full list would be copied as a whole for one more entry, which takes
+/// milliseconds with a million entries.
 pub(crate) fn room_for_more<T>(entries: &mut Vec<T>) {
-    entries.reserve_exact(entries.len() / 8 + 64);
+    entries.reserve_exact(more_than(entries.len()));
 }
 
-/// Puts an entry in place of the one at a position; `None`: takes that away, and the last one comes there. The position.
+/// An eighth of so many entries, and some.
+pub(crate) fn more_than(entries: usize) -> usize {
+    entries / 8 + 64
+}
+
+/// Replaces the entry at a position. `None` as entry removes the old one, and the last entry moves to its place.
+/// Returns the position.
 fn replace<T>(entries: &mut Vec<T>, at: Option<usize>, entry: Option<T>) -> usize {
     let position = at.unwrap_or(entries.len());
     match (entries.get_mut(position), entry) {

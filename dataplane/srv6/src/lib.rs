@@ -1,34 +1,39 @@
-//! `SRv6` forwarding: SIDs, carriers, tables, and what becomes of a packet.
+//! `SRv6` forwarding: SIDs, carriers, tables, and the treatment of a packet.
 //!
-//! No sockets, no clock, no configuration text: bytes and a table snapshot in, a verdict out.
+//! The crate has no sockets, no clock and no configuration text. It takes bytes and a snapshot of the tables, and
+//! returns a verdict.
 #![forbid(unsafe_code)]
 
 pub mod build;
-pub mod carrier;
-mod changes;
 mod edit;
+mod fast;
 pub mod flow;
-mod forward;
+mod history;
 mod icmp;
 pub mod index;
 mod limiter;
 pub mod lpm;
 pub mod model;
+pub mod offload;
+mod own_sources;
 mod path_mtu;
 mod prefix_set;
 pub mod reason;
 mod sid_space;
-mod straight;
+mod slow;
 pub mod tables;
 pub mod tally;
 
 pub use build::{BuildError, Rank};
-pub use forward::{FurtherSum, Verdict, forward, give_up, walk};
-pub use index::{Edits, Index, NotAmended, Whole};
+pub use fast::{Frames, InnerLookUps, Leaving, LookUps, LookupResult, write_burst, write_one};
+pub use history::Before;
+pub use index::{Index, NeedsRebuild, OpLog, RebuildReason};
 pub use limiter::{Bucket, Limiter};
+pub use own_sources::own_sources;
 pub use path_mtu::{PathMtu, comes_from_domain, learned};
 pub use reason::DropReason;
 pub use sid_space::LOCATOR_BITS;
-pub use straight::{Found, Frames, Inside, Leaving, LookUps, forward as forward_straight, forward_all, offload};
+pub use slow::{FurtherSum, Verdict, forward_one, give_up, slow_path};
+pub use srv6d_addresses::{carrier, prefix_map};
 pub use tables::{AdjacencyState, Tables};
 pub use tally::{Released, Slots, Tally};

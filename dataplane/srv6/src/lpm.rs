@@ -1,10 +1,11 @@
 //! Longest-prefix match.
 //!
-//! Prefixes are searched by length (`by_length`). In front of that stands an index for locator blocks: behind a /32
-//! block the next 16 bits are the uSID, and one load answers for every uSID that has nothing longer than /48. A few uSIDs
-//! that have (a node's own: its functions are /64) get a second index over the 16 bits behind them.
+//! Prefixes are searched by length (`by_length`). In front of that search stands an index for locator blocks. Behind
+//! a /32 block the next 16 bits are the uSID, and one load answers for every uSID that has no prefix longer than /48.
+//! A few uSIDs that have longer ones (those of the node itself: its functions are /64) get a second index over the
+//! next 16 bits.
 //!
-//! Addresses are big-endian `u128`, IPv4 addresses in the upper 32 bits.
+//! Addresses are numbers (`u128`, converted from big-endian), IPv4 addresses in the upper 32 bits.
 
 #![allow(clippy::cast_possible_truncation, reason = "taking bits out of an address; bursts are short")]
 #![allow(clippy::inline_always, reason = "what an index answers is answered in a handful of instructions")]
@@ -18,10 +19,10 @@ use std::ops::Range;
 use by_length::ByLength;
 pub use prefixes::{Meaning, Prefixes, TooMuch};
 
-/// What a lookup returns: an index the caller gave, below 2^31 - 2.
+/// The result of a look-up: a number that the caller gave, below 2^31 - 2.
 pub type Value = u32;
 
-/// No value.
+/// The value that stands for no result.
 const NONE: Value = (1 << 31) - 2;
 
 /// A prefix: network bits and length.
@@ -29,12 +30,12 @@ const NONE: Value = (1 << 31) - 2;
 pub struct Key {
     /// Length in bits, 0..=128.
     pub len: u8,
-    /// Network, host bits zero.
+    /// Network bits. The host bits are zero.
     pub bits: u128,
 }
 
 impl Key {
-    /// Masks `bits` to `len`.
+    /// Creates a key. `bits` is masked to `len`.
     pub fn new(bits: u128, len: u8) -> Self {
         Self { len, bits: bits & mask(len) }
     }
@@ -45,47 +46,47 @@ fn mask(len: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
 }
 
-/// uSIDs of one /32 block: best match of every /48 inside it, and whether something longer exists there.
+/// Index of the uSIDs of one /32 block: best match of every /48 inside it, and whether longer prefixes exist there.
 #[derive(Clone, Debug)]
 struct UsidIndex {
     block: u32,
     /// Best match of the block itself.
     covering: Value,
     entries: Box<[u32]>,
-    /// The same for the 16 bits behind some uSIDs: best match of every /64, and whether something longer exists there.
+    /// Indexes of the 16 bits behind some uSIDs: best match of every /64, and whether longer prefixes exist there.
     functions: Vec<(u16, Box<[u32]>)>,
 }
 
-/// uSIDs of one block that get a second index: 256 KiB each.
+/// Largest number of uSIDs of one block that get a second index, of 256 KiB each.
 const MAX_FUNCTION_INDEXES: usize = 8;
 
 const LONGER_INSIDE: u32 = 1 << 31;
 
-/// One of several look-ups made together, with a number that is the caller's.
+/// One of several look-ups that are made together. `id` is a number that the caller chose.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     address: u128,
     value: Value,
     node: u32,
-    /// Bucket of the node to begin with.
+    /// Bucket of the node that the search begins with.
     bucket: u32,
     id: u32,
 }
 
 impl Search {
-    /// For an address, with a number of the caller's.
+    /// Creates a look-up of an address. `id` is a number that the caller chooses.
     #[inline]
     pub const fn new(address: u128, id: usize) -> Self {
         Self { address, value: NONE, node: 0, bucket: 0, id: id as u32 }
     }
 
-    /// What is looked up.
+    /// Returns the address that is looked up.
     #[inline]
     pub const fn address(&self) -> u128 {
         self.address
     }
 
-    /// The caller's number.
+    /// Returns the caller's number.
     #[inline]
     pub const fn id(&self) -> usize {
         self.id as usize
@@ -119,20 +120,29 @@ impl Lpm {
         Self { blocks, inside: ByLength::build(&long), general, len }
     }
 
-    /// Value of the longest prefix that covers `address`.
+    /// Returns the value of the longest prefix that covers `address`.
     #[inline]
     pub fn lookup(&self, address: u128) -> Option<Value> {
         let value = self.in_block(address).unwrap_or_else(|| self.general.lookup(address));
         (value != NONE).then_some(value)
     }
 
-    /// The upper 32 bits of the first block that has an index: [`lookup`](Self::lookup) is quick there.
+    /// Returns the upper 32 bits of the first block that has an index. [`lookup`](Self::lookup) is fast there.
     #[inline]
     pub fn first_block(&self) -> Option<u32> {
         self.blocks.first().map(|index| index.block)
     }
 
-    /// Looks all these addresses up, and says what each led to. Best for those that no index answers for.
+    /// Returns the value of the longest prefix that covers `address`, which must lie in the [first
+    /// block](Self::first_block).
+    #[inline(always)]
+    pub(crate) fn lookup_in_first_block(&self, address: u128) -> Option<Value> {
+        let value = self.lookup_inside(self.blocks.first()?, address);
+        (value != NONE).then_some(value)
+    }
+
+    /// Looks up all these addresses and passes the result of each to `led_to`. This is fastest for addresses that no
+    /// index answers for.
     #[inline]
     pub fn lookup_all(&self, searches: &mut Vec<Search>, mut led_to: impl FnMut(Search, Option<Value>)) {
         self.general.lookup_all(searches);
@@ -142,7 +152,8 @@ impl Lpm {
         }
     }
 
-    /// For an address in an indexed block: its value, or [`NONE`].
+    /// Returns the value of an address in an indexed block, which is [`NONE`] if no prefix covers it. Returns `None`
+    /// for an address outside of the blocks.
     #[inline(always)]
     fn in_block(&self, address: u128) -> Option<Value> {
         let block = (address >> 96) as u32;
@@ -153,7 +164,7 @@ impl Lpm {
         if self.blocks.len() > 1 { self.in_another_block(block, address) } else { None }
     }
 
-    /// Most nodes have one block.
+    /// Searches the other blocks. It is not inlined, because most nodes have one block.
     #[inline(never)]
     fn in_another_block(&self, block: u32, address: u128) -> Option<Value> {
         let index = self.blocks.iter().find(|index| index.block == block)?;
@@ -172,31 +183,25 @@ impl Lpm {
         entry & !LONGER_INSIDE
     }
 
-    /// Prefixes in the table.
+    /// Number of prefixes in the table.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// No prefix at all.
+    /// Returns true if the table has no prefix.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where its hash tables are: what is read of them lies far apart.
+    /// Returns the memory ranges of its hash tables, which are read at random places.
     pub fn ranges(&self) -> impl Iterator<Item = Range<*const u8>> {
         self.general.ranges().chain(self.inside.ranges())
-    }
-
-    /// Bytes the table holds.
-    pub fn memory(&self) -> usize {
-        self.general.memory()
-            + self.inside.memory()
-            + self.blocks.iter().map(|index| (1 + index.functions.len()) << 18).sum::<usize>()
     }
 }
 
 impl UsidIndex {
-    /// `indexed`: prefixes longer than /32, sorted by length, of this and other blocks.
+    /// Builds the index of one block. `indexed` are prefixes longer than /32, sorted by length, of this and other
+    /// blocks.
     fn build(block: u32, covering: Value, indexed: &[(Key, Value)]) -> Self {
         let inside: Vec<_> = indexed.iter().copied().filter(|(key, _)| (key.bits >> 96) as u32 == block).collect();
         let entries = direct(covering, &inside, 48);
@@ -230,15 +235,15 @@ fn at(table: &[u32], index: u16) -> u32 {
     table.get(usize::from(index)).copied().unwrap_or(NONE)
 }
 
-/// Best match for every value of the 16 bits that end at bit `end`. `prefixes` are longer than `end` - 16 bits, agree in
-/// what is in front of these, and are sorted by length.
+/// Returns the best match for every value of the 16 bits that end at bit `end`. `prefixes` are longer than `end` - 16
+/// bits, have the same bits in front of these 16, and are sorted by length.
 fn direct(covering: Value, prefixes: &[(Key, Value)], end: u8) -> Box<[u32]> {
     let mut entries = vec![covering; 1 << 16].into_boxed_slice();
     lay_over(&mut entries, prefixes, end);
     entries
 }
 
-/// The same over what is there; what lies inside another prefix comes after it.
+/// Writes prefixes over existing entries. A prefix inside another one comes after it.
 fn lay_over(entries: &mut [u32], prefixes: &[(Key, Value)], end: u8) {
     for (key, value) in prefixes {
         let first = usize::from((key.bits >> (128 - end)) as u16);

@@ -1,13 +1,13 @@
-//! What control asks the packet path to do: the input of [`Tables::build`](crate::tables::Tables::build).
+//! The desired state that control asks the packet path for: the input of
+//! [`Tables::build`](crate::tables::Tables::build).
 //!
 //! Everything here is resolved (port numbers, table ids, MAC addresses) and free of configuration text.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv6Net};
+pub use srv6d_addresses::{Mac, MacParseError, TableId};
 
 use crate::carrier::SegmentList;
 
@@ -15,144 +15,96 @@ use crate::carrier::SegmentList;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u16);
 
-/// Kernel routing table id, which is what names a VRF (`seg6local ... table N`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TableId(pub u32);
-
-impl TableId {
-    /// The default VRF: `main`, 254 in `/etc/iproute2/rt_tables`.
-    pub const MAIN: Self = Self(254);
-}
-
-/// Ethernet address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mac(pub [u8; 6]);
-
-impl Mac {
-    /// The group bit is set: multicast or broadcast.
-    pub const fn is_group(self) -> bool {
-        self.0[0] & 1 != 0
-    }
-}
-
-impl fmt::Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.0.map(|byte| format!("{byte:02x}"));
-        f.write_str(&bytes.join(":"))
-    }
-}
-
-/// The text is not six hexadecimal bytes with colons between them.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a MAC address such as 02:00:00:00:00:01")]
-pub struct MacParseError(String);
-
-impl FromStr for Mac {
-    type Err = MacParseError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut mac = [0u8; 6];
-        let mut groups = text.split(':');
-        for byte in &mut mac {
-            *byte = groups
-                .next()
-                .filter(|group| group.len() == 2)
-                .and_then(|group| u8::from_str_radix(group, 16).ok())
-                .ok_or_else(|| MacParseError(text.to_owned()))?;
-        }
-        groups.next().is_none().then_some(Self(mac)).ok_or_else(|| MacParseError(text.to_owned()))
-    }
-}
-
-/// The whole desired state. Order of the vectors is free; [`PortId`] is the index into `ports`.
+/// The desired state of the whole node. The vectors are in no order, except that [`PortId`] is the index into `ports`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
     /// Logical ports.
     pub ports: Vec<Port>,
-    /// srv6d's own veth into the kernel's stack: local delivery, and what local applications send.
+    /// The veth of srv6d into the kernel's stack, for local delivery and for packets of local applications.
     pub host: Option<HostPort>,
-    /// Outer header of every encapsulation, unless a port or a policy says otherwise.
+    /// Defaults of the outer header. A port or a path may have other values.
     pub tunnel: Tunnel,
-    /// Policy knobs of the whole node.
+    /// Policy of the whole node.
     pub policy: Policy,
-    /// Locator blocks: an address inside one that matches nothing longer is an unknown SID.
+    /// Locator blocks. An address inside one that matches no longer prefix is an unknown SID.
     pub blocks: Vec<Block>,
-    /// Subnets of hosts inside the blocks. They are no SIDs: edge and host ports may send there.
+    /// Subnets of hosts inside the blocks. They are not SIDs: edge and host ports may send there.
     pub host_prefixes: Vec<Ipv6Net>,
     /// SIDs of this node.
     pub sids: Vec<LocalSid>,
-    /// Prefixes that are encapsulated towards SRv6 paths.
+    /// Prefixes whose packets are encapsulated to SRv6 paths.
     pub steers: Vec<Steer>,
     /// Plain routes.
     pub routes: Vec<Route>,
-    /// Addresses of the node itself: the kernel's, unless a SID with arguments says otherwise.
+    /// Addresses of the node itself. The kernel gets their packets, unless a SID with arguments takes them.
     pub local_addresses: Vec<(TableId, IpAddr)>,
-    /// Neighbours the kernel (or the configuration) has resolved.
+    /// Neighbours that the kernel (or the configuration) has resolved.
     pub neighbors: BTreeMap<(PortId, IpAddr), Mac>,
-    /// Largest outer packet along these segments, where a router on the way has said one (RFC 8201). Egress MTUs hold
-    /// too.
+    /// Largest outer packet along these segments, if a router on the way has reported one (RFC 8201). The MTU of the
+    /// egress port limits it too.
     pub path_mtus: BTreeMap<SegmentList, u32>,
-    /// Ports whose plain shifts and encapsulations may be forwarded in front of the workers ([`Offload`](crate::offload::Offload)).
+    /// Ports on which the XDP program may forward plain shifts and encapsulations
+    /// ([`Offload`](crate::offload::Offload)).
     pub offload: BTreeSet<PortId>,
 }
 
-/// A plain route that is another one from now on, is new, or is no more.
+/// A plain route that is added, changed or removed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteChange {
-    /// Table.
+    /// Routing table of the prefix (VRF).
     pub table: TableId,
-    /// Destinations.
+    /// Destination prefix.
     pub prefix: IpNet,
-    /// What becomes of them; `None`: there is no such route.
+    /// The new action. `None` removes the route.
     pub action: Option<RouteAction>,
 }
 
-/// A steered prefix that has other paths from now on, is new, or is no more.
+/// A steered prefix that is added, gets other paths or is removed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SteerChange {
-    /// Table.
+    /// Routing table of the prefix (VRF).
     pub table: TableId,
-    /// Inner destinations.
+    /// Prefix of inner destinations.
     pub prefix: IpNet,
-    /// Their paths; none: the prefix is not steered.
+    /// The new paths. Without paths the prefix is not steered.
     pub paths: Vec<Path>,
 }
 
 /// A few changes of the desired state that come into force together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Amendment {
-    /// Plain routes.
+    /// Changes of plain routes.
     pub routes: Vec<RouteChange>,
-    /// Steered prefixes.
+    /// Changes of steered prefixes.
     pub steers: Vec<SteerChange>,
-    /// SIDs.
+    /// Changes of SIDs.
     pub sids: Vec<SidChange>,
-    /// Neighbours.
+    /// Changes of neighbours.
     pub neighbors: Vec<NeighborChange>,
 }
 
-/// A neighbour that has another MAC address from now on, is new, or is no more.
+/// A neighbour that is added, gets another MAC address or is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborChange {
-    /// The port it is on.
+    /// The port to whose link the neighbour is connected.
     pub port: PortId,
-    /// Its address.
+    /// The neighbour's IP address.
     pub address: IpAddr,
-    /// Its MAC address; `None`: it is not resolved.
+    /// The neighbour's MAC address. `None` means that it is not resolved.
     pub mac: Option<Mac>,
 }
 
-/// A SID of this node that does something else from now on, is new, or is no more.
+/// A SID of this node that is added, gets another behaviour or is removed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SidChange {
     /// Matched prefix.
     pub prefix: Ipv6Net,
-    /// What it does; `None`: there is no such SID.
+    /// The new SID. `None` removes it.
     pub sid: Option<LocalSid>,
 }
 
 impl Amendment {
-    /// Nothing changes.
+    /// Returns true if the amendment changes nothing.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty() && self.steers.is_empty() && self.sids.is_empty() && self.neighbors.is_empty()
     }
@@ -165,7 +117,7 @@ impl From<Vec<RouteChange>> for Amendment {
 }
 
 impl Desired {
-    /// Changes some entries. What undoes that is returned; empty: nothing changed.
+    /// Applies an amendment. Returns the amendment that undoes it, which is empty if nothing changed.
     pub fn amend(&mut self, amendment: &Amendment) -> Amendment {
         let mut undo = Amendment::default();
         for RouteChange { table, prefix, action } in amendment.routes.iter().cloned() {
@@ -202,7 +154,7 @@ impl Desired {
         undo
     }
 
-    /// Changes one neighbour. What undoes that is returned; `None`: nothing changed.
+    /// Changes one neighbour. Returns the change that undoes it, or `None` if nothing changed.
     pub(crate) fn change_neighbor(&mut self, change: NeighborChange) -> Option<NeighborChange> {
         let at = (change.port, change.address);
         let was = match change.mac {
@@ -213,7 +165,7 @@ impl Desired {
     }
 }
 
-/// Puts an entry in place of the one at a position, which is returned. `None`: no such entry.
+/// Replaces the entry at a position and returns the old one. `None` as entry removes the old one.
 fn put<T>(entries: &mut Vec<T>, at: Option<usize>, entry: Option<T>) -> Option<T> {
     match (at, entry) {
         (Some(at), Some(entry)) => entries.get_mut(at).map(|old| std::mem::replace(old, entry)),
@@ -226,12 +178,12 @@ fn put<T>(entries: &mut Vec<T>, at: Option<usize>, entry: Option<T>) -> Option<T
     }
 }
 
-/// srv6d's own veth. One end is a port of srv6d (role [`Role::Kernel`]), the other a device of the kernel.
+/// The veth of srv6d. One end is a port of srv6d (role [`Role::Kernel`]), the other a device of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPort {
     /// The end that srv6d reads and writes.
     pub port: PortId,
-    /// Address of the kernel's end: where packets for the kernel are sent.
+    /// MAC address of the kernel's end, to which packets for the kernel are sent.
     pub kernel_mac: Mac,
 }
 
@@ -245,32 +197,33 @@ pub struct Port {
     pub device: u16,
     /// 802.1Q VID, for a tagged logical port.
     pub vlan: Option<u16>,
-    /// Address of the device.
+    /// MAC address of the device.
     pub mac: Mac,
     /// Largest layer-3 packet, in bytes.
     pub mtu: u32,
-    /// Carrier and administrative state.
+    /// Whether the device has carrier and is administratively up.
     pub up: bool,
-    /// VRF of what arrives.
+    /// VRF in which received packets are looked up.
     pub table: TableId,
-    /// Who is on the other side.
+    /// The role of the node on the other side.
     pub role: Role,
-    /// Outer source of packets that leave here encapsulated (before [`Tunnel::source`], behind [`Path::source`]).
+    /// Outer source of encapsulated packets that leave here. It is used if [`Path::source`] is not set, and replaces
+    /// [`Tunnel::source`].
     pub source: Option<Ipv6Addr>,
-    /// Source of ICMP errors about packets that arrived here: an address of the port.
+    /// Source of ICMPv6 errors about packets that arrived here, which is an address of the port.
     pub icmp_source_v6: Option<Ipv6Addr>,
-    /// The same for `ICMPv4`.
+    /// Source of `ICMPv4` errors about packets that arrived here.
     pub icmp_source_v4: Option<Ipv4Addr>,
-    /// Source addresses accepted on the port (BCP 38); empty: all.
+    /// Source addresses accepted on the port (BCP 38). If it is empty, all are accepted.
     pub allowed_sources: Vec<IpNet>,
-    /// Carriers that may enter on an `Edge` or `Host` port; empty: none.
+    /// Carriers that may enter on an `Edge` or `Host` port. If it is empty, none may.
     pub allowed_carriers: Vec<Ipv6Net>,
-    /// The sender leaves TCP and UDP checksums unfinished (veth with tx offload on): write them.
+    /// Whether srv6d writes TCP and UDP checksums that the sender leaves unfinished (veth with tx offload on).
     pub fill_checksum: bool,
 }
 
 impl Port {
-    /// An untagged port to a node of the SRv6 domain: up, in the main table, and nothing restricted.
+    /// Creates an untagged port to a node of the SRv6 domain. It is up, in the main table, and has no restrictions.
     pub fn fabric(name: impl Into<String>, device: u16, mac: Mac, mtu: u32) -> Self {
         Self {
             name: name.into(),
@@ -291,51 +244,52 @@ impl Port {
     }
 }
 
-/// Who is on the other side of a port.
+/// The role of the node on the other side of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// A node of the SRv6 domain.
     #[default]
     Fabric,
-    /// Outside the domain: nothing may be addressed to the SID block (RFC 8754 section 5.1).
+    /// A node outside the domain, which may not send to the SID block (RFC 8754 section 5.1).
     Edge,
-    /// A host that may use the carriers it was given, and no others.
+    /// A host that may use only the carriers it was given.
     Host,
-    /// srv6d's own veth into the kernel of this node.
+    /// The veth of srv6d into the kernel of this node.
     Kernel,
 }
 
 impl Role {
-    /// What comes in is from outside the SRv6 domain: SIDs are not for everyone there (RFC 8754 section 5.1).
+    /// Returns true if packets come from outside the SRv6 domain, where the use of SIDs is restricted (RFC 8754
+    /// section 5.1).
     pub const fn is_outside(self) -> bool {
         matches!(self, Self::Edge | Self::Host)
     }
 }
 
-/// What the outer DSCP becomes at encapsulation, and the inner one at decapsulation (RFC 2983).
+/// Handling of the DSCP at encapsulation and decapsulation (RFC 2983).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DscpMode {
-    /// Copied.
+    /// The DSCP is copied.
     #[default]
     Uniform,
-    /// Encapsulation: this value (0..=63). Decapsulation: the inner one stays.
+    /// Encapsulation writes this value (0..=63). Decapsulation leaves the inner DSCP as it is.
     Pipe(u8),
 }
 
 /// Outer header defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// Outer source address. `None`: a policy without one of its own is refused.
+    /// Outer source address. Without it, a path without a source of its own is refused.
     pub source: Option<Ipv6Addr>,
     /// Outer hop limit.
     pub hop_limit: u8,
     /// Outer DSCP.
     pub dscp: DscpMode,
-    /// RFC 6040 compatibility mode: the outer header is sent Not-ECT.
+    /// Whether the outer header is sent Not-ECT (RFC 6040 compatibility mode).
     pub ecn_compat: bool,
-    /// The `RoCEv2` destination QP is part of the flow key.
+    /// Whether the `RoCEv2` destination QP is part of the flow key.
     pub hash_qp: bool,
-    /// Decrement the hop limit of packets that this node itself originates.
+    /// Whether the hop limit of packets that this node itself originates is decremented.
     pub decrement_local: bool,
 }
 
@@ -356,22 +310,24 @@ impl Default for Tunnel {
 #[allow(clippy::struct_excessive_bools)] // independent knobs
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// ICMP errors per second and worker (RFC 4443 section 2.4 f); 0: none.
+    /// ICMP errors per second and worker (RFC 4443 section 2.4 f). 0 means none.
     pub icmp_per_second: u32,
-    /// Answer `no_route` with Destination Unreachable.
+    /// Whether Destination Unreachable is sent for `no_route`.
     pub icmp_unreachable: bool,
-    /// Accept a Last Entry that does not fit (`srh_check = "lenient"`).
+    /// Whether a Last Entry out of range is accepted (`srh_check = "lenient"`).
     pub srh_lenient: bool,
-    /// A uA at the end of a carrier forwards what it cannot decapsulate (`ua_last = "forward"`).
+    /// Whether a uA at the end of a carrier forwards what it cannot decapsulate (`ua_last = "forward"`).
     pub ua_last_forward: bool,
-    /// Decapsulate although bits are left behind the function (`dt_argument = "accept"`).
+    /// Whether packets are decapsulated although bits are set behind the function (`dt_argument = "accept"`).
     pub dt_argument_accept: bool,
-    /// Ports of other tables than main reach the SIDs, too (`vrf_sids = true`). They lead into main.
+    /// Whether ports of other tables than main reach the SIDs, too (`vrf_sids = true`). The SIDs lead into main.
     pub vrf_sids: bool,
-    /// Sources a packet to one of our SIDs may have (RFC 8754 section 5.1); empty: all.
+    /// Sources that packets to a SID of this node may have (RFC 8754 section 5.1). If it is empty, all may.
     pub domain_sources: Vec<Ipv6Net>,
-    /// A Packet Too Big about an own outer packet that says less than this is not believed, in bytes.
+    /// Smallest path MTU that is believed from a Packet Too Big about an outer packet of this node, in bytes.
     pub least_path_mtu: u32,
+    /// Number that makes the choices of this node independent of those of other nodes: see [`Seed`](crate::flow::Seed).
+    pub hash_seed: u64,
 }
 
 impl Default for Policy {
@@ -385,6 +341,7 @@ impl Default for Policy {
             vrf_sids: false,
             domain_sources: Vec::new(),
             least_path_mtu: 1280,
+            hash_seed: 0,
         }
     }
 }
@@ -394,19 +351,20 @@ impl Default for Policy {
 pub struct Block {
     /// The block, e.g. `fcbb::/32`.
     pub prefix: Ipv6Net,
-    /// What becomes of an address in the block that nothing longer matches; `None`: shorter prefixes may match it.
+    /// Handling of an address in the block that no longer prefix matches. `None` means that shorter prefixes may
+    /// match it.
     pub unknown: Option<UnknownSid>,
 }
 
-/// What becomes of a SID of the block that nobody owns.
+/// Handling of an address of the block that is no SID of any known node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownSid {
-    /// Counted drop.
+    /// The packet is dropped and counted.
     #[default]
     Drop,
-    /// Counted drop and Destination Unreachable (code 0).
+    /// The packet is dropped and counted, and Destination Unreachable (code 0) is sent.
     Icmp,
-    /// To the kernel.
+    /// The packet is sent to the kernel.
     Punt,
 }
 
@@ -415,9 +373,9 @@ pub enum UnknownSid {
 pub struct LocalSid {
     /// Matched prefix: locator + function, e.g. /48 for a uN, /64 for a uN + uA pair.
     pub prefix: Ipv6Net,
-    /// What it does.
+    /// The behaviour of the SID.
     pub behavior: Behavior,
-    /// PSP, USP, USD.
+    /// Flavours: PSP, USP, USD.
     pub flavors: Flavors,
 }
 
@@ -437,18 +395,19 @@ pub struct Flavors {
 pub enum Behavior {
     /// End with NEXT-CSID (uN), or plain End when `csid` is `None`.
     End {
-        /// NEXT-CSID lengths; `None`: the classic behaviour.
+        /// NEXT-CSID lengths. `None` is the classic behaviour.
         csid: Option<Csid>,
-        /// DSCP at decapsulation (USD).
+        /// DSCP handling when USD decapsulates.
         dscp: DscpMode,
     },
     /// End.X with NEXT-CSID (uA), or plain End.X.
     EndX {
-        /// NEXT-CSID lengths; `None`: the classic behaviour.
+        /// NEXT-CSID lengths. `None` is the classic behaviour.
         csid: Option<Csid>,
-        /// The adjacency set J.
+        /// Next hops: the adjacency set J.
         via: Vec<Hop>,
-        /// Used while the port of every member of `via` is down; empty: the packet is dropped.
+        /// Next hops that are used while the port of every member of `via` is down. If it is empty, the packet is
+        /// dropped.
         backup: Vec<Hop>,
     },
     /// End.DT6, End.DT4, End.DT46 (uDT6, uDT4, uDT46).
@@ -457,19 +416,19 @@ pub enum Behavior {
         family: DtFamily,
         /// Table of the inner lookup.
         table: TableId,
-        /// DSCP at decapsulation.
+        /// DSCP handling at decapsulation.
         dscp: DscpMode,
     },
     /// End.DX6, End.DX4.
     EndDx {
         /// Inner family accepted.
         family: DtFamily,
-        /// Where the inner packet goes.
+        /// Next hops of the inner packet.
         via: Vec<Hop>,
     },
 }
 
-/// NEXT-CSID lengths in bits: how far a shift goes.
+/// NEXT-CSID lengths in bits, which define a shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Csid {
     /// Locator block length (iproute2 `lblen`).
@@ -485,51 +444,51 @@ pub enum DtFamily {
     V6,
     /// Next header 4 only.
     V4,
-    /// Both.
+    /// Both next headers.
     V46,
 }
 
 /// One next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hop {
-    /// Where it leaves.
+    /// Egress port.
     pub port: PortId,
-    /// Neighbour; `None`: the destination itself is the neighbour (on-link).
+    /// Neighbour. `None` means that the destination itself is the neighbour (on-link).
     pub via: Option<IpAddr>,
     /// Share of the flows, at least 1.
     pub weight: u16,
 }
 
-/// Encapsulate what goes to `prefix` (H.Encaps.Red, RFC 8986 section 5.2).
+/// A prefix whose packets are encapsulated (H.Encaps.Red, RFC 8986 section 5.2).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steer {
-    /// Table the prefix lives in.
+    /// Table of the prefix.
     pub table: TableId,
-    /// Inner destinations.
+    /// Prefix of inner destinations.
     pub prefix: IpNet,
-    /// Weighted paths; flows are hashed over them. Never empty.
+    /// Weighted paths, over which flows are hashed. It is never empty.
     pub paths: Vec<Path>,
 }
 
 /// One SRv6 path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// Name shown to people and carried by its counters, unique.
+    /// Name shown to people and used by the counters. It is unique.
     pub name: String,
-    /// Carriers: one, or several with an SRH.
+    /// Segments: one carrier, or several with an SRH.
     pub segments: SegmentList,
-    /// H.Encaps instead of H.Encaps.Red: the SRH lists every segment.
+    /// Whether the SRH lists every segment: H.Encaps instead of H.Encaps.Red.
     pub full_srh: bool,
     /// Share of the flows, at least 1.
     pub weight: u16,
-    /// Outer source; before the port's and the node's.
+    /// Outer source. If it is set, it replaces those of the port and the node.
     pub source: Option<Ipv6Addr>,
-    /// Next hops; empty: the route to the first segment in the main table.
+    /// Next hops. If it is empty, those of the route to the first segment in the main table.
     pub via: Vec<Hop>,
 }
 
 impl Path {
-    /// Bytes that encapsulation puts in front of a packet: IPv6, and an SRH where there is something to list
+    /// Number of bytes that encapsulation puts in front of a packet: IPv6, and an SRH if there are segments to list
     /// (RFC 8986 sections 5.1 and 5.2).
     pub fn overhead(&self) -> u32 {
         const IPV6: u32 = 40;
@@ -544,23 +503,23 @@ impl Path {
 /// A plain route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Table.
+    /// Routing table of the prefix (VRF).
     pub table: TableId,
-    /// Destinations.
+    /// Destination prefix.
     pub prefix: IpNet,
-    /// What becomes of them.
+    /// The action for packets to the prefix.
     pub action: RouteAction,
 }
 
-/// What a plain route does.
+/// The action of a plain route.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RouteAction {
-    /// Forward to one of the next hops. Never empty.
+    /// Packets are forwarded to one of the next hops. The list is never empty.
     Via(Vec<Hop>),
-    /// Drop in silence.
+    /// Packets are dropped silently.
     Blackhole,
-    /// Drop, and tell the sender (Destination Unreachable, no route).
+    /// Packets are dropped, and the sender is told (Destination Unreachable, no route).
     Unreachable,
-    /// Leave it to the kernel.
+    /// Packets are left to the kernel.
     Kernel,
 }

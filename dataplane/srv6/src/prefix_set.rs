@@ -2,17 +2,19 @@
 
 use ipnet::{IpNet, Ipv6Net};
 
-/// Addresses as prefix tables have them (IPv4 in the upper 32 bits), as ranges that neither touch nor overlap, in their
-/// order.
+/// Address ranges in order, which neither touch nor overlap. IPv4 addresses stand in the upper 32 bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PrefixSet(Box<[(u128, u128)]>);
 
 impl PrefixSet {
-    /// Of networks and lengths.
+    /// Creates the set from networks and lengths.
     pub(crate) fn of(prefixes: impl Iterator<Item = (u128, u8)>) -> Self {
         let behind = |len: u8| u128::MAX.checked_shr(len.into()).unwrap_or(0);
-        let mut ranges: Vec<_> =
-            prefixes.map(|(network, len)| (network & !behind(len), network | behind(len))).collect();
+        Self::of_ranges(prefixes.map(|(network, len)| (network & !behind(len), network | behind(len))).collect())
+    }
+
+    /// Creates the set from first and last addresses.
+    fn of_ranges(mut ranges: Vec<(u128, u128)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
@@ -28,7 +30,7 @@ impl PrefixSet {
         Self::of(prefixes.iter().map(bits_v6))
     }
 
-    /// The IPv6 prefixes, and the IPv4 ones.
+    /// Creates the set of the IPv6 prefixes, and that of the IPv4 prefixes.
     pub(crate) fn both(prefixes: &[IpNet]) -> [Self; 2] {
         let v6 = prefixes
             .iter()
@@ -38,6 +40,45 @@ impl PrefixSet {
             IpNet::V6(_) => None,
         });
         [Self::of(v6), Self::of(v4)]
+    }
+
+    /// Returns the union of both sets.
+    #[must_use]
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self::of_ranges(self.0.iter().chain(&other.0).copied().collect())
+    }
+
+    /// Returns the addresses of this set that are not in the other one.
+    #[must_use]
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        let mut left = Vec::with_capacity(self.0.len());
+        for &(first, last) in &self.0 {
+            let mut next = Some(first);
+            for &(from, to) in other.0.iter().filter(|&&(from, to)| from <= last && to >= first) {
+                let Some(begin) = next else { break };
+                left.extend(from.checked_sub(1).filter(|&end| begin <= end).map(|end| (begin, end)));
+                next = to.checked_add(1).filter(|&begin| begin <= last);
+            }
+            left.extend(next.map(|begin| (begin, last)));
+        }
+        Self(left.into())
+    }
+
+    /// Returns the same set as networks and lengths, as few as possible.
+    pub(crate) fn prefixes(&self) -> impl Iterator<Item = (u128, u8)> {
+        self.0.iter().flat_map(|&(first, last)| {
+            let mut next = Some(first);
+            std::iter::from_fn(move || {
+                let network = next?;
+                // A prefix has 2 to the power of `free` addresses. The trailing zeros of the network and the rest of
+                // the range limit `free`.
+                let most = (last - network).checked_add(1).map_or(128, u128::ilog2);
+                let free = if network == 0 { most } else { most.min(network.trailing_zeros()) };
+                let behind = 1_u128.checked_shl(free).unwrap_or(0).wrapping_sub(1);
+                next = (network | behind).checked_add(1).filter(|&next| next <= last);
+                Some((network, 128 - u8::try_from(free).unwrap_or(128)))
+            })
+        })
     }
 
     #[inline]
@@ -53,12 +94,12 @@ impl PrefixSet {
     }
 }
 
-fn bits_v6(prefix: &Ipv6Net) -> (u128, u8) {
+pub(crate) fn bits_v6(prefix: &Ipv6Net) -> (u128, u8) {
     (prefix.network().to_bits(), prefix.prefix_len())
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
 mod tests {
     use std::net::Ipv6Addr;
 
@@ -67,7 +108,7 @@ mod tests {
     use super::*;
 
     fn prefix() -> impl Strategy<Value = (u128, u8)> {
-        // Few networks, so that they nest, touch and repeat.
+        // There are few networks, so that they nest, touch and repeat.
         (0u8..=8, any::<u8>(), prop_oneof![0u8..=8, 120u8..=128]).prop_map(|(low, high, len)| {
             let address = u128::from(high) << 120 | u128::from(low);
             (Ipv6Net::new_assert(Ipv6Addr::from_bits(address), len).network().to_bits(), len)
@@ -75,6 +116,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn sets_are_added_taken_away_and_split_into_prefixes(
+            left in prop::collection::vec(prefix(), 0..8),
+            right in prop::collection::vec(prefix(), 0..8),
+            off in -1i128..=1,
+        ) {
+            let sets = [PrefixSet::of(left.iter().copied()), PrefixSet::of(right.iter().copied())];
+            let both = sets[0].and(&sets[1]);
+            let rest = sets[0].without(&sets[1]);
+            let again = PrefixSet::of(rest.prefixes());
+            prop_assert_eq!(&again, &rest);
+            prop_assert_eq!(rest.prefixes().collect::<std::collections::BTreeSet<_>>().len(), rest.prefixes().count());
+            let edges = left.iter().chain(&right).flat_map(|&(network, len)| {
+                [network, network | u128::MAX.checked_shr(len.into()).unwrap_or(0)]
+            });
+            for address in edges.map(|edge| edge.wrapping_add_signed(off)) {
+                let [in_left, in_right] = [sets[0].contains(address), sets[1].contains(address)];
+                prop_assert_eq!(both.contains(address), in_left || in_right, "{:x}", address);
+                prop_assert_eq!(rest.contains(address), in_left && !in_right, "{:x}", address);
+            }
+        }
+
         #[test]
         fn an_address_is_in_the_set_where_one_prefix_contains_it(
             prefixes in prop::collection::vec(prefix(), 0..12),

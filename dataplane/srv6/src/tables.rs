@@ -1,4 +1,5 @@
-//! What a worker reads: one compiled, immutable snapshot. Everything a packet would compute is computed here.
+//! The compiled, immutable snapshot that workers read. Everything that would be the same for every packet is computed
+//! here.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,26 +7,30 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::{IpNet, Ipv6Net};
+use srv6d_fib::{
+    Groups, SLOTS, TARGET_BLACKHOLE, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR, TARGET_ON_LINK, TARGET_ROUTE,
+    TARGET_SID, TARGET_STEER, TARGET_UNKNOWN,
+};
 use srv6d_wire::ipv6;
 
 use crate::carrier::MAX_SEGMENTS;
-use crate::changes::Changes;
-use crate::flow::FlowHash;
+use crate::fast::FastTables;
+use crate::flow::{FlowHash, Seed};
 use crate::lpm::{Lpm, Value};
 use crate::model::{Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, Tunnel, UnknownSid};
+use crate::offload::Offload;
+use crate::own_sources::OwnSources;
 use crate::sid_space::SidSpace;
-use crate::straight::Straight;
-use crate::straight::offload::Offload;
 
-/// Longest outer header: IPv6, and an SRH that lists every segment.
+/// Length of the longest outer header: IPv6, and an SRH that lists every segment.
 pub const MAX_OUTER: usize = 40 + 8 + 16 * MAX_SEGMENTS;
 
-/// Which tables these are. Copies have the same number, later ones a higher one.
+/// Number of a state of the tables. Copies have the same epoch, later states a higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Edition(u64);
+pub(crate) struct Epoch(u64);
 
-impl Edition {
-    /// One that was never there.
+impl Epoch {
+    /// Returns an epoch that was never used before.
     pub(crate) fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
@@ -40,31 +45,32 @@ impl Edition {
 /// One generation of tables.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    pub(crate) edition: Edition,
-    pub(crate) changes: Changes,
+    pub(crate) epoch: Epoch,
     pub(crate) ports: Vec<PortEntry>,
     pub(crate) host: Option<HostPort>,
     pub(crate) tunnel: Tunnel,
     pub(crate) policy: Policy,
+    pub(crate) seed: Seed,
     pub(crate) blocks: Vec<Ipv6Net>,
     pub(crate) sid_space: SidSpace,
+    pub(crate) own_sources: OwnSources,
     pub(crate) vrfs: Vec<Vrf>,
     pub(crate) sids: Vec<Sid>,
-    pub(crate) steers: Vec<Vec<u32>>,
+    pub(crate) steers: Groups,
     pub(crate) paths: Vec<PathEntry>,
-    pub(crate) groups: Vec<Vec<u32>>,
+    pub(crate) groups: Groups,
     pub(crate) adjacencies: Vec<Adjacency>,
     /// Resolved neighbours on the links that cross-connects lead onto, with their groups.
     pub(crate) cross_connected: HashMap<(PortId, IpAddr), u32>,
-    pub(crate) straight: Straight,
+    pub(crate) fast: FastTables,
     pub(crate) offload: Offload,
 }
 
 /// Index of a VRF inside one generation.
 pub(crate) type VrfIndex = u16;
 
-/// The main table.
-pub(crate) const MAIN: VrfIndex = 0;
+/// Index of the main table.
+pub(crate) const MAIN: VrfIndex = srv6d_fib::MAIN_TABLE;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vrf {
@@ -77,7 +83,7 @@ pub(crate) struct PortEntry {
     pub(crate) id: PortId,
     pub(crate) device: u16,
     pub(crate) vlan: Option<u16>,
-    /// Tagged logical ports on this device, when this is its untagged one: VID and index.
+    /// Tagged logical ports on this device, if this is its untagged one: VID and index.
     pub(crate) tagged: Vec<(u16, PortId)>,
     pub(crate) mac: Mac,
     pub(crate) up: bool,
@@ -91,7 +97,7 @@ pub(crate) struct PortEntry {
     pub(crate) fill_checksum: bool,
 }
 
-/// What a longest-prefix match leads to.
+/// The target of a longest-prefix match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Sid(u32),
@@ -109,55 +115,53 @@ pub(crate) enum Target {
     Unreachable,
 }
 
-const INDEX_BITS: u32 = 28;
-
 impl Target {
     pub(crate) fn encode(self) -> Value {
         let (tag, index) = match self {
-            Self::Sid(index) => (0, index),
-            Self::Steer(index) => (1, index),
-            Self::Route(index) => (2, index),
-            Self::OnLink(port) => (3, u32::from(port.0)),
-            Self::Kernel => (4, 0),
-            Self::Local => (4, 1),
-            Self::Unknown(policy) => (5, policy as u32),
-            Self::Blackhole => (6, 0),
-            Self::Unreachable => (6, 1),
-            Self::Neighbor(index) => (7, index),
+            Self::Sid(index) => (TARGET_SID, index),
+            Self::Steer(index) => (TARGET_STEER, index),
+            Self::Route(index) => (TARGET_ROUTE, index),
+            Self::OnLink(port) => (TARGET_ON_LINK, u32::from(port.0)),
+            Self::Kernel => (TARGET_KERNEL, 0),
+            Self::Local => (TARGET_KERNEL, 1),
+            Self::Unknown(policy) => (TARGET_UNKNOWN, policy as u32),
+            Self::Blackhole => (TARGET_BLACKHOLE, 0),
+            Self::Unreachable => (TARGET_BLACKHOLE, 1),
+            Self::Neighbor(index) => (TARGET_NEIGHBOR, index),
         };
-        tag << INDEX_BITS | index
+        tag << TARGET_INDEX_BITS | index
     }
 
-    /// The index in a value.
+    /// Returns the index in a value.
     #[inline]
     pub(crate) const fn index(value: Value) -> u32 {
-        value & ((1 << INDEX_BITS) - 1)
+        value & ((1 << TARGET_INDEX_BITS) - 1)
     }
 
-    /// The group of next hops, of a value that leads to nothing but one.
+    /// Returns the group of next hops of a value whose target is only a group.
     #[inline]
     pub(crate) const fn group(value: Value) -> Option<u32> {
-        match value >> INDEX_BITS {
-            2 | 7 => Some(value & ((1 << INDEX_BITS) - 1)),
+        match value >> TARGET_INDEX_BITS {
+            TARGET_ROUTE | TARGET_NEIGHBOR => Some(Self::index(value)),
             _ => None,
         }
     }
 
     #[inline]
     pub(crate) fn decode(value: Value) -> Self {
-        let index = value & ((1 << INDEX_BITS) - 1);
-        match value >> INDEX_BITS {
-            0 => Self::Sid(index),
-            1 => Self::Steer(index),
-            2 => Self::Route(index),
-            3 => Self::OnLink(PortId((index & 0xffff) as u16)),
-            4 if index == 1 => Self::Local,
-            4 => Self::Kernel,
-            5 if index == UnknownSid::Icmp as u32 => Self::Unknown(UnknownSid::Icmp),
-            5 if index == UnknownSid::Punt as u32 => Self::Unknown(UnknownSid::Punt),
-            5 => Self::Unknown(UnknownSid::Drop),
-            6 if index == 1 => Self::Unreachable,
-            7 => Self::Neighbor(index),
+        let index = Self::index(value);
+        match value >> TARGET_INDEX_BITS {
+            TARGET_SID => Self::Sid(index),
+            TARGET_STEER => Self::Steer(index),
+            TARGET_ROUTE => Self::Route(index),
+            TARGET_ON_LINK => Self::OnLink(PortId((index & 0xffff) as u16)),
+            TARGET_KERNEL if index == 1 => Self::Local,
+            TARGET_KERNEL => Self::Kernel,
+            TARGET_UNKNOWN if index == UnknownSid::Icmp as u32 => Self::Unknown(UnknownSid::Icmp),
+            TARGET_UNKNOWN if index == UnknownSid::Punt as u32 => Self::Unknown(UnknownSid::Punt),
+            TARGET_UNKNOWN => Self::Unknown(UnknownSid::Drop),
+            TARGET_BLACKHOLE if index == 1 => Self::Unreachable,
+            TARGET_NEIGHBOR => Self::Neighbor(index),
             _ => Self::Blackhole,
         }
     }
@@ -168,7 +172,7 @@ pub(crate) struct Sid {
     pub(crate) slot: u32,
     pub(crate) action: Action,
     pub(crate) flavors: Flavors,
-    /// The SID's own address is also an address of this node: its upper layers are the kernel's.
+    /// Whether the SID's own address is also an address of this node, so that upper layers are for the kernel.
     pub(crate) is_local_address: bool,
     /// Length of the matched prefix.
     pub(crate) len: u8,
@@ -182,37 +186,37 @@ pub(crate) enum Action {
     EndDx { family: DtFamily, way: CrossConnect },
 }
 
-/// Where a cross-connect leads.
+/// The target of a cross-connect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CrossConnect {
-    /// To one of the members.
+    /// One of the members of a group.
     Group(u32),
-    /// Onto a link: the inner destination is the neighbour.
+    /// A link, on which the inner destination is the neighbour.
     OnLink(PortId),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct PathEntry {
     pub(crate) slot: u32,
-    /// IPv6 header and SRH; payload length, flow label, traffic class and next header are written per packet.
+    /// IPv6 header and SRH. Payload length, flow label, traffic class and next header are written per packet.
     pub(crate) header: [u8; MAX_OUTER],
     pub(crate) header_len: usize,
-    /// Offset of the byte that says what is inside: the IPv6 next header, or the SRH's.
+    /// Offset of the byte that names the inner protocol: the next header of IPv6, or that of the SRH.
     pub(crate) inner_at: usize,
-    /// A source of its own: a port's does not replace it.
+    /// Whether the path has a source of its own, which the source of a port does not replace.
     pub(crate) own_source: bool,
     pub(crate) group: Option<u32>,
-    /// Largest outer packet that routers on the path have said they carry.
+    /// Largest outer packet that routers on the path have reported to carry.
     pub(crate) mtu: usize,
 }
 
 impl PathEntry {
-    /// In a place that is free.
+    /// An entry that no path uses. It fills a free place.
     pub(crate) const UNUSED: Self =
         Self { slot: 0, header: [0; MAX_OUTER], header_len: 0, inner_at: 0, own_source: false, group: None, mtu: 0 };
 
-    /// Largest outer packet that routers on the path are known to carry. An inner IPv6 sender may always send 1280
-    /// bytes (RFC 2473 section 7.1), and would not heed anything less.
+    /// Largest outer packet that routers on the path carry, as far as is known. An inner IPv6 sender may always send
+    /// 1280 bytes (RFC 2473 section 7.1), and would ignore anything less.
     pub(crate) fn mtu_for(&self, inner_is_v6: bool) -> usize {
         let least = if inner_is_v6 { ipv6::MIN_MTU + self.header_len } else { 0 };
         self.mtu.max(least)
@@ -220,7 +224,8 @@ impl PathEntry {
 }
 
 impl PathEntry {
-    /// Outer source of packets that leave through `adjacency`: the path's own, else the port's, else the node's.
+    /// Returns the outer source of packets that leave through `adjacency`: that of the path, or of the port, or of
+    /// the node.
     pub(crate) fn source(&self, adjacency: &Adjacency) -> Ipv6Addr {
         let in_header = || self.header.get(8..24).and_then(|bytes| bytes.first_chunk::<16>()).copied();
         match adjacency.source {
@@ -230,14 +235,14 @@ impl PathEntry {
     }
 }
 
-/// How a next hop stands.
+/// The state of a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdjacencyState {
-    /// MAC address known, port up.
+    /// The MAC address is known, and the port is up.
     Ready,
-    /// MAC address unknown.
+    /// The MAC address is unknown.
     Unresolved,
-    /// Port down.
+    /// The port is down.
     Down,
 }
 
@@ -249,12 +254,12 @@ pub(crate) struct Adjacency {
     pub(crate) neighbor: IpAddr,
     pub(crate) state: AdjacencyState,
     pub(crate) mtu: usize,
-    /// Destination, source and tag; the type behind them is written per packet.
+    /// Ethernet header without its type: destination, source and VLAN tag. The type is written per packet.
     pub(crate) ethernet: [u8; 16],
-    /// 12, or 16 with a tag.
+    /// Length: 12, or 16 with a tag.
     pub(crate) ethernet_len: usize,
     pub(crate) source: Option<Ipv6Addr>,
-    /// Nothing needs this next hop now: it was a neighbour on a link, and is not resolved any more.
+    /// Whether nothing uses this next hop at present: it was a neighbour on a link and is no longer resolved.
     pub(crate) is_idle: bool,
 }
 
@@ -264,13 +269,13 @@ impl Tables {
         value.map(Target::decode)
     }
 
-    /// What [`Target::decode`] takes.
+    /// Returns the value of a destination, which [`Target::decode`] takes.
     #[inline]
     pub(crate) fn find_v6(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
         self.vrfs.get(usize::from(vrf))?.v6.lookup(destination)
     }
 
-    /// The same for an IPv4 address in the upper 32 bits.
+    /// Returns the value of an IPv4 destination in the upper 32 bits.
     #[inline]
     pub(crate) fn find_v4(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
         self.vrfs.get(usize::from(vrf))?.v4.lookup(destination)
@@ -281,7 +286,7 @@ impl Tables {
         self.ports.get(usize::from(port.0))
     }
 
-    /// The member of a group that a flow uses.
+    /// Returns the member of a group that a flow uses.
     #[inline]
     pub(crate) fn member(&self, group: u32, flow: impl FnOnce() -> FlowHash) -> Option<&Adjacency> {
         self.adjacencies.get(self.member_index(group, flow)? as usize)
@@ -289,47 +294,36 @@ impl Tables {
 
     #[inline]
     pub(crate) fn member_index(&self, group: u32, flow: impl FnOnce() -> FlowHash) -> Option<u32> {
-        match self.groups.get(group as usize)?.as_slice() {
-            [only] => Some(*only),
-            members => members.get(flow().pick(members.len())).copied(),
-        }
+        self.groups.member(group, || flow().for_hops(&self.seed).pick(SLOTS))
     }
 
-    /// The path of a steered prefix that a flow uses.
+    /// Returns the path of a steered prefix that a flow uses.
     pub(crate) fn path(&self, steer: u32, flow: FlowHash) -> Option<&PathEntry> {
         self.paths.get(self.path_index(steer, flow)? as usize)
     }
 
     #[inline]
     pub(crate) fn path_index(&self, steer: u32, flow: FlowHash) -> Option<u32> {
-        match self.steers.get(steer as usize)?.as_slice() {
-            [only] => Some(*only),
-            paths => paths.get(flow.again().pick(paths.len())).copied(),
-        }
+        self.steers.member(steer, || flow.for_paths(&self.seed).pick(SLOTS))
     }
 
-    /// What may be forwarded in front of the workers.
+    /// Returns the extract of the tables from which the XDP program forwards (offload).
     pub fn offload(&self) -> &Offload {
         &self.offload
     }
 
-    /// Next hops in use by any route, SID or path, and how they stand.
+    /// Returns the next hops that a route, SID or path uses, with their state.
     pub fn next_hops(&self) -> impl Iterator<Item = (PortId, IpAddr, AdjacencyState)> {
         let needed = self.adjacencies.iter().filter(|adjacency| !adjacency.is_idle);
         needed.map(|adjacency| (adjacency.port, adjacency.neighbor, adjacency.state))
     }
 
-    /// Where the hash tables of prefixes are.
+    /// Returns the memory ranges of the hash tables of prefixes.
     pub fn ranges(&self) -> impl Iterator<Item = Range<*const u8>> {
         self.vrfs.iter().flat_map(|vrf| vrf.v6.ranges().chain(vrf.v4.ranges()))
     }
 
-    /// Bytes held by the prefix tables.
-    pub fn memory(&self) -> usize {
-        self.vrfs.iter().map(|vrf| vrf.v6.memory() + vrf.v4.memory()).sum()
-    }
-
-    /// Prefixes of all tables.
+    /// Number of prefixes of all tables.
     pub fn prefixes(&self) -> usize {
         self.vrfs.iter().map(|vrf| vrf.v6.len() + vrf.v4.len()).sum()
     }

@@ -1,6 +1,6 @@
-//! Bytes to headers and back: Ethernet, VLAN, IPv4, IPv6, segment routing header.
+//! Conversion between bytes and headers: Ethernet, VLAN, IPv4, IPv6, segment routing header.
 //!
-//! A header view exists only where all of its bytes are there, so accessors cannot panic.
+//! A header view exists only if all of its bytes are there, so accessors cannot panic.
 #![forbid(unsafe_code)]
 
 pub mod checksum;
@@ -30,6 +30,8 @@ pub mod protocol {
     pub const ROUTING: u8 = 43;
     /// IPv6 fragment header.
     pub const FRAGMENT: u8 = 44;
+    /// IPv6 authentication header.
+    pub const AUTHENTICATION: u8 = 51;
     /// `ICMPv6`.
     pub const ICMPV6: u8 = 58;
     /// No next header.
@@ -40,12 +42,12 @@ pub mod protocol {
     pub const SCTP: u8 = 132;
 }
 
-/// Big-endian u16 at `offset`, if it is there.
+/// Reads a big-endian u16 at `offset`. Returns `None` if `bytes` ends before it does.
 pub fn be16(bytes: &[u8], offset: usize) -> Option<u16> {
     bytes.get(offset..)?.first_chunk().map(|pair| u16::from_be_bytes(*pair))
 }
 
-/// Big-endian u32 at `offset`, if it is there.
+/// Reads a big-endian u32 at `offset`. Returns `None` if `bytes` ends before it does.
 pub fn be32(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|quad| u32::from_be_bytes(*quad))
 }

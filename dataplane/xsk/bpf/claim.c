@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Which packets of a port are srv6d's.
+ * Decides which packets of a port srv6d claims.
  *
- *   frame -> for us on layer 2? -> VLAN known? -> unicast, not ND? -> claimed? -> XSK of this queue
+ *   frame -> VLAN known? -> for us on layer 2? -> unicast, not ND? -> claimed? -> XSK of this queue
  *               | no                 | no            | no             | no          | no socket
  *               +--------------------+---------------+----------------+-------------+--> the kernel
  *
- * On a port that guards SIDs (edge and host) the kernel gets only what it may forward: no SID space, no
- * header that names segments, no source that the port does not allow, no route of the kernel's own that
- * processes or encapsulates SRv6. The rest is the worker's, which refuses and counts it. On a queue that has
- * no worker, the program drops the rest.
+ * A port may guard SIDs (in the roles edge and host). Then the kernel gets only packets that it may forward. It does
+ * not get a packet to SID space, a packet with a header that names segments, a packet whose source the port does not
+ * allow or is this node's own, or a packet for which the kernel itself has a route that processes or encapsulates SRv6. Such packets go to
+ * the worker, which refuses and counts them. On a queue that has no worker the program drops them. The same holds for
+ * frames that a device of the kernel above the port takes (a macvlan by its MAC address, a VLAN that is no port):
+ * nothing of them is claimed, but whoever sends to the port can send to that device, too.
  *
- * The program only looks, but for a tag that stands beside a claimed frame, which it writes into it. It
- * drops nothing else but a pile of priority tags on a port that guards SIDs; whatever else it does not
- * understand is the kernel's.
+ * The program only reads the frame, with one exception: a VLAN tag that the driver hands over beside a claimed frame
+ * is written into the frame. Apart from the packets above it drops only frames with more priority tags than it
+ * reads, on a port that guards SIDs. All else that it does not understand goes to the kernel.
  *
- * tags.c compiles this file once more with READS_TAGS: the driver is asked for tags that stand beside the
- * frame, which takes a program that is bound to a device. The kernel lets only programs with a
- * GPL-compatible licence ask; that of this file is one of its choices.
+ * tags.c compiles this file a second time, with READS_TAGS. That program asks the driver for tags that stand beside
+ * the frame; the kernel allows this only to a program that is bound to a device and has a GPL-compatible licence.
+ * The licence of this file offers one.
  */
 #include "bpf.h"
 
@@ -26,24 +28,25 @@
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88a8
 #define VLAN_VID_MASK 0x0fff
-/* Tags with VID 0 that may stand in front: see eth.rs. */
+/* Number of tags with VID 0 that may stand in front: see eth.rs. */
 #define PRIORITY_TAGS 2
 
 #define AF_INET6 10
 #define IPPROTO_HOPOPTS 0
 #define IPPROTO_ROUTING 43
 #define IPPROTO_FRAGMENT 44
+#define IPPROTO_AH 51
 #define IPPROTO_DSTOPTS 60
-/* Without options. */
+/* First byte of a header without options. */
 #define IPV4_PLAIN 0x45
 
 #define IPPROTO_ICMPV6 58
-/* RFC 4443 section 3.2. */
+/* ICMPv6 type, RFC 4443 section 3.2. */
 #define PACKET_TOO_BIG 2
-/* Router solicitation .. redirect: RFC 4861 section 4. */
+/* ICMPv6 types from router solicitation to redirect: RFC 4861 section 4. */
 #define ND_FIRST 133
 #define ND_LAST 137
-/* What another router has forwarded is not from this link, and so no ND. */
+/* A packet with a lower hop limit was forwarded by another router. It does not come from this link, so it is not ND. */
 #define ND_HOP_LIMIT 255
 
 struct eth {
@@ -74,9 +77,9 @@ struct ipv6 {
 	__u8 dst[16];
 } __attribute__((packed));
 
-/* A prefix of a view. The view is in front of the address, so it always matches as a whole. */
+/* A prefix of a view. The view stands in front of the address and is always compared as a whole. */
 struct key4 {
-	__u32 prefix_len; /* bits of the view, 32, included */
+	__u32 prefix_len; /* in bits, with the 32 of the view */
 	__u32 view;
 	__u8 addr[4];
 };
@@ -88,40 +91,42 @@ struct key6 {
 };
 
 struct vlan_key {
-	__u32 prefix_len; /* always all of it */
+	__u32 prefix_len; /* always the whole key */
 	__u32 port;
 	__u32 vid;
 };
 
-/* A prefix of the sources that a port allows. IPv4 addresses are mapped ones, ::ffff:0:0/96. */
+/* A prefix of the sources that a port allows. IPv4 addresses are written as mapped ones, ::ffff:0:0/96. */
 struct source_key {
-	__u32 prefix_len; /* bits of port and VLAN, 64, included */
+	__u32 prefix_len; /* in bits, with the 64 of port and VLAN */
 	__u32 port;
 	__u32 vid; /* 0: untagged */
 	__u8 addr[16];
 };
 
-/* What holds for untagged frames of a port, or for those of a VLAN. */
+/* Rules for the untagged frames of a port, or for the frames of one VLAN. The bits above these hold the number of the
+ * set of this node's own sources; no packet from outside may have one. 0: there is none. */
 enum { GUARDS_SIDS = 1, CHECKS_SOURCES = 2 };
+#define OWN_SOURCES_SHIFT 8
 
 /* Mirrored by `PortRow` in src/claim_program.rs. */
 struct port {
 	__u8 mac[6];
 	__u8 untagged;	/* frames without a tag may be claimed */
 	__u8 claim_all; /* no look-up: all unicast of both families is claimed */
-	__u32 number;	/* where its counters and its sockets are */
-	__u32 view;	/* which claims are its own */
-	__u32 queues;	/* that may have a socket, from 0 */
-	__u32 xsks;	/* where its sockets begin */
-	__u32 rules;	/* of frames without a tag */
+	__u32 number;	/* index of its counters and its sockets */
+	__u32 view;	/* the view that holds its claims */
+	__u32 queues;	/* queues 0 .. queues-1 may have a socket */
+	__u32 xsks;	/* index of its first socket */
+	__u32 rules;	/* for frames without a tag */
 };
 
 enum { PASSED, REDIRECTED, DROPPED, COUNTERS };
 
 enum verdict { KERNEL, WORKER, NOBODY };
 
-/* One set of maps serves all ports. A trie takes memory for each entry that is in it, and none for its
- * max_entries; a hash map would take 16 bytes for each of these. The loader sets the sizes. */
+/* One set of maps serves all ports. A trie takes memory only for entries that are in it, whatever max_entries says;
+ * a hash map would take 16 bytes for each possible entry. The loader sets the sizes. */
 #define TRIE(name, key_type)                                                                       \
 	struct {                                                                                   \
 		MAP_NUMBER(type, BPF_MAP_TYPE_LPM_TRIE);                                           \
@@ -136,16 +141,17 @@ enum verdict { KERNEL, WORKER, NOBODY };
 TRIE(claims6, struct key6);
 TRIE(claims4, struct key4);
 
-/* Addresses of this node whose Packet Too Big messages are claimed, and
- * nothing else of them: outer sources of what srv6d encapsulates. */
+/* Addresses of this node that are outer sources of srv6d's encapsulations. Of the packets to them only Packet Too
+ * Big messages are claimed. */
 TRIE(outer_sources, struct key6);
 
-/* SID space, for ports that guard it: 1; in it, what is not: 0. All ports share view 0. */
+/* View 0, of all ports: SID space, for ports that guard SIDs. 1: the prefix is SID space; 0: an exception inside of it.
+ * Other views: sets of this node's own sources. */
 TRIE(sid_space, struct key6);
 
 TRIE(allowed_sources, struct source_key);
 
-/* Frames with these tags may be claimed, by these rules. */
+/* VLANs whose frames may be claimed, and the rules for them. */
 TRIE(vlans, struct vlan_key);
 
 struct {
@@ -155,7 +161,7 @@ struct {
 	MAP_NUMBER(max_entries, 1);
 } xsks SEC(".maps");
 
-/* By number of the interface. */
+/* Ports, by interface index. */
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_HASH);
 	MAP_TYPE(key, __u32);
@@ -164,13 +170,36 @@ struct {
 	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
 } ports SEC(".maps");
 
-/* COUNTERS for each port. */
+/* COUNTERS entries for each port. */
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	MAP_TYPE(key, __u32);
 	MAP_TYPE(value, __u64);
 	MAP_NUMBER(max_entries, 1);
 } counters SEC(".maps");
+
+#ifdef READS_TAGS
+/*
+ * Reserves room so that the verifier can rewrite this program in the pages that it was loaded into.
+ *
+ * The verifier adds instructions (map look-ups, kfuncs). If the program outgrows its pages, the kernel moves it
+ * (bpf_prog_realloc), but the list of programs that are bound to a device keeps the old address (offload->prog,
+ * kernel/bpf/offload.c). When that device is removed, the kernel reads freed memory with the RTNL lock held, and no
+ * network interface of the machine can be changed until it is rebooted. The branch below is never taken. The
+ * verifier sees that and removes it, but the pages remain allocated.
+ */
+static ALWAYS_INLINE void leave_room(void)
+{
+	__u64 never;
+
+	asm volatile("%0 = 0\n"
+		     "if %0 == 0 goto +1024\n"
+		     ".rept 1024\n"
+		     "%0 = 0\n"
+		     ".endr\n"
+		     : "=r"(never));
+}
+#endif
 
 static ALWAYS_INLINE int for_this_port(const struct port *port, const struct eth *eth)
 {
@@ -179,19 +208,19 @@ static ALWAYS_INLINE int for_this_port(const struct port *port, const struct eth
 
 	if (eth->dst[0] & 1)
 		return 1;
-	/* Not memcmp: clang makes a call of it, and there is nothing to call. */
+	/* Not memcmp: clang would compile it to a call, and BPF has no such function to call. */
 #pragma unroll
 	for (i = 0; i < 6; i++)
 		differs |= eth->dst[i] ^ port->mac[i];
 	return !differs;
 }
 
-/* The logical port that a frame came in by. */
+/* The logical port through which a frame came in. */
 struct arrival {
 	const struct port *port;
 	__u32 vid;
 	__u32 rules;
-	int has_worker; /* a socket is bound to the queue */
+	int may_claim; /* a socket is bound to the queue, and the frame is for the port itself */
 };
 
 static ALWAYS_INLINE int is_allowed_source(const struct arrival *in, const __u8 *address, int is_v4)
@@ -232,20 +261,21 @@ static ALWAYS_INLINE int is_unspecified(const __u8 *address)
 static ALWAYS_INLINE int begins_chain(__u8 next_header)
 {
 	return next_header == IPPROTO_HOPOPTS || next_header == IPPROTO_ROUTING ||
-	       next_header == IPPROTO_FRAGMENT || next_header == IPPROTO_DSTOPTS;
+	       next_header == IPPROTO_FRAGMENT || next_header == IPPROTO_DSTOPTS || next_header == IPPROTO_AH;
 }
 
-/* A header that names segments may follow: a fragment of something plain hides none. */
+/* Whether a header that names segments may follow. A fragment whose own next header is plain hides none, and neither
+ * does an authentication header in front of a plain one. */
 static ALWAYS_INLINE int may_name_segments(const struct ipv6 *ip, const void *end)
 {
-	const __u8 *fragment = (const void *)(ip + 1);
+	const __u8 *header = (const void *)(ip + 1);
 
-	if (ip->next_header != IPPROTO_FRAGMENT)
+	if (ip->next_header != IPPROTO_FRAGMENT && ip->next_header != IPPROTO_AH)
 		return begins_chain(ip->next_header);
-	return (const void *)(fragment + 8) > end || begins_chain(*fragment);
+	return (const void *)(header + 8) > end || begins_chain(*header);
 }
 
-/* The kernel has a route of its own to there that processes SIDs or encapsulates. */
+/* Whether the kernel has a route of its own to this destination that processes SIDs or encapsulates. */
 static ALWAYS_INLINE int kernel_tunnels(struct xdp_md *ctx, const struct ipv6 *ip)
 {
 	struct bpf_fib_lookup route = { .family = AF_INET6, .ifindex = ctx->ingress_ifindex };
@@ -255,12 +285,28 @@ static ALWAYS_INLINE int kernel_tunnels(struct xdp_md *ctx, const struct ipv6 *i
 	return bpf_fib_lookup(ctx, &route, sizeof(route), 0) == BPF_FIB_LKUP_RET_UNSUPP_LWT;
 }
 
-/* Unclaimed packets of a port that guards SIDs. */
-static ALWAYS_INLINE enum verdict guard_ipv6(struct xdp_md *ctx, const struct ipv6 *ip)
+/* Whether the source is this node's own. No sender outside the domain has one. */
+static ALWAYS_INLINE int is_own_source(const struct arrival *in, const struct ipv6 *ip)
+{
+	struct key6 key = {
+		.prefix_len = 8 * (sizeof(key.view) + sizeof(key.addr)),
+		.view = in->rules >> OWN_SOURCES_SHIFT,
+	};
+
+	if (!key.view)
+		return 0;
+	__builtin_memcpy(key.addr, ip->src, sizeof(key.addr));
+	return bpf_map_lookup_elem(&sid_space, &key) != 0;
+}
+
+/* Decides about an unclaimed packet of a port that guards SIDs. */
+static ALWAYS_INLINE enum verdict guard_ipv6(struct xdp_md *ctx, const struct arrival *in, const struct ipv6 *ip)
 {
 	struct key6 key = { .prefix_len = 8 * (sizeof(key.view) + sizeof(key.addr)) };
 	__u32 *is_sid_space;
 
+	if (is_own_source(in, ip))
+		return WORKER;
 	__builtin_memcpy(key.addr, ip->dst, sizeof(key.addr));
 	is_sid_space = bpf_map_lookup_elem(&sid_space, &key);
 	if (is_sid_space)
@@ -288,7 +334,7 @@ static ALWAYS_INLINE enum verdict claim_ipv6(struct xdp_md *ctx, const struct ar
 	if (guards && may_name_segments(ip, end))
 		return WORKER;
 	if (is_link_local(ip->dst))
-		return KERNEL;
+		return guards && is_own_source(in, ip) ? WORKER : KERNEL;
 	__builtin_memcpy(key.addr, ip->dst, sizeof(key.addr));
 	if (ip->next_header == IPPROTO_ICMPV6) {
 		const __u8 *icmp_type = (const void *)(ip + 1);
@@ -297,20 +343,20 @@ static ALWAYS_INLINE enum verdict claim_ipv6(struct xdp_md *ctx, const struct ar
 		if ((const void *)(icmp_type + 1) > end)
 			return guards ? WORKER : KERNEL;
 		is_discovery = *icmp_type >= ND_FIRST && *icmp_type <= ND_LAST && ip->hop_limit == ND_HOP_LIMIT;
-		/* To an address that is not the node's it is a packet like any other. */
+		/* A port that guards SIDs judges neighbour discovery by its destination, like any other packet. */
 		if (is_discovery && !guards)
 			return KERNEL;
-		if (in->has_worker && *icmp_type == PACKET_TOO_BIG && bpf_map_lookup_elem(&outer_sources, &key))
+		if (in->may_claim && *icmp_type == PACKET_TOO_BIG && bpf_map_lookup_elem(&outer_sources, &key))
 			return WORKER;
 	}
-	if (in->has_worker) {
+	if (in->may_claim) {
 		if (port->claim_all)
 			return WORKER;
 		claim = bpf_map_lookup_elem(&claims6, &key);
 		if (claim && *claim)
 			return WORKER;
 	}
-	return guards ? guard_ipv6(ctx, ip) : KERNEL;
+	return guards ? guard_ipv6(ctx, in, ip) : KERNEL;
 }
 
 static ALWAYS_INLINE enum verdict claim_ipv4(const struct arrival *in, const void *l3, const void *end)
@@ -319,18 +365,18 @@ static ALWAYS_INLINE enum verdict claim_ipv4(const struct arrival *in, const voi
 	const struct ipv4 *ip = l3;
 	struct key4 key = { .prefix_len = 8 * (sizeof(key.view) + sizeof(key.addr)), .view = port->view };
 	int guards = in->rules & GUARDS_SIDS, is_for_many, has_no_address;
-	__u32 *claim = 0;
+	__u32 *claim;
 
 	if ((const void *)(ip + 1) > end)
 		return guards ? WORKER : KERNEL;
-	/* 224/4 multicast, 240/4 reserved with the limited broadcast in it. */
+	/* 224/4 is multicast; 240/4 is reserved and includes the limited broadcast. */
 	is_for_many = ip->dst[0] >= 224;
 	has_no_address = is_for_many && !(ip->src[0] | ip->src[1] | ip->src[2] | ip->src[3]);
 	if (!has_no_address && !is_allowed_source(in, ip->src, 1))
 		return WORKER;
 	if (is_for_many)
 		return KERNEL;
-	if (in->has_worker) {
+	if (in->may_claim) {
 		if (port->claim_all)
 			return WORKER;
 		__builtin_memcpy(key.addr, ip->dst, sizeof(key.addr));
@@ -338,8 +384,8 @@ static ALWAYS_INLINE enum verdict claim_ipv4(const struct arrival *in, const voi
 		if (claim && *claim)
 			return WORKER;
 	}
-	/* Options may be a source route. */
-	return guards && !claim && ip->version_ihl != IPV4_PLAIN ? WORKER : KERNEL;
+	/* IPv4 options may contain a source route. The worker gives the kernel what has none and is for this node. */
+	return guards && ip->version_ihl != IPV4_PLAIN ? WORKER : KERNEL;
 }
 
 static ALWAYS_INLINE const __u32 *vlan_rules(const struct port *port, __u32 vid)
@@ -358,23 +404,25 @@ static ALWAYS_INLINE int is_tag(__be16 type)
 	return type == htons(ETH_P_8021Q) || type == htons(ETH_P_8021AD);
 }
 
-/* `vid`: that of a tag beside the frame, or 0. WORKER without a worker: only what the kernel may not have. */
+/* Decides about a frame. `vid` is the VID of a tag that stands beside the frame, or 0. If the queue has no worker, or
+ * the frame is not for the port itself, the result WORKER is given only for packets that the kernel must not have. */
 static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct port *port, __u32 vid, int has_worker)
 {
 	const void *data = (const void *)(long)ctx->data;
 	const void *end = (const void *)(long)ctx->data_end;
 	const struct eth *eth = data;
 	const void *l3 = eth + 1;
-	struct arrival in = { .port = port, .rules = port->rules, .has_worker = has_worker };
+	struct arrival in = { .port = port, .rules = port->rules };
 	const __u32 *rules;
 	__be16 type;
 	int i;
 
-	if (l3 > end || !for_this_port(port, eth))
+	if (l3 > end)
 		return KERNEL;
+	in.may_claim = has_worker && for_this_port(port, eth);
 
 	type = eth->type;
-	/* Tags with VID 0 say only what the priority is, and the kernel takes any number of them off. */
+	/* Tags with VID 0 only carry a priority. The kernel removes any number of them. */
 #pragma unroll
 	for (i = 0; i <= PRIORITY_TAGS; i++) {
 		const struct vlan *tag = l3;
@@ -385,7 +433,7 @@ static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct p
 		if (l3 > end)
 			return KERNEL;
 		vid = htons(tag->tci) & VLAN_VID_MASK;
-		/* The VLAN of a service provider is no port of srv6d. */
+		/* The VLAN of a service provider (802.1ad) is never a port of srv6d. */
 		if (vid && type == htons(ETH_P_8021AD))
 			return KERNEL;
 		type = tag->type;
@@ -394,15 +442,19 @@ static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct p
 	}
 	if (vid) {
 		rules = vlan_rules(port, vid);
-		if (!rules)
-			return KERNEL;
-		in.vid = vid;
-		in.rules = *rules;
+		if (rules) {
+			in.vid = vid;
+			in.rules = *rules;
+		} else {
+			/* A VLAN of the kernel's has sources of its own. */
+			in.rules &= GUARDS_SIDS;
+			in.may_claim = 0;
+		}
 	} else if (!port->untagged) {
 		return KERNEL;
 	}
 
-	/* A second tag is neither IP type. */
+	/* If there is a second tag, the type is neither of the two IP types. */
 	if (type == htons(ETH_P_IPV6))
 		return claim_ipv6(ctx, &in, l3, end);
 	if (type == htons(ETH_P_IP))
@@ -411,10 +463,11 @@ static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct p
 }
 
 #ifdef READS_TAGS
-/* Linux 6.8, include/net/xdp.h. */
+/* Declared in include/net/xdp.h since Linux 6.8. */
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *protocol, __u16 *tci) SEC(".ksyms");
 
-/* 1: there is one. A service tag is a type of its own, and the kernel's. */
+/* Returns 1 if there is a tag beside the frame. A service tag has a protocol of its own; its frames go to the
+ * kernel. */
 static ALWAYS_INLINE int read_tag(struct xdp_md *ctx, __be16 *protocol, __u16 *tci)
 {
 	*protocol = 0;
@@ -422,7 +475,7 @@ static ALWAYS_INLINE int read_tag(struct xdp_md *ctx, __be16 *protocol, __u16 *t
 	return !bpf_xdp_metadata_rx_vlan_tag(ctx, protocol, tci) && *protocol;
 }
 
-/* Writes a tag into the frame. 0: there is no room. */
+/* Writes a tag into the frame. Returns 0 if there is no room for it. */
 static ALWAYS_INLINE int write_tag(struct xdp_md *ctx, __u16 tci)
 {
 	struct {
@@ -444,8 +497,8 @@ static ALWAYS_INLINE int write_tag(struct xdp_md *ctx, __u16 tci)
 }
 #endif
 
-/* What stands in front of this program on each port: srv6d_offload, or nothing. It calls a program like this one that does
- * not read tags: those of this kind cannot be called. */
+/* The program that runs in front of this one on each port: srv6d_offload, or none. srv6d_offload continues with a
+ * copy of this program that does not read tags, because a program that is bound to a device cannot be called. */
 #ifdef READS_TAGS
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -455,8 +508,8 @@ struct {
 } front SEC(".maps");
 #endif
 
-/* "xdp.frags": jumbo frames reach the program as several buffers; headers are
- * in the first one, or the frame counts as truncated and is the kernel's. */
+/* "xdp.frags": a jumbo frame reaches the program in several buffers. If its headers are not in the first one, the
+ * frame counts as truncated and goes to the kernel. */
 SEC("xdp.frags")
 int srv6d_claim(struct xdp_md *ctx)
 {
@@ -470,6 +523,9 @@ int srv6d_claim(struct xdp_md *ctx)
 	__u16 tci = 0;
 #endif
 
+#ifdef READS_TAGS
+	leave_room();
+#endif
 	if (!port)
 		return XDP_PASS;
 #ifdef READS_TAGS
@@ -483,16 +539,19 @@ int srv6d_claim(struct xdp_md *ctx)
 #endif
 	socket = port->xsks + queue;
 	has_worker = queue < port->queues && bpf_map_lookup_elem(&xsks, &socket);
+	/* Keeps the compiler from comparing the pointer to the socket again later: without CAP_PERFMON the verifier
+	 * accepts that only where the pointer comes from. */
+	asm volatile("" : "+r"(has_worker));
 	claim = claim_frame(ctx, port, vid, has_worker);
 	if (claim == WORKER && !has_worker)
 		claim = NOBODY;
 #ifdef READS_TAGS
-	/* Without room for the tag it is the kernel's, which sees it. */
+	/* If there is no room for the tag, the frame goes to the kernel, which sees the tag. */
 	if (claim == WORKER && vid && !write_tag(ctx, tci))
 		claim = KERNEL;
 #endif
 	if (claim == WORKER) {
-		/* The socket was closed just now: the flags argument is the verdict. */
+		/* If the socket was closed in the meantime, the flags argument is the verdict. */
 		verdict = bpf_redirect_map(&xsks, socket, port->rules ? XDP_DROP : XDP_PASS);
 		if (verdict == XDP_REDIRECT)
 			which = REDIRECTED;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Which of several ways a packet's flow takes, and its outer flow label: flow.rs. */
+/* Choice of one of several ways by a packet's flow, and the outer flow label. flow.rs does the same in the worker. */
 #pragma once
 
 #include "offload_headers.h"
 
-/* UDP port of RoCEv2, and the word of the destination QP behind the UDP header's first:
- * in the BTH, behind opcode, flags, P_Key and a reserved byte. */
+/* UDP port of RoCEv2, and the index of the word that holds the destination QP, counted from the UDP header's first
+ * word. The QP is in the BTH, behind opcode, flags, P_Key and a reserved byte. */
 #define ROCE_V2 4791
 #define BTH_QP_WORD 3
 
-/* The upper half of a 128-bit product. */
+/* Returns the upper half of a 128-bit product. */
 static ALWAYS_INLINE __u64 multiply_high(__u64 a, __u64 b)
 {
 	__u64 a_high = a >> 32, a_low = (__u32)a, b_high = b >> 32, b_low = (__u32)b;
@@ -19,16 +19,10 @@ static ALWAYS_INLINE __u64 multiply_high(__u64 a, __u64 b)
 	return a_high * b_high + (left >> 32) + (right >> 32) + (middle >> 32);
 }
 
-/* Its halves, folded. */
+/* Returns the two halves of a 128-bit product, combined by XOR. */
 static ALWAYS_INLINE __u64 mix(__u64 a, __u64 b)
 {
 	return multiply_high(a, b) ^ (a * b);
-}
-
-/* An independent hash of the same flow, for a second choice. */
-static ALWAYS_INLINE __u64 again(__u64 flow)
-{
-	return mix(flow ^ 0xa0761d6478bd642f, 0xe7037ed1a0b428db);
 }
 
 static ALWAYS_INLINE int has_ports(__u8 protocol)
@@ -41,7 +35,7 @@ static ALWAYS_INLINE __u64 with_ports(__u8 protocol, __be32 ports)
 	return has_ports(protocol) ? (__u64)be32_to_cpu(ports) << 8 | protocol : protocol;
 }
 
-/* Eight bytes as a little-endian processor loads them. */
+/* Returns eight bytes as a little-endian processor loads them from memory. */
 static ALWAYS_INLINE __u64 as_it_lies(__u64 value)
 {
 	return __builtin_bswap64(value);
@@ -65,7 +59,8 @@ static ALWAYS_INLINE __u64 hash_v4(const struct ipv4 *ip, __u64 rest)
 	return mix(multiply_high(a, b) ^ 0x4b33a62ed433d4a3, a * b ^ 0x4d5a2da51de1aa47);
 }
 
-/* Of a packet that goes on as it is: flow label; ports where there is none. */
+/* Returns the flow hash of a packet that is forwarded without encapsulation: of its flow label or, if that is 0, of
+ * its ports. */
 static ALWAYS_INLINE __u64 transit(const struct ipv6 *ip, __be32 ports, struct address to)
 {
 	__u64 label = (__u64)(ip->version_flow[1] & 0xf) << 16 | (__u64)ip->version_flow[2] << 8 |
@@ -74,7 +69,8 @@ static ALWAYS_INLINE __u64 transit(const struct ipv6 *ip, __be32 ports, struct a
 	return hash_v6(ip, to, label ? label : with_ports(ip->next_header, ports));
 }
 
-/* The rest of the key of a packet that is encapsulated. 1: it is there. */
+/* Reads the part of an encapsulated packet's flow key that lies behind the addresses. Returns 0 if the packet is too
+ * short. */
 static ALWAYS_INLINE int read_upper(__u8 protocol, const __be32 *transport, const void *end, int with_qp, __u64 *rest)
 {
 	*rest = protocol;
@@ -91,32 +87,41 @@ static ALWAYS_INLINE int read_upper(__u8 protocol, const __be32 *transport, cons
 	return 1;
 }
 
-/* The flow's member of a group. */
-static ALWAYS_INLINE __u32 pick(const struct group *group, __u64 flow)
+/* Returns the member of a group of several that a flow takes at a node with this seed. */
+static ALWAYS_INLINE __u32 pick(void *members, void *patterns, __u32 set, const struct group *group, __u64 flow,
+				const __u64 *seed)
 {
-	__u32 at = (flow & 0xffffffff) * group->count >> 32;
+	const struct pattern *pattern = row_of(patterns, PATTERNS, set, group->pattern);
+	__u32 slot = (__u32)mix(flow ^ seed[0], seed[1]) >> (32 - SLOT_BITS);
+	const __u32 *member;
 
-	return group->count && at < GROUP_MEMBERS ? group->members[at] : NONE;
+	if (!pattern)
+		return NONE;
+	member = row_of(members, MEMBERS, set, group->at + pattern->members[slot / 32][slot % 32]);
+	return member ? *member : NONE;
 }
 
-static ALWAYS_INLINE __u32 choose(__u32 number, __u64 flow)
+static ALWAYS_INLINE __u32 choose(void *members, void *patterns, __u32 set, const struct group *group, __u64 flow,
+				  const __u64 *seed)
 {
-	const struct group *group = bpf_map_lookup_elem(&groups, &number);
-
-	return group ? pick(group, flow) : NONE;
+	if (!group || !group->count)
+		return NONE;
+	return group->count == 1 ? group->at : pick(members, patterns, set, group, flow, seed);
 }
 
-/* The next hop of this number, if it is ready and takes so long a packet: the frame will leave there. 0: not. */
-static ALWAYS_INLINE const struct hop *leave_by(__u32 set, __u32 number, __u32 len)
+/* Returns the next hop of this number if it is ready and takes a packet of this length, and chooses its port as the
+ * one by which the frame leaves, whose number is then known. Returns 0 otherwise. */
+static ALWAYS_INLINE const struct hop *leave_by(__u32 set, __u32 number, __u32 len, __u32 *out)
 {
-	__u32 index = set * HOPS + number;
-	const struct hop *hop;
+	const struct hop *hop = ROW(hops, HOPS, set, number);
+	const struct device *device;
 
-	if (number >= HOPS)
-		return 0;
-	hop = bpf_map_lookup_elem(&hops, &index);
 	if (!hop || len > hop->mtu)
 		return 0;
-	/* Says where to, and no more: 0 when there is no such interface. */
-	return bpf_redirect_map(&targets, hop->port, 0) == XDP_REDIRECT ? hop : 0;
+	device = ROW(devices, DEVICES, set, hop->port);
+	if (!device || len > device->mtu)
+		return 0;
+	*out = device->number;
+	/* This only records the target port. It returns 0 if there is no such interface. */
+	return bpf_redirect_map(&targets, device->number, 0) == XDP_REDIRECT ? hop : 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Headers, and which of them are plain: straight/headers.rs and straight/look_ups.rs have the same list. */
+/* Headers, and the checks that they are plain. fast/headers.rs and fast/look_ups.rs have the same list of
+ * checks. */
 #pragma once
 
 #include "offload_tables.h"
@@ -9,7 +10,7 @@
 #define ETH_P_IPV6 0x86dd
 #define IPV4_LEN 20
 #define IPV6_LEN 40
-/* Without FCS. What is shorter is padded: left to the worker. */
+/* Shortest frame without FCS. A shorter frame has to be padded, which is left to the worker. */
 #define ETH_MIN_FRAME 60
 
 #define IPPROTO_HOPOPTS 0
@@ -19,12 +20,13 @@
 #define IPPROTO_IPV6 41
 #define IPPROTO_ROUTING 43
 #define IPPROTO_FRAGMENT 44
+#define IPPROTO_AH 51
 #define IPPROTO_ICMPV6 58
 #define IPPROTO_DSTOPTS 60
 #define IPPROTO_SCTP 132
 
-/* Words of two and four bytes: frames begin two bytes behind a multiple of four
- * where that matters (NET_IP_ALIGN). */
+/* Headers are accessed in words of two and four bytes. Where alignment matters, frames begin two bytes behind a
+ * multiple of four (NET_IP_ALIGN). */
 struct eth {
 	__u8 addresses[12];
 	__be16 type;
@@ -52,16 +54,13 @@ struct ipv4 {
 	__be32 dst;
 } __attribute__((packed, aligned(4)));
 
-/* An outer header, as it is written. */
+/* An outer header as it is written into the frame. */
 struct outer {
-	__be32 version_class_label;
-	__be16 payload_len;
-	__u8 next_header;
-	__u8 hop_limit;
+	__be32 first[2];
 	__u32 addresses[8];
 };
 
-/* To this port, and no longer than it takes. */
+/* Whether the frame is addressed to this port and no longer than the port takes. */
 static ALWAYS_INLINE int is_for(const struct port *port, const struct eth *eth, __u64 len)
 {
 	__u8 differs = 0;
@@ -73,8 +72,8 @@ static ALWAYS_INLINE int is_for(const struct port *port, const struct eth *eth, 
 	return !differs && len >= ETH_MIN_FRAME && len <= port->longest;
 }
 
-/* As long as its header says, with addresses that may go anywhere, and nothing
- * behind the header that asks to be looked at. */
+/* Whether the packet is as long as its header says, its addresses may be forwarded anywhere, and no header follows
+ * that a router has to look at. */
 static ALWAYS_INLINE int is_plain_v6(const struct ipv6 *ip, __u64 len)
 {
 	const __u8 *src = (const __u8 *)ip->src, *dst = (const __u8 *)ip->dst;
@@ -82,17 +81,20 @@ static ALWAYS_INLINE int is_plain_v6(const struct ipv6 *ip, __u64 len)
 	return ip->version_flow[0] >> 4 == 6 && len == ETH_LEN + IPV6_LEN + (__u64)ntohs(ip->payload_len) &&
 	       ip->hop_limit > 1 && ip->next_header != IPPROTO_HOPOPTS && ip->next_header != IPPROTO_ICMPV6 &&
 	       ip->next_header != IPPROTO_DSTOPTS &&
-	       /* Not ::/64 (unspecified, loopback), below fe00:: (link-local, multicast). */
+	       /* The addresses are not in ::/64 (unspecified, loopback), and below fe00:: (link-local, multicast). */
 	       ip->src[0] && ip->dst[0] && src[0] < 0xfe && dst[0] < 0xfe;
 }
 
-/* Segments are destinations, too, and a fragment may hide them. */
+/* Whether the packet may name segments. They are destinations, too, and a fragment or an authentication header may
+ * hide them. */
 static ALWAYS_INLINE int may_name_segments(const struct ipv6 *ip)
 {
-	return ip->next_header == IPPROTO_ROUTING || ip->next_header == IPPROTO_FRAGMENT;
+	return ip->next_header == IPPROTO_ROUTING || ip->next_header == IPPROTO_FRAGMENT ||
+	       ip->next_header == IPPROTO_AH;
 }
 
-/* Not 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16 (link-local), multicast or broadcast. */
+/* Whether an address may be forwarded anywhere: not 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16 (link-local), multicast
+ * or broadcast. */
 static ALWAYS_INLINE int goes_everywhere_v4(__u32 address)
 {
 	__u32 network = address >> 24;
@@ -100,7 +102,7 @@ static ALWAYS_INLINE int goes_everywhere_v4(__u32 address)
 	return network && network != 127 && network < 224 && address >> 16 != 0xa9fe;
 }
 
-/* The same of IPv4: without options, the checksum right. */
+/* Like is_plain_v6, but for IPv4: the header must have no options and a correct checksum. */
 static ALWAYS_INLINE int is_plain_v4(const struct ipv4 *ip, __u64 len)
 {
 	const __u32 *words = (const void *)ip;

@@ -1,11 +1,12 @@
 //! The claim program (`bpf/claim.c`), loaded once, and its maps, which all ports of a process share.
 //!
-//! Ports that look packets up in the same tables have the same claims: a *view*. The maps hold each view once, however
-//! many ports use it, and take kernel memory for what is in them.
+//! Ports that look packets up in the same tables have the same claims. Such a set of claims is a *view*. The maps hold
+//! each view once, however many ports use it, and they take kernel memory only for entries that are in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,45 +19,55 @@ use crate::claims::{self, Address, Change, Claims};
 use crate::program::{Counts, chain, missing_program, os_code, program_fix};
 use crate::{Socket, XskError};
 
-/// What `bpf/claim.c` was compiled to.
+/// The object file that `bpf/claim.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/claim.o"));
 
-/// The function in `bpf/claim.c`.
+/// Name of the program's function in `bpf/claim.c`.
 pub(crate) const PROGRAM: &str = "srv6d_claim";
 
-/// Claims of all views together. Memory is taken per entry in use.
+/// Largest number of claims of all views together. Memory is taken per entry in use.
 const MAX_CLAIMS: u32 = 1 << 22;
-/// VLANs of all ports together.
+/// Largest number of VLANs of all ports together.
 const MAX_VLANS: u32 = 1 << 16;
-/// Allowed sources of all ports together.
+/// Largest number of allowed sources of all ports together.
 const MAX_SOURCES: u32 = 1 << 20;
-/// `COUNTERS` of `bpf/claim.c`: frames passed to the kernel, redirected to a socket, and dropped.
+/// Number of counters per port, `COUNTERS` in `bpf/claim.c`: frames passed to the kernel, redirected to a socket, and
+/// dropped.
 const COUNTERS: u32 = 3;
 
-/// What holds for the frames of a port that have no tag, or for those of one VLAN.
+/// `OWN_SOURCES_SHIFT` of `bpf/claim.c`.
+const OWN_SOURCES_SHIFT: u32 = 8;
+
+/// Rules for the frames of a port that have no tag, or for the frames of one VLAN.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// The kernel gets only what it may forward for somebody outside the SRv6 domain; all else is for the socket to refuse.
+    /// The kernel gets only packets that it may forward for senders outside the SRv6 domain. All others go to the
+    /// socket, which refuses them.
     pub guards_sids: bool,
-    /// Prefixes that sources must be in; what comes from others is for the socket to refuse. Empty: all.
+    /// Number of the set of this node's own sources ([`ClaimProgram::set_own_sources`]). No packet that comes in by a
+    /// port that guards SIDs may have one. 0: there is none.
+    pub own_sources: u16,
+    /// Prefixes of allowed source addresses. Packets from other sources go to the socket, which refuses them. If this
+    /// is empty, all sources are allowed.
     pub allowed_sources: BTreeSet<(IpAddr, u8)>,
 }
 
 impl Rules {
-    /// As `bpf/claim.c` has them.
+    /// Returns the rules as the bits that `bpf/claim.c` reads.
     pub(crate) fn bits(&self) -> u32 {
-        u32::from(self.guards_sids) | u32::from(!self.allowed_sources.is_empty()) << 1
+        let checks = u32::from(self.guards_sids) | u32::from(!self.allowed_sources.is_empty()) << 1;
+        checks | u32::from(self.own_sources) << OWN_SOURCES_SHIFT
     }
 }
 
-/// Stands in errors where others have the name of a port.
+/// Stands in errors where the name of a port would be, because the error concerns all ports.
 const ALL_PORTS: &str = "claims";
 
-/// Number of a set of claims.
+/// Number of a view, a set of claims.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct View(pub u32);
 
-/// `struct port` of `bpf/claim.c`.
+/// Mirrors `struct port` of `bpf/claim.c`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PortRow {
@@ -70,7 +81,7 @@ pub(crate) struct PortRow {
     pub(crate) rules: u32,
 }
 
-/// `struct key6` and `struct key4` behind their length.
+/// Mirrors `struct key6` and `struct key4` behind their prefix length.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct ViewKey<B> {
@@ -78,7 +89,7 @@ struct ViewKey<B> {
     address: B,
 }
 
-/// `struct vlan_key` behind its length.
+/// Mirrors `struct vlan_key` behind its prefix length.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct VlanKey {
@@ -86,9 +97,9 @@ struct VlanKey {
     vid: u32,
 }
 
-// SAFETY: 28 bytes without padding, any bit pattern is a value.
+// SAFETY: the struct has 28 bytes without padding, and any bit pattern is a value.
 unsafe impl Pod for PortRow {}
-/// `struct source_key` behind its length.
+/// Mirrors `struct source_key` behind its prefix length.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct SourceKey {
@@ -97,27 +108,28 @@ struct SourceKey {
     address: [u8; 16],
 }
 
-// SAFETY: 24 bytes without padding, any bit pattern is a value.
+// SAFETY: the struct has 24 bytes without padding, and any bit pattern is a value.
 unsafe impl Pod for SourceKey {}
-// SAFETY: four bytes and 16 without padding, any bit pattern is a value.
+// SAFETY: the struct has 4 and 16 bytes without padding, and any bit pattern is a value.
 unsafe impl Pod for ViewKey<[u8; 16]> {}
-// SAFETY: four bytes and four without padding, any bit pattern is a value.
+// SAFETY: the struct has 4 and 4 bytes without padding, and any bit pattern is a value.
 unsafe impl Pod for ViewKey<[u8; 4]> {}
-// SAFETY: eight bytes without padding, any bit pattern is a value.
+// SAFETY: the struct has 8 bytes without padding, and any bit pattern is a value.
 unsafe impl Pod for VlanKey {}
 
 type ViewTrie<A> = LpmTrie<MapData, ViewKey<<A as Address>::Bytes>, u32>;
 
-/// How many ports there may be, and how many queues of each may have a socket.
+/// Largest number of ports, and of queues per port that may have a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
-    /// Ports are numbered from 0.
+    /// Number of ports. They are numbered from 0.
     pub ports: u32,
-    /// Queues are numbered from 0; frames of others are the kernel's.
+    /// Number of queues per port. They are numbered from 0; frames of queues beyond go to the kernel.
     pub queues: u32,
 }
 
-/// The loaded program. Clones are the same one; it is unloaded with the last of them and of the ports it is on.
+/// The loaded program. Clones share it; it is unloaded when the last clone and the last port that it is attached to are
+/// gone.
 #[derive(Clone)]
 pub struct ClaimProgram(Arc<Mutex<Loaded>>);
 
@@ -128,20 +140,20 @@ struct Loaded {
     claims4: ViewTrie<Ipv4Addr>,
     outer_sources: ViewTrie<Ipv6Addr>,
     sid_space: ViewTrie<Ipv6Addr>,
-    /// What stands in that map.
-    sid_space_now: Claims<Ipv6Addr>,
+    /// The present contents of `sid_space`: view 0 is the SID space, the others are sets of own sources.
+    sid_space_now: BTreeMap<View, Claims<Ipv6Addr>>,
     allowed_sources: LpmTrie<MapData, SourceKey, u32>,
     vlans: LpmTrie<MapData, VlanKey, u32>,
     xsks: XskMap<MapData>,
     ports: HashMap<MapData, u32, PortRow>,
     counters: PerCpuArray<MapData, u64>,
-    /// All maps, by name.
+    /// Descriptors of all maps, by name.
     fds: Vec<(&'static CStr, OwnedFd)>,
-    // Holds the program itself.
+    // Keeps the program itself loaded.
     ebpf: Ebpf,
 }
 
-/// What stands in the maps for one view.
+/// The present contents of the maps for one view.
 #[derive(Default)]
 struct Written {
     claims6: Claims<Ipv6Addr>,
@@ -159,7 +171,7 @@ impl ClaimProgram {
     /// Loads the program, with empty maps, and puts it on no port.
     ///
     /// # Errors
-    /// The kernel's verifier refuses it, or memory or privileges are missing.
+    /// The kernel's verifier refuses the program, or memory or privileges are missing.
     pub fn load(capacity: Capacity) -> Result<Self, XskError> {
         let failed = |why: String, code: Option<i32>| XskError::Program {
             ifname: ALL_PORTS.to_owned(),
@@ -192,12 +204,12 @@ impl ClaimProgram {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes these the claims of a view: destination prefixes whose packets go to the socket (true) or stay with the
-    /// kernel (false); the longest prefix decides. Only differences are written, additions before removals, so an address
-    /// claimed before and after is claimed all the time.
+    /// Sets the claims of a view: destination prefixes whose packets go to the socket (true) or stay with the kernel
+    /// (false). The longest prefix decides. Only differences are written, additions before removals, so an address that
+    /// is claimed before and after is claimed all the time.
     ///
     /// # Errors
-    /// The kernel refuses. The map then holds a part of the changes; calling again goes on from there.
+    /// The kernel refuses a write. The map then holds a part of the changes; a further call continues from there.
     pub fn set_claims(
         &self,
         view: View,
@@ -212,10 +224,11 @@ impl ClaimProgram {
         done.map_err(|why| map_error("change the claims", &why))
     }
 
-    /// Changes the claims of some prefixes: to the socket, to the kernel, or `None` for whatever a shorter prefix says.
+    /// Changes the claims of some prefixes: to the socket (true), to the kernel (false), or `None` to remove the claim,
+    /// so that a shorter prefix decides.
     ///
     /// # Errors
-    /// The kernel refuses one of them; the others are written.
+    /// The kernel refuses one of the changes; the others are written.
     pub fn amend_claims(&self, view: View, changes: &[(IpAddr, u8, Option<bool>)]) -> Result<(), XskError> {
         let mut loaded = self.loaded();
         let Loaded { claims6, claims4, views, .. } = &mut *loaded;
@@ -236,7 +249,7 @@ impl ClaimProgram {
         done.map_err(|why| map_error("change the claims", &why))
     }
 
-    /// Adds some to what [`set_outer_sources`](Self::set_outer_sources) has set.
+    /// Adds addresses to those that [`set_outer_sources`](Self::set_outer_sources) has set.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -248,8 +261,8 @@ impl ClaimProgram {
         self.set_outer_sources(view, &now.union(more).copied().collect())
     }
 
-    /// Makes these the addresses whose ICMPv6 Packet Too Big messages go to the socket, whatever the claims say of the
-    /// rest of their packets.
+    /// Sets the addresses whose ICMPv6 Packet Too Big messages go to the socket. The claims still decide about all
+    /// other packets to them.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -265,16 +278,23 @@ impl ClaimProgram {
         Ok(())
     }
 
-    /// Makes these the SID space that ports guard: prefixes whose packets are for the socket to refuse (true), and such
-    /// inside of them that are not (false).
+    /// Sets the SID space that ports guard: prefixes whose packets go to the socket to be refused (true), and
+    /// exceptions inside of them (false).
+    ///
+    /// # Errors
+    /// The kernel refuses a write. The map then holds a part of the changes; a further call continues from there.
+    pub fn set_sid_space(&self, prefixes: &[(Ipv6Addr, u8, bool)]) -> Result<(), XskError> {
+        self.loaded().write_sid_space(View(0), prefixes).map_err(|why| map_error("change the SID space", &why))
+    }
+
+    /// Makes these prefixes a set of this node's own sources. With none it is forgotten: no port may use it any more.
     ///
     /// # Errors
     /// The kernel refuses. The map then holds a part of the changes; calling again goes on from there.
-    pub fn set_sid_space(&self, prefixes: &[(Ipv6Addr, u8, bool)]) -> Result<(), XskError> {
-        let mut loaded = self.loaded();
-        let Loaded { sid_space, sid_space_now, .. } = &mut *loaded;
-        let done = write_claims::<Ipv6Addr>(sid_space, View(0), sid_space_now, &claims::collect(prefixes));
-        done.map_err(|why| map_error("change the SID space", &why))
+    pub fn set_own_sources(&self, set: NonZeroU16, prefixes: &[(Ipv6Addr, u8)]) -> Result<(), XskError> {
+        let all: Vec<_> = prefixes.iter().map(|&(network, length)| (network, length, true)).collect();
+        let done = self.loaded().write_sid_space(View(set.get().into()), &all);
+        done.map_err(|why| map_error("change the own sources", &why))
     }
 
     /// Adds prefixes to the SID space.
@@ -284,6 +304,7 @@ impl ClaimProgram {
     pub fn add_sid_space(&self, prefixes: &BTreeSet<(Ipv6Addr, u8)>) -> Result<(), XskError> {
         let mut loaded = self.loaded();
         let Loaded { sid_space, sid_space_now, .. } = &mut *loaded;
+        let sid_space_now = sid_space_now.entry(View(0)).or_default();
         let mut done = Ok(());
         for &(network, length) in prefixes {
             let key = (network.octets(), length);
@@ -307,7 +328,7 @@ impl ClaimProgram {
         now.difference(wanted).try_for_each(|source| map.remove(&key(source)))
     }
 
-    /// Forgets all claims of a view. No port may use it any more.
+    /// Removes all claims of a view. No port may use it any more.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -318,7 +339,7 @@ impl ClaimProgram {
         Ok(())
     }
 
-    /// What the program has done with frames of the port with this number since it was loaded.
+    /// Returns what the program has done with the frames of the port with this number since it was loaded.
     ///
     /// # Errors
     /// The kernel refuses, or there is no such port.
@@ -340,13 +361,13 @@ impl ClaimProgram {
         self.loaded().ports.insert(ifindex, row, 0)
     }
 
-    /// The port's frames are the kernel's from now on, and its sockets and VLANs nobody's.
+    /// Makes all frames of the port go to the kernel from now on, and removes its sockets and VLANs.
     pub(crate) fn remove_port(&self, ifindex: u32, row: PortRow, vlans: &[u16], rules: &BTreeMap<u16, Rules>) {
         for (&vid, rules) in rules {
             let _ = self.set_sources((row.number, vid), &rules.allowed_sources, &BTreeSet::new());
         }
         let mut loaded = self.loaded();
-        // What is not there need not be taken away.
+        // An entry may be missing already; that is not an error.
         let _ = loaded.ports.remove(&ifindex);
         for queue in 0..row.queues {
             let _ = loaded.xsks.unset(row.xsks + queue);
@@ -356,7 +377,7 @@ impl ClaimProgram {
         }
     }
 
-    /// `rules`: those of the VLAN's frames; `None`: it is no longer known.
+    /// Sets the rules for the frames of a VLAN. `None` removes the VLAN, so that its frames are no longer claimed.
     pub(crate) fn set_vlan(&self, port: u32, vid: u16, rules: Option<u32>) -> Result<(), MapError> {
         let vlans = &mut self.loaded().vlans;
         let key = vlan_key(port, vid);
@@ -366,7 +387,7 @@ impl ClaimProgram {
         }
     }
 
-    /// Descriptors of the maps, by name, for another program that is to use the same.
+    /// Returns descriptors of the maps, by name, for another program that is to use the same maps.
     pub(crate) fn map_fds(&self) -> std::io::Result<Vec<(&'static CStr, OwnedFd)>> {
         let loaded = self.loaded();
         loaded.fds.iter().map(|(name, fd)| Ok((*name, fd.try_clone()?))).collect()
@@ -380,14 +401,14 @@ impl ClaimProgram {
         self.loaded().xsks.unset(slot)
     }
 
-    /// Lets `with` have the program's descriptor.
+    /// Calls `with` with the program's descriptor.
     pub(crate) fn with_fd<T>(&self, with: impl FnOnce(&ProgramFd) -> T) -> Option<T> {
         let loaded = self.loaded();
         let program: &Xdp = loaded.ebpf.program(PROGRAM)?.try_into().ok()?;
         Some(with(program.fd().ok()?))
     }
 
-    /// Lets `with` have the program itself.
+    /// Calls `with` with the program itself.
     #[cfg(test)]
     pub(crate) fn with_program<T>(&self, with: impl FnOnce(&Xdp) -> T) -> Option<T> {
         Some(with(self.loaded().ebpf.program(PROGRAM)?.try_into().ok()?))
@@ -395,6 +416,14 @@ impl ClaimProgram {
 }
 
 impl Loaded {
+    fn write_sid_space(&mut self, view: View, prefixes: &[(Ipv6Addr, u8, bool)]) -> Result<(), MapError> {
+        let Self { sid_space, sid_space_now, .. } = self;
+        let now = sid_space_now.entry(view).or_default();
+        write_claims::<Ipv6Addr>(sid_space, view, now, &claims::collect(prefixes))?;
+        sid_space_now.retain(|_, now| !now.is_empty());
+        Ok(())
+    }
+
     fn take(mut ebpf: Ebpf, capacity: Capacity, fds: Vec<(&'static CStr, OwnedFd)>) -> Option<Self> {
         Some(Self {
             fds,
@@ -404,7 +433,7 @@ impl Loaded {
             claims4: ebpf.take_map("claims4")?.try_into().ok()?,
             outer_sources: ebpf.take_map("outer_sources")?.try_into().ok()?,
             sid_space: ebpf.take_map("sid_space")?.try_into().ok()?,
-            sid_space_now: Claims::<Ipv6Addr>::new(),
+            sid_space_now: BTreeMap::new(),
             allowed_sources: ebpf.take_map("allowed_sources")?.try_into().ok()?,
             vlans: ebpf.take_map("vlans")?.try_into().ok()?,
             xsks: ebpf.take_map("xsks")?.try_into().ok()?,
@@ -415,7 +444,7 @@ impl Loaded {
     }
 }
 
-/// The maps of `bpf/claim.c`.
+/// Names of the maps of `bpf/claim.c`.
 const MAPS: [&CStr; 9] = [
     c"claims6",
     c"claims4",

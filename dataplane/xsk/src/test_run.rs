@@ -1,14 +1,14 @@
-//! `BPF_PROG_TEST_RUN`: an XDP program on frames that come from no wire.
+//! `BPF_PROG_TEST_RUN`: runs an XDP program on frames that were not received.
 //!
 //! ```text
-//! once   frame ─► program ─► verdict, and the frame as it is then. Nothing is sent anywhere
-//! live   frame ─► n copies on real pages ─► program ─► what it says is done: passed, sent, redirected
+//! once   frame ─► program ─► verdict, and the frame as the program has left it. Nothing is sent
+//! live   frame ─► n copies on real pages ─► program ─► the verdict is carried out: passed, sent, redirected
 //! ```
 //!
-//! Live frames are the fastest generator a machine has without hardware for it: they are built in the kernel and go
-//! where the program redirects them, past any socket. Pages come back and are run again *as they were written*, so a
-//! program that changes headers has to write them anew for each frame. A veth takes what is redirected into it only
-//! when its peer has NAPI (a native XDP program, or generic receive offload): see [`probe::Interface::takes_redirect`].
+//! Live frames are the fastest generator that a machine has without special hardware: they are built in the kernel and
+//! go where the program redirects them, past any socket. Pages are reused and run again *as they were left*, so a
+//! program that changes headers has to write all of them for each frame. A veth accepts what is redirected into it only
+//! if its peer has NAPI (by a native XDP program or generic receive offload): see [`probe::Interface::takes_redirect`].
 //!
 //! [`probe::Interface::takes_redirect`]: crate::probe::Interface::takes_redirect
 
@@ -16,21 +16,21 @@ use std::io;
 
 use aya::programs::{ProgramError, TestRun as _, TestRunAttrs, TestRunOptions, Xdp};
 
-/// What a program may put in front of a frame: the kernel leaves it so much room.
+/// Number of bytes that a program may put in front of a frame; the kernel leaves this much room.
 const HEADROOM: usize = 256;
 
-/// Where a frame is said to have come in.
+/// The interface and queue through which a frame is said to have come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// Number of the interface, in the caller's network namespace.
+    /// Index of the interface, in the caller's network namespace.
     pub ifindex: u32,
-    /// Receive queue. It has to exist.
+    /// Receive queue, which has to exist.
     pub queue: u32,
 }
 
 impl Arrival {
-    /// `struct xdp_md`: data, `data_end`, `data_meta`, `ingress_ifindex`, `rx_queue_index`, `egress_ifindex`. The frame
-    /// begins behind so many bytes of metadata.
+    /// Returns a `struct xdp_md`: data, `data_end`, `data_meta`, `ingress_ifindex`, `rx_queue_index`, `egress_ifindex`.
+    /// The frame begins behind `metadata` bytes of metadata.
     fn context(self, metadata: usize, len: usize) -> Vec<u8> {
         let [metadata, len] = [metadata, len].map(|len| u32::try_from(len).unwrap_or(u32::MAX));
         [metadata, len, 0, self.ifindex, self.queue, 0].into_iter().flat_map(u32::to_ne_bytes).collect()
@@ -45,11 +45,11 @@ pub fn once(program: &Xdp, frame: &[u8], arrival: Arrival) -> io::Result<(u32, V
     once_behind(program, 0, frame, arrival)
 }
 
-/// The same with the first bytes as metadata, which lie in the room in front of the frame: the more of it, the less can be
-/// put in front.
+/// Like [`once`], but the first `metadata` bytes of `frame` are metadata. They lie in the room in front of the frame:
+/// the more metadata, the less can be put in front.
 ///
 /// # Errors
-/// As of [`once`]. Kernels before 6.6 take 32 bytes at most.
+/// Those of [`once`]. Kernels before 6.6 accept at most 32 bytes of metadata.
 pub fn once_behind(program: &Xdp, metadata: usize, frame: &[u8], arrival: Arrival) -> io::Result<(u32, Vec<u8>)> {
     let context = arrival.context(metadata, frame.len());
     let mut out = vec![0; frame.len() + HEADROOM];
@@ -64,13 +64,13 @@ pub fn once_behind(program: &Xdp, metadata: usize, frame: &[u8], arrival: Arriva
     Ok((result.return_value, out))
 }
 
-/// Runs the program on `repeat` copies of a frame, `batch` at a time (1 to 256; 64 is as good as more), and does with
-/// each what the program says. Returns once all have gone, or at the first signal: then with
-/// [`io::ErrorKind::Interrupted`], which is how a run of unknown length ends. One call costs some ten milliseconds
+/// Runs the program on `repeat` copies of a frame, `batch` at a time (1 to 256; more than 64 gains nothing), and
+/// carries out the program's verdict for each. Returns when all have been handled, or at the first signal: then with
+/// [`io::ErrorKind::Interrupted`], which is how to end a run of unknown length. One call takes some ten milliseconds
 /// before its first frame.
 ///
 /// # Errors
-/// The kernel refuses (Linux 5.18 is the first that can), or a signal has come.
+/// The kernel refuses (it must be Linux 5.18 or later), or a signal has come.
 pub fn live(program: &Xdp, frame: &[u8], arrival: Arrival, repeat: u32, batch: u32) -> io::Result<()> {
     let context = arrival.context(0, frame.len());
     let options = TestRunOptions {
@@ -90,7 +90,6 @@ fn system(why: ProgramError) -> io::Error {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
-    use nix::sched::{CloneFlags, unshare};
 
     use super::*;
     use crate::claim_program::{Capacity, ClaimProgram, PortRow};
@@ -99,7 +98,7 @@ mod tests {
     #[ignore = "needs root"]
     fn a_program_sees_frames_that_no_wire_has_brought() {
         const PASS: u32 = 2;
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        srv6d_netns::move_thread_to_new().unwrap();
         let program = ClaimProgram::load(Capacity { ports: 1, queues: 1 }).unwrap();
         let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
         let frame: Vec<u8> = (0..60).collect();

@@ -1,5 +1,5 @@
-//! Plain uSID shifts and encapsulations in the XDP program itself (`bpf/offload.c`), for ports whose sockets copy every
-//! packet.
+//! Forwards plain uSID shifts and encapsulations in the XDP program itself (`bpf/offload.c`), for ports whose sockets
+//! copy every packet.
 //!
 //! ```text
 //!   port ─► offload.c ─┬─ a plain shift or encapsulation: written, counted ──► another port, by devmap
@@ -7,83 +7,104 @@
 //! ```
 //!
 //! One program, with one set of maps, serves all ports. It takes the place of a port's own program on the port's
-//! bpf_link, so there is no moment without a program, and what it is not made for it hands to that one.
+//! bpf_link, so there is no moment without a program. It passes packets that it does not handle to the port's own
+//! program.
+//!
+//! # Rows
+//!
+//! The maps hold the rows of the workers' tables byte for byte, as the crate `srv6d-fib` declares them for both languages.
+//! Two things differ between engines, and are in no row: the numbers of the devices that ports stand for, and what a
+//! device takes from an XDP program. They are the [`Wiring`].
 //!
 //! # Generations
 //!
-//! The tables are there twice. [`XdpOffload::publish`] writes the set that is not in force, and then one number that
-//! says which one is: a packet sees the old tables or the new ones as a whole. Before a set is written again, every
-//! program that may have begun a packet with it has ended: the kernel says when.
+//! There are two sets of the tables. [`XdpOffload::publish`] writes the set that is not in force, and then one number
+//! that says which set is: a packet sees either the old tables or the new ones as a whole. Before a set is written
+//! again, every program run that may have begun with it has ended; the kernel says when.
 
 mod blocks;
-mod forwarding;
 mod grace;
 mod index;
 mod maps;
 mod sources;
+mod wiring;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
-use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{MapData, MapError};
+use aya::maps::{LpmTrie, MapError};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
+use srv6d_fib::{
+    BlockRow, COUNTED_HOPS, COUNTED_PATHS, CountRow, DeviceRow, Forwarding, GroupRow, HopRow, KeyRow, MAIN_TABLE,
+    NO_TARGET, NodeRow, PathRow, PatternRow, PortRow, Prefix, SIDS, SOURCES, SidKind, SidRow, TABLES,
+    TARGET_INDEX_BITS, TARGET_SID, WAY_HERE, WAYS, WayRow, key_owner,
+};
 
 use crate::XskError;
 use crate::program::{Program, chain, missing_program, os_code, program_fix};
 use grace::Grace;
 use index::Index;
-use maps::{BLOCKS, BlockRow, GroupRow, HopRow, Maps, PathRow, PortRow, USIDS, WayKey, WayRow};
+use maps::{Maps, Row, Table};
 
-pub use forwarding::{Forwarding, Group, Hop, InPort, PacketCount, Path, Sources, Table, Way};
-pub use maps::{GROUP_MEMBERS, GROUPS, HOPS, PATHS, PORTS, SIDS, TABLES};
+pub use wiring::Wiring;
 
-/// What `bpf/offload.c` was compiled to.
+/// The object file that `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
 
-/// The function in `bpf/offload.c`.
+/// Name of the program's function in `bpf/offload.c`.
 const PROGRAM: &str = "srv6d_offload";
 
-/// Stands where other errors have the name of a port.
+/// Stands in errors where the name of a port would be, because the error concerns all ports.
 const ALL_PORTS: &str = "offload";
 
-/// What the worker alone does.
-const TO_WORKER: WayRow = WayRow { kind: maps::TO_WORKER, by: 0, in_sid_space: 0, zero: 0, sid: 0, group: 0 };
+/// The way of packets that only the worker handles.
+const TO_WORKER: WayRow = WayRow { target: NO_TARGET, flags: WAY_HERE };
 
-/// Prefixes of one generation, of both families. Memory is taken per entry in use.
-pub const WAYS: usize = 1 << 17;
-
-/// Prefixes of sources that one generation may have, of both families and all owners.
-pub const SOURCES: usize = 1 << 14;
+/// A count of packets and bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PacketCount {
+    /// Number of packets.
+    pub packets: u64,
+    /// Number of bytes as they leave: of frames at ports, of IPv6 packets at SIDs, paths and next hops.
+    pub bytes: u64,
+}
 
 /// The program and its tables.
 pub struct XdpOffload {
     maps: Maps,
     sets: [Written; 2],
     in_force: usize,
-    groups: BTreeMap<Group, u32>,
-    free_groups: Vec<u32>,
     grace: Grace,
     ifindexes: BTreeMap<u16, u32>,
-    // Holds the program itself.
+    // Keeps the program itself loaded.
     ebpf: Ebpf,
 }
 
-/// By network and length.
-type Rows = BTreeMap<(u128, u8), WayRow>;
+/// Ways by network and prefix length.
+type Rows = BTreeMap<Prefix, WayRow>;
 
-/// What stands in one set of the maps.
+/// The present contents of one set of the maps.
 #[derive(Debug, Default)]
 struct Written {
-    ports: BTreeMap<u16, PortRow>,
-    /// By `key_set` of their owner.
-    sources: BTreeMap<u32, BTreeSet<(u128, u8)>>,
-    /// By table: IPv6 and IPv4.
+    node: BTreeMap<u32, NodeRow>,
+    /// By number of the device.
+    ports: BTreeMap<u32, PortRow>,
+    /// Source prefixes by their owner.
+    sources: BTreeMap<u32, BTreeSet<Prefix>>,
+    /// IPv6 and IPv4 ways by table.
     ways: BTreeMap<u16, [Rows; 2]>,
+    sids: BTreeMap<u32, SidRow>,
+    steers: BTreeMap<u32, GroupRow>,
+    steer_members: BTreeMap<u32, u32>,
+    steer_patterns: BTreeMap<u32, PatternRow>,
     paths: BTreeMap<u32, PathRow>,
+    groups: BTreeMap<u32, GroupRow>,
+    group_members: BTreeMap<u32, u32>,
+    group_patterns: BTreeMap<u32, PatternRow>,
     hops: BTreeMap<u32, HopRow>,
+    /// By index of the port.
+    devices: BTreeMap<u32, DeviceRow>,
     blocks: BTreeMap<u32, BlockRow>,
     usids: BTreeMap<u32, WayRow>,
 }
@@ -95,10 +116,10 @@ impl std::fmt::Debug for XdpOffload {
 }
 
 impl XdpOffload {
-    /// Loads the program, with empty tables, and puts it on no port.
+    /// Loads the program with empty tables. It is on no port yet.
     ///
     /// # Errors
-    /// The kernel's verifier refuses it, or memory or privileges are missing.
+    /// The kernel's verifier refuses the program, or memory or privileges are missing.
     pub fn load() -> Result<Self, XskError> {
         let failed = |why: String, code: Option<i32>| XskError::Program {
             ifname: ALL_PORTS.to_owned(),
@@ -107,11 +128,10 @@ impl XdpOffload {
             fix: program_fix(code),
         };
         crate::sys::quiet_libraries();
-        // Each set of each table has a root.
-        let entries = u32::try_from(2 * (WAYS + 2 * usize::from(TABLES))).unwrap_or(u32::MAX);
+        // Each set of each table has a root entry.
         let mut ebpf = EbpfLoader::new()
-            .map_max_entries("ways", entries)
-            .map_max_entries("sources", u32::try_from(2 * SOURCES).unwrap_or(u32::MAX))
+            .map_max_entries("ways", 2 * (WAYS + 2 * TABLES))
+            .map_max_entries("sources", 2 * SOURCES)
             .load(OBJECT)
             .map_err(|why| failed(in_short(&chain(&why)), os_code(&why)))?;
         let missing = || failed("the object is not as expected".to_owned(), None);
@@ -123,8 +143,6 @@ impl XdpOffload {
             maps,
             sets: [Written::default(), Written::default()],
             in_force: 0,
-            groups: BTreeMap::new(),
-            free_groups: Vec::new(),
             grace,
             ifindexes: BTreeMap::new(),
             ebpf,
@@ -133,12 +151,13 @@ impl XdpOffload {
         Ok(offload)
     }
 
-    /// The program, for [`test_run`](crate::test_run).
+    /// Returns the program, for [`test_run`](crate::test_run).
     pub fn program(&self) -> Option<&Xdp> {
         self.ebpf.program(PROGRAM).and_then(|program| program.try_into().ok())
     }
 
-    /// Gives an interface a number: packets can be sent there. One that had it before loses it.
+    /// Assigns a number to an interface, so that packets can be sent there. An interface that had the number before
+    /// loses it.
     ///
     /// # Errors
     /// There is no such interface, or the number is too high.
@@ -153,11 +172,11 @@ impl XdpOffload {
         Ok(())
     }
 
-    /// Nothing that comes in there is forwarded any more. The tables in force must not lead there, and the program not be on
-    /// it.
+    /// Removes a port: packets that come in there are no longer forwarded by the program. The tables in force must not
+    /// lead there, and the program must not be on the port.
     pub fn remove_port(&mut self, port: u16) {
         let Some(ifindex) = self.ifindexes.remove(&port) else { return };
-        // What is not there any more, by the deletion of the interface, need not be taken away.
+        // An entry that has vanished with its interface need not be removed.
         let _ = self.maps.port_of.remove(&ifindex);
         let _ = self.maps.claim.clear_index(&port.into());
     }
@@ -174,7 +193,7 @@ impl XdpOffload {
         program.set_front(front.map(AsFd::as_fd))
     }
 
-    /// Takes the program off a port; the port's own remains.
+    /// Takes the program off a port. The port's own program remains.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -182,32 +201,33 @@ impl XdpOffload {
         program.set_front(None)
     }
 
-    /// Puts these tables in force, as a whole. Only differences are written.
+    /// Puts these tables in force as a whole. Only differences are written.
     ///
     /// # Errors
-    /// They do not fit, or the kernel refuses. Then the old ones are still in force: take the program off all ports.
-    pub fn publish(&mut self, forwarding: &Forwarding) -> Result<(), XskError> {
-        if forwarding.prefixes() > WAYS {
+    /// The tables do not fit, or the kernel refuses. Then the old ones are still in force: take the program off all
+    /// ports.
+    pub fn publish(&mut self, forwarding: &Forwarding, wiring: &Wiring) -> Result<(), XskError> {
+        if forwarding.prefixes() > WAYS as usize {
             let why = format!("{} prefixes, and {WAYS} fit", forwarding.prefixes());
             return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
         }
-        if forwarding.source_prefixes() > SOURCES {
+        if forwarding.source_prefixes() > SOURCES as usize {
             let why = format!(
-                "{} prefixes of allowed_sources and domain_sources, and {SOURCES} fit",
+                "{} prefixes of allowed_sources, domain_sources and sources of this node, and {SOURCES} fit",
                 forwarding.source_prefixes()
             );
             return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
         }
         self.settle()?;
         let next = 1 - self.in_force;
-        self.write(next, forwarding).map_err(|why| map_error("write the tables", &why))?;
+        self.write(next, forwarding, wiring).map_err(|why| map_error("write the tables", &why))?;
         let switched = self.maps.current.set(0, u32::from(next == 1), 0);
         switched.map_err(|why| map_error("switch to the tables", &why))?;
         self.in_force = next;
         self.grace.begin().map_err(|why| grace_error(&why))
     }
 
-    /// From here on programs that run now are waited for.
+    /// Begins to wait for the program runs that are in progress now. [`settle`](Self::settle) waits for their end.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -215,8 +235,8 @@ impl XdpOffload {
         self.grace.end().and_then(|()| self.grace.begin()).map_err(|why| grace_error(&why))
     }
 
-    /// Returns when no program is in the middle of a packet that it began with tables before those in force: after some ten
-    /// milliseconds at most.
+    /// Blocks until no program run is still using tables older than those in force; that takes some ten milliseconds at
+    /// most.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -224,179 +244,101 @@ impl XdpOffload {
         self.grace.end().map_err(|why| grace_error(&why))
     }
 
-    /// Makes the counters of these SIDs, paths and next hops zero. The tables in force must not lead to them, and the
-    /// program be [settled](Self::settle).
+    /// Resets the counters of these SIDs, paths and next hops to zero. The tables in force must not lead to them, and
+    /// the program must be [settled](Self::settle).
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn clear(&mut self, sids: &BTreeSet<u32>, paths: &BTreeSet<u32>, hops: &BTreeSet<u32>) -> Result<(), XskError> {
         let Maps { sid_counts, path_counts, hop_counts, .. } = &mut self.maps;
-        let all = [(sid_counts, sids, SIDS), (path_counts, paths, PATHS), (hop_counts, hops, HOPS)];
+        let all = [(sid_counts, sids, SIDS), (path_counts, paths, COUNTED_PATHS), (hop_counts, hops, COUNTED_HOPS)];
         let cleared = all.into_iter().try_for_each(|(counts, numbers, most)| {
             numbers.range(..most).try_for_each(|&number| maps::clear(counts, number))
         });
         cleared.map_err(|why| map_error("clear counters", &why))
     }
 
-    /// What was forwarded at a SID.
+    /// Returns the count of packets forwarded at a SID.
     pub fn sid(&self, number: u32) -> PacketCount {
-        sum(&self.maps.sid_counts, number)
+        sum(&maps::read(&self.maps.sid_counts, number))
     }
 
-    /// What was encapsulated towards a path.
+    /// Returns the count of packets encapsulated towards a path.
     pub fn path(&self, number: u32) -> PacketCount {
-        sum(&self.maps.path_counts, number)
+        sum(&maps::read(&self.maps.path_counts, number))
     }
 
-    /// What was sent to a next hop.
+    /// Returns the count of packets sent to a next hop.
     pub fn hop(&self, number: u32) -> PacketCount {
-        sum(&self.maps.hop_counts, number)
+        sum(&maps::read(&self.maps.hop_counts, number))
     }
 
-    /// What came in through a port and was forwarded.
+    /// Returns the count of packets that came in through a port and were forwarded.
     pub fn received(&self, port: u16) -> PacketCount {
-        sum(&self.maps.rx_counts, port.into())
+        sum(&maps::read(&self.maps.rx_counts, port.into()))
     }
 
-    /// What was sent through a port.
+    /// Returns the count of packets sent through a port.
     pub fn sent(&self, port: u16) -> PacketCount {
-        sum(&self.maps.tx_counts, port.into())
+        sum(&maps::read(&self.maps.tx_counts, port.into()))
     }
 
-    /// A prefix of each set that stays: what the two have above them then never changes.
+    /// Writes a prefix of length 0 into each set. It stays for ever, so the upper part of the trie, which the two sets
+    /// share, never changes.
     fn write_roots(&mut self) -> Result<(), MapError> {
-        let sets = (0..TABLES).flat_map(|table| [(0, table), (1, table)]);
-        let roots = sets.flat_map(|(set, table)| [false, true].map(|is_v4| maps::key_set(set, table, is_v4)));
+        let tables = (0..=u16::MAX).take(TABLES as usize);
+        let sets = tables.flat_map(|table| [(0, table), (1, table)]);
+        let roots = sets.flat_map(|(set, table)| [false, true].map(|is_v4| key_owner(set, table, is_v4)));
         for root in roots {
-            self.maps.ways.insert(&way_key(root, 0, 0), TO_WORKER, 0)?;
+            self.maps.ways.insert(&maps::key(KeyRow::new(root, (0, 0))), TO_WORKER.bytes(), 0)?;
         }
         Ok(())
     }
 
-    fn write(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
-        self.free_groups();
-        self.write_sources(set, wanted)?;
-        self.write_ports(set, wanted)?;
-        self.write_hops(set, wanted)?;
-        self.write_paths(set, wanted)?;
-        self.write_ways(set, wanted)
-    }
-
-    /// Groups that the set in force does not use may be another from now on.
-    fn free_groups(&mut self) {
-        let Some(in_force) = self.sets.get(self.in_force) else { return };
-        let has_group = |row: &&WayRow| matches!(row.kind, maps::SHIFT_VIA | maps::ROUTE | maps::ENCAPSULATE);
-        let rows = in_force.ways.values().flatten().flat_map(Rows::values);
-        let ways = rows.filter(has_group).map(|row| row.group);
-        let used: BTreeSet<u32> = ways.chain(in_force.paths.values().map(|row| row.group)).collect();
-        self.groups.retain(|_, number| used.contains(number));
-        self.free_groups = (0..GROUPS).rev().filter(|number| !used.contains(number)).collect();
-    }
-
-    fn write_ports(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
-        let rows = wanted.ports.iter().filter(|&(&port, _)| u32::from(port) < PORTS);
-        let row = |port: u16, &InPort { mac, longest, table, guards_sids }: &InPort| PortRow {
-            mac,
-            longest,
-            table,
-            guards_sids: guards_sids.into(),
-            checks: sources::checks(wanted, port),
+    fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &Wiring) -> Result<(), MapError> {
+        self.write_sources(set, wanted, wiring)?;
+        self.write_ways(set, wanted)?;
+        let (Maps { node, ports, sids, steers, steer_members, steer_patterns, .. }, Some(now)) =
+            (&mut self.maps, self.sets.get_mut(set))
+        else {
+            return Ok(());
         };
-        let rows = rows.map(|(&port, in_port)| (port, row(port, in_port))).collect();
-        let (map, offset) = (&mut self.maps.ports, index(set) * PORTS);
-        let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
-        write_rows(&mut now.ports, rows, |&port, row| map.set(offset + u32::from(port), row, 0))
-    }
-
-    fn write_hops(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
-        let row = |hop: &Hop| HopRow { addresses: hop.addresses, mtu: hop.mtu, port: hop.port.into() };
-        let rows = wanted.hops.iter().filter(|&(&number, _)| number < HOPS);
-        let rows = rows.map(|(&number, hop)| (number, row(hop))).collect();
-        let (map, offset) = (&mut self.maps.hops, index(set) * HOPS);
-        let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
-        write_rows(&mut now.hops, rows, |&number, row| map.set(offset + number, row, 0))
-    }
-
-    fn write_paths(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
-        let mut rows = BTreeMap::new();
-        for (&number, path) in wanted.paths.iter().filter(|&(&number, _)| number < PATHS) {
-            let Some(group) = self.group(&path.via)? else { continue };
-            let (addresses, (class_kept, class_set)) = (path.addresses, path.class);
-            let row = PathRow {
-                addresses,
-                group,
-                mtu: path.mtu,
-                hop_limit: path.hop_limit,
-                class_kept,
-                class_set,
-                ..PathRow::default()
-            };
-            rows.insert(number, row);
-        }
-        let (map, offset) = (&mut self.maps.paths, index(set) * PATHS);
-        let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
-        write_rows(&mut now.paths, rows, |&number, row| map.set(offset + number, row, 0))
+        write_rows(node, set, &mut now.node, [(0, wanted.node)])?;
+        let numbered = |(port, row): (&u16, &PortRow)| Some((u32::from(*wiring.from.get(port)?), *row));
+        write_rows(ports, set, &mut now.ports, wanted.ports.iter().filter_map(numbered))?;
+        write_rows(sids, set, &mut now.sids, some(&wanted.sids, |sid| sid.slot < SIDS))?;
+        write_rows(steers, set, &mut now.steers, some(&wanted.steers, |_| true))?;
+        write_rows(steer_members, set, &mut now.steer_members, some(&wanted.steer_members, |_| true))?;
+        write_rows(steer_patterns, set, &mut now.steer_patterns, some(&wanted.steer_patterns, |_| true))?;
+        let Maps { paths, groups, group_members, group_patterns, hops, devices, .. } = &mut self.maps;
+        write_rows(paths, set, &mut now.paths, some(&wanted.paths, |path| path.slot < COUNTED_PATHS))?;
+        write_rows(groups, set, &mut now.groups, some(&wanted.groups, |_| true))?;
+        write_rows(group_members, set, &mut now.group_members, some(&wanted.group_members, |_| true))?;
+        write_rows(group_patterns, set, &mut now.group_patterns, some(&wanted.group_patterns, |_| true))?;
+        write_rows(hops, set, &mut now.hops, some(&wanted.hops, |hop| hop.slot < COUNTED_HOPS))?;
+        write_rows(devices, set, &mut now.devices, wiring.to.iter().map(|(&port, &row)| (port.into(), row)))
     }
 
     fn write_ways(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
         let mut tables = BTreeMap::new();
-        for (&table, Table { v6, v4 }) in wanted.tables.iter().filter(|&(&table, _)| table < TABLES) {
-            let mut v6 = self.way_rows(v6)?;
+        for (&table, [v6, v4]) in wanted.tables.iter().filter(|&(&table, _)| u32::from(table) < TABLES) {
+            let mut v6 = ways(v6);
             blocks::mark(&mut v6, &wanted.sid_space);
-            tables.insert(table, [v6, self.way_rows(v4)?]);
+            tables.insert(table, [v6, ways(v4)]);
         }
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
-        let Index { blocks, usids } = tables.get(&0).map(|[v6, _]| Index::of(v6)).unwrap_or_default();
-        let (map, offset) = (&mut self.maps.usids, index(set) * BLOCKS * USIDS);
-        write_rows(&mut now.usids, usids, |&at, row| map.set(offset + at, row, 0))?;
-        let (map, offset) = (&mut self.maps.blocks, index(set) * BLOCKS);
-        write_rows(&mut now.blocks, blocks, |&number, row| map.set(offset + number, row, 0))?;
+        let index = tables.get(&MAIN_TABLE).map(|[v6, _]| Index::of(v6, |way| is_shift(wanted, *way)));
+        let Index { blocks, usids } = index.unwrap_or_default();
+        write_rows(&mut self.maps.usids, set, &mut now.usids, usids)?;
+        write_rows(&mut self.maps.blocks, set, &mut now.blocks, blocks)?;
         for table in now.ways.keys().chain(tables.keys()).copied().collect::<BTreeSet<u16>>() {
             let [now_v6, now_v4] = now.ways.entry(table).or_default();
             let [v6, v4] = tables.remove(&table).unwrap_or_default();
-            write_prefixes(&mut self.maps.ways, maps::key_set(set, table, false), now_v6, v6)?;
-            write_prefixes(&mut self.maps.ways, maps::key_set(set, table, true), now_v4, v4)?;
+            let key = |is_v4| move |prefix| maps::key(KeyRow::new(key_owner(set, table, is_v4), prefix));
+            write_prefixes(&mut self.maps.ways, key(false), now_v6, v6)?;
+            write_prefixes(&mut self.maps.ways, key(true), now_v4, v4)?;
         }
         Ok(())
-    }
-
-    fn way_rows(&mut self, ways: &BTreeMap<(u128, u8), Way>) -> Result<Rows, MapError> {
-        ways.iter().map(|(&prefix, way)| Ok((prefix, self.way_row(way)?))).collect()
-    }
-
-    fn way_row(&mut self, way: &Way) -> Result<WayRow, MapError> {
-        let row = match way {
-            Way::Worker => None,
-            &Way::Shift { sid, .. } if sid >= SIDS => None,
-            &Way::Shift { by, sid, via: None } => Some(WayRow { kind: maps::SHIFT, by, sid, ..WayRow::default() }),
-            Way::Shift { by, sid, via: Some(via) } => {
-                let group = self.group(via)?;
-                group.map(|group| WayRow { kind: maps::SHIFT_VIA, by: *by, sid: *sid, group, ..WayRow::default() })
-            }
-            Way::Route(via) => {
-                let group = self.group(via)?;
-                group.map(|group| WayRow { kind: maps::ROUTE, group, ..WayRow::default() })
-            }
-            Way::Encapsulate { paths, with_qp } => {
-                let (group, by) = (self.group(paths)?, u8::from(*with_qp));
-                group.map(|group| WayRow { kind: maps::ENCAPSULATE, by, group, ..WayRow::default() })
-            }
-        };
-        Ok(row.unwrap_or(TO_WORKER))
-    }
-
-    /// The number of these next hops or paths. `None`: they do not fit, and their packets are the worker's.
-    fn group(&mut self, group: &Group) -> Result<Option<u32>, MapError> {
-        if let Some(&number) = self.groups.get(group) {
-            return Ok(Some(number));
-        }
-        let fits = (1..=GROUP_MEMBERS).contains(&group.len()) && group.iter().all(|&member| member < HOPS);
-        let Some(number) = fits.then(|| self.free_groups.pop()).flatten() else { return Ok(None) };
-        let mut row = GroupRow { count: u32::try_from(group.len()).unwrap_or(0), members: [0; GROUP_MEMBERS] };
-        row.members.iter_mut().zip(group.iter()).for_each(|(slot, member)| *slot = *member);
-        self.maps.groups.set(number, row, 0)?;
-        self.groups.insert(Arc::clone(group), number);
-        Ok(Some(number))
     }
 
     fn port_error(&self, ifname: &str, why: &(dyn std::error::Error + 'static)) -> XskError {
@@ -405,7 +347,7 @@ impl XdpOffload {
     }
 }
 
-/// What the verifier says at last, of all that it says.
+/// Shortens the verifier's output to its verdict, the last line that is not a figure.
 fn in_short(why: &str) -> String {
     let Some((error, log)) = why.split_once(" Verifier output: ") else { return why.to_owned() };
     let is_figure =
@@ -415,62 +357,73 @@ fn in_short(why: &str) -> String {
     format!("{error} {}", verdict.unwrap_or_default())
 }
 
-/// Makes `now` like `wanted`. A row that is gone is overwritten with nothing.
-fn write_rows<K: Copy + Ord, R: Copy + Default + PartialEq>(
-    now: &mut BTreeMap<K, R>,
-    wanted: BTreeMap<K, R>,
-    mut set: impl FnMut(&K, R) -> Result<(), MapError>,
+fn ways(targets: &BTreeMap<Prefix, u32>) -> Rows {
+    targets.iter().map(|(&prefix, &target)| (prefix, WayRow { target, flags: WAY_HERE })).collect()
+}
+
+fn is_shift(wanted: &Forwarding, way: WayRow) -> bool {
+    let number = way.target & ((1 << TARGET_INDEX_BITS) - 1);
+    let sid = wanted.sids.get(&number).filter(|_| way.target >> TARGET_INDEX_BITS == TARGET_SID);
+    sid.is_some_and(|sid| matches!(sid.kind, SidKind::Shift | SidKind::ShiftVia))
+}
+
+/// Returns the rows that there are counters for.
+fn some<R: Row>(rows: &BTreeMap<u32, R>, is_counted: impl Fn(&R) -> bool) -> impl Iterator<Item = (u32, R)> {
+    rows.iter().filter(move |(_, row)| is_counted(row)).map(|(&number, &row)| (number, row))
+}
+
+/// Changes the rows of a table from `now` to `wanted`. A row that is gone is overwritten with zeros. Rows that do not fit
+/// are left out: the packets are the workers'.
+fn write_rows<R: Row>(
+    table: &mut Table<R>,
+    set: usize,
+    now: &mut BTreeMap<u32, R>,
+    wanted: impl IntoIterator<Item = (u32, R)>,
 ) -> Result<(), MapError> {
-    let gone: Vec<K> = now.keys().filter(|key| !wanted.contains_key(key)).copied().collect();
-    for key in gone {
-        set(&key, R::default())?;
-        now.remove(&key);
+    let fits = |number: u32| number < table.rows();
+    let wanted: BTreeMap<u32, R> = wanted.into_iter().filter(|&(number, _)| fits(number)).collect();
+    let gone: Vec<u32> = now.keys().filter(|number| !wanted.contains_key(number)).copied().collect();
+    for number in gone {
+        table.set(set, number, R::default())?;
+        now.remove(&number);
     }
-    for (key, row) in wanted {
-        if now.get(&key) != Some(&row) {
-            set(&key, row)?;
-            now.insert(key, row);
+    for (number, row) in wanted {
+        if now.get(&number) != Some(&row) {
+            table.set(set, number, row)?;
+            now.insert(number, row);
         }
     }
     Ok(())
 }
 
-/// The same for prefixes. The one of length 0 stays.
-fn write_prefixes(
-    map: &mut LpmTrie<MapData, WayKey, WayRow>,
-    set: u32,
+/// Like [`write_rows`], but for prefixes. The prefix of length 0 stays.
+fn write_prefixes<K: aya::Pod>(
+    map: &mut LpmTrie<aya::maps::MapData, K, <WayRow as Row>::Bytes>,
+    key: impl Fn(Prefix) -> aya::maps::lpm_trie::Key<K>,
     now: &mut Rows,
     wanted: Rows,
 ) -> Result<(), MapError> {
-    let gone: Vec<(u128, u8)> = now.keys().filter(|prefix| !wanted.contains_key(prefix)).copied().collect();
-    for (address, len) in gone {
+    let gone: Vec<Prefix> = now.keys().filter(|prefix| !wanted.contains_key(prefix)).copied().collect();
+    for prefix in gone {
+        let (_, len) = prefix;
         if len == 0 {
-            map.insert(&way_key(set, 0, 0), TO_WORKER, 0)?;
+            map.insert(&key(prefix), TO_WORKER.bytes(), 0)?;
         } else {
-            map.remove(&way_key(set, address, len))?;
+            map.remove(&key(prefix))?;
         }
-        now.remove(&(address, len));
+        now.remove(&prefix);
     }
-    for ((address, len), row) in wanted {
-        if now.get(&(address, len)) != Some(&row) {
-            map.insert(&way_key(set, address, len), row, 0)?;
-            now.insert((address, len), row);
+    for (prefix, row) in wanted {
+        if now.get(&prefix) != Some(&row) {
+            map.insert(&key(prefix), row.bytes(), 0)?;
+            now.insert(prefix, row);
         }
     }
     Ok(())
 }
 
-fn index(set: usize) -> u32 {
-    u32::from(set == 1)
-}
-
-fn way_key(set: u32, address: u128, len: u8) -> Key<WayKey> {
-    Key::new(32 + u32::from(len), WayKey { set, address: address.to_be_bytes() })
-}
-
-fn sum(counts: &aya::maps::PerCpuArray<MapData, maps::CountRow>, number: u32) -> PacketCount {
-    let Ok(cells) = counts.get(&number, 0) else { return PacketCount::default() };
-    let add = |sum: PacketCount, cell: &maps::CountRow| PacketCount {
+fn sum(cells: &[CountRow]) -> PacketCount {
+    let add = |sum: PacketCount, cell: &CountRow| PacketCount {
         packets: sum.packets + cell.packets,
         bytes: sum.bytes + cell.bytes,
     };
@@ -488,7 +441,9 @@ fn map_error(what: &str, why: &MapError) -> XskError {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
-    use nix::sched::{CloneFlags, unshare};
+    use srv6d_fib::{
+        CHECKS_DOMAIN, CHECKS_SOURCES, GUARDS_SIDS, MEMBERS, PathKind, Prefixes, TARGET_ROUTE, TARGET_STEER,
+    };
 
     use super::*;
     use crate::test_run::{Arrival, once, once_behind};
@@ -496,30 +451,58 @@ mod tests {
     const PASS: u32 = 2;
     const REDIRECT: u32 = 4;
 
-    /// `fcbb::/32`, the node's uN 1, and a route to node 2.
+    /// Device 3 stands for port 1 of the tables, which takes every frame.
+    fn wiring() -> Wiring {
+        Wiring { from: [(1, 3)].into(), to: [(1, DeviceRow { number: 3, mtu: u32::MAX })].into() }
+    }
+
+    fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {
+        offload.publish(forwarding, &wiring()).unwrap();
+    }
+
+    fn target(of: u32, index: u32) -> u32 {
+        of << TARGET_INDEX_BITS | index
+    }
+
+    /// Returns tables with `fcbb::/32`, the node's uN 1, and a route to node 2.
     fn forwarding(mac: u8) -> Forwarding {
         let prefix = |usid: u128| (0xfcbb << 112 | usid << 80, 48);
-        let via: Group = Arc::from([7]);
-        let v6 = [(prefix(1), Way::Shift { by: 16, sid: 5, via: None }), (prefix(2), Way::Route(via))].into();
+        let v6 = [(prefix(1), target(TARGET_SID, 2)), (prefix(2), target(TARGET_ROUTE, 9))].into();
         Forwarding {
-            ports: [(3, InPort { mac: [2, 0, 0, 0, 0, 1], longest: 1514, table: 0, guards_sids: false })].into(),
-            tables: [(0, Table { v6, ..Table::default() })].into(),
-            hops: [(7, Hop { addresses: [mac; 12], mtu: 1500, port: 3 })].into(),
+            ports: [(1, PortRow { mac: [2, 0, 0, 0, 0, 1], longest: 1514, ..PortRow::default() })].into(),
+            tables: [(0, [v6, BTreeMap::new()])].into(),
+            sids: [(2, SidRow { kind: SidKind::Shift, by: 16, slot: 5, ..SidRow::default() })].into(),
+            groups: [(9, GroupRow { count: 1, at: 8, ..GroupRow::default() })].into(),
+            hops: [(8, HopRow { ethernet: [mac; 12], mtu: 1500, slot: 7, port: 1, flags: 0 })].into(),
             ..Forwarding::default()
         }
     }
 
-    /// What [`frame`] is sent to, steered by path 4.
+    /// Returns tables that steer the destination of [`frame`] into path 4.
     fn steering() -> Forwarding {
-        let via: Group = Arc::from([7]);
-        let path = Path { addresses: [0x30; 32], hop_limit: 64, class: (0xff, 0), mtu: 1500, via };
-        let way = Way::Encapsulate { paths: Arc::from([4]), with_qp: false };
-        let v6 = [((0xfcbb << 112, 16), way)].into();
-        let tables = [(0, Table { v6, ..Table::default() })].into();
-        Forwarding { tables, paths: [(4, path)].into(), ..forwarding(9) }
+        let path = PathRow {
+            addresses: [0x30; 32],
+            first: 6 << 60 | 64,
+            slot: 4,
+            group: 9,
+            mtu: 1500,
+            kind: PathKind::WithoutSrh,
+            class_kept: 0xff << 52,
+            ..PathRow::default()
+        };
+        Forwarding {
+            tables: [(0, [[((0xfcbb << 112, 16), target(TARGET_STEER, 6))].into(), BTreeMap::new()])].into(),
+            steers: [(6, GroupRow { count: 1, at: 11, ..GroupRow::default() })].into(),
+            paths: [(11, path)].into(),
+            ..forwarding(9)
+        }
     }
 
-    /// To `fcbb:0:1:2::`.
+    fn guard(forwarding: &mut Forwarding, guards_sids: bool) {
+        forwarding.ports.values_mut().for_each(|port| port.flags = if guards_sids { GUARDS_SIDS } else { 0 });
+    }
+
+    /// Returns a frame to `fcbb:0:1:2::`.
     fn frame() -> Vec<u8> {
         let ethernet = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]].concat();
         let ip = [0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 59, 64];
@@ -537,15 +520,20 @@ mod tests {
         assert_eq!(in_short("no memory"), "no memory");
     }
 
+    /// Loads the program in a namespace of its own, with loopback as port 3, where frames then arrive.
+    fn on_loopback() -> (XdpOffload, Arrival) {
+        srv6d_netns::move_thread_to_new().unwrap();
+        let mut offload = XdpOffload::load().unwrap();
+        offload.add_port(3, "lo").unwrap();
+        (offload, Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 })
+    }
+
     #[test]
     #[ignore = "needs root"]
     fn where_no_header_fits_in_front_the_frame_is_the_workers_and_as_it_was() {
         const METADATA: usize = 200;
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let mut offload = XdpOffload::load().unwrap();
-        offload.add_port(3, "lo").unwrap();
-        offload.publish(&steering()).unwrap();
-        let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
+        let (mut offload, arrival) = on_loopback();
+        publish(&mut offload, &steering());
         let behind = [vec![0xee; METADATA], frame()].concat();
         match once_behind(offload.program().unwrap(), METADATA, &behind, arrival) {
             Ok(done) => assert!(done == (PASS, behind), "{done:x?}"),
@@ -561,22 +549,56 @@ mod tests {
 
     #[test]
     #[ignore = "needs root"]
+    fn a_group_has_as_many_members_as_the_list_holds() {
+        let (mut offload, arrival) = on_loopback();
+        let pattern = |count: u32| {
+            let mut pattern = PatternRow::default();
+            let places = (0..u16::try_from(count.max(1)).unwrap()).rev().cycle();
+            pattern.members.as_flattened_mut().iter_mut().zip(places).for_each(|(slot, place)| *slot = place);
+            pattern
+        };
+        let spread = |count: u32, at: u32| Forwarding {
+            groups: [(9, GroupRow { count, pattern: 3, at })].into(),
+            group_members: (at..at + count).map(|place| (place, 8)).collect(),
+            group_patterns: [(3, pattern(count))].into(),
+            ..steering()
+        };
+        for (name, forwarding, verdict) in [
+            ("a thousand", spread(1000, 5), REDIRECT),
+            ("up to the end of the list", spread(64, MEMBERS - 64), REDIRECT),
+            ("behind its end", spread(2, MEMBERS), PASS),
+            ("none", spread(0, 5), PASS),
+            ("one that is not in the list", Forwarding { group_members: BTreeMap::new(), ..spread(2, 5) }, PASS),
+            (
+                "a pattern that does not fit",
+                Forwarding {
+                    group_patterns: [(3, PatternRow { members: [[7; 32]; 32] })].into(),
+                    ..spread(2, MEMBERS - 2)
+                },
+                PASS,
+            ),
+        ] {
+            publish(&mut offload, &forwarding);
+            let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
+            assert_eq!((done, out == frame()), (verdict, verdict == PASS), "{name}");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
     fn what_is_sent_to_a_block_through_a_port_that_guards_them_is_the_workers() {
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let mut offload = XdpOffload::load().unwrap();
-        offload.add_port(3, "lo").unwrap();
-        let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
+        let (mut offload, arrival) = on_loopback();
         let block = (0xfcbb << 112, 32);
-        // The frame is sent to the block, and to nothing that lies around this one.
+        // The frame is addressed to this block and to nothing in the blocks around it.
         let other = (0xfcbb << 112 | 2 << 80, 48);
-        // A shift is one of a SID, and so closed wherever it lies.
+        // A shift belongs to a SID and is therefore refused wherever it lies.
         for (forwarding, of_another) in [(forwarding(9), PASS), (steering(), REDIRECT)] {
             for (guards_sids, blocks, verdict) in
                 [(false, [block], REDIRECT), (true, [block], PASS), (true, [other], of_another)]
             {
                 let mut forwarding = Forwarding { sid_space: blocks.into(), ..forwarding.clone() };
-                forwarding.ports.values_mut().for_each(|port| port.guards_sids = guards_sids);
-                offload.publish(&forwarding).unwrap();
+                guard(&mut forwarding, guards_sids);
+                publish(&mut offload, &forwarding);
                 let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
                 assert_eq!(done, verdict, "{guards_sids} {blocks:x?}");
                 assert_eq!(out == frame(), verdict == PASS);
@@ -587,16 +609,13 @@ mod tests {
     #[test]
     #[ignore = "needs root"]
     fn what_a_source_that_is_not_admitted_sends_is_the_workers() {
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let mut offload = XdpOffload::load().unwrap();
-        offload.add_port(3, "lo").unwrap();
-        let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
-        // The source is 2020:2020:...
+        let (mut offload, arrival) = on_loopback();
+        // The source of the frame is 2020:2020:...
         let prefixes = |text: &str, len| BTreeSet::from([(text.parse::<std::net::Ipv6Addr>().unwrap().to_bits(), len)]);
         let (own, other) = (prefixes("2020:2000::", 20), prefixes("2020:3000::", 20));
-        let of_port = |v6: &BTreeSet<_>| [(3, Sources { v6: v6.clone(), ..Sources::default() })].into();
+        let of_port = |v6: &BTreeSet<_>| [(1, [v6.clone(), BTreeSet::new()])].into();
         let open = BTreeMap::new();
-        let nobody: BTreeMap<u16, Sources> = [(3, Sources::default())].into();
+        let nobody: BTreeMap<u16, Prefixes> = [(1, Prefixes::default())].into();
         let (shift, steer) = (forwarding(9), steering());
         let cases = [
             ("a shift for all", &shift, None, open.clone(), REDIRECT),
@@ -607,12 +626,18 @@ mod tests {
             ("a shift, the port for others", &shift, Some(&own), of_port(&other), PASS),
             ("steered, the port for others", &steer, None, of_port(&other), PASS),
             ("steered, the port for nobody of this family", &steer, None, nobody, PASS),
-            ("steered, another port for others", &steer, None, [(4, Sources::default())].into(), REDIRECT),
+            ("steered, another port for others", &steer, None, [(2, Prefixes::default())].into(), REDIRECT),
             ("a shift for all again", &shift, None, open, REDIRECT),
         ];
         for (name, forwarding, domain, sources, verdict) in cases {
-            let forwarding = Forwarding { domain: domain.cloned(), sources, ..forwarding.clone() };
-            offload.publish(&forwarding).unwrap();
+            let mut forwarding = Forwarding { sources, ..forwarding.clone() };
+            if let Some(domain) = domain {
+                (forwarding.domain, forwarding.node.flags) = (domain.clone(), CHECKS_DOMAIN);
+            }
+            let sources = &forwarding.sources;
+            let checked = forwarding.ports.iter_mut().filter(|(port, _)| sources.contains_key(port));
+            checked.for_each(|(_, port)| port.flags = CHECKS_SOURCES);
+            publish(&mut offload, &forwarding);
             let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
             assert_eq!((done, out == frame()), (verdict, verdict == PASS), "{name}");
         }
@@ -620,15 +645,41 @@ mod tests {
 
     #[test]
     #[ignore = "needs root"]
+    fn what_comes_from_outside_with_a_source_of_this_node_is_the_workers() {
+        let (mut offload, arrival) = on_loopback();
+        // The source is 2020:2020:..., and the table of the port 0.
+        let own = |text: &str, table: u16| {
+            let v6 = BTreeSet::from([(text.parse::<std::net::Ipv6Addr>().unwrap().to_bits(), 20)]);
+            BTreeMap::from([(table, [v6, BTreeSet::new()])])
+        };
+        for (guards_sids, own_sources, verdict) in [
+            (true, BTreeMap::new(), REDIRECT),
+            (true, own("2020:2000::", 0), PASS),
+            (false, own("2020:2000::", 0), REDIRECT),
+            (true, own("2020:3000::", 0), REDIRECT),
+            (true, own("2020:2000::", 1), REDIRECT),
+        ] {
+            let mut forwarding = Forwarding { own_sources, sid_space: BTreeSet::new(), ..steering() };
+            guard(&mut forwarding, guards_sids);
+            publish(&mut offload, &forwarding);
+            let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
+            assert_eq!(
+                (done, out == frame()),
+                (verdict, verdict == PASS),
+                "{guards_sids}, {:?}",
+                forwarding.own_sources
+            );
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
     fn each_generation_is_in_force_as_a_whole_and_a_removed_one_forwards_nothing() {
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let mut offload = XdpOffload::load().unwrap();
-        offload.add_port(3, "lo").unwrap();
-        let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
+        let (mut offload, arrival) = on_loopback();
         let run = |offload: &XdpOffload| once(offload.program().unwrap(), &frame(), arrival).unwrap();
         assert_eq!(run(&offload), (PASS, frame()), "nothing is published yet");
         for mac in 1..6 {
-            offload.publish(&forwarding(mac)).unwrap();
+            publish(&mut offload, &forwarding(mac));
             let (verdict, out) = run(&offload);
             assert_eq!((verdict, out.get(..12).unwrap()), (REDIRECT, [mac; 12].as_slice()));
             let destination = [0xfc, 0xbb, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -638,12 +689,12 @@ mod tests {
         assert_eq!([offload.sid(5), offload.hop(7)], [count(60); 2]);
         assert_eq!([offload.received(3), offload.sent(3)], [count(74); 2]);
         let mut gone = forwarding(9);
-        gone.tables.get_mut(&0).unwrap().v6.remove(&(0xfcbb << 112 | 1 << 80, 48));
-        offload.publish(&gone).unwrap();
+        gone.tables.get_mut(&0).unwrap()[0].remove(&(0xfcbb << 112 | 1 << 80, 48));
+        publish(&mut offload, &gone);
         assert_eq!(run(&offload), (PASS, frame()), "the SID is gone");
-        offload.publish(&forwarding(9)).unwrap();
+        publish(&mut offload, &forwarding(9));
         assert_eq!(run(&offload).0, REDIRECT);
-        offload.publish(&Forwarding::default()).unwrap();
+        publish(&mut offload, &Forwarding::default());
         assert_eq!(run(&offload), (PASS, frame()));
     }
 }

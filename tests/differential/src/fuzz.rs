@@ -1,7 +1,7 @@
-//! Fuzz targets as plain functions: bytes in, a panic when something is wrong.
+//! Fuzz targets as plain functions: they take bytes and panic if something is wrong.
 //!
-//! A coverage-guided fuzzer calls them (`tests/fuzz`), and so does a test that changes seeds at random
-//! (`tests/fuzz.rs` of this crate). Seeds are the frames and the configurations of the conformance pack, the samples of
+//! They are called by a coverage-guided fuzzer (`tests/fuzz`) and by a test that changes seeds at random
+//! (`tests/it/fuzz.rs` of this crate). Seeds are the frames and configurations of the conformance pack, the samples of
 //! SONiC switches, and netlink messages.
 #![allow(clippy::panic, clippy::expect_used, reason = "a panic is what a fuzz target reports with")]
 
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use etherparse::{EtherType, Ethernet2Header, Ipv4Header, Ipv6Header, Ipv6RawExtHeader, SingleVlanHeader};
 use nix::time::{ClockId, clock_gettime};
-use srv6d::config::{self, Errors};
-use srv6d::plan::{self, Environment};
-use srv6d_conformance::{desired, environment};
+use srv6d_config::{self as config, Errors};
 use srv6d_pack::{Pack, decode};
+use srv6d_plan::{self as plan, Environment};
+use srv6d_runner::{desired, environment};
 use srv6d_srv6::model::Desired;
 use srv6d_srv6::{Slots, Tables};
 use srv6d_wire::srh::Routing;
@@ -25,13 +25,13 @@ use crate::inputs::{captures, controllers, management, path_server, placement, t
 use crate::structured::{frames, netlink};
 use crate::{routes, sonic};
 
-/// A target, and the inputs it starts from.
+/// A fuzz target and the inputs it starts from.
 pub struct Target {
-    /// Name of the target and of its corpus.
+    /// Name of the target and of its corpus directory.
     pub name: &'static str,
-    /// Panics when something is wrong.
+    /// Function that runs one input; it panics if something is wrong.
     pub run: fn(&[u8]),
-    /// Inputs that reach far.
+    /// Returns the seeds: inputs that reach deep into the code.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ impl Target {
     /// Runs the target on one input.
     ///
     /// # Panics
-    /// Something is wrong, or it took longer than [`LONGEST`].
+    /// If something is wrong, or if the input took longer than `LONGEST`.
     pub fn check(&self, input: &[u8]) {
         let start = processor_time();
         (self.run)(input);
@@ -47,7 +47,7 @@ impl Target {
         assert!(took < LONGEST, "{}: {took:?} for an input of {} bytes", self.name, input.len());
     }
 
-    /// Inputs that a fuzzer has found: `tests/fuzz/corpus`.
+    /// Returns the inputs that a fuzzer has found: `tests/fuzz/corpus`.
     pub fn corpus(&self) -> Vec<Vec<u8>> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(self.name);
         let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -57,10 +57,10 @@ impl Target {
     }
 }
 
-/// Processor time that one input may take: a thousand times what most take in a build without optimisation.
+/// Limit on the processor time of one input: a thousand times what most inputs take in a build without optimisation.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Processor time of this thread so far. On a loaded machine it is far less than the time that has passed.
+/// Returns the processor time of this thread so far. On a loaded machine, it is far less than the time that has passed.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
@@ -86,10 +86,10 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "sonic-words", run: words::sonic_words, seeds: words::seeds },
 ];
 
-/// Headers: what the packet path reads is what another parser reads, as far as both accept the bytes.
+/// Checks parsers: the packet path must read the same header fields as another parser if both accept the bytes.
 ///
 /// # Panics
-/// They read something else.
+/// If the two parsers read different values.
 pub fn parser(data: &[u8]) {
     parse_ethernet(data);
     parse_ipv6(data);
@@ -170,7 +170,8 @@ fn parse_routing(data: &[u8]) {
     }
 }
 
-/// A packet in its buffer against a plain vector: the first bytes say what to do, two for each step.
+/// Moves the start and end of a packet in its buffer, and compares it with a plain vector. The first 16 bytes of the
+/// input say what to do, two for each step.
 fn move_around(data: &[u8]) {
     const ROOM: usize = 512;
     let (steps, bytes) = data.split_at_checked(16).unwrap_or((data, &[]));
@@ -206,14 +207,14 @@ fn move_around(data: &[u8]) {
     }
 }
 
-/// One frame on one of the nodes of the pack, through the packet path and through the naive forwarder.
+/// Sends one frame to one of the nodes of the pack, through the packet path and through the naive forwarder.
 ///
 /// ```text
 /// | node, 2 bytes | port | frame |
 /// ```
 ///
 /// # Panics
-/// They disagree.
+/// If the two disagree.
 pub fn forward(data: &[u8]) {
     let Some((&[high, low, port], frame)) = data.split_first_chunk::<3>() else { return };
     let states = states();
@@ -226,10 +227,10 @@ pub fn forward(data: &[u8]) {
     }
 }
 
-/// A configuration: read, planned and compiled, or refused in words that help.
+/// Reads, plans and compiles a configuration; if that is not possible, it must be refused with a helpful message.
 ///
 /// # Panics
-/// It is refused without saying what is wrong, where, or what to do.
+/// If it is refused without saying what is wrong, where, or what to do.
 pub fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let config = match config::parse(text, "srv6d.toml") {
@@ -248,7 +249,7 @@ pub fn configuration(data: &[u8]) {
     }
 }
 
-/// Every error names what is wrong, where, and the fix.
+/// Checks that every error says what is wrong, where, and how to fix it.
 fn check_errors(text: &str, errors: &Errors) {
     assert!(!errors.0.is_empty(), "refused without a reason");
     assert!(!errors.to_string().is_empty());
@@ -267,7 +268,7 @@ fn pack() -> &'static Pack {
     })
 }
 
-/// The nodes of the pack, each once.
+/// Returns the distinct states of the nodes of the pack.
 fn states() -> &'static [Desired] {
     static STATES: OnceLock<Vec<Desired>> = OnceLock::new();
     STATES.get_or_init(|| {
@@ -282,7 +283,7 @@ fn states() -> &'static [Desired] {
     })
 }
 
-/// What the kernel shows to the nodes of the pack, as their setups are written; and an empty machine.
+/// Returns what the kernel shows to the nodes of the pack, according to their setups; and an empty machine.
 fn environments() -> &'static [Environment] {
     static ENVIRONMENTS: OnceLock<Vec<Environment>> = OnceLock::new();
     ENVIRONMENTS.get_or_init(|| {
@@ -311,7 +312,7 @@ fn frames_of_pack() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Frames of the pack on the node and the port they are meant for.
+/// Returns the frames of the pack, each with the node and the port that it is meant for.
 fn frames_of_states() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for case in &pack().cases {

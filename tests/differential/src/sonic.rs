@@ -1,16 +1,17 @@
-//! The files of a SONiC switch as a fuzz target.
+//! Fuzz target for the files of a SONiC switch.
 #![allow(clippy::panic, clippy::expect_used, reason = "a panic is what a fuzz target reports with")]
 
-use srv6d::plan::{self, Environment};
-use srv6d_conformance::sonic;
+use srv6d_plan::{self as plan, Environment};
+use srv6d_runner::sonic;
 use srv6d_sonic::{Severity, Usd};
 use srv6d_srv6::{Slots, Tables};
 
-/// `config_db.json`, a zero byte, `frr.conf`: the switch is read, and what it comes to is a configuration that can be
-/// taken; or both are refused in words that help.
+/// Fuzz target: the two files of a SONiC switch. Input: `config_db.json`, a zero byte, `frr.conf`. Either the switch is
+/// read and becomes a valid configuration, or the files are refused with a helpful message.
 ///
 /// # Panics
-/// A switch is read and cannot be taken, or it is refused without saying what is wrong, and where.
+/// If a switch is read but its configuration is refused, or if the files are refused without saying what is wrong, and
+/// where.
 pub fn sonic(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (config_db, frr) = text.split_once('\0').unwrap_or((text, ""));
@@ -23,7 +24,7 @@ pub fn sonic(data: &[u8]) {
     };
     assert!(reading.findings.iter().all(|finding| finding.severity < Severity::Error && !finding.what.is_empty()));
     for usd in [Usd::Always, Usd::Configured] {
-        // Where nothing is known yet, and where everything is there.
+        // The configuration is planned once on an empty machine and once where everything exists.
         let config = sonic::configuration(&reading.switch, usd).unwrap_or_else(|why| panic!("{why}"));
         let early = plan::plan(&config, &Environment::default());
         let early = early.unwrap_or_else(|why| panic!("{}\n{why}", reading.switch.to_toml(usd).toml));
@@ -33,16 +34,16 @@ pub fn sonic(data: &[u8]) {
             built.unwrap_or_else(|why| panic!("{}\n{why}", reading.switch.to_toml(usd).toml));
         }
     }
-    // Strictly read, it is the same switch or none.
+    // A strict reading gives the same switch or none.
     if let Ok(strict) = srv6d_sonic::read(Some(config_db), Some(frr), None, true) {
         assert_eq!(strict.switch, reading.switch);
     }
 }
 
-/// Every sample of the reader, each `config_db.json` with each `frr.conf`.
+/// Returns every sample of the reader: each `config_db.json` with each `frr.conf`.
 ///
 /// # Panics
-/// The samples are not there.
+/// If the samples cannot be read.
 pub fn seeds() -> Vec<Vec<u8>> {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../control/sonic/samples");
     let files = std::fs::read_dir(directory).expect("the samples are there");

@@ -1,4 +1,4 @@
-//! What a SID does: RFC 8986 section 4, with the NEXT-CSID flavour of RFC 9800 section 4.1.
+//! Processing at a SID: RFC 8986 section 4, with the NEXT-CSID flavour of RFC 9800 section 4.1.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,6 +7,7 @@ use srv6d_srv6::DropReason;
 use srv6d_srv6::model::{Behavior, Csid, DscpMode, DtFamily, Hop, LocalSid, TableId};
 
 use crate::Counted;
+use crate::enter::admit_from_outside;
 use crate::forward::{End, Travel};
 use crate::icmp::{self, Message};
 use crate::lookup::{Ways, is_local_address, ways};
@@ -14,31 +15,31 @@ use crate::options::{process_options, process_options_in_front};
 use crate::packet::{Chain, Extension, Ip, Malformed, V6};
 use crate::scope::{is_nobody, is_on_link, is_routable};
 
-/// SIDs of this node that one packet may visit.
+/// Maximum number of SIDs of this node that one packet may visit.
 const MAX_ROUNDS: usize = 16;
-/// Outer packets that may come off one packet.
+/// Maximum number of outer packets that may be removed from one packet.
 const MAX_LAYERS: usize = 2;
 /// Routing Type of the SRH (RFC 8754 section 2).
 const SRH: u8 = 4;
-/// Fields of a routing header, from its start: Hdr Ext Len, Routing Type, Segments Left, Last Entry.
+/// Offsets of fields in a routing header: Hdr Ext Len, Routing Type, Segments Left, Last Entry.
 const EXT_LEN: usize = 1;
 const ROUTING_TYPE: usize = 2;
 const SEGMENTS_LEFT: usize = 3;
 const LAST_ENTRY: usize = 4;
-/// Segment List of an SRH.
+/// Offset of the Segment List in an SRH.
 const FIRST_SEGMENT: usize = 8;
 
-/// Where a packet goes that a SID is done with.
+/// Where a packet goes after a SID.
 #[derive(Clone, Debug)]
 enum Next {
-    /// Looked up, in this table.
+    /// It is looked up in this table.
     LookUp(TableId),
-    /// To the adjacency set of the SID.
+    /// It is sent to the adjacency set of the SID.
     Adjacency(Vec<Hop>),
 }
 
 impl Travel<'_> {
-    /// `None`: the packet is to be looked up again.
+    /// Processes the packet at a SID. Returns `None` if the packet is to be looked up again.
     pub(crate) fn at_sid(&mut self, sid: &LocalSid) -> Result<Option<End>, End> {
         let Ip::V6(packet) = self.packet.clone() else { return Err(End::Drop(DropReason::Malformed)) };
         let domain = &self.desired.policy.domain_sources;
@@ -69,14 +70,14 @@ impl Travel<'_> {
         Ok(end)
     }
 
-    /// The backup takes over when every port of the set is down.
+    /// Returns the next hops to use: the backup if every port of the set is down.
     fn adjacency_set(&self, via: &[Hop], backup: &[Hop]) -> Vec<Hop> {
         let nowhere = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let down = ways(self.desired, via, nowhere) == Ways::Down;
         if down && !backup.is_empty() { backup.to_vec() } else { via.to_vec() }
     }
 
-    /// End and End.X (RFC 8986 sections 4.1 and 4.2), uN and uA (RFC 9800 sections 4.1.1 and 4.1.2).
+    /// Processes End and End.X (RFC 8986 sections 4.1 and 4.2), uN and uA (RFC 9800 sections 4.1.1 and 4.1.2).
     fn end(&mut self, sid: &LocalSid, packet: V6, csid: Option<Csid>, next: &Next) -> Result<Option<End>, End> {
         if let Some(shifted) = csid.and_then(|csid| shift(packet.destination(), csid)) {
             process_options_in_front(&self.chain(&packet))?;
@@ -97,7 +98,8 @@ impl Travel<'_> {
         packet.chain(self.removed.is_none_or(|(at, _)| at > Ipv6Header::LEN))
     }
 
-    /// Options and finished routing headers are passed. An SRH with segments left is returned by its place.
+    /// Processes the headers in front of an SRH with segments left, and returns the index of that SRH. Options and
+    /// finished routing headers are skipped.
     fn process_up_to_srh(&mut self, chain: &Chain, usp: bool) -> Result<Option<usize>, End> {
         for (index, header) in chain.extensions.iter().enumerate() {
             match header.number {
@@ -118,8 +120,9 @@ impl Travel<'_> {
         if chain.broken { Err(Malformed.into()) } else { Ok(None) }
     }
 
-    /// No SID: an SRH with segments left is refused at its type (RFC 8754 section 4.3.2), all else is the kernel's, what
-    /// is wrong in front of it too.
+    /// Processes a packet to an own address that is not a SID. An SRH with segments left is refused with a pointer to
+    /// its type (RFC 8754 section 4.3.2). Everything else goes to the kernel, even if something in front of the SRH is
+    /// wrong.
     pub(crate) fn at_own_address(&mut self) -> End {
         let kernel = End::Kernel(self.packet.clone());
         let Ip::V6(packet) = self.packet.clone() else { return kernel };
@@ -129,7 +132,8 @@ impl Travel<'_> {
         point_into_received(End::Tell(DropReason::SrhInvalid, Message::BadField(at + ROUTING_TYPE)), self.removed)
     }
 
-    /// RFC 8986 section 4.1 S02 to S15. The SRH goes with its last segment, if the SID says so (section 4.16.1).
+    /// Processes an SRH with segments left (RFC 8986 section 4.1 S02 to S15). With PSP, the SRH is removed at its last
+    /// segment (section 4.16.1).
     fn next_segment(&mut self, sid: &LocalSid, mut packet: V6, mut chain: Chain, at: usize) -> Result<Ipv6Addr, End> {
         self.sid_takes_hop()?;
         let Some(header) = chain.extensions.get_mut(at) else { return Err(Malformed.into()) };
@@ -149,7 +153,8 @@ impl Travel<'_> {
         Ok(segment)
     }
 
-    /// One SRH of a packet is changed here: RFC 8200 section 4.1 knows no second one.
+    /// Records a change of an SRH. Only one SRH of a packet may be changed here: RFC 8200 section 4.1 allows no second
+    /// one.
     fn change_srh(&mut self, chain: &Chain, at: usize) -> Result<(), End> {
         let behind: usize = chain.extensions.iter().skip(at).map(|header| header.bytes.len()).sum();
         let from_end = behind + chain.payload.len();
@@ -165,7 +170,7 @@ impl Travel<'_> {
         self.removed = Some((removed.at, removed.bytes.len()));
     }
 
-    /// USP (RFC 8986 section 4.16.2): a finished SRH is taken out before the packet goes on.
+    /// USP (RFC 8986 section 4.16.2): removes a finished SRH before the packet is processed further.
     fn remove_finished_srh(&mut self, packet: &mut V6, chain: &mut Chain) -> Result<(), End> {
         while let Some(at) = chain.extensions.iter().position(is_srh) {
             self.change_srh(chain, at)?;
@@ -175,7 +180,7 @@ impl Travel<'_> {
         Ok(())
     }
 
-    /// RFC 8986 section 4.1.1, and USD (section 4.16.3).
+    /// Processes the upper layer (RFC 8986 section 4.1.1), and USD (section 4.16.3).
     fn upper_layer(
         &mut self,
         sid: &LocalSid,
@@ -210,7 +215,8 @@ impl Travel<'_> {
         self.refuse_upper_layer(sid, &packet, &as_received)
     }
 
-    /// A SID does not reassemble (RFC 8200 section 4.5); the node does, if the packet is for its address.
+    /// Processes a fragment. A SID does not reassemble (RFC 8200 section 4.5); the kernel does, if the packet is for an
+    /// address of the node.
     fn at_fragment(&self, sid: &LocalSid, packet: &V6, chain: &Chain) -> Result<Option<End>, End> {
         let is_ip = matches!(chain.upper, IpNumber::IPV6 | IpNumber::IPV4);
         if self.is_own_address(sid, packet) && !is_ip {
@@ -219,7 +225,8 @@ impl Travel<'_> {
         Err(End::Drop(DropReason::FragOuter))
     }
 
-    /// What a SID does not know may be for the node: its own address (RFC 8754 section 4.3), or a ping.
+    /// Processes an upper layer that the SID does not accept. It may be for the node, if the SID is also an address of
+    /// it (RFC 8754 section 4.3), or a ping.
     fn refuse_upper_layer(&mut self, sid: &LocalSid, packet: &V6, chain: &Chain) -> Result<Option<End>, End> {
         if self.is_own_address(sid, packet) {
             return Ok(Some(End::Kernel(Ip::V6(packet.clone()))));
@@ -234,7 +241,7 @@ impl Travel<'_> {
         is_local_address(self.desired, sid) && packet.destination() == sid.prefix.network()
     }
 
-    /// End.DT and End.DX (RFC 8986 sections 4.4 to 4.8).
+    /// Processes End.DT and End.DX (RFC 8986 sections 4.4 to 4.8).
     fn decapsulating(
         &mut self,
         sid: &LocalSid,
@@ -266,7 +273,7 @@ impl Travel<'_> {
         self.refuse_upper_layer(sid, packet, &chain)
     }
 
-    /// Takes the outer packet off; the inner one is checked like one that comes in.
+    /// Removes the outer packet. The inner packet is checked like one that is received.
     fn take_off(&mut self, outer: &V6, chain: &Chain, dscp: DscpMode, next: &Next) -> Result<Option<End>, End> {
         self.layers_off += 1;
         if self.layers_off > MAX_LAYERS {
@@ -288,14 +295,21 @@ impl Travel<'_> {
         if is_nobody(self.packet.source()) {
             return Err(End::Drop(DropReason::BadSource));
         }
-        if !is_routable(self.packet.destination()) || is_on_link(self.packet.source()) {
+        if is_on_link(self.packet.source()) {
             return Err(End::Drop(DropReason::NoRoute));
         }
+        if self.packet.has_source_route() {
+            return Err(End::Drop(DropReason::SourceRoute));
+        }
+        if !is_routable(self.packet.destination()) {
+            return Err(End::Drop(DropReason::NoRoute));
+        }
+        self.table = if let Next::LookUp(table) = next { *table } else { TableId::MAIN };
+        if self.port.role.is_outside() {
+            admit_from_outside(self.desired, self.port, self.table, &self.packet)?;
+        }
         match next {
-            Next::LookUp(table) => {
-                self.table = *table;
-                Ok(None)
-            }
+            Next::LookUp(_) => Ok(None),
             Next::Adjacency(hops) => {
                 self.take_hop()?;
                 let destination = self.packet.destination();
@@ -304,7 +318,7 @@ impl Travel<'_> {
         }
     }
 
-    /// A new destination for the same packet.
+    /// Gives the packet a new destination and continues as `next` says.
     fn go_to(&mut self, destination: Ipv6Addr, next: &Next) -> Result<Option<End>, End> {
         if let Ip::V6(packet) = &mut self.packet {
             packet.header.destination = destination.octets();
@@ -323,7 +337,8 @@ fn is_srh(header: &Extension) -> bool {
     header.number == IpNumber::IPV6_ROUTE_HEADER && byte(&header.bytes, ROUTING_TYPE) == SRH
 }
 
-/// An error quotes the packet as it was received, with the header that has been removed since.
+/// Corrects the offset in an error: the error quotes the packet as received, including the header that has been removed
+/// since.
 fn point_into_received(end: End, removed: Option<(usize, usize)>) -> End {
     match (end, removed) {
         (End::Tell(reason, message), Some((from, len))) => {
@@ -333,7 +348,7 @@ fn point_into_received(end: End, removed: Option<(usize, usize)>) -> End {
     }
 }
 
-/// The Argument moves up behind the block, if it is not zero.
+/// Shifts the Argument to the position behind the block. Returns `None` if the Argument is zero.
 fn shift(destination: Ipv6Addr, csid: Csid) -> Option<Ipv6Addr> {
     let consumed = u32::from(csid.lblen) + u32::from(csid.nflen);
     let argument = destination.to_bits().checked_shl(consumed).unwrap_or(0);
@@ -350,7 +365,7 @@ fn with_argument(destination: Ipv6Addr, csid: Csid, argument: u128) -> Ipv6Addr 
     Ipv6Addr::from_bits(block | argument.checked_shr(lblen).unwrap_or(0))
 }
 
-/// RFC 8986 section 4.1 S08 to S14: the segment that Segments Left minus one points at.
+/// Returns the segment at index Segments Left minus one (RFC 8986 section 4.1 S08 to S14).
 fn segment_of(srh: &[u8], lenient: bool) -> Option<Ipv6Addr> {
     let in_header = usize::from(byte(srh, EXT_LEN)) / 2;
     let (left, last) = (usize::from(byte(srh, SEGMENTS_LEFT)), usize::from(byte(srh, LAST_ENTRY)));
@@ -362,7 +377,7 @@ fn segment_of(srh: &[u8], lenient: bool) -> Option<Ipv6Addr> {
     Some(Ipv6Addr::from(*segment))
 }
 
-/// RFC 6040 section 4.2. `None`: the packet is dropped.
+/// Returns the ECN field of the inner packet after decapsulation (RFC 6040 section 4.2). `None`: the packet is dropped.
 fn decapsulated_ecn(inner: u8, outer: u8) -> Option<u8> {
     const NOT_ECT: u8 = 0b00;
     const ECT_1: u8 = 0b01;

@@ -1,4 +1,4 @@
-//! From a received frame to a verdict.
+//! Forwards a received frame and comes to a verdict.
 
 use std::net::IpAddr;
 
@@ -13,20 +13,20 @@ use crate::lookup::{Match, look_up};
 use crate::packet::{Ip, Malformed};
 use crate::{Counted, Counts, Outcome};
 
-/// How a packet ends.
+/// How the processing of a packet ends.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// Sent through a port, to that station.
+    /// It is sent through a port to this station.
     Send(PortId, Mac, Ip),
-    /// To the kernel.
+    /// It is given to the kernel.
     Kernel(Ip),
-    /// An echo reply to the sender.
+    /// It is answered with this echo reply.
     Echo(Ip),
-    /// Gone.
+    /// It is dropped.
     Drop(DropReason),
-    /// Gone, and the sender is told why.
+    /// It is dropped, and the sender gets this ICMP error.
     Tell(DropReason, Message),
-    /// Kept until the neighbour is resolved.
+    /// It is held until the neighbour is resolved.
     Hold(PortId, IpAddr),
 }
 
@@ -36,37 +36,37 @@ impl From<Malformed> for End {
     }
 }
 
-/// A packet on its way through the node.
+/// A packet on its way through the node, with what is known about it.
 pub(crate) struct Travel<'d> {
     pub(crate) desired: &'d Desired,
     pub(crate) choices: &'d mut Choices,
-    /// Port it came in through.
+    /// Port on which it was received.
     pub(crate) port: &'d Port,
     pub(crate) port_id: PortId,
-    /// Station that the frame came from.
+    /// Station that sent the frame.
     pub(crate) from: Mac,
-    /// As it is now.
+    /// The packet in its present form.
     pub(crate) packet: Ip,
-    /// As it was received, or as it came out of its outer packet: what an error quotes.
+    /// The packet as it was received, or as it came out of its outer packet. Errors quote this form.
     pub(crate) received: Ip,
-    /// VRF it is looked up in.
+    /// Table in which it is looked up.
     pub(crate) table: TableId,
-    /// Its hop limit has been decremented here.
+    /// Whether its hop limit has been decremented here.
     pub(crate) hop_taken: bool,
-    /// SIDs of this node so far.
+    /// Number of SIDs of this node that it has visited.
     pub(crate) rounds: usize,
-    /// Outer packets taken off.
+    /// Number of outer packets that have been removed.
     pub(crate) layers_off: usize,
-    /// The SRH that was changed or removed here, by its distance from the end of the packet.
+    /// The SRH that was changed or removed here, given by its distance from the end of the packet.
     pub(crate) changed_srh: Option<usize>,
-    /// Where a header has been removed, and its length.
+    /// Offset and length of the header that has been removed.
     pub(crate) removed: Option<(usize, usize)>,
-    /// IP length of what was received.
+    /// IP length of the received packet.
     pub(crate) received_len: usize,
     pub(crate) counts: Counts,
 }
 
-/// What becomes of a frame.
+/// Forwards a frame and returns the outcome.
 pub(crate) fn receive(desired: &Desired, choices: &mut Choices, device: u16, frame: &[u8]) -> Outcome {
     let Entered { port, port_id, ethernet, packet } = match enter(desired, device, frame) {
         Ok(entered) => entered,
@@ -98,7 +98,7 @@ pub(crate) fn receive(desired: &Desired, choices: &mut Choices, device: u16, fra
 }
 
 impl Travel<'_> {
-    /// One lookup after the other, until the packet leaves.
+    /// Looks the packet up, again and again if SIDs require it, until it leaves.
     fn look_up_and_go(&mut self) -> Result<End, End> {
         loop {
             let destination = self.packet.destination();
@@ -132,15 +132,16 @@ impl Travel<'_> {
         }
     }
 
-    /// What comes in from outside the domain is left to the kernel by the XDP program, or not at all.
+    /// Gives the packet to the kernel, except directly from outside the domain: there, the XDP program decides what
+    /// goes to the kernel.
     fn leave_to_kernel(&self) -> Result<End, End> {
-        if self.port.role.is_outside() && self.rounds == 0 {
+        if self.port.role.is_outside() && (self.rounds == 0 || self.layers_off > 0) {
             return Err(End::Drop(DropReason::NoRoute));
         }
         Ok(End::Kernel(self.packet.clone()))
     }
 
-    /// Forwarding costs one hop, unless a SID has taken it, or the node itself is the sender.
+    /// Decrements the hop limit for forwarding, unless a SID has done so or the node itself is the sender.
     pub(crate) fn take_hop(&mut self) -> Result<(), End> {
         let own = self.port.role == Role::Kernel && !self.desired.tunnel.decrement_local && self.layers_off == 0;
         if self.hop_taken || own {
@@ -149,7 +150,7 @@ impl Travel<'_> {
         self.sid_takes_hop()
     }
 
-    /// A SID with something to do costs one hop in each round.
+    /// Decrements the hop limit for a SID; each SID that processes the packet does so.
     pub(crate) fn sid_takes_hop(&mut self) -> Result<(), End> {
         let hop_limit = self.packet.hop_limit();
         if *hop_limit <= 1 {

@@ -1,21 +1,22 @@
-//! Packets as owned headers. Parsing is etherparse's; what this adds is the order of extension headers (RFC 8200 4.1).
+//! Packets as owned headers. Headers are parsed by etherparse; this module adds the order of extension headers (RFC
+//! 8200 section 4.1).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::{IpNumber, Ipv4Header, Ipv6FragmentHeader, Ipv6Header, Ipv6RawExtHeader};
 
-/// A header is cut short, or contradicts the bytes that are there.
+/// Error: a header is cut short or contradicts the available bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// An IP packet without what was behind its end.
+/// An IP packet without the bytes behind its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ip {
     V6(V6),
     V4(V4),
 }
 
-/// An IPv6 packet. Extension headers are part of the payload until somebody asks for them.
+/// An IPv6 packet. Its extension headers are part of the payload until [`V6::chain`] splits them off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct V6 {
     pub(crate) header: Ipv6Header,
@@ -26,23 +27,23 @@ pub(crate) struct V6 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct V4 {
     pub(crate) header: Ipv4Header,
-    /// The flag bit that RFC 791 reserves, which travels all the same.
+    /// The flag bit that RFC 791 reserves; it is forwarded unchanged.
     pub(crate) reserved_flag: bool,
     pub(crate) payload: Vec<u8>,
 }
 
-/// The extension headers of an IPv6 packet, and what is behind them.
+/// The extension headers of an IPv6 packet, and the payload behind them.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     pub(crate) extensions: Vec<Extension>,
-    /// Next header of the last extension.
+    /// Protocol number of the upper layer, from the Next Header field of the last extension header.
     pub(crate) upper: IpNumber,
-    /// Where the upper layer begins, from the start of the IPv6 header.
+    /// Offset of the upper layer from the start of the IPv6 header.
     pub(crate) upper_at: usize,
     pub(crate) payload: Vec<u8>,
-    /// What comes next is a header that is cut short.
+    /// Whether the next header is cut short.
     pub(crate) broken: bool,
-    /// Part of a packet that was cut into several: nothing behind the Fragment header can be believed.
+    /// Whether the packet is a fragment. Then nothing behind the Fragment header can be relied on.
     pub(crate) fragment: bool,
 }
 
@@ -50,13 +51,13 @@ pub(crate) struct Chain {
 #[derive(Clone, Debug)]
 pub(crate) struct Extension {
     pub(crate) number: IpNumber,
-    /// From the start of the IPv6 header.
+    /// Offset from the start of the IPv6 header.
     pub(crate) at: usize,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Ip {
-    /// A packet of that family at the start of `bytes`.
+    /// Parses a packet of that family at the start of `bytes`.
     pub(crate) fn parse(is_v6: bool, bytes: &[u8]) -> Result<Self, Malformed> {
         if is_v6 { V6::parse(bytes).map(Self::V6) } else { V4::parse(bytes).map(Self::V4) }
     }
@@ -82,6 +83,22 @@ impl Ip {
         }
     }
 
+    /// Returns whether an IPv4 packet carries a loose or strict source route (RFC 791 section 3.1).
+    pub(crate) fn has_source_route(&self) -> bool {
+        let Self::V4(packet) = self else { return false };
+        let options = packet.header.options.as_slice();
+        let mut at = 0;
+        while let Some(kind) = options.get(at).filter(|kind| **kind != 0) {
+            match (kind, options.get(at + 1)) {
+                (131 | 137, _) => return true,
+                (1, _) => at += 1,
+                (_, Some(len)) if *len >= 2 => at += usize::from(*len),
+                _ => return false,
+            }
+        }
+        false
+    }
+
     pub(crate) fn hop_limit(&mut self) -> &mut u8 {
         match self {
             Self::V6(packet) => &mut packet.header.hop_limit,
@@ -89,7 +106,7 @@ impl Ip {
         }
     }
 
-    /// DSCP and ECN.
+    /// Returns DSCP and ECN in one byte.
     pub(crate) fn traffic_class(&self) -> u8 {
         match self {
             Self::V6(packet) => packet.header.traffic_class,
@@ -125,8 +142,8 @@ impl V6 {
         self.header.destination_addr()
     }
 
-    /// Takes the extension headers apart. Hop-by-hop options are only such directly behind the IPv6 header, as received:
-    /// not where a header has been removed in front of them.
+    /// Splits the payload into extension headers. Hop-by-hop options are recognised only directly behind the IPv6
+    /// header as received, and not if a header in front of them has been removed.
     pub(crate) fn chain(&self, first_is_as_received: bool) -> Chain {
         let mut chain = Chain {
             extensions: Vec::new(),
@@ -175,14 +192,14 @@ impl V6 {
 }
 
 impl Chain {
-    /// True also for a packet that is whole.
+    /// Returns whether the packet is a first fragment or not a fragment at all.
     pub(crate) fn is_first_fragment(&self) -> bool {
         let fragment = self.extensions.iter().find(|header| header.number == IpNumber::IPV6_FRAGMENTATION_HEADER);
         let parsed = fragment.and_then(|header| Ipv6FragmentHeader::from_slice(&header.bytes).ok());
         parsed.is_none_or(|(fragment, _)| fragment.fragment_offset.value() == 0)
     }
 
-    /// What is behind the extension headers, as if it stood directly behind the IPv6 header.
+    /// Returns a packet in which the payload follows directly behind the IPv6 header.
     pub(crate) fn rest(&self, packet: &V6) -> V6 {
         V6 { header: Ipv6Header { next_header: self.upper, ..packet.header.clone() }, payload: self.payload.clone() }
     }
@@ -198,7 +215,7 @@ impl Chain {
 }
 
 impl V4 {
-    /// A header with a wrong checksum is not believed at all (RFC 1812 5.2.2).
+    /// Parses an IPv4 packet. A header with a wrong checksum is refused (RFC 1812 section 5.2.2).
     fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let (header, rest) = Ipv4Header::from_slice(bytes).map_err(|_| Malformed)?;
         let raw = bytes.get(..header.header_len()).ok_or(Malformed)?;

@@ -1,4 +1,4 @@
-//! A running `srv6d` in a namespace, spoken to over its management socket.
+//! A running `srv6d` in a network namespace, controlled over its management socket.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use srv6d::api::client::ask;
-use srv6d::api::state::{CountersView, Health, PathRow, SidRow};
-use srv6d::api::{Request, Response, Topic};
+use srv6d_api::client::ask;
+use srv6d_api::state::{CountersView, Health, PathRow, SidRow};
+use srv6d_api::{Request, Response, Topic};
 
-use crate::netns::Netns;
+use srv6d_netns::Netns;
 
-/// How long srv6d may take for anything at all.
+/// Limit on the time that srv6d may take for anything.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Laid before every configuration: little packet memory, no port for metrics.
+/// Settings in front of every configuration: little packet memory, no port for metrics.
 const SURROUNDINGS: &str = "[workers]\nframes = 4096\nring = 256\n[api]\nmetrics = \"off\"\n";
 
-/// Probes until there is an answer.
+/// Calls `probe` until it returns a value.
 ///
 /// # Errors
-/// There was none in time; `what` says what was waited for.
+/// If there was no value in time. `what` names what was waited for.
 pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Result<Option<T>, String>) -> Result<T, String> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -38,7 +38,7 @@ pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Result<Option<T>, Stri
     }
 }
 
-/// The process, and the directory with its configuration, socket and log.
+/// A running srv6d: its process, and the directory with its configuration, socket and log.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -46,18 +46,18 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program run` in a namespace, without any port as yet.
+    /// Starts `program run` in a namespace, without any ports.
     ///
     /// # Errors
-    /// It does not start, or does not answer in time.
+    /// If it does not start, or does not answer in time.
     pub fn start(program: &Path, netns: &Netns) -> Result<Self, String> {
-        let directory = std::env::temp_dir().join(netns.name());
+        let directory = std::env::temp_dir().join(&**netns);
         fs::create_dir_all(&directory).map_err(|why| format!("{}: {why}", directory.display()))?;
         let (config, log) = (directory.join("srv6d.toml"), directory.join("log"));
         fs::write(&config, SURROUNDINGS).map_err(|why| format!("{}: {why}", config.display()))?;
         let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", netns.name()]).arg(program).arg("run").arg("--config").arg(&config);
+        command.args(["netns", "exec", &**netns]).arg(program).arg("run").arg("--config").arg(&config);
         command.env("SRV6D_SOCKET", directory.join("socket")).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().map_err(|why| format!("{}: {why}", program.display()))?;
         let daemon = Self { child, directory };
@@ -65,7 +65,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// What it has to say on standard error.
+    /// Returns the log: what it has written to standard error.
     pub fn log(&self) -> String {
         fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
@@ -78,10 +78,10 @@ impl Daemon {
         self.ask(&Request::Show { topic })
     }
 
-    /// Takes a configuration in place of the one in force. `Ok(Err)`: it was refused, and why.
+    /// Replaces the configuration in force. `Ok(Err)` contains the reason for a refusal.
     ///
     /// # Errors
-    /// There is no sensible answer.
+    /// If srv6d does not answer as expected.
     pub fn reload(&self, config: &str) -> Result<Result<(), String>, String> {
         let file = self.directory.join("srv6d.toml");
         fs::write(&file, format!("{SURROUNDINGS}{config}")).map_err(|why| format!("{}: {why}", file.display()))?;
@@ -93,10 +93,10 @@ impl Daemon {
         }
     }
 
-    /// Number of the generation in force.
+    /// Returns the number of the generation in force.
     ///
     /// # Errors
-    /// There is no sensible answer.
+    /// If srv6d does not answer as expected.
     pub fn generation(&self) -> Result<u64, String> {
         match self.show(Topic::Generation)? {
             Response::Generation(view) => Ok(view.generations.iter().map(|row| row.generation).max().unwrap_or(0)),
@@ -104,10 +104,10 @@ impl Daemon {
         }
     }
 
-    /// `show counters`.
+    /// Returns the result of `show counters`.
     ///
     /// # Errors
-    /// There is no sensible answer.
+    /// If srv6d does not answer as expected.
     pub fn counters(&self) -> Result<CountersView, String> {
         match self.show(Topic::Counters)? {
             Response::Counters(view) => Ok(*view),
@@ -115,10 +115,10 @@ impl Daemon {
         }
     }
 
-    /// The Ethernet address of both ends of srv6d's own veth.
+    /// Returns the Ethernet address of srv6d's own veth, which both ends use.
     ///
     /// # Errors
-    /// There is no sensible answer.
+    /// If srv6d does not answer as expected.
     pub fn own_veth_mac(&self) -> Result<String, String> {
         let own = self.counters()?.ports.into_iter().find(|port| port.role == "kernel");
         own.and_then(|port| port.mac).ok_or_else(|| "srv6d has no port into the kernel".to_owned())
@@ -138,10 +138,10 @@ impl Daemon {
         }
     }
 
-    /// Every counter there is, in the words of the conformance pack.
+    /// Returns all counters under their names in the conformance pack.
     ///
     /// # Errors
-    /// There is no sensible answer.
+    /// If srv6d does not answer as expected.
     pub fn tally(&self) -> Result<Tally, String> {
         let view = self.counters()?;
         let mut tally = Tally::of(&view);
@@ -154,10 +154,10 @@ impl Daemon {
         Ok(tally)
     }
 
-    /// Whether every port is as its device is.
+    /// Returns whether every port is in the state of its device.
     ///
     /// # Errors
-    /// There is no sensible answer.
+    /// If srv6d does not answer as expected.
     pub fn ports_are(&self, is_up: impl Fn(&str) -> bool) -> Result<bool, String> {
         let settled = |name: &str, state: Health| (state == Health::Up) == is_up(name);
         Ok(self.counters()?.ports.iter().all(|port| settled(&port.device, port.state)))
@@ -176,16 +176,16 @@ impl Drop for Daemon {
     }
 }
 
-/// Counters at one moment.
+/// Counters at one point in time.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// By the pack's names.
+    /// Counters by their names in the pack.
     pub counters: BTreeMap<String, u64>,
-    /// Frames that the XDP programs did not claim: the kernel's, without having been srv6d's.
+    /// Number of frames that the XDP programs did not claim and left to the kernel.
     pub unclaimed: u64,
-    /// Frames that XDP programs forwarded.
+    /// Number of frames that XDP programs forwarded.
     pub offloaded: u64,
-    /// Every packet is accounted for: not so while one is on its way.
+    /// Whether every packet is accounted for, which is not so while a packet is being processed.
     pub is_balanced: bool,
 }
 
@@ -200,7 +200,7 @@ impl Tally {
         Self { counters, unclaimed, offloaded: view.offloaded, is_balanced: view.balanced }
     }
 
-    /// What has been counted since.
+    /// Returns what has been counted since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let grown = |(name, count): (&String, &u64)| {
@@ -214,7 +214,7 @@ impl Tally {
         }
     }
 
-    /// The sum of all counters whose name begins like this.
+    /// Returns the sum of all counters whose names begin with one of these prefixes.
     pub fn sum(&self, prefixes: &[&str]) -> u64 {
         let counts = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
         self.counters.iter().filter(|(name, _)| counts(name)).map(|(_, count)| count).sum()

@@ -1,17 +1,17 @@
-//! The XDP program of `offload = "xdp"` in front of a worker step, both without wires: `BPF_PROG_TEST_RUN` gives the
-//! program a frame as if it had come in through a port, and gives back what the program has made of it.
+//! Runs the XDP program of `offload = "xdp"` in front of a worker step, both without real ports: `BPF_PROG_TEST_RUN`
+//! gives the program a frame as if a port had received it, and returns the result.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use nix::sched::{CloneFlags, unshare};
-use srv6d_dataplane::forwarding;
+use srv6d_dataplane::offload_wiring;
 use srv6d_srv6::Tables;
 use srv6d_xsk::probe::TakesRedirect;
 use srv6d_xsk::test_run::{Arrival, once};
 use srv6d_xsk::xdp_offload::{PacketCount, XdpOffload};
 
-use crate::netns;
+use srv6d_netns as netns;
 
 /// Cases of the conformance pack with frames that the program forwards.
 pub const OFFLOADED: [&str; 80] = [
@@ -23,31 +23,31 @@ pub const OFFLOADED: [&str; 80] = [
     "U50d", "U55a", "X01a", "X01b", "X04b", "X07a", "X08",
 ];
 
-/// Ports there can be: more than any state of the tests has.
+/// Number of ports; no state of the tests has more.
 const PORTS: u16 = 8;
-/// Counters of a kind there can be: more than any case has.
+/// Maximum number of counters of one kind; no case has more.
 const SLOTS: usize = 160;
-/// `XDP_PASS`, for want of a worker to call, and `XDP_REDIRECT`.
+/// Verdicts of the program: `XDP_PASS`, because no worker can be called, and `XDP_REDIRECT`.
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
-/// Less than that the kernel calls no frame.
+/// Length of the shortest frame that the kernel accepts for a test run.
 const ETHERNET: usize = 14;
 
-/// The interfaces of a thread that is in a namespace of its own. They stand for ports, by number.
+/// The interfaces of a thread in its own network namespace. Each stands for the port of its number.
 #[derive(Debug)]
 pub struct Interfaces(Vec<(String, u32)>);
 
 impl Interfaces {
-    /// Moves this thread into a new network namespace, for good.
+    /// Moves this thread permanently into a new network namespace, and creates the interfaces there.
     ///
     /// # Errors
-    /// No root, most likely.
+    /// If that fails, most likely because the process is not root.
     pub fn of_this_thread() -> Result<Self, String> {
         unshare(CloneFlags::CLONE_NEWNET).map_err(|why| format!("a network namespace: {why}"))?;
         let name = |port| format!("port{port}");
         let commands: Vec<String> =
             (0..PORTS).map(|port| format!("link add {} type veth peer name far{port}", name(port))).collect();
-        netns::ip_here(&commands)?;
+        netns::ip_batch_here(&commands)?;
         let index = |port| {
             let ifindex = nix::net::if_::if_nametoindex(name(port).as_str());
             ifindex.map(|ifindex| (name(port), ifindex)).map_err(|why| format!("{}: {why}", name(port)))
@@ -56,24 +56,24 @@ impl Interfaces {
     }
 }
 
-/// The program with its tables.
+/// The XDP program with its tables.
 #[derive(Debug)]
 pub struct Front {
     interfaces: Rc<Interfaces>,
     program: Rc<RefCell<XdpOffload>>,
-    /// What had been counted when this one began.
+    /// Counters at the time when this value was made.
     before: Counts,
 }
 
-/// By slot or port: SIDs, paths, next hops, received and sent at ports.
+/// Counters by slot or port: SIDs, paths, next hops, received and sent frames of ports.
 #[derive(Debug, Default)]
 struct Counts([Vec<PacketCount>; 5]);
 
 impl Front {
-    /// Loads it, without tables as yet.
+    /// Loads the program, still without tables.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// If the kernel does not accept the program.
     pub fn load(interfaces: Rc<Interfaces>) -> Result<Self, String> {
         let mut program = XdpOffload::load().map_err(|why| why.to_string())?;
         for (port, (name, _)) in (0..).zip(&interfaces.0) {
@@ -82,28 +82,31 @@ impl Front {
         Ok(Self { interfaces, program: Rc::new(RefCell::new(program)), before: Counts::default() })
     }
 
-    /// The same program, which has counted nothing yet: to load one takes long. It has the tables of whoever published last.
+    /// Returns the same program with counters that start at zero, because loading a program takes long. It keeps the
+    /// tables that were published last.
     #[must_use]
     pub fn again(&self) -> Self {
         let before = Counts::of(&self.program.borrow());
         Self { interfaces: Rc::clone(&self.interfaces), program: Rc::clone(&self.program), before }
     }
 
-    /// Gives it the extract of these tables, on ports that send whatever is redirected into them.
+    /// Loads the offload extract of `tables` into the program. All ports are treated as ports that transmit redirected
+    /// frames.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// If the kernel does not accept them.
     pub fn publish(&mut self, tables: &Tables) -> Result<(), String> {
         let everything = TakesRedirect { frames: true, multi_buffer: true };
-        let extract = forwarding(tables.offload(), Some, |port| Some((port, everything)));
-        self.program.borrow_mut().publish(&extract).map_err(|why| why.to_string())
+        let rows = &tables.offload().forwarding;
+        let wiring = offload_wiring(rows, Some, |port| Some((port, everything)));
+        self.program.borrow_mut().publish(rows, &wiring).map_err(|why| why.to_string())
     }
 
-    /// A frame that comes in through a device. `None`: it is the worker's, and as it was. Else the device it leaves
-    /// through, and its bytes.
+    /// Runs the program on a frame that a device receives. Returns the device through which the frame leaves and its
+    /// bytes, or `None` if the program left the frame unchanged to the worker.
     ///
     /// # Errors
-    /// The frame was written to and is still the worker's; it was counted in several places, or in none.
+    /// If the frame was changed but left to the worker, or if it was not counted exactly once.
     pub fn forward(&mut self, device: u16, frame: &[u8]) -> Result<Option<(u16, Vec<u8>)>, String> {
         let Some((_, ifindex)) = self.interfaces.0.get(usize::from(device)) else { return Ok(None) };
         if frame.len() < ETHERNET {
@@ -129,28 +132,28 @@ impl Front {
         }
     }
 
-    /// Frames received and sent.
+    /// Returns the numbers of received and sent frames of each port.
     fn by_port(&self) -> Vec<(u64, u64)> {
         let frames = |at, port| self.counted(at, port).packets;
         (0..usize::from(PORTS)).map(|port| (frames(RECEIVED, port), frames(SENT, port))).collect()
     }
 
-    /// What was forwarded at the SID with this slot.
+    /// Returns what was forwarded at the SID with this slot.
     pub fn sid(&self, slot: usize) -> PacketCount {
         self.counted(SID, slot)
     }
 
-    /// What was encapsulated towards the path with this slot.
+    /// Returns what was encapsulated for the path with this slot.
     pub fn path(&self, slot: usize) -> PacketCount {
         self.counted(PATH, slot)
     }
 
-    /// What was sent to the next hop with this slot.
+    /// Returns what was sent to the next hop with this slot.
     pub fn hop(&self, slot: usize) -> PacketCount {
         self.counted(HOP, slot)
     }
 
-    /// Frames forwarded.
+    /// Returns the number of forwarded frames.
     pub fn forwarded(&self) -> u64 {
         self.by_port().iter().map(|(received, _)| received).sum()
     }

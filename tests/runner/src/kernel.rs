@@ -1,25 +1,27 @@
-//! Runs a conformance case through a Linux kernel: the same node by `iproute2`, the same frames on its wires.
+//! Runs a conformance case through a Linux kernel that `iproute2` configures as the same node, with the same frames.
 
+use std::fmt;
 use std::net::IpAddr;
-use std::thread;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 use srv6d_pack::{Case, Linux, Port, Recorded, Step, decode};
 
-use crate::netns::Netns;
 use crate::wires::{self, Wires};
+use srv6d_netns::{self as netns, Netns};
 
-/// How long the kernel may take for anything at all.
+/// Limit on the time that the kernel may take for anything.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// A marker that is not answered by then is sent once more.
+/// Time after which an unanswered marker is sent again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// A packet socket holds about 150 frames of the usual length until somebody reads.
+/// Number of frames sent at once. A packet socket holds about 150 frames of the usual length until they are read.
 const BURST: usize = 64;
 
-/// Nothing that depends on time, on the state of the network around, or on other tests.
+/// Kernel settings that remove everything that depends on time, on the surrounding network, or on other tests.
 const SETTINGS: [(&str, &str); 12] = [
     ("ipv6/conf/all/forwarding", "1"),
     ("ipv6/conf/all/seg6_enabled", "1"),
@@ -35,57 +37,135 @@ const SETTINGS: [(&str, &str); 12] = [
     ("ipv4/conf/default/send_redirects", "0"),
 ];
 
-/// Frames that came out of the node, each with its port.
-type Sent = Vec<(String, Vec<u8>)>;
+/// Frames, each with its port.
+type PortFrames = Vec<(String, Vec<u8>)>;
 
-/// What the kernel did.
+/// Behaviour of the kernel.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It refused a command of the case, with this complaint.
+    /// It refused a command of the case with this message.
     Refused(String),
-    /// The frames that came out, for each step.
-    Frames(Vec<Sent>),
+    /// It sent these frames in each step.
+    Frames(Vec<PortFrames>),
 }
 
-/// Runs a case and compares it with what it says about Linux.
+/// Runs a case, and compares the result with what the case says about Linux.
 ///
 /// # Errors
-/// The difference, readable, and what the kernel did as it would stand in `divergences.toml`.
+/// The difference in readable form, and the behaviour of the kernel as an entry for `divergences.toml`.
 pub fn run(case: &Case) -> Result<(), String> {
     let outcome = ask(case)?;
     compare(case, &outcome).map_err(|why| format!("{why}\n\nthe kernel did:\n{}", as_recorded(case, &outcome)))
 }
 
-/// Makes a kernel the node of the case and puts the frames of the case to it.
+/// Configures a kernel as the node of the case, and sends it the frames of the case.
 ///
 /// # Errors
-/// The node could not be made; this says nothing about the case.
+/// If the node could not be made, which says nothing about the case.
 pub fn ask(case: &Case) -> Result<Outcome, String> {
-    let (node, outside) = (Netns::new("node")?, Netns::new("outside")?);
-    node.sysctl(&SETTINGS)?;
-    wires::connect(case, &node, &outside)?;
-    node.must(&marker_port(&outside))?;
-    outside.must(&[format!("link set {MARKER_PORT} up")])?;
-    // A batch is for both families, and the addresses say which one is meant.
-    let family = |command: &String| command.trim_start_matches("-6 ").trim_start_matches("-4 ").to_owned();
-    if let Err(complaint) = node.ip(&case.setup.linux.iter().map(family).collect::<Vec<_>>())? {
-        return Ok(Outcome::Refused(complaint));
-    }
-    let down = wires::devices(case).filter(|port| !port.up).map(|port| format!("link set {} down", port.name));
-    node.must(&down.collect::<Vec<_>>())?;
-    outside.enter(|| {
-        stay_on_this_core()?;
-        let mut wires = Wires::open(wires::devices(case).map(|port| port.name.as_str()).chain([MARKER_PORT]))?;
-        let mut frames = Vec::new();
-        for step in &case.steps {
-            frames.push(pass(step, &node, &mut wires)?);
-        }
-        Ok(Outcome::Frames(frames))
-    })
+    let mut node = match KernelNode::new(case)? {
+        Ok(node) => node,
+        Err(complaint) => return Ok(Outcome::Refused(complaint)),
+    };
+    case.steps.iter().map(|step| node.pass(step)).collect::<Result<_, String>>().map(Outcome::Frames)
 }
 
-/// A port of which the cases know nothing. A ping to it is answered when all frames before it are done with: what is
-/// sent from one core over virtual cables is received in that order, and the kernel forwards and answers at once.
+/// A kernel that is configured as the node of a case, and the far ends of its cables.
+pub struct KernelNode {
+    node: Netns,
+    wires: Option<Sender<PortFrames>>,
+    sent: Receiver<Result<PortFrames, String>>,
+    /// Holds the raw sockets: they belong to the thread that has entered their namespace.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for KernelNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KernelNode {{ node: {} }}", &*self.node)
+    }
+}
+
+impl Drop for KernelNode {
+    fn drop(&mut self) {
+        // Without a sender the thread ends.
+        self.wires = None;
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl KernelNode {
+    /// Makes the node. `Ok(Err)` contains the message about the first command of the case that was refused.
+    ///
+    /// # Errors
+    /// If the node could not be made, which says nothing about the case.
+    pub fn new(case: &Case) -> Result<Result<Self, String>, String> {
+        let (node, outside) = (Netns::unique("node")?, Netns::unique("outside")?);
+        if let Err(complaint) = configure(case, &node, &outside)? {
+            return Ok(Err(complaint));
+        }
+        let ports: Vec<String> = wires::devices(case).map(|port| port.name.clone()).collect();
+        let (wires, inputs) = channel::<PortFrames>();
+        let (outputs, sent) = channel();
+        let forward = move || {
+            let open = || {
+                netns::move_thread(&outside)?;
+                stay_on_this_core()?;
+                Wires::open(ports.iter().map(String::as_str).chain([MARKER_PORT]))
+            };
+            let mut wires = open();
+            for frames in inputs {
+                let done = match &mut wires {
+                    Ok(wires) => exchange(&frames, wires),
+                    Err(why) => Err(why.clone()),
+                };
+                let _ = outputs.send(done);
+            }
+        };
+        Ok(Ok(Self { node, wires: Some(wires), sent, thread: Some(thread::spawn(forward)) }))
+    }
+
+    /// Sends a frame towards a port of the node. Returns the frames that came out, each with its port.
+    ///
+    /// # Errors
+    /// If the node does not answer.
+    pub fn forward(&mut self, port: &str, frame: &[u8]) -> Result<PortFrames, String> {
+        self.exchange(vec![(port.to_owned(), frame.to_vec())])
+    }
+
+    /// Makes the events of a step happen, and sends its frames. Returns what came out.
+    fn pass(&mut self, step: &Step) -> Result<PortFrames, String> {
+        netns::ip_batch(&self.node, &step.events.iter().map(wires::event).collect::<Vec<_>>())?;
+        self.exchange(step.inputs.iter().map(|input| (input.port.clone(), input.built.bytes.clone())).collect())
+    }
+
+    fn exchange(&mut self, frames: PortFrames) -> Result<PortFrames, String> {
+        let gone = || "a thread died".to_owned();
+        self.wires.as_ref().and_then(|wires| wires.send(frames).ok()).ok_or_else(gone)?;
+        self.sent.recv().map_err(|_| gone())?
+    }
+}
+
+/// Makes cables and addresses, and runs the commands of the case. `Ok(Err)` contains the message about the first one that
+/// was refused.
+fn configure(case: &Case, node: &Netns, outside: &Netns) -> Result<Result<(), String>, String> {
+    netns::sysctl(node, &SETTINGS)?;
+    wires::connect(case, node, outside)?;
+    netns::ip_batch(node, &marker_port(outside))?;
+    netns::ip_batch(outside, &[format!("link set {MARKER_PORT} up")])?;
+    // One batch contains commands for both families; the addresses show which family a command is for.
+    let family = |command: &String| command.trim_start_matches("-6 ").trim_start_matches("-4 ").to_owned();
+    match netns::ip_batch(node, &case.setup.linux.iter().map(family).collect::<Vec<_>>()) {
+        Err(netns::Error::Refused(complaint)) => return Ok(Err(complaint)),
+        done => done?,
+    }
+    let down = wires::devices(case).filter(|port| !port.up).map(|port| format!("link set {} down", port.name));
+    netns::ip_batch(node, &down.collect::<Vec<_>>())?;
+    Ok(Ok(()))
+}
+
+/// A port that does not belong to any case. When a ping to it is answered, all earlier frames have been processed:
+/// frames that one core sends over virtual cables are received in that order, and the kernel forwards and answers
+/// immediately.
 const MARKER_PORT: &str = "marker";
 const MARKER: [&str; 3] =
     ["eth 02:00:00:00:fe:02 > 02:00:00:00:fe:01", "ip6 fe80::fe:2 > fe80::fe:1 hl 255", "icmp6 echo id 0xfe seq 1"];
@@ -96,7 +176,6 @@ const MARKER_ANSWER: [&str; 3] = [
 ];
 
 fn marker_port(outside: &Netns) -> Vec<String> {
-    let outside = outside.name();
     vec![
         format!(
             "link add {MARKER_PORT} address 02:00:00:00:fe:01 type veth \
@@ -114,12 +193,11 @@ fn stay_on_this_core() -> Result<(), String> {
     pinned.and_then(|()| sched_setaffinity(Pid::from_raw(0), &core)).map_err(|why| format!("pin to a core: {why}"))
 }
 
-/// Puts the frames of a step in, and returns what came out of it.
-fn pass(step: &Step, node: &Netns, wires: &mut Wires) -> Result<Sent, String> {
-    node.must(&step.events.iter().map(wires::event).collect::<Vec<_>>())?;
-    let mut sent = Sent::new();
-    for burst in step.inputs.chunks(BURST) {
-        burst.iter().try_for_each(|input| wires.send(&input.port, &input.built.bytes))?;
+/// Sends frames, and returns what came out.
+fn exchange(frames: &[(String, Vec<u8>)], wires: &mut Wires) -> Result<PortFrames, String> {
+    let mut sent = PortFrames::new();
+    for burst in frames.chunks(BURST) {
+        burst.iter().try_for_each(|(port, frame)| wires.send(port, frame))?;
         sent.extend(wires.receive());
     }
     let text = |lines: [&str; 3]| lines.map(ToOwned::to_owned);
@@ -128,12 +206,13 @@ fn pass(step: &Step, node: &Netns, wires: &mut Wires) -> Result<Sent, String> {
     let end = Instant::now() + PATIENCE;
     let mut due = Instant::now();
     loop {
-        // One that a node was too busy for is not answered later.
+        // A node that was too busy for a marker does not answer it later.
         if Instant::now() >= due {
             wires.send(MARKER_PORT, &marker)?;
             due += AGAIN;
         }
-        let (markers, frames): (Sent, Sent) = wires.receive().into_iter().partition(|(port, _)| port == MARKER_PORT);
+        let (markers, frames): (PortFrames, PortFrames) =
+            wires.receive().into_iter().partition(|(port, _)| port == MARKER_PORT);
         sent.extend(frames);
         if markers.iter().any(|(_, frame)| answer.matches(frame)) {
             sent.extend(wires.receive());
@@ -147,7 +226,7 @@ fn pass(step: &Step, node: &Netns, wires: &mut Wires) -> Result<Sent, String> {
     }
 }
 
-/// Compares what the kernel did with what the case says that it does.
+/// Compares the behaviour of the kernel with what the case says about it.
 ///
 /// # Errors
 /// The difference.
@@ -167,7 +246,7 @@ pub fn compare(case: &Case, outcome: &Outcome) -> Result<(), String> {
     as_recorded.map_err(|why| format!("differs, but not as recorded ({}): {why}", divergence.name))
 }
 
-/// Compares what the kernel did with what is right.
+/// Compares the behaviour of the kernel with the behaviour that the case requires.
 fn is_right(case: &Case, outcome: &Outcome) -> Result<(), String> {
     match (&case.refused, outcome) {
         (None, Outcome::Frames(sent)) => {
@@ -181,14 +260,14 @@ fn is_right(case: &Case, outcome: &Outcome) -> Result<(), String> {
     }
 }
 
-fn check(steps: &[Step], sent: &[Sent]) -> Result<(), String> {
+fn check(steps: &[Step], sent: &[PortFrames]) -> Result<(), String> {
     for (number, (step, frames)) in (1..).zip(steps.iter().zip(sent)) {
         step.check(frames).map_err(|diff| format!("step {number}: {diff}"))?;
     }
     Ok(())
 }
 
-/// The entry of `divergences.toml` for what the kernel did.
+/// Returns the behaviour of the kernel as an entry for `divergences.toml`.
 pub fn as_recorded(case: &Case, outcome: &Outcome) -> String {
     let entry = match outcome {
         Outcome::Refused(complaint) => format!("refused = {complaint:?}"),
@@ -204,7 +283,7 @@ pub fn as_recorded(case: &Case, outcome: &Outcome) -> String {
     format!("[[linux]]\ncase = \"{}\"\n{entry}\n", case.id)
 }
 
-fn frames_as_recorded(case: &Case, frames: &Sent) -> String {
+fn frames_as_recorded(case: &Case, frames: &PortFrames) -> String {
     let one = |(port, frame): &(String, Vec<u8>)| {
         let lines = layers_as_recorded(case, port, frame);
         let lines: Vec<String> = lines.iter().map(|line| format!("\n    {line:?},")).collect();
@@ -214,7 +293,8 @@ fn frames_as_recorded(case: &Case, frames: &Sent) -> String {
     format!("[{}]", all.join(", "))
 }
 
-/// The layers of a frame, without the Ethernet header it has to have, and without what is random in errors.
+/// Returns the layers of a frame without the Ethernet header, if that is the expected one, and without the random
+/// fields of errors.
 fn layers_as_recorded(case: &Case, port: &str, frame: &[u8]) -> Vec<String> {
     let mut lines = decode(frame);
     let is_between = |port: &Port| frame.starts_with(&[port.peer, port.mac].concat());

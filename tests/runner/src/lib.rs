@@ -1,5 +1,5 @@
-//! Runs conformance cases: through the real worker step over ports in memory (no root, no sockets), and through a
-//! Linux kernel in namespaces of its own.
+//! Runs conformance cases: through the real worker step over ports in memory (without root and sockets), through a real
+//! `srv6d`, and through a Linux kernel, the last two in network namespaces.
 #![forbid(unsafe_code)]
 
 pub mod daemon;
@@ -7,7 +7,6 @@ pub mod front;
 pub mod gaps;
 pub mod kernel;
 pub mod namespace;
-pub mod netns;
 pub mod sonic;
 pub mod tagged;
 pub mod wires;
@@ -16,37 +15,37 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use srv6d::config;
-use srv6d::plan::{self, Device, Environment, HostVeth, KernelNeighbor};
+use srv6d_config as config;
 use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
 use srv6d_pack::{Case, Event, Setup};
+use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Desired, Mac, PortId, Role};
 use srv6d_srv6::{PathMtu, Slots, Tables, Tally};
 
 use front::Front;
 
-/// How often a case is played: where a destination leads is searched for, searched for again, because a cache that did
-/// not know it is left alone for a burst, known in tables that are new, and known.
+/// Number of times that a case is run, so that the destination cache is in different states. The first two times
+/// destinations are searched for, because after a miss the cache is bypassed for one burst. The other two times they
+/// are found in the cache: first with the look-up for tables that are new to the worker, then with the usual look-up.
 const TIMES: u64 = 4;
-/// Nanoseconds between two times: what is limited to so many per second begins anew.
+/// Nanoseconds between two runs, so that rate limits start again.
 const APART: u64 = 1_000_000_000_000;
 
-/// Runs a case, several times through one worker: each time it must come to the same. `Err` says what is different from
-/// what the pack states.
+/// Runs a case several times through one worker; the result must be the same each time.
 ///
 /// # Errors
-/// The difference, readable.
+/// The difference from what the pack states, in readable form.
 pub fn run(case: &Case) -> Result<(), String> {
     run_behind(case, None).map(|_| ())
 }
 
-/// The same with the XDP program of `offload = "xdp"` in front of the step, on every port. Returns how many frames it
-/// has forwarded.
+/// Like [`run`], but with the XDP program of `offload = "xdp"` in front of the step, on every port. Returns the number
+/// of frames that the program forwarded.
 ///
 /// # Errors
-/// The difference, readable.
+/// The difference, in readable form.
 pub fn run_behind(case: &Case, front: Option<Front>) -> Result<u64, String> {
     let planned = desired(&case.setup.config, &environment(&case.setup));
     let desired_now = match (&case.refused, planned) {
@@ -86,22 +85,22 @@ fn judge(node: &mut Node, case: &Case) -> Result<(), String> {
     case.check_counters(&counters).map_err(|diff| diff.to_string())
 }
 
-/// What a case came to.
+/// Result of running a case.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Played {
-    /// What was sent in each step, in no order: the port it left through, and its bytes.
+    /// Port and bytes of the frames sent in each step, sorted.
     pub sent: Vec<Vec<(String, Vec<u8>)>>,
-    /// In the pack's words.
+    /// Counters by their names in the pack.
     pub counters: BTreeMap<String, u64>,
-    /// What came in and was forwarded by the program in front.
+    /// Frames that the program in front forwarded, as they were received.
     pub offloaded: Vec<Vec<u8>>,
 }
 
-/// Plays a case on a node with another role of all its ports, whatever the pack states: that is about the roles it has
-/// there. `None`: its configuration is to be refused.
+/// Runs a case on a node whose ports all have another role. The result is not compared with the pack, which applies to
+/// the original roles. Returns `None` if the configuration of the case is to be refused.
 ///
 /// # Errors
-/// The node cannot be made.
+/// If the node cannot be made.
 pub fn play_as(case: &Case, role: Role, front: Option<Front>) -> Result<Option<Played>, String> {
     if case.refused.is_some() {
         return Ok(None);
@@ -122,17 +121,17 @@ pub fn play_as(case: &Case, role: Role, front: Option<Front>) -> Result<Option<P
     Ok(Some(Played { counters: node.counters()?, offloaded: node.offloaded, ..played }))
 }
 
-/// What the configuration of a case plans there.
+/// Returns the state that the configuration of a case plans in this environment.
 ///
 /// # Errors
-/// It is refused.
+/// If the configuration is refused.
 pub fn desired(text: &str, environment: &Environment) -> Result<Desired, String> {
     let config = config::parse(text, "srv6d.toml").map_err(|errors| errors.to_string())?;
     let plan = plan::plan(&config, environment).map_err(|errors| errors.to_string())?;
     Ok(plan.desired)
 }
 
-/// The devices, addresses and neighbours of a case.
+/// Returns the devices, addresses and neighbours of a case.
 pub fn environment(setup: &Setup) -> Environment {
     let mut devices = vec![Device {
         name: "lo".to_owned(),
@@ -166,7 +165,7 @@ pub fn environment(setup: &Setup) -> Environment {
     Environment { devices, neighbors: neighbors.collect(), host, ..Environment::default() }
 }
 
-/// Changes them as an event of a case says.
+/// Applies an event of a case to the environment.
 pub fn apply(environment: &mut Environment, event: &Event) {
     match event {
         Event::Neighbor(change) => {
@@ -184,7 +183,8 @@ pub fn apply(environment: &mut Environment, event: &Event) {
     }
 }
 
-/// The tables; for a program in front of the step, all ports ask for it.
+/// Builds the tables. If there is a program in front of the step, offload is requested for all ports, and the program
+/// gets the tables, too.
 fn build(desired: &Desired, slots: &mut Slots, front: Option<&mut Front>) -> Result<Tables, String> {
     let Some(front) = front else { return Tables::build(desired, slots).map_err(|why| why.to_string()) };
     let ports = (0..).zip(&desired.ports).map(|(index, _)| PortId(index));
@@ -203,21 +203,21 @@ pub struct Node {
     counters: Arc<WorkerCounters>,
     snapshot: Snapshot,
     slots: Slots,
-    /// When the case began, on the worker's clock.
+    /// Time on the worker's clock at which the case began.
     began: u64,
     names: Vec<String>,
     front: Option<Front>,
-    /// What the program in front has forwarded since the last round.
+    /// Frames that the program in front has forwarded since the last round.
     passed_by: Vec<(String, Vec<u8>)>,
-    /// What it has forwarded, as it came in.
+    /// Frames that the program in front has forwarded, as they were received.
     offloaded: Vec<Vec<u8>>,
 }
 
 impl Node {
-    /// The node of a case, as it is at the start. `None`: its configuration is to be refused.
+    /// Makes the node of a case in its initial state. Returns `None` if the configuration is to be refused.
     ///
     /// # Errors
-    /// Its configuration is refused and should not be.
+    /// If the configuration is refused but should not be.
     pub fn of(case: &Case) -> Result<Option<Self>, String> {
         if case.refused.is_some() {
             return Ok(None);
@@ -225,15 +225,15 @@ impl Node {
         Self::new(&desired(&case.setup.config, &environment(&case.setup))?).map(Some)
     }
 
-    /// Takes the frames that were dropped, as they are now.
+    /// Returns the frames that were dropped, in their present form, and forgets them.
     pub fn take_dropped(&mut self) -> Vec<Vec<u8>> {
         self.io.recycled.drain(..).map(|frame| frame.bytes()).collect()
     }
 
-    /// A node with these tables.
+    /// Makes a node in this state.
     ///
     /// # Errors
-    /// The state makes no tables.
+    /// If the state cannot be built into tables.
     pub fn new(desired: &Desired) -> Result<Self, String> {
         Self::behind(desired, None)
     }
@@ -265,13 +265,13 @@ impl Node {
         })
     }
 
-    /// Later, when nothing waits any more.
+    /// Starts the next run: held packets are abandoned, and the clock moves on.
     fn begin(&mut self) {
         self.step.abandon_held(&mut self.io);
         self.began += APART;
     }
 
-    /// Plays the steps of a case. `altered`: what is planned, as it is to be. `each` takes what a step has sent.
+    /// Runs the steps of a case. `altered` changes each planned state; `each` receives the frames sent in a step.
     fn play(
         &mut self,
         case: &Case,
@@ -306,15 +306,15 @@ impl Node {
         Ok(())
     }
 
-    /// What routers have said about paths since the last call.
+    /// Returns the path MTUs that routers have reported since the last call.
     fn smaller_paths(&self) -> BTreeMap<SegmentList, u32> {
         PathMtu::by_segments(self.smaller.try_iter(), &self.slots, &self.desired)
     }
 
-    /// Puts a frame where the port finds it.
+    /// Puts a frame into the receive queue of a port.
     ///
     /// # Errors
-    /// There is no such port.
+    /// If there is no such port.
     pub fn receive(&mut self, port: &str, frame: &[u8]) -> Result<(), String> {
         let socket = self.names.iter().position(|name| name == port);
         let device = socket.and_then(|socket| u16::try_from(socket).ok());
@@ -330,7 +330,7 @@ impl Node {
         Ok(())
     }
 
-    /// Forwards what waits; returns what was sent, and the port it left through.
+    /// Forwards all waiting frames. Returns the frames sent, each with its port.
     pub fn run(&mut self, now: u64) -> Vec<(String, Vec<u8>)> {
         while self.step.round(&mut self.io, &self.snapshot, now) > 0 {}
         let sent = self.io.take_sent();
@@ -339,10 +339,10 @@ impl Node {
         self.passed_by.drain(..).chain(sent).collect()
     }
 
-    /// Counters in the pack's words. Every packet is accounted for.
+    /// Returns the counters by their names in the pack, and checks that every packet is accounted for.
     ///
     /// # Errors
-    /// One is not.
+    /// If a packet is not accounted for.
     pub fn counters(&self) -> Result<BTreeMap<String, u64>, String> {
         let mut totals = Totals::default();
         self.counters.add_to(&mut totals);

@@ -1,4 +1,4 @@
-//! Runs a conformance case through a real `srv6d run`: virtual cables as ports, AF_XDP, the frames from raw sockets.
+//! Runs a conformance case through a real `srv6d run`: virtual cables as ports, AF_XDP, and frames sent by raw sockets.
 //!
 //! ```text
 //! outside                          node
@@ -14,16 +14,16 @@ use srv6d_pack::{Case, Event, Step};
 
 use crate::daemon::{Daemon, Tally, wait_for};
 use crate::front;
-use crate::netns::Netns;
 use crate::wires::{self, Wires};
+use srv6d_netns::{self as netns, Netns};
 
-/// Frames, each with the port it came out of.
+/// Frames, each with the port through which it left.
 type Frames = Vec<(String, Vec<u8>)>;
 
-/// As many frames at once as any ring and socket takes.
+/// Number of frames sent at once; every ring and socket holds as many.
 const BURST: usize = 64;
 
-/// The kernel of the node does not forward: what goes on, srv6d has sent.
+/// Kernel settings of the node. Its kernel does not forward, so every forwarded frame was sent by srv6d.
 const SETTINGS: [(&str, &str); 5] = [
     ("ipv6/conf/default/keep_addr_on_down", "1"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -32,8 +32,8 @@ const SETTINGS: [(&str, &str); 5] = [
     ("ipv4/conf/default/rp_filter", "0"),
 ];
 
-/// How a frame may end that the XDP program leaves to the kernel before srv6d has seen it: it is for the node, for
-/// nobody srv6d knows of, or nothing that srv6d forwards.
+/// Counters in which a frame may end that the XDP program leaves to the kernel before srv6d sees it: a frame for the
+/// node itself, for an unknown destination, or of a kind that srv6d does not forward.
 const LEFT_TO_KERNEL: [&str; 7] = [
     "kernel",
     "drop.no_host_port",
@@ -48,47 +48,48 @@ const LEFT_TO_KERNEL: [&str; 7] = [
 #[derive(Debug)]
 pub struct Rig {
     offload: bool,
-    // Before the namespaces: it is to take its ports down itself.
+    // Declared before the namespaces, so that it is dropped first and takes its ports down itself.
     daemon: Daemon,
     node: Netns,
     outside: Netns,
 }
 
 impl Rig {
-    /// The devices, addresses and neighbours of a case, and a srv6d without a configuration. With `offload` its XDP
-    /// programs will forward what they can.
+    /// Makes the devices, addresses and neighbours of a case, and starts srv6d without a configuration. With `offload`,
+    /// its XDP programs will forward what they can.
     ///
     /// # Errors
-    /// Something of it could not be made.
+    /// If a part of it could not be made.
     pub fn new(case: &Case, program: &Path, offload: bool) -> Result<Self, String> {
-        let (node, outside) = (Netns::new("node")?, Netns::new("outside")?);
-        node.sysctl(&SETTINGS)?;
+        let (node, outside) = (Netns::unique("node")?, Netns::unique("outside")?);
+        netns::sysctl(&node, &SETTINGS)?;
         wires::connect(case, &node, &outside)?;
         if offload {
-            outside.enter(|| wires::devices(case).try_for_each(|port| wires::take_redirected(&port.name)))?;
+            netns::enter(&outside, || wires::devices(case).try_for_each(|port| wires::take_redirected(&port.name)))?;
         }
         let down = wires::devices(case).filter(|port| !port.up).map(|port| format!("link set {} down", port.name));
-        node.must(&down.collect::<Vec<_>>())?;
+        netns::ip_batch(&node, &down.collect::<Vec<_>>())?;
         let daemon = Daemon::start(program, &node)?;
         Ok(Self { offload, daemon, node, outside })
     }
 
-    /// Runs a case; what comes out and every counter has to be as the case says.
+    /// Runs a case; all frames and counters must be as the case says.
     ///
     /// # Errors
-    /// The difference, readable.
+    /// The difference, in readable form.
     pub fn run(&self, case: &Case) -> Result<(), String> {
         let run = || match (self.daemon.reload(&config(case, self.offload))?, &case.refused) {
             (Err(why), Some(text)) if why.to_lowercase().contains(&text.to_lowercase()) => Ok(()),
             (Err(why), _) => Err(format!("refused: {why}")),
             (Ok(()), Some(text)) => Err(format!("accepted, and should have been refused with {text:?}")),
-            (Ok(()), None) => self.outside.enter(|| Visit::new(self, case)?.run()),
+            (Ok(()), None) => netns::enter(&self.outside, || Visit::new(self, case)?.run()),
         };
         run().map_err(|why| format!("{why}\n\nlog of srv6d:\n{}", self.daemon.log()))
     }
 }
 
-/// The configuration of a case, with the neighbours that the kernel cannot hold because it lacks their device.
+/// Returns the configuration of a case, with those neighbours added that the kernel cannot store because it lacks their
+/// device.
 fn config(case: &Case, offload: bool) -> String {
     let port = if offload { "[[port]]\noffload = \"xdp\"" } else { "[[port]]" };
     let mut text = case.setup.config.replace("[[port]]", port);
@@ -102,30 +103,31 @@ fn config(case: &Case, offload: bool) -> String {
     text
 }
 
-/// A packet socket ends with the link of its port.
+/// Returns whether a port stays up during the case. A packet socket fails when the link of its port goes down.
 fn stays_up(case: &Case, name: &str) -> bool {
     let goes_down = |event: &Event| matches!(event, Event::Link { port, up: false } if port == name);
     case.setup.port(name).is_none_or(|port| port.up) && !case.steps.iter().flat_map(|step| &step.events).any(goes_down)
 }
 
-/// A case on its way through a rig.
+/// A case while it is run on a rig.
 struct Visit<'r> {
     rig: &'r Rig,
     case: &'r Case,
     outside: Wires,
-    /// The node's ends of the same cables, as its kernel sees them, and srv6d's own veth.
+    /// Sockets on the node's ends of the cables, as its kernel sees them, and on srv6d's own veth.
     kernel: Wires,
     before: Tally,
     sent: u64,
 }
 
 impl<'r> Visit<'r> {
-    /// On a thread that is outside: a socket stays where it was opened, so the thread may then go to the node.
+    /// Starts a case; must be called on a thread in the outer namespace. A socket stays in the namespace where it was
+    /// opened, so the thread can then move to the node.
     fn new(rig: &'r Rig, case: &'r Case) -> Result<Self, String> {
         let devices = || wires::devices(case).map(|port| port.name.as_str());
         let own_veth = case.setup.ports.iter().filter(|port| port.kernel).map(|port| port.name.as_str());
         let outside = Wires::open(devices())?.with_tags(case)?;
-        rig.node.move_here()?;
+        netns::move_thread(&rig.node)?;
         let kernel = Wires::open(devices().chain(own_veth).filter(|port| stays_up(case, port)))?;
         let is_up = |device: &str| case.setup.port(device).is_none_or(|port| port.up);
         wait_for("state of the ports", || Ok(rig.daemon.ports_are(is_up)?.then_some(())))?;
@@ -150,7 +152,7 @@ impl<'r> Visit<'r> {
         let (was, mut seen) = (self.tally()?, Seen::default());
         for event in &step.events {
             let generation = self.rig.daemon.generation()?;
-            self.rig.node.must(&self.commands(event))?;
+            netns::ip_batch(&self.rig.node, &self.commands(event))?;
             wait_for("new generation", || Ok((self.rig.daemon.generation()? > generation).then_some(())))?;
         }
         for burst in step.inputs.chunks(BURST) {
@@ -180,14 +182,15 @@ impl<'r> Visit<'r> {
         }
     }
 
-    /// What the kernel has resolved it forgets with the link, and those behind a cable would answer again.
+    /// Returns the commands that make an event happen. The kernel forgets neighbours when their link goes down, while
+    /// real ones would answer again, so they are added again when it comes up.
     fn commands(&self, event: &Event) -> Vec<String> {
         let back = |name: &String| matches!(event, Event::Link { port, up: true } if port == name);
         let again = self.case.setup.neighbors.iter().filter(|entry| back(&entry.port));
         [wires::event(event)].into_iter().chain(again.map(wires::neighbor)).collect()
     }
 
-    /// From behind a port; or, on srv6d's own veth, from the kernel.
+    /// Sends a frame from behind a port or, on srv6d's own veth, from the kernel.
     fn send(&mut self, port: &str, frame: &[u8]) -> Result<(), String> {
         if self.case.setup.port(port).is_none_or(|port| !port.kernel) {
             return self.outside.send(port, frame);
@@ -196,7 +199,8 @@ impl<'r> Visit<'r> {
         self.kernel.send(port, &between(own, own, frame))
     }
 
-    /// Every counter as the case says, but for frames that were not claimed: they end with the kernel at once.
+    /// Compares the counters with the case. Frames that were not claimed go to the kernel directly and are added to the
+    /// counters in which they would have ended.
     fn check_counters(&self) -> Result<(), String> {
         let mut found = self.tally()?;
         if !found.is_balanced {
@@ -223,22 +227,22 @@ impl<'r> Visit<'r> {
     }
 }
 
-/// A frame with other Ethernet addresses.
+/// Returns a frame with other Ethernet addresses.
 fn between(source: [u8; 6], destination: [u8; 6], frame: &[u8]) -> Vec<u8> {
     let behind = frame.get(12..).unwrap_or_default();
     [destination.as_slice(), &source, behind].concat()
 }
 
-/// What was seen during a step.
+/// Frames seen during a step.
 #[derive(Default)]
 struct Seen {
-    /// Behind the ports.
+    /// Frames seen behind the ports.
     outside: Frames,
-    /// On the node's ends of the cables: what was not claimed. srv6d's frames do not show there.
+    /// Frames received on the node's ends of the cables that were not claimed. Frames of srv6d are not visible there.
     unclaimed: Frames,
-    /// On the node's ends of the cables, and behind the ports as well: what the kernel sends of its own.
+    /// Frames that the kernel itself sent, as seen on the node's ends of the cables. They appear behind the ports, too.
     kernel: Frames,
-    /// On srv6d's own veth: what the kernel is given.
+    /// Frames that the kernel got over srv6d's own veth.
     given: Vec<Vec<u8>>,
 }
 
@@ -257,7 +261,7 @@ impl Seen {
         }
     }
 
-    /// What srv6d has sent.
+    /// Returns the frames that srv6d has sent through ports.
     fn forwarded(&self) -> Frames {
         let mut of_kernel = self.kernel.clone();
         let is_forwarded = |frame: &&(String, Vec<u8>)| match of_kernel.iter().position(|own| own == *frame) {
@@ -270,7 +274,8 @@ impl Seen {
         self.outside.iter().filter(is_forwarded).cloned().collect()
     }
 
-    /// The same, and what the kernel has got: by srv6d's own veth, or because it was not claimed.
+    /// Like [`Seen::forwarded`], but with the frames that the kernel got over srv6d's own veth or because they were not
+    /// claimed.
     fn came_out(&self, case: &Case, step: &Step) -> Frames {
         let mut frames = self.forwarded();
         let Some(own) = case.setup.ports.iter().find(|port| port.kernel) else { return frames };

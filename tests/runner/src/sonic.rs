@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use srv6d::config::{self, Config};
-use srv6d::plan::{self, Device, Environment, KernelNeighbor, Plan};
+use srv6d_config::{self as config, Config};
+use srv6d_plan::{self as plan, Device, Environment, KernelNeighbor, Plan};
 use srv6d_sonic::{Switch, Usd};
 use srv6d_srv6::model::{Behavior, Desired, Hop, Mac, PortId, RouteAction};
 
-/// The configuration that a switch comes to.
+/// Returns the configuration that results from a switch.
 ///
 /// # Errors
-/// It is refused: its text, and why.
+/// If the configuration is refused: its text, and the reason.
 pub fn configuration(switch: &Switch, usd: Usd) -> Result<Config, String> {
     let toml = switch.to_toml(usd).toml;
     config::parse(&toml, "srv6d.toml").map_err(|errors| format!("{toml}\n{errors}"))
 }
 
-/// Plans it where every port is up and has its addresses, and where every neighbour that is asked for answers.
+/// Plans the switch in a state where every port is up and has its addresses, and every requested neighbour answers.
 ///
 /// # Errors
-/// It is refused.
+/// If the configuration is refused.
 pub fn plan(switch: &Switch, usd: Usd) -> Result<Plan, String> {
     let config = configuration(switch, usd)?;
     let mut here = environment(switch, &config);
@@ -37,7 +37,7 @@ pub fn plan(switch: &Switch, usd: Usd) -> Result<Plan, String> {
     plan(&here)
 }
 
-/// Devices as the switch wants them. Behind each port stands a neighbour with a link-local address.
+/// Returns the environment that the switch expects. Behind each port there is a neighbour with a link-local address.
 pub fn environment(switch: &Switch, config: &Config) -> Environment {
     let addresses = switch.loopbacks.iter().flat_map(|loopback| loopback.addresses.clone()).collect();
     let mut devices = vec![device(1, "lo", Mac::default(), addresses)];
@@ -63,19 +63,19 @@ fn device(ifindex: u32, name: &str, mac: Mac, addresses: Vec<IpNet>) -> Device {
     Device { name: name.to_owned(), ifindex, mac, mtu: 9100, up: true, addresses }
 }
 
-/// Ethernet address of a port.
+/// Returns the Ethernet address of a port.
 pub fn own_mac(port: u16) -> Mac {
     let [high, low] = port.to_be_bytes();
     Mac([2, 0, 0, 0, high, low])
 }
 
-/// Ethernet address of who is behind it.
+/// Returns the Ethernet address of the station behind a port.
 pub fn peer_mac(port: u16) -> Mac {
     let [high, low] = port.to_be_bytes();
     Mac([2, 1, 0, 0, high, low])
 }
 
-/// Every next hop with the station behind its port.
+/// Returns every next hop, with the Ethernet address of the station behind its port.
 fn neighbors(desired: &Desired) -> BTreeMap<(PortId, IpAddr), Mac> {
     let of_sids = desired.sids.iter().flat_map(|sid| match &sid.behavior {
         Behavior::EndX { via, backup, .. } => [via.as_slice(), backup.as_slice()].concat(),

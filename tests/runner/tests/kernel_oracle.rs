@@ -1,14 +1,14 @@
-//! The kernel oracle: the frames of the conformance pack into a Linux kernel that is configured as the same node, and
-//! what comes out compared byte by byte with the pack. Where the kernel differs, `tests/conformance/divergences.toml`
-//! has what exactly it does, and why; that is compared, too.
+//! The kernel oracle: sends the frames of the conformance pack through a Linux kernel that is configured as the same
+//! node, and compares the result byte by byte with the pack. Where the kernel differs,
+//! `tests/conformance/divergences.toml` contains its exact behaviour and the reason; that is compared, too.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use srv6d_conformance::kernel;
 use srv6d_pack::{Case, Linux, Pack};
+use srv6d_runner::kernel;
 
 /// The first kernel with NEXT-CSID for End.X, which the nodes of the pack need.
 const OLDEST: (u32, u32) = (6, 6);
@@ -31,7 +31,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// `6.18.44-any` is (6, 18).
+/// Parses a kernel release: `6.18.44-any` becomes (6, 18).
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split('.').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))

@@ -1,5 +1,5 @@
-//! The conformance pack through a real `srv6d run`: AF_XDP on virtual cables in network namespaces, frames and counters
-//! as the pack says. Rows about what XDP programs forward a second time with `offload = "xdp"`.
+//! Runs the conformance pack through a real `srv6d run`: AF_XDP on virtual cables in network namespaces, with frames
+//! and counters as the pack says. Rows that concern XDP programs are run a second time with `offload = "xdp"`.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::collections::BTreeMap;
@@ -7,28 +7,28 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use srv6d_conformance::front::OFFLOADED;
-use srv6d_conformance::gaps::judge;
-use srv6d_conformance::namespace::Rig;
 use srv6d_pack::Case;
+use srv6d_runner::front::OFFLOADED;
+use srv6d_runner::gaps::judge;
+use srv6d_runner::namespace::Rig;
 
 const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d-under-test");
 
-/// Cases that cannot be put to a node in a namespace.
+/// Cases that cannot be run on a node in a namespace, with the reasons.
 const NOT_EXPRESSIBLE: [(&str, &str); 3] = [
     ("U51", "what is sent to an address of the node stays with its kernel"),
     ("E26i", "a raw socket sends no less than an Ethernet header"),
     ("E37", "a virtual cable drops what is longer than its other end takes"),
 ];
 
-/// Nodes of one kind, and the number of cases that still want one.
+/// Idle nodes of one kind, and the number of cases that still need one.
 #[derive(Default)]
 struct Kind {
     idle: Vec<Rig>,
     wanted: usize,
 }
 
-/// Nodes by what surrounds them: the next case with the same surroundings is a reload away.
+/// Nodes by their surroundings. For a case with the same surroundings, a node needs only a reload.
 type Nodes = Mutex<BTreeMap<String, Kind>>;
 
 fn main() {
@@ -50,19 +50,20 @@ fn main() {
     let nodes = Arc::new(Nodes::new(nodes));
     let trials = asked.into_iter().map(|(case, offload)| trial(case, offload, Arc::clone(&nodes)));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    // Nodes that no case has asked for again; `exit` drops nothing.
+    // Nodes that no later case needs. They are dropped here, because `exit` drops nothing.
     drop(nodes);
     conclusion.exit();
 }
 
-/// Rows that stand beside those, and of which XDP programs forward nothing: hop limits, own SIDs again, SRHs, next hops
-/// that are not resolved or down, packets that do not fit, options. (All others run with the program alone.)
+/// Rows related to those of [`OFFLOADED`] in which XDP programs forward nothing: hop limits, a second SID of this node,
+/// SRHs, next hops that are unresolved or down, packets that do not fit, options. (All other rows are run with the
+/// program alone.)
 const BESIDE: [&str; 18] = [
     "U04", "U06", "U07", "U12a", "U16a", "U20", "U31", "U33a", "U35b", "U36", "U38a", "U38c", "U43", "U49", "U54a",
     "U57a", "A05a", "A09a",
 ];
 
-/// Rows that run once more with `offload = "xdp"` on every port.
+/// Returns whether the row is run a second time with `offload = "xdp"` on every port.
 fn is_about_shifts(case: &Case) -> bool {
     [OFFLOADED.as_slice(), &BESIDE].iter().any(|ids| ids.contains(&case.id.as_str()))
 }
@@ -81,10 +82,11 @@ fn run_on_a_node(case: &Case, offload: bool, nodes: &Nodes) -> Result<(), String
     let waiting = with_kind(nodes, &kind, |kind| kind.idle.pop());
     let rig = waiting.map_or_else(|| Rig::new(case, Path::new(SRV6D), offload), Ok);
     let result = rig.and_then(|rig| rig.run(case).map(|()| rig));
-    // What has failed, or has been taught something step by step (neighbours, links, what a path carries), is not what
-    // the next case wants.
+    // A node cannot be used again if its case failed, or if it learned something in several steps (neighbours, links,
+    // path MTUs).
     let learned = case.steps.len() > 1;
-    // The kernel frees the queue of an AF_XDP socket, such as looks for tags, some time after it was closed.
+    // The kernel frees the queue of an AF_XDP socket some time after it was closed. Such sockets are used to read VLAN
+    // tags.
     let had_sockets_outside = case.setup.ports.iter().any(|port| port.vlan.is_some());
     let is_as_before = !learned && !had_sockets_outside;
     let spare = with_kind(nodes, &kind, |kind| {
@@ -100,7 +102,7 @@ fn with_kind<T>(nodes: &Nodes, kind: &str, what: impl FnOnce(&mut Kind) -> T) ->
     what(nodes.lock().expect("nobody panics while holding it").entry(kind.to_owned()).or_default())
 }
 
-/// What a reload does not change.
+/// Returns what a reload does not change.
 fn surroundings(case: &Case, offload: bool) -> String {
     let setup = &case.setup;
     format!("{offload} {:?} {:?} {:?}", setup.ports, setup.addresses, setup.neighbors)

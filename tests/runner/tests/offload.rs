@@ -1,10 +1,10 @@
-//! Every case of the conformance pack with the XDP program of `offload = "xdp"` in front of the worker step: the same
-//! frames come out, and the same is counted. Which cases the program forwards frames of is written down
-//! (`front::OFFLOADED`): a program that leaves all to the worker would pass everything else.
+//! Runs every case of the conformance pack with the XDP program of `offload = "xdp"` in front of the worker step:
+//! frames and counters must be the same. `front::OFFLOADED` lists the cases in which the program forwards frames;
+//! without that list, a program that leaves all frames to the worker would pass.
 //!
-//! Those cases, and those about who may use SIDs, once more with all ports as edge ports and as host ports. What becomes of
-//! a frame then is what the worker alone makes of it; and the program forwards the same frames as of fabric ports, without
-//! those to SIDs, and without fragments.
+//! These cases, and those about permission to use SIDs, are run again with all ports as edge ports and as host ports.
+//! Then the result must be that of the worker alone, and the program must forward the same frames as with fabric ports,
+//! except those to SIDs and fragments.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::cell::OnceCell;
@@ -14,13 +14,13 @@ use std::rc::Rc;
 
 use ipnet::Ipv6Net;
 use libtest_mimic::{Arguments, Failed, Trial};
-use srv6d_conformance::front::{Front, Interfaces, OFFLOADED};
-use srv6d_conformance::gaps::judge;
-use srv6d_conformance::{desired, environment, play_as};
 use srv6d_pack::Case;
+use srv6d_runner::front::{Front, Interfaces, OFFLOADED};
+use srv6d_runner::gaps::judge;
+use srv6d_runner::{desired, environment, play_as};
 use srv6d_srv6::model::Role;
 
-/// About who may use SIDs.
+/// Prefix of the ids of cases about permission to use SIDs.
 const SECURITY: &str = "S";
 
 fn main() {
@@ -46,7 +46,7 @@ fn trials(case: Case) -> Vec<Trial> {
     trials
 }
 
-/// One program for all cases of a thread: each replaces what the one before has published.
+/// Returns the program of this thread, which serves all cases: each case replaces the tables of the one before.
 fn front() -> Result<Front, String> {
     thread_local!(static LOADED: OnceCell<Front> = const { OnceCell::new() });
     LOADED.with(|loaded| {
@@ -59,7 +59,7 @@ fn front() -> Result<Front, String> {
 }
 
 fn run(case: &Case) -> Result<(), String> {
-    let forwarded = srv6d_conformance::run_behind(case, Some(front()?))?;
+    let forwarded = srv6d_runner::run_behind(case, Some(front()?))?;
     match (OFFLOADED.contains(&case.id.as_str()), forwarded) {
         (true, 0) => Err("all of it was left to the worker".to_owned()),
         (false, 1..) => Err(format!("{forwarded} frames were not left to the worker: add {} to the list", case.id)),
@@ -67,7 +67,8 @@ fn run(case: &Case) -> Result<(), String> {
     }
 }
 
-/// An IPv6 fragment may hide headers that name segments: on ports that guard SIDs the worker looks at it.
+/// Returns whether the frame is an IPv6 fragment. It may hide headers that name segments, so on ports that guard SIDs
+/// the worker has to process it.
 fn is_fragment(frame: &[u8]) -> bool {
     frame.get(12..14) == Some(&[0x86, 0xdd]) && frame.get(20) == Some(&44)
 }

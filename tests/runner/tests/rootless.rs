@@ -1,11 +1,11 @@
-//! Every case of the conformance pack, through the real worker step: one test each, named by its row.
-//! Known gaps are shown as ignored, and judged with `--ignored`.
+//! Runs every case of the conformance pack through the real worker step, as one test each, named by its row. Known gaps
+//! appear as ignored tests and are run with `--ignored`.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::path::Path;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use srv6d_conformance::gaps::{judge, known_gap};
+use srv6d_runner::gaps::{judge, known_gap};
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -14,8 +14,7 @@ fn main() {
     let trials = pack.cases.into_iter().map(|case| {
         let name = format!("{}::{} {}", case.area, case.id, case.title);
         let gap = known_gap(&case).is_some();
-        Trial::test(name, move || judge(&case, srv6d_conformance::run(&case)).map_err(Failed::from))
-            .with_ignored_flag(gap)
+        Trial::test(name, move || judge(&case, srv6d_runner::run(&case)).map_err(Failed::from)).with_ignored_flag(gap)
     });
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }

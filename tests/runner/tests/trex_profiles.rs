@@ -1,7 +1,7 @@
-//! The packets of `trex-profiles/`, made by TRex's own client library, through the real worker step: each becomes what
-//! `trex-profiles/tests/expect.py` says, or is counted as what it is.
+//! Runs the packets of `trex-profiles/`, made by TRex's own client library, through the real worker step. Each packet
+//! must become what `trex-profiles/tests/expect.py` says, or be counted as it says.
 //!
-//! Without Python 3.10 or 3.11, or without the client from PyPI, all of it is ignored, with the reason.
+//! Without Python 3.10 or 3.11, or without the client from PyPI, these tests are ignored, and the reason is printed.
 #![allow(clippy::unwrap_used, clippy::panic)] // a failed test may panic
 
 #[path = "trex/client.rs"]
@@ -13,9 +13,9 @@ use std::path::Path;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
-use srv6d::plan::{Device, Environment};
 use srv6d_bench_net::document::Document;
-use srv6d_conformance::{Node, desired};
+use srv6d_plan::{Device, Environment};
+use srv6d_runner::{Node, desired};
 use srv6d_srv6::model::{Desired, Mac};
 
 use client::Client;
@@ -24,7 +24,7 @@ use client::Client;
 #[derive(Deserialize)]
 struct Stream {
     name: String,
-    /// Routes of `dut/many` that its packets need.
+    /// Number of routes of `dut/many` that the packets need.
     prefixes: u32,
     direction: u8,
     port: String,
@@ -35,15 +35,15 @@ struct Stream {
 struct Expectation {
     #[serde(rename = "in")]
     input: String,
-    /// Where it leaves; none: it does not.
+    /// Port through which the packet leaves, if it does.
     port: Option<String>,
     frame: Option<String>,
-    /// The outer flow label is the node's own choice.
+    /// Whether the flow label of the outer header is chosen by the node.
     #[serde(default)]
     hash: bool,
-    /// What a packet that does not leave is counted as.
+    /// Counter of a packet that does not leave.
     counter: Option<String>,
-    /// It is answered as long as the ration lasts.
+    /// Whether the packet may be answered, as long as the rate limit permits.
     #[serde(default)]
     answered: bool,
 }
@@ -51,7 +51,7 @@ struct Expectation {
 fn main() {
     let arguments = Arguments::from_args();
     let trials = match client::Client::find() {
-        // The root part of the tests asks for what is ignored, and this is no part of it.
+        // With `--ignored` only root tests are to run, and these are not among them.
         _ if arguments.ignored => Vec::new(),
         Err(client::Unavailable(why)) => {
             println!("SKIPPED: the TRex profiles are not checked: {why}");
@@ -62,7 +62,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// The driver's own tests, and one trial for each stream of each profile.
+/// Returns the driver's own tests, and one trial for each stream of each profile.
 fn trials(client: &Client) -> Vec<Trial> {
     let programs = ["test_configurations.py", "test_search.py", "test_latency.py", "test_ndr.py", "test_recorded.py"];
     let mut trials: Vec<Trial> = programs.map(|program| program_trial(client, program)).into();
@@ -82,7 +82,7 @@ fn program_trial(client: &Client, program: &'static str) -> Trial {
     Trial::test(program, move || Ok(client.run(program, &[])?))
 }
 
-/// The driver's report makes the same pages as those of the throughput bench.
+/// Checks that the driver's report can be shown in the form of the throughput bench.
 fn report_trial(client: &Client) -> Trial {
     let client = client.clone();
     Trial::test("report", move || {
@@ -142,7 +142,7 @@ fn leaves(expectation: &Expectation, port: &str, sent: &[(String, Vec<u8>)]) -> 
     }
     let mut frame = frame.clone();
     let mut expected = bytes(expectation.frame.as_deref().unwrap_or_default());
-    // Addresses of the far end are those of the configuration, which is looked at by the conformance pack.
+    // Ethernet addresses come from the configuration, which the conformance pack tests.
     for frame in [&mut frame, &mut expected] {
         frame.drain(..12);
     }
@@ -159,7 +159,7 @@ fn leaves(expectation: &Expectation, port: &str, sent: &[(String, Vec<u8>)]) -> 
     Err(format!("from the Ethernet type on it is\n{}\ninstead of\n{}", hex(&frame), hex(&expected)))
 }
 
-/// Takes the flow label out of the IPv6 header behind the Ethernet type.
+/// Removes the flow label from the IPv6 header behind the Ethernet type, and returns it.
 fn without_label(frame: &mut [u8]) -> u32 {
     let Some([high, middle, low]) = frame.get_mut(3..6) else { return 0 };
     let label = u32::from_be_bytes([0, *high & 0x0f, *middle, *low]);

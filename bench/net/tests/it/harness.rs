@@ -1,7 +1,8 @@
-//! The bench itself is right: what it sends, what it counts, what it calls a DUT and a generator.
+//! Tests that the bench itself is right: what it sends and counts, and when it names the DUT or the generator as the
+//! limit.
 //!
-//! Everything runs on one core at a time here (the receiving sides of the veth pairs run where the generator does), so
-//! that no ring overflows on a loaded machine, and counts are exact.
+//! Everything runs on one core at a time (the receiving sides of the veth pairs run where the generator does), so that
+//! no ring overflows on a loaded machine, and counts are exact.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -30,7 +31,7 @@ fn rig(dut: &Dut) -> Option<Rig> {
     rig_with(dut, SinkKind::Xdp)
 }
 
-/// None: the machine has too few cores, and the reason was printed.
+/// Returns a rig, or `None` if the machine has too few cores; then the reason is printed.
 fn rig_with(dut: &Dut, sink: SinkKind) -> Option<Rig> {
     match Layout::of(Placement::Inline, &affinity::available()) {
         Ok(layout) => Some(Rig::new(dut, &layout, Mtu::Standard, sink, Path::new("not needed")).unwrap()),
@@ -52,11 +53,12 @@ fn a_generator_sends_what_it_is_asked_for_and_never_faster() {
     let load = Load::of(Work::Cross, Size::Bytes(128), false).at(Some(20_000.0));
     let counted = rig.exactly(&load, 2_000).unwrap();
     assert_eq!((counted.sent, counted.received), (2_000, 2_000));
-    let endless = rig.trial(&load, SHORT).unwrap();
-    // How much less depends on who else runs; how much more, on when a clock was read.
+    let (endless, ()) = with_its_core(|| (rig.trial(&load, SHORT).unwrap(), ()));
+    // How much lower it is depends on what else runs; how much higher, on when the clock was read.
     assert!(endless.offered < 30_000.0 && endless.sent > 100, "{endless:?}");
     for rate in [20_000.0, 100_000.0, 300_000.0] {
-        // Now and then somebody else is there between a counter and a clock; a generator with another rate has it always.
+        // Occasionally another process runs between the reading of a counter and of the clock; a wrong rate would
+        // differ every time.
         let paces: Vec<f64> = (0..5).map(|_| pace(&mut rig, rate) / rate).take_while(|pace| !is_kept(*pace)).collect();
         assert!(
             paces.len() < 5,
@@ -69,8 +71,8 @@ fn is_kept(pace: f64) -> bool {
     (0.95..1.05).contains(&pace)
 }
 
-/// Frames per second, with those that were given up because the generator did not run: whoever else is on its core, it is
-/// the rate that was asked for.
+/// Returns the frames per second, including those that were omitted because the generator did not run. That sum is the
+/// requested rate, whatever else runs on the core.
 fn pace(rig: &mut Rig, rate: f64) -> f64 {
     let load = Load::of(Work::Cross, Size::Bytes(128), false).at(Some(rate));
     let core = *affinity::available().first().unwrap();
@@ -85,7 +87,8 @@ fn pace(rig: &mut Rig, rate: f64) -> f64 {
     paced.unwrap()
 }
 
-/// A moment in which the generator runs, and its count: what it gives up it counts once it has its core again.
+/// Returns a time at which the generator runs, and its count. The generator counts omitted frames only when it has its
+/// core again.
 fn on_its_core(sender: &Sender<'_>) -> (Instant, f64) {
     let slots = || sender.sent().map(|sent| (sent.frames + sent.late) as f64).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -111,7 +114,7 @@ fn a_sink_counts_every_frame_and_every_byte() {
     assert_eq!(after.bytes - before.bytes, 1_000 * (7 * 64 + 4 * 570 + 1500));
 }
 
-/// Encapsulation adds 40 bytes, and the floor nothing: who forwards is whose turn it is.
+/// Encapsulation adds 40 bytes and the floor adds none, so the length shows whose turn it is.
 #[test]
 #[ignore = "needs root"]
 fn srv6d_and_the_floor_take_turns_on_the_same_sockets() {
@@ -139,8 +142,19 @@ fn a_sink_behind_the_kernels_receive_path_counts_as_exactly() {
         assert_eq!((counted.sent, counted.received), (1_200, 1_200), "{name}");
         let bytes = rig.bed.sink.received().unwrap().bytes - before.bytes;
         assert_eq!(bytes, 100 * load.frames.iter().map(|frame| frame.len() as u64).sum::<u64>(), "{name}");
-        let (_, samples) = rig.timed(&load, SHORT, 1).unwrap();
-        assert!(samples.len() > 100, "{name}: {} samples", samples.len());
+        let (counted, samples) = with_its_core(|| rig.timed(&load, SHORT, 1).unwrap());
+        assert!(samples.len() > 100, "{name}: {} samples, {counted:?}", samples.len());
+    }
+}
+
+/// Repeats a trial until enough frames were sent, because other processes may have had the generator's core.
+fn with_its_core<T>(mut trial: impl FnMut() -> (Counted, T)) -> (Counted, T) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let (counted, more) = trial();
+        if counted.sent > 1_000 || Instant::now() > deadline {
+            return (counted, more);
+        }
     }
 }
 
@@ -152,7 +166,7 @@ fn a_dut_that_drops_one_in_a_thousand_is_found() {
     let counted = rig.exactly(&load, 20_000).unwrap();
     assert_eq!((counted.sent, counted.sent - counted.received), (20_000, 20));
     assert!((counted.loss() - 0.001).abs() < 1e-9, "{counted:?}");
-    // No rate is without loss, however often it is tried.
+    // There is no rate without loss, however often it is tried.
     rig.put_first().unwrap();
     let range = Range { low: 20_000.0, first: 40_000.0, most: 40_000.0, gap: 0.5 };
     let deadline = Instant::now() + Duration::from_mins(1);
@@ -161,8 +175,8 @@ fn a_dut_that_drops_one_in_a_thousand_is_found() {
     assert_eq!((found.rate, found.limit, found.void), (None, Limit::Loss, 0), "{found:?}");
 }
 
-/// A trial in which the generator kept up. Whoever waited for the core meanwhile: generator and DUT are on the same one, so
-/// that no frame is lost by it.
+/// Runs trials until the generator keeps up. Waiting for the core is ignored: generator and DUT are on the same core,
+/// so that it causes no loss.
 fn kept_up(rig: &mut Rig, load: &Load, deadline: Instant) -> Result<Counted, BenchError> {
     loop {
         let counted = rig.trial(load, SHORT)?;
@@ -172,8 +186,8 @@ fn kept_up(rig: &mut Rig, load: &Load, deadline: Instant) -> Result<Counted, Ben
     }
 }
 
-/// A sink with a core of its own, and a DUT on the generator's: what the sink's ring has no room for is no loss of the DUT's,
-/// neither in a flood nor at a rate.
+/// The sink has a core of its own, and the DUT that of the generator: a frame for which the sink's ring has no room is
+/// not lost by the DUT, neither in a flood nor at a rate.
 #[test]
 #[ignore = "needs root"]
 fn a_sink_that_is_overrun_is_called_the_limit_and_not_the_dut() {
@@ -189,16 +203,16 @@ fn a_sink_that_is_overrun_is_called_the_limit_and_not_the_dut() {
         sink: Receive::Thread(sink),
     };
     let overrun = Verdict::Void { why: Why::SinkLimited };
-    // The one redirects frames into the ring, the other sends them one by one.
+    // The first row redirects frames into the ring, the second sends them one by one.
     for name in ["xdp-redirect", "linux-forward"] {
         let dut = crossing(name);
         let mut rig = Rig::new(&dut, &layout, Mtu::Standard, SinkKind::Slow, Path::new("not needed")).unwrap();
         for rate in [None, Some(200_000.0)] {
             let load = Load::of(dut.work, Size::Bytes(64), false).at(rate);
-            let counted = rig.trial(&load, SHORT).unwrap();
+            let (counted, ()) = with_its_core(|| (rig.trial(&load, SHORT).unwrap(), ()));
             assert_eq!(counted.verdict(), overrun, "{name}: {counted:?}");
             assert!(counted.received > 0, "{name}: {counted:?}");
-            // Each frame is lost once, beside the DUT's own multicast.
+            // Each frame is lost at most once; the DUT's own multicast may be added.
             assert!(counted.received + counted.lost_at_sink <= counted.sent + 10, "{name}: {counted:?}");
         }
     }
@@ -217,7 +231,7 @@ fn a_generator_asked_for_too_much_is_called_the_limit() {
 #[ignore = "needs root"]
 fn the_kernel_shifts_encapsulates_and_decapsulates_as_it_is_asked_to() {
     for name in ["linux-forward", "linux-encap.red", "linux-uN", "linux-End.DT6"] {
-        // Length and destination of what comes out are checked before anything is measured.
+        // Length and destination of the frames are checked before anything is measured.
         let Some(mut rig) = rig(&crossing(name)) else { return };
         let load = Load::of(crossing(name).work, Size::Bytes(200), false).at(Some(20_000.0));
         let counted = rig.exactly(&load, 1_000).unwrap();

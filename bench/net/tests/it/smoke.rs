@@ -1,16 +1,18 @@
-//! The whole bench, as short as it can be: every DUT forwards, and the report says so. No figure is looked at.
+//! Runs the whole bench in the shortest possible time: every DUT forwards, and the report says so. Figures are not
+//! checked.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use srv6d_bench_net::layout::{Layout, Placement};
 use srv6d_bench_net::results::{Results, Row, Trial};
-use srv6d_bench_net::{affinity, dut};
+use srv6d_bench_net::{affinity, dut, neighbors};
 
-/// Beside the test programs, when the whole workspace was built. Else it says so.
+/// Returns the srv6d beside the test programs, which is there if the whole workspace was built. Otherwise prints that
+/// it is missing.
 fn srv6d() -> Option<PathBuf> {
     let file = PathBuf::from(env!("CARGO_BIN_EXE_bench-net")).parent()?.join("srv6d");
     if !file.is_file() {
@@ -20,13 +22,21 @@ fn srv6d() -> Option<PathBuf> {
     Some(file)
 }
 
-/// Else it says so.
+/// Returns whether there are two cores. Otherwise prints that there are not.
 fn has_two_cores() -> bool {
     let has = affinity::available().len() >= 2;
     if !has {
         println!("SKIPPED: generator and DUT need a core each, and there is one");
     }
     has
+}
+
+/// Runs `bench-net` to its end, which must be a success.
+fn ran(arguments: &[&str], srv6d: &Path, out: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bench-net"));
+    let run = command.args(arguments).arg("--srv6d").arg(srv6d).arg("--out").arg(out).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    run
 }
 
 #[test]
@@ -37,15 +47,8 @@ fn every_row_is_measured_and_reported() {
     }
     let Some(srv6d) = srv6d() else { return };
     let out = std::env::temp_dir().join(format!("srv6d-bench-net-{}", std::process::id()));
-    let run = Command::new(env!("CARGO_BIN_EXE_bench-net"))
-        .args(["--smoke", "--srv6d"])
-        .arg(srv6d)
-        .arg("--out")
-        .arg(&out)
-        .output()
-        .unwrap();
+    let run = ran(&["--smoke"], &srv6d, &out);
     let said = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{said}");
     let steps: Vec<&str> = said.lines().filter(|line| line.contains(" to go] ")).collect();
     let nothing_left = steps.iter().position(|line| line.contains("about    0 s to go"));
     assert_eq!(nothing_left, steps.len().checked_sub(1), "only the last step leaves nothing to do: {said}");
@@ -56,8 +59,8 @@ fn every_row_is_measured_and_reported() {
     assert!(markdown.contains("* figures: mean nothing: --smoke"), "{markdown}");
     for dut in dut::ALL {
         let row = results.floods.iter().find(|row| row.dut == dut.name).unwrap_or_else(|| panic!("no {}", dut.name));
-        // It forwards: ten frames have come through before. In a trial as short as this a worker on a busy machine may not,
-        // nor may the generator have its core.
+        // The DUT forwards: ten frames have passed before. In a trial as short as this, on a busy machine, the worker
+        // or the generator may not get its core.
         assert!(!row.trials.is_empty() && row.trials.iter().all(|trial| !trial.cores.is_empty()), "{row:?}");
         let has_worker = |trial: &Trial| trial.cores.iter().any(|core| core.role.contains("worker"));
         assert!(row.trials.iter().all(|trial| has_worker(trial) == dut.has_worker()), "{row:?}");
@@ -80,10 +83,10 @@ fn every_row_is_measured_and_reported() {
     assert!(!String::from_utf8_lossy(&run.stdout).contains("promise"), "{:?}", run.stdout);
 }
 
-/// The rows that every part has.
+/// The rows that are measured completely.
 const THOROUGH: [&str; 2] = ["linux-uN", "srv6d-uN"];
 
-/// In none of the rows something arrived: a row by itself may have had no core in a trial as short as this.
+/// Returns whether no row received a frame. A single row may have had no core in a trial as short as this.
 fn carries_nothing(rows: &[&Row]) -> bool {
     rows.iter().flat_map(|row| &row.trials).all(|trial| trial.counted.received == 0)
 }
@@ -143,7 +146,26 @@ fn rates_were_searched_and_latencies_taken_at_parts_of_them(results: &Results, c
     }
 }
 
-/// Ctrl-C in the middle: what was measured is there, as results and as a report that says so, and no namespace is.
+#[test]
+#[ignore = "needs root"]
+fn first_packets_to_neighbors_arrive_in_every_situation() {
+    let Some(srv6d) = srv6d() else { return };
+    let out = std::env::temp_dir().join(format!("srv6d-bench-net-neighbors-{}", std::process::id()));
+    ran(&["neighbors", "--rounds", "1", "--probes", "2", "--routes", "100"], &srv6d, &out);
+    let text = std::fs::read_to_string(out.join("neighbors/results.json")).unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    let results: neighbors::Results = serde_json::from_str(&text).unwrap();
+    let situations: Vec<_> = results.first_packets.iter().map(|waits| waits.situation).collect();
+    assert_eq!(situations, neighbors::Situation::ALL);
+    for waits in &results.first_packets {
+        assert_eq!((waits.kernel.len(), waits.srv6d.len()), (2, 2), "{waits:?}");
+        // In a subnet that is scanned, the kernel may give a new host no place in its table.
+        let is_answered = |wait: &f64| *wait < 5000.0;
+        assert!(waits.srv6d.iter().all(is_answered), "{waits:?}");
+    }
+}
+
+/// Ctrl-C during a run: the results so far and a report that says so are there, and no namespace is left.
 #[test]
 #[ignore = "needs root"]
 fn an_interrupted_run_keeps_what_it_has_and_cleans_up() {
@@ -161,7 +183,7 @@ fn an_interrupted_run_keeps_what_it_has_and_cleans_up() {
     let kept =
         || Some(serde_json::from_str::<Results>(&std::fs::read_to_string(out.join("results.json")).ok()?).unwrap());
     until("a row is kept while it runs", || kept().is_some_and(|results| !results.floods.is_empty()));
-    // As a terminal does it: to the whole group.
+    // Like a terminal, sends the signal to the whole process group.
     let group = nix::unistd::Pid::from_raw(run.id().cast_signed());
     nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGINT).unwrap();
     let status = run.wait().unwrap();
@@ -176,7 +198,7 @@ fn an_interrupted_run_keeps_what_it_has_and_cleans_up() {
     assert_eq!(namespaces_of(run.id()), Vec::<String>::new());
 }
 
-/// Killed in the middle: the next run removes its namespaces, and srv6d does not outlive the bench.
+/// A run is killed: the next run removes its namespaces, and srv6d does not outlive the bench.
 #[test]
 #[ignore = "needs root"]
 fn what_a_killed_run_leaves_goes_with_the_next() {
@@ -263,7 +285,7 @@ fn a_program_that_is_not_srv6d_is_refused_before_anything_is_measured() {
     }
 }
 
-/// Ctrl-C twice: it says what it leaves, and the next start removes that.
+/// Ctrl-C twice: the run prints what it leaves behind, and the next start removes that.
 #[test]
 #[ignore = "needs root"]
 fn who_ends_it_at_once_is_told_what_is_left() {
@@ -277,12 +299,12 @@ fn who_ends_it_at_once_is_told_what_is_left() {
         command.args(["--srv6d", env!("CARGO_BIN_EXE_bench-net")]).stderr(std::process::Stdio::piped());
         command.stdout(std::process::Stdio::null()).spawn().unwrap()
     };
-    // One trial of half a minute: it is still under way when the second signal comes.
+    // One trial of half a minute, which is still in progress when the second signal comes.
     let run = measure("1", "30000");
     let process = run.id();
     until("its namespaces are there", || namespaces_of(process).len() == 3);
     kill(&run, nix::sys::signal::Signal::SIGINT);
-    // The two would be one if both came before the first was seen.
+    // Two signals would count as one if both came before the first was handled.
     std::thread::sleep(Duration::from_millis(500));
     kill(&run, nix::sys::signal::Signal::SIGINT);
     let ended = run.wait_with_output().unwrap();
@@ -357,7 +379,7 @@ fn a_file_of_another_kind_is_refused_and_the_right_command_named() {
     assert!(rendered.status.success() && page.unwrap().contains("<h1>t</h1>"));
 }
 
-/// Ctrl-C after the first stream: that one is in the report, and no namespace is left.
+/// Ctrl-C after the first stream: that stream is in the report, and no namespace is left.
 #[test]
 #[ignore = "needs root"]
 fn an_interrupted_run_of_a_hosts_streams_reports_those_it_has() {

@@ -1,25 +1,33 @@
-//! What `path = "load"` has allocated: asking for a path by load changes the controller's books, so each pair is asked
-//! once, and remembered across restarts if there is a file for it.
+//! The allocations that `path = "load"` has made. A request for a path by load changes the controller's books. So each
+//! pair is requested once, and the result is kept across restarts if there is a file for it. So are the
+//! carriers that were made of the paths: a restarted daemon uses them until the controller answers.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::snapshot::{Cause, Health};
+use crate::snapshot::{Cause, Health, PrefixPaths};
+use srv6d_text::read_text_up_to;
+use srv6d_text::{MAX_NAME, shown, shown_up_to};
 
-/// Which allocations a file is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Maximum size of the file in MiB; sufficient for some hundred thousand peers.
+const LONGEST: u64 = 128;
+
+/// The allocations of one sender in one graph, as the state file contains them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Allocations {
-    /// The graph they were made in.
+    /// The graph in which they were made.
     graph: String,
-    /// The sender they were made for.
+    /// The sender for which they were made.
     source: String,
-    /// Ids along the path, by the id of the peer.
+    /// Ids along each path, by the id of the peer.
     paths: BTreeMap<String, Vec<String>>,
+    /// Carriers that were last in force, by the id of the peer.
+    #[serde(default)]
+    carriers: BTreeMap<String, Vec<PrefixPaths>>,
     #[serde(skip)]
     file: Option<PathBuf>,
     #[serde(skip)]
@@ -27,11 +35,18 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    /// Those of the file, if it is about this graph and sender. One that is not, or cannot be read, is written anew: what
-    /// it had allocated goes on counting at the controller, so that is said.
+    /// Reads the allocations from the file if it belongs to this graph and sender. Any other file, or one that cannot
+    /// be read, is replaced. What it had allocated still counts at the controller, so this is logged and counted as a
+    /// failure. A device, a pipe or a directory is left
+    /// as it is.
     pub fn load(file: Option<PathBuf>, graph: &str, source: &str, health: &mut Health) -> Self {
         let empty = Self { graph: graph.to_owned(), source: source.to_owned(), ..Self::default() };
         let Some(file) = file else { return empty };
+        if file.exists() && !file.is_file() {
+            let what = "is no regular file: allocations are forgotten at the end; name another `state`";
+            failed(health, format!("{} {what}", file.display()));
+            return empty;
+        }
         let known = empty.read(&file).unwrap_or_else(|why| {
             health.failed(Cause::State);
             warn!(
@@ -43,57 +58,84 @@ impl Allocations {
         Self { file: Some(file), ..known.unwrap_or(empty) }
     }
 
-    /// `None`: there is no file yet.
+    /// Reads the file. Returns `None` if it does not exist.
     fn read(&self, file: &Path) -> Result<Option<Self>, String> {
-        let text = match fs::read_to_string(file) {
+        let text = match read_text_up_to(LONGEST, file) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|why| format!("allocations cannot be read: {why}"))?,
         };
-        let known: Self = serde_json::from_str(&text).map_err(|why| format!("no file of allocations: {why}"))?;
+        let known: Self = serde_json::from_str(&text)
+            .map_err(|why| format!("no file of allocations: {}", shown(&why.to_string())))?;
         if (&known.graph, &known.source) == (&self.graph, &self.source) {
             return Ok(Some(known));
         }
-        Err(format!("allocations of {} in {}, not of {} in {}", known.source, known.graph, self.source, self.graph))
+        let [source, graph] = [&known.source, &known.graph].map(|name| shown_up_to(name, MAX_NAME));
+        Err(format!("allocations of {source} in {graph}, not of {} in {}", self.source, self.graph))
     }
 
-    /// The path that was allocated to a peer.
+    /// Returns the path that was allocated to a peer.
     pub fn of(&self, peer: &str) -> Option<&Vec<String>> {
         self.paths.get(peer)
     }
 
-    /// Every peer that has one.
+    /// Returns every peer that has an allocation.
     pub fn peers(&self) -> impl Iterator<Item = &String> {
         self.paths.keys()
     }
 
-    /// Remembers one, until the process ends or [`Self::save`] writes it down.
+    /// Adds an allocation, which is lost at the end of the process unless [`Self::save`] writes it.
     pub fn insert(&mut self, peer: &str, path: Vec<String>) {
         self.paths.insert(peer.to_owned(), path);
         self.unsaved = true;
     }
 
-    /// Forgets what was given back.
+    /// Removes allocations that were released.
     pub fn forget(&mut self, peers: &[String]) {
         for peer in peers {
-            self.unsaved |= self.paths.remove(peer).is_some();
+            self.unsaved |= self.paths.remove(peer).is_some() | self.carriers.remove(peer).is_some();
         }
     }
 
-    /// Writes them down if there is something new; what keeps it from doing so is said in the health.
+    /// Keeps the carriers that are in force for a peer.
+    pub fn remember(&mut self, peer: &str, prefixes: &[PrefixPaths]) {
+        if self.file.is_some() && self.carriers.get(peer).is_none_or(|known| known != prefixes) {
+            self.carriers.insert(peer.to_owned(), prefixes.to_vec());
+            self.unsaved = true;
+        }
+    }
+
+    /// Returns the carriers that were last in force for a peer.
+    pub fn last_good(&self, peer: &str) -> &[PrefixPaths] {
+        self.carriers.get(peer).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Returns whether the allocations outlive this process.
+    pub const fn are_remembered(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Writes the allocations to the file if they have changed. A failure is recorded in `health`.
     pub fn save(&mut self, health: &mut Health) {
-        if !self.unsaved {
-            return;
+        let Some(file) = self.file.as_ref().filter(|_| self.unsaved) else { return };
+        let written = self.write(file);
+        match written {
+            Ok(()) => health.state_error = None,
+            Err(why) => {
+                let fix = "see to it that srv6d may write there, or name another `state`";
+                failed(health, format!("allocations cannot be remembered in {}: {why}; {fix}", file.display()));
+            }
         }
         self.unsaved = false;
-        if let (Err(why), Some(file)) = (self.write(), &self.file) {
-            health.failed(Cause::State);
-            warn!("jalapeno: allocations cannot be remembered in {}: {why}", file.display());
-        }
     }
 
-    /// Beside the file, then in its place: a crash in between loses nothing.
-    fn write(&self) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        crate::replace_file(file, &serde_json::to_vec_pretty(self)?)
+    /// Writes a new file that then replaces the old one, so that a crash in between loses nothing.
+    fn write(&self, file: &Path) -> io::Result<()> {
+        srv6d_text::replace_file(file, &serde_json::to_vec_pretty(self)?)
     }
+}
+
+fn failed(health: &mut Health, why: String) {
+    warn!("jalapeno: {why}");
+    health.failed(Cause::State);
+    health.state_error = Some(why);
 }

@@ -1,4 +1,4 @@
-//! Answers of the path routes: whichever shape, a list of walks.
+//! Answers of the path routes. Each shape of an answer is converted into a list of walks.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -8,43 +8,44 @@ use crate::bounded::{self, Bounded};
 use crate::document::Vertex;
 use crate::failure::Failure;
 use crate::snapshot::Cause;
-use crate::text::shown;
+use srv6d_text::shown;
 
 /// One path of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Walk {
-    /// From the source to the destination.
+    /// Vertices from the source to the destination.
     pub vertices: Vec<Vertex>,
-    /// The server's own carrier, for comparison.
+    /// The carrier that the server itself proposes, for comparison.
     pub text: Option<String>,
 }
 
 impl Walk {
-    /// Ids in order.
+    /// Returns the ids of the vertices in order.
     pub fn ids(&self) -> Vec<String> {
         self.vertices.iter().map(|vertex| vertex.id.clone()).collect()
     }
 
-    /// Number of links.
+    /// Returns the number of links.
     pub fn hops(&self) -> usize {
         self.vertices.len().saturating_sub(1)
     }
 }
 
-/// What a path route said.
+/// The accepted content of a path route's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paths {
-    /// Never empty.
+    /// The shortest paths of the answer; never empty.
     pub walks: Vec<Walk>,
-    /// As many as were asked for: there may be more.
+    /// Whether there are as many paths as were asked for, so that more may exist.
     pub cut: bool,
     /// Number of paths that were left out because they have more hops than the shortest one.
     pub longer: usize,
-    /// Why the allocation is not in the controller's books, or not on every edge. The path is good all the same.
+    /// Why the allocation is missing in the controller's books, on all edges or on some. The path is valid
+    /// nevertheless.
     pub unbooked: Option<String>,
 }
 
-/// Paths of one answer, and vertices of one path.
+/// Maximum numbers of paths of one answer, and of vertices of one path.
 const MAX_PATHS: usize = 128;
 const MAX_STEPS: usize = 256;
 
@@ -96,10 +97,10 @@ struct LoadData {
     error: Option<String>,
 }
 
-/// An answer of a path route, taken apart and not yet judged.
+/// A parsed answer of a path route that has not been checked yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said {
-    /// As it came: also those with more hops than needed. The error: why a walk is none.
+    /// All paths of the answer, including those with more hops than needed. An error says why a path cannot be used.
     walks: Result<Vec<Walk>, &'static str>,
     found: bool,
     message: Option<String>,
@@ -108,10 +109,10 @@ pub struct Said {
 }
 
 impl Said {
-    /// Parses an answer.
+    /// Parses an answer of a path route.
     ///
     /// # Errors
-    /// It has another shape, or more paths or vertices than an answer may have.
+    /// If it has another shape, or more paths or vertices than an answer may have.
     pub fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
         let answer: Answer<'_> = serde_json::from_slice(bytes)?;
         let found = match (answer.path, answer.paths, answer.shortest_path) {
@@ -138,10 +139,10 @@ impl Said {
         })
     }
 
-    /// The paths that answer the question.
+    /// Checks the answer, and returns the paths from `source` to `destination`.
     ///
     /// # Errors
-    /// `found: false`, no path, another pair than was asked for.
+    /// If the answer has `found: false` or no path, or is about another pair of vertices.
     pub fn judge(self, kind: &PathKind, source: &str, destination: &str) -> Result<Paths, Failure> {
         let shape = |why: &str| Failure::new(Cause::Body, format!("path to {destination}: {why}"));
         if !self.found {
@@ -161,7 +162,7 @@ impl Said {
         if fewest == 0 {
             return Err(shape("the answer holds no path"));
         }
-        // Beyond the equal ones a list goes on with valleys: leaf, spine, leaf, spine, leaf.
+        // Behind paths of equal length a list may contain detours through a leaf: leaf, spine, leaf, spine, leaf.
         let answered = walks.len();
         walks.retain(|walk| walk.vertices.len() == fewest);
         let longer = answered - walks.len();
@@ -176,7 +177,7 @@ impl Said {
     }
 }
 
-/// `None`: a vertex has no id.
+/// Reads the vertices of a path. Returns `None` if a vertex has no id.
 fn walk(one: OnePath<'_>) -> serde_json::Result<Option<Walk>> {
     let mut vertices = Vec::new();
     for Step { vertex } in one.path.0 {

@@ -1,4 +1,4 @@
-//! One peer's question: which paths lead to it?
+//! Requests the paths to one peer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -11,9 +11,10 @@ use crate::document::{Topology, Vertex};
 use crate::failure::Failure;
 use crate::http::Repeat;
 use crate::snapshot::Cause;
-use crate::text::{MAX_NAME, shown_up_to};
+use srv6d_text::{MAX_NAME, shown_up_to};
 
-/// Peers for whom an allocation is being asked: an answer that never comes may have counted.
+/// Peers for which an allocation is being requested. If the answer does not arrive, the allocation may count
+/// nevertheless.
 #[derive(Debug, Default)]
 pub struct Begun(Mutex<BTreeSet<String>>);
 
@@ -22,54 +23,54 @@ impl Begun {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(peer.to_owned());
     }
 
-    /// Its answer was taken.
+    /// Removes a peer whose answer was processed.
     pub fn end(&self, peer: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(peer);
     }
 
-    /// Those whose answer was never taken.
+    /// Removes and returns the peers whose answers were never processed.
     pub fn take(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What one peer's question needs.
+/// What is needed to request the paths to a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'t> {
     pub settings: &'t Settings,
     pub client: &'t Client,
-    /// The topology, if it is known by now: bookings are made without one.
+    /// The topology, if it is known already; first bookings are made without one.
     pub looked: Option<&'t Looked>,
     pub begun: &'t Begun,
 }
 
-/// What is known of a peer before it is asked for.
+/// A peer to ask for, and what is known of it.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// Its id.
+    /// Id of the peer.
     pub peer: String,
-    /// Ids along the path that it was allocated.
+    /// Ids along the path that was allocated to the peer.
     pub allocated: Option<Vec<String>>,
-    /// The controller may have allocated a path that nobody knows.
+    /// True if the controller may have allocated a path that this task does not know.
     pub unanswered: bool,
 }
 
-/// An answer that was taken apart.
+/// An answer that was processed.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// What its paths come to, or why nothing.
+    /// The paths to program, or why there are none.
     pub programmed: Result<Programmed, Failure>,
-    /// Ids of a new allocation, whatever came of its path.
+    /// Ids along a new allocation, even if its path cannot be programmed.
     pub allocated: Option<Vec<String>>,
-    /// The controller could not note the allocation in its books.
+    /// Whether the controller could not record the allocation in its books.
     pub unbooked: bool,
 }
 
 impl Asker<'_> {
-    /// Asks, checks and composes.
+    /// Requests the paths to a peer, checks them, and composes their carriers.
     ///
     /// # Errors
-    /// No answer, or one that cannot be used.
+    /// If there is no answer, or one that cannot be used.
     pub async fn ask(&self, question: &Question) -> Result<Answered, Failure> {
         let peer = &question.peer;
         if !is_id(peer) {
@@ -89,7 +90,7 @@ impl Asker<'_> {
             }
         }
         if is_load && (question.allocated.is_some() || question.unanswered) {
-            // A way that is gone, or that nobody knows, goes on counting where the server cannot take it back.
+            // An allocation on a path that is gone or unknown keeps counting if the server cannot release it.
             let _ = self.client.release(&pair(self.settings, peer)).await;
         }
         self.ask_server(peer, is_load).await
@@ -112,7 +113,7 @@ impl Asker<'_> {
         Ok(Answered { programmed, allocated, unbooked: paths.unbooked.is_some() })
     }
 
-    /// Notes what deserves a look about an answer.
+    /// Adds observations about an answer as notes for the user.
     fn annotate(&self, mut programmed: Programmed, paths: &Paths) -> Programmed {
         if paths.cut {
             programmed.notes.push("as many paths as `limit` allows: there may be more".to_owned());
@@ -138,7 +139,8 @@ impl Asker<'_> {
         programmed
     }
 
-    /// Weights do not bound hops: with all of them zero a six-hop valley ties with the straight way.
+    /// Composes the carriers of paths, and adds a note if a path has more hops than needed. Weights do not limit hops:
+    /// if all of them are zero, a detour of six hops has the same weight as the shortest path.
     fn program(&self, peer: &str, walks: &[Walk]) -> Result<Programmed, Failure> {
         let address = self.client.address();
         let Some(Looked { topology, hops }) = self.looked else {
@@ -153,7 +155,8 @@ impl Asker<'_> {
         Ok(programmed)
     }
 
-    /// A typing error looks like a partition: the collection knows which it is.
+    /// Returns why the topology does not have a peer. A typing error looks like a partition; the keys of the collection
+    /// show which of the two it is.
     async fn why_unknown(&self, peer: &str) -> Failure {
         let (collection, key) = peer.split_once('/').unwrap_or((peer, ""));
         let what = match self.client.keys(collection).await {
@@ -175,13 +178,13 @@ fn remembered(ids: &[String], topology: &Topology) -> Walk {
     Walk { vertices, text: None }
 }
 
-/// Everybody, in an order that all of them agree on.
+/// Returns the ids of this node and all peers, sorted, so that all of them send the same list.
 fn job(settings: &Settings) -> String {
     let hosts: BTreeSet<&str> = settings.peers.iter().chain([&settings.source]).map(String::as_str).collect();
     hosts.into_iter().collect::<Vec<_>>().join(",")
 }
 
-/// The parameters of every path route. `algo` is always sent: some routes take its absence for an algorithm of its own.
+/// Returns the parameters of every path route. `algo` is always sent, because some routes have a default of their own.
 pub fn pair(settings: &Settings, peer: &str) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("source", settings.source.clone()),

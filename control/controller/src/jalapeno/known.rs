@@ -1,4 +1,4 @@
-//! What is known of the peers, and what answers make of it.
+//! The known state of the peers, and its changes by answers.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,12 +7,13 @@ use super::allocations::Allocations;
 use super::asker::{Answered, Question};
 use super::peer::Programmed;
 use super::retries::Retries;
+use crate::allowed::Allowed;
 use crate::failure::Failure;
 use crate::sid::Family;
 use crate::snapshot::{Cause, Peer, PeerState, PrefixPaths, Snapshot, fail};
-use crate::text::shown;
+use srv6d_text::shown;
 
-/// Everything that answers change.
+/// The state of a task that answers change.
 #[derive(Debug)]
 pub struct Known {
     pub snapshot: Snapshot,
@@ -21,7 +22,19 @@ pub struct Known {
 }
 
 impl Known {
-    /// Questions of this round. A peer that is as it was under an unchanged topology is confirmed without one.
+    /// Restores carriers from before a restart for peers without any, as far as these carriers are still allowed.
+    pub fn recall(&mut self, allowed: &Allowed) {
+        for (id, peer) in self.snapshot.peers.iter_mut().filter(|(_, peer)| peer.prefixes.is_empty()) {
+            let good = self.allocations.last_good(id).iter().filter(|known| !known.paths.is_empty());
+            peer.prefixes = good.filter(|known| known.is_allowed(allowed)).cloned().collect();
+            if !peer.prefixes.is_empty() {
+                fail(peer, "restarted: not asked yet");
+            }
+        }
+    }
+
+    /// Returns the peers to ask for in this round. A peer that is fresh under an unchanged topology is confirmed
+    /// without a request.
     pub fn due(&mut self, changed: bool) -> Vec<Question> {
         let now = SystemTime::now();
         let mut due = Vec::new();
@@ -39,14 +52,14 @@ impl Known {
         due
     }
 
-    /// Peers without an allocation, as far as their turn has come.
+    /// Returns the peers without an allocation that may be asked for now.
     pub fn unbooked(&self) -> Vec<Question> {
         let ids = self.snapshot.peers.keys().filter(|id| self.allocations.of(id).is_none());
         let due = ids.filter(|id| self.retries.is_due(id, false) && !self.retries.is_unanswered(id));
         due.map(|id| Question { peer: id.clone(), ..Question::default() }).collect()
     }
 
-    /// Notes an answer.
+    /// Applies an answer to the state of a peer.
     pub fn take(&mut self, id: &str, answer: &Result<Answered, Failure>, kind: &PathKind, interval: Duration) {
         let Some(peer) = self.snapshot.peers.get_mut(id) else { return };
         match answer {
@@ -56,7 +69,7 @@ impl Known {
                 }
                 fail(peer, &why.what);
                 self.snapshot.health.failed(why.cause);
-                // A way that the topology does not have is booked anew, as its loss would be: not at once.
+                // If the topology does not have the path, it is booked again later, as if the answer had been lost.
                 self.retries.failed(id, interval, allocated.is_some() && why.cause == Cause::VanishedNode);
             }
             Ok(Answered { programmed: Ok(programmed), allocated, unbooked }) => {
@@ -71,6 +84,7 @@ impl Known {
                     synced: Some(SystemTime::now()),
                     notes: notes.iter().map(|note| shown(note)).collect(),
                 };
+                self.allocations.remember(id, &peer.prefixes);
                 self.retries.succeeded(id);
                 if *unbooked {
                     self.snapshot.health.failed(Cause::Bookkeeping);
@@ -87,7 +101,7 @@ impl Known {
         }
     }
 
-    /// Nobody was asked for them: the controller does not answer.
+    /// Marks peers as failed that were not asked for, because the controller does not answer.
     pub fn not_asked(&mut self, ids: impl IntoIterator<Item = String>, why: &Failure) {
         for id in ids {
             if let Some(peer) = self.snapshot.peers.get_mut(&id) {
@@ -96,7 +110,7 @@ impl Known {
         }
     }
 
-    /// The first peer whose paths are not what the controller says now, and why.
+    /// Returns the error of the first peer whose paths are not what the controller currently answers.
     pub fn first_failed(&self) -> Option<Failure> {
         let (id, peer) = self.snapshot.peers.iter().find(|(_, peer)| peer.state != PeerState::Fresh)?;
         let why = peer.last_error.clone().unwrap_or_else(|| format!("{id} has not been asked for"));
@@ -104,13 +118,14 @@ impl Known {
     }
 }
 
-/// `GET .../load` writes: whatever was not clearly refused may stand in the controller's books.
+/// Returns whether a failed `GET .../load` may have changed the controller's books, which is so unless it was clearly
+/// refused.
 const fn may_have_counted(why: &Failure) -> bool {
     match why.cause {
-        // A connection that was made and broke may have carried the question.
+        // A connection that broke later may have transmitted the request.
         Cause::Connect => !why.is_unsent,
         Cause::NotFound | Cause::UnknownId | Cause::Refused | Cause::NoMetric | Cause::State => false,
-        // A gateway gives up on an answer that the controller goes on to make.
+        // A gateway may time out although the controller completes the request.
         Cause::Status => matches!(why.status, Some(502..=504)),
         Cause::Timeout
         | Cause::Body

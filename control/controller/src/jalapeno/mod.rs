@@ -1,5 +1,5 @@
-//! Cisco's Jalapeno path API (and `srv6d path-server`, which speaks it): every route is a GET, nothing is pushed, and
-//! `found` is the only sign of success.
+//! Client of Cisco's Jalapeno path API, which `srv6d path-server` also serves. Every route is a GET, the server pushes
+//! nothing, and `found` is the only sign of success.
 
 mod allocations;
 mod answer;
@@ -24,39 +24,39 @@ pub use task::run;
 
 use crate::allowed::Allowed;
 
-/// What a path is chosen by.
+/// Criterion by which the controller selects a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathKind {
     /// Fewest hops.
     Shortest,
     /// Least latency.
     Latency,
-    /// Least utilised links.
+    /// Lowest utilisation of links.
     Utilization,
-    /// Least loaded by earlier allocations. Asking allocates, so each pair is asked once.
+    /// Lowest load by earlier allocations. A request allocates, so each pair is requested once.
     Load,
-    /// Fewest hops outside of some countries.
+    /// Fewest hops without links in the excluded countries.
     Sovereignty {
-        /// ISO 3166-1 alpha-3, as the graph's edges carry them.
+        /// Country codes in ISO 3166-1 alpha-3, as the graph's edges contain them.
         excluded: Vec<String>,
     },
-    /// The shortest few; of these, those with the fewest hops.
+    /// Several short paths, of which those with the fewest hops are used.
     BestPaths {
-        /// How many to ask for.
+        /// Number of paths to ask for.
         limit: u16,
     },
-    /// All of the shortest.
+    /// All paths with the fewest hops.
     NextBestPath {
-        /// How many to ask for.
+        /// Number of paths to ask for.
         limit: u16,
     },
-    /// So that the busiest link carries as little as possible when this node and all its peers send to each other. Only
-    /// `srv6d path-server` knows it.
+    /// Paths for which the busiest link carries as little as possible when this node and all its peers send to each
+    /// other. Only `srv6d path-server` has this route.
     Placed,
 }
 
 impl PathKind {
-    /// The route below `/graphs/{g}`, and its own parameters.
+    /// Returns the route below `/graphs/{g}`, and its own parameters.
     fn route(&self) -> (&'static str, BTreeMap<&'static str, String>) {
         let (route, parameter) = match self {
             Self::Shortest => ("shortest_path", None),
@@ -75,7 +75,8 @@ impl PathKind {
         (route, parameter.into_iter().collect())
     }
 
-    /// Keys of edges whose change may move a path. Loads are none: asking by load changes them.
+    /// Returns the keys of edges whose change may move a path. Loads are not among them, because requests by load
+    /// change them.
     const fn watched(&self) -> &'static [&'static str] {
         match self {
             Self::Latency => &["latency"],
@@ -86,8 +87,8 @@ impl PathKind {
         }
     }
 
-    /// The attribute of edges it reads; without it the answer would silently be a hop count. Loads need not be there:
-    /// asking by load adds them.
+    /// Returns the attribute of edges that the controller needs for the selection; without it, the answer would
+    /// silently be by hop count. Loads are not required, because requests by load add them.
     const fn weight(&self) -> Option<&'static str> {
         match self {
             Self::Latency => Some("latency"),
@@ -97,45 +98,45 @@ impl PathKind {
     }
 }
 
-/// Everything the task needs to know.
+/// Settings of the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Base URL, with or without `/api/v1`.
     pub endpoint: String,
-    /// Graph.
+    /// Name of the graph.
     pub graph: String,
     /// Id of this node's vertex.
     pub source: String,
-    /// Ids of the peers' vertices; this node's own is left out.
+    /// Ids of the peers' vertices. An entry for this node itself is ignored.
     pub peers: Vec<String>,
-    /// What paths are chosen by.
+    /// Criterion by which paths are selected.
     pub kind: PathKind,
     /// Flexible algorithm.
     pub algo: u8,
-    /// Pin every link by its uA.
+    /// True if every link is pinned by its uA.
     pub strict: bool,
-    /// Function of the last node for IPv6 inside, where no SID says it.
+    /// Function of the last node for IPv6 inside, if no SID provides one.
     pub function_v6: Option<u16>,
-    /// The same for IPv4 inside.
+    /// Function of the last node for IPv4 inside, if no SID provides one.
     pub function_v4: Option<u16>,
-    /// Certificates (PEM) that the one of an `https` endpoint must be signed by; `None`: the system's.
+    /// CA certificates (PEM) for an `https` endpoint; `None` means those of the system.
     pub ca: Option<String>,
-    /// Time between two looks.
+    /// Time between two rounds.
     pub interval: Duration,
-    /// Time for one answer.
+    /// Maximum time for one answer.
     pub timeout: Duration,
-    /// Bytes of answers that are held at a time.
+    /// Maximum number of bytes of answers that are held at a time.
     pub max_answer: usize,
-    /// The prefixes that the controller may steer.
+    /// Limits on the prefixes that the controller may steer, and on the carriers.
     pub allowed: Allowed,
-    /// Requests at a time.
+    /// Maximum number of simultaneous requests.
     pub concurrency: usize,
-    /// File that remembers allocations of [`PathKind::Load`] across restarts.
+    /// File that keeps allocations of [`PathKind::Load`] across restarts.
     pub state: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Shortest paths of one host, to nobody yet, and all else as it is by default.
+    /// Returns settings for shortest paths of one host, still without peers. All other settings are the defaults.
     pub fn new(endpoint: &str, graph: &str, source: &str) -> Self {
         Self {
             endpoint: endpoint.to_owned(),
@@ -158,9 +159,13 @@ impl Settings {
     }
 }
 
-/// Ids go into the text of database queries at the other end: nothing but what ids are made of leaves here.
+/// Largest number of bytes of an id. The database takes names of collections and keys of up to 256 bytes each.
+const MAX_ID: usize = 512;
+
+/// Returns whether a text is an id of the form `collection/key`. Ids become part of database queries at the server, so
+/// no other characters than those of ids may be sent.
 pub fn is_id(text: &str) -> bool {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "_.:/-".contains(c);
     let one_slash = text.split('/').filter(|part| !part.is_empty()).count() == 2 && text.matches('/').count() == 1;
-    one_slash && text.chars().all(harmless)
+    text.len() <= MAX_ID && one_slash && text.chars().all(harmless)
 }

@@ -1,4 +1,5 @@
-//! The task: looks at the topology, asks for paths when it has changed, keeps what was good.
+//! The task of a Jalapeno controller: it reads the topology, requests paths when the topology has changed, and keeps
+//! the last good paths.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,18 +21,19 @@ use crate::failure::Failure;
 use crate::rounds::{Stop, finish, pause, told};
 use crate::snapshot::{Cause, Command, Snapshot};
 
-/// The longest a server may ask to be left alone.
+/// Maximum time that the server's `Retry-After` may delay the next round.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
-/// Answers that are published together while a long round goes on.
+/// Number of answers that are published together during a long round.
 const PUBLISH_EVERY: usize = 128;
-/// Publishing takes at most one part in so many of the time: with a hundred thousand peers each snapshot is large.
+/// Divisor of the time: publishing takes at most this part of it, because snapshots of a hundred thousand peers are
+/// large.
 const PUBLISH_SHARE: u32 = 20;
-/// Questions without an answer in a row after which the others are not asked.
+/// Maximum number of consecutive requests without an answer, after which the other requests are not sent.
 const SILENT: usize = 4;
-/// What has been answered does not wait longer than this for what has not.
+/// Maximum time for which an answer waits for others before it is published.
 const PUBLISH_WITHIN: Duration = Duration::from_millis(100);
 
-/// Follows a Jalapeno API until it is told to stop, or nobody listens.
+/// Runs until the task is told to stop, or until nobody receives its snapshots.
 pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut commands: mpsc::Receiver<Command>) {
     let peers = settings.peers.iter().filter(|peer| **peer != settings.source).cloned();
     let snapshot = Snapshot::begin(&publish, peers, |known| known.is_allowed(&settings.allowed));
@@ -44,27 +46,27 @@ pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut 
             return;
         }
     };
-    let mut task = Task::new(settings, client, publish, snapshot);
+    let mut task = Task::new(settings, client, publish, snapshot).await;
     let Stop { done } = task.follow(&mut commands).await;
     if let Some(done) = done {
         task.release_all().await;
-        // Whoever asked may be gone.
+        // The receiver may have been dropped.
         let _ = done.send(());
     }
 }
 
-/// Is the controller in trouble, or one peer?
+/// Decides whether missing answers concern the controller or a single peer.
 struct Silence {
-    /// Unanswered questions in a row that are the controller's silence, not a peer's.
+    /// Number of consecutive requests without an answer that indicates trouble of the controller.
     enough: usize,
     in_a_row: usize,
-    /// Some question was answered.
+    /// Whether any request was answered.
     heard: bool,
     trouble: Option<Failure>,
 }
 
 impl Silence {
-    /// Takes what came of one question; true: the rest need not be asked.
+    /// Processes the result of one request. Returns `true` if the remaining requests need not be sent.
     fn is_enough(&mut self, failure: Option<Failure>) -> bool {
         let Some(why) = failure.filter(Failure::is_of_the_controller) else {
             (self.in_a_row, self.heard, self.trouble) = (0, true, None);
@@ -72,7 +74,7 @@ impl Silence {
         };
         self.in_a_row += 1;
         let is_enough = self.in_a_row >= self.enough || why.retry_after.is_some();
-        // One peer's silence is its own, as long as others are answered.
+        // As long as other requests are answered, a missing answer concerns its own peer only.
         self.trouble = (is_enough || !self.heard).then_some(why);
         is_enough
     }
@@ -84,29 +86,45 @@ struct Task {
     publish: watch::Sender<Arc<Snapshot>>,
     known: Known,
     begun: Begun,
-    /// Of the topology that all fresh peers were asked under.
+    /// Digest of the topology under which all fresh peers were asked for.
     digest: Option<u64>,
-    /// Rounds that failed one after the other.
+    /// Number of consecutive rounds that failed.
     failed: u32,
     pace: Pace,
     patience: Patience,
 }
 
 impl Task {
-    fn new(settings: Settings, client: Client, publish: watch::Sender<Arc<Snapshot>>, mut snapshot: Snapshot) -> Self {
-        let (file, health) = (settings.state.clone(), &mut snapshot.health);
-        let allocations = Allocations::load(file, &settings.graph, &settings.source, health);
-        let known = Known { snapshot, allocations, retries: Retries::default() };
+    async fn new(
+        settings: Settings,
+        client: Client,
+        publish: watch::Sender<Arc<Snapshot>>,
+        mut snapshot: Snapshot,
+    ) -> Self {
+        let (file, graph, source) = (settings.state.clone(), settings.graph.clone(), settings.source.clone());
+        let mut health = std::mem::take(&mut snapshot.health);
+        // Other controllers share this thread, and a file system may take its time.
+        let loading = tokio::task::spawn_blocking(move || {
+            let allocations = Allocations::load(file, &graph, &source, &mut health);
+            (allocations, health)
+        });
+        let allocations;
+        (allocations, snapshot.health) = loading.await.unwrap_or_default(); // a panic has been printed
+        let mut known = Known { snapshot, allocations, retries: Retries::default() };
+        if settings.kind == PathKind::Load {
+            known.recall(&settings.allowed);
+            publish.send_replace(Arc::new(known.snapshot.clone()));
+        }
         let pace = Pace::new(settings.concurrency, settings.timeout);
-        // With paths booked nothing is urgent about the topology, and a question that is given up costs the controller
-        // as much as one that is not.
+        // With `path = "load"` the timeout for a topology is longer, too. Its changes are not urgent then, and the
+        // controller has the same work with a request if the client gives it up.
         let is_load = settings.kind == PathKind::Load;
         let patience = if is_load { Patience::booking(settings.timeout) } else { settings.timeout };
         let patience = Patience::new(patience);
         Self { settings, client, publish, known, begun: Begun::default(), digest: None, failed: 0, pace, patience }
     }
 
-    /// Round after round. Whoever says stop does not wait for the end of one.
+    /// Runs round after round. A stop command does not wait for the end of a round.
     async fn follow(&mut self, commands: &mut mpsc::Receiver<Command>) -> Stop {
         loop {
             let next = match finish(self.round(), commands).await {
@@ -127,7 +145,7 @@ impl Task {
         }
     }
 
-    /// One look; returns when the next one is due.
+    /// Runs one round. Returns when the next one is due.
     async fn round(&mut self) -> Instant {
         let begun = Instant::now();
         self.known.snapshot.health.attempts += 1;
@@ -160,8 +178,9 @@ impl Task {
         self.publish.send_replace(Arc::new(self.known.snapshot.clone()));
     }
 
-    /// The topology, and then only what has changed. A peer without a path is no error of the round. New bookings need no
-    /// topology: what they answer is all that a carrier is made of, and the next look compares it.
+    /// Reads the topology, and then requests only the paths that may have changed. A peer without a path is not an
+    /// error of the round. First bookings do not need the topology: their answers contain all that a carrier consists
+    /// of, and the next round compares them with the topology.
     async fn look(&mut self) -> Result<(), Failure> {
         let unbooked = if self.books_blindly() { self.known.unbooked() } else { Vec::new() };
         if !unbooked.is_empty() {
@@ -176,7 +195,7 @@ impl Task {
                 return Err(why);
             }
         };
-        // What an interrupted round had begun to allocate.
+        // Allocations whose requests an interrupted round had sent.
         for peer in self.begun.take() {
             self.known.retries.failed(&peer, self.settings.interval, true);
         }
@@ -189,20 +208,21 @@ impl Task {
         Ok(())
     }
 
-    /// Paths are booked, and nothing was ever asked for.
+    /// Returns whether bookings are made without a topology: paths are booked, and this is the first round.
     fn books_blindly(&self) -> bool {
         let Settings { kind, strict, .. } = &self.settings;
         *kind == PathKind::Load && !strict && self.known.snapshot.health.attempts == 1
     }
 
-    /// Was it this topology that the paths were computed over? If it is another one by now, they may be of that one, and
-    /// would stay if the next look found the first one again: so the next look asks anew, whatever it finds. This look
-    /// comes before the paths are published, unless they have waited too long for others or for it, so whoever changes
-    /// the topology because of a new path is seen.
+    /// Returns the digest of the topology if it is still the one under which paths were requested, else `None`. Paths
+    /// may have been computed over a changed topology, and would stay if the next round found the former one again. So
+    /// `None` makes the next round request all paths, whatever topology it finds. The check is made before the paths
+    /// are published, unless answers have waited too long for others or for the check. So a change that somebody makes
+    /// because of a new path is detected.
     ///
-    /// It costs the controller one request after every round that brought paths, and none while nothing changes. A
-    /// topology that never rests is asked about once per interval, as before. Two changes that both fall between the two
-    /// looks, and cancel each other out, go unseen: only asking for every path twice would find them.
+    /// The check costs the controller one request after every round that returned paths, and none while nothing
+    /// changes. A topology that changes all the time is still requested once per interval. Two changes between the two
+    /// requests that cancel each other out are not detected; only requesting every path twice would detect them.
     async fn digest_still(&self) -> Option<u64> {
         let mut look = std::pin::pin!(self.ask_topology());
         let looked = timeout(PUBLISH_WITHIN, &mut look).await;
@@ -212,7 +232,7 @@ impl Task {
             self.publish();
             look.await
         };
-        // If it cannot be had, the next look says so.
+        // If the topology cannot be read, the next round reports it.
         let now = looked.ok()?.topology.digest;
         self.digest.filter(|before| now == *before)
     }
@@ -245,8 +265,9 @@ impl Task {
         }
     }
 
-    /// Asks for the paths of these peers, several at a time. When nothing but silence comes back, the rest is not asked.
-    /// True: some path is what the controller says now. An allocation is not: it is kept however loads have changed.
+    /// Requests the paths of these peers, several at a time. If the controller stops answering, the remaining requests
+    /// are not sent. Returns `true` if some path is what the controller currently answers. An allocation does not
+    /// count, because it is kept however loads have changed.
     async fn ask_for(&mut self, due: Vec<Question>, looked: Option<&Looked>) -> Result<bool, Failure> {
         let Self { settings, client, known, begun, publish, pace, .. } = self;
         let asker = Asker { settings, client, looked, begun };
@@ -295,7 +316,7 @@ impl Task {
         }
     }
 
-    /// Paths that a state file remembers, of peers that are none any more.
+    /// Releases allocations of the state file for peers that are not configured any more.
     async fn release_unwanted(&mut self) {
         let Known { snapshot, allocations, .. } = &self.known;
         let is_load = self.settings.kind == PathKind::Load;
@@ -307,18 +328,20 @@ impl Task {
         }
     }
 
-    /// What a state file remembers is meant to outlive this process; all else is given back.
+    /// Releases the allocations at the end of the task. Those in a state file stay, because the file is meant to
+    /// outlive the process.
     async fn release_all(&mut self) {
         self.known.allocations.save(&mut self.known.snapshot.health);
         let unknown = self.begun.take().into_iter().chain(self.known.retries.unanswered().cloned());
         let mut peers: Vec<String> = unknown.collect();
-        if self.settings.state.is_none() {
+        if !self.known.allocations.are_remembered() {
             peers.extend(self.known.allocations.peers().cloned());
         }
         self.release(&peers).await;
     }
 
-    /// Gives allocations back; false: the controller did not answer. Jalapeno itself has no way to take them.
+    /// Releases allocations. Returns `false` if the controller did not answer. Jalapeno itself cannot release
+    /// allocations.
     async fn release(&self, peers: &[String]) -> bool {
         let Self { settings, client, .. } = self;
         let mut asked = Vec::new();
@@ -330,7 +353,7 @@ impl Task {
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(()) => {}
-                // There is no such allocation.
+                // The allocation does not exist.
                 Err(why) if why.status == Some(404) => debug!("jalapeno: {why}"),
                 Err(why) => {
                     debug!("jalapeno: {why}");

@@ -1,4 +1,4 @@
-//! The task: keeps the workload alive, reads its flows, keeps what was good.
+//! The task of a syd controller: it keeps the workload alive, reads its flows, and keeps the last good paths.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,9 +13,9 @@ use super::flows::Flows;
 use crate::failure::Failure;
 use crate::rounds::{Stop, finish, pause, told};
 use crate::snapshot::{Cause, Command, Peer, PeerState, Snapshot, fail};
-use crate::text::shown;
+use srv6d_text::shown;
 
-/// Heartbeats in the time of one lease.
+/// Number of heartbeats during one lease.
 const BEATS: u32 = 3;
 
 pub struct Task {
@@ -24,9 +24,9 @@ pub struct Task {
     publish: watch::Sender<Arc<Snapshot>>,
     snapshot: Snapshot,
     events: Events,
-    /// The workload is one that this task asked for: it is also the one to give it back.
+    /// Whether this task has requested the workload and so must release it.
     is_ours: bool,
-    /// Rounds that failed one after the other.
+    /// Number of consecutive rounds that failed.
     failed: u32,
 }
 
@@ -35,7 +35,7 @@ impl Task {
         Self { settings, api, publish, snapshot, events: Events::default(), is_ours: false, failed: 0 }
     }
 
-    /// Round after round, at once when something changes. Whoever says stop does not wait for the end of one.
+    /// Runs round after round, and at once when something changes. A stop command does not wait for the end of a round.
     pub async fn follow(&mut self, commands: &mut mpsc::Receiver<Command>) -> Stop {
         loop {
             let next = match finish(self.round(), commands).await {
@@ -53,7 +53,7 @@ impl Task {
         }
     }
 
-    /// One look; returns when the next one is due.
+    /// Runs one round. Returns when the next one is due.
     async fn round(&mut self) -> Instant {
         let begun = Instant::now();
         self.snapshot.health.attempts += 1;
@@ -84,7 +84,7 @@ impl Task {
         Instant::now() + pause
     }
 
-    /// The flows of a workload that exists.
+    /// Reads the flows of the workload if it exists, without changing anything.
     async fn only_look(&mut self) -> Result<(), Failure> {
         let what = format!("workload {} does not exist: a request would allocate it", self.settings.workload);
         let flows = self.api.flows(&self.settings.node).await?;
@@ -92,7 +92,7 @@ impl Task {
         Ok(())
     }
 
-    /// A peer without a path is no error of the round.
+    /// Renews or requests the workload, and reads its flows. A peer without a path is not an error of the round.
     async fn look(&mut self) -> Result<(), Failure> {
         if self.settings.only_look {
             return self.only_look().await;
@@ -103,7 +103,7 @@ impl Task {
                     self.begin().await?;
                 }
             }
-            // Draining paths go on for half a minute: the next ones are asked for at once.
+            // Draining paths still forward for half a minute, so new ones are requested at once.
             Some(Workload { state, drain_reason }) => {
                 let (state, why) = (shown(&state), shown(&drain_reason.unwrap_or_default()));
                 info!("syd: workload {} is {state} ({why})", self.settings.workload);
@@ -113,13 +113,13 @@ impl Task {
                     return Err(Failure::new(Cause::Refused, what));
                 }
             }
-            // Never requested, or the topology was composed anew with an empty allocation table.
+            // The workload was never requested, or the topology was composed again with an empty allocation table.
             None => self.begin().await?,
         }
         let flows = if let Some(flows) = self.flows().await? {
             flows
         } else {
-            // That happened just now.
+            // The workload has disappeared since it was read above.
             self.begin().await?;
             let what = format!("workload {} is gone as soon as it is requested", self.settings.workload);
             self.flows().await?.ok_or_else(|| Failure::new(Cause::UnknownId, what))?
@@ -128,16 +128,17 @@ impl Task {
         Ok(())
     }
 
-    /// The controller does not know the workload. If it does by now, another host of it was first.
+    /// Requests a workload that the controller does not know. If it exists meanwhile, another host has requested it
+    /// first.
     async fn begin(&mut self) -> Result<(), Failure> {
         self.is_ours = false;
         self.request().await.map(drop)
     }
 
     async fn request(&mut self) -> Result<Requested, Failure> {
-        // A stream of the workload that was there before says nothing of this one.
+        // The event stream of an earlier workload does not report changes of this one.
         self.events = Events::default();
-        // A request whose answer is lost may have been granted.
+        // The request may have been granted even if its answer is lost.
         let was_ours = std::mem::replace(&mut self.is_ours, true);
         let requested = self.api.request(&self.settings).await;
         let is_refused = match &requested {
@@ -150,7 +151,7 @@ impl Task {
         requested
     }
 
-    /// Listens before it reads, so that nothing changes unheard in between.
+    /// Reads the flows. Opens the event stream first, so that no change is missed in between.
     async fn flows(&mut self) -> Result<Option<Flows>, Failure> {
         if self.events.is_closed() {
             self.events = self.api.events().await;
@@ -180,13 +181,13 @@ impl Task {
         }
     }
 
-    /// Why the first peer of those without a current path has none.
+    /// Returns the error of the first peer without a current path.
     fn first_failed(&self) -> Option<String> {
         let failed = self.snapshot.peers.values().find(|peer| peer.state != PeerState::Fresh)?;
         Some(failed.last_error.clone().unwrap_or_default())
     }
 
-    /// Gives back what this task asked for.
+    /// Releases the workload if this task has requested it.
     pub async fn complete(self) {
         if !self.is_ours {
             return;

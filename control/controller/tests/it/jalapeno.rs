@@ -1,4 +1,4 @@
-//! A source and a path server: whatever goes wrong at the server, each peer keeps what was good.
+//! Tests of a source with a path server: whatever fails at the server, each peer keeps its last good paths.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use srv6d_controller::jalapeno::{PathKind, Settings, run};
-use srv6d_controller::{Cause, PeerState, Snapshot};
+use srv6d_controller::{Allowed, Cause, PeerState, Snapshot};
 use srv6d_path_server::{Edition, Running, Server, Store};
 use support::lab::{
     FABRIC, FAR, NEAR, all_fresh, follow, is_missing, is_stale, load, patience, server, settings, start,
@@ -48,7 +48,7 @@ async fn placed_paths_of_all_hosts_share_no_link() {
     let mut links = Vec::new();
     for source in hosts {
         let peers = hosts.into_iter().filter(|host| *host != source).map(str::to_owned);
-        // Somebody whom the controller does not know costs the others nothing.
+        // A peer that the controller does not know does not affect the others.
         let peers = peers.chain(["hosts/nobody".to_owned()]).collect();
         let settings = Settings { kind: PathKind::Placed, source: source.to_owned(), peers, ..settings(&server) };
         let mut source = follow(settings);
@@ -61,7 +61,8 @@ async fn placed_paths_of_all_hosts_share_no_link() {
         }
         source.stop().await;
     }
-    // Six flows over nine links up and nine down: by fewest hops, all would take the first spine.
+    // Six flows use two links each, of nine links up and nine down. By fewest hops, all of them would use the first
+    // spine.
     assert_eq!(links.len(), 12);
     links.sort();
     links.dedup();
@@ -107,13 +108,14 @@ async fn a_lost_spine_moves_the_path_and_its_name_stays() {
     assert_eq!(snapshot.peers[FAR].prefixes[0].paths[0].name, FAR);
 }
 
-/// The topology changes after it was looked at and before the path is asked for, and is as it was again as soon as the
-/// path is known: at the next look nothing seems to have happened.
+/// The topology changes between the requests for topology and path, and changes back as soon as the path is known. So
+/// the topology of the next round is the same as before.
 #[tokio::test]
 async fn a_path_of_a_topology_that_passed_does_not_stay() {
     let spine = "fabric_node/10.0.0.0_spine00";
     let server = server(json!([{ "route": "shortest_path", "count": 1, "fault": { "down": spine } }])).await;
-    // One peer, so that nothing is published before the round is over; time enough to switch before the next one.
+    // With one peer nothing is published before the round is over. The interval leaves time for a change before the
+    // next round.
     let settings = Settings { peers: vec![FAR.to_owned()], interval: Duration::from_millis(500), ..settings(&server) };
     let mut source = follow(settings);
     let over = |carrier: &'static str| {
@@ -124,7 +126,8 @@ async fn a_path_of_a_topology_that_passed_does_not_stay() {
     source.until("over spine00 again", over("fcbb:0:1004:1000:1006:fe06::")).await;
 }
 
-/// What goes wrong with the answers about one peer: it keeps its carrier, the cause is counted, the other peer goes on.
+/// A fault in the answers about one peer: it keeps its carrier, the cause is counted, and the other peer is not
+/// affected.
 #[tokio::test]
 async fn a_failure_of_one_peer_stays_its_own() {
     let faults = [
@@ -187,7 +190,7 @@ async fn a_path_without_a_carrier_is_not_used() {
     assert!(snapshot.health.failures[&Cause::InvalidCarrier] > 0);
 }
 
-/// The topology itself has become wrong: one peer's leaf has moved to another block, or the peer is gone from it.
+/// The topology itself becomes wrong: one peer's leaf has moved to another block, or the peer has disappeared.
 #[tokio::test]
 async fn a_change_that_leaves_a_peer_without_a_carrier_leaves_its_last_good_one() {
     let other_block = FABRIC.replace("fcbb:0:1006:", "fcbb:9:1006:");
@@ -212,7 +215,7 @@ async fn a_change_that_leaves_a_peer_without_a_carrier_leaves_its_last_good_one(
     }
 }
 
-/// Spine 0 lies in a country that is not wanted.
+/// Spine 0 lies in an excluded country.
 #[tokio::test]
 async fn countries_are_left_out() {
     let mut fabric: Value = serde_json::from_str(FABRIC).unwrap();
@@ -238,7 +241,7 @@ async fn countries_are_left_out() {
     assert!(snapshot.peers[FAR].last_error.as_ref().unwrap().contains("FRA"), "{:?}", snapshot.peers[FAR].last_error);
 }
 
-/// Algorithm 128 has a block of its own, and only some nodes take part.
+/// Algorithm 128 has its own block, and only some nodes take part.
 #[tokio::test]
 async fn a_flexible_algorithm_goes_its_own_way_in_its_own_block() {
     let mut fabric: Value = serde_json::from_str(&FABRIC.replace("fabric_node/", "igp_node/")).unwrap();
@@ -338,7 +341,7 @@ mod allocation {
         let server = server(json!([])).await;
         let mut source = follow(by_load(&server));
         source.until("fresh", all_fresh).await;
-        // Ten for each of the four links of both ways.
+        // Each of the four links of both paths has a load of ten.
         assert_eq!(load(&server).await, 80);
         let (requests, rounds) = (server.requests(), source.now().health.attempts);
         source.sync().await;
@@ -351,7 +354,7 @@ mod allocation {
         assert_eq!(load(&server).await, 0, "given back at the end");
     }
 
-    /// Graphs that are collected from routers have no loads until somebody asks.
+    /// Graphs that are collected from routers have no loads before the first booking.
     #[tokio::test]
     async fn begins_where_no_link_has_a_load() {
         let mut fabric: Value = serde_json::from_str(FABRIC).unwrap();
@@ -411,6 +414,32 @@ mod allocation {
             source.stop().await;
             assert!(std::fs::read_to_string(&file).unwrap().contains(FAR), "written anew");
         }
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[tokio::test]
+    async fn is_known_after_a_restart_before_anybody_answers() {
+        let server = server(json!([])).await;
+        let file = std::env::temp_dir().join(format!("srv6d-carriers-{}.json", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let remembering = || Settings { state: Some(file.clone()), ..by_load(&server) };
+        let mut source = follow(remembering());
+        let before = source.until("fresh", all_fresh).await;
+        source.stop().await;
+        let silent = || Settings { endpoint: "http://[::1]:1".to_owned(), ..remembering() };
+        let mut source = follow(silent());
+        let after = source.until("failed", |snapshot| snapshot.health.last_error.is_some()).await;
+        for (id, peer) in &after.peers {
+            assert_eq!(peer.prefixes, before.peers[id].prefixes, "{id}");
+            assert!(matches!(peer.state, PeerState::Stale { .. }), "{id}: {:?}", peer.state);
+        }
+        source.stop().await;
+        // What the settings no longer allow does not come back.
+        let prefixes = vec!["2001:db8:ffff::/48".parse().unwrap()];
+        let mut source = follow(Settings { allowed: Allowed { prefixes, ..Allowed::default() }, ..silent() });
+        let narrow = source.until("failed", |snapshot| snapshot.health.last_error.is_some()).await;
+        assert!(narrow.peers.values().all(|peer| peer.prefixes.is_empty()), "{:?}", narrow.peers);
+        source.stop().await;
         std::fs::remove_file(&file).unwrap();
     }
 

@@ -1,5 +1,6 @@
-//! The tests of the controller clients: one program, so that it is linked once.
+//! The tests of the controller clients, in one program so that it is linked only once.
 #![allow(missing_docs, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test may panic")]
 mod answers;
 mod compose;
 mod documents;

@@ -1,5 +1,5 @@
-//! Routes kept from events are those that a dump would say, and the prefixes that have changed are said to have changed.
-//! The other side is a kernel of a few lines that sends events as Linux does for IPv6.
+//! Routes kept up to date from events equal those of a new dump, and exactly the changed prefixes are reported. The
+//! events come from a small model of the kernel that sends them as Linux does for IPv6.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::netlink;
@@ -14,10 +14,10 @@ use srv6d_kernel_routes::{Effect, KernelRoute, Messages, RouteKey, Routes};
 
 const PREFIXES: [&str; 3] = ["::/0", "2001:db8::/32", "2001:db8:1::/48"];
 
-/// What a route does, as its author says it.
+/// What a route does, as the test specifies it.
 #[derive(Clone, Debug, PartialEq)]
 enum Does {
-    /// Devices, each once, with weights.
+    /// Devices, each at most once, with their weights.
     Legs(Vec<(u32, u8)>),
     Encap(u8),
     Blackhole,
@@ -106,7 +106,7 @@ impl Kernel {
         dumped
     }
 
-    /// Does it, and returns what is told of it.
+    /// Carries out a step and returns the event that the kernel would send. `None`: the step is not possible.
     fn take(&mut self, step: Step) -> Option<Vec<u8>> {
         match step {
             Step::Put(at, metric, does) => {
@@ -145,7 +145,7 @@ impl Kernel {
             }
             Step::DeleteObject(id) => {
                 self.objects.remove(&id)?;
-                // Without a word about the routes.
+                // The kernel deletes these routes without an event.
                 self.routes.retain(|_, does| *does != Does::Object(id));
                 Some(next_hop(DEL_NEXT_HOP, id, &[]))
             }
@@ -181,7 +181,8 @@ proptest! {
             prop_assert_eq!(&now, &expected, "after {:?}", step);
             let differs = |key: &&RouteKey| before.get(key) != now.get(key);
             let differing: BTreeSet<RouteKey> = before.keys().chain(now.keys()).filter(differs).copied().collect();
-            // An object counts as a change of every route over it, also where another one is used.
+            // A change of an object is reported for every route that uses it, even if the kernel uses another route for
+            // the prefix.
             let suffices = if matches!(step, Step::PutObject(..)) { differing.is_subset(&changed) } else { differing == changed };
             prop_assert!(suffices, "after {:?}: {:?} for {:?}", step, changed, differing);
             prop_assert_eq!(kept.differences(&dumped), Some(BTreeSet::new()));
@@ -189,7 +190,7 @@ proptest! {
     }
 }
 
-/// Common changes must not need a dump.
+/// Common changes do not need a new dump.
 #[test]
 fn what_suffices() {
     let (mut kernel, mut kept) = (Kernel::default(), Routes::default());
@@ -224,8 +225,8 @@ fn what_is_asked_of_kept_routes() {
     }
     let elsewhere = Route { table: u32::MAX, ..Route::to("10.0.0.0/8") }.via("10.9.9.9", 1).added(0);
     Messages::new(&elsewhere).for_each(|message| routes.load(message));
-    let main = srv6d_srv6::model::TableId::MAIN;
-    assert_eq!(routes.tables(), [main, srv6d_srv6::model::TableId(u32::MAX)]);
+    let main = srv6d_addresses::TableId::MAIN;
+    assert_eq!(routes.tables(), [main, srv6d_addresses::TableId(u32::MAX)]);
     let around = routes.around(main, "2001:db8:1::9".parse().unwrap());
     assert_eq!(around.map(|route| route.metric).collect::<Vec<_>>(), [1, 2, 3]);
     let key = |prefix: &str| RouteKey { table: main, prefix: prefix.parse().unwrap() };

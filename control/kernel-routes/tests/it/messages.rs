@@ -1,4 +1,4 @@
-//! Messages of rtnetlink, byte for byte, and what is read from them.
+//! Messages of rtnetlink, byte by byte, and what is read from them.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::netlink;
@@ -7,13 +7,13 @@ use netlink::{
     BLACKHOLE, DEL_NEXT_HOP, INTERRUPTED, LOCAL, MPLS, NEW_NEXT_HOP, Route, THROW, UNREACHABLE, attribute, group, leg,
     message, next_hop, number, octets, rule, seg6, seg6_local,
 };
+use srv6d_addresses::TableId;
 use srv6d_kernel_routes::{
     KernelAction, KernelEncap, KernelHop, KernelSid, KernelSidAction, Message, Messages, NextHops, RouteKey,
     RouteMessage, Routes, RuleAction,
 };
-use srv6d_srv6::model::TableId;
 
-/// `RTA_ENCAP_TYPE`, `RTA_ENCAP`; `NHA_ENCAP_TYPE`, `NHA_ENCAP`.
+/// Attribute types of an encapsulation: `RTA_ENCAP_TYPE`, `RTA_ENCAP`; `NHA_ENCAP_TYPE`, `NHA_ENCAP`.
 const IN_ROUTE: (u16, u16) = (21, 22);
 const IN_NEXT_HOP: (u16, u16) = (7, 8);
 
@@ -276,7 +276,7 @@ fn objects_stand_for_what_they_are_made_of() {
     }
     let prefixes = ["2001:1::/32", "2001:2::/32", "2001:3::/32", "2001:10::/32", "2001:11::/32"];
     for (prefix, id) in prefixes.iter().zip([1, 2, 3, 10, 11]) {
-        // What the route itself says of its next hops is old: the object goes first.
+        // The next hops in the route itself are outdated: those of the object take precedence.
         let route = Route::to(prefix).via("fe80::77", 77).object(id);
         Messages::new(&route.added(0)).for_each(|message| routes.load(message));
     }
@@ -300,7 +300,7 @@ fn rules_are_read_and_written_as_ip_rule_does() {
     let to = |prefix: &str| attribute(1, &octets(prefix.parse().unwrap()));
     let mut inside =
         rule(2, 0, 1, &[number(6, 100), number(15, 5000), to("10.1.0.0"), attribute(3, b"eth1\0")].concat());
-    inside[17] = 16; // bits of the destination
+    inside[17] = 16; // length of the destination prefix in bits
     let mut marked = rule(10, 254, 1, &[number(6, 200), number(10, 7), number(16, 0xff)].concat());
     marked[24..28].copy_from_slice(&2u32.to_ne_bytes()); // FIB_RULE_INVERT
     let cases = [

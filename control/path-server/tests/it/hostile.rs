@@ -1,4 +1,5 @@
-//! Clients that want too much, wait for nothing, or are web pages of somebody else: the others are served meanwhile.
+//! Tests with clients that request too much, do not wait for answers, or are web pages of another origin. Other clients
+//! are served meanwhile.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use crate::square;
@@ -12,11 +13,11 @@ use srv6d_path_server::Running;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Longer than anything here takes.
+/// Timeout for anything that these tests wait for; longer than any of it takes.
 const DEADLINE: Duration = Duration::from_mins(2);
 const PAIR: &str = "source=hosts/host0&destination=hosts/host15";
 
-/// Every leaf has a link to every spine, and a host.
+/// Returns a fabric in which every leaf has a link to every spine, and a host.
 fn clos(spines: usize, leaves: usize) -> Value {
     let mut vertices = serde_json::Map::new();
     let mut edges = Vec::new();
@@ -48,7 +49,7 @@ async fn a_million_paths_are_not_looked_for() {
     let server = start(&clos(8, 16)).await;
     let best = "graphs/fabric_graph/shortest_path/best-paths";
     let asked = tokio::spawn(reqwest::get(format!("{}/api/v1/{best}?{PAIR}&limit=1000000", server.url())));
-    // Others do not wait for it.
+    // Other requests do not wait for it.
     let (status, _) = in_time(get(&server, "collections")).await;
     assert_eq!(status, 200);
     let answer: Value = in_time(asked).await.unwrap().unwrap().json().await.unwrap();
@@ -84,7 +85,7 @@ async fn heads_that_do_not_come_end_their_connection() {
     in_time(slow.read_to_end(&mut said)).await.unwrap();
 }
 
-/// More than are served at one time: they end, and whoever comes after them has his turn.
+/// Idle connections are closed after a time limit, so a client that waits behind too many of them is served.
 #[tokio::test]
 async fn connections_are_bounded() {
     let server = start(&clos(1, 2)).await;
@@ -95,6 +96,77 @@ async fn connections_are_bounded() {
     let begun = Instant::now();
     let (status, _) = in_time(get(&server, "collections")).await;
     assert_eq!(status, 200, "after {:?}", begun.elapsed());
+}
+
+/// There are more listeners than the server accepts: most get a refusal with text, and other clients are served.
+#[tokio::test]
+async fn listeners_to_events_are_bounded() {
+    let server = start(&clos(1, 2)).await;
+    let client = Client::new();
+    let listen =
+        async || client.get(format!("{}/api/v1/graphs/fabric_graph/events", server.url())).send().await.unwrap();
+    let mut listening = Vec::new();
+    for _ in 0..300 {
+        let answer = in_time(listen()).await;
+        if answer.status() == 200 {
+            listening.push(answer);
+        } else {
+            assert_eq!(answer.status(), 503);
+            let said: Value = answer.json().await.unwrap();
+            assert!(said["detail"].as_str().unwrap().starts_with("64 clients listen to events already"), "{said}");
+        }
+    }
+    assert_eq!(listening.len(), 64);
+    assert_eq!(in_time(get(&server, "collections")).await.0, 200);
+    listening.pop();
+    in_time(async {
+        while listen().await.status() != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+/// Clients that announce a body and do not send it occupy their connections, but other clients are answered.
+#[tokio::test]
+async fn bodies_that_do_not_come_hold_up_nobody() {
+    let server = start(&clos(1, 2)).await;
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        let head = "POST /api/v1/graphs/fabric_graph/placement HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        silent.push(stream);
+    }
+    // Half of the time that a body may take.
+    let route = "edges/hosts.host0_fabric_node.leaf0";
+    let asked = tokio::time::timeout(Duration::from_secs(15), ask(&server, &Method::PATCH, route, &[]));
+    assert_eq!(asked.await.unwrap(), 200);
+}
+
+/// Long bodies share their memory. Those for which there is no memory are refused, and short ones are still read.
+#[tokio::test]
+async fn long_bodies_share_their_memory() {
+    const LONG: usize = 63 << 20;
+    let server = start(&clos(1, 2)).await;
+    let filler = vec![b' '; LONG];
+    let mut sent = Vec::new();
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        let head = format!(
+            "POST /api/v1/graphs/fabric_graph/placement HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+            LONG + 1
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The last byte is never sent. The server does not read a refused body to its end.
+        let _ = in_time(stream.write_all(&filler)).await;
+        sent.push(stream);
+    }
+    let mut said = String::new();
+    let _ = in_time(sent.pop().unwrap().read_to_string(&mut said)).await;
+    assert!(said.starts_with("HTTP/1.1 503 ") && said.contains("send yours again later"), "{said}");
+    let route = "edges/hosts.host0_fabric_node.leaf0";
+    assert_eq!(in_time(ask(&server, &Method::PATCH, route, &[])).await, 200);
 }
 
 async fn ask(server: &Running, method: &Method, route: &str, headers: &[(&str, &str)]) -> u16 {
@@ -120,7 +192,19 @@ async fn pages_of_other_origins_read_and_change_nothing() {
         assert_eq!(ask(&server, method, route, &[("origin", "http://evil.example")]).await, 403, "{method} {route}");
         assert_eq!(ask(&server, method, route, &[("sec-fetch-site", "cross-site")]).await, 403, "{method} {route}");
     }
-    // Before it changes anything, a browser asks.
+    // A GET that allocates is such a change. A browser sends no origin with a request for an image.
+    let load = "shortest_path/load?source=hosts/host0&destination=hosts/host1";
+    for (name, value) in
+        [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site"), ("referer", "http://evil.example/")]
+    {
+        assert_eq!(ask(&server, &Method::GET, load, &[(name, value)]).await, 403, "{name}: {value}");
+        assert_eq!(ask(&server, &Method::GET, "edges", &[(name, value)]).await, 200, "{name}: {value}");
+    }
+    let released = &changes[2];
+    assert_eq!(ask(&server, &released.0, released.1, &[]).await, 404, "nothing was allocated");
+    assert_eq!(ask(&server, &Method::GET, load, &[]).await, 200);
+    assert_eq!(ask(&server, &released.0, released.1, &[]).await, 200);
+    // A browser asks for permission before a request that changes something.
     let asked =
         Client::new().request(Method::OPTIONS, format!("{}/api/v1/graphs/fabric_graph/{}", server.url(), changes[0].1));
     let asked = asked.header("origin", "http://evil.example").header("access-control-request-method", "PATCH");

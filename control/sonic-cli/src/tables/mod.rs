@@ -1,14 +1,16 @@
-//! The text of each table of `show`.
+//! Formats the tables of the `show` commands.
 
 mod interfaces;
+mod neighbors;
 mod srv6;
 mod system;
 
 pub use interfaces::{
     Addresses, PortCounters, PortStatus, addresses, counters, descriptions, port_statuses, state_letter,
 };
+pub use neighbors::{Neighbor, neighbors};
 pub use srv6::{SidCount, locators, sid_counts, static_sids};
-pub use system::{Resource, Version, counterpoll, resources, version, vrfs};
+pub use system::{Resource, Version, counterpoll, platform, resources, version, vrfs};
 
-/// What is not known.
+/// Text for an unknown value.
 pub(crate) const NOT_AVAILABLE: &str = "N/A";

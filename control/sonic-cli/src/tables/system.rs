@@ -1,32 +1,31 @@
-//! `show version`, `show vrf`, `crm show resources`, `counterpoll show`.
+//! Formats `show version`, `show platform summary`, `show vrf`, `crm show resources`, `counterpoll show`.
 
-use srv6d_sonic::{SidCounters, Switch};
+use srv6d_sonic::{Device, SidCounters, Switch};
 
 use super::NOT_AVAILABLE;
 use crate::{Align, Table, natural};
 
-/// What `show version` says.
+/// Values that `show version` prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Of srv6d.
+    /// Version of srv6d.
     pub srv6d: String,
-    /// `Debian 12`.
+    /// Distribution, for example `Debian 12`.
     pub distribution: String,
-    /// Of the kernel.
+    /// Version of the kernel.
     pub kernel: String,
-    /// `DEVICE_METADATA`'s; `None`: not said.
+    /// Platform from `DEVICE_METADATA`. `None`: not set.
     pub platform: Option<String>,
-    /// `DEVICE_METADATA`'s; `None`: not said.
+    /// Hardware SKU from `DEVICE_METADATA`. `None`: not set.
     pub hwsku: Option<String>,
-    /// ` 14:40:15 up 3 min, ...`.
+    /// Uptime, for example ` 14:40:15 up 3 min, ...`.
     pub uptime: String,
-    /// `Fri 22 May 2026 14:40:15`.
+    /// Date, for example `Fri 22 May 2026 14:40:15`.
     pub date: String,
 }
 
-/// `show version`. There are no docker images to list: `--brief` says the same.
+/// Formats `show version`. There are no docker images to list, so `--brief` prints the same.
 pub fn version(version: &Version) -> String {
-    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| NOT_AVAILABLE.to_owned());
     let number: String = version.distribution.chars().filter(char::is_ascii_digit).take(2).collect();
     let lines = [
         ("SONiC Software Version", format!("SONiC.srv6d-{}", version.srv6d)),
@@ -37,24 +36,37 @@ pub fn version(version: &Version) -> String {
         ("Build date", NOT_AVAILABLE.to_owned()),
         ("Built by", format!("srv6d {}", version.srv6d)),
         ("", String::new()),
-        ("Platform", known(&version.platform)),
-        ("HwSKU", known(&version.hwsku)),
-        ("ASIC", "srv6d".to_owned()),
-        ("ASIC Count", "1".to_owned()),
-        ("Serial Number", NOT_AVAILABLE.to_owned()),
-        ("Model Number", NOT_AVAILABLE.to_owned()),
-        ("Hardware Revision", NOT_AVAILABLE.to_owned()),
-        ("Uptime", version.uptime.clone()),
-        ("Date", version.date.clone()),
     ];
-    let written = lines.iter().map(|(name, value)| match *name {
+    let lines = lines.into_iter().chain(hardware(version.platform.as_ref(), version.hwsku.as_ref()));
+    let lines = lines.chain([("Uptime", version.uptime.clone()), ("Date", version.date.clone())]);
+    let written = lines.map(|(name, value)| match name {
         "" => "\n".to_owned(),
         name => format!("{name}: {value}\n"),
     });
     std::iter::once("\n".to_owned()).chain(written).collect()
 }
 
-/// `show vrf [NAME]`: who is in which VRF.
+/// Formats `show platform summary`.
+pub fn platform(device: &Device) -> String {
+    let lines = hardware(device.platform.as_ref(), device.hwsku.as_ref());
+    lines.into_iter().flat_map(|(name, value)| [name.to_owned(), ": ".to_owned(), value, "\n".to_owned()]).collect()
+}
+
+/// Returns the lines about the hardware, of which only two are known.
+fn hardware(platform: Option<&String>, hwsku: Option<&String>) -> [(&'static str, String); 7] {
+    let known = |text: Option<&String>| text.map_or(NOT_AVAILABLE, String::as_str).to_owned();
+    [
+        ("Platform", known(platform)),
+        ("HwSKU", known(hwsku)),
+        ("ASIC", "srv6d".to_owned()),
+        ("ASIC Count", "1".to_owned()),
+        ("Serial Number", NOT_AVAILABLE.to_owned()),
+        ("Model Number", NOT_AVAILABLE.to_owned()),
+        ("Hardware Revision", NOT_AVAILABLE.to_owned()),
+    ]
+}
+
+/// Formats `show vrf [NAME]`: the interfaces of each VRF.
 pub fn vrfs(switch: &Switch, name: Option<&str>) -> String {
     let mut table = Table::new(&["VRF", "Interfaces"], Align::Auto);
     let mut names: Vec<&str> = switch.vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
@@ -75,7 +87,7 @@ pub fn vrfs(switch: &Switch, name: Option<&str>) -> String {
     table.render()
 }
 
-/// `counterpoll show`: one row per group that has one in CONFIG_DB.
+/// Formats `counterpoll show`: one row per counter group that has a row in CONFIG_DB.
 pub fn counterpoll(srv6: &SidCounters) -> String {
     let mut table = Table::new(&["Type", "Interval (in ms)", "Status"], Align::Auto);
     if srv6.written {
@@ -85,18 +97,18 @@ pub fn counterpoll(srv6: &SidCounters) -> String {
     table.render()
 }
 
-/// How much of something is used.
+/// Usage of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// `srv6_my_sid_entry`.
+    /// Name, for example `srv6_my_sid_entry`.
     pub name: &'static str,
-    /// Entries in the dataplane.
+    /// Number of entries in the dataplane.
     pub used: usize,
-    /// Entries that would still fit.
+    /// Number of further entries that fit.
     pub available: usize,
 }
 
-/// `crm show resources ...`: an empty line before and behind the table.
+/// Formats `crm show resources ...`, with an empty line before and after the table.
 pub fn resources(resources: &[Resource]) -> String {
     let mut table = Table::new(&["Resource Name", "Used Count", "Available Count"], Align::Auto);
     for resource in resources {
@@ -148,6 +160,21 @@ Vrf-b  Ethernet4
        Ethernet16
 ";
         assert_eq!(vrfs(&switch, None), expected);
+    }
+
+    #[test]
+    fn the_platform_is_that_of_the_device() {
+        let device = Device { platform: Some("x86_64-kvm_x86_64-r0".to_owned()), ..Device::default() };
+        let expected = "\
+Platform: x86_64-kvm_x86_64-r0
+HwSKU: N/A
+ASIC: srv6d
+ASIC Count: 1
+Serial Number: N/A
+Model Number: N/A
+Hardware Revision: N/A
+";
+        assert_eq!(platform(&device), expected);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! `INTERFACE`, `LOOPBACK_INTERFACE`, `VLAN*`, `NEIGH`: where addresses are.
+//! Reads the tables with addresses: `INTERFACE`, `LOOPBACK_INTERFACE`, `VLAN*`, `NEIGH`.
 
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -10,7 +11,7 @@ use crate::lanes;
 use crate::model::{Loopback, Neighbor, Port, Switch, Vlan, VlanMember, is_default_vrf};
 use crate::value;
 
-/// What a row with an interface's name says, and what a row with an address behind it adds.
+/// The contents of a row with an interface's name and of the rows with an address behind that name.
 #[derive(Default)]
 struct Layer3 {
     name: String,
@@ -18,26 +19,27 @@ struct Layer3 {
     addresses: Vec<IpNet>,
     link_local_only: bool,
     admin_up: Option<bool>,
-    mac: Option<srv6d_srv6::model::Mac>,
+    mac: Option<srv6d_addresses::Mac>,
 }
 
 /// Reads every table of addresses into the switch.
 pub(super) fn read(db: &Db, switch: &mut Switch, found: &mut Findings) {
     let (misplaced, ports): (Vec<_>, Vec<_>) =
         layer3(db, "INTERFACE", found).into_iter().partition(|row| row.name.starts_with("Loopback"));
+    let by_name: HashMap<String, usize> = (switch.ports.iter().map(|port| port.name.clone())).zip(0..).collect();
     for row in ports {
-        route_port(switch, row, found);
+        let port = by_name.get(&row.name).and_then(|&at| switch.ports.get_mut(at));
+        route_port(port, row, found);
     }
     for row in &misplaced {
         let place = format!("config_db.json: INTERFACE|{}", row.name);
         found.tolerated(place, "belongs into LOOPBACK_INTERFACE: taken as if it stood there");
     }
-    for row in layer3(db, "LOOPBACK_INTERFACE", found).into_iter().chain(misplaced) {
-        add_loopback(&mut switch.loopbacks, row);
-    }
-    switch.vlans = vlans(db, &switch.ports, found);
+    switch.loopbacks = loopbacks(layer3(db, "LOOPBACK_INTERFACE", found).into_iter().chain(misplaced));
+    let vlans;
+    (switch.vlans, vlans) = read_vlans(db, &by_name, found);
     for row in layer3(db, "VLAN_INTERFACE", found) {
-        match switch.vlans.iter_mut().find(|vlan| vlan.name == row.name) {
+        match vlans.get(&row.name).and_then(|&at| switch.vlans.get_mut(at)) {
             Some(vlan) => {
                 vlan.routed = true;
                 (vlan.vrf, vlan.addresses) = (row.vrf, row.addresses);
@@ -48,28 +50,32 @@ pub(super) fn read(db: &Db, switch: &mut Switch, found: &mut Findings) {
     switch.neighbors = neighbors(db, found);
 }
 
-/// Rows of one table, those with an address under the name they belong to.
+/// Collects the rows of one table; a row with an address is added to the interface that it belongs to.
 fn layer3(db: &Db, table: &'static str, found: &mut Findings) -> Vec<Layer3> {
     let rows = db.rows(table, found);
     let mut interfaces: Vec<Layer3> = Vec::new();
+    let mut by_name: HashMap<&str, usize> = HashMap::new();
+    let mut known: HashSet<(usize, IpNet)> = HashSet::new();
+    let written: HashSet<&str> = rows.iter().map(|row| row.key.as_str()).collect();
     for row in &rows {
         let parts = row.parts();
-        let Some(name) = parts.first().filter(|_| parts.len() < 3) else {
+        let Some(&name) = parts.first().filter(|_| parts.len() < 3) else {
             found.ignored(row.place(""), "is neither a name nor a name and an address: left out");
             continue;
         };
-        if !interfaces.iter().any(|known| known.name == *name) {
-            interfaces.push(Layer3 { name: (*name).to_owned(), ..Layer3::default() });
-        }
-        let Some(interface) = interfaces.iter_mut().find(|known| known.name == *name) else { continue };
+        let at = *by_name.entry(name).or_insert_with(|| {
+            interfaces.push(Layer3 { name: name.to_owned(), ..Layer3::default() });
+            interfaces.len() - 1
+        });
+        let Some(interface) = interfaces.get_mut(at) else { continue };
         let Some(address) = parts.get(1) else {
             own_fields(interface, row, found);
             continue;
         };
-        if !rows.iter().any(|other| other.parts() == [*name]) {
+        if !written.contains(name) {
             found.tolerated(row.place(""), format!("stands without {table}|{name}: taken as if that stood there"));
         }
-        let new = written_address(row, address, found).filter(|new| !interface.addresses.contains(new));
+        let new = written_address(row, address, found).filter(|new| known.insert((at, *new)));
         interface.addresses.extend(new);
     }
     interfaces
@@ -96,9 +102,10 @@ fn written_address(row: &Row<'_>, text: &str, found: &mut Findings) -> Option<Ip
     address
 }
 
-fn route_port(switch: &mut Switch, row: Layer3, found: &mut Findings) {
+/// Makes a port a layer-3 port. `port` is the one with the name of the row.
+fn route_port(port: Option<&mut Port>, row: Layer3, found: &mut Findings) {
     let place = format!("config_db.json: INTERFACE|{}", row.name);
-    match switch.ports.iter_mut().find(|port| port.name == row.name) {
+    match port {
         Some(port) => {
             port.routed = true;
             (port.vrf, port.addresses) = (row.vrf, row.addresses);
@@ -111,19 +118,26 @@ fn route_port(switch: &mut Switch, row: Layer3, found: &mut Findings) {
     }
 }
 
-fn add_loopback(loopbacks: &mut Vec<Loopback>, row: Layer3) {
-    let admin_up = row.admin_up.unwrap_or(true);
-    match loopbacks.iter_mut().find(|loopback| loopback.name == row.name) {
-        Some(loopback) => {
-            let new: Vec<IpNet> = row.addresses.into_iter().filter(|new| !loopback.addresses.contains(new)).collect();
-            loopback.addresses.extend(new);
+/// Makes one loopback per name. A second row with the name only adds addresses.
+fn loopbacks(rows: impl Iterator<Item = Layer3>) -> Vec<Loopback> {
+    let mut loopbacks: Vec<Loopback> = Vec::new();
+    let mut by_name: HashMap<String, usize> = HashMap::new();
+    for row in rows {
+        if let Some(loopback) = by_name.get(&row.name).and_then(|&at| loopbacks.get_mut(at)) {
+            let known: HashSet<IpNet> = loopback.addresses.iter().copied().collect();
+            loopback.addresses.extend(row.addresses.into_iter().filter(|new| !known.contains(new)));
+        } else {
+            by_name.insert(row.name.clone(), loopbacks.len());
+            let admin_up = row.admin_up.unwrap_or(true);
+            loopbacks.push(Loopback { name: row.name, admin_up, vrf: row.vrf, addresses: row.addresses });
         }
-        None => loopbacks.push(Loopback { name: row.name, admin_up, vrf: row.vrf, addresses: row.addresses }),
     }
+    loopbacks
 }
 
-fn vlans(db: &Db, ports: &[Port], found: &mut Findings) -> Vec<Vlan> {
-    let mut vlans = Vec::new();
+/// Reads the VLANs with their members. Returns them and their places in the list by name.
+fn read_vlans(db: &Db, ports: &HashMap<String, usize>, found: &mut Findings) -> (Vec<Vlan>, HashMap<String, usize>) {
+    let mut vlans: Vec<Vlan> = Vec::new();
     for row in &db.rows("VLAN", found) {
         let named = lanes::number_behind("Vlan", &row.key);
         let id = row.number("vlanid", 1, 4094, found).or(named).and_then(|id| u16::try_from(id).ok());
@@ -135,14 +149,16 @@ fn vlans(db: &Db, ports: &[Port], found: &mut Findings) -> Vec<Vlan> {
             None => found.ignored(row.place(""), "is no VLAN with a number from 1 to 4094 in its name: left out"),
         }
     }
+    // The name is the number, and no row occurs twice.
+    let by_name: HashMap<String, usize> = (vlans.iter().map(|vlan| vlan.name.clone())).zip(0..).collect();
     for row in &db.rows("VLAN_MEMBER", found) {
         let key = row.parts();
         let [vlan, port] = key.as_slice() else {
             found.ignored(row.place(""), "is not Vlan and port: left out");
             continue;
         };
-        let known = ports.iter().any(|known| known.name == *port);
-        match vlans.iter_mut().find(|known| known.name == *vlan).filter(|_| known) {
+        let known = ports.contains_key(*port);
+        match by_name.get(*vlan).and_then(|&at| vlans.get_mut(at)).filter(|_| known) {
             Some(known) => {
                 let tagged = row.text("tagging_mode") == Some("tagged");
                 known.members.push(VlanMember { port: (*port).to_owned(), tagged });
@@ -150,7 +166,7 @@ fn vlans(db: &Db, ports: &[Port], found: &mut Findings) -> Vec<Vlan> {
             None => found.ignored(row.place(""), "names a VLAN or a port that is not there: left out"),
         }
     }
-    vlans
+    (vlans, by_name)
 }
 
 fn neighbors(db: &Db, found: &mut Findings) -> Vec<Neighbor> {

@@ -1,6 +1,6 @@
-//! `config_db.json`: what CONFIG_DB holds, as SONiC writes it to a file.
+//! Reads `config_db.json`: the contents of CONFIG_DB, as SONiC writes them to a file.
 //!
-//! Tables that say nothing about forwarding (buffers, queues, management, BGP, ...) are passed over.
+//! Tables that do not concern forwarding (buffers, queues, management, BGP, ...) are ignored.
 
 mod device;
 mod interfaces;
@@ -18,10 +18,10 @@ use crate::srv6::{WrittenLocator, WrittenSid};
 pub(crate) use ports::by_name as ports_by_name;
 use row::Db;
 
-/// Table of the first VRF: where SONiC itself begins.
+/// Table of the first VRF. SONiC itself begins with this number, too.
 pub(crate) const FIRST_TABLE: u32 = 1001;
 
-/// What the file says, before it is merged with the other one.
+/// The contents of the file before they are merged with those of the other one.
 #[derive(Default)]
 pub(crate) struct Written {
     pub(crate) switch: Switch,
@@ -54,6 +54,7 @@ pub(crate) fn read(text: &str, present: Option<&[String]>, found: &mut Findings)
 
 fn vrfs(db: &Db, found: &mut Findings) -> Vec<Vrf> {
     let mut vrfs: Vec<Vrf> = Vec::new();
+    // No row occurs twice.
     for row in &db.rows("VRF", found) {
         let name = row.key.clone();
         if crate::model::is_default_vrf(&name) {
@@ -65,16 +66,14 @@ fn vrfs(db: &Db, found: &mut Findings) -> Vec<Vrf> {
                 "is no name of a VRF for SONiC, which wants Vrf and letters behind it: taken",
             );
         }
-        if !vrfs.iter().any(|vrf| vrf.name == name) {
-            vrfs.push(Vrf { name, table: next_table(&vrfs), in_config_db: true });
-        }
+        vrfs.push(Vrf { name, table: next_table(&vrfs), in_config_db: true });
     }
     vrfs
 }
 
-/// Tables are handed out in order.
+/// Returns the next free table. Tables are assigned in order.
 pub(crate) fn next_table(vrfs: &[Vrf]) -> u32 {
-    vrfs.iter().map(|vrf| vrf.table + 1).max().unwrap_or(FIRST_TABLE)
+    vrfs.last().map_or(FIRST_TABLE, |vrf| vrf.table + 1)
 }
 
 fn is_vrf_name(name: &str) -> bool {

@@ -1,4 +1,6 @@
-//! `PORT`, and which of its ports exist.
+//! Reads `PORT` and finds out which of its ports exist.
+
+use std::collections::HashSet;
 
 use super::row::{Db, Row};
 use crate::finding::{Findings, Tally};
@@ -6,10 +8,11 @@ use crate::lanes;
 use crate::model::Port;
 use crate::value;
 
-/// Largest layer-3 packet of a port whose row does not say.
+/// Largest layer-3 packet of a port whose row has no MTU.
 const MTU: u32 = 9100;
 
-/// Every port, in natural order. `present`: names of the interfaces that exist, ports or wires; `None`: unknown.
+/// Returns every port, in natural order. `present` are the names of the interfaces that exist, ports or wires; `None`:
+/// unknown.
 pub(super) fn ports(db: &Db, present: Option<&[String]>, found: &mut Findings) -> Vec<Port> {
     let mut ports = if db.has("PORT") {
         let rows = db.rows("PORT", found);
@@ -25,7 +28,8 @@ pub(super) fn ports(db: &Db, present: Option<&[String]>, found: &mut Findings) -
     ports
 }
 
-/// The numbers of two neighbouring ports differ by their lanes. Where rows disagree: by four.
+/// Returns the difference between the numbers of two neighbouring ports, which is their number of lanes. If rows
+/// disagree, it is four.
 fn step(rows: &[Row<'_>]) -> u32 {
     let lanes = |row: &Row<'_>| row.text("lanes").map_or(0, |lanes| lanes.split(',').count());
     let number = |row: &Row<'_>| lanes::number_behind("Ethernet", &row.key).unwrap_or(1);
@@ -72,8 +76,8 @@ fn port(row: &Row<'_>, step: u32, found: &mut Findings) -> Option<Port> {
     })
 }
 
-/// The table is missing: the file was made to be merged into a running database that has it. Ports are the wires
-/// that exist, or, when nothing is known about wires, those with an address.
+/// Returns the ports if the table is missing: the file was made to be merged into a running database that has the
+/// table. The ports are the wires that exist or, if the existing wires are unknown, the ports with an address.
 fn without_rows(db: &Db, present: Option<&[String]>, found: &mut Findings) -> Vec<Port> {
     found.note("config_db.json: PORT", "is not written: the ports are the interfaces ethN, administratively up");
     if let Some(present) = present {
@@ -83,11 +87,12 @@ fn without_rows(db: &Db, present: Option<&[String]>, found: &mut Findings) -> Ve
     by_name(&rows.iter().filter_map(|row| row.parts().first().map(|&name| name.to_owned())).collect::<Vec<_>>())
 }
 
-/// Ports that are only known by name, or by the name of their wire; other names are no ports.
+/// Makes ports that are only known by their name or by the name of their wire. Other names are skipped.
 pub(crate) fn by_name(names: &[String]) -> Vec<Port> {
     let mut ports: Vec<Port> = Vec::new();
+    let mut known = HashSet::new();
     for name in names.iter().filter_map(|name| port_name(name)) {
-        if !ports.iter().any(|port| port.name == name) {
+        if known.insert(name.clone()) {
             let wire = lanes::wire_of_port(&name);
             let lanes = lanes::lanes_of_port(&name);
             ports.push(Port { lanes, admin_up: true, ..unwritten(&name, wire) });
@@ -97,7 +102,7 @@ pub(crate) fn by_name(names: &[String]) -> Vec<Port> {
     ports
 }
 
-/// A port by one of its two names.
+/// Returns a port's name, given one of its two names.
 fn port_name(name: &str) -> Option<String> {
     lanes::port_of_wire(name).or_else(|| lanes::number_behind("Ethernet", name).map(|_| name.to_owned()))
 }
@@ -126,8 +131,10 @@ fn unwritten(name: &str, wire: Option<String>) -> Port {
 }
 
 fn mark_present(ports: &mut [Port], present: &[String], found: &mut Findings) {
+    let present: HashSet<&str> = present.iter().map(String::as_str).collect();
     for port in ports.iter_mut() {
-        port.present = present.iter().any(|name| *name == port.name || port.wire.as_ref() == Some(name));
+        port.present =
+            [Some(&port.name), port.wire.as_ref()].into_iter().flatten().any(|name| present.contains(&**name));
     }
     let absent = ports.iter().filter(|port| !port.present).count();
     if absent > 0 {

@@ -1,55 +1,57 @@
-//! [`Switch`] to the `srv6d.toml` it comes to.
+//! Converts a [`Switch`] to an `srv6d.toml`.
 //!
-//! Only what that file can say is written: every entry names ports that are written too, no prefix stands twice, and
-//! what cannot be, such as a next hop in nobody's subnet, is left out and listed.
+//! The file contains only what srv6d accepts: every entry names ports that the file has, too, and no prefix occurs
+//! twice. What cannot be written, such as a next hop outside of all subnets, is left out and listed.
 
 mod hops;
 mod routes;
 mod sids;
 mod text;
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
+use srv6d_addresses::prefix_map::PrefixMap;
 
 use crate::finding::{Finding, Findings};
-use crate::model::{MAIN_TABLE, Switch};
+use crate::model::Switch;
 use hops::Hops;
 use text::Toml;
 
-/// A switch as `srv6d.toml`.
+/// A switch, converted to `srv6d.toml`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// The file.
+    /// Text of the file.
     pub toml: String,
-    /// What is not in it, and why.
+    /// Findings about what is not in the file, with the reason.
     pub findings: Vec<Finding>,
 }
 
-/// Which uN decapsulate what ends there.
+/// Which uN decapsulate packets that end there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Usd {
-    /// Every one.
+    /// Every uN does.
     #[default]
     Always,
-    /// As in SONiC: those with a `decap_dscp_mode` in CONFIG_DB.
+    /// Only those with a `decap_dscp_mode` in CONFIG_DB do, as in SONiC.
     Configured,
 }
 
 impl Switch {
-    /// The `srv6d.toml` that the switch comes to.
+    /// Converts the switch to an `srv6d.toml`.
     pub fn to_toml(&self, usd: Usd) -> Conversion {
         let mut found = Findings::default();
         let mut toml = Toml::default();
         toml.comment("Written by srv6d out of the files of a SONiC switch.");
         self.node(&mut toml, &mut found);
         self.blocks(&mut toml);
-        self.port_tables(&mut toml);
         let hops = Hops::new(self);
+        self.port_tables(&hops, &mut toml);
         let sids = sids::write(self, usd, &hops, &mut toml, &mut found);
         routes::write(self, &sids, &hops, &mut toml, &mut found);
         self.neighbor_tables(&hops, &mut toml, &mut found);
-        // Nothing here is an error: what cannot be is left out.
+        // There are no errors here: what cannot be written is left out.
         let findings = found.finish(false).unwrap_or_else(|findings| findings);
         Conversion { toml: toml.finish(), findings }
     }
@@ -69,44 +71,45 @@ impl Switch {
             }
             (None, None) => {}
         }
-        // A tenant's host sends its carriers to the leaf through the port of its own VRF.
+        // A tenant's host sends its carriers to the leaf through a port of its own VRF.
         if self.ports.iter().any(|port| port.vrf.is_some()) || self.vlans.iter().any(|vlan| vlan.vrf.is_some()) {
             toml.switch("vrf_sids", true);
         }
     }
 
-    /// What encapsulations can be sent from.
+    /// Returns the encapsulation source if packets can be sent from it.
     fn usable_source(&self) -> Option<Ipv6Addr> {
         self.encapsulation_source.filter(|source| is_global_unicast((*source).into()))
     }
 
-    /// Blocks only say which addresses are carriers. What becomes of unknown SIDs is up to the routes, as in SONiC.
+    /// Writes the blocks. They only say which addresses are carriers; unknown SIDs are handled by the routes, as in
+    /// SONiC.
     fn blocks(&self, toml: &mut Toml) {
-        let mut written: Vec<Ipv6Net> = Vec::new();
+        let mut written: HashSet<Ipv6Net> = HashSet::new();
+        let sids: PrefixMap<()> = self.sids.iter().map(|sid| (sid.prefix, ())).collect();
         for locator in &self.locators {
             let block = locator.block();
-            // Of another locator's SIDs, one may be all of this block.
-            let is_sid = self.sids.iter().any(|sid| sid.prefix.contains(&block));
-            if !is_sid && !written.contains(&block) {
+            // A SID of another locator may cover all of this block.
+            let is_sid = sids.around(block).next().is_some();
+            if !is_sid && written.insert(block) {
                 toml.table("[[block]]");
                 toml.text("prefix", &block.to_string());
                 toml.text("unknown", "route");
-                written.push(block);
             }
         }
     }
 
-    /// Routed ports, and those that a routed VLAN is on.
-    fn port_tables(&self, toml: &mut Toml) {
+    /// Writes the routed ports and the ports that carry a routed VLAN.
+    fn port_tables(&self, hops: &Hops<'_>, toml: &mut Toml) {
         for port in &self.ports {
-            let untagged = self.untagged_vlan(&port.name);
+            let untagged = hops.untagged_vlan(&port.name);
             if port.routed || untagged.is_some() {
                 let vrf = untagged.map_or(&port.vrf, |vlan| &vlan.vrf);
                 toml.table("[[port]]");
                 toml.text("name", &port.name);
-                // A switch ASIC knows no edge: it processes SIDs whatever port they come in by.
+                // A switch ASIC has no edge role: it processes SIDs on whatever port they arrive.
                 toml.text("role", "fabric");
-                self.table_key(vrf.as_deref(), toml);
+                hops.table_key(vrf.as_deref(), toml);
             }
         }
         for vlan in self.vlans.iter().filter(|vlan| vlan.routed) {
@@ -115,30 +118,21 @@ impl Switch {
                 toml.text("name", &format!("{}.{}", member.port, vlan.id));
                 toml.number("vlan", u32::from(vlan.id));
                 toml.text("role", "fabric");
-                self.table_key(vlan.vrf.as_deref(), toml);
+                hops.table_key(vlan.vrf.as_deref(), toml);
             }
         }
     }
 
-    /// A VRF in its own words, unless it is the default one.
-    fn table_key(&self, vrf: Option<&str>, toml: &mut Toml) {
-        match self.table(vrf) {
-            None | Some(MAIN_TABLE) => {}
-            Some(table) => toml.number("table", table),
-        }
-    }
-
     fn neighbor_tables(&self, hops: &Hops<'_>, toml: &mut Toml, found: &mut Findings) {
-        let mut written: Vec<(String, IpAddr)> = Vec::new();
+        let mut written: HashSet<(&str, IpAddr)> = HashSet::new();
         for neighbor in &self.neighbors {
             let place = format!("config_db.json: NEIGH|{}|{}", neighbor.interface, neighbor.address);
             let ports = hops.ports_of(&neighbor.interface);
-            let [port] = ports.as_slice() else {
+            let [port] = ports else {
                 found.note(place, "is on no port, or on a VLAN with several: left out");
                 continue;
             };
-            let key = (port.clone(), neighbor.address);
-            if !is_unicast(neighbor.address) || written.contains(&key) {
+            if !is_unicast(neighbor.address) || !written.insert((port, neighbor.address)) {
                 found.note(place, "is no unicast address, or stands there twice: left out");
                 continue;
             }
@@ -146,12 +140,11 @@ impl Switch {
             toml.text("address", &neighbor.address.to_string());
             toml.text("port", port);
             toml.text("mac", &neighbor.mac.to_string());
-            written.push(key);
         }
     }
 }
 
-/// It can be a next hop.
+/// Whether an address can be that of a next hop.
 fn is_unicast(address: IpAddr) -> bool {
     let broadcast = address == IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
     !(address.is_multicast() || address.is_unspecified() || address.is_loopback() || broadcast)

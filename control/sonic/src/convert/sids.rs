@@ -1,9 +1,8 @@
-//! `[[sid]]`
+//! Writes `[[sid]]`.
 
-use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
-use ipnet::Ipv6Net;
+use srv6d_addresses::prefix_map::PrefixMap;
 
 use super::hops::Hops;
 use super::text::Toml;
@@ -11,15 +10,15 @@ use super::{Usd, is_unicast};
 use crate::finding::Findings;
 use crate::model::{Action, DscpMode, Sid, Switch};
 
-/// Writes every SID that can be; says which ones.
+/// Writes every SID that can be written. Returns their prefixes.
 pub(super) fn write(
     switch: &Switch,
     usd: Usd,
     hops: &Hops<'_>,
     toml: &mut Toml,
     found: &mut Findings,
-) -> HashSet<Ipv6Net> {
-    let mut written = HashSet::new();
+) -> PrefixMap<()> {
+    let mut written = PrefixMap::default();
     for sid in &switch.sids {
         let adjacency = match adjacency(sid, hops) {
             Ok(adjacency) => adjacency,
@@ -39,7 +38,7 @@ pub(super) fn write(
             toml.number("lblen", u32::from(sid.block_len));
         }
         if sid.action.is_decap() {
-            switch.table_key(sid.vrf.as_deref(), toml);
+            hops.table_key(sid.vrf.as_deref(), toml);
         }
         if sid.decap_dscp_mode == Some(DscpMode::Uniform) && sid.action != Action::Ua {
             toml.text("dscp", DscpMode::Uniform.word());
@@ -48,12 +47,13 @@ pub(super) fn write(
             toml.address("via", via);
             toml.text("port", &port);
         }
-        written.insert(sid.prefix);
+        written.insert(sid.prefix, ());
     }
     written
 }
 
-/// What SONiC programs: a uA ends carriers by itself and takes the SRH off, a uN keeps the SRH.
+/// Returns the flavors that SONiC programs: a uA decapsulates at the end of a carrier and removes the SRH, a uN keeps
+/// the SRH.
 fn flavors(sid: &Sid, usd: Usd) -> &'static [&'static str] {
     match sid.action {
         Action::Ua => &["psp", "usd"],
@@ -62,14 +62,14 @@ fn flavors(sid: &Sid, usd: Usd) -> &'static [&'static str] {
     }
 }
 
-/// Port and neighbour of a uA. Without a neighbour it is the one that is found on the port.
+/// Returns port and neighbour of a uA. Without a configured neighbour it is the one that is found on the port.
 fn adjacency(sid: &Sid, hops: &Hops<'_>) -> Result<Option<(String, Option<Ipv6Addr>)>, String> {
     if sid.action != Action::Ua {
         return Ok(None);
     }
     let interface = sid.interface.as_deref().unwrap_or_default();
     let ports = hops.ports_of(interface);
-    let [port] = ports.as_slice() else {
+    let [port] = ports else {
         return Err(format!("{interface} is no routed port of this switch"));
     };
     if let Some(via) = sid.adjacency.filter(|via| !is_unicast((*via).into())) {

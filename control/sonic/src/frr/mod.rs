@@ -1,7 +1,8 @@
-//! `frr.conf`: locators, static SIDs, static routes and the encapsulation source. All else is FRR's business.
+//! Reads locators, static SIDs, static routes and the encapsulation source from `frr.conf`. Everything else is left to
+//! FRR.
 //!
-//! FRR takes a file line by line. Neither indentation nor `exit` decides where a line belongs: one that the current
-//! node does not know is tried in the nodes around it, and goes on from there.
+//! FRR reads a file line by line. Neither indentation nor `exit` decides where a line belongs: if the current node does
+//! not know a line, FRR tries the nodes around it and continues from the one that does.
 //!
 //! ```text
 //! segment-routing              Config -> SegmentRouting
@@ -13,38 +14,41 @@
 
 mod keyword;
 mod node;
+mod ordered;
 mod route;
 mod srv6;
 
 use std::net::Ipv6Addr;
 
+use ipnet::Ipv6Net;
+
 use crate::finding::Findings;
-use crate::routes::Leg;
 use crate::srv6::{WrittenLocator, WrittenSid};
 use node::Node;
+use ordered::{Legs, Ordered};
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Default)]
 pub(crate) struct Written {
-    /// The last `hostname`.
+    /// Name from the last `hostname` line.
     pub(crate) hostname: Option<String>,
-    pub(crate) locators: Vec<WrittenLocator>,
-    pub(crate) sids: Vec<WrittenSid>,
-    pub(crate) legs: Vec<Leg>,
+    pub(crate) locators: Ordered<String, WrittenLocator>,
+    pub(crate) sids: Ordered<Ipv6Net, WrittenSid>,
+    pub(crate) legs: Legs,
     pub(crate) encapsulation_source: Option<(Ipv6Addr, String)>,
 }
 
-/// One line with its number.
+/// One line, with its number.
 pub(crate) struct Line<'a> {
     number: usize,
-    /// Its words, without a `no` in front.
+    /// The words of the line, without a `no` in front.
     words: Vec<&'a str>,
-    /// It takes back what it says.
+    /// Whether the line begins with `no`, so that it removes what it names.
     no: bool,
 }
 
 impl<'a> Line<'a> {
-    /// `None`: an empty line or a comment.
+    /// Splits a line into words. `None`: the line is empty or a comment.
     fn read(number: usize, text: &'a str) -> Option<Self> {
         let mut words: Vec<&str> = text.split_whitespace().collect();
         if words.first().is_none_or(|word| word.starts_with(['!', '#'])) {

@@ -1,4 +1,4 @@
-//! `ip route` and `ipv6 route`.
+//! Reads `ip route` and `ipv6 route` lines.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use crate::model::{self, Encap, Origin, RouteHop, Target};
 use crate::routes::Leg;
 use crate::value;
 
-/// What a line says behind its prefix.
+/// The parts of a line behind its prefix.
 #[derive(Default)]
 struct Route {
     via: Option<IpAddr>,
@@ -25,22 +25,15 @@ struct Route {
     source: Option<Ipv6Addr>,
 }
 
-/// `ip|ipv6 route P [NH] [IF] [blackhole|Null0|reject] [DISTANCE] [keyword value]...`, in the VRF of the node.
+/// Reads `ip|ipv6 route P [NH] [IF] [blackhole|Null0|reject] [DISTANCE] [keyword value]...` in the VRF of the node.
 pub(super) fn read(vrf: Option<&str>, line: &Line<'_>, written: &mut Written, found: &mut Findings) {
     let read = leg(vrf, line);
     match read {
-        Ok(leg) if line.no => remove(&leg, written),
+        Ok(leg) if line.no => written.legs.remove(&leg),
         Ok(leg) => written.legs.push(leg),
         Err(_) if line.no => {}
         Err(why) => found.ignored(line.place(), format!("{why}: left out")),
     }
-}
-
-/// A line without next hop takes back all of a prefix.
-fn remove(taken: &Leg, written: &mut Written) {
-    let all = taken.target == Target::Hops(Vec::new());
-    let same = |leg: &Leg| leg.prefix == taken.prefix && leg.vrf == taken.vrf && (all || leg.target == taken.target);
-    written.legs.retain(|leg| !same(leg));
 }
 
 fn leg(node: Option<&str>, line: &Line<'_>) -> Result<Leg, String> {
@@ -76,7 +69,7 @@ fn leg(node: Option<&str>, line: &Line<'_>) -> Result<Leg, String> {
     Ok(Leg { vrf, prefix, target, distance, origin, place: line.place() })
 }
 
-/// `A/L`, or for IPv4 an address and a mask.
+/// Reads a prefix: `A/L`, or for IPv4 an address and a mask.
 fn prefix<'w>(words: &mut impl Iterator<Item = &'w str>) -> Result<IpNet, String> {
     let text = words.next().unwrap_or_default();
     let written = if text.contains('/') {

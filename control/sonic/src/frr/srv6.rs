@@ -1,4 +1,4 @@
-//! Lines of the `segment-routing` tree.
+//! Reads lines of the `segment-routing` tree.
 
 use ipnet::Ipv6Net;
 
@@ -9,28 +9,28 @@ use crate::model::{Action, Locator, Origin};
 use crate::srv6::{WrittenLocator, WrittenSid};
 use crate::value;
 
-/// `locator NAME`; its prefix comes in the lines below.
+/// Reads `locator NAME`. The prefix follows in the lines below.
 pub(super) fn locator(name: &str, line: &Line<'_>, written: &mut Written) {
     if line.no {
-        written.locators.retain(|known| known.locator.name != name);
+        written.locators.remove(name);
     }
 }
 
-/// A line of `locator NAME`.
+/// Reads a line of `locator NAME`.
 pub(super) fn locator_line(name: &str, line: &Line<'_>, written: &mut Written, found: &mut Findings) -> bool {
     match one_of(line.first(), &["prefix", "behavior", "format"]) {
         Some("prefix") => {
             if let Some(locator) = prefix_line(name, line, found) {
-                written.locators.retain(|known| known.locator.name != name);
-                written.locators.push(WrittenLocator { locator, vrf: None, place: line.place() });
+                let new = WrittenLocator { locator, vrf: None, place: line.place() };
+                written.locators.put(name.to_owned(), new);
             }
             true
         }
         Some("format") => {
-            if line.words.get(1) == Some(&"uncompressed-f4024") {
-                for known in written.locators.iter_mut().filter(|known| known.locator.name == name) {
-                    (known.locator.block_len, known.locator.node_len) = (40, 24);
-                }
+            if line.words.get(1) == Some(&"uncompressed-f4024")
+                && let Some(known) = written.locators.get_mut(name)
+            {
+                (known.locator.block_len, known.locator.node_len) = (40, 24);
             }
             true
         }
@@ -38,7 +38,7 @@ pub(super) fn locator_line(name: &str, line: &Line<'_>, written: &mut Written, f
     }
 }
 
-/// `prefix P [block-len N] [node-len N] [func-bits N]`. Without lengths, the node is the last uSID of the prefix.
+/// Reads `prefix P [block-len N] [node-len N] [func-bits N]`. Without lengths, the node is the last uSID of the prefix.
 fn prefix_line(name: &str, line: &Line<'_>, found: &mut Findings) -> Option<Locator> {
     let written = *line.words.get(1)?;
     let Some(prefix) = value::prefix6(written).filter(|_| written.contains('/')) else {
@@ -72,7 +72,7 @@ fn prefix_line(name: &str, line: &Line<'_>, found: &mut Findings) -> Option<Loca
     })
 }
 
-/// `sid P locator NAME behavior B [interface IF [nexthop A]] [vrf V]`
+/// Reads `sid P locator NAME behavior B [interface IF [nexthop A]] [vrf V]`.
 pub(super) fn sid_line(line: &Line<'_>, written: &mut Written, found: &mut Findings) -> bool {
     if one_of(line.first(), &["sid"]).is_none() {
         return false;
@@ -82,10 +82,12 @@ pub(super) fn sid_line(line: &Line<'_>, written: &mut Written, found: &mut Findi
         found.ignored(line.place(), format!("{text:?} is no IPv6 prefix with a length: left out"));
         return true;
     };
-    // Later lines win.
-    written.sids.retain(|known| known.prefix != prefix);
-    if !line.no {
-        written.sids.extend(sid(prefix, line, found));
+    // A later line replaces an earlier one for the same SID.
+    written.sids.remove(&prefix);
+    if !line.no
+        && let Some(new) = sid(prefix, line, found)
+    {
+        written.sids.put(prefix, new);
     }
     true
 }
@@ -137,7 +139,7 @@ fn sid(prefix: Ipv6Net, line: &Line<'_>, found: &mut Findings) -> Option<Written
     })
 }
 
-/// `source-address A`
+/// Reads `source-address A`.
 pub(super) fn source_line(line: &Line<'_>, written: &mut Written, found: &mut Findings) -> bool {
     if one_of(line.first(), &["source-address"]).is_none() {
         return false;

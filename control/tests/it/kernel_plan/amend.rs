@@ -1,13 +1,14 @@
-//! A plan that is amended where routes of the kernel change is the plan that is made anew, whatever they were before.
+//! Tests that a plan which is amended for changed routes of the kernel is equal to a new plan, whatever the routes were
+//! before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use srv6d::config::Config;
-use srv6d::plan::{self, Environment, KernelNeighbor, Plan, Sources};
+use srv6d_config::Config;
 use srv6d_kernel_routes::{Effect, Messages, RouteKey, Routes};
+use srv6d_plan::{self as plan, Environment, KernelNeighbor, Plan, Sources};
 use srv6d_srv6::model::{Desired, Mac, TableId};
 use srv6d_srv6::{Slots, Tables};
 
@@ -16,7 +17,7 @@ use crate::netlink::{
     BLACKHOLE, NEW_NEXT_HOP, Route, attribute, group, leg, next_hop, number, octets, rule, seg6, seg6_local,
 };
 
-/// Everything a daemon knows, and what it has planned; and what the kernel has.
+/// The state and the plan of a daemon, and the routes of the kernel.
 struct Node {
     config: Config,
     environment: Environment,
@@ -24,14 +25,14 @@ struct Node {
     there: BTreeMap<RouteKey, Route>,
     /// Device of the first next-hop object.
     device: u32,
-    /// `lookup 100` before `lookup main`.
+    /// Whether there is a rule `lookup 100` before `lookup main`.
     rule: bool,
-    /// The last whole plan was none: the one in force is older.
+    /// Whether the last whole plan failed, so that an older plan is in force.
     is_old: bool,
 }
 
 impl Node {
-    /// The fabric's routes are there, as an underlay has them, and two next-hop objects with a group.
+    /// Starts with the routes of the fabric, as an underlay has them, and two next-hop objects with a group.
     fn start() -> Self {
         let connected =
             |prefix: &str, device| Route { protocol: 2, metric: 256, ..Route::to(prefix) }.with(&number(4, device));
@@ -49,7 +50,7 @@ impl Node {
         node
     }
 
-    /// Everything is read anew, and planned as a whole.
+    /// Reads everything again, and makes a whole plan.
     fn dump(&mut self) {
         let rule = |table, priority| rule(10, table, 1, &number(6, priority));
         let mut bytes = if self.rule { rule(100, 50) } else { Vec::new() };
@@ -62,14 +63,15 @@ impl Node {
         self.plan_anew();
     }
 
-    /// A SID of the kernel may make a path of the file run into this node: then the plan in force stays.
+    /// Makes a whole plan. It fails if a SID of the kernel makes a path of the file run into this node; then the plan
+    /// in force stays.
     fn plan_anew(&mut self) {
         let planned = plan::plan(&self.config, &self.environment);
         self.is_old = planned.is_err();
         self.plan = planned.unwrap_or_else(|_| self.plan.clone());
     }
 
-    /// Messages come: the prefixes that they change.
+    /// Applies messages, and returns the prefixes that they change.
     fn hear(&mut self, bytes: &[u8]) -> BTreeSet<RouteKey> {
         let mut changed = BTreeSet::new();
         let routes = Arc::make_mut(&mut self.environment.routes);
@@ -79,12 +81,13 @@ impl Node {
         changed
     }
 
-    /// `None`: it is something that no event tells.
+    /// Applies a step, and returns the changed prefixes. Returns `None` for a change without events.
     fn take(&mut self, step: &Step) -> Option<BTreeSet<RouteKey>> {
         let told = match *step {
             Step::Put(at, aside, does) => {
                 let route = acting(place(at, aside), does);
-                // What is there goes first: between routes with legs and others Linux has ways of its own.
+                // An existing route is deleted first, because Linux has special rules for replacements between
+                // multipath and other routes.
                 let old = self.there.insert(key(&route), route.clone());
                 [old.map(|old| old.deleted()).unwrap_or_default(), route.added(0)].concat()
             }
@@ -116,7 +119,7 @@ impl Node {
         tables.next_hops().map(|(_, address, _)| address).collect()
     }
 
-    /// Takes the changes into the plan; true: without a whole one. Either way it is what a whole one says.
+    /// Applies the changes to the plan, and checks that it is equal to a whole plan. Returns `true` if it was amended.
     fn follow(&mut self, changed: &BTreeSet<RouteKey>) -> Result<bool, TestCaseError> {
         let sources = Sources { config: &self.config, offers: &[], environment: &self.environment };
         let amended = plan::amended(sources, &self.plan, changed, &self.next_hops());
@@ -163,7 +166,7 @@ fn desired_sorted(mut desired: Desired) -> Desired {
     desired
 }
 
-/// Table and prefix are few, so that changes meet.
+/// There are few prefixes and tables, so that changes interact.
 const PREFIXES: [&str; 14] = [
     "::/0",
     "2001:db8:100::/48",
@@ -189,7 +192,7 @@ fn encap(mode: u32, segments: &[&str]) -> Vec<u8> {
     seg6((21, 22), mode, &segments.iter().map(|segment| segment.parse().unwrap()).collect::<Vec<_>>())
 }
 
-/// What a route may do, by number.
+/// Returns a route with one of the actions, by number.
 fn acting(route: Route, does: u8) -> Route {
     let a = || via("2001:db8:a::2");
     let route = Route { kind: if does == 0 { BLACKHOLE } else { route.kind }, ..route };
@@ -225,14 +228,14 @@ const ACTIONS: u8 = 17;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Prefix, whether in table 100, action.
+    /// A route is added: prefix, whether in table 100, action.
     Put(usize, bool, u8),
     Delete(usize, bool),
-    /// Object 1 leads elsewhere.
+    /// Object 1 gets another next hop.
     Object(bool),
-    /// `ip rule add lookup 100`: what is read anew.
+    /// `ip rule add lookup 100` or its deletion, after which everything is read again.
     Rule(bool),
-    /// The one on that device is known by another MAC address, or no more.
+    /// The neighbour on that device gets another MAC address, or is removed.
     Neighbor(u32, Option<u8>),
 }
 
@@ -268,7 +271,7 @@ proptest! {
     }
 }
 
-/// One after the other, and back again: none of these takes a whole plan.
+/// Each change is made and reversed, and none of them needs a whole plan.
 #[test]
 fn what_is_amended() {
     let mut node = Node::start();
@@ -288,7 +291,7 @@ fn what_is_amended() {
     }
 }
 
-/// A route that others follow, and whatever changes while one waits, is left to a whole plan.
+/// A change of a route that others follow needs a whole plan, and so does any change while a route waits.
 #[test]
 fn what_is_not_amended() {
     let mut node = Node::start();

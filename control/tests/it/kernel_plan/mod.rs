@@ -1,11 +1,11 @@
-//! The kernel's routes and rules, read from netlink messages, in plans.
+//! Tests of plans with the kernel's routes and rules, which are read from netlink messages.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 mod amend;
 mod rules;
 
-use srv6d::config::{self, Config};
-use srv6d::plan::{Device, Environment, KernelNeighbor};
+use srv6d_config::{self as config, Config};
+use srv6d_plan::{Device, Environment, KernelNeighbor};
 use srv6d_srv6::model::Mac;
 
 const FILE: &str = r#"

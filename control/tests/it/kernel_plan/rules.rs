@@ -1,13 +1,13 @@
-//! What rules come to: the table of srv6d's that holds what several of the kernel's say, tables of ports, and what stays
-//! with the kernel.
+//! Tests of rules in plans: a table of srv6d that combines several tables of the kernel, tables of ports, and rules
+//! that stay with the kernel.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
 use proptest::prelude::*;
-use srv6d::plan::{self, Environment, Plan};
 use srv6d_kernel_routes::{Messages, Routes};
+use srv6d_plan::{self as plan, Environment, Plan};
 use srv6d_srv6::model::{RouteAction, TableId};
 
 use super::{config, environment};
@@ -22,7 +22,7 @@ fn planned(messages: &[Vec<u8>]) -> Plan {
 const V4: u8 = 2;
 const V6: u8 = 10;
 
-/// `priority`, then `lookup table`.
+/// Returns a rule with `priority`, `lookup table`, and more attributes.
 fn lookup(family: u8, priority: u32, table: u8, more: &[Vec<u8>]) -> Vec<u8> {
     rule(family, table, 1, &[number(6, priority), more.concat()].concat())
 }
@@ -39,7 +39,7 @@ fn to(prefix: Ipv4Net, mut rule: Vec<u8>) -> Vec<u8> {
     rule
 }
 
-/// As every namespace has them, with others between, in the order they are asked.
+/// Returns the rules that every namespace has, with others between them, in the order of their priorities.
 fn with_usual(others: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let both = |priority, table| [V4, V6].map(|family| lookup(family, priority, table, &[])).to_vec();
     [both(0, 255), others.to_vec(), both(32766, 254)].concat()
@@ -106,18 +106,18 @@ fn what_depends_on_more_stays_with_the_kernel() {
     assert_eq!(routes_of(&plan, 254), [("10.9.0.0/16".to_owned(), false)], "for this node's own packets");
 }
 
-/// What a rule may do to the packets it is for.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
     Look(u8),
-    /// The same for marked packets.
+    /// Lookup of marked packets only.
     LookMarked(u8),
     Blackhole,
 }
 
 const PREFIXES: [&str; 6] = ["0.0.0.0/0", "10.8.0.0/16", "10.9.0.0/16", "10.9.1.0/24", "10.9.1.128/25", "10.9.2.0/24"];
 const TO: [&str; 4] = ["0.0.0.0/0", "10.9.0.0/16", "10.9.1.0/24", "10.9.1.64/26"];
-/// One address of each part that these prefixes cut.
+/// One address in each part into which these prefixes divide the address space.
 const ADDRESSES: [&str; 8] =
     ["10.7.0.1", "10.8.0.1", "10.9.0.1", "10.9.1.1", "10.9.1.65", "10.9.1.129", "10.9.2.1", "11.0.0.1"];
 const TABLES: [u8; 3] = [50, 60, 254];
@@ -141,7 +141,7 @@ fn routes() -> impl Strategy<Value = Known> {
     prop::collection::vec((prop::sample::select(&TABLES[..]), prefix, prop::bool::weighted(0.2)), 0..10)
 }
 
-/// A next hop that tells the routes apart.
+/// Returns a next hop that identifies the route.
 fn mark(table: u8, prefix: Ipv4Net) -> Ipv4Addr {
     let number = PREFIXES.iter().position(|known| **known == prefix.to_string()).unwrap();
     Ipv4Addr::new(10, 1, table, u8::try_from(number + 2).unwrap())
@@ -154,7 +154,7 @@ enum Answer {
     Kernel,
 }
 
-/// Rule after rule, as the kernel does.
+/// Evaluates one rule after the other, as the kernel does.
 fn by_the_rules(rules: &Said, routes: &Known, address: Ipv4Addr) -> Option<Answer> {
     let look = |table| {
         let around = routes.iter().filter(|(of, prefix, _)| *of == table && prefix.contains(&address));

@@ -1,4 +1,4 @@
-//! A lab of a test's own.
+//! A lab for a single test.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 use std::fmt::Write as _;
@@ -9,14 +9,14 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use srv6d::lab::WINDOW;
-use srv6d::process::Process;
+pub use srv6d_lab::WINDOW;
+use srv6d_process::Process;
 
 use super::counters;
 
 pub const SRV6D: &str = env!("CARGO_BIN_EXE_srv6d");
 
-/// Nothing here takes longer.
+/// Maximum time for anything that a test waits for.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub fn srv6d(arguments: &[&str]) -> Output {
@@ -27,7 +27,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A lab of this test's own, which is gone when the test is over, however it ends.
+/// A lab for a single test, which is removed when the test is over, however it ends.
 pub struct Lab {
     pub name: String,
 }
@@ -68,7 +68,7 @@ impl Lab {
             .unwrap()
     }
 
-    /// Bytes and hash of a TCP transfer, as the receiver and as the sender saw them.
+    /// Returns bytes and hash of a TCP transfer, as seen by receiver and sender.
     pub fn tcp(&self, from: &str, to: &str, address: &str) -> (serde_json::Value, serde_json::Value) {
         let mut sink = self.spawn(to, &["tcp-receive", &socket_address(address)]);
         let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
@@ -82,12 +82,12 @@ impl Lab {
         (serde_json::from_slice(&sender.stdout).unwrap(), received)
     }
 
-    /// What a receiver of numbered datagrams counted.
+    /// Returns the report of a receiver of numbered datagrams.
     pub fn udp(&self, from: &str, to: &str, address: &str) -> serde_json::Value {
         self.udp_of("1400", from, to, address)
     }
 
-    /// The same, of datagrams of so many bytes.
+    /// Like [`Self::udp`], with datagrams of `size` bytes.
     pub fn udp_of(&self, size: &str, from: &str, to: &str, address: &str) -> serde_json::Value {
         let mut sink = self.spawn(to, &["udp-receive", &socket_address(address)]);
         let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
@@ -110,7 +110,7 @@ impl Lab {
         row.get("packets").unwrap().as_u64().unwrap()
     }
 
-    /// Where packets may have been lost: every node's counters, and what the kernel's devices dropped.
+    /// Returns where packets may have been lost: the counters of every node, and the drops of the kernel's devices.
     pub fn losses(&self) -> String {
         let mut said = String::new();
         for node in &self.nodes() {
@@ -123,7 +123,7 @@ impl Lab {
         said
     }
 
-    /// Devices of a node that have dropped something.
+    /// Returns the devices of a node that have dropped packets.
     fn devices(&self, node: &str) -> Vec<String> {
         let shown = self.exec(node, &["ip", "-s", "-j", "link", "show"]).stdout;
         let links: serde_json::Value = serde_json::from_slice(&shown).unwrap_or_default();
@@ -144,13 +144,13 @@ impl Lab {
         text(&output.stdout).lines().filter(|line| line.starts_with(&mine)).map(str::to_owned).collect()
     }
 
-    /// Names of the nodes that have a namespace.
+    /// Returns the names of the nodes that have a namespace.
     pub fn nodes(&self) -> Vec<String> {
         let name = |line: &String| line.split(' ').next()?.rsplit('-').next().map(str::to_owned);
         self.namespaces().iter().filter_map(name).collect()
     }
 
-    /// Process of one node's srv6d.
+    /// Returns the process of a node's srv6d.
     pub fn process_of(&self, node: &str) -> i32 {
         let state = fs::read_to_string(Path::new("/run/srv6d-lab").join(&self.name).join("state.json")).unwrap();
         let state: serde_json::Value = serde_json::from_str(&state).unwrap();
@@ -177,7 +177,7 @@ pub fn socket_address(address: &str) -> String {
     if address.contains(':') { format!("[{address}]:0") } else { format!("{address}:0") }
 }
 
-/// Waits for a state with a deadline.
+/// Waits for a state, with a deadline.
 pub fn eventually(what: &str, mut state: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !state() {
@@ -186,12 +186,13 @@ pub fn eventually(what: &str, mut state: impl FnMut() -> bool) {
     }
 }
 
-/// Not even a thread of it is left, which would have its files and ports. A zombie has ended.
+/// Returns whether a process has ended with all its threads, any of which would keep its files and ports. A zombie has
+/// ended.
 pub fn gone(pid: i32) -> bool {
     Process::of(pid.cast_unsigned()).is_none_or(|process| !process.alive())
 }
 
-/// Every packet ended in exactly one counter, on every srv6d node.
+/// Checks on every srv6d node that each packet was counted exactly once.
 pub fn balanced(lab: &Lab, nodes: &[&str]) {
     for node in nodes {
         let counters = || serde_json::from_str(&lab.must(node, &[SRV6D, "show", "counters", "--json"])).unwrap();

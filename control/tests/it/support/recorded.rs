@@ -1,7 +1,7 @@
-//! The state of a daemon that once ran, as `recorded/TOPIC.json` has it.
+//! The recorded state of a real daemon from the files `recorded/TOPIC.json`.
 
-use srv6d::api::state::{SourceView, State};
-use srv6d::api::{Response, decode};
+use srv6d_api::state::{SourceView, State};
+use srv6d_api::{Response, decode};
 
 macro_rules! recorded {
     ($topic:literal, $variant:ident) => {
@@ -12,12 +12,11 @@ macro_rules! recorded {
     };
 }
 
-/// That state, with these sources.
+/// Returns the recorded state with these sources.
 pub fn state(sources: Vec<SourceView>) -> State {
     State {
         counters: *recorded!("counters", Counters),
         sids: recorded!("sids", Sids),
-        routes: recorded!("routes", Routes),
         paths: recorded!("paths", Paths),
         neighbors: recorded!("neighbors", Neighbors),
         generation: *recorded!("generation", Generation),

@@ -1,4 +1,4 @@
-//! Neighbours that resolve, change or go: their next hops, the groups and paths that have these, and the host routes to
+//! Changes of neighbours: updates their next hops, the groups and paths that contain these, and the host routes to
 //! neighbours on a link.
 
 use std::collections::BTreeSet;
@@ -6,14 +6,14 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Changed, Edits, Index, MOST_PATHS, Whole};
+use super::{Changed, Index, MOST_PATHS, OpLog, RebuildReason};
 use crate::build::{BuildError, Rank, key};
 use crate::lpm::Key;
 use crate::model::{Behavior, Desired, Hop, NeighborChange, PortId, TableId};
 use crate::tables::{Adjacency, Tables, Target};
 use crate::tally::Slots;
 
-/// Ports that cross-connects lead onto: every neighbour there can be meant.
+/// Returns the ports that cross-connects lead onto. Every neighbour there can be the target.
 pub(super) fn cross_connects(desired: &Desired) -> BTreeSet<PortId> {
     let port = |behavior: &Behavior| match behavior {
         Behavior::EndDx { via, .. } => match via.as_slice() {
@@ -30,7 +30,8 @@ fn renewed_entry(tables: &Tables, at: u32) -> Option<(u32, Adjacency)> {
 }
 
 impl Tables {
-    /// Where cross-connects onto a link lead for one neighbour; `None`: it is not resolved.
+    /// Sets the next-hop group of one neighbour for cross-connects (End.DX) onto its link. `None` means that the
+    /// neighbour is not resolved.
     pub(super) fn cross_connect(&mut self, neighbor: (PortId, IpAddr), group: Option<u32>) {
         match group {
             Some(group) => drop(self.cross_connected.insert(neighbor, group)),
@@ -40,8 +41,8 @@ impl Tables {
 }
 
 impl Index {
-    /// Makes changes of neighbours in the desired state, next hops, groups and prefixes. Groups whose next hops have
-    /// changed are returned: see [`follow_groups`](Self::follow_groups).
+    /// Applies changes of neighbours to the desired state, next hops, groups and prefixes. Returns the groups whose
+    /// next hops have changed, for [`follow_groups`](Self::follow_groups).
     pub(super) fn change_neighbors(
         &mut self,
         desired: &mut Desired,
@@ -61,14 +62,14 @@ impl Index {
             renewed.extend(self.known.adjacencies.get(&(change.port, change.address)));
         }
         let groups = self.build(desired, slots, tables, |build| build.renew(&renewed))?;
-        changed.edits.renewed = renewed.iter().filter_map(|at| renewed_entry(tables, *at)).collect();
+        changed.op_log.renewed = renewed.iter().filter_map(|at| renewed_entry(tables, *at)).collect();
         Ok(groups)
     }
 
-    /// Earlier neighbours that a route, a SID or a path needs again.
-    pub(super) fn follow_woken(&mut self, tables: &Tables, edits: &mut Edits) {
+    /// Records next hops that were idle, and that a route, a SID or a path needs again.
+    pub(super) fn follow_woken(&mut self, tables: &Tables, op_log: &mut OpLog) {
         let woken = std::mem::take(&mut self.known.woken);
-        edits.renewed.extend(woken.into_iter().filter_map(|at| renewed_entry(tables, at)));
+        op_log.renewed.extend(woken.into_iter().filter_map(|at| renewed_entry(tables, at)));
     }
 
     fn note_neighbor(&mut self, desired: &Desired, address: IpAddr) {
@@ -79,7 +80,8 @@ impl Index {
         }
     }
 
-    /// Host routes to a neighbour on a link, as [`Tables::build`] makes them, and what cross-connects onto the link do.
+    /// Updates the host routes to a neighbour on a link, as [`Tables::build`] makes them, and the cross-connects onto
+    /// the link.
     fn lead_to_neighbor(
         &mut self,
         desired: &Desired,
@@ -105,16 +107,17 @@ impl Index {
         };
         for table in links {
             self.set(table, host, Rank::Neighbor, group.map(|group| (Target::Neighbor(group), 0)));
-            changed.edits.prefixes.extend(self.at(table, host));
+            changed.op_log.prefixes.extend(self.at(table, host));
         }
         if is_cross_connected {
             tables.cross_connect((port, address), group);
-            changed.edits.cross_connected.push(((port, address), group));
+            changed.op_log.cross_connected.push(((port, address), group));
         }
         Ok(())
     }
 
-    /// Something longer than the prefix of a link leads away from it.
+    /// Returns true if a longer prefix than that of the link covers the host, so that the host is not reached over the
+    /// link.
     fn leads_elsewhere(&self, table: TableId, link: IpNet, host: IpNet) -> bool {
         let Some(family) = self.family(table, link) else { return false };
         let Key { bits, len } = key(host);
@@ -123,25 +126,24 @@ impl Index {
         meanings.any(|meaning| meaning.rank != Rank::Neighbor as u8)
     }
 
-    /// What is compiled of groups whose next hops have changed: the groups, and paths and steered prefixes that leave by
-    /// them.
-    pub(super) fn follow_groups(tables: &Tables, groups: &[u32], edits: &mut Edits) -> Result<(), Whole> {
+    /// Updates the groups whose next hops have changed, and the paths and steered prefixes that leave by them.
+    pub(super) fn follow_groups(tables: &Tables, groups: &[u32], op_log: &mut OpLog) -> Result<(), RebuildReason> {
         if groups.is_empty() {
             return Ok(());
         }
-        let entry = |&at: &u32| Some((at, tables.groups.get(at as usize)?.clone()));
-        edits.regrouped.extend(groups.iter().filter_map(entry));
+        let entry = |&at: &u32| Some((at, tables.groups.spread(at)?));
+        op_log.regrouped.extend(groups.iter().filter_map(entry));
         let groups: BTreeSet<u32> = groups.iter().copied().collect();
         let leaves = |group: Option<u32>| group.is_some_and(|group| groups.contains(&group));
         let paths = (0..).zip(&tables.paths).filter(|(_, path)| leaves(path.group));
         let paths: Vec<_> = paths.map(|(at, path)| (at, path.clone())).take(MOST_PATHS + 1).collect();
         if paths.len() > MOST_PATHS {
-            return Err(Whole::LeftOver);
+            return Err(RebuildReason::LeftOver);
         }
         let is_of = |steer: &[u32]| steer.iter().any(|at| paths.binary_search_by_key(at, |(path, _)| *path).is_ok());
-        let steers = (0..).zip(&tables.steers).filter(|(_, steer)| !paths.is_empty() && is_of(steer));
-        edits.steers.extend(steers.map(|(at, steer)| (at, steer.clone())));
-        edits.paths.extend(paths);
+        let steers = (0..).zip(tables.steers.iter()).filter(|(_, steer)| !paths.is_empty() && is_of(steer));
+        op_log.steers.extend(steers.filter_map(|(at, _)| Some((at, tables.steers.spread(at)?))));
+        op_log.paths.extend(paths);
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! Search over prefix lengths.
 //!
-//! Prefixes of one length share a hash table. A search goes down a tree of lengths: where the table of a length knows the
-//! address, on to longer ones, else to shorter ones. For that, a table also holds markers, "longer ones exist here", and
-//! a marker knows the best match so far, so the search never goes back (Waldvogel et al., "Scalable High Speed IP Routing
-//! Lookups", 1997). n lengths cost log2(n) probes.
+//! Prefixes of one length share a hash table. A search goes down a tree of lengths: if the table of a length has the
+//! address, it goes on to longer ones, otherwise to shorter ones. For that, a table also holds markers, which say
+//! that longer prefixes exist. A marker holds the best match so far, so the search never goes back (Waldvogel et al.,
+//! "Scalable High Speed IP Routing Lookups", 1997). A search over n lengths takes log2(n) probes.
 //!
 //! ```text
 //!            48                 lengths 32, 48, 64: the tree in the order 48, 32, 64
@@ -11,8 +11,9 @@
 //!        32      64
 //! ```
 //!
-//! What comes next is computed, not branched on: which length matches differs from packet to packet, and a branch
-//! predicted wrong costs more than a probe, and with it the loads of the packets behind. A probe is half a cache line.
+//! The next node is computed without a branch. The matching length differs from packet to packet, and a mispredicted
+//! branch costs more than a probe, because it also delays the loads of the following packets. A probe reads half a
+//! cache line.
 
 mod amend;
 
@@ -23,9 +24,9 @@ use prefetch_index::prefetch_index;
 
 use super::{Key, NONE, Search, Value, mask};
 
-/// No such key. Not [`NONE`], [`LONGER`] or not.
+/// The value of a missing key. It differs from [`NONE`], with and without [`LONGER`].
 const MISS: Value = Value::MAX;
-/// Set in an entry of a /64 that longer prefixes lie in.
+/// The bit of a /64 entry that has longer prefixes inside.
 const LONGER: u32 = 1 << 31;
 
 /// The upper part of an address, as far as prefixes of some lengths reach.
@@ -33,7 +34,7 @@ trait Head: Copy + Eq + std::ops::BitAnd<Output = Self> {
     const ZERO: Self;
     fn of(address: u128) -> Self;
     fn hash(self) -> u64;
-    /// Of a mask.
+    /// Returns the prefix length of a mask.
     fn length(self) -> u8;
 }
 
@@ -79,27 +80,28 @@ fn folded(a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Half a cache line of keys with their values: few, because all are compared.
+/// Half a cache line of keys with their values. It has few keys, because all of them are compared.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Bucket<K, const N: usize> {
     keys: [K; N],
     values: [Value; N],
-    /// All ones: more of these keys lie in the next bucket. Otherwise 0.
+    /// All ones if more of these keys lie in the next bucket, otherwise 0.
     overflow: u32,
 }
 
 impl<K: Head, const N: usize> Bucket<K, N> {
     const EMPTY: Self = Self { keys: [K::ZERO; N], values: [MISS; N], overflow: 0 };
 
-    /// All places are compared, without a branch: one value at most stays below all ones.
+    /// Returns the value of a key, or [`MISS`]. All places are compared without a branch: at most one of them
+    /// contributes a value other than all ones.
     #[inline]
     fn find(&self, key: K) -> Value {
         let places = self.keys.iter().zip(&self.values);
         places.fold(MISS, |found, (&known, &value)| found & select_unpredictable(known == key, value, MISS))
     }
 
-    /// Of two equal keys the first one stays.
+    /// Inserts a key. If it exists already, the old value stays.
     fn insert(&mut self, key: K, value: Value) -> Inserted {
         for (known, slot) in self.keys.iter_mut().zip(&mut self.values) {
             if *slot == MISS {
@@ -130,16 +132,16 @@ enum Inserted {
 struct Level<K, const N: usize> {
     mask: K,
     shift: u32,
-    /// Keys in it.
+    /// Number of keys.
     used: u32,
     buckets: Vec<Bucket<K, N>>,
 }
 
-/// Fewest buckets of a table: some prefixes more than it was made for have room.
+/// Smallest number of buckets of a table, so that a small table has room for a few more prefixes.
 const FEWEST: usize = 8;
 
 impl<K: Head, const N: usize> Level<K, N> {
-    /// Half full at most, so that few buckets overflow.
+    /// Creates an empty table that will be at most half full, so that few buckets overflow.
     fn with_capacity(len: u8, entries: usize) -> Self {
         let count = (entries * 2).div_ceil(N).next_power_of_two().max(FEWEST);
         let shift = 64 - count.trailing_zeros();
@@ -156,7 +158,7 @@ impl<K: Head, const N: usize> Level<K, N> {
         self.find_from(self.bucket_of(address & self.mask), address)
     }
 
-    /// Where to find an address; its cache line is asked for.
+    /// Returns the bucket of an address, and prefetches its cache line.
     #[inline]
     fn fetch(&self, address: K) -> u32 {
         let index = self.bucket_of(address & self.mask);
@@ -170,7 +172,7 @@ impl<K: Head, const N: usize> Level<K, N> {
         loop {
             let Some(bucket) = self.buckets.get(index) else { return MISS };
             let value = bucket.find(key);
-            // One rare branch, not one on the value: that would be wrong every other time.
+            // The branch on overflow is rarely taken. A branch on the value would be mispredicted every second time.
             if value & bucket.overflow != MISS {
                 return value;
             }
@@ -178,7 +180,7 @@ impl<K: Head, const N: usize> Level<K, N> {
         }
     }
 
-    /// Of two equal keys the first one stays.
+    /// Inserts a key. If it exists already, the old value stays.
     fn insert(&mut self, key: K, value: Value) {
         let mut index = self.bucket_of(key);
         let last = self.buckets.len() - 1;
@@ -194,7 +196,7 @@ impl<K: Head, const N: usize> Level<K, N> {
 }
 
 impl Search {
-    /// Below the node that has answered.
+    /// Moves to the next node: to the right child after a hit, to the left one after a miss.
     #[inline]
     fn goes_on(&mut self, answer: Value) {
         let is_hit = answer != MISS;
@@ -203,14 +205,15 @@ impl Search {
     }
 }
 
-/// Lengths in the order of the tree, filled up with empty ones to a power of two less one.
+/// Tables of lengths in the order of the tree. Empty ones fill it up to a power of two less one.
 #[derive(Clone, Debug)]
 struct Tree<K, const N: usize> {
     levels: Vec<Level<K, N>>,
 }
 
 impl<K: Head, const N: usize> Tree<K, N> {
-    /// `entries` sorted by length, without duplicates. `covering` is what an address has outside of this tree.
+    /// Builds the tree. `entries` are sorted by length, without duplicates. `covering` returns the best match of an
+    /// address outside of this tree.
     fn build(entries: &[(Key, Value)], covering: impl Fn(u128) -> Value) -> Self {
         let groups: Vec<_> = entries.chunk_by(|(a, _), (b, _)| a.len == b.len).collect();
         let nodes = (groups.len() + 1).next_power_of_two() - 1;
@@ -234,7 +237,7 @@ impl<K: Head, const N: usize> Tree<K, N> {
         Self { levels: placed.into_iter().map(|(_, level)| level).collect() }
     }
 
-    /// Value of the longest prefix; `default` where there is none.
+    /// Returns the value of the longest prefix, or `default` if there is none.
     #[inline]
     fn lookup(&self, address: u128, default: Value) -> Value {
         let mut search = Search { address, value: default, node: 0, bucket: 0, id: 0 };
@@ -244,7 +247,7 @@ impl<K: Head, const N: usize> Tree<K, N> {
         search.value
     }
 
-    /// Looks into the bucket that was asked for.
+    /// Reads the bucket that was prefetched.
     #[inline]
     fn probe(&self, search: &mut Search) {
         if let Some(level) = self.levels.get(search.node as usize) {
@@ -252,7 +255,7 @@ impl<K: Head, const N: usize> Tree<K, N> {
         }
     }
 
-    /// Asks for the bucket of the node that comes next.
+    /// Prefetches the bucket of the next node.
     #[inline]
     fn fetch(&self, search: &mut Search) {
         if let Some(level) = self.levels.get(search.node as usize) {
@@ -260,7 +263,7 @@ impl<K: Head, const N: usize> Tree<K, N> {
         }
     }
 
-    /// How many probes lead down to the leaves.
+    /// Returns the number of probes from the root to a leaf.
     fn depth(&self) -> u32 {
         (self.levels.len() + 1).trailing_zeros()
     }
@@ -271,17 +274,13 @@ impl<K: Head, const N: usize> Tree<K, N> {
             start.cast()..end.cast()
         })
     }
-
-    fn memory(&self) -> usize {
-        self.levels.iter().map(|level| level.buckets.len() * size_of::<Bucket<K, N>>()).sum()
-    }
 }
 
 fn length(group: &[(Key, Value)]) -> u8 {
     group.first().map_or(0, |(key, _)| key.len)
 }
 
-/// Nodes of a full tree of `nodes` nodes, from the smallest to the largest.
+/// Returns the nodes of a full tree of `nodes` nodes, from the smallest to the largest.
 fn in_order(nodes: usize) -> Vec<usize> {
     fn walk(node: usize, nodes: usize, order: &mut Vec<usize>) {
         if node < nodes {
@@ -295,7 +294,7 @@ fn in_order(nodes: usize) -> Vec<usize> {
     order
 }
 
-/// What leads from the length at position `at` to longer ones: those of its subtree.
+/// Returns the markers at position `at`, which lead to the lengths of its subtree.
 fn markers(order: &[usize], groups: &[&[(Key, Value)]], at: usize) -> Vec<(u128, Value)> {
     let Some(&node) = order.get(at) else { return vec![] };
     let len = groups.get(at).map_or(0, |group| length(group));
@@ -314,13 +313,13 @@ fn markers(order: &[usize], groups: &[&[(Key, Value)]], at: usize) -> Vec<(u128,
 /// Prefixes of any length.
 #[derive(Clone, Debug)]
 pub(super) struct ByLength {
-    /// By the first bits of an address: best match of no more bits than these.
+    /// Index by the first bits of an address: the best match among prefixes that are not longer.
     first: Vec<Value>,
-    /// How far these are from the end of 64 bits.
+    /// Distance of these bits from the end of 64 bits.
     first_shift: u32,
-    /// Longer than these, up to /64, and entries at /64 for what is longer.
+    /// Longer prefixes up to /64, and an entry at /64 for each that is longer still.
     short: Tree<u64, 2>,
-    /// Longer than /64.
+    /// Prefixes longer than /64.
     long: Tree<u128, 1>,
 }
 
@@ -331,14 +330,15 @@ impl Default for ByLength {
 }
 
 impl ByLength {
-    /// `entries` sorted by length, without duplicates.
+    /// Builds the table. `entries` are sorted by length, without duplicates.
     pub(super) fn build(entries: &[(Key, Value)]) -> Self {
         let first_bits = first_bits(entries.len());
         let (first, entries) = entries.split_at(entries.partition_point(|(key, _)| key.len <= first_bits));
         let (short, long) = entries.split_at(entries.partition_point(|(key, _)| key.len <= 64));
         let mut short = short.to_vec();
         short.extend(long.iter().map(|(key, _)| (Key::new(key.bits, 64), NONE | LONGER)));
-        // Of a /64 with its own value and with longer ones inside, the former comes first and gets the mark.
+        // A /64 with a value of its own and longer prefixes inside occurs twice. The one with the value comes first
+        // and gets the bit.
         short.sort_unstable_by_key(|&(key, value)| (key, value));
         short.dedup_by(|next, kept| {
             let is_same = next.0 == kept.0;
@@ -356,7 +356,7 @@ impl ByLength {
         built
     }
 
-    /// Best match of the shortest prefixes: where a search starts.
+    /// Returns the best match among the shortest prefixes, with which a search starts.
     #[inline]
     fn start(&self, address: u128) -> Value {
         self.first.get((u64::of(address) >> self.first_shift) as usize).copied().unwrap_or(NONE)
@@ -372,8 +372,8 @@ impl ByLength {
         if value & LONGER == 0 { value } else { self.long.lookup(address, value & !LONGER) }
     }
 
-    /// Level by level: the cache lines of a level are asked for while those of the level before are looked into, and
-    /// nothing waits for them meanwhile.
+    /// Searches for all addresses, level by level. The cache lines of a level are prefetched while those of the level
+    /// before are read, so nothing waits for memory meanwhile.
     pub(super) fn lookup_all(&self, searches: &mut [Search]) {
         let Some(root) = self.short.levels.first() else {
             return searches.iter_mut().for_each(|search| search.value = self.start(search.address));
@@ -397,28 +397,24 @@ impl ByLength {
         }
     }
 
-    /// Goes on behind /64, where there is more.
+    /// Continues a search behind /64, if there are longer prefixes.
     #[inline]
     pub(super) fn value(&self, search: &Search) -> Value {
         self.deeper(search.address, search.value)
     }
 
-    /// Where its tables are.
+    /// Returns the address ranges of its tables in memory.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<*const u8>> {
         self.short.ranges().chain(self.long.ranges())
     }
-
-    pub(super) fn memory(&self) -> usize {
-        self.first.len() * size_of::<Value>() + self.short.memory() + self.long.memory()
-    }
 }
 
-/// Bits of the index in front: 16 (256 KiB), fewer where there are few prefixes.
+/// Returns the number of bits of the index in front: 16 (256 KiB), or fewer if there are few prefixes.
 fn first_bits(prefixes: usize) -> u8 {
     (4..16).find(|&bits| prefixes <= 1 << (bits - 4)).unwrap_or(16)
 }
 
-/// `entries`: prefixes of no more than `first_bits` bits, sorted by length.
+/// Builds the index in front. `entries` are prefixes of at most `first_bits` bits, sorted by length.
 fn by_first_bits(entries: &[(Key, Value)], first_bits: u8) -> Vec<Value> {
     let mut first = vec![NONE; 1 << first_bits];
     for (key, value) in entries {

@@ -1,28 +1,28 @@
-//! The prefixes of one table beside their compiled form: in an order in which they can be looked for by what they cover.
+//! The prefixes of one table besides their compiled form, in an order that makes covering and covered prefixes easy
+//! to find.
 //!
-//! Workers never read this. It tells which entries of the compiled form a changed prefix makes stale.
+//! Workers never read this. It tells which entries of the compiled form depend on a changed prefix.
 
 use std::collections::BTreeMap;
 
 use super::{Key, NONE, Value, mask};
 
-/// What a change would have to touch, or what stands in its way: the table is better compiled anew.
+/// The reason why a change cannot be made in place and the table must be built anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooMuch {
-    /// More prefixes lie inside the changed one than are looked through: each may have markers that know the changed one
-    /// as their best match. A default route is the best match of most markers and of most of the index in front; to keep
-    /// it aside instead would cost every packet one more compare.
+    /// Too many prefixes lie inside the changed one: each may have markers whose best match is the changed one. A
+    /// default route is the best match of most markers and of most of the index in front. Keeping it separate would
+    /// cost every packet one more compare.
     Inside,
-    /// No prefix was this long when the table was compiled.
+    /// No prefix had this length when the table was compiled.
     NewLength,
-    /// A hash table has no room left.
-    Full,
 }
 
-/// Prefixes that are looked through for one change.
+/// Largest number of prefixes that are examined for one change.
 const MOST: usize = 2048;
 
-/// Network, then length: a prefix comes before those inside it. Two words instead of one: half the alignment.
+/// Order by network, then length: a prefix comes before those inside it. Two words are used because they need half
+/// the alignment of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     high: u64,
@@ -46,22 +46,22 @@ impl From<Key> for Place {
     }
 }
 
-/// One meaning of a prefix.
+/// One entry of a prefix: a SID, a steered prefix, a route and so on. A prefix may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meaning {
-    /// What a look-up returns.
+    /// Value that a look-up returns for this entry.
     pub value: Value,
-    /// Of several meanings of a prefix the one of the lowest rank counts.
+    /// Rank of the entry. The entry with the lowest rank of a prefix is in force.
     pub rank: u8,
-    /// The caller's: which entry of its own this is.
+    /// Index of the caller's own entry.
     pub at: u32,
 }
 
-/// Prefixes in their order, each with the meaning that counts.
+/// Prefixes sorted by network and length, each with its entry in force.
 #[derive(Clone, Debug)]
 struct Ordered {
     entries: BTreeMap<Place, Meaning>,
-    /// How many there are of each length.
+    /// Number of prefixes of each length.
     lengths: [u32; 129],
 }
 
@@ -103,18 +103,18 @@ impl Ordered {
         self.lengths.get(usize::from(len)).is_some_and(|&count| count > 0)
     }
 
-    /// All inside a prefix, itself included; outer ones before inner ones.
+    /// Returns all prefixes inside a prefix, itself included, outer ones before inner ones.
     fn inside(&self, key: Key) -> impl Iterator<Item = (Key, Value)> {
         let (first, last) = (Place::new(key.bits, key.len), Place::new(key.bits | !mask(key.len), 128));
         self.entries.range(first..=last).map(|(place, meaning)| (place.key(), meaning.value))
     }
 }
 
-/// Those prefixes that one part of the compiled form holds.
+/// The prefixes that one part of the compiled form holds.
 #[derive(Clone, Copy)]
 pub(super) struct View<'p> {
     ordered: &'p Ordered,
-    /// The shortest ones.
+    /// Length of the shortest prefixes.
     from: u8,
 }
 
@@ -123,24 +123,24 @@ impl<'p> View<'p> {
         self.ordered.get(key).map(|meaning| meaning.value)
     }
 
-    /// Value of the longest prefix of less than `len` bits that covers an address, or [`NONE`].
+    /// Returns the value of the longest prefix of less than `len` bits that covers an address, or [`NONE`].
     pub(super) fn covering(self, bits: u128, len: u8) -> Value {
         let lengths = (self.from..len).rev().filter(|&shorter| self.ordered.has_length(shorter));
         lengths.into_iter().find_map(|shorter| self.get(Key::new(bits, shorter))).unwrap_or(NONE)
     }
 
-    /// All inside a prefix, itself included; outer ones before inner ones.
+    /// Returns all prefixes inside a prefix, itself included, outer ones before inner ones.
     pub(super) fn inside(self, key: Key) -> impl Iterator<Item = (Key, Value)> + 'p {
         self.ordered.inside(key)
     }
 
-    /// All inside a prefix, if they are few.
+    /// Returns all prefixes inside a prefix, if they are few.
     pub(super) fn few_inside(self, key: Key) -> Result<Vec<(Key, Value)>, TooMuch> {
         let few: Vec<_> = self.inside(key).take(MOST + 1).collect();
         if few.len() > MOST { Err(TooMuch::Inside) } else { Ok(few) }
     }
 
-    /// Whether a longer prefix of less than `below` bits lies inside this one.
+    /// Returns true if this prefix contains a longer one of less than `below` bits.
     pub(super) fn has_inside(self, key: Key, below: u8) -> Result<bool, TooMuch> {
         let last = Place::new(key.bits | !mask(key.len), 128);
         let mut first = Place::new(key.bits, key.len + 1);
@@ -152,7 +152,7 @@ impl<'p> View<'p> {
             if place.len < below {
                 return Ok(true);
             }
-            // Behind a longer one nothing shorter begins before the next network of `below` bits.
+            // Behind a longer prefix, no shorter one begins before the next network of `below` bits.
             let Some(next) = (place.key().bits | !mask(below)).checked_add(1) else { return Ok(false) };
             first = Place::new(next, 0);
         }
@@ -163,20 +163,20 @@ impl<'p> View<'p> {
 /// The prefixes of a table, divided as in its compiled form.
 #[derive(Clone, Debug, Default)]
 pub struct Prefixes {
-    /// Upper 32 bits of the blocks with an index of their own.
+    /// Upper 32 bits of the blocks that have an index.
     blocks: Vec<u32>,
-    /// Longer than /32, in one of these blocks.
+    /// Prefixes longer than /32 inside one of these blocks.
     indexed: Ordered,
     outside: Ordered,
-    /// Meanings that do not count, because another one of the same prefix does.
+    /// Entries that are not in force, because the same prefix has an entry of a lower rank.
     behind: BTreeMap<(Place, u8), Meaning>,
 }
 
 impl Prefixes {
-    /// `blocks` as for [`Lpm::build`](super::Lpm::build). The entries of a prefix come in the order of their rank; of
-    /// equal ranks the first counts, and the others are forgotten.
+    /// Creates the prefixes of a table. `blocks` is as for [`Lpm::build`](super::Lpm::build). The entries of a prefix
+    /// come in the order of their rank. Of entries with equal ranks the first is kept.
     pub fn new(mut entries: Vec<(Key, Meaning)>, blocks: &[u32]) -> Self {
-        // Trees grow fastest from what is sorted.
+        // Trees grow fastest from sorted entries.
         entries.sort_by_key(|&(key, _)| Place::from(key));
         let mut behind = BTreeMap::new();
         entries.dedup_by(|(next, meaning), (kept, counts)| {
@@ -207,27 +207,27 @@ impl Prefixes {
         if self.is_indexed(key) { &mut self.indexed } else { &mut self.outside }
     }
 
-    /// All outside of the blocks, and those that cover a block.
+    /// Returns all prefixes outside of the blocks, and those that cover a block.
     pub(super) fn outside(&self) -> View<'_> {
         View { ordered: &self.outside, from: 0 }
     }
 
-    /// All in the blocks that are at least so long.
+    /// Returns all prefixes inside the blocks that have at least this length.
     pub(super) fn indexed(&self, from: u8) -> View<'_> {
         View { ordered: &self.indexed, from }
     }
 
-    /// The meaning that counts.
+    /// Returns the entry in force of a prefix.
     pub fn get(&self, key: Key) -> Option<Meaning> {
         self.part(key).get(key)
     }
 
-    /// The meaning of this rank, whether it counts or not.
+    /// Returns the entry of this rank, whether it is in force or not.
     pub fn of_rank(&self, key: Key, rank: u8) -> Option<Meaning> {
         self.get(key).filter(|meaning| meaning.rank == rank).or_else(|| self.behind.get(&(key.into(), rank)).copied())
     }
 
-    /// Puts a meaning in place of the one of the same rank, or takes that away.
+    /// Replaces the entry of this rank. `None` removes it.
     pub fn set(&mut self, key: Key, rank: u8, meaning: Option<Meaning>) {
         self.behind.remove(&(key.into(), rank));
         let counts = self.get(key).filter(|counts| counts.rank != rank);
@@ -247,7 +247,7 @@ impl Prefixes {
         self.part_mut(key).set(key, first);
     }
 
-    /// All inside a prefix, itself included, and all that cover it.
+    /// Returns all prefixes inside a prefix, itself included, and all that cover it.
     pub fn around(&self, key: Key) -> impl Iterator<Item = (Key, Value)> {
         let covering = (0..key.len).filter_map(move |len| {
             let shorter = Key::new(key.bits, len);
@@ -256,29 +256,29 @@ impl Prefixes {
         covering.chain(self.inside(key))
     }
 
-    /// All inside a prefix, itself included.
+    /// Returns all prefixes inside a prefix, itself included.
     pub fn inside(&self, key: Key) -> impl Iterator<Item = (Key, Value)> {
         self.outside.inside(key).chain(self.indexed.inside(key))
     }
 
-    /// Meanings of this rank.
+    /// Returns the number of entries of this rank.
     pub fn count(&self, rank: u8) -> usize {
         let counting = self.iter().filter(|(_, meaning)| meaning.rank == rank).count();
         counting + self.behind.values().filter(|meaning| meaning.rank == rank).count()
     }
 
-    /// All prefixes, in no order, with the meaning that counts.
+    /// Returns all prefixes with their entries in force, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, Meaning)> {
         let all = self.outside.entries.iter().chain(&self.indexed.entries);
         all.map(|(place, &meaning)| (place.key(), meaning))
     }
 
-    /// Prefixes in the table.
+    /// Number of prefixes in the table.
     pub fn len(&self) -> usize {
         self.outside.entries.len() + self.indexed.entries.len()
     }
 
-    /// No prefix at all.
+    /// Returns true if there is no prefix.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

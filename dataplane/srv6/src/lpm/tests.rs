@@ -22,7 +22,7 @@ fn empty_and_default() {
     assert_eq!((lpm.lookup(0), lpm.lookup(0xfcbb << 112), lpm.lookup(u128::MAX)), (Some(7), Some(7), Some(7)));
 }
 
-/// Few distinct bits, so that prefixes nest and addresses hit.
+/// Generates addresses with few distinct bits, so that prefixes nest and addresses hit.
 fn address() -> impl Strategy<Value = u128> {
     let group = prop_oneof![Just(0u16), Just(1), Just(0xffff), Just(0x8000), 0u16..4];
     let head = prop_oneof![Just(0xfcbb_0000u32), Just(0xfcbb_0001), Just(0x2001_0db8)];
@@ -61,13 +61,13 @@ proptest! {
     }
 }
 
-/// A table as workers have it, in two copies: one is always a change behind the other.
+/// A table in two copies, as the publisher keeps it. One copy is always one change behind the other.
 struct Amended {
     prefixes: Prefixes,
     copies: [Lpm; 2],
     missed: Vec<Key>,
     blocks: Vec<u32>,
-    /// Changes made in place, and tables built anew.
+    /// Number of changes made in place, and of tables built anew.
     made: [usize; 2],
 }
 
@@ -122,7 +122,7 @@ proptest! {
         }
         let mut amended = Amended::new(&entries, indexed);
         for (number, &(bits, len, value)) in changes.iter().enumerate() {
-            // Every other change is one of what is there: new values, and above all deletions.
+            // Every other change concerns an existing prefix. It sets a new value, or more often removes the prefix.
             let key = match entries.get(number % entries.len().max(1)) {
                 Some(&(known, _)) if number % 2 == 1 => known,
                 _ => Key::new(bits, len),
@@ -139,7 +139,8 @@ proptest! {
     }
 }
 
-/// Prefix number `n` of a table as operators have them: allocations with sites, and LANs and hosts in some of these.
+/// Returns prefix number `n` of a typical operator's table: allocations with sites, and LANs and hosts in some of
+/// these.
 fn site(n: u128) -> Key {
     let allocation = (0x2a00_0000 + n / 16 * 7) << 96;
     match n % 16 {
@@ -193,10 +194,12 @@ fn what_does_not_fit_is_said() {
     assert_eq!(change(Key::new(0x2a00_0001 << 96, 48)), Ok(()));
     let mut table = Lpm::build(vec![(Key::new(1 << 100, 32), 1)], &[]);
     let mut prefixes = Prefixes::new(vec![(Key::new(1 << 100, 32), meaning(1))], &[]);
-    let full = (2..200u128).find_map(|n| {
+    for n in 2..2000u128 {
         let key = Key::new(n << 100, 32);
-        prefixes.set(key, 0, Some(meaning(1)));
-        table.amend(&prefixes, key).err()
-    });
-    assert_eq!(full, Some(TooMuch::Full));
+        prefixes.set(key, 0, Some(meaning(u32::try_from(n).unwrap())));
+        assert_eq!(table.amend(&prefixes, key), Ok(()), "{n}");
+    }
+    for n in 2..2000u128 {
+        assert_eq!(table.lookup(n << 100 | 1), Value::try_from(n).ok(), "found in the table that has grown");
+    }
 }

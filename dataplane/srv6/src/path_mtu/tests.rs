@@ -1,4 +1,4 @@
-//! Packet Too Big about packets that the tables themselves have encapsulated, and about others.
+//! Packet Too Big messages about packets that the tables themselves have encapsulated, and about others.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::model::{
     Block, Hop, Mac, Path, Policy, Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
-use crate::{DropReason, Limiter, Tally, Verdict, forward};
+use crate::{DropReason, Limiter, Tally, Verdict, forward_one};
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const PEER: Mac = Mac([2, 0, 0, 0, 0, 2]);
@@ -24,7 +24,7 @@ fn segments(list: &[&str]) -> SegmentList {
     SegmentList::new(list.iter().map(|text| ip(text)).collect(), &[]).unwrap()
 }
 
-/// One port; clients' addresses `2001:db8:a::/48` and `10.0.0.0/8` lead back to it.
+/// Returns a state with one port. The clients' addresses `2001:db8:a::/48` and `10.0.0.0/8` lead back to it.
 fn desired() -> Desired {
     let hop = Hop { port: PortId(0), via: Some(ip("2001:db8::2").into()), weight: 1 };
     let route = |prefix: &str| Route {
@@ -83,24 +83,24 @@ fn udp_v4(destination: [u8; 4], len: usize) -> Vec<u8> {
     frame
 }
 
-/// Forwards a frame. What it has become, Ethernet header included.
+/// Forwards a frame. Returns the verdict and the resulting bytes, Ethernet header included.
 fn pass(tables: &Tables, slots: &Slots, frame: &[u8]) -> (Verdict, Vec<u8>) {
     let mut room = frame.to_vec();
     room.resize(4096, 0);
     let mut packet = Packet::new(&mut room, frame.len(), 0);
-    let verdict = forward(tables, &Tally::new(slots), &mut Limiter::default(), 0, 0, &mut packet);
+    let verdict = forward_one(tables, &Tally::new(slots), &mut Limiter::default(), 0, 0, &mut packet);
     let bytes = packet.bytes().to_vec();
     (verdict, bytes)
 }
 
-/// The outer packet that a frame becomes.
+/// Returns the outer packet that a frame becomes.
 fn encapsulated(tables: &Tables, slots: &Slots, frame: &[u8]) -> Vec<u8> {
     let (verdict, bytes) = pass(tables, slots, frame);
     assert_eq!(verdict, Verdict::Tx(0));
     bytes[14..].to_vec()
 }
 
-/// What a router in the fabric says about an outer packet, as much of it as fits.
+/// Returns the message of a router in the fabric about an outer packet, with as much of the packet as fits.
 fn message(kind: Icmpv6Type, destination: &str, quoted: &[u8]) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2(PEER.0, MAC.0);
     let builder = builder.ipv6(ip("2001:db8:f::1").octets(), ip(destination).octets(), 60).icmpv6(kind);
@@ -211,7 +211,7 @@ fn a_smaller_path_tells_the_inner_sender() {
         assert_eq!(verdict, Verdict::Error(DropReason::PacketTooBig, 0));
         bytes[at..at + len].iter().fold(0, |mtu, &byte| mtu << 8 | u32::from(byte))
     };
-    // An IPv6 sender may always send 1280 bytes: that the outer packet is lost is for the router to say.
+    // An IPv6 sender may always send 1280 bytes. The router that drops the outer packet reports it.
     assert_eq!(said(&udp_v6("4000::9", 50_000, 1281), 14 + 40 + 4, 4), 1280);
     assert_eq!(pass(&tables, &slots, &udp_v6("4000::9", 50_000, 1280)).0, Verdict::Tx(0));
     let mut dont_fragment = udp_v4([44, 0, 0, 9], 1261);

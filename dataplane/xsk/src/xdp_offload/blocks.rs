@@ -1,25 +1,25 @@
-//! Which ways lie in SID blocks, so that a port that guards them can tell by the way alone.
+//! Marks the ways that lie in SID blocks, so that a port that guards SIDs can decide by the way alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::maps::WayRow;
+use srv6d_fib::{WAY_IN_SID_SPACE, WayRow};
 
-/// By network and length.
+/// Ways by network and prefix length.
 type Rows = BTreeMap<(u128, u8), WayRow>;
 
-/// Marks every way in a block. A block inside of a way gets a way of its own, which leads to the same: what is addressed to
-/// the block is told from the rest then.
+/// Marks every way that lies in a block. A block inside a way gets a way of its own, which leads to the same target, so
+/// that packets to the block can be told from others.
 pub(super) fn mark(rows: &mut Rows, blocks: &BTreeSet<(u128, u8)>) {
     for &(block, len) in blocks {
         if let Some(around) = around(rows, block, len) {
             rows.entry((block, len)).or_insert(around);
         }
         let last = block | u128::MAX.checked_shr(len.into()).unwrap_or(0);
-        rows.range_mut((block, len)..=(last, 128)).for_each(|(_, row)| row.in_sid_space = 1);
+        rows.range_mut((block, len)..=(last, 128)).for_each(|(_, row)| row.flags |= WAY_IN_SID_SPACE);
     }
 }
 
-/// The longest way that a prefix lies in.
+/// Returns the way with the longest prefix that contains this one.
 fn around(rows: &Rows, prefix: u128, len: u8) -> Option<WayRow> {
     let mask = |len: u8| u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
     (0..=len).rev().find_map(|len| rows.get(&(prefix & mask(len), len))).copied()
@@ -27,14 +27,16 @@ fn around(rows: &Rows, prefix: u128, len: u8) -> Option<WayRow> {
 
 #[cfg(test)]
 mod tests {
+    use srv6d_fib::WAY_HERE;
+
     use super::*;
 
     fn prefix(text: &str, len: u8) -> (u128, u8) {
         (text.parse::<std::net::Ipv6Addr>().map_or(0, std::net::Ipv6Addr::to_bits), len)
     }
 
-    fn row(sid: u32, in_sid_space: u8) -> WayRow {
-        WayRow { in_sid_space, sid, ..WayRow::default() }
+    fn row(target: u32, in_sid_space: u32) -> WayRow {
+        WayRow { target, flags: if in_sid_space == 1 { WAY_HERE | WAY_IN_SID_SPACE } else { WAY_HERE } }
     }
 
     #[test]
@@ -47,7 +49,7 @@ mod tests {
             (prefix("fcbc:0:ffff:ffff:ffff:ffff:ffff:ffff", 128), row(5, 0)),
             (prefix("fcbd::", 32), row(6, 0)),
         ]);
-        // One with a way of its own, one without, one inside of another block, and one that nothing leads to.
+        // The blocks: one with a way of its own, one without, one inside another block, and one that nothing leads to.
         let blocks = [("fcbc::", 32), ("fcbb::", 32), ("fcbb:0:8000::", 33), ("4000::", 3)];
         mark(&mut rows, &blocks.into_iter().map(|(text, len)| prefix(text, len)).collect());
         let expected = Rows::from([
@@ -67,6 +69,6 @@ mod tests {
     fn everything_may_be_a_block() {
         let mut rows = Rows::from([(prefix("::", 0), row(1, 0)), (prefix("8000::", 1), row(2, 0))]);
         mark(&mut rows, &BTreeSet::from([(0, 0)]));
-        assert!(rows.values().all(|row| row.in_sid_space == 1) && rows.len() == 2);
+        assert!(rows.values().all(|row| row.flags & WAY_IN_SID_SPACE != 0) && rows.len() == 2);
     }
 }

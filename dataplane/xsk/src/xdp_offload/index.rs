@@ -1,16 +1,17 @@
-//! The index of locator blocks: what a uSID leads to, without a walk down the trie.
+//! The index of locator blocks, which finds the way of a uSID without a walk down the trie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::TO_WORKER;
-use super::maps::{BLOCKS, BlockRow, IN_TRIE, SHIFT, SHIFT_VIA, USIDS, WayRow};
+use srv6d_fib::{BLOCKS, BlockRow, USIDS, WAY_IN_TRIE, WayRow};
 
-/// Length of a block that can have an index.
+use super::TO_WORKER;
+
+/// Prefix length of a block that can have an index.
 const BLOCK: u8 = 32;
-/// The same with one uSID.
+/// Prefix length of such a block with one uSID.
 const USID: u8 = 48;
 
-/// The rows of one set, by their number in it.
+/// The rows of one set, by their index in the set.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) blocks: BTreeMap<u32, BlockRow>,
@@ -18,13 +19,13 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An index for the first blocks with SIDs that shift. One with a prefix between block and uSID has none: it would
-    /// fill thousands of entries.
-    pub(super) fn of(rows: &BTreeMap<(u128, u8), WayRow>) -> Self {
+    /// Makes an index for the first blocks with SIDs that shift. A block with a prefix length between block and uSID
+    /// gets none: that prefix would fill thousands of entries.
+    pub(super) fn of(rows: &BTreeMap<(u128, u8), WayRow>, is_shift: impl Fn(&WayRow) -> bool) -> Self {
         let mut index = Self::default();
         let between = rows.keys().filter(|(_, len)| (BLOCK + 1..USID).contains(len));
         let uneven: BTreeSet<u128> = between.map(|&(bits, _)| block(bits)).collect();
-        let shifts = rows.iter().filter(|((_, len), row)| *len > BLOCK && matches!(row.kind, SHIFT | SHIFT_VIA));
+        let shifts = rows.iter().filter(|((_, len), row)| *len > BLOCK && is_shift(row));
         let blocks: BTreeSet<u128> =
             shifts.map(|(&(bits, _), _)| block(bits)).filter(|block| !uneven.contains(block)).collect();
         for (number, block) in (0..BLOCKS).zip(blocks) {
@@ -44,7 +45,7 @@ impl Index {
             let usid = u32::try_from(bits >> (128 - USID) & u128::from(USIDS - 1)).unwrap_or(0);
             let at = number * USIDS + usid;
             if len > USID {
-                self.usids.insert(at, WayRow { kind: IN_TRIE, ..WayRow::default() });
+                self.usids.insert(at, WayRow { flags: WAY_IN_TRIE, ..WayRow::default() });
             } else {
                 self.usids.entry(at).or_insert(*row);
             }
@@ -63,10 +64,12 @@ fn mask(len: u8) -> u128 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
+    use srv6d_fib::{TARGET_INDEX_BITS, TARGET_SID, TARGET_STEER, WAY_HERE};
+
     use super::*;
 
-    fn row(sid: u32) -> WayRow {
-        WayRow { kind: SHIFT, sid, ..WayRow::default() }
+    fn row(target: u32) -> WayRow {
+        WayRow { target, flags: WAY_HERE }
     }
 
     fn prefix(text: &str, len: u8) -> (u128, u8) {
@@ -75,9 +78,9 @@ mod tests {
 
     #[test]
     fn a_usid_leads_where_its_longest_prefix_does() {
-        let steered = WayRow { kind: super::super::maps::ENCAPSULATE, ..row(11) };
+        let steered = row((TARGET_STEER << TARGET_INDEX_BITS) + 11);
         let rows = BTreeMap::from([
-            // Nothing shifts there.
+            // No SID shifts in this block.
             (prefix("2001:db8:1::", 48), steered),
             (prefix("::", 0), row(1)),
             (prefix("fcbb::", 32), row(2)),
@@ -87,19 +90,25 @@ mod tests {
             (prefix("fcbb:0:3::", 128), row(6)),
             (prefix("fcbb:0:0::", 48), row(7)),
             (prefix("fcbb:0:4::", 48), steered),
-            // Uneven: left to the trie.
+            // This block has a prefix between block and uSID, so it is left to the trie.
             (prefix("fcbb:1:100::", 40), row(8)),
             (prefix("fcbb:2:1::", 48), row(9)),
-            // One too many.
+            // This block is one too many.
             (prefix("fcbb:3:1::", 48), row(10)),
         ]);
-        let index = Index::of(&rows);
+        let index = Index::of(&rows, |row| row.target >> TARGET_INDEX_BITS == TARGET_SID);
         let blocks: Vec<_> =
-            index.blocks.iter().map(|(number, block)| (*number, block.prefix, block.way.sid)).collect();
+            index.blocks.iter().map(|(number, block)| (*number, block.prefix, block.way.target)).collect();
         assert_eq!(blocks, [(0, 0xfcbb_0000, 2), (1, 0xfcbb_0002, 1)]);
-        let usids: Vec<_> = index.usids.iter().map(|(at, row)| (*at, row.kind == IN_TRIE, row.sid)).collect();
-        let expected =
-            [(0, false, 7), (1, false, 3), (2, true, 0), (3, true, 0), (4, false, 11), (USIDS + 1, false, 9)];
+        let usids: Vec<_> = index.usids.iter().map(|(at, row)| (*at, row.flags == WAY_IN_TRIE, row.target)).collect();
+        let expected = [
+            (0, false, 7),
+            (1, false, 3),
+            (2, true, 0),
+            (3, true, 0),
+            (4, false, steered.target),
+            (USIDS + 1, false, 9),
+        ];
         assert_eq!(usids, expected);
     }
 }

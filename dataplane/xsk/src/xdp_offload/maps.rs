@@ -1,171 +1,116 @@
-//! The structs of `bpf/offload_tables.h`, and its maps.
+//! The maps of `bpf/offload_tables.h`. They hold the bytes of the rows, which the crate `srv6d-fib` declares for both
+//! languages.
 
-use aya::maps::{Array, DevMap, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuValues, ProgramArray};
-use aya::{Ebpf, Pod};
+use aya::Ebpf;
+use aya::maps::{
+    Array, DevMap, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuValues, ProgramArray, lpm_trie,
+};
+use srv6d_fib::{
+    BlockRow, CountRow, DeviceRow, GroupRow, HopRow, KeyRow, NodeRow, PathRow, PatternRow, PortRow, SidRow, WayRow,
+};
+use zerocopy::transmute;
 
-/// Ports there can be.
-pub const PORTS: u32 = 256;
-/// Tables there can be.
-pub const TABLES: u16 = 256;
-/// Counters of SIDs there can be.
-pub const SIDS: u32 = 4096;
-/// Next hops there can be.
-pub const HOPS: u32 = 4096;
-/// Paths there can be: as many as next hops, for a group has either.
-pub const PATHS: u32 = HOPS;
-/// Groups of next hops or paths there can be.
-pub const GROUPS: u32 = 4096;
-/// Buckets of one group.
-pub const GROUP_MEMBERS: usize = 63;
+/// Bytes of a key behind its length.
+type KeyBytes = [u8; size_of::<KeyRow>() - size_of::<u32>()];
 
-/// Locator blocks that have an index of their uSIDs.
-pub(super) const BLOCKS: u32 = 2;
-pub(super) const USIDS: u32 = 1 << 16;
+type CountBytes = [u8; size_of::<CountRow>()];
 
-pub(super) const TO_WORKER: u8 = 1;
-pub(super) const SHIFT: u8 = 2;
-pub(super) const SHIFT_VIA: u8 = 3;
-pub(super) const ROUTE: u8 = 4;
-pub(super) const IN_TRIE: u8 = 5;
-pub(super) const ENCAPSULATE: u8 = 6;
+/// A row that maps hold.
+pub(super) trait Row: Copy + Default + PartialEq {
+    /// As bytes.
+    type Bytes: aya::Pod;
 
-/// `key_set` of the program.
-pub(super) fn key_set(set: usize, table: u16, is_v4: bool) -> u32 {
-    u32::from(table) << 2 | u32::from(is_v4) << 1 | u32::from(set == 1)
+    fn bytes(self) -> Self::Bytes;
 }
 
-/// `struct port`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct PortRow {
-    pub(super) mac: [u8; 6],
-    pub(super) longest: u16,
-    pub(super) table: u16,
-    pub(super) guards_sids: u16,
-    pub(super) checks: u16,
+macro_rules! rows {
+    ($($row:ty),*) => {
+        $(impl Row for $row {
+            type Bytes = [u8; size_of::<$row>()];
+
+            fn bytes(self) -> Self::Bytes {
+                transmute!(self)
+            }
+        })*
+    };
 }
 
-/// `CHECK_PORT`: sources that may send through a port are looked up.
-pub(super) const CHECK_PORT: u16 = 1;
-/// `CHECK_DOMAIN`: sources that may use SIDs are looked up.
-pub(super) const CHECK_DOMAIN: u16 = 2;
-/// `OF_DOMAIN`: the owner of sources that may use SIDs.
-pub(super) const OF_DOMAIN: u16 = 0;
+rows!(NodeRow, PortRow, BlockRow, WayRow, SidRow, GroupRow, PatternRow, PathRow, HopRow, DeviceRow, u32);
 
-/// `OF_PORT`: the owner of sources that may send through a port.
-pub(super) fn of_port(port: u16) -> u16 {
-    port.saturating_add(1)
+/// A table of two generations.
+pub(super) struct Table<R: Row> {
+    map: Array<MapData, R::Bytes>,
+    /// Rows of one generation.
+    rows: u32,
 }
 
-/// `struct way`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct WayRow {
-    pub(super) kind: u8,
-    pub(super) by: u8,
-    pub(super) in_sid_space: u8,
-    pub(super) zero: u8,
-    pub(super) sid: u32,
-    pub(super) group: u32,
+impl<R: Row> Table<R> {
+    fn take(ebpf: &mut Ebpf, name: &str) -> Option<Self> {
+        let map: Array<MapData, R::Bytes> = ebpf.take_map(name)?.try_into().ok()?;
+        let rows = map.len() / 2;
+        Some(Self { map, rows })
+    }
+
+    /// Number of rows of one generation.
+    pub(super) fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    pub(super) fn set(&mut self, set: usize, number: u32, row: R) -> Result<(), MapError> {
+        self.map.set(u32::from(set == 1) * self.rows + number, row.bytes(), 0)
+    }
 }
 
-/// `struct block`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct BlockRow {
-    pub(super) prefix: u32,
-    pub(super) is_used: u32,
-    pub(super) way: WayRow,
+/// Returns the key of a prefix.
+pub(super) fn key(key: KeyRow) -> lpm_trie::Key<KeyBytes> {
+    let bytes: [u8; size_of::<KeyRow>()] = transmute!(key);
+    let [_, _, _, _, behind @ ..] = bytes;
+    lpm_trie::Key::new(key.prefix_len, behind)
 }
 
-/// `struct way_key` behind its length.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub(super) struct WayKey {
-    pub(super) set: u32,
-    pub(super) address: [u8; 16],
-}
-
-/// `struct group`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub(super) struct GroupRow {
-    pub(super) count: u32,
-    pub(super) members: [u32; GROUP_MEMBERS],
-}
-
-/// `struct path`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct PathRow {
-    pub(super) addresses: [u8; 32],
-    pub(super) group: u32,
-    pub(super) mtu: u32,
-    pub(super) hop_limit: u8,
-    pub(super) class_kept: u8,
-    pub(super) class_set: u8,
-    pub(super) zero: u8,
-}
-
-/// `struct hop`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct HopRow {
-    pub(super) addresses: [u8; 12],
-    pub(super) mtu: u32,
-    pub(super) port: u32,
-}
-
-/// `struct count`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct CountRow {
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
-}
-
-// SAFETY: integers without padding, any bit pattern is a value.
-unsafe impl Pod for PortRow {}
-// SAFETY: as for PortRow.
-unsafe impl Pod for BlockRow {}
-// SAFETY: as for PortRow.
-unsafe impl Pod for WayRow {}
-// SAFETY: as for PortRow.
-unsafe impl Pod for WayKey {}
-// SAFETY: as for PortRow.
-unsafe impl Pod for GroupRow {}
-// SAFETY: as for PortRow.
-unsafe impl Pod for PathRow {}
-// SAFETY: as for PortRow.
-unsafe impl Pod for HopRow {}
-// SAFETY: as for PortRow.
-unsafe impl Pod for CountRow {}
-
-/// Makes a counter zero on all CPUs.
-pub(super) fn clear(counts: &mut PerCpuArray<MapData, CountRow>, number: u32) -> Result<(), MapError> {
+/// Resets a counter to zero on all CPUs.
+pub(super) fn clear(counts: &mut PerCpuArray<MapData, CountBytes>, number: u32) -> Result<(), MapError> {
     let cpus = counts.get(&number, 0)?.len();
-    let zeros = PerCpuValues::try_from(vec![CountRow::default(); cpus]).map_err(MapError::IoError)?;
+    let zeros = PerCpuValues::try_from(vec![transmute!(CountRow::default()); cpus]).map_err(MapError::IoError)?;
     counts.set(number, zeros, 0)
+}
+
+/// Returns the values of a counter on all CPUs.
+pub(super) fn read(counts: &PerCpuArray<MapData, CountBytes>, number: u32) -> Vec<CountRow> {
+    let Ok(cells) = counts.get(&number, 0) else { return Vec::new() };
+    let count = |&cell: &CountBytes| {
+        let [packets, bytes]: [u64; 2] = transmute!(cell);
+        CountRow { packets, bytes }
+    };
+    cells.iter().map(count).collect()
 }
 
 pub(super) struct Maps {
     pub(super) current: Array<MapData, u32>,
     pub(super) port_of: HashMap<MapData, u32, u32>,
     pub(super) claim: ProgramArray<MapData>,
-    pub(super) ports: Array<MapData, PortRow>,
-    pub(super) blocks: Array<MapData, BlockRow>,
-    pub(super) usids: Array<MapData, WayRow>,
-    pub(super) ways: LpmTrie<MapData, WayKey, WayRow>,
-    pub(super) sources: LpmTrie<MapData, WayKey, u32>,
-    pub(super) groups: Array<MapData, GroupRow>,
-    pub(super) paths: Array<MapData, PathRow>,
-    pub(super) hops: Array<MapData, HopRow>,
+    pub(super) node: Table<NodeRow>,
+    pub(super) ports: Table<PortRow>,
+    pub(super) blocks: Table<BlockRow>,
+    pub(super) usids: Table<WayRow>,
+    pub(super) ways: LpmTrie<MapData, KeyBytes, <WayRow as Row>::Bytes>,
+    pub(super) sources: LpmTrie<MapData, KeyBytes, u32>,
+    pub(super) sids: Table<SidRow>,
+    pub(super) steers: Table<GroupRow>,
+    pub(super) steer_members: Table<u32>,
+    pub(super) steer_patterns: Table<PatternRow>,
+    pub(super) paths: Table<PathRow>,
+    pub(super) groups: Table<GroupRow>,
+    pub(super) group_members: Table<u32>,
+    pub(super) group_patterns: Table<PatternRow>,
+    pub(super) hops: Table<HopRow>,
+    pub(super) devices: Table<DeviceRow>,
     pub(super) targets: DevMap<MapData>,
-    pub(super) sid_counts: PerCpuArray<MapData, CountRow>,
-    pub(super) path_counts: PerCpuArray<MapData, CountRow>,
-    pub(super) hop_counts: PerCpuArray<MapData, CountRow>,
-    pub(super) rx_counts: PerCpuArray<MapData, CountRow>,
-    pub(super) tx_counts: PerCpuArray<MapData, CountRow>,
+    pub(super) sid_counts: PerCpuArray<MapData, CountBytes>,
+    pub(super) path_counts: PerCpuArray<MapData, CountBytes>,
+    pub(super) hop_counts: PerCpuArray<MapData, CountBytes>,
+    pub(super) rx_counts: PerCpuArray<MapData, CountBytes>,
+    pub(super) tx_counts: PerCpuArray<MapData, CountBytes>,
 }
 
 impl Maps {
@@ -174,14 +119,22 @@ impl Maps {
             current: ebpf.take_map("current")?.try_into().ok()?,
             port_of: ebpf.take_map("port_of")?.try_into().ok()?,
             claim: ebpf.take_map("claim")?.try_into().ok()?,
-            ports: ebpf.take_map("ports")?.try_into().ok()?,
-            blocks: ebpf.take_map("blocks")?.try_into().ok()?,
-            usids: ebpf.take_map("usids")?.try_into().ok()?,
+            node: Table::take(ebpf, "node")?,
+            ports: Table::take(ebpf, "ports")?,
+            blocks: Table::take(ebpf, "blocks")?,
+            usids: Table::take(ebpf, "usids")?,
             ways: ebpf.take_map("ways")?.try_into().ok()?,
             sources: ebpf.take_map("sources")?.try_into().ok()?,
-            groups: ebpf.take_map("groups")?.try_into().ok()?,
-            paths: ebpf.take_map("paths")?.try_into().ok()?,
-            hops: ebpf.take_map("hops")?.try_into().ok()?,
+            sids: Table::take(ebpf, "sids")?,
+            steers: Table::take(ebpf, "steers")?,
+            steer_members: Table::take(ebpf, "steer_members")?,
+            steer_patterns: Table::take(ebpf, "steer_patterns")?,
+            paths: Table::take(ebpf, "paths")?,
+            groups: Table::take(ebpf, "groups")?,
+            group_members: Table::take(ebpf, "group_members")?,
+            group_patterns: Table::take(ebpf, "group_patterns")?,
+            hops: Table::take(ebpf, "hops")?,
+            devices: Table::take(ebpf, "devices")?,
             targets: ebpf.take_map("targets")?.try_into().ok()?,
             sid_counts: ebpf.take_map("sid_counts")?.try_into().ok()?,
             path_counts: ebpf.take_map("path_counts")?.try_into().ok()?,

@@ -1,38 +1,31 @@
-//! Sources that are admitted: to SIDs, and through ports.
+//! Sources that are admitted to SIDs and through ports, and sources that are refused because they are this node's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use aya::maps::MapError;
+use srv6d_fib::{Forwarding, KeyRow, OF_DOMAIN, TABLES, key_owner, of_port, of_table};
 
-use super::maps::{self, OF_DOMAIN, of_port};
-use super::{Forwarding, XdpOffload, way_key};
+use super::{Wiring, XdpOffload, maps};
 
-/// By network and length.
+/// Prefixes by network and length.
 type Prefixes = BTreeSet<(u128, u8)>;
 
-/// What the program looks up about the source of what comes in through a port.
-pub(super) fn checks(wanted: &Forwarding, port: u16) -> u16 {
-    let of_port = if wanted.sources.contains_key(&port) { maps::CHECK_PORT } else { 0 };
-    let of_domain = if wanted.domain.is_some() { maps::CHECK_DOMAIN } else { 0 };
-    of_port | of_domain
-}
-
 impl XdpOffload {
-    pub(super) fn write_sources(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
-        let wanted = by_owner(set, wanted);
+    pub(super) fn write_sources(&mut self, set: usize, wanted: &Forwarding, wiring: &Wiring) -> Result<(), MapError> {
+        let wanted = by_owner(set, wanted, wiring);
         let Some(written) = self.sets.get_mut(set) else { return Ok(()) };
         let (map, now) = (&mut self.maps.sources, &mut written.sources);
         let none = Prefixes::new();
         for owner in now.keys().chain(wanted.keys()).copied().collect::<BTreeSet<u32>>() {
             let (has, wants) = (now.entry(owner).or_default(), wanted.get(&owner).unwrap_or(&none));
-            for &(address, len) in has.clone().difference(wants) {
-                map.remove(&way_key(owner, address, len))?;
-                has.remove(&(address, len));
+            for prefix in has.clone().difference(wants) {
+                map.remove(&maps::key(KeyRow::new(owner, *prefix)))?;
+                has.remove(prefix);
             }
-            for &(address, len) in wants {
-                if !has.contains(&(address, len)) {
-                    map.insert(&way_key(owner, address, len), 1, 0)?;
-                    has.insert((address, len));
+            for prefix in wants {
+                if !has.contains(prefix) {
+                    map.insert(&maps::key(KeyRow::new(owner, *prefix)), 1, 0)?;
+                    has.insert(*prefix);
                 }
             }
         }
@@ -41,12 +34,16 @@ impl XdpOffload {
     }
 }
 
-/// By what stands in front of the address in a key.
-fn by_owner(set: usize, wanted: &Forwarding) -> BTreeMap<u32, Prefixes> {
-    let domain = wanted.domain.iter().map(|domain| (maps::key_set(set, OF_DOMAIN, false), domain.clone()));
-    let of_ports = wanted.sources.iter().flat_map(|(&port, sources)| {
-        let key = |is_v4| maps::key_set(set, of_port(port), is_v4);
-        [(key(false), sources.v6.clone()), (key(true), sources.v4.clone())]
+/// Returns the source prefixes by the value that stands in front of the address in a key.
+fn by_owner(set: usize, wanted: &Forwarding, wiring: &Wiring) -> BTreeMap<u32, Prefixes> {
+    let domain = (key_owner(set, OF_DOMAIN, false), wanted.domain.clone());
+    let number = |port: &u16| wiring.from.get(port).copied();
+    let of_ports = wanted.sources.iter().filter_map(|(port, sources)| Some((of_port(number(port)?), sources)));
+    let of_tables = wanted.own_sources.iter().filter(|&(&table, _)| u32::from(table) < TABLES);
+    let of_tables = of_tables.map(|(&table, sources)| (of_table(table), sources));
+    let families = of_ports.chain(of_tables).flat_map(|(owner, [v6, v4])| {
+        let key = |is_v4| key_owner(set, owner, is_v4);
+        [(key(false), v6.clone()), (key(true), v4.clone())]
     });
-    domain.chain(of_ports).collect()
+    families.chain([domain]).collect()
 }

@@ -1,4 +1,4 @@
-//! Which packets of a port come to the socket and which stay with the kernel.
+//! Tests which packets of a port go to the socket and which stay with the kernel.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a failure here is a failed test
 
 use crate::netns;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use netns::{PORT_MAC, Wire, bytes, enter, ip, ipv4, ipv6, tagged, try_ip, until, veth};
 use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Rules, Socket, Umem, XskError};
 
-/// A port with a program and a socket, and its far end.
+/// A port with a program and a socket, and the wire at its far end.
 struct Port {
     umem: Umem,
     socket: Socket,
@@ -30,8 +30,8 @@ impl Port {
         Self { umem, socket, program, wire: Wire::open("peer") }
     }
 
-    /// Sends a frame into the port; true when the socket got it (unchanged),
-    /// false when the program passed it to the kernel.
+    /// Sends a frame into the port. Returns true if the socket got it (unchanged), false if the program passed it to
+    /// the kernel.
     fn claims(&mut self, frame: &[u8]) -> bool {
         let before = self.program.counts().unwrap();
         self.wire.send(frame);
@@ -197,7 +197,7 @@ fn a_queue_without_a_socket_is_the_kernels() {
     assert!(port.claims(&plain));
 }
 
-/// Whoever sends chooses the queue by his ports and addresses.
+/// A sender can choose the queue by its ports and addresses, so queues without a socket must guard, too.
 #[test]
 #[ignore = "needs root"]
 fn a_queue_without_a_socket_guards_what_the_port_guards() {
@@ -216,8 +216,36 @@ fn a_queue_without_a_socket_guards_what_the_port_guards() {
     assert!(port.claims(&names_segments), "the worker refuses and counts it");
 }
 
-/// Claims change under traffic; an address that is claimed before and after,
-/// by different prefixes, never reaches the kernel in between.
+/// A device of the kernel above the port (a macvlan, a VLAN) takes frames that are not the port's. They are not
+/// claimed, but the kernel gets only those that it may forward.
+#[test]
+#[ignore = "needs root"]
+fn what_a_device_above_the_port_takes_is_guarded_too() {
+    let mut port = Port::new(&ProgramSettings { claim_all: true, ..untagged() });
+    let above = [2, 0, 0, 0, 0, 9];
+    let plain = ipv6(above, "2001:db8::1", 100, 0);
+    let named = |frame: &[u8], next_header_at: usize| {
+        let mut frame = frame.to_vec();
+        frame[next_header_at] = 43; // Routing header
+        frame
+    };
+    let in_vlan = tagged(&ipv6(PORT_MAC, "2001:db8::1", 100, 0), 9);
+    for (frame, next_header_at) in [(&plain, 20), (&in_vlan, 24)] {
+        assert!(!port.claims(&named(frame, next_header_at)), "nothing is guarded yet");
+    }
+    port.program.set_rules(0, &Rules { guards_sids: true, ..Rules::default() }).unwrap();
+    for (frame, next_header_at) in [(&plain, 20), (&in_vlan, 24)] {
+        assert!(!port.claims(frame), "the kernel may forward it");
+        assert!(port.claims(&named(frame, next_header_at)), "the worker refuses and counts it");
+    }
+    let sources = [("2001:db8:a::".parse().unwrap(), 64)].into();
+    port.program.set_rules(0, &Rules { guards_sids: true, allowed_sources: sources, ..Rules::default() }).unwrap();
+    assert!(port.claims(&plain), "a source that the port does not allow");
+    assert!(!port.claims(&in_vlan), "the sources of a VLAN that is no port are the kernel's business");
+}
+
+/// Claims change under traffic. An address that is claimed before and after by different prefixes never reaches the
+/// kernel in between.
 #[test]
 #[ignore = "needs root"]
 fn a_change_of_claims_has_no_hole() {
@@ -273,7 +301,7 @@ fn a_program_attached_by_iproute2_is_left_alone() {
     let (attached, said) = try_ip(&format!("link set dev port xdp obj {} sec xdp.frags", object.display()));
     std::fs::remove_file(&object).unwrap();
     if !attached {
-        // iproute2 without libbpf cannot load the object at all.
+        // An iproute2 without libbpf cannot load the object at all.
         println!("skipped: this iproute2 cannot attach the object: {said}");
         return;
     }
@@ -283,8 +311,7 @@ fn a_program_attached_by_iproute2_is_left_alone() {
     Program::attach("port", Mode::Auto, &untagged()).unwrap();
 }
 
-/// Not a test of its own: the process that
-/// [`a_killed_process_gives_the_port_back`] kills.
+/// This is no test of its own: it is the process that [`a_killed_process_gives_the_port_back`] kills.
 #[test]
 #[ignore = "needs root"]
 fn child_that_holds_a_port() {
@@ -314,7 +341,7 @@ fn a_killed_process_gives_the_port_back() {
         .unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(said.any(|line| line.unwrap() == "child is ready"));
-    // The kernel answers echo requests of this address, if it gets them.
+    // If the kernel gets echo requests for this address, it answers them.
     std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "0").unwrap();
     ip("addr add 192.0.2.1/24 dev port");
     ip("neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev port");
@@ -329,13 +356,13 @@ fn a_killed_process_gives_the_port_back() {
     wire.send(&request);
     let reply = until("an answer of the kernel", || wire.next().filter(|frame| frame[..6] == netns::PEER_MAC));
     assert_eq!(reply[34], 0, "an echo reply");
-    // And a successor gets the queue, however fresh the corpse.
+    // A successor can use the queue at once after the process was killed.
     let umem = Umem::new(4096).unwrap();
     Program::attach("port", Mode::Auto, &untagged()).unwrap();
     Socket::open(&umem, "port", 0, Mode::Auto, Rings::default()).unwrap();
 }
 
-/// ICMP echo from 192.0.2.2 to 192.0.2.1, checksums right.
+/// Returns an ICMP echo request from 192.0.2.2 to 192.0.2.1 with correct checksums.
 fn echo_request() -> Vec<u8> {
     let mut frame = ipv4(PORT_MAC, "192.0.2.1");
     frame[23] = 1;

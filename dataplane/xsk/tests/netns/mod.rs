@@ -1,8 +1,7 @@
 //! A network namespace per test thread, veth pairs, and raw frames on them.
 //!
-//! The namespace has no name: it belongs to the test's thread (and to what
-//! that starts), and the kernel removes it and every interface in it when the
-//! thread ends, however it ends.
+//! The namespace has no name: it belongs to the test's thread (and to the processes that it starts). The kernel removes
+//! it and every interface in it when the thread ends, for whatever reason.
 
 #![allow(dead_code)] // each test binary uses its own part
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a failure here is a failed test
@@ -14,10 +13,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CloneFlags, unshare};
 use srv6d_xsk::{Accounting, Frame, Socket, Umem};
 
-/// Every wait for a state ends here.
+/// Longest wait for any state.
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
 pub const PORT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -25,10 +23,8 @@ pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 /// Moves the calling thread into a network namespace of its own.
 pub fn enter() {
-    if let Err(why) = unshare(CloneFlags::CLONE_NEWNET) {
-        panic!("this test makes a network namespace and needs root (`sudo -E cargo test -- --ignored`): {why}");
-    }
-    // No router solicitations and MLD reports between the test's frames.
+    srv6d_netns::move_thread_to_new().expect("root");
+    // Without this, router solicitations and MLD reports would appear between the test's frames.
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("/proc/sys/net/ipv6");
     ip("link set lo up");
 }
@@ -43,7 +39,7 @@ pub fn try_ip(args: &str) -> (bool, String) {
     (out.status.success(), String::from_utf8_lossy(&out.stderr).into_owned())
 }
 
-/// `port` (with PORT_MAC) <-> `peer` (with PEER_MAC), both up.
+/// Creates a veth pair `port` (with PORT_MAC) and `peer` (with PEER_MAC), both up.
 pub fn veth(port: &str, peer: &str, mtu: u32, queues: u32) {
     ip(&format!(
         "link add name {port} address 02:00:00:00:00:01 mtu {mtu} numrxqueues {queues} numtxqueues {queues} type veth \
@@ -53,24 +49,23 @@ pub fn veth(port: &str, peer: &str, mtu: u32, queues: u32) {
     ip(&format!("link set dev {peer} up"));
 }
 
-/// A packet socket on one interface: what is sent is on the wire, what is
-/// received was on the wire.
+/// A packet socket on one interface: it sends frames onto the wire and receives frames from the wire.
 pub struct Wire(OwnedFd);
 
 impl Wire {
     pub fn open(ifname: &str) -> Self {
         let protocol = i32::from(0x0003_u16.to_be()); // ETH_P_ALL
-        // SAFETY: three numbers, no memory.
+        // SAFETY: the call takes three numbers and no memory.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
         assert!(fd >= 0, "packet socket: {}", io::Error::last_os_error());
-        // SAFETY: made just now, nobody else's.
+        // SAFETY: the descriptor was made just now and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: all zeroes is a valid sockaddr_ll.
         let mut addr: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         addr.sll_family = libc::AF_PACKET as u16;
         addr.sll_protocol = 0x0003_u16.to_be();
         addr.sll_ifindex = nix::net::if_::if_nametoindex(ifname).unwrap() as i32;
-        // SAFETY: a live sockaddr_ll and its size.
+        // SAFETY: the pointer is to a live sockaddr_ll, with its size.
         let bound =
             unsafe { libc::bind(fd.as_raw_fd(), (&raw const addr).cast(), size_of::<libc::sockaddr_ll>() as u32) };
         assert_eq!(bound, 0, "bind {ifname}: {}", io::Error::last_os_error());
@@ -85,7 +80,7 @@ impl Wire {
         assert_eq!(sent, frame.len());
     }
 
-    /// Whatever comes next, within 20 ms.
+    /// Returns the next frame, or `None` if none comes within 20 ms.
     pub fn next(&self) -> Option<Vec<u8>> {
         let mut buffer = vec![std::mem::MaybeUninit::uninit(); 65536];
         let (len, _) = socket2::SockRef::from(&self.0).recv_from(&mut buffer).ok()?;
@@ -105,7 +100,7 @@ pub fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
     panic!("not within {DEADLINE:?}: {what}");
 }
 
-/// Every chunk is somewhere, once.
+/// Checks that every chunk is counted exactly once.
 pub fn assert_adds_up(umem: &mut Umem) -> Accounting {
     let a = umem.accounting();
     assert_eq!(a.free + a.held + a.rx + a.tx + a.quarantine, a.frames, "{a:?}");
@@ -131,13 +126,13 @@ pub fn receive(umem: &mut Umem, socket: &mut Socket) -> Frame {
     frames.pop().unwrap()
 }
 
-/// The whole packet of a frame.
+/// Returns the whole packet of a frame.
 pub fn bytes(umem: &Umem, frame: &Frame) -> Vec<u8> {
     umem.segments(frame).flatten().copied().collect()
 }
 
-/// Ethernet + IPv6/UDP-like packet of `len` bytes in all, with a pattern that
-/// differs at every offset and for every `seed`.
+/// Returns an Ethernet + IPv6/UDP-like packet of `len` bytes in all, with a pattern that differs at every offset and
+/// for every `seed`.
 pub fn ipv6(dst_mac: [u8; 6], dst: &str, len: usize, seed: u8) -> Vec<u8> {
     let dst: std::net::Ipv6Addr = dst.parse().unwrap();
     let mut frame: Vec<u8> = (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect();
@@ -152,7 +147,7 @@ pub fn ipv6(dst_mac: [u8; 6], dst: &str, len: usize, seed: u8) -> Vec<u8> {
     frame
 }
 
-/// Ethernet + IPv4 packet of 60 bytes.
+/// Returns an Ethernet + IPv4 packet of 60 bytes.
 pub fn ipv4(dst_mac: [u8; 6], dst: &str) -> Vec<u8> {
     let dst: std::net::Ipv4Addr = dst.parse().unwrap();
     let mut frame = vec![0xa5; 60];
@@ -167,7 +162,7 @@ pub fn ipv4(dst_mac: [u8; 6], dst: &str) -> Vec<u8> {
     frame
 }
 
-/// The same frame with an 802.1Q tag.
+/// Returns the same frame with an 802.1Q tag.
 pub fn tagged(frame: &[u8], vid: u16) -> Vec<u8> {
     let mut out = frame[..12].to_vec();
     out.extend_from_slice(&[0x81, 0x00]);

@@ -1,4 +1,4 @@
-//! Frames: mostly whole, sometimes not.
+//! Random frames: most of them are well-formed, some are not.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -16,26 +16,26 @@ use proptest::sample::{Index, select};
 use super::addresses::{carrier, destination_v4, destination_v6, source_v4, source_v6};
 use super::state::VID;
 
-/// The port (device) a frame arrives on, and its bytes.
+/// A frame and the port (device) on which it arrives.
 #[derive(Clone)]
 pub struct Arrival {
-    /// Index of the port, if the state has it.
+    /// Index of the port; the state may have fewer ports.
     pub port: u16,
-    /// The frame.
+    /// Bytes of the frame.
     pub frame: Vec<u8>,
 }
 
-/// Differences are told with the frame: see [`crate::compare`].
+/// Short form, because a difference is reported with the whole frame; see [`crate::compare`].
 impl fmt::Debug for Arrival {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes on port {}", self.frame.len(), self.port)
     }
 }
 
-/// Packet number and bytes of what IP carries.
+/// Protocol number and bytes of an IP payload.
 type Upper = (u8, Vec<u8>);
 
-/// A frame for one of the devices of [`super::state`].
+/// Makes a frame for one of the devices of [`super::state`].
 pub fn arrival() -> impl Strategy<Value = Arrival> {
     let port = prop_oneof![6 => Just(0u16), 3 => 1u16..3, 1 => Just(4)];
     let to = prop_oneof![
@@ -67,7 +67,7 @@ pub fn arrival() -> impl Strategy<Value = Arrival> {
     })
 }
 
-/// What may happen to a frame on its way.
+/// A change that damages a frame.
 #[derive(Clone, Debug)]
 enum Damage {
     Flip(Index, u8),
@@ -85,7 +85,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 impl Damage {
-    /// Headers are worth more than payloads.
+    /// Damages the frame. Bits and bytes change in the headers only, because more depends on them than on the payload.
     fn to(&self, frame: &mut Vec<u8>) {
         const HEADERS: usize = 160;
         let reach = frame.len().clamp(1, HEADERS);
@@ -97,7 +97,7 @@ impl Damage {
     }
 }
 
-/// An IP packet, with up to three others inside. True: IPv6.
+/// Makes an IP packet with up to three others inside. The flag is true for IPv6.
 fn packet() -> impl Strategy<Value = (bool, Vec<u8>)> {
     let inner = prop_oneof![3 => v6(upper()), 2 => v4(upper())].prop_map(carried).boxed();
     let content = prop_oneof![2 => upper(), 3 => inner].boxed();
@@ -106,12 +106,12 @@ fn packet() -> impl Strategy<Value = (bool, Vec<u8>)> {
     prop_oneof![9 => v6(content), 2 => v4(upper()), 2 => v6(twice), 1 => v6(thrice)]
 }
 
-/// What another packet says a packet is.
+/// Returns a packet as the payload of another one, with its protocol number.
 fn carried((is_v6, bytes): (bool, Vec<u8>)) -> Upper {
     (if is_v6 { 41 } else { 4 }, bytes)
 }
 
-/// Transport and less: what is innermost.
+/// Makes an innermost payload: transport protocols, ICMP and others.
 fn upper() -> BoxedStrategy<Upper> {
     let len = prop_oneof![
         30 => 0usize..64,
@@ -141,7 +141,7 @@ fn hop_limit() -> impl Strategy<Value = u8> + Clone {
     prop_oneof![20 => Just(64u8), 2 => Just(1), 2 => Just(2), 1 => Just(0), 1 => Just(3), 2 => Just(255)]
 }
 
-/// Added to a length field: mostly nothing.
+/// Makes the error that is added to a length field, mostly 0.
 fn lie() -> impl Strategy<Value = i16> + Clone {
     prop_oneof![80 => Just(0i16), 1 => Just(1), 1 => Just(-1), 1 => -60i16..60]
 }
@@ -171,10 +171,17 @@ fn v6(upper: BoxedStrategy<Upper>) -> BoxedStrategy<(bool, Vec<u8>)> {
 fn v4(upper: BoxedStrategy<Upper>) -> BoxedStrategy<(bool, Vec<u8>)> {
     let addresses = (source_v4(), destination_v4());
     let fragment = prop_oneof![8 => Just(0u16), 6 => Just(0x4000), 1 => Just(0x2000), 1 => Just(5), 1 => Just(0x8000)];
-    let options = prop_oneof![8 => Just(0usize), 1 => Just(4), 1 => Just(40)];
+    let options = prop_oneof![
+        16 => Just(Vec::new()),
+        2 => Just(vec![1; 4]),
+        2 => Just(vec![1; 40]),
+        1 => Just(vec![131, 7, 4, 10, 0, 0, 1, 0]),
+        1 => Just(vec![148, 4, 0, 0, 137, 7, 8, 10, 0, 0, 1, 0]),
+        1 => select(vec![4usize, 8, 40]).prop_flat_map(|len| vec(select(vec![0u8, 1, 2, 3, 4, 7, 131, 137, 148]), len)),
+    ];
     (addresses, any::<u8>(), hop_limit(), (fragment, options), upper, lie())
         .prop_map(|(addresses, tos, ttl, (fragment, options), (number, payload), lie)| {
-            (true, v4_bytes(addresses, [tos, ttl, number], fragment, options, &payload, lie))
+            (true, v4_bytes(addresses, [tos, ttl, number], fragment, &options, &payload, lie))
         })
         .prop_map(|(_, bytes)| (false, bytes))
         .boxed()
@@ -184,25 +191,25 @@ fn v4_bytes(
     (source, destination): (Ipv4Addr, Ipv4Addr),
     [tos, ttl, number]: [u8; 3],
     fragment: u16,
-    options: usize,
+    options: &[u8],
     payload: &[u8],
     lie: i16,
 ) -> Vec<u8> {
-    let len = ((20 + options + payload.len()) as u16).saturating_add_signed(lie);
-    let mut header = vec![0x45 + (options / 4) as u8, tos];
+    let len = ((20 + options.len() + payload.len()) as u16).saturating_add_signed(lie);
+    let mut header = vec![0x45 + (options.len() / 4) as u8, tos];
     header.extend(len.to_be_bytes());
     header.extend([0x12, 0x34]);
     header.extend(fragment.to_be_bytes());
     header.extend([ttl, number, 0, 0]);
     header.extend(source.octets());
     header.extend(destination.octets());
-    header.extend(vec![1; options]);
+    header.extend(options);
     let sum = checksum(&header);
     header[10..12].copy_from_slice(&sum);
     [header, payload.to_vec()].concat()
 }
 
-/// An `ICMPv6` message with the checksum that these addresses ask for.
+/// Returns an `ICMPv6` message with the checksum that belongs to these addresses.
 fn summed(source: Ipv6Addr, destination: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
     if message.len() >= 4 {
         message[2..4].fill(0);
@@ -214,7 +221,7 @@ fn summed(source: Ipv6Addr, destination: Ipv6Addr, mut message: Vec<u8>) -> Vec<
     message
 }
 
-/// The Internet checksum (RFC 1071).
+/// Computes the Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> [u8; 2] {
     let word = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
     let sum: u64 = bytes.chunks(2).map(word).sum();
@@ -222,7 +229,7 @@ fn checksum(bytes: &[u8]) -> [u8; 2] {
     (!((folded & 0xffff) + (folded >> 16)) as u16).to_be_bytes()
 }
 
-/// An extension header, its next header still zero.
+/// Number and bytes of an extension header; its Next Header field is still zero.
 type Extension = (u8, Vec<u8>);
 
 fn extension() -> BoxedStrategy<Extension> {
@@ -235,7 +242,7 @@ fn extension() -> BoxedStrategy<Extension> {
     .boxed()
 }
 
-/// Extension headers in front of the upper layer, each naming the one behind it.
+/// Puts extension headers in front of the upper layer; each header names the one behind it.
 fn in_front(extensions: &[Extension], upper: u8, payload: Vec<u8>) -> Upper {
     let mut behind = (upper, payload);
     for (number, bytes) in extensions.iter().rev() {
@@ -259,7 +266,7 @@ fn options() -> impl Strategy<Value = Vec<u8>> {
     ];
     (vec(option, 0..4), 0u8..6).prop_map(|(options, short)| {
         let mut bytes = [vec![0, 0], options.concat()].concat();
-        // The rest is padding: Pad1, or one PadN.
+        // The rest of the header is filled with padding: Pad1, or one PadN.
         let missing = (8 - bytes.len() % 8) % 8;
         match missing {
             2.. if short > 0 => {
@@ -278,7 +285,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     offset.prop_map(|offset| [vec![0, 0], offset.to_be_bytes().to_vec(), vec![0, 0, 0, 9]].concat())
 }
 
-/// Segment routing headers as they should be, around the edges, and of other routing types.
+/// Makes a routing header: a valid SRH, one at the limits of its fields, or one of another routing type.
 fn routing() -> impl Strategy<Value = Vec<u8>> {
     let segment = prop_oneof![4 => carrier(), 4 => destination_v6()];
     let kind = prop_oneof![12 => Just(4u8), 1 => Just(0), 1 => Just(2)];

@@ -1,4 +1,4 @@
-//! States as `control` could plan them.
+//! Random states that `control` could plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,16 +20,17 @@ use super::addresses::{
     source_prefix,
 };
 
-/// Devices of every state: 0 to 2; port 3 is a VLAN of device 0, port 4 is srv6d's own veth.
+/// Number of devices of every state. Ports 0 to 2 are the devices, port 3 is a VLAN of device 0, port 4 is srv6d's own
+/// veth.
 const DEVICES: u16 = 3;
-/// The VLAN that is a port of its own.
+/// VLAN ID of port 3.
 pub const VID: u16 = 100;
 
-/// Something that `control` could ask for.
+/// A desired state that `control` could plan.
 #[derive(Clone)]
 pub struct State(pub Desired);
 
-/// Differences are told with the state: see [`crate::compare`].
+/// Short form, because a difference is reported with the whole state; see [`crate::compare`].
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -42,7 +43,7 @@ impl fmt::Debug for State {
     }
 }
 
-/// A whole state.
+/// Makes a complete state.
 pub fn state() -> impl Strategy<Value = State> {
     let ports = (vec(port(), usize::from(DEVICES)), port(), option::weighted(0.9, port()));
     let hosts = vec(sid_prefix().prop_map(|(prefix, _)| prefix), 0..2);
@@ -74,7 +75,7 @@ pub fn state() -> impl Strategy<Value = State> {
     })
 }
 
-/// Names, numbers and MAC addresses of ports follow from their place.
+/// Puts all ports into one list. Their names, numbers and MAC addresses follow from their positions.
 fn all_ports((devices, tagged, host): (Vec<Port>, Port, Option<Port>)) -> (Vec<Port>, Option<HostPort>) {
     let mut ports = devices;
     ports.push(Port { vlan: Some(VID), ..tagged });
@@ -92,7 +93,7 @@ fn all_ports((devices, tagged, host): (Vec<Port>, Port, Option<Port>)) -> (Vec<P
     (ports, host_port)
 }
 
-/// `control` refuses a prefix that is given twice, and names of paths follow from their place.
+/// Removes duplicate prefixes, which `control` would refuse, and names paths by their positions.
 fn make_unique(desired: &mut Desired) {
     let mut seen = Vec::new();
     let mut is_new = |key: (TableId, IpNet)| {
@@ -162,19 +163,22 @@ fn policy() -> impl Strategy<Value = Policy> {
     let domain = option::weighted(0.1, vec(source_prefix(), 1..3));
     let unreachable = prop::bool::weighted(0.3);
     let rate = prop_oneof![9 => Just(100u32), 1 => Just(0)];
-    (rate, unreachable, any::<[bool; 4]>(), domain).prop_map(|(icmp_per_second, icmp_unreachable, flags, domain)| {
-        let [srh_lenient, ua_last_forward, dt_argument_accept, vrf_sids] = flags;
-        Policy {
-            icmp_per_second,
-            icmp_unreachable,
-            srh_lenient,
-            ua_last_forward,
-            dt_argument_accept,
-            vrf_sids,
-            domain_sources: domain.unwrap_or_default(),
-            least_path_mtu: 1280,
-        }
-    })
+    (rate, unreachable, any::<[bool; 4]>(), domain, any::<u64>()).prop_map(
+        |(icmp_per_second, icmp_unreachable, flags, domain, hash_seed)| {
+            let [srh_lenient, ua_last_forward, dt_argument_accept, vrf_sids] = flags;
+            Policy {
+                icmp_per_second,
+                icmp_unreachable,
+                srh_lenient,
+                ua_last_forward,
+                dt_argument_accept,
+                vrf_sids,
+                domain_sources: domain.unwrap_or_default(),
+                least_path_mtu: 1280,
+                hash_seed,
+            }
+        },
+    )
 }
 
 fn block_policy() -> impl Strategy<Value = Block> {
@@ -190,7 +194,8 @@ fn hop(via: impl Strategy<Value = IpAddr>) -> impl Strategy<Value = Hop> {
     (0..=DEVICES, via, 1u16..4).prop_map(|(port, via, weight)| Hop { port: PortId(port), via: Some(via), weight })
 }
 
-/// One port, whose neighbours are the destinations themselves; or some neighbours.
+/// Makes next hops: either one port without a neighbour, so that each destination is its own neighbour, or one to three
+/// neighbours.
 fn hops(is_v6: bool, on_link: u32) -> impl Strategy<Value = Vec<Hop>> {
     let via = if is_v6 { neighbor_v6().boxed() } else { prop_oneof![neighbor_v4(), neighbor_v6()].boxed() };
     let alone = (0..=DEVICES).prop_map(|port| vec![Hop { port: PortId(port), via: None, weight: 1 }]);
@@ -199,7 +204,7 @@ fn hops(is_v6: bool, on_link: u32) -> impl Strategy<Value = Vec<Hop>> {
 
 fn local_sid() -> impl Strategy<Value = LocalSid> {
     let flavors = any::<[bool; 3]>().prop_map(|[psp, usp, usd]| Flavors { psp, usp, usd });
-    // Lengths that are not those of the prefix are warned of, and taken.
+    // Lengths that do not match the prefix cause a warning only, so they are used as well.
     let odd = prop_oneof![8 => Just(0u8), 1 => Just(8), 1 => Just(16)];
     (sid_prefix(), any::<bool>(), odd, flavors).prop_flat_map(|((prefix, lblen), is_classic, odd, flavors)| {
         let nflen = (prefix.prefix_len() - lblen + odd).min(128 - lblen);
@@ -259,7 +264,7 @@ fn route() -> impl Strategy<Value = Route> {
     })
 }
 
-/// Most of those that could be there.
+/// Makes the table of neighbours, with most of those that are possible.
 fn neighbors() -> impl Strategy<Value = BTreeMap<(PortId, IpAddr), Mac>> {
     let all: Vec<(PortId, IpAddr)> = (0..=DEVICES)
         .flat_map(|port| all_neighbors().into_iter().map(move |address| (PortId(port), address)))

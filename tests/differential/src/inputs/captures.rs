@@ -1,17 +1,17 @@
-//! pcap streams: what a daemon or `tcpdump` sends to `srv6d capture`.
+//! pcap streams, as a daemon or `tcpdump` sends them to `srv6d capture`.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use pcap_file::pcap::PcapReader;
-use srv6d::capture::{self, PcapStream};
+use srv6d_daemon::capture::{self, PcapStream};
 
 use super::most_text;
 
-/// A pcap stream, whole, cut or damaged: its packets are copied until it makes no sense any more.
+/// Fuzz target: copies a pcap stream that is intact, cut or damaged. Packets are copied up to the first invalid byte.
 ///
 /// # Panics
-/// More comes out than went in, or what comes out is no pcap stream.
+/// If the copy is longer than the input can explain, or is not a valid pcap stream.
 pub fn pcap(data: &[u8]) {
     let mut copied = Vec::new();
     {
@@ -26,10 +26,10 @@ pub fn pcap(data: &[u8]) {
     }
 }
 
-/// Streams of some packets: short, empty, cut.
+/// Returns streams of a few packets: short, empty, and longer than captured.
 ///
 /// # Panics
-/// A seed cannot be made.
+/// If a seed cannot be made.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for length in (0..40).map(|number| number * 37) {
@@ -43,7 +43,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
             }
             stream.flush().expect("memory takes it");
         }
-        // The byte order of the other end.
+        // A machine of the other byte order would write the stream like this.
         let mut swapped = bytes.clone();
         swapped.get_mut(..4).into_iter().for_each(<[u8]>::reverse);
         seeds.extend([bytes, swapped]);

@@ -1,4 +1,4 @@
-//! Path controllers that say anything: a real source asks a real HTTP server, whose answers are the input.
+//! Path controllers with arbitrary answers: a real source asks a real HTTP server, whose answers are the input.
 //!
 //! ```text
 //! input ─► server ─► Sources (Jalapeno, syd) ─► offers ─► plan ─► Tables
@@ -12,11 +12,11 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use srv6d::config::{self, Config};
-use srv6d::plan::{self, Environment};
-use srv6d::source::Offer;
-use srv6d::source::running::{Sources, Status};
+use srv6d_config::{self as config, Config};
 use srv6d_controller::{PeerState, Snapshot};
+use srv6d_daemon::source::running::{Sources, Status};
+use srv6d_offer::Offer;
+use srv6d_plan::{self as plan, Environment};
 use srv6d_srv6::carrier::Carrier;
 use srv6d_srv6::{Slots, Tables};
 use tokio::net::TcpListener;
@@ -25,20 +25,22 @@ use tokio::time::timeout;
 
 use super::{most_text, one_part_each, parts};
 
-/// One look at a controller ends by then: a loaded machine takes many times what an idle one does.
+/// Limit on the time of one round of requests. It is long because a loaded machine takes many times as long as an idle
+/// one.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Statuses that an answer may have: mostly the one that makes it count.
+/// HTTP statuses that an answer may have; most are the one with which the answer is used.
 const STATUSES: [u16; 8] = [200, 200, 200, 200, 404, 409, 422, 500];
 const KINDS: [&str; 7] = ["shortest", "latency", "utilization", "load", "best-paths", "next-best-path", "placed"];
 
 const TOPOLOGY: &str = include_str!("../../../../control/controller/tests/data/2026-01-topology.json");
 const TO_FAR: &str = include_str!("../../../../control/controller/tests/data/2026-01-shortest-path.json");
 
-/// `| kind of path | status | answer of /topology, a zero byte, answer about one of the two peers |`
+/// Fuzz target: a source that asks a Jalapeno with faulty answers. Input: `| kind of path | status | answer of
+/// /topology, a zero byte, answer about one of the two peers |`
 ///
 /// # Panics
-/// A last good path is lost, what is offered is no carrier or cannot be put in force, or it is larger than what was
-/// answered.
+/// If a last good path is lost, if an offer contains something other than carriers or cannot be put in force, or if it
+/// is larger than the answers can explain.
 pub fn jalapeno(data: &[u8]) {
     let Some((&[kind, status], bodies)) = data.split_first_chunk::<2>() else { return };
     let kind = usize::from(kind) % KINDS.len();
@@ -60,10 +62,11 @@ pub fn jalapeno(data: &[u8]) {
     });
 }
 
-/// `| status | workload, a zero byte, flows, a zero byte, stream of events |`
+/// Fuzz target: a source that asks a syd with faulty answers. Input: `| status | workload, a zero byte, flows, a zero
+/// byte, stream of events |`
 ///
 /// # Panics
-/// As [`jalapeno`], or the source asks more often than it is told to.
+/// As in [`jalapeno`], or if the source asks more often than the events tell it to.
 pub fn syd(data: &[u8]) {
     let Some((&status, bodies)) = data.split_first() else { return };
     let status = STATUSES.get(usize::from(status) % STATUSES.len()).copied().unwrap_or(200);
@@ -74,9 +77,9 @@ pub fn syd(data: &[u8]) {
             let told = bodies.get(2).map_or(0, |events| events.split(|byte| *byte == b'\n').count() - 1);
             rig.answers.say(Said { status, bodies: bodies.to_vec() });
             rig.sources = Sources::default();
-            rig.sources.configure(&rig.config, "fuzz").await;
+            rig.sources.configure(&rig.config, "fuzz");
             until_it_has_looked(&mut rig.sources, 0).await;
-            // Events come in their own time; what they bring is bounded by their number.
+            // Events may arrive at any time; their number limits what they can cause.
             while timeout(Duration::from_millis(2), rig.sources.changed()).await.is_ok() {}
             check(&rig.sources, &rig.config, data);
             let asked = rig.answers.asked();
@@ -98,9 +101,9 @@ thread_local! {
     static SYD: RefCell<Option<Rig>> = const { RefCell::new(None) };
 }
 
-/// A source, the server that it asks, and what that is to say.
+/// A source with its configuration, the server that it asks, and the answers of the server.
 struct Rig {
-    // The sources end before their runtime.
+    // Declared before the runtime, because the sources have to be dropped first.
     sources: Sources,
     config: Config,
     answers: Answers,
@@ -126,7 +129,7 @@ impl Rig {
             )
         });
         rig.runtime.block_on(async {
-            rig.sources.configure(&rig.config, "fuzz").await;
+            rig.sources.configure(&rig.config, "fuzz");
             until_it_has_looked(&mut rig.sources, 0).await;
         });
         rig
@@ -146,7 +149,7 @@ impl Rig {
 const NODE: &str = "[node]\nsource = \"2001:db8:1::1\"\n[[port]]\nname = \"eth1\"\n\
                     [[block]]\nprefix = \"fcbb::/32\"\n";
 
-/// What the server says next.
+/// Next answers of the server.
 #[derive(Clone)]
 struct Said {
     status: u16,
@@ -159,7 +162,7 @@ impl Said {
     }
 }
 
-/// What the server says, shared with it, and how often it was asked.
+/// Next answers of the server, shared with it, and the number of requests so far.
 #[derive(Clone)]
 struct Answers(Arc<Mutex<(Said, usize)>>);
 
@@ -212,7 +215,7 @@ impl Answers {
     }
 }
 
-/// One more look at the controller, to its end.
+/// Lets the source ask the controller once more, and waits until that round has ended.
 async fn look(sources: &mut Sources) {
     let before = snapshot(sources).health.attempts;
     sources.sync();
@@ -223,7 +226,7 @@ async fn until_it_has_looked(sources: &mut Sources, attempts: u64) {
     let looked = async {
         loop {
             let health = snapshot(sources).health.clone();
-            // A round is over when it says when the next one is.
+            // A round has ended when the time of the next one is known.
             if health.attempts > attempts && health.next.is_some() && !is_on_its_way(sources, attempts) {
                 return;
             }
@@ -233,7 +236,8 @@ async fn until_it_has_looked(sources: &mut Sources, attempts: u64) {
     timeout(PATIENCE, looked).await.expect("a look at the controller ends");
 }
 
-/// While a round goes on, what it has found so far is published with the end of the one before it.
+/// Returns whether a round is in progress. During a round, partial results are published without the time of the next
+/// round.
 fn is_on_its_way(sources: &Sources, attempts: u64) -> bool {
     let health = &snapshot(sources).health;
     health.attempts > attempts && health.next.is_none()
@@ -243,7 +247,7 @@ fn snapshot(sources: &Sources) -> Arc<Snapshot> {
     sources.status().first().map(|status: &Status| Arc::clone(&status.snapshot)).unwrap_or_default()
 }
 
-/// What is offered consists of carriers, can be put in force, and is no more than what was answered.
+/// Checks that the offers consist of carriers, can be put in force, and are no larger than the answers can explain.
 fn check(sources: &Sources, config: &Config, data: &[u8]) {
     let offers: Vec<Offer> = sources.offers();
     let steers = offers.iter().flat_map(|offer| &offer.steers);
@@ -265,7 +269,7 @@ fn check(sources: &Sources, config: &Config, data: &[u8]) {
     assert!(words <= most_text(data, 64), "{words} bytes of errors and notes for {}", data.len());
 }
 
-/// A peer that had paths has some; those of one that failed are the ones it had.
+/// Checks that a peer that had paths still has some; a peer whose request failed keeps its old ones.
 fn keeps_what_was_good(before: &Snapshot, after: &Snapshot) {
     for (id, peer) in &after.peers {
         let Some(known) = before.peers.get(id).filter(|known| !known.prefixes.is_empty()) else { continue };
@@ -282,7 +286,7 @@ fn keeps_what_was_good(before: &Snapshot, after: &Snapshot) {
     }
 }
 
-/// Recorded answers, each for every kind of path and with every status.
+/// Returns recorded answers, each for every kind of path and with every status.
 pub fn jalapeno_seeds() -> Vec<Vec<u8>> {
     let answers = [
         include_str!("../../../../control/controller/tests/data/2025-11-shortest-path.json"),
@@ -310,7 +314,7 @@ pub fn jalapeno_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Workloads in every state, flows of every shape, and streams of events.
+/// Returns workloads in every state, flows of every form, and streams of events.
 pub fn syd_seeds() -> Vec<Vec<u8>> {
     let workloads = [r#"{"state": "draining", "drain_reason": "policy"}"#, r#"{"state": "complete"}"#, "null", "{}"];
     let flows = [

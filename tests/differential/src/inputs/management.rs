@@ -1,4 +1,4 @@
-//! The management socket: what a client says to the daemon, and what a daemon says to `srv6d show`.
+//! Management socket: requests of a client to the daemon, and answers of a daemon to `srv6d show`.
 
 use std::cell::RefCell;
 use std::io::{Read as _, Write as _};
@@ -7,21 +7,22 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use srv6d::api::server::{Question, Server};
-use srv6d::api::{Direction, Reloaded, Request, Response, Topic, decode, encode};
-use srv6d::plan::{self, Environment};
-use srv6d::{config, show};
+use srv6d_api::server::{Question, Server};
+use srv6d_api::{Direction, Reloaded, Request, Response, Topic, decode, encode};
+use srv6d_config as config;
+use srv6d_plan::{self as plan, Environment};
+use srv6d_show as show;
 use srv6d_srv6::{Slots, Tables};
 use tokio::sync::mpsc;
 
 use super::most_text;
 
-/// `| 0: a request, 1: an answer, 2: a connection | bytes |`
+/// Fuzz target: messages of the management socket. Input: `| 0: a request, 1: an answer, 2: a connection | bytes |`
 ///
 /// # Panics
-/// A message that is read is another one when it is written again, an answer is shown in more text than it has, what a
-/// client wants to compare cannot be planned, or the daemon's end of the socket answers with something else than a
-/// line.
+/// If a message changes when it is read and written again, if an answer is shown in more text than its size can
+/// explain, if a configuration that a client wants to compare cannot be planned, or if the daemon's end of the socket
+/// answers with something other than one line.
 pub fn management(data: &[u8]) {
     let Some((&side, bytes)) = data.split_first() else { return };
     match (side % 3, std::str::from_utf8(bytes)) {
@@ -49,7 +50,7 @@ fn response(text: &str) {
     let line = encode(&response).expect("an answer can be written");
     let again = decode::<Response>(&line).expect("it was written just now");
     assert_eq!(encode(&again).expect("an answer can be written"), line);
-    // A table is as wide as its longest cell in every line: never more than the square of what was said.
+    // In a table every line is as wide as the longest cell, so the size is at most quadratic in the size of the answer.
     let shown = show::render(&response);
     let lines = shown.lines().count().max(1);
     assert!(shown.len() <= lines * most_text(text.as_bytes(), 8), "{} bytes in {lines} lines", shown.len());
@@ -59,12 +60,12 @@ thread_local! {
     static SERVER: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
 }
 
-/// One connection: some bytes, and then nothing more.
+/// Sends some bytes over a connection and then closes the sending direction.
 fn connection(bytes: &[u8]) {
     let socket = SERVER.with_borrow_mut(|server| server.get_or_insert_with(serve).clone());
     let mut client = UnixStream::connect(&socket).expect("the server listens");
     client.set_read_timeout(Some(Duration::from_mins(1))).expect("a socket has timeouts");
-    // Whoever has heard enough hangs up.
+    // The server may close the connection early, so errors are ignored.
     let _ = client.write_all(bytes);
     let _ = client.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -76,7 +77,7 @@ fn connection(bytes: &[u8]) {
     assert!(text.is_empty() || decode::<Response>(text).is_ok(), "no answer: {text:?}");
 }
 
-/// A server on a thread of its own, which refuses everything.
+/// Starts a server that refuses every request, on its own thread.
 fn serve() -> PathBuf {
     let name = format!("srv6d-fuzz-{}-{:?}.sock", std::process::id(), std::thread::current().id());
     let socket = std::env::temp_dir().join(name);
@@ -90,7 +91,7 @@ fn serve() -> PathBuf {
             tokio::spawn(server.serve(sender));
             ready.send(()).expect("somebody waits");
             while let Some(Question { answer, .. }) = questions.recv().await {
-                // The client may be gone.
+                // The client may have closed the connection.
                 let _ = answer.send(Response::failed("nothing is done here").into());
             }
         });
@@ -99,10 +100,10 @@ fn serve() -> PathBuf {
     socket
 }
 
-/// Requests and answers of every kind, and what is none.
+/// Returns requests and answers of every kind, and lines that are neither.
 ///
 /// # Panics
-/// A seed cannot be made.
+/// If a seed cannot be made.
 pub fn seeds() -> Vec<Vec<u8>> {
     let topics = [
         Topic::Ports,
@@ -128,7 +129,13 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let words = vec!["+ sid fcbb:0:1000::/48".to_owned(), "a\nb".to_owned()];
     let responses = [
         Response::failed("no"),
-        Response::Reloaded(Reloaded { generation: 7, changes: words.clone(), warnings: words.clone(), pending: words }),
+        Response::Reloaded(Reloaded {
+            generation: 7,
+            changes: words.clone(),
+            warnings: words.clone(),
+            pending: words,
+            returned_to: Some(5),
+        }),
         Response::Capturing { device: "eth1".to_owned() },
         Response::Ports(Vec::new()),
         Response::Source(Vec::new()),

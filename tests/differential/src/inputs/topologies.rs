@@ -1,19 +1,20 @@
-//! Topology files: of the path server, of `srv6d place`, and of labs.
+//! Topology files of the path server, of `srv6d place`, and of labs.
 
 use std::path::Path;
 
-use srv6d::config;
-use srv6d::lab::{FABRIC, FABRIC_BGP, Topology, srv6d_toml};
+use srv6d_config as config;
+use srv6d_lab::{FABRIC, FABRIC_BGP, Topology, srv6d_toml};
 use srv6d_path_server::{EXAMPLE, Store};
 use srv6d_placement::Fabric;
 
 use super::most_text;
 
-/// `| 0: a graph in one file, 1: in three, 2: a lab | text |`; the three files have zero bytes between them.
+/// Fuzz target: topology files of the path server and of labs. Input: `| 0: a graph in one file, 1: in three, 2: a lab
+/// | text |`; zero bytes separate the three files.
 ///
 /// # Panics
-/// A file is refused without saying why, or in more words than it has itself, or a lab is taken and the configuration of
-/// one of its nodes is refused.
+/// If a file is refused without a reason or with a message larger than the file can explain, or if a lab is accepted
+/// but the configuration of one of its nodes is refused.
 pub fn topology(data: &[u8]) {
     let Some((&kind, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
@@ -54,10 +55,10 @@ fn lab(text: &str) -> Option<String> {
     None
 }
 
-/// The shipped topologies, whole and in pieces.
+/// Returns the shipped topologies, complete and with parts left out.
 ///
 /// # Panics
-/// A seed cannot be made.
+/// If a seed cannot be made.
 pub fn seeds() -> Vec<Vec<u8>> {
     let example: serde_json::Value = serde_json::from_str(EXAMPLE).expect("the example is JSON");
     let list = |name: &str| example.get(name).cloned().unwrap_or_default().to_string();
@@ -71,7 +72,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         .into_iter()
         .map(|(kind, text)| [&[kind][..], text.as_bytes()].concat())
         .collect();
-    // A table of the lab less in each.
+    // Each of these seeds lacks one table of the lab.
     let tables: Vec<&str> = FABRIC.split("\n[[").collect();
     for left_out in 1..tables.len().min(24) {
         let kept = tables.iter().enumerate().filter(|&(number, _)| number != left_out).map(|(_, table)| *table);

@@ -1,17 +1,17 @@
-//! Command lines of a SONiC switch: `vtysh`, `config`, `sonic-db-cli`, `sonic-cfggen`, and the files they change.
+//! Commands of a SONiC switch (`vtysh`, `config`, `sonic-db-cli`, `sonic-cfggen`), and the files they change.
 
 use srv6d_sonic::Switch;
 use srv6d_sonic_cli::config_db::{self, AddressChange, ConfigDb};
 use srv6d_sonic_cli::vtysh::{self, Lines, Prompt};
-use srv6d_sonic_cli::{app_db, cfggen, routes, tables, words};
+use srv6d_sonic_cli::{app_db, cfggen, commands, routes, tables};
 
 use super::{most_text, parts};
 
-/// `config_db.json`, a zero byte, `frr.conf`, a zero byte, lines that an operator types. A part that is empty is a small
-/// switch.
+/// Fuzz target: commands of a SONiC switch. Input: `config_db.json`, a zero byte, `frr.conf`, a zero byte, and lines
+/// that an operator types. An empty part is replaced by that of a small switch.
 ///
 /// # Panics
-/// An answer is longer than what it is made of.
+/// If an answer is longer than the input can explain.
 pub fn sonic_words(data: &[u8]) {
     let said = parts(data, [CONFIG_DB, FRR, LINES]).map(String::from_utf8);
     let [Ok(config_db), Ok(frr), Ok(lines)] = said else { return };
@@ -34,13 +34,13 @@ pub fn sonic_words(data: &[u8]) {
     }
 }
 
-/// `vtysh`, line by line, at once, and at a prompt.
+/// Runs the lines through `vtysh`: one by one, all at once, and at a prompt.
 fn shell(frr: &str, switch: &Switch, lines: &str, bounded: &impl Fn(&str)) {
     let mut prompt = Prompt::default();
     for line in lines.lines() {
         let _ = vtysh::command(line).map_err(|why| bounded(&why.to_string()));
-        let _ =
-            words::resolve(line, &["interface", "interfaces", "ip", "ipv6"]).map_err(|why| bounded(&why.to_string()));
+        let _ = commands::resolve(line, &["interface", "interfaces", "ip", "ipv6"])
+            .map_err(|why| bounded(&why.to_string()));
         bounded(&prompt.text("leaf"));
         prompt.take(Some(line));
     }
@@ -49,7 +49,7 @@ fn shell(frr: &str, switch: &Switch, lines: &str, bounded: &impl Fn(&str)) {
     bounded(&vtysh::running_config(frr, switch));
 }
 
-/// `config`, `sonic-cfggen` and `sonic-db-cli` on the document.
+/// Runs `config`, `sonic-cfggen` and `sonic-db-cli` on the configuration database.
 fn database(mut db: ConfigDb, switch: &Switch, lines: &str, bounded: &impl Fn(&str)) {
     let document = db.value();
     for line in lines.lines() {
@@ -75,7 +75,7 @@ fn database(mut db: ConfigDb, switch: &Switch, lines: &str, bounded: &impl Fn(&s
     assert_eq!(again, db, "written and read again");
 }
 
-/// What is shown of the switch.
+/// Runs the commands that show the switch.
 fn show(switch: &Switch, lines: &str, bounded: &impl Fn(&str)) {
     let asked = lines.lines().next();
     bounded(&vtysh::locators(switch));
@@ -96,7 +96,7 @@ const FRR: &str = "vrf Vrf1\n ip route 10.0.0.0/8 Null0\nexit-vrf\nsegment-routi
                    prefix fcbb:0:1004::/48\n";
 const LINES: &str = "show version\n";
 
-/// Lines that operators and lab scripts type, on the usual switch.
+/// Returns lines that operators and lab scripts type, for the usual switch.
 pub fn seeds() -> Vec<Vec<u8>> {
     let lines = [
         "show version\nsh run\nconf t\nend",

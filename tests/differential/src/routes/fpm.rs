@@ -1,19 +1,19 @@
-//! What FRR announces: a stream of frames, on a connection that is lost and comes again.
+//! Announcements of FRR: a stream of frames, on a connection that is lost and established again.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use srv6d::config::Config;
-use srv6d::fpm::{Placed, Snapshot};
+use srv6d_config::Config;
+use srv6d_daemon::fpm::{Placed, Snapshot};
 use srv6d_fpm::{Announced, Dialect, Event, FrameError, Frames, Rib, decode, messages, offloaded};
 
 use super::{bytes, environment, node, planned};
 
-/// `| bytes read at a time, 1 byte | stream |`
+/// Fuzz target: a stream of FRR over FPM. Input: `| bytes read at a time, 1 byte | stream |`
 ///
 /// # Panics
-/// The pieces that a stream comes in matter, a second connection that says the same comes to something else, an answer
-/// is not about its route, or a plan cannot be made or put in force.
+/// If the result depends on the pieces in which a stream arrives, if a second connection with the same announcements
+/// leads to another result, if an answer is not about its route, or if a plan cannot be made or put in force.
 pub fn fpm(data: &[u8]) {
     let Some((&piece, stream)) = data.split_first() else { return };
     let whole = Said::read(stream, stream.len().max(1));
@@ -33,7 +33,7 @@ pub fn fpm(data: &[u8]) {
     goes_into_force(first);
 }
 
-/// What a stream says, and how it ends.
+/// Events of a stream, and how it ends.
 #[derive(Debug, PartialEq)]
 struct Said {
     events: Vec<Event>,
@@ -42,7 +42,7 @@ struct Said {
 }
 
 impl Said {
-    /// As a socket would hand it out.
+    /// Reads a stream in pieces, as a socket would return it.
     fn read(stream: &[u8], piece: usize) -> Self {
         let mut said = Self { events: Vec::new(), dialect: Dialect::Stock, end: None };
         let mut frames = Frames::default();
@@ -80,7 +80,7 @@ fn snapshot(rib: &Rib) -> Snapshot {
     }
 }
 
-/// The answer is a frame of its own, about this route.
+/// Checks that the answer to zebra is one frame about this route.
 fn is_answered(route: &Announced) {
     let said = Said::read(&offloaded(&route.key, route.protocol), usize::MAX);
     let is_it = |event: &Event| matches!(event, Event::Route(key, said) if *key == route.key && said.protocol == route.protocol);
@@ -101,7 +101,7 @@ fn goes_into_force(snapshot: Snapshot) {
     }
 }
 
-/// Streams of both dialects: each message alone, and all of them in many orders.
+/// Returns streams of both dialects: each message alone, and all of them in many orders.
 pub fn seeds() -> Vec<Vec<u8>> {
     let messages = bytes::of_zebra();
     let mut seeds: Vec<Vec<u8>> = messages.iter().map(|message| [&[3][..], &bytes::frame(message)].concat()).collect();
@@ -109,7 +109,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let (ahead, behind) = messages.split_at(turn);
         let frames: Vec<u8> = behind.iter().chain(ahead).flat_map(|message| bytes::frame(message)).collect();
         seeds.push([&[u8::try_from(turn).unwrap_or(u8::MAX)][..], &frames].concat());
-        // One frame with all.
+        // One frame with all messages.
         seeds.push([&[200][..], &bytes::frame(&[behind.concat(), ahead.concat()].concat())].concat());
     }
     seeds

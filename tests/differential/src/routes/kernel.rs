@@ -1,24 +1,25 @@
-//! The kernel's routes: a dump, and what is told after it.
+//! Routes of the kernel: a dump, and the messages after it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use srv6d::config::Config;
-use srv6d::plan::{self, Environment, Plan, Sources};
+use srv6d_config::Config;
 use srv6d_kernel_routes::{Effect, Message, Messages, RouteKey, Routes};
+use srv6d_plan::{self as plan, Environment, Plan, Sources};
 use srv6d_srv6::model::Desired;
 
 use super::{bytes, compiled, environment, node, planned};
 
-/// So many messages after the dump are enough.
+/// Maximum number of messages after the dump that are applied.
 const LONGEST: usize = 24;
 
-/// `| messages of the dump, 1 byte | datagram |`, the rest of the messages came by themselves.
+/// Fuzz target: routes of the kernel are read, followed and planned. Input: `| messages of the dump, 1 byte | datagram
+/// |`. The messages behind the dump are notifications.
 ///
 /// # Panics
-/// A message changes a route without saying so, a lookup of the routes misses one, a plan cannot be made or put in
-/// force, or a plan that was amended is another one than a new one.
+/// If a message changes a route without reporting it, if a look-up in the routes misses one, if a plan cannot be made
+/// or put in force, or if an amended plan differs from a new one.
 pub fn kernel_routes(data: &[u8]) {
     let Some((&dump, datagram)) = data.split_first() else { return };
     every_message_alone(datagram);
@@ -30,7 +31,7 @@ pub fn kernel_routes(data: &[u8]) {
     for message in messages.take(LONGEST) {
         let (before, mut changed) = (routes.clone(), BTreeSet::new());
         if routes.apply(message, &mut changed) == Effect::DumpAgain {
-            // Whoever has a socket asks the kernel now.
+            // The daemon would request a new dump from the kernel here.
             return;
         }
         is_consistent(&routes);
@@ -40,7 +41,7 @@ pub fn kernel_routes(data: &[u8]) {
     }
 }
 
-/// A datagram says what its messages say one by one.
+/// Checks that a datagram gives the same messages as its messages one by one.
 fn every_message_alone(datagram: &[u8]) {
     let together: Vec<Message> = Messages::new(datagram).collect();
     let mut alone = Vec::new();
@@ -53,7 +54,7 @@ fn every_message_alone(datagram: &[u8]) {
     assert_eq!(together, alone);
 }
 
-/// The ways to look at the routes agree with each other.
+/// Checks that all look-up functions of the routes agree with each other.
 fn is_consistent(routes: &Routes) {
     let all: Vec<RouteKey> = routes.used().map(|route| RouteKey { table: route.table, prefix: route.prefix }).collect();
     assert_eq!(all.len(), routes.len(), "a prefix without a route");
@@ -68,7 +69,7 @@ fn is_consistent(routes: &Routes) {
     }
 }
 
-/// A node that follows the routes, as the daemon does.
+/// A node that follows the routes as the daemon does.
 struct Followed {
     config: &'static Config,
     environment: Environment,
@@ -83,7 +84,7 @@ impl Followed {
         Self { config, plan: planned(config, &environment), environment }
     }
 
-    /// The plan is amended where that is enough, and is then what a new one says.
+    /// Amends the plan if that is possible, and compares the result with a new plan.
     fn follow(&mut self, routes: Routes, changed: &BTreeSet<RouteKey>) {
         self.environment.routes = Arc::new(routes);
         let next_hops: Vec<IpAddr> = compiled(&self.plan).next_hops().map(|(_, address, _)| address).collect();
@@ -98,7 +99,7 @@ impl Followed {
     }
 }
 
-/// What is looked up by its prefix has no order.
+/// Returns the plan in a fixed order. Entries that are looked up by prefix have no order of their own.
 fn in_order(plan: &Plan) -> (Desired, Vec<String>) {
     let mut desired = plan.desired.clone();
     desired.routes.sort_by_key(|route| (route.table, route.prefix));
@@ -109,7 +110,7 @@ fn in_order(plan: &Plan) -> (Desired, Vec<String>) {
     (desired, unfollowed)
 }
 
-/// Messages as the kernel sends them: each alone, and in many orders behind dumps of many lengths.
+/// Returns messages as the kernel sends them: each alone, and in many orders behind dumps of many lengths.
 pub fn seeds() -> Vec<Vec<u8>> {
     let messages = bytes::of_the_kernel();
     let mut seeds: Vec<Vec<u8>> = messages.iter().map(|message| [&[0][..], message].concat()).collect();

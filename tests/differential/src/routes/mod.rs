@@ -1,10 +1,11 @@
-//! Routes that come in netlink messages as fuzz targets: the kernel's, and those that FRR announces over FPM.
+//! Fuzz targets for routes in netlink messages: those of the kernel, and those that FRR announces over FPM.
 //!
 //! ```text
 //! bytes ─► messages ─► Routes (kernel.rs) | Rib (fpm.rs) ─► Environment ─► plan ─► Tables
 //! ```
 //!
-//! Whatever is said, a plan comes of it that can be put in force: who writes routes cannot stop the node.
+//! Whatever the messages contain, the resulting plan can be put in force: a program that writes routes cannot stop the
+//! node.
 #![allow(clippy::panic, clippy::expect_used, reason = "a panic is what a fuzz target reports with")]
 
 pub(crate) mod bytes;
@@ -13,12 +14,12 @@ pub mod kernel;
 
 use std::sync::OnceLock;
 
-use srv6d::config::{self, Config};
-use srv6d::plan::{self, Device, Environment, KernelNeighbor, Plan};
+use srv6d_config::{self as config, Config};
+use srv6d_plan::{self as plan, Device, Environment, KernelNeighbor, Plan};
 use srv6d_srv6::model::{Mac, TableId};
 use srv6d_srv6::{Slots, Tables};
 
-/// Two ports, a SID and a route of the file, so that what is learned meets something.
+/// Configuration with two ports, a SID and a route, so that learned routes meet configured ones.
 const NODE: &str = r#"
 [node]
 source = "2001:db8:1::1"
@@ -38,12 +39,12 @@ prefix = "2001:db8:f::/48"
 type = "blackhole"
 "#;
 
-/// The node, told to take routes from somewhere: `[kernel]` or `[fpm]`.
+/// Returns the node with one source of routes: `[kernel]` or `[fpm]`.
 fn node(source: &str) -> Config {
     config::parse(&format!("{NODE}{source}"), "srv6d.toml").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// What the kernel shows beside routes: lo 1, eth1 2, eth2 3, a VRF device 7 for table 100.
+/// Returns what the kernel shows besides routes: lo 1, eth1 2, eth2 3, a VRF device 7 for table 100.
 fn environment() -> Environment {
     static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
     ENVIRONMENT.get_or_init(make_environment).clone()
@@ -76,7 +77,7 @@ fn make_environment() -> Environment {
     }
 }
 
-/// A plan that can be compiled, with a reason for every route that is left out.
+/// Makes a plan, and checks that it can be compiled and that every route left out has a reason.
 fn planned(config: &Config, environment: &Environment) -> Plan {
     let plan = plan::plan(config, environment).unwrap_or_else(|errors| panic!("refused: {errors}"));
     assert!(plan.unfollowed.iter().all(|route| !route.why.is_empty()), "left out without a reason");

@@ -1,5 +1,5 @@
-//! The fuzz targets, without a fuzzer: every seed and every input of the corpora as it is, and a bounded number of them
-//! with random changes.
+//! Runs the fuzz targets without a fuzzer: every seed and every input of the corpora unchanged, and a limited number of
+//! them with random changes.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test may panic")]
 
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ enum Change {
     Flip(Index, u8),
     Set(Index, u8),
     Cut(Index),
-    /// Some bytes from one place to another.
+    /// Copies some bytes from one place to another.
     Copy(Index, Index, usize),
     Remove(Index, usize),
     Insert(Index, Vec<u8>),
@@ -32,7 +32,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// What configurations are made of, and what they should not be made of.
+/// Makes a text to be inserted into a configuration: some fit, some do not.
 fn words() -> impl Strategy<Value = &'static str> {
     select(vec![
         "\n[[port]]\nname = \"p9\"\n",
@@ -115,15 +115,19 @@ fn every_seed_is_right_as_it_is() {
     }
 }
 
-/// What a coverage-guided fuzzer has found interesting: `tests/fuzz/corpus`.
+/// Runs the inputs that a coverage-guided fuzzer has found interesting: `tests/fuzz/corpus`.
 #[test]
 fn every_input_of_the_corpora_is_right() {
     for target in TARGETS {
-        target.corpus().iter().for_each(|input| target.check(input));
+        let inputs = target.corpus();
+        assert!(!inputs.is_empty(), "{}: tests/fuzz/corpus has none", target.name);
+        for input in &inputs {
+            target.check(input);
+        }
     }
 }
 
-/// Seeds and inputs of the corpus with some random changes each.
+/// Runs seeds and inputs of the corpus with some random changes each.
 fn with_changes(name: &str, cases: u32, most: usize) {
     let target = TARGETS.iter().find(|target| target.name == name).unwrap();
     let inputs = [(target.seeds)(), target.corpus()].concat();
@@ -137,7 +141,7 @@ fn with_changes(name: &str, cases: u32, most: usize) {
     result.unwrap_or_else(|why| panic!("{name}: {why}"));
 }
 
-/// A test for each target, so that they run side by side.
+/// Defines a test for each target, so that the targets run in parallel.
 macro_rules! with_changes {
     ($($test:ident: $target:literal, $cases:literal inputs with up to $most:literal changes;)*) => {
         $(#[test] fn $test() { with_changes($target, $cases, $most + 1); })*

@@ -1,7 +1,9 @@
-//! Random frames on random states, with the XDP program of `offload = "xdp"` in front: what it forwards is, to the byte
-//! and to the counter, what the packet path would have sent, and what it leaves to the packet path it has not touched.
+//! Random frames on random states, with the XDP program of `offload = "xdp"` in front. Frames that it forwards have the
+//! bytes and counters that the packet path would have produced, and frames that it leaves to the packet path are
+//! unchanged.
 //!
-//! `PROPTEST_CASES=100000 cargo test -p srv6d-differential --test offload -- --ignored` looks where nobody has looked yet.
+//! `PROPTEST_CASES=100000 cargo test -p srv6d-differential --test it offload:: -- --ignored` tries that many new random
+//! inputs.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test may panic")]
 #![allow(clippy::cast_possible_truncation, reason = "any bits will do for a host")]
@@ -14,36 +16,38 @@ use ipnet::IpNet;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
-use srv6d_conformance::front::{Front, Interfaces};
+use srv6d_differential::compare::agree;
+use srv6d_differential::engine::{Answer, Engine as _, Node};
+use srv6d_differential::engines::{Worker, XdpProgram};
 use srv6d_differential::generate::frames::Arrival;
 use srv6d_differential::generate::{frames, state};
-use srv6d_differential::{describe, fast, random_tests};
+use srv6d_differential::random_tests;
 use srv6d_model::{Counted, Counts};
+use srv6d_runner::front::{Front, Interfaces};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
     Behavior, Csid, Desired, DscpMode, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route, RouteAction,
     Steer, TableId,
 };
-use srv6d_srv6::{DropReason, Slots, Tables, Verdict};
+use srv6d_srv6::{DropReason, Verdict};
 use srv6d_wire::checksum;
-use srv6d_xsk::xdp_offload::PacketCount;
 
-/// What has come in so far.
+/// Numbers of the frames of each kind in this test so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Forwarded by the program as they are, or shifted.
+    /// Forwarded by the program without change, or shifted.
     shifted: u32,
-    /// Encapsulated by the program: IPv6, IPv4.
+    /// Encapsulated by the program: IPv6 frames, IPv4 frames.
     encapsulated: [u32; 2],
-    /// Forwarded by the program, of edge and host ports.
+    /// Forwarded by the program, received on edge or host ports.
     from_outside: u32,
-    /// Forwarded by the program, of ports in another table than main.
+    /// Forwarded by the program, received on ports in a table other than the main one.
     of_vrfs: u32,
-    /// Refused by the worker: they came in there, and were sent to a SID block.
+    /// Refused by the worker: received on edge or host ports and sent to a SID block.
     refused: u32,
-    /// Forwarded by the program where not every source may send, or use SIDs.
+    /// Forwarded by the program although sources are restricted.
     admitted: u32,
-    /// Refused by the worker: their source may not.
+    /// Refused by the worker because of their source.
     not_admitted: u32,
 }
 
@@ -53,31 +57,23 @@ fn what_the_program_forwards_the_packet_path_would_have_sent() {
     let interfaces = Rc::new(Interfaces::of_this_thread().unwrap());
     let seen = Cell::new(Seen::default());
     let mut runner = TestRunner::new(random_tests(300));
-    // One program for all states: each of them replaces the one before, as generations do.
-    let front = RefCell::new(Front::load(interfaces).unwrap());
+    // One program serves all states: each state replaces the one before, as generations do.
+    let engines = RefCell::new((XdpProgram::new(Front::load(interfaces).unwrap()), Worker::default()));
     let aimed = prop::option::weighted(0.8, (any::<Index>(), any::<u128>()));
     let opened = prop::option::weighted(0.75, prop::collection::vec(role(), 8));
     let inputs = (state::state(), opened, prop::collection::vec((frames::arrival(), aimed), 100));
     let result = runner.run(&inputs, |(state, roles, arrivals)| {
         let desired = offloading(&state.0, roles.as_deref());
-        let mut slots = Slots::default();
-        let Ok(tables) = Tables::build(&desired, &mut slots) else {
-            return Ok(());
-        };
-        let mut front = front.borrow_mut();
-        front.publish(&tables).map_err(TestCaseError::fail)?;
+        let (program, worker) = &mut *engines.borrow_mut();
         for (arrival, aimed) in &arrivals {
             let mut arrival = arrival.clone();
             let Some(port) = desired.ports.get(usize::from(arrival.port)) else { continue };
             if let Some((prefix, argument)) = aimed {
                 aim(&mut arrival.frame, &desired, port.table, (*prefix, *argument));
             }
-            let counted = compare(&mut front, &desired, &slots, &arrival).map_err(|why| {
-                let input = describe::input(&desired, arrival.port, &arrival.frame);
-                TestCaseError::fail(format!("\n{}{input}\n{why}", describe::state(&desired)))
-            })?;
+            let counted = compare(program, worker, &desired, &arrival).map_err(TestCaseError::fail)?;
             let mut so_far = seen.get();
-            so_far.add(&desired, port, &arrival, counted.as_ref());
+            so_far.add(&desired, port, &arrival, counted.as_ref(), worker);
             seen.set(so_far);
         }
         Ok(())
@@ -95,11 +91,18 @@ fn role() -> impl Strategy<Value = Role> {
 }
 
 impl Seen {
-    /// `counted`: by the program, which has forwarded it.
-    fn add(&mut self, desired: &Desired, port: &Port, arrival: &Arrival, counted: Option<&Counts>) {
+    /// Counts a frame. `counted` is what the program has counted if it forwarded the frame.
+    fn add(
+        &mut self,
+        desired: &Desired,
+        port: &Port,
+        arrival: &Arrival,
+        counted: Option<&Counts>,
+        worker: &mut Worker,
+    ) {
         let is_outside = matches!(port.role, Role::Edge | Role::Host);
         let Some(counted) = counted else {
-            let reason = refusal(desired, arrival);
+            let reason = refusal(worker, desired, arrival);
             let is_to_block = matches!(reason, Some(DropReason::AclEdge | DropReason::AclPath));
             self.refused += u32::from(is_outside && is_to_block);
             self.not_admitted += u32::from(matches!(reason, Some(DropReason::AclSource | DropReason::AclSid)));
@@ -118,14 +121,15 @@ impl Seen {
     }
 }
 
-fn refusal(desired: &Desired, arrival: &Arrival) -> Option<DropReason> {
-    match fast::outcome(desired, arrival.port, &arrival.frame).ok()?.verdict {
+fn refusal(worker: &mut Worker, desired: &Desired, arrival: &Arrival) -> Option<DropReason> {
+    worker.go_over(Node::from(desired)).ok().filter(|can_be| *can_be)?;
+    match worker.forward(arrival.port, &arrival.frame).ok()?.outcome()?.verdict {
         Verdict::Drop(reason) => Some(reason),
         _ => None,
     }
 }
 
-/// At a third of the ports and at half of the nodes some sources may send, and use SIDs.
+/// Restricts sources on a third of the ports, and restricts who may use SIDs on half of the nodes.
 fn admit_some(desired: &mut Desired) {
     for (number, port) in desired.ports.iter_mut().enumerate() {
         let prefixes: &[&str] = if number % 3 == 0 { &["2000::/3", "10.0.0.0/9", "10.128.0.0/16"] } else { &[] };
@@ -135,8 +139,8 @@ fn admit_some(desired: &mut Desired) {
     desired.policy.domain_sources = domain.iter().map(|prefix| prefix.parse().unwrap()).collect();
 }
 
-/// The same with the program asked for on every port. With roles there is less of what it leaves to the worker whatever the
-/// frame: most states then are about what it forwards.
+/// Returns the state with the program requested on every port. With `roles`, states contain less that makes the program
+/// leave every frame to the worker, so that most states test what the program forwards.
 fn offloading(desired: &Desired, roles: Option<&[Role]>) -> Desired {
     let mut desired = desired.clone();
     desired.offload = (0..).zip(&desired.ports).map(|(index, _)| PortId(index)).collect();
@@ -152,7 +156,7 @@ fn offloading(desired: &Desired, roles: Option<&[Role]>) -> Desired {
     desired
 }
 
-/// Whatever a shift leads to has a way out, through several next hops with unequal shares.
+/// Gives the result of every shift a route with several next hops of unequal weights.
 fn go_somewhere(desired: &mut Desired) {
     let hop = |port: u16, weight| Hop {
         port: PortId(port),
@@ -166,7 +170,7 @@ fn go_somewhere(desired: &mut Desired) {
     desired.routes.retain(|route| route.prefix != everywhere);
     desired.steers.retain(|steer| steer.prefix != everywhere);
     desired.routes.push(Route { table: TableId::MAIN, prefix: everywhere, action: RouteAction::Via(hops) });
-    // What is nobody's SID goes that way, too.
+    // Packets to unknown SIDs take this route, too.
     desired.blocks.iter_mut().for_each(|block| block.unknown = None);
     if !desired.sids.iter().any(shifts) {
         desired.sids.push(LocalSid {
@@ -177,14 +181,15 @@ fn go_somewhere(desired: &mut Desired) {
     }
 }
 
-/// Two thirds of the paths have one segment, and both families are steered; at times what is around the block, too.
+/// Gives two thirds of the paths a single segment, and steers prefixes of both families; sometimes also a prefix around
+/// the block.
 fn steer_plainly(desired: &mut Desired) {
     let steered = [("2001:db8:7::/48", "plain"), ("10.7.0.0/16", "plain of IPv4"), ("fcbb:bb00::/24", "all around")];
     let is_all_around = desired.steers.len() % 3 == 1;
     for (prefix, name) in steered.into_iter().take(if is_all_around { 3 } else { 2 }) {
         let segments = SegmentList::new(vec!["fcbc:0:9::".parse().unwrap()], &[]).unwrap();
         let path = Path { name: name.to_owned(), segments, full_srh: false, weight: 1, source: None, via: Vec::new() };
-        // The same prefix leads elsewhere in another table.
+        // In another table, the same prefix leads to another path.
         let other = Path { name: format!("{name}, in a VRF"), source: "2001:db8:cafe::2".parse().ok(), ..path.clone() };
         for (table, path) in [(TableId::MAIN, path), (TableId(100), other)] {
             desired.steers.push(Steer { table, prefix: prefix.parse().unwrap(), paths: vec![path] });
@@ -205,8 +210,8 @@ fn shifts(sid: &LocalSid) -> bool {
     matches!(sid.behavior, Behavior::End { csid: Some(_), .. } | Behavior::EndX { csid: Some(_), .. })
 }
 
-/// Sends a packet to one of the node's SIDs, blocks or steered prefixes of the table: most random destinations are nothing that a program
-/// forwards.
+/// Changes the destination to one of the node's SIDs, blocks, or steered prefixes of the table. Without that, the
+/// program would not forward most random packets.
 fn aim(frame: &mut [u8], desired: &Desired, table: TableId, (prefix, argument): (Index, u128)) {
     let is_v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
     let sids = desired.sids.iter().filter(|sid| shifts(sid)).map(|sid| sid.prefix);
@@ -219,7 +224,7 @@ fn aim(frame: &mut [u8], desired: &Desired, table: TableId, (prefix, argument): 
     if among.is_empty() {
         return;
     }
-    // Most random packets carry another one, or an extension header.
+    // Most random packets contain another packet or an extension header.
     let carried = [17, 6, 132, 44, 59].get((argument >> 64) as usize % 8);
     if let (false, Some(&carried)) = (to_sid, carried) {
         write(frame, if is_v6 { 20 } else { 23 }, &[carried]);
@@ -243,33 +248,14 @@ fn write(frame: &mut [u8], at: usize, bytes: &[u8]) {
     frame.get_mut(at..at + bytes.len()).into_iter().for_each(|place| place.copy_from_slice(bytes));
 }
 
-/// Returns what a frame that was forwarded has been counted as.
-fn compare(front: &mut Front, desired: &Desired, slots: &Slots, arrival: &Arrival) -> Result<Option<Counts>, String> {
-    let before = counts(front, slots);
-    let Some((device, bytes)) = front.forward(arrival.port, &arrival.frame)? else { return Ok(None) };
-    let right = fast::outcome(desired, arrival.port, &arrival.frame).map_err(|why| why.to_string())?;
-    if right.verdict != Verdict::Tx(device) || right.frame != bytes {
-        return Err(format!("program: out of {device}: {bytes:02x?}\npacket path: {right:02x?}"));
-    }
-    let counted: Counts = counts(front, slots)
-        .into_iter()
-        .map(|(what, now)| {
-            let was = before.get(&what).copied().unwrap_or_default();
-            (what, (now.0 - was.0, now.1 - was.1))
-        })
-        .filter(|&(_, grown)| grown != (0, 0))
-        .collect();
-    if counted != right.counts {
-        return Err(format!("program: {counted:?}\npacket path: {:?}", right.counts));
-    }
-    Ok(Some(counted))
-}
-
-fn counts(front: &Front, slots: &Slots) -> Counts {
-    let pair = |PacketCount { packets, bytes }| (packets, bytes);
-    let sids = slots.sids.iter().map(|(sid, slot)| (Counted::Sid(*sid), pair(front.sid(slot))));
-    let paths = slots.paths.iter().map(|(path, slot)| (Counted::Path(path.clone()), pair(front.path(slot))));
-    let hops = slots.adjacencies.iter();
-    let hops = hops.map(|((port, to), slot)| (Counted::NextHop(port.clone(), *to), pair(front.hop(slot))));
-    sids.chain(paths).chain(hops).collect()
+/// Compares both results, and returns what the program has counted if it forwarded the frame.
+fn compare(
+    program: &mut XdpProgram,
+    worker: &mut Worker,
+    desired: &Desired,
+    arrival: &Arrival,
+) -> Result<Option<Counts>, String> {
+    let answers = agree(&mut [program], worker, Node::from(desired), arrival.port, &arrival.frame)?;
+    let forwarded = answers.into_iter().flatten().next();
+    Ok(forwarded.as_ref().and_then(Answer::outcome).map(|outcome| outcome.counts.clone()))
 }

@@ -1,17 +1,18 @@
-//! The conformance pack through the naive forwarder: a second opinion on the pack itself.
+//! Runs the conformance pack through the naive forwarder, as a second opinion on the pack itself.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test may panic")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use srv6d_conformance::{apply, desired, environment};
 use srv6d_differential::compare::compare;
+use srv6d_differential::engine;
 use srv6d_model::{Counted, Outcome, outcomes};
 use srv6d_pack::Case;
+use srv6d_runner::{apply, desired, environment};
 use srv6d_srv6::Verdict;
 use srv6d_srv6::model::Desired;
 
-/// Cases that the naive forwarder does not pass, and why.
+/// Cases that the naive forwarder does not pass, with the reasons.
 const NOT_MODELLED: [(&str, &str); 1] = [("I05a", "it does not learn from what the underlay says about the MTU")];
 
 type Sent = Vec<(String, Vec<u8>)>;
@@ -25,18 +26,15 @@ struct Node {
 
 impl Node {
     fn new(desired: Desired) -> Self {
-        let names = desired.ports.iter().map(|port| match port.vlan {
-            Some(vid) => port.name.trim_end_matches(&format!(".{vid}")).to_owned(),
-            None => port.name.clone(),
-        });
-        Self { names: names.collect(), desired, held: Vec::new(), counters: BTreeMap::new() }
+        let names = engine::Node::from(&desired).devices();
+        Self { names, desired, held: Vec::new(), counters: BTreeMap::new() }
     }
 
     fn count(&mut self, name: impl Into<String>) {
         *self.counters.entry(name.into()).or_default() += 1;
     }
 
-    /// Where flows are spread, the first way.
+    /// Forwards a frame. Where flows are spread, the first of the right outcomes is used.
     fn forward(&mut self, port: u16, frame: &[u8], sent: &mut Sent) {
         let all = outcomes(&self.desired, port, frame);
         let Some(Outcome { verdict, frame: bytes, counts }) = all.into_iter().next() else { panic!("no outcome") };
@@ -85,7 +83,8 @@ fn run(case: &Case) -> Result<(), String> {
     case.check_counters(&node.counters).map_err(|diff| diff.to_string())
 }
 
-/// How flows spread is left out: to the model any way is right, and it takes the first. And each single frame makes the packet path do what it makes the model do.
+/// Runs every case. Properties about the spread of flows are not checked, because the model accepts every choice and
+/// takes the first. Each frame is also run through the packet path, which must come to the same result as the model.
 #[test]
 fn the_model_agrees_with_the_pack() {
     let pack = srv6d_pack::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance")).unwrap();

@@ -1,7 +1,7 @@
-//! Random frames on random states: whatever the packet path does with one is a thing that the naive forwarder finds
-//! right, to the byte and to the counter. A difference is printed with the whole state and the frame, shrunk.
+//! Random frames on random states: the packet path must come to a result that the naive forwarder considers right, to
+//! the byte and to the counter. A difference is reported with the whole state and the frame, after shrinking.
 //!
-//! `PROPTEST_CASES=100000 cargo test -p srv6d-differential --test random` looks where nobody has looked yet.
+//! `PROPTEST_CASES=100000 cargo test -p srv6d-differential --test it random::` tries that many new random inputs.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test may panic")]
 
@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use srv6d_differential::compare::compare;
-use srv6d_differential::fast;
+use srv6d_differential::engine::{Engine as _, Node};
+use srv6d_differential::engines::Worker;
 use srv6d_differential::generate::{frames, state};
 use srv6d_differential::random_tests;
 use srv6d_model::{Counted, Outcome};
@@ -33,7 +34,7 @@ proptest! {
     }
 }
 
-/// What a verdict is called here.
+/// Returns the name of a verdict in this test.
 fn name_of(outcome: &Outcome) -> String {
     match outcome.verdict {
         Verdict::Tx(_) if outcome.counts.keys().any(|counted| matches!(counted, Counted::Path(_))) => "tx.path".into(),
@@ -47,10 +48,11 @@ fn name_of(outcome: &Outcome) -> String {
     }
 }
 
-/// A generator whose frames are all refused at the door would find nothing.
+/// The generated frames must reach every verdict; if all of them were refused early, the comparison would find nothing.
 #[test]
 fn frames_of_the_generator_come_to_every_end() {
-    /// Rings and buffers that are full, time that passes; and what needs more layers than is worth waiting for.
+    /// Drop reasons that random frames cannot reach: they need full rings or buffers, time that passes, or more layers
+    /// than are practical to generate.
     const NOT_HERE: [DropReason; 5] =
         [DropReason::TxFull, DropReason::NoRoom, DropReason::NoNeigh, DropReason::Rounds, DropReason::Nesting];
     let answered =
@@ -63,12 +65,15 @@ fn frames_of_the_generator_come_to_every_end() {
 
     let mut runner = TestRunner::deterministic();
     let strategy = (state::state(), prop::collection::vec(frames::arrival(), 8));
+    let mut worker = Worker::default();
     for _ in 0..20_000 {
         let (state, arrivals) = strategy.new_tree(&mut runner).unwrap().current();
+        if !worker.go_over(Node::from(&state.0)).unwrap() {
+            continue;
+        }
         for arrival in arrivals.iter().filter(|arrival| usize::from(arrival.port) < state.0.ports.len()) {
-            if let Ok(outcome) = fast::outcome(&state.0, arrival.port, &arrival.frame) {
-                missing.remove(&name_of(&outcome));
-            }
+            let answer = worker.forward(arrival.port, &arrival.frame).unwrap();
+            missing.remove(&name_of(answer.outcome().unwrap()));
         }
         if missing.is_empty() {
             return;

@@ -1,12 +1,12 @@
-//! Frames of the pack with bytes flipped, cut and added: no input panics, a refused frame is as it was, and every frame
-//! is accounted for.
+//! Frames of the pack with bytes changed, cut off and added: no input causes a panic, a dropped frame is unchanged, and
+//! every frame is accounted for.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a failed test may panic
 
 use std::path::Path;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use srv6d_conformance::Node;
+use srv6d_runner::Node;
 
 #[derive(Clone, Debug)]
 enum Mutation {
@@ -18,7 +18,7 @@ enum Mutation {
 
 fn mutation() -> impl Strategy<Value = Mutation> {
     let edge = select(vec![0u8, 1, 2, 4, 6, 41, 43, 44, 58, 59, 60, 0x45, 0x60, 0x7f, 0x80, 0xfe, 0xff]);
-    // Header bytes are worth more than payload bytes.
+    // Headers are changed more often than payloads, because more depends on them.
     prop_oneof![
         4 => (any::<Index>(), 0..8u8).prop_map(|(at, bit)| Mutation::Flip(at, 1 << bit)),
         4 => (any::<Index>(), edge).prop_map(|(at, value)| Mutation::Set(at, value)),

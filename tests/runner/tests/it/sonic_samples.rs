@@ -1,12 +1,12 @@
-//! Every sample switch is read, planned, and forwards, through the real worker step over ports in memory.
+//! Every sample switch is read and planned, and forwards through the real worker step over ports in memory.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::PathBuf;
 
-use srv6d::plan::Plan;
-use srv6d_conformance::{Node, sonic};
 use srv6d_pack::{build, decode};
+use srv6d_plan::Plan;
+use srv6d_runner::{Node, sonic};
 use srv6d_sonic::{Reading, Switch, Usd, read};
 use srv6d_srv6::model::{Behavior, RouteAction, TableId};
 
@@ -27,7 +27,7 @@ fn plan(name: &str) -> Plan {
     sonic::plan(&switch(name), Usd::Always).unwrap_or_else(|why| panic!("{name}: {why}"))
 }
 
-/// What a switch does with one frame.
+/// A sample switch as a node that forwards frames.
 struct Rig {
     plan: Plan,
     node: Node,
@@ -45,7 +45,8 @@ impl Rig {
         u16::try_from(self.plan.desired.ports.iter().position(|known| known.name == port).unwrap()).unwrap()
     }
 
-    /// Sends a frame in; returns where it leaves and its layers, without the Ethernet header, which is checked here.
+    /// Sends a frame to the node. Returns the port through which it leaves and its layers, without the Ethernet header,
+    /// which is checked here.
     fn pass(&mut self, port: &str, layers: &[&str]) -> (String, Vec<String>) {
         let number = self.number(port);
         let ethernet = format!("eth {} > {}", sonic::peer_mac(number), sonic::own_mac(number));
@@ -61,7 +62,7 @@ impl Rig {
         (out, layers[1..].to_vec())
     }
 
-    /// The frame leaves by `out` with this IPv6 header in front.
+    /// Asserts that the frame leaves through `out` with this outermost header.
     fn expect(&mut self, port: &str, layers: &[&str], out: &str, header: &str) {
         let (left, found) = self.pass(port, layers);
         assert_eq!(left, out, "{found:?}");
@@ -113,7 +114,7 @@ fn a_leaf_of_the_fabric_decapsulates_for_its_host() {
     let packet = around("fd10:2:a1:fe06::", "ip6 2000::1 > fd10:2:f10::9 hl 64");
     let own = rig.number("Ethernet12");
     assert!(rig.plan.desired.routes.iter().any(|route| route.prefix.to_string() == "fd10:2:f10::/64"));
-    // Its neighbour is the host itself, which is asked for first: fe80::2 stands behind the port.
+    // The neighbour is the host itself, which has to be added: so far only fe80::2 is behind the port.
     let host = "fd10:2:f10::9".parse().unwrap();
     let mut desired = rig.plan.desired.clone();
     desired.neighbors.insert((srv6d_srv6::model::PortId(own), host), sonic::peer_mac(own));
@@ -152,17 +153,17 @@ fn a_leaf_of_a_plane_shifts_pins_spreads_and_decapsulates_in_its_vrf() {
     let tenant = desired.ports.iter().find(|port| port.name == "Ethernet32").unwrap();
     assert_eq!(tenant.table, TableId(1001));
 
-    // Shift, then the local uA of the third spine, which is another round and another hop.
+    // A shift, then the local uA of the third spine, which costs a second hop.
     let through = carrier("fd20:0:101:a002:102::");
     rig.expect("Ethernet36", &lines(&through), "Ethernet8", "ip6 1000::1 > fd20:0:102:: hl 62");
     let pinned = carrier("fd20:0:a005:201::");
     rig.expect("Ethernet36", &lines(&pinned), "Ethernet20", "ip6 1000::1 > fd20:0:201:: hl 63");
     let to_host = carrier("fd20:0:b009:7::");
     rig.expect("Ethernet0", &lines(&to_host), "Ethernet36", "ip6 1000::1 > fd20:0:7:: hl 63");
-    // The tenant's own port is in another VRF, and reaches the SIDs all the same.
+    // The tenant's port is in another VRF, but packets from it reach the SIDs.
     let from_tenant = carrier("fd20:0:a003:201:b00e:d100::");
     rig.expect("Ethernet32", &lines(&from_tenant), "Ethernet12", "ip6 1000::1 > fd20:0:201:b00e:d100:: hl 63");
-    // Decapsulated in the tenant's table: the subnet there, and nothing else.
+    // The packet is decapsulated into the tenant's table, which contains the tenant's subnet only.
     let elsewhere = around("fd20:0:d100::", "ip6 2000::1 > 2001:db8:c1::9 hl 64");
     rig.drops("Ethernet0", &lines(&elsewhere), "no_route");
 }
@@ -196,17 +197,18 @@ fn a_spine_of_a_plane_pins_every_leaf() {
 #[test]
 fn adjacencies_without_address_go_to_whoever_is_there() {
     let mut rig = Rig::of("ai-leaf");
-    // As /48 of the local range, and behind the locator as /64, which is one entry and one hop.
+    // The uA has two SIDs: a /48 of the local block (LIB), and a /64 behind the locator. A packet to the /64 matches
+    // one entry, so it costs one hop.
     rig.expect("Ethernet0", &lines(&carrier("fd30:1111:fe21:2::")), "Ethernet4", "ip6 1000::1 > fd30:1111:2:: hl 63");
     rig.expect("Ethernet0", &lines(&carrier("fd30:1111:1:fe22:2::")), "Ethernet8", "ip6 1000::1 > fd30:1111:2:: hl 63");
-    // PSP and USD: the last one decapsulates and still pins.
+    // PSP and USD: at the last SID, the packet is decapsulated and still sent over its adjacency.
     rig.expect("Ethernet0", &lines(&carrier("fd30:1111:fe22::")), "Ethernet8", "ip6 2000::1 > 3000::2 hl 63");
 
     let switch = switch("ai-leaf");
     let config = sonic::configuration(&switch, Usd::Always).unwrap();
     let mut alone = sonic::environment(&switch, &config);
     alone.neighbors.clear();
-    let waiting = srv6d::plan::plan(&config, &alone).unwrap();
+    let waiting = srv6d_plan::plan(&config, &alone).unwrap();
     assert_eq!(waiting.pending.len(), 4, "{:?}", waiting.pending);
     assert_eq!(waiting.desired.sids.len(), 1, "only the uN needs nobody");
 }
@@ -226,7 +228,7 @@ fn a_provider_edge_decapsulates_for_two_customers_who_have_the_same_addresses() 
     assert_eq!(tables, [TableId(1001), TableId(1002)]);
     assert_eq!(plan.desired.tunnel.source, Some("fd40:9:1::1".parse().unwrap()));
     let mut rig = Rig::of("pe");
-    // Red has a route to it, grey has none.
+    // The red customer has a route to the destination, the grey one has none.
     let packet = |sid: &str| {
         [
             format!("ip6 1000::1 > {sid} hl 64"),
@@ -252,9 +254,9 @@ fn config_db_alone_is_enough() {
     rig.expect("Ethernet0", &lines(&carrier("fd60:6:1:b::")), "Ethernet4", "ip6 1000::1 > fd60:6:b:: hl 63");
     rig.expect("Ethernet0", &lines(&carrier("fd60:6:1:fe04:7::")), "Ethernet4", "ip6 1000::1 > fd60:6:7:: hl 63");
     rig.expect("Ethernet0", &lines(&carrier("fd60:6:fe04:7::")), "Ethernet4", "ip6 1000::1 > fd60:6:7:: hl 63");
-    // Its blackhole drops unknown SIDs, not the block.
+    // The switch's blackhole drops packets to unknown SIDs, but not to the whole block.
     rig.drops("Ethernet0", &lines(&carrier("fd60:6:7:2::")), "blackhole");
-    // uniform: the outer DSCP stays with the inner packet.
+    // uniform: the DSCP of the outer header is copied to the inner packet.
     let marked = ["ip6 1000::1 > fd60:6:1:: hl 64 tc 0xb8", "ip6 2000::1 > fd60:6:b::1 hl 64", "udp 50000 > 4791"];
     rig.expect("Ethernet0", &marked, "Ethernet4", "ip6 2000::1 > fd60:6:b::1 hl 63 tc 0xb8");
 }
@@ -271,7 +273,7 @@ fn without_usd_a_carrier_that_ends_is_refused() {
             .collect::<std::collections::BTreeMap<_, _>>()
     };
     assert!(usd(Usd::Always)["fd60:6:2::/48"]);
-    // As in SONiC: only where the row says how to treat the DSCP.
+    // As in SONiC: USD only if the row says how to treat the DSCP.
     assert!(!usd(Usd::Configured)["fd60:6:2::/48"]);
     assert!(usd(Usd::Configured)["fd60:6:1::/48"]);
 }

@@ -1,4 +1,4 @@
-//! What can be asked of `bench-net`, and the plan that it makes.
+//! Command line of `bench-net`, and the plan that follows from it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,48 +27,49 @@ pub struct Arguments {
     pub command: Option<Word>,
 }
 
-/// Rows that `--smoke` leaves nothing out of: one of the kernel's and one of srv6d's, which can be divided.
+/// Rows that `--smoke` measures completely: one of the kernel and one of srv6d, whose ratio can be formed.
 const SMOKE: [&str; 2] = ["linux-uN", "srv6d-uN"];
 
-/// What is to be measured where no command is given.
+/// What is measured if no command is given.
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub struct Forwarding {
-    /// Fewer sizes, rounds and searches, shorter trials: some twenty minutes
+    /// Fewer sizes, rounds and searches, and shorter trials: about twenty minutes
     #[arg(long, conflicts_with = "smoke")]
     pub quick: bool,
 
-    /// Every row in one short flood, and two rows in every placement, at three sizes, with several workers and searched, to
-    /// see that it works: the figures mean nothing
+    /// Check that everything works: one short flood of every row, and two rows in every placement, at three sizes, with
+    /// several workers and with searches; the figures mean nothing
     #[arg(long)]
     pub smoke: bool,
 
-    /// Rows to measure; all when left out
+    /// Rows to measure [default: all]
     #[arg(long = "dut", value_name = "NAME", value_parser = dut_named)]
     pub duts: Vec<Dut>,
 
-    /// Placements to measure, and to search rates without loss in; when left out those with their own bars, and one of
-    /// them for the searches
+    /// Placements for measurements and searches [default: those with promises of their own, and one of them for the
+    /// searches]
     #[arg(long = "placement", value_enum, value_name = "NAME")]
     pub placements: Vec<Placement>,
 
-    /// Frame sizes: 64 to 9000, or imix; rates without loss are searched at these, too
+    /// Frame sizes from 64 to 9000 bytes, or imix; also the sizes of the searches for rates without loss
     #[arg(long = "size", value_name = "BYTES")]
     pub sizes: Vec<Size>,
 
-    /// How frames end
+    /// Where and how frames end at the sink
     #[arg(long, value_enum, default_value = "xdp")]
     pub sink: SinkKind,
 
-    /// How often everything is measured
+    /// Number of rounds in which everything is measured
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: Option<u16>,
 
-    /// How often sizes other than 64 and 1500, and several workers, are measured [default: as all else]
+    /// Number of rounds for sizes other than 64 and 1500, and for several workers [default: the same]
     #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub other_rounds: Option<u16>,
 
-    /// Cores to use, as generator, receiver, worker and sink of the placements that have them [default: all, in order]
+    /// Cores to use, in this order: generator, receiver, worker and sink, as far as a placement has them [default: all,
+    /// in ascending order]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub cores: Vec<usize>,
 
@@ -76,20 +77,20 @@ pub struct Forwarding {
     #[arg(long, value_parser = clap::value_parser!(u16).range(20..=60_000))]
     pub trial_ms: Option<u16>,
 
-    /// Pairs of turns that srv6d and the floor take, 5 ms each; fewer than 20 are no figure, 0: none [default: 200; 100
-    /// with --quick]
+    /// Pairs of turns of srv6d and the floor, 5 ms for each turn; fewer than 20 give no figure, 0 for none [default:
+    /// 200; 100 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     pub pairs: Option<u16>,
 
-    /// No NDR, PDR and latency
+    /// Do not measure NDR, PDR and latency
     #[arg(long)]
     pub no_search: bool,
 
-    /// No rows with several workers
+    /// Do not measure rows with several workers
     #[arg(long)]
     pub no_workers: bool,
 
-    /// The threads that carry packets go before everything else on this machine, at real-time priority
+    /// Give the threads that carry packets real-time priority over everything else on this machine
     #[arg(long)]
     pub first: bool,
 
@@ -97,50 +98,65 @@ pub struct Forwarding {
     pub paths: Paths,
 }
 
-/// What is measured, and where that goes.
+/// The srv6d that is measured, and the directory of the results.
 #[derive(Debug, Args)]
 pub struct Paths {
-    /// The srv6d to measure [default: beside this program]
+    /// The srv6d to measure [default: the one in the directory of this program]
     #[arg(long, value_name = "FILE")]
     pub srv6d: Option<PathBuf>,
 
-    /// Where results.json, report.md, report.html and report.json go; those of `host` into host/ there
+    /// Directory for results.json, report.md, report.html and report.json; `host` and `neighbors` use subdirectories of
+    /// these names
     #[arg(long, value_name = "DIRECTORY", default_value = "target/bench-net")]
     pub out: PathBuf,
 }
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Word {
-    /// Names the rows
+    /// Lists the rows
     List,
-    /// Measures a host's own TCP and UDP through srv6d, beside the kernel's encapsulation; needs iperf3
+    /// Measures a host's own TCP and UDP through srv6d, compared with the kernel's encapsulation; needs iperf3
     Host {
-        /// How often each row is measured
+        /// Number of rounds in which each row is measured
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
         rounds: u16,
-        /// Seconds of each stream
+        /// Length of each stream in seconds
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=600))]
         seconds: u16,
         #[command(flatten)]
         paths: Paths,
     },
-    /// Writes the Markdown and HTML of a report that is JSON, beside it
+    /// Measures how soon the first packet to a neighbour arrives through srv6d, beside the kernel
+    Neighbors {
+        /// How often the kernel and srv6d take turns in each situation
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+        rounds: u16,
+        /// First packets of each turn
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=255))]
+        probes: u16,
+        /// Number of other routes where a situation has them
+        #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+        routes: u32,
+        #[command(flatten)]
+        paths: Paths,
+    },
+    /// Writes Markdown and HTML from a report in JSON, next to that file
     Render {
-        /// The report, as report.json, or the directory it is in
+        /// The report (report.json), or the directory that contains it
         file: PathBuf,
     },
-    /// Writes the report of results again, beside them
+    /// Writes the report of existing results again, next to them
     Report {
-        /// The results, as results.json, or the directory they are in
+        /// The results (results.json), or the directory that contains them
         file: PathBuf,
     },
-    /// Compares the ratios of two runs: which have changed by more than their rounds differ
+    /// Compares the ratios of two runs, and shows which differ by more than the spread of their rounds
     Compare {
-        /// The results of the first run, as results.json, or the directory they are in
+        /// The results of the first run (results.json), or the directory that contains them
         before: PathBuf,
-        /// Those of the second
+        /// The results of the second run, likewise
         after: PathBuf,
-        /// As JSON
+        /// Prints JSON
         #[arg(long)]
         json: bool,
     },
@@ -154,7 +170,7 @@ fn dut_named(name: &str) -> Result<Dut, String> {
 }
 
 impl Forwarding {
-    /// What is to be done until `interrupted` is set.
+    /// Returns the plan of the measurement. Setting `interrupted` ends it.
     pub fn plan(&self, interrupted: Arc<AtomicBool>) -> Result<Plan, Failure> {
         let (quick, smoke) = (self.quick, self.smoke);
         let choose = |full: u16, short: u16, shortest: u16| {
@@ -184,7 +200,7 @@ impl Forwarding {
         Ok(Plan {
             srv6d: self.paths.srv6d()?,
             placements: match self.placements.as_slice() {
-                // What two cores are enough for goes first: every row is there.
+                // The placement that needs only two cores comes first, and every row is measured there.
                 [] if smoke => vec![Placement::OneCore, Placement::SinkOnDutCore, Placement::SinkOnOwnCore],
                 [] => vec![Placement::SinkOnDutCore, Placement::SinkOnOwnCore, Placement::OneCore],
                 placements => placements.to_vec(),
@@ -212,7 +228,7 @@ impl Forwarding {
         })
     }
 
-    /// Sizes at which NDR and PDR are searched.
+    /// Returns the sizes at which NDR and PDR are searched.
     fn searched(&self) -> Vec<Size> {
         match self.sizes.as_slice() {
             _ if self.no_search => Vec::new(),
@@ -222,7 +238,7 @@ impl Forwarding {
         }
     }
 
-    /// Those that were asked for, in that order, or all.
+    /// Returns the cores that were given, in that order, or all.
     fn cores(&self) -> Result<Vec<usize>, Failure> {
         let available = affinity::available();
         if self.cores.is_empty() {
@@ -241,7 +257,7 @@ impl Forwarding {
 }
 
 impl Paths {
-    /// The srv6d beside this program, unless another was named.
+    /// Returns the srv6d that was given, or the one in the directory of this program.
     pub fn srv6d(&self) -> Result<PathBuf, Failure> {
         let beside = || Some(std::env::current_exe().ok()?.parent()?.join("srv6d"));
         let file = self.srv6d.clone().or_else(beside).unwrap_or_else(|| PathBuf::from("srv6d"));
@@ -255,8 +271,8 @@ impl Paths {
     }
 }
 
-/// Where they are: a search takes longer than all else, so one placement has to do unless others are asked for. It is the
-/// one whose rates the kernel and srv6d share fairly, if there are cores for it.
+/// Returns the placements of the searches. A search takes longer than everything else, so by default there is only one
+/// placement: if there are enough cores, the one that treats the kernel and srv6d alike.
 fn searched_in(placements: &[Placement], cores: &[usize]) -> Vec<Placement> {
     if !placements.is_empty() {
         return placements.to_vec();
@@ -306,6 +322,8 @@ mod tests {
         }
         assert!(said(&["--quick", "host"]).is_err());
         assert!(said(&["host", "--quick"]).is_err());
+        assert!(said(&["neighbors", "--smoke"]).is_err());
+        assert!(said(&["neighbors", "--probes", "2", "--out", "there", "--srv6d", "that"]).is_ok());
         assert!(said(&["host", "--rounds", "2", "--out", "there", "--srv6d", "that"]).is_ok());
         assert!(said(&["--quick", "--out", "there", "--srv6d", "that"]).is_ok());
     }

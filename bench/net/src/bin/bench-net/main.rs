@@ -1,5 +1,5 @@
-//! `bench-net`: measures forwarding in network namespaces, srv6d beside the kernel, the AF_XDP floor and the ceiling of
-//! a veth. Needs root.
+//! `bench-net`: measures forwarding in network namespaces, with srv6d, the kernel, the AF_XDP floor and the ceiling of
+//! a veth side by side. Needs root.
 
 mod command_line;
 mod files;
@@ -17,14 +17,14 @@ use srv6d_bench_net::dut::Dut;
 use srv6d_bench_net::machine::Stamp;
 use srv6d_bench_net::results::{Results, UNDER_WAY};
 use srv6d_bench_net::statistics::number_of;
-use srv6d_bench_net::{BenchError, dut, host, netns, report};
+use srv6d_bench_net::{BenchError, dut, host, neighbors, netns, report};
 
 use crate::command_line::{Arguments, Forwarding, Paths, Word};
 use crate::files::{compare, keep, print, render, report_again, write_document};
 
-/// Exit status of a command line that cannot be, as clap's own.
+/// Exit status for an invalid command line, the same as that of clap.
 const USAGE: u8 = 2;
-/// Exit status when a second signal does not let it clean up: as a shell's after SIGINT.
+/// Exit status when a second signal prevents cleaning up, the same as that of a shell after SIGINT.
 const KILLED: i32 = 130;
 
 fn main() -> ExitCode {
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         None => measure(&arguments.forwarding),
         Some(Word::List) => print(&dut::ALL.map(|dut| format!("{}\n", dut.name)).concat()),
         Some(Word::Host { rounds, seconds, paths }) => measure_host(paths, *rounds, *seconds),
+        Some(Word::Neighbors { rounds, probes, routes, paths }) => measure_neighbors(paths, *rounds, *probes, *routes),
         Some(Word::Render { file }) => render(file),
         Some(Word::Report { file }) => report_again(file),
         Some(Word::Compare { before, after, json }) => compare(before, after, *json),
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why it ends.
+/// Why the program fails.
 enum Failure {
     Usage(String),
     Run(BenchError),
@@ -62,7 +63,7 @@ impl From<BenchError> for Failure {
     }
 }
 
-/// What must be there before anything is measured; and what a bench that was killed has left behind goes.
+/// Checks that everything needed is available, and removes what a killed run has left behind.
 fn make_ready() -> Result<(), Failure> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::Usage("bench-net makes network namespaces: run it as root (sudo)".to_owned()));
@@ -106,7 +107,8 @@ fn measure(forwarding: &Forwarding) -> Result<(), Failure> {
     whole(results.is_empty(), results.cut_off, &results.left_out)
 }
 
-/// A part of a run is reported, and no success; less than that is not called a report.
+/// Turns the end of a run into a result. An incomplete run has a report, but is a failure; a run without any figure has
+/// no report.
 fn whole(is_empty: bool, cut_off: Option<String>, left_out: &[String]) -> Result<(), Failure> {
     let why = match cut_off {
         why if is_empty => {
@@ -138,7 +140,23 @@ fn measure_host(paths: &Paths, rounds: u16, seconds: u16) -> Result<(), Failure>
     whole(results.streams.is_empty(), results.cut_off, &[])
 }
 
-/// Set when somebody wants the run to end: after the trial under way, or at once when he asks twice.
+fn measure_neighbors(paths: &Paths, rounds: u16, probes: u16, routes: u32) -> Result<(), Failure> {
+    make_ready()?;
+    let srv6d = paths.srv6d()?;
+    refuse_others(&srv6d)?;
+    let mut stamp = Stamp::take(&srv6d, &command(), "adaptive polling");
+    stamp.add_caution(false);
+    let interrupted = interrupted()?;
+    let plan = neighbors::Plan { srv6d: &srv6d, rounds, probes, routes, interrupted: &interrupted };
+    let out = paths.out.join("neighbors");
+    let keep = |results: &neighbors::Results| keep(&out, results);
+    let results = neighbors::measure(&plan, stamp, &|line| eprintln!("{line}"), &keep);
+    keep(&results)?;
+    write_document(&neighbors::document(&results), &out)?;
+    whole(results.first_packets.is_empty(), results.cut_off, &[])
+}
+
+/// Returns a flag that signals set: the run then ends after the current trial, and after a second signal immediately.
 fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|why| BenchError::of("catch signals", why))?;
@@ -166,13 +184,14 @@ fn what_is_left(names: &[String]) -> String {
     )
 }
 
-/// As it was given, all of it.
+/// Returns the whole command line as it was given.
 fn command() -> String {
     let words = std::env::args().skip(1);
     ["bench-net".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Found out before the first row: one after the other they would fail, each for a reason of its own.
+/// Checks that the file is srv6d before the first row is measured. Otherwise every row would fail with a reason of its
+/// own.
 fn refuse_others(srv6d: &Path) -> Result<(), Failure> {
     let said = std::process::Command::new(srv6d).arg("--version").stdin(Stdio::null()).output();
     let version = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();

@@ -10,17 +10,17 @@ use srv6d_srv6::model::{
     Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route,
     RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
-use srv6d_srv6::{Limiter, Slots, Tables, Tally, Verdict, forward};
+use srv6d_srv6::{Limiter, Slots, Tables, Tally, Verdict, forward_one};
 use srv6d_wire::Packet;
 
 use super::fabric::{self, Fabric, Function, Style};
 
-/// Ports of the host that sends.
+/// Ports of the sending host.
 pub const UPLINK: u16 = 0;
 pub const APPLICATION: u16 = 1;
 pub const APPLICATION_MAC: [u8; 6] = [2, 0, 0, 0xff, 0, 1];
 const ROOM: usize = 4096;
-/// Of the hosts: whoever takes off the header without the function looks elsewhere, and finds nothing.
+/// Table of the hosts. A node that removes the header without the function looks up another table and finds nothing.
 const TENANT: TableId = TableId(7);
 
 pub struct Node {
@@ -28,17 +28,17 @@ pub struct Node {
     tally: Tally,
 }
 
-/// Of a node's port.
+/// Returns the address of a node's port.
 fn mac(node: usize, port: u16) -> Mac {
     Mac([2, 0, 0, u8::try_from(node).unwrap(), 0, u8::try_from(port).unwrap()])
 }
 
-/// Link-local, by node.
+/// Returns the link-local address of a node.
 fn address(node: usize) -> IpAddr {
     Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1 + u16::try_from(node).unwrap()).into()
 }
 
-/// Of the host behind a node.
+/// Returns the link-local address of the host behind a node.
 fn host() -> IpAddr {
     Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 1, 0).into()
 }
@@ -51,7 +51,7 @@ fn hop(port: u16, via: IpAddr) -> Hop {
     Hop { port: PortId(port), via: Some(via), weight: 1 }
 }
 
-/// An F3216 block and these uSIDs.
+/// Returns the prefix of the test's F3216 block and these uSIDs.
 fn prefix(usids: &[u16]) -> Ipv6Net {
     let mut groups = [0xfcbb, 0, 0, 0, 0, 0, 0, 0];
     groups[2..2 + usids.len()].copy_from_slice(usids);
@@ -65,7 +65,7 @@ impl Node {
         Self { tables, tally: Tally::new(&slots) }
     }
 
-    /// A node of the fabric. Only the last one of the walk knows a way to the host.
+    /// Builds a node of the fabric. Only the last node of the path has a route to the host.
     pub fn of(fabric: &Fabric, node: usize) -> Self {
         let neighbors = fabric.neighbors(node);
         let host_port = fabric.host_port(node);
@@ -96,7 +96,7 @@ impl Node {
         })
     }
 
-    /// The host that encapsulates.
+    /// Builds the host that encapsulates.
     pub fn source(fabric: &Fabric, family: Family, segments: &[Ipv6Addr], full_srh: bool) -> Self {
         let first = fabric.walk[0];
         let destination = match family {
@@ -123,14 +123,14 @@ impl Node {
         })
     }
 
-    /// What leaves, and through which device. Anything else ends the test.
+    /// Forwards a frame, and returns the frame that leaves and its device. Any other verdict fails the test.
     pub fn forward(&self, frame: &[u8], device: u16) -> (Vec<u8>, u16) {
         let mut room = vec![0; ROOM];
         let front = 256;
         room[front..front + frame.len()].copy_from_slice(frame);
         let mut packet = Packet::new(&mut room, front + frame.len(), 0);
         packet.pull_front(front);
-        let verdict = forward(&self.tables, &self.tally, &mut Limiter::default(), 0, device, &mut packet);
+        let verdict = forward_one(&self.tables, &self.tally, &mut Limiter::default(), 0, device, &mut packet);
         match verdict {
             Verdict::Tx(device) => (packet.bytes().to_vec(), device),
             other => panic!("{other:?}: {:02x?}", packet.bytes()),
@@ -159,7 +159,7 @@ fn sids(fabric: &Fabric, node: usize) -> Vec<LocalSid> {
         let behavior = Behavior::EndX { csid: csid(nflen), via: vec![hop(port, address(other))], backup: Vec::new() };
         sids.push(LocalSid { prefix: prefix(&usids), behavior, flavors });
     }
-    // The function is the last node's alone, so that nobody takes off the header before.
+    // Only the last node has the function, so that no other node can remove the header.
     if node == fabric.last() {
         match fabric.function {
             Function::Own => {
@@ -174,7 +174,7 @@ fn sids(fabric: &Fabric, node: usize) -> Vec<LocalSid> {
     sids
 }
 
-/// To the uN of every other node over fewest links.
+/// Returns routes to the uN of every other node over the fewest links.
 fn routes_to_nodes(fabric: &Fabric, node: usize) -> Vec<Route> {
     let mut first_port = BTreeMap::new();
     let mut queue: VecDeque<(usize, u16)> = VecDeque::new();

@@ -1,6 +1,6 @@
-//! A changed prefix, in time that does not depend on how many others there are.
+//! Applies a changed prefix, in time that does not depend on the number of other prefixes.
 //!
-//! What a prefix changes in the compiled form:
+//! A changed prefix affects the following parts of the compiled form:
 //!
 //! ```text
 //! the index in front   all places it covers, except where a longer one of the index covers them
@@ -9,8 +9,8 @@
 //! markers inside it    their best match, except where a longer one covers them
 //! ```
 //!
-//! All of these are computed from the prefixes there are and set, whatever was there before: a copy that missed some
-//! changes may take them all later, in any order.
+//! All of these are computed from the current prefixes, whatever they were before. A copy that missed some changes
+//! may apply them later, in any order.
 
 use super::{ByLength, Head, LONGER, Level, MISS, Tree};
 use crate::lpm::prefixes::{TooMuch, View};
@@ -21,7 +21,7 @@ use crate::lpm::{Key, Value, mask};
 struct Step {
     node: usize,
     len: u8,
-    /// Entries lead to what is longer than they are, and shorter than this.
+    /// Entries of this length lead to prefixes that are longer than they are and shorter than this.
     below: u8,
 }
 
@@ -37,7 +37,7 @@ impl<K: Head, const N: usize> Tree<K, N> {
         let (mut way, mut node, mut below) = (Way::default(), 0, u8::MAX);
         while let Some(level) = self.levels.get(node) {
             let here = level.length();
-            // Levels that only fill the tree up stand behind all others.
+            // Levels that only fill up the tree stand behind all others.
             let is_filling = here == 0;
             let step = Step { node, len: here, below };
             if here == len {
@@ -66,7 +66,8 @@ impl<K: Head, const N: usize> Tree<K, N> {
             level.remove(key);
             return Ok(());
         }
-        if level.set(key, value) { Ok(()) } else { Err(TooMuch::Full) }
+        level.set(key, value);
+        Ok(())
     }
 }
 
@@ -75,20 +76,30 @@ impl<K: Head, const N: usize> Level<K, N> {
         self.mask.length()
     }
 
-    /// False: there is no room.
-    fn set(&mut self, key: K, value: Value) -> bool {
+    fn set(&mut self, key: K, value: Value) {
         if self.replace(key, value) {
-            return true;
+            return;
         }
         let places = self.buckets.len() * N;
-        let is_full = self.used as usize + 1 > places - places / 4;
-        if !is_full {
-            self.insert(key, value);
+        if self.used as usize + 1 > places - places / 4 {
+            self.grow();
         }
-        !is_full
+        self.insert(key, value);
     }
 
-    /// True: the key was there.
+    /// Doubles the table. That costs a fraction of building all tables anew, and is needed only when the number of
+    /// entries has doubled.
+    fn grow(&mut self) {
+        let buckets = vec![super::Bucket::EMPTY; self.buckets.len() * 2];
+        let smaller = std::mem::replace(&mut self.buckets, buckets);
+        (self.shift, self.used) = (self.shift - 1, 0);
+        for bucket in smaller {
+            let entries = bucket.keys.into_iter().zip(bucket.values);
+            entries.filter(|&(_, value)| value != MISS).for_each(|(key, value)| self.insert(key, value));
+        }
+    }
+
+    /// Replaces the value of a key. Returns true if the key was there.
     fn replace(&mut self, key: K, value: Value) -> bool {
         let mut index = self.bucket_of(key);
         let last = self.buckets.len() - 1;
@@ -107,7 +118,7 @@ impl<K: Head, const N: usize> Level<K, N> {
         false
     }
 
-    /// Keys that had to go to a later bucket move up, so that a search never meets a gap.
+    /// Removes a key. Keys that had moved to a later bucket move back, so that a search never meets a gap.
     fn remove(&mut self, key: K) {
         if !self.replace(key, MISS) {
             return;
@@ -130,7 +141,7 @@ impl<K: Head, const N: usize> Level<K, N> {
 }
 
 impl ByLength {
-    /// Brings everything that depends on a prefix in line with `prefixes`.
+    /// Updates everything that depends on a prefix.
     pub(in crate::lpm) fn amend(&mut self, prefixes: View<'_>, key: Key) -> Result<(), TooMuch> {
         let inside = prefixes.few_inside(key)?;
         let best = prefixes.get(key).unwrap_or_else(|| prefixes.covering(key.bits, key.len));
@@ -157,7 +168,7 @@ impl ByLength {
         }
     }
 
-    /// The entry of a prefix, and the markers that lead to it.
+    /// Updates the entry of a prefix, and the markers that lead to it.
     fn own_entries(&mut self, prefixes: View<'_>, key: Key) -> Result<(), TooMuch> {
         let is_there = prefixes.get(key).is_some();
         if key.len > 64 {
@@ -180,7 +191,7 @@ impl ByLength {
         Ok(())
     }
 
-    /// What markers inside a prefix know as their best match: `best` is that of the prefix itself.
+    /// Updates the best match of the markers inside a prefix. `best` is that of the prefix itself.
     fn markers_inside(&mut self, key: Key, best: Value, inside: &[(Key, Value)]) -> Result<(), TooMuch> {
         let mut covering = vec![(key, best)];
         let (mut len, mut ways) = (0, (Way::default(), Way::default()));
@@ -192,7 +203,7 @@ impl ByLength {
                 len = inner.len;
                 ways = (self.short.way(len.min(64)), if len > 64 { self.long.way(len) } else { Way::default() });
             }
-            // Markers longer than the outermost prefix in between have that one, or one inside it.
+            // Markers longer than the outermost prefix in between have that prefix, or one inside it, as best match.
             let limit = covering.get(1).map_or(len, |(outer, _)| outer.len);
             let is_ours = |step: &&Step| step.len > key.len && step.len < limit;
             let at_64 = ways.0.own.iter().filter(|_| len > 64);
@@ -214,7 +225,8 @@ impl ByLength {
 }
 
 impl Way {
-    /// Lengths whose entries may have to change. Where nothing is to be led to, a length that is not there is none.
+    /// Returns the lengths whose entries may have to change. A length without a table is an error only if the prefix
+    /// exists.
     fn steps(self, is_there: bool) -> Result<impl Iterator<Item = Step>, TooMuch> {
         if is_there && self.own.is_none() {
             return Err(TooMuch::NewLength);
@@ -223,8 +235,8 @@ impl Way {
     }
 }
 
-/// What stands for a network at a length: its own value, the best match before it if it only leads to longer ones, or
-/// nothing.
+/// Returns the entry for a network at a length: its own value, the best match of shorter prefixes if it only leads to
+/// longer ones, or [`MISS`].
 fn entry(prefixes: View<'_>, key: Key, below: u8) -> Result<Value, TooMuch> {
     if let Some(value) = prefixes.get(key) {
         return Ok(value);

@@ -1,0 +1,497 @@
+//! The state that a running srv6d reports.
+//!
+//! These rows are printed by `--json` as they are: a field keeps its name and meaning once released. Addresses and
+//! prefixes are text in the form of RFC 5952. Packet and byte counts begin at the start of the daemon.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a port, a next hop or a SID can carry packets now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// Usable.
+    Up,
+    /// The device has no carrier or is administratively down.
+    Down,
+    /// The neighbour's MAC address is not known yet.
+    Unresolved,
+    /// The configured device does not exist (yet).
+    Pending,
+}
+
+/// One logical port: `show ports`. Losses and packets to the kernel are counted per device only. These numbers are
+/// given for the device's untagged port, or for the first of its VLANs, and are 0 for the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PortRow {
+    /// Configured name: the device, or `device.vid`.
+    pub name: String,
+    /// Network device.
+    pub device: String,
+    /// 802.1Q VID of a tagged port.
+    pub vlan: Option<u16>,
+    /// State of the port: `up`, `down`, or `pending` while the device is missing.
+    pub state: Health,
+    /// Role of the port: `fabric`, `edge`, `host`, `kernel`.
+    pub role: String,
+    /// Why the port has this role. Empty: the role is in the file, or the daemon is older than this field.
+    #[serde(default)]
+    pub role_reason: String,
+    /// VRF of packets that arrive, as the kernel's routing table id.
+    pub table: u32,
+    /// XDP mode: `zero-copy`, `native`, `generic`; absent while pending.
+    pub mode: Option<String>,
+    /// Why that mode was taken, or why the port is pending.
+    pub reason: String,
+    /// Receive queues polled by a worker.
+    pub queues: u32,
+    /// Largest layer-3 packet in bytes.
+    pub mtu: u32,
+    /// MAC address of the device.
+    pub mac: Option<String>,
+    /// Id of the attached XDP program, as `bpftool prog` shows it.
+    pub xdp_program: Option<u32>,
+    /// Claimed packets received.
+    pub rx_packets: u64,
+    /// Claimed bytes received.
+    pub rx_bytes: u64,
+    /// Claimed packets that were lost before a worker received them, because a ring was full.
+    pub rx_lost: u64,
+    /// Number of packets sent.
+    pub tx_packets: u64,
+    /// Number of bytes sent.
+    pub tx_bytes: u64,
+    /// Packets to the port that were dropped because its transmit ring was full.
+    #[serde(default)]
+    pub tx_lost: u64,
+    /// Claimed packets that were dropped, for one of the reasons of `show counters`.
+    #[serde(default)]
+    pub rx_refused: u64,
+    /// Packets that were not claimed and therefore went to the kernel.
+    pub to_kernel: u64,
+    /// State of `offload = "xdp"`; absent if it is not configured.
+    #[serde(default)]
+    pub offload: Option<OffloadRow>,
+    /// The part of the packets received that the XDP program has forwarded without a worker.
+    #[serde(default)]
+    pub offloaded: u64,
+    /// State of `busy_budget` at this port; absent if it is not configured.
+    #[serde(default)]
+    pub busy_polling: Option<BusyPollingRow>,
+}
+
+/// State of busy polling at a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BusyPollingRow {
+    /// Ids of the NAPIs that workers poll, as `ethtool` and the kernel's netdev family number them.
+    pub napi_ids: Vec<u32>,
+    /// Why not every queue's NAPI is polled. Empty: every one is.
+    pub reason: String,
+}
+
+/// State of a port with `offload = "xdp"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffloadRow {
+    /// Whether its XDP program forwards plain shifts.
+    pub on: bool,
+    /// Why it does not, or which plain packets it leaves to the workers. Empty: it forwards all of them.
+    pub reason: String,
+}
+
+/// One next hop of a SID, route or path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HopRow {
+    /// Address of the neighbour; absent if the destination itself is the neighbour (on-link).
+    pub via: Option<String>,
+    /// Port by which packets leave.
+    pub port: String,
+    /// Weight, which decides its share of the flows.
+    pub weight: u16,
+    /// The neighbour's MAC address, once resolved.
+    pub mac: Option<String>,
+    /// State: `up`, `down` (port), `unresolved` (neighbour).
+    pub state: Health,
+}
+
+/// One local SID: `show sids`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SidRow {
+    /// Prefix that is matched.
+    pub sid: String,
+    /// Behaviour: `uN`, `uA`, `uDT6`, `End.X`, ...
+    pub behavior: String,
+    /// Flavors: `psp`, `usp`, `usd`.
+    pub flavors: Vec<String>,
+    /// Locator block and node + function length of a uSID, in bits: `[32, 16]`.
+    pub csid: Option<[u8; 2]>,
+    /// Routing table of the inner lookup (uDT*).
+    pub table: Option<u32>,
+    /// Next hops (uA, uDX*).
+    pub next_hops: Vec<HopRow>,
+    /// Next hops that are used while all of `next_hops` are unusable.
+    pub backup: Vec<HopRow>,
+    /// State: `up` if a packet for the SID can be processed.
+    pub state: Health,
+    /// Number of packets processed (RFC 8986 section 6).
+    pub packets: u64,
+    /// Number of bytes processed.
+    pub bytes: u64,
+}
+
+/// One plain route: `show routes`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RouteRow {
+    /// Destination prefix.
+    pub prefix: String,
+    /// Id of the routing table.
+    pub table: u32,
+    /// Type: `unicast`, `blackhole`, `unreachable` as in iproute2, or `kernel` for "left to the kernel".
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Next hops of a `unicast` route.
+    pub next_hops: Vec<HopRow>,
+}
+
+/// One route of the kernel that stays with the kernel: `show routes --unfollowed`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfollowedRow {
+    /// Destination prefix.
+    pub prefix: String,
+    /// Id of the routing table.
+    pub table: u32,
+    /// Why srv6d does not follow it.
+    pub why: String,
+}
+
+/// One path of a steered prefix: `show paths`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathRow {
+    /// Prefix of inner destinations.
+    pub prefix: String,
+    /// Id of the routing table of the prefix.
+    pub table: u32,
+    /// Name of the path.
+    pub path: String,
+    /// Mode of encapsulation: `encap.red` or `encap`.
+    pub mode: String,
+    /// Carriers in the order in which they are visited.
+    pub segments: Vec<String>,
+    /// The uSIDs inside the carriers, one list for each segment. A segment outside every block stays whole.
+    pub usids: Vec<Vec<String>>,
+    /// Configured weight, which decides its share of the flows.
+    pub weight: u16,
+    /// Largest outer packet in bytes, if a router on the way has reported one in the last ten minutes.
+    pub learned_mtu: Option<u32>,
+    /// Next hops from the configuration. Empty: packets take the route to the first segment.
+    pub next_hops: Vec<HopRow>,
+    /// Number of packets encapsulated.
+    pub packets: u64,
+    /// Number of bytes encapsulated.
+    pub bytes: u64,
+    /// Share of the packets of this prefix, in percent with one decimal; absent before the first packet.
+    pub share_percent: Option<f64>,
+}
+
+/// One neighbour: `show neighbors`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NeighborRow {
+    /// Layer-3 address.
+    pub address: String,
+    /// Port by which it is reached.
+    pub port: String,
+    /// Layer-2 address; absent while unresolved.
+    pub mac: Option<String>,
+    /// State: `up` or `unresolved`.
+    pub state: Health,
+    /// Whether a next hop of a SID, route or path uses it.
+    pub next_hop: bool,
+}
+
+/// A counter of one reason for which packets end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReasonRow {
+    /// Name of the counter.
+    pub reason: String,
+    /// Number of packets.
+    pub packets: u64,
+    /// Meaning of the counter, in one line.
+    pub meaning: String,
+}
+
+/// All packet counters: `show counters`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountersView {
+    /// Number of packets taken from the ports.
+    pub rx: u64,
+    /// Number of packets sent.
+    pub tx: u64,
+    /// Number of packets handed to the kernel of this node.
+    pub kernel: u64,
+    /// Number of packets that wait for a neighbour.
+    pub held: u64,
+    /// The part of both `rx` and `tx` that XDP programs have forwarded without a worker.
+    #[serde(default)]
+    pub offloaded: u64,
+    /// Packets of this node's applications that the kernel dropped in front of srv6d's own interface. They are not part
+    /// of `rx`. `None`: the kernel does not tell.
+    #[serde(default)]
+    pub local_lost: Option<u64>,
+    /// Packets answered by srv6d itself, by kind.
+    pub reply: Vec<ReasonRow>,
+    /// Packets dropped, by reason.
+    pub drop: Vec<ReasonRow>,
+    /// Sum of all counters except `rx`.
+    pub accounted: u64,
+    /// Whether `rx == accounted`: every packet ended in exactly one counter.
+    pub balanced: bool,
+    /// The counters of each port.
+    pub ports: Vec<PortRow>,
+}
+
+/// Numbers of entries of one kind that were added, removed and changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// Number of new entries.
+    pub added: usize,
+    /// Number of entries that are gone.
+    pub removed: usize,
+    /// Number of entries with new contents.
+    pub changed: usize,
+}
+
+/// One published generation of the tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerationRow {
+    /// Number of the generation, counted from the start of the daemon.
+    pub generation: u64,
+    /// When it was published: seconds since 1970-01-01 UTC.
+    pub published: u64,
+    /// Cause of the generation: `start`, `reload`, `kernel`, the name of a source, `rollback to N`.
+    pub source: String,
+    /// Changes by kind: `ports`, `sids`, `steers`, `routes`, `neighbors`, `addresses`.
+    pub changes: BTreeMap<String, Changed>,
+}
+
+/// `show generation`: the daemon, the generation in force and the ones before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerationView {
+    /// Name of the node.
+    pub node: String,
+    /// Version of the daemon.
+    pub daemon: String,
+    /// Process id of the daemon.
+    pub pid: u32,
+    /// When the daemon started: seconds since 1970-01-01 UTC.
+    pub started: u64,
+    /// Path of the configuration file.
+    pub config: String,
+    /// Generations, newest first. The first one is in force.
+    pub generations: Vec<GenerationRow>,
+    /// How often tables were published in which way, since the daemon was started.
+    #[serde(default)]
+    pub tables: Published,
+    /// Kernel memory of the daemon's BPF maps and programs, in bytes. It is not part of any process's resident set.
+    #[serde(default)]
+    pub kernel_memory: u64,
+    /// The generation to which a rollback has returned. Sources are not followed until the next reload.
+    #[serde(default)]
+    pub held: Option<u64>,
+    /// Parts of the configuration that wait for something that the machine does not have yet.
+    pub pending: Vec<String>,
+    /// Notes: facts that are worth knowing and require no action.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Warnings about entries that were accepted but should be checked.
+    pub warnings: Vec<String>,
+    /// Why the last reload was refused. Empty: it was not refused.
+    pub refused: Vec<String>,
+}
+
+/// How tables have come into force so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    /// Whole generations, compiled from all there is.
+    pub whole: u64,
+    /// Of these: for an amendment that could not be made in place.
+    pub whole_for_amendment: u64,
+    /// Amendments made in place.
+    pub in_place: u64,
+    /// Of these: in a fresh copy of the tables, because a worker was still in the one behind.
+    pub copied: u64,
+}
+
+/// Privileges of a process according to the kernel. If its threads differ, the least restricted one counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Privileges {
+    /// Effective user id.
+    pub uid: u32,
+    /// Capabilities that at least one thread has.
+    pub capabilities: Vec<String>,
+    /// Whether no thread can gain privileges by executing a program.
+    pub no_new_privs: bool,
+    /// Whether every thread has a seccomp filter.
+    pub seccomp: bool,
+    /// Whether Landlock restricts which files the process may change.
+    #[serde(default)]
+    pub landlock: bool,
+    /// Number of threads.
+    pub threads: usize,
+}
+
+/// The daemon's process and its privileges: `show process`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessView {
+    /// Process id.
+    pub pid: u32,
+    /// Capabilities, seccomp, threads.
+    #[serde(flatten)]
+    pub privileges: Privileges,
+    /// Whether it has no more privileges than it needs.
+    pub least_privilege: bool,
+    /// Number of guard processes that have not ended.
+    pub guards: usize,
+    /// Number of open files.
+    pub open_files: usize,
+    /// Largest number of open files (`RLIMIT_NOFILE`).
+    pub open_files_limit: u64,
+}
+
+/// One path controller, or FPM: `show source`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceView {
+    /// Kind of source: `jalapeno`, `syd` or `fpm`.
+    pub source: String,
+    /// Address of its API; for `fpm`, the address on which srv6d listens.
+    pub endpoint: String,
+    /// State: `fresh`, `failing` (the last good paths stay), `waiting` (no answer yet), `refused` (it could not be
+    /// started). For `fpm`: `connected`, `disconnected`, `waiting` (no peer was ever connected), `refused` (it cannot
+    /// listen).
+    pub state: String,
+    /// Generation that a rollback keeps in force, whatever the controller answers now.
+    #[serde(default)]
+    pub held: Option<u64>,
+    /// Number of peers for which it is asked.
+    pub peers_total: usize,
+    /// Number of peers whose paths are those of its present answers.
+    pub peers_fresh: usize,
+    /// Number of rounds begun.
+    pub attempts: u64,
+    /// Number of rounds that ended with every peer fresh.
+    pub successes: u64,
+    /// Numbers of failed requests and refused answers, by cause.
+    pub failures: BTreeMap<String, u64>,
+    /// When a round last ended with every peer fresh: seconds since 1970-01-01 UTC.
+    pub last_success: Option<u64>,
+    /// Number of seconds since then.
+    pub age_seconds: Option<u64>,
+    /// Duration of the last round in milliseconds.
+    pub last_duration_ms: u64,
+    /// The last error, as long as it persists.
+    pub last_error: Option<String>,
+    /// Number of answers whose own carrier text differs from that of their path.
+    pub text_mismatches: u64,
+    /// One row per peer and prefix.
+    pub peers: Vec<SourcePeerRow>,
+    /// Further state of `fpm`. The fields about rounds and peers are empty there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fpm: Option<FpmView>,
+}
+
+/// What FRR announces over FPM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FpmView {
+    /// Address of the connected peer.
+    pub peer: Option<String>,
+    /// When the connection began or ended: seconds since 1970-01-01 UTC.
+    pub since: Option<u64>,
+    /// Number of seconds since then.
+    pub since_seconds: Option<u64>,
+    /// Number of connections so far.
+    pub connections: u64,
+    /// Dialect: `frr`, `sonic`, or `unknown` while the peer has sent nothing.
+    pub dialect: String,
+    /// Number of announced routes.
+    pub routes: usize,
+    /// Number of announced SIDs: as routes, or in messages of their own (SONiC's dialect).
+    pub sids: usize,
+    /// Number of announced next-hop objects.
+    pub next_hops: usize,
+    /// Number of routes that refer to a next-hop number that has not been announced.
+    pub waiting: usize,
+    /// Number of routes and SIDs of an earlier connection that the present one has not announced again.
+    pub stale: usize,
+    /// Number of routes and SIDs that were removed because they were not announced again.
+    pub swept: u64,
+    /// Number of routes that are not in force: they are left to the kernel, they wait, or the file says something else.
+    pub unfollowed: usize,
+    /// Number of routes in a VRF that has no device.
+    pub without_vrf: usize,
+    /// Number of Netlink messages read.
+    pub messages: u64,
+    /// Number of messages that could not be parsed.
+    pub malformed: u64,
+    /// Description of the last one of these.
+    pub last_malformed: Option<String>,
+    /// Number of unknown attributes.
+    pub unknown_attributes: u64,
+    /// Numbers of messages that are not used here, by kind.
+    pub ignored: BTreeMap<String, u64>,
+    /// Number of routes about which zebra was told that they are in force.
+    pub answers: u64,
+    /// Number of connections that were refused because their user or address is not allowed.
+    #[serde(default)]
+    pub turned_away: u64,
+    /// Description of the last one of these, with the reason.
+    #[serde(default)]
+    pub last_turned_away: Option<String>,
+    /// Number of announcements that were refused because there were too many.
+    #[serde(default)]
+    pub refused: u64,
+    /// Description of the last one of these, with the reason.
+    #[serde(default)]
+    pub last_refused: Option<String>,
+    /// The first few next-hop objects that cannot be used: `number: reason`.
+    #[serde(default)]
+    pub unusable_next_hops: Vec<String>,
+}
+
+/// One prefix of a peer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourcePeerRow {
+    /// Id of the peer in the controller.
+    pub peer: String,
+    /// Prefix of inner destinations; absent if none is known yet.
+    pub prefix: Option<String>,
+    /// State: `fresh`, `stale` (the last good paths), `missing` (there never were any), `waiting`.
+    pub state: String,
+    /// When it became stale: seconds since 1970-01-01 UTC.
+    pub stale_since: Option<u64>,
+    /// When its paths were last confirmed: seconds since 1970-01-01 UTC.
+    pub synced: Option<u64>,
+    /// Nodes and carriers of its paths.
+    pub paths: Vec<String>,
+    /// Whether the tables in force have it: `yes`, `pending`, `refused`, `no`.
+    pub programmed: String,
+    /// The last error, as long as it persists.
+    pub error: Option<String>,
+    /// Notes about facts that should be checked.
+    pub notes: Vec<String>,
+}
+
+/// The state that metrics are made of: all but routes, of which there may be a million.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Contents of `show counters`, which include those of `show ports`.
+    pub counters: CountersView,
+    /// Contents of `show sids`.
+    pub sids: Vec<SidRow>,
+    /// Contents of `show paths`.
+    pub paths: Vec<PathRow>,
+    /// Contents of `show neighbors`.
+    pub neighbors: Vec<NeighborRow>,
+    /// Contents of `show generation`.
+    pub generation: GenerationView,
+    /// Contents of `show source`.
+    pub sources: Vec<SourceView>,
+}

@@ -1,0 +1,40 @@
+//! What the commands of srv6d share: output, failures with their exit status, files that a user names, and captures.
+
+#![forbid(unsafe_code)]
+
+pub mod capture;
+pub mod output;
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use clap::Args;
+use clap::builder::FalseyValueParser;
+
+pub use output::Failure;
+
+/// Name of the environment variable for `--unconfined`.
+pub const UNCONFINED: &str = "SRV6D_UNCONFINED";
+
+/// Options about the privileges that a daemon keeps.
+#[derive(Debug, Args)]
+pub struct Privileges {
+    /// Keep all privileges: no capabilities are given up, and there is no seccomp filter
+    #[arg(long, env = UNCONFINED, value_parser = FalseyValueParser::new())]
+    pub unconfined: bool,
+}
+
+/// Reads a file that the user has named.
+///
+/// # Errors
+/// It cannot be read, or is no text.
+pub fn read(file: &Path) -> Result<String, Failure> {
+    srv6d_text::read_text_or_pipe(file).map_err(|error| {
+        let fix = match error.kind() {
+            ErrorKind::InvalidData => "name a file of text, in UTF-8",
+            ErrorKind::InvalidInput => "name a file of text of at most 16 MiB",
+            _ => "name a file that exists and can be read",
+        };
+        Failure::invalid(format!("error: cannot read {}: {error}\nfix: {fix}", file.display()))
+    })
+}

@@ -1,0 +1,399 @@
+//! The answers of the daemon on its management socket.
+
+use std::sync::Arc;
+
+use crate::capture::{self, Turn};
+use crate::confine;
+use crate::fpm;
+use crate::kernel::{self, Mirror};
+use crate::limits;
+use crate::source;
+use srv6d_api::server::Answer;
+use srv6d_api::state::{CountersView, GenerationView, ProcessView, Published, SourceView, State, UnfollowedRow};
+use srv6d_api::{Diff, Direction, Refusal, Reloaded, Request, Response, Topic};
+use srv6d_config::{Diagnostic, Errors};
+use srv6d_plan::{self as plan, Plan, Unfollowed};
+
+use srv6d_offer::Offer;
+
+use super::history::Inputs;
+use super::node::{Cause, Node};
+use super::overlay::Configured;
+use super::reading::Read;
+use super::view::{RouteTable, View, device_of};
+
+impl Node {
+    /// Carries out a request that needs no configuration to be read.
+    pub async fn answer(&mut self, request: Request, mirror: &mut Mirror) -> Answer {
+        match request {
+            Request::Show { topic: Topic::Ports } => self.show_ports(mirror).await.into(),
+            Request::Show { topic: Topic::Counters } => {
+                Response::Counters(Box::new(self.counters(mirror).await)).into()
+            }
+            Request::Show { topic: Topic::Routes } => {
+                let routes = RouteTable::of(self.dataplane.desired());
+                Answer::made_by(move || Response::Routes(routes.rows()))
+            }
+            Request::Show { topic } => self.show(topic).into(),
+            Request::Sync if self.inputs.config().jalapeno.is_none() && self.inputs.config().syd.is_none() => {
+                Response::failed("no path controller is configured; add [jalapeno] or [syd]").into()
+            }
+            Request::Sync => Response::Syncing.into(),
+            Request::Capture { .. } | Request::Reload { .. } | Request::Rollback { .. } | Request::Diff { .. } => {
+                answered_elsewhere().into()
+            }
+        }
+    }
+
+    /// Carries out a request whose configuration has been read.
+    pub(super) async fn answer_read(&mut self, request: Request, read: Read, mirror: &mut Mirror) -> Response {
+        match (request, read) {
+            (Request::Rollback { generation, dry_run }, _) => {
+                self.rollback(generation, dry_run, mirror).await.unwrap_or_else(Response::Refused)
+            }
+            (Request::Reload { dry_run: false }, Some(read)) => self.reload(read, mirror).await,
+            (Request::Reload { dry_run: true }, Some(read)) => match self.plan_reload(read, mirror).await {
+                Ok((inputs, plan)) => {
+                    let mut diff = self.diff_to(&plan);
+                    diff.warnings.extend(self.asked_after(&inputs));
+                    Response::Diff(diff)
+                }
+                Err(refusal) => Response::Refused(refusal),
+            },
+            (Request::Diff { offers, .. }, Some(read)) => {
+                let offers = self.with_latest(offers.unwrap_or_default());
+                match read
+                    .and_then(|configured| self.plan_config(configured, &offers).map_err(|errors| invalid(&errors)))
+                {
+                    Ok((_, plan)) => Response::Diff(self.diff_to(&plan)),
+                    Err(refusal) => Response::Refused(refusal),
+                }
+            }
+            _ => answered_elsewhere(),
+        }
+    }
+
+    /// Copies the packets of a port, which is given by its name, or by the second name that an extension has for it.
+    pub fn capture(&mut self, name: &str, direction: Option<Direction>) -> Answer {
+        let desired = self.dataplane.desired();
+        let other = self.inputs.configured.overlay.as_ref().and_then(|overlay| overlay.port_of(name));
+        let port = desired.ports.iter().find(|port| port.name == name || Some(&port.name) == other.as_ref());
+        let Some(port) = port else {
+            let names: Vec<&str> = desired.ports.iter().map(|port| port.name.as_str()).collect();
+            return Response::failed(format!("{name} is no port: capture one of {}", names.join(", "))).into();
+        };
+        let device = device_of(desired, port).to_owned();
+        let Some(turn) = Turn::take() else {
+            return Response::failed("too many captures are running: end one of them").into();
+        };
+        match self.dataplane.capture(&device) {
+            Some(capture) => Answer::followed_by(Response::Capturing { device: device.clone() }, move |stream| {
+                capture::send_in_background(turn, stream, capture, direction, device);
+            }),
+            None => Response::failed(format!("{name} has never been attached: its device {device} is missing")).into(),
+        }
+    }
+
+    /// Adds the latest offers of sources that were not asked or did not answer: their present offers stay.
+    fn with_latest(&self, mut offers: Vec<Offer>) -> Vec<Offer> {
+        let asked = |offers: &[Offer], source: &str| offers.iter().any(|offer| offer.source == source);
+        for offer in self.latest.iter() {
+            if !asked(&offers, &offer.source) {
+                offers.push(offer.clone());
+            }
+        }
+        offers
+    }
+
+    fn diff_to(&self, plan: &Plan) -> Diff {
+        let diff = plan::diff(self.dataplane.desired(), &plan.desired);
+        Diff { summary: diff.to_string(), changes: diff.lines(), warnings: self.warnings_of(plan) }
+    }
+
+    /// Puts the file that has been read in force as a whole, or changes nothing.
+    async fn reload(&mut self, read: Result<Configured, Refusal>, mirror: &mut Mirror) -> Response {
+        let response = self.try_reload(read, mirror).await.unwrap_or_else(Response::Refused);
+        self.last_refusal = match &response {
+            Response::Refused(refusal) => refusal.errors.clone(),
+            _ => Vec::new(),
+        };
+        response
+    }
+
+    /// Plans the file that has been read, with the present state of the kernel and the present offers.
+    async fn plan_reload(
+        &mut self,
+        read: Result<Configured, Refusal>,
+        mirror: &mut Mirror,
+    ) -> Result<(Inputs, Plan), Refusal> {
+        let configured = read?;
+        self.look_for_all(mirror).await?;
+        self.plan_config(configured, &self.latest).map_err(|errors| invalid(&errors))
+    }
+
+    /// Reads the whole state of the kernel, because another configuration may need more of it than this one.
+    async fn look_for_all(&mut self, mirror: &mut Mirror) -> Result<(), Refusal> {
+        mirror.look_again();
+        mirror.follow_routes(true).map_err(|why| failed(why.to_string()))?;
+        self.look(mirror).await.map(drop).map_err(|why| failed(why.to_string()))
+    }
+
+    async fn try_reload(
+        &mut self,
+        read: Result<Configured, Refusal>,
+        mirror: &mut Mirror,
+    ) -> Result<Response, Refusal> {
+        let (inputs, plan) = self.plan_reload(read, mirror).await?;
+        let asked_after = self.asked_after(&inputs);
+        let mut reloaded = self.put_in_force(inputs, plan, Cause::Reload, mirror).await?;
+        reloaded.warnings.extend(asked_after);
+        self.held = None;
+        Ok(Response::Reloaded(reloaded))
+    }
+
+    /// Returns to the inputs of an earlier generation, which stay until the next reload. Links, addresses and
+    /// neighbours are those of now.
+    async fn rollback(
+        &mut self,
+        generation: Option<u64>,
+        dry_run: bool,
+        mirror: &mut Mirror,
+    ) -> Result<Response, Refusal> {
+        let target = generation.or_else(|| self.history.before(&self.inputs, self.held));
+        let target = target.ok_or_else(|| match self.held {
+            Some(held) => failed(format!(
+                "no generation before {held} is remembered, which is in force; `srv6d show generation` lists those \
+                 that are, `srv6d rollback GENERATION` returns to one of them"
+            )),
+            None => failed("there is no earlier generation to return to".to_owned()),
+        })?;
+        let inputs = self.history.inputs_of(target).cloned().ok_or_else(|| {
+            failed(format!("generation {target} is no longer kept; `srv6d show generation` lists those that are"))
+        })?;
+        self.look_for_all(mirror).await?;
+        let plan = inputs.plan(&self.environment).map_err(|e| invalid(&e))?;
+        if dry_run {
+            return Ok(Response::Diff(self.diff_to(&plan)));
+        }
+        let mut reloaded = self.put_in_force(inputs, plan, Cause::Rollback(target), mirror).await?;
+        reloaded.returned_to = Some(target);
+        self.held = Some(target);
+        Ok(Response::Reloaded(reloaded))
+    }
+
+    async fn put_in_force(
+        &mut self,
+        inputs: Inputs,
+        plan: Plan,
+        cause: Cause,
+        mirror: &Mirror,
+    ) -> Result<Reloaded, Refusal> {
+        let (warnings, pending) = (self.warnings_of(&plan), headlines(&plan.pending));
+        let diff = self.take(plan, inputs, cause, mirror).await.map_err(|why| failed(why.to_string()))?;
+        Ok(Reloaded {
+            generation: self.dataplane.generation().0,
+            changes: diff.lines(),
+            warnings,
+            pending,
+            returned_to: None,
+        })
+    }
+
+    fn plan_config(&self, configured: Configured, offers: &[Offer]) -> Result<(Inputs, Plan), Errors> {
+        // Ports may have come or gone since it was read.
+        let configured = configured.for_interfaces(&self.interfaces())?;
+        // A source that is no longer configured offers nothing.
+        let still: Vec<Offer> =
+            offers.iter().filter(|offer| configured.config.has_source(&offer.source)).cloned().collect();
+        let offers = Arc::new(self.keep_last_good(&still));
+        let inputs = Inputs { configured, offers };
+        let plan = inputs.plan(&self.environment)?;
+        Ok((inputs, plan))
+    }
+
+    /// Returns notes about sources whose table differs, because their answer is not known yet.
+    fn asked_after(&self, inputs: &Inputs) -> Vec<String> {
+        let (old, new) = (self.inputs.config(), inputs.config());
+        let changed = [("[jalapeno]", old.jalapeno != new.jalapeno), ("[syd]", old.syd != new.syd)];
+        let say = |table: &str| {
+            format!("{table} changed: it is asked after the reload; `srv6d run --dry-run --config FILE` asks now")
+        };
+        changed.iter().filter(|(_, changed)| *changed).map(|(table, _)| say(table)).collect()
+    }
+
+    /// Returns the warnings of a plan, and those about changes that a running daemon cannot make.
+    fn warnings_of(&self, plan: &Plan) -> Vec<String> {
+        let mut warnings = headlines(&plan.warnings);
+        let restart = |what: &str| format!("{what} changed: takes effect when srv6d is restarted");
+        if plan.workers != self.plan.workers {
+            warnings.push(restart("[workers]"));
+        }
+        if plan.host.interface != self.plan.host.interface {
+            warnings.push(restart("[host] interface"));
+        }
+        if plan.api != self.plan.api {
+            warnings.push(restart("[api]"));
+        }
+        for port in &plan.devices {
+            let mode_changed = |old: &&plan::PortDevice| old.device == port.device && old.mode != port.mode;
+            if self.plan.devices.iter().any(|old| mode_changed(&old)) {
+                warnings.push(restart(&format!("mode of port {}", port.device)));
+            }
+        }
+        warnings
+    }
+
+    fn show(&self, topic: Topic) -> Response {
+        let counters = self.dataplane.counters();
+        let view = self.view(&counters);
+        match topic {
+            Topic::Ports => Response::Ports(view.ports()),
+            Topic::Sids => Response::Sids(view.sids()),
+            Topic::Routes => answered_elsewhere(),
+            Topic::Unfollowed if self.inputs.config().kernel.is_none() && self.inputs.config().fpm.is_none() => {
+                Response::failed("no routes are followed; add [kernel] or [fpm]")
+            }
+            Topic::Unfollowed => Response::Unfollowed(self.unfollowed()),
+            Topic::Paths => Response::Paths(view.paths()),
+            Topic::Neighbors => Response::Neighbors(view.neighbors()),
+            Topic::Counters => Response::Counters(Box::new(view.counters())),
+            Topic::Source => Response::Source(self.sources()),
+            Topic::Process => Response::Process(Box::new(self.process())),
+            Topic::Generation => Response::Generation(Box::new(self.generation())),
+        }
+    }
+
+    /// Returns the whole state, for metrics.
+    pub async fn state(&self, mirror: &Mirror) -> State {
+        let shown_counters = self.counters(mirror).await;
+        let counters = self.dataplane.counters();
+        let view = self.view(&counters);
+        State {
+            counters: shown_counters,
+            sids: view.sids(),
+            paths: view.paths(),
+            neighbors: view.neighbors(),
+            generation: self.generation(),
+            sources: self.sources(),
+        }
+    }
+
+    /// Returns the counters of the workers, and the packets that the kernel dropped before the workers could receive
+    /// them.
+    async fn counters(&self, mirror: &Mirror) -> CountersView {
+        let local_lost = self.veth.lost_in_front(mirror.handle()).await;
+        let counters = self.dataplane.counters();
+        CountersView { local_lost, ..self.view(&counters).counters() }
+    }
+
+    /// Returns the ports. A port whose mode bypasses a queueing discipline has a note that says so.
+    async fn show_ports(&self, mirror: &Mirror) -> Response {
+        let qdiscs = kernel::root_qdiscs(mirror.handle()).await;
+        let mut response = self.show(Topic::Ports);
+        if let Response::Ports(rows) = &mut response {
+            for row in rows.iter_mut().filter(|row| row.mode.is_some()) {
+                let index = self.environment.device(&row.device).map(|device| device.ifindex);
+                if let Some(qdisc) = index.and_then(|index| qdiscs.get(&index)).filter(|qdisc| kernel::passed_by(qdisc))
+                {
+                    row.reason = format!("{}; AF_XDP bypasses qdisc {qdisc}", row.reason);
+                }
+            }
+        }
+        response
+    }
+
+    fn process(&self) -> ProcessView {
+        let privileges = confine::privileges();
+        ProcessView {
+            pid: std::process::id(),
+            least_privilege: confine::is_least(&privileges),
+            privileges,
+            guards: self.guards_alive,
+            open_files: limits::open_files(),
+            open_files_limit: limits::most_open_files(),
+        }
+    }
+
+    fn unfollowed(&self) -> Vec<UnfollowedRow> {
+        let row = |route: &Unfollowed| UnfollowedRow {
+            prefix: route.prefix.to_string(),
+            table: route.table.0,
+            why: route.why.clone(),
+        };
+        self.plan.unfollowed.iter().map(row).collect()
+    }
+
+    fn sources(&self) -> Vec<SourceView> {
+        let mut views = source::view::views(&self.statuses, &self.plan.offered, self.held);
+        let fpm = self.fpm.as_ref();
+        views.extend(fpm.map(|status| fpm::view::view(status, &self.plan.unfollowed, self.announced.nowhere)));
+        views
+    }
+
+    fn view<'a>(&'a self, counters: &'a srv6d_dataplane::Counters) -> View<'a> {
+        let attached = self.dataplane.attached();
+        let program = |device: &str| srv6d_xsk::probe::interface(device).ok()?.program.map(|program| program.id);
+        View {
+            desired: self.dataplane.desired(),
+            roles: &self.plan.roles,
+            counters,
+            programs: attached.filter_map(|port| Some((port.device.clone(), program(&port.device)?))).collect(),
+            busy_polling: self
+                .dataplane
+                .attached()
+                .map(|port| (port.device.clone(), self.dataplane.busy_polling(&port.device)))
+                .collect(),
+            attached: self.dataplane.attached().map(|port| (port.device.as_str(), port)).collect(),
+            refused: &self.refused,
+            next_hops: self.dataplane.next_hops().into_iter().map(|(port, ip, state)| ((port, ip), state)).collect(),
+        }
+    }
+
+    fn generation(&self) -> GenerationView {
+        let refused = self.refused.iter().map(|(device, why)| format!("{device} is not attached: {why}"));
+        let mut warnings = headlines(&self.plan.warnings);
+        warnings.extend(refused);
+        warnings.extend(self.steering_trouble.clone());
+        warnings.extend(self.overlay_trouble.iter().cloned());
+        GenerationView {
+            node: self.name.clone(),
+            daemon: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started: self.started,
+            config: self.path.display().to_string(),
+            generations: self.history.rows(),
+            tables: published(self.dataplane.published()),
+            kernel_memory: srv6d_xsk::kernel_memory(std::process::id()).unwrap_or_default(),
+            held: self.held,
+            pending: headlines(&self.plan.pending),
+            notes: headlines(&self.plan.notes),
+            warnings,
+            refused: self.last_refusal.clone(),
+        }
+    }
+}
+
+/// Returns place, entry and problem of each finding, without severity, which the list shows, and without source
+/// lines.
+pub(super) fn headlines(diagnostics: &[Diagnostic]) -> Vec<String> {
+    let severity = |found: &Diagnostic| format!("{}: ", found.severity);
+    diagnostics.iter().map(|found| found.headline().trim_start_matches(&severity(found)).to_owned()).collect()
+}
+
+pub(super) fn invalid(errors: &Errors) -> Refusal {
+    Refusal { invalid_configuration: true, errors: errors.0.iter().map(ToString::to_string).collect() }
+}
+
+pub(super) fn failed(error: String) -> Refusal {
+    Refusal { invalid_configuration: false, errors: vec![error] }
+}
+
+/// Returns the answer to a request that is carried out elsewhere.
+fn answered_elsewhere() -> Response {
+    Response::failed("this request cannot be answered here")
+}
+
+fn published(counted: srv6d_dataplane::Published) -> Published {
+    let srv6d_dataplane::Published { whole, whole_for_amendment, in_place, copied } = counted;
+    Published { whole, whole_for_amendment, in_place, copied }
+}

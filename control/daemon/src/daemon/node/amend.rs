@@ -1,0 +1,69 @@
+//! Puts a few changes of the kernel in force without a whole plan.
+
+use std::net::IpAddr;
+
+use tracing::{error, info};
+
+use super::{Cause, Inputs, Node};
+use crate::kernel::Mirror;
+use srv6d_plan::{self as plan, Diff};
+
+impl Node {
+    /// Puts a few changed routes in force, and then changed neighbours, if nothing else has changed. Returns false if
+    /// a whole plan is needed.
+    pub(super) async fn amend(&mut self, mirror: &Mirror) -> bool {
+        self.unplanned.is_little() && self.amend_routes(mirror).await && self.resolve(mirror)
+    }
+
+    async fn amend_routes(&mut self, mirror: &Mirror) -> bool {
+        if self.unplanned.routes.is_empty() {
+            return true;
+        }
+        let next_hops: Vec<IpAddr> = self.dataplane.next_hops().into_iter().map(|(_, address, _)| address).collect();
+        let Inputs { configured, offers } = &self.inputs;
+        let environment = &configured.environment(&self.environment);
+        let sources = plan::Sources { config: &configured.config, offers, environment };
+        let Some(amended) = plan::amended(sources, &self.plan, &self.unplanned.routes, &next_hops) else {
+            return false;
+        };
+        let (diff, changes) = self.plan.amend(amended);
+        if !diff.is_empty() {
+            if let Err(why) = self.dataplane.amend(&changes) {
+                error!("cannot amend the tables with the changed routes, everything is planned again: {why}");
+                return false;
+            }
+            self.note_generation(&diff);
+            self.steer_amended(&changes, mirror).await;
+            self.ask_for_unresolved(mirror);
+        }
+        self.unplanned.routes.clear();
+        true
+    }
+
+    /// Puts changed neighbours in force. With many routes a whole plan takes much longer than the tables, and
+    /// neighbours need none.
+    fn resolve(&mut self, mirror: &Mirror) -> bool {
+        if !self.unplanned.neighbors {
+            return true;
+        }
+        let environment = self.inputs.configured.environment(&self.environment);
+        let Some(neighbors) = plan::neighbors(self.inputs.config(), &environment, &self.plan) else { return false };
+        let (diff, changes) = self.plan.resolve(neighbors);
+        if !diff.is_empty() {
+            if let Err(why) = self.dataplane.amend(&changes) {
+                error!("cannot amend the tables with the changed neighbours, everything is planned again: {why}");
+                return false;
+            }
+            self.note_generation(&diff);
+            self.ask_for_unresolved(mirror);
+        }
+        self.unplanned.neighbors = false;
+        true
+    }
+
+    fn note_generation(&mut self, diff: &Diff) {
+        let (generation, cause) = (self.dataplane.generation(), Cause::Kernel);
+        self.history.push(generation, &cause.to_string(), diff, self.inputs.clone());
+        info!("generation {} ({cause}): {diff}", generation.0);
+    }
+}

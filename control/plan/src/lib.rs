@@ -1,0 +1,246 @@
+//! Plans [`Desired`] from [`Config`] and [`Environment`]: names become numbers, defaults are filled in, and the
+//! relations between tables of the configuration are checked.
+//!
+//! Something that is missing in the environment (a device that does not exist yet, an address that has not been
+//! assigned) is never an error: the entry is left out or kept down, and reported as pending.
+
+#![forbid(unsafe_code)]
+
+mod amend;
+mod diff;
+mod environment;
+mod fib;
+mod followed;
+mod hops;
+mod lookups;
+mod node;
+mod offered;
+mod ports;
+mod roles;
+mod routes;
+mod rules;
+mod sids;
+mod sources;
+mod steers;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use srv6d_srv6::model::{Desired, HostPort, TableId};
+
+use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, Polling, PortMode};
+use srv6d_offer::{Offer, Outcome};
+
+pub use amend::{Amended, FirstHops, Sources, amended, neighbors};
+pub use diff::{Change, Diff, diff};
+pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
+use fib::Fib;
+pub use followed::whole_function;
+pub use followed::{FPM, Unfollowed};
+use lookups::Lookups;
+use ports::Ports;
+pub use roles::RoleReason;
+use rules::Rules;
+pub use srv6d_kernel_routes::{
+    KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, RouteKey,
+};
+
+/// Everything the daemon needs to run a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Name of the node; default: the host name.
+    pub name: String,
+    /// Input of the packet path.
+    pub desired: Desired,
+    /// Devices to open sockets on, without the veth of srv6d.
+    pub devices: Vec<PortDevice>,
+    /// Worker threads.
+    pub workers: Workers,
+    /// The veth of srv6d.
+    pub host: Host,
+    /// Addresses of the management socket and the metrics.
+    pub api: Api,
+    /// Entries that are accepted, but are probably not what was meant.
+    pub warnings: Vec<Diagnostic>,
+    /// Entries that are right, and wait for something that does not exist yet.
+    pub pending: Vec<Diagnostic>,
+    /// Facts that are worth knowing and wait for nothing.
+    pub notes: Vec<Diagnostic>,
+    /// Outcomes of everything that sources offer, and of followed routes that are not in force.
+    pub offered: Vec<Outcome>,
+    /// Routes of followed tables that stay with the kernel.
+    pub unfollowed: Vec<Unfollowed>,
+    /// Whether followed routes can be amended one by one: rules lead to `main` only, and nothing is pending or
+    /// refused, because it might wait for any route.
+    pub amendable: bool,
+    /// First hops of paths. A route to one of these is not amended alone.
+    pub first_hops: FirstHops,
+    /// The reason for the role of each port.
+    pub roles: Vec<RoleReason>,
+}
+
+/// One device that carries ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortDevice {
+    /// Name of the device.
+    pub device: String,
+    /// AF_XDP mode.
+    pub mode: PortMode,
+    /// Whether the environment has the device.
+    pub present: bool,
+}
+
+/// `[workers]` with its defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// One worker per item, pinned to the core if one is given. It is never empty.
+    pub cores: Vec<Option<usize>>,
+    /// How workers wait for packets.
+    pub polling: Polling,
+    /// Number of packets that drivers receive in one system call of a worker. 0 means that they receive in
+    /// interrupts.
+    pub busy_budget: u32,
+    /// UMEM chunks of 4 KiB per worker.
+    pub frames: u32,
+    /// Descriptors per ring.
+    pub ring: u32,
+}
+
+/// `[host]` with its defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Name of the kernel's end of the veth.
+    pub interface: String,
+    /// Whether steered prefixes get kernel routes into the veth.
+    pub steer_local: bool,
+}
+
+/// `[api]` with its defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Api {
+    /// Path of the Unix socket.
+    pub socket: PathBuf,
+    /// Address of the Prometheus metrics. `None` means off.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// The inputs of every part of the planning.
+struct Context<'a> {
+    config: &'a Config,
+    environment: &'a Environment,
+    rules: Rules,
+    ports: Ports<'a>,
+    lookups: Lookups,
+}
+
+impl Context<'_> {
+    /// Returns true if the kernel's routes of this table are followed.
+    fn follows(&self, table: TableId) -> bool {
+        self.config.kernel.as_ref().is_some_and(|kernel| kernel.follows(table) || self.rules.lead_to(table))
+    }
+}
+
+/// Resolves a configuration against what the kernel shows.
+///
+/// # Errors
+/// Every mistake that can be seen at this stage, each with its line and fix.
+pub fn plan(config: &Config, environment: &Environment) -> Result<Plan, Errors> {
+    plan_with(config, environment, &[])
+}
+
+/// Resolves a configuration, with the offers of sources. An offer never causes an error: see [`Plan::offered`].
+///
+/// # Errors
+/// Returns the same errors as [`plan`].
+pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -> Result<Plan, Errors> {
+    let mut findings = Findings::new(config.source.clone());
+    let found = &mut findings;
+    found.extend(&config.remarks);
+    let name = node::name(&config.node, environment);
+    let workers = node::workers(&config.workers, environment, found);
+    let tunnel = node::tunnel(&config.node, environment, found);
+    let rules = ports::rules(config, environment);
+    let ports = Ports::resolve(config, environment, &rules, found);
+    let context = Context { config, environment, rules, ports, lookups: Lookups::default() };
+    let mut fib = Fib::default();
+
+    let blocks = sids::blocks(config, found);
+    let host_prefixes = sids::host_prefixes(config, found);
+    let mut sids = sids::sids(&context, &blocks, &mut fib, found);
+    let mut routes = routes::routes(&context, &mut fib, found);
+    let claimed = steers::claim(&context, &mut fib, found);
+    routes.extend(routes::connected(&context, &mut fib));
+    let followed = followed::follow(&context, &mut fib);
+    sids.extend(followed.sids);
+    routes.extend(followed.routes);
+    let offers: Vec<&Offer> = offers.iter().chain(&followed.offers).collect();
+    let reserved = offered::Reserved::of(&context, &blocks, &host_prefixes);
+    let entries = offered::claim(&context, &offers, &reserved, &mut fib);
+    let mut names = steers::Names::new();
+    let mut steers = steers::steers(&context, &claimed, &fib, &mut names, found);
+    let (more, mut offered, waits) = offered::steers(&context, entries, &blocks, &fib, &mut names);
+    steers.extend(more);
+    let neighbors = ports::neighbors(&context, found);
+    sources::check(&context, found);
+
+    let mut unfollowed = followed.unfollowed;
+    let refused: Vec<Unfollowed> = offered.iter().filter_map(followed::refused).collect();
+    routes.extend(refused.iter().map(Unfollowed::left_to_the_kernel));
+    unfollowed.extend(refused);
+    // Followed routes that are in force are listed with their steered prefixes.
+    offered.retain(|outcome| !followed::is_in_force(outcome));
+
+    let rules_are_plain = context.rules.are_plain(&environment.routes);
+    let devices = context.ports.devices();
+    let mut desired = Desired {
+        host: (context.ports.host.zip(environment.host.as_ref()))
+            .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
+        local_addresses: context.ports.local_addresses(environment, &context.rules),
+        offload: ports::offload(config),
+        ports: context.ports.models,
+        tunnel,
+        policy: node::policy(&config.node, &name),
+        blocks,
+        host_prefixes,
+        sids,
+        steers,
+        routes,
+        neighbors,
+        path_mtus: environment.path_mtus.clone(),
+    };
+    let role_reasons = roles::decide(config, &environment.faced_routers, &mut desired);
+    roles::report(config, &desired, &role_reasons, found);
+    let Accepted { warnings, pending, notes } = findings.finish()?;
+    let first_hops = FirstHops::of(&desired.steers);
+    let amendable = !waits && pending.is_empty() && rules_are_plain;
+    let (host, api) = (node::host(&config.host), node::api(&config.api));
+    Ok(Plan {
+        name,
+        desired,
+        devices,
+        workers,
+        host,
+        api,
+        warnings,
+        pending,
+        notes,
+        offered,
+        unfollowed,
+        amendable,
+        first_hops,
+        roles: role_reasons,
+    })
+}
+
+/// Returns a description of an address that can be neither a source, nor a next hop, nor a segment.
+fn not_unicast(address: IpAddr) -> Option<&'static str> {
+    if address.is_multicast() || address == IpAddr::V4(std::net::Ipv4Addr::BROADCAST) {
+        Some("a multicast address")
+    } else if address.is_unspecified() {
+        Some("the unspecified address")
+    } else if address.is_loopback() {
+        Some("a loopback address")
+    } else {
+        None
+    }
+}

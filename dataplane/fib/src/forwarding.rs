@@ -1,0 +1,65 @@
+//! What the XDP program forwards by: the rows of the tables that it needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{GroupRow, HopRow, NodeRow, PathRow, PatternRow, PortRow, SidRow};
+
+/// Network (host bits zero, an IPv4 one in the upper 32 bits) and length.
+pub type Prefix = (u128, u8);
+
+/// IPv6 and IPv4 prefixes.
+pub type Prefixes = [BTreeSet<Prefix>; 2];
+
+/// Targets by IPv6 and by IPv4 prefix.
+pub type PrefixTable = [BTreeMap<Prefix, u32>; 2];
+
+/// One generation of what the XDP program forwards by: an extract of the tables, row by row. What is not here is left to
+/// the workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forwarding {
+    /// Settings of the node, which hold for every packet.
+    pub node: NodeRow,
+    /// Ports whose packets the program may forward.
+    pub ports: BTreeMap<u16, PortRow>,
+    /// Prefixes of the SID space, in addition to the SIDs of the node. Not every port may send to them.
+    pub sid_space: BTreeSet<Prefix>,
+    /// Sources that may use the SIDs of the node, where not all may.
+    pub domain: BTreeSet<Prefix>,
+    /// Sources that may send through a port, where not all may.
+    pub sources: BTreeMap<u16, Prefixes>,
+    /// Sources of this node by table: no sender outside the domain has one.
+    pub own_sources: BTreeMap<u16, Prefixes>,
+    /// Tables by number. The longest prefix decides.
+    pub tables: BTreeMap<u16, PrefixTable>,
+    /// SIDs.
+    pub sids: BTreeMap<u32, SidRow>,
+    /// Paths of steered prefixes.
+    pub steers: BTreeMap<u32, GroupRow>,
+    /// List of the members of these.
+    pub steer_members: BTreeMap<u32, u32>,
+    /// Patterns of these.
+    pub steer_patterns: BTreeMap<u32, PatternRow>,
+    /// Paths.
+    pub paths: BTreeMap<u32, PathRow>,
+    /// Groups of next hops.
+    pub groups: BTreeMap<u32, GroupRow>,
+    /// List of the members of these.
+    pub group_members: BTreeMap<u32, u32>,
+    /// Patterns of these.
+    pub group_patterns: BTreeMap<u32, PatternRow>,
+    /// Next hops.
+    pub hops: BTreeMap<u32, HopRow>,
+}
+
+impl Forwarding {
+    /// Returns the number of prefixes of sources, of both families and of all owners.
+    pub fn source_prefixes(&self) -> usize {
+        let listed = self.sources.values().chain(self.own_sources.values()).flatten();
+        listed.map(BTreeSet::len).sum::<usize>() + self.domain.len()
+    }
+
+    /// Returns the number of prefixes of both families in all tables.
+    pub fn prefixes(&self) -> usize {
+        self.tables.values().flatten().map(BTreeMap::len).sum()
+    }
+}

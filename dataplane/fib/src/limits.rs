@@ -1,0 +1,44 @@
+//! How much the maps of the XDP program hold. What has a higher index is the workers'.
+
+use crate::declare::constants;
+
+constants! {
+    /// Ports that the program can be on.
+    pub const PORTS: u32 = 256;
+    /// Ports of a configuration, VLANs included.
+    pub const DEVICES: u32 = 4096;
+    /// Tables. The main one is table 0.
+    pub const TABLES: u32 = 256;
+    /// SIDs of the node, and counters of SIDs.
+    pub const SIDS: u32 = 4096;
+    /// Steered prefixes.
+    pub const STEERS: u32 = 32_768;
+    /// Paths.
+    pub const PATHS: u32 = 32_768;
+    /// Counters of paths. Paths of one name share a counter.
+    pub const COUNTED_PATHS: u32 = 4096;
+    /// Groups of next hops.
+    pub const GROUPS: u32 = 8192;
+    /// Members of groups that have several, those of steered prefixes and those of next hops for themselves.
+    pub const MEMBERS: u32 = 65_536;
+    /// Patterns of groups, those of steered prefixes and those of next hops for themselves.
+    pub const PATTERNS: u32 = 256;
+    /// Next hops.
+    pub const HOPS: u32 = 8192;
+    /// Counters of next hops.
+    pub const COUNTED_HOPS: u32 = 4096;
+    /// Prefixes of all tables, of both families. Memory is taken per entry in use.
+    pub const WAYS: u32 = 131_072;
+    /// Prefixes of sources, of both families and all owners. Memory is taken per entry in use.
+    pub const SOURCES: u32 = 16_384;
+    /// Locator blocks that have an index of their uSIDs.
+    pub const BLOCKS: u32 = 2;
+    /// uSIDs behind a block.
+    pub const USIDS: u32 = 65_536;
+}
+
+pub(crate) fn declarations() -> String {
+    let mut text = String::new();
+    constant_declarations(&mut text);
+    text
+}

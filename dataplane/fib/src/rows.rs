@@ -1,0 +1,231 @@
+//! The rows, their kinds and flags.
+
+use crate::declare::{constants, kinds, rows};
+
+constants! {
+    /// Bits of the index in a target, what a destination leads to. What is in front of them says which table has the row.
+    pub const TARGET_INDEX_BITS: u32 = 28;
+    /// Target: a SID of this node, by its index among SIDs.
+    pub const TARGET_SID: u32 = 0;
+    /// Target: paths, by the index of the steered prefix.
+    pub const TARGET_STEER: u32 = 1;
+    /// Target: next hops, by the index of their group.
+    pub const TARGET_ROUTE: u32 = 2;
+    /// Target: a neighbour on a link, by the index of the port.
+    pub const TARGET_ON_LINK: u32 = 3;
+    /// Target: the kernel of this node.
+    pub const TARGET_KERNEL: u32 = 4;
+    /// Target: nobody's SID.
+    pub const TARGET_UNKNOWN: u32 = 5;
+    /// Target: refused.
+    pub const TARGET_BLACKHOLE: u32 = 6;
+    /// Target: a resolved neighbour behind an on-link route, by the index of its group of one.
+    pub const TARGET_NEIGHBOR: u32 = 7;
+    /// No target: no prefix matches.
+    pub const NO_TARGET: u32 = 0xffff_ffff;
+
+    /// Number of the main table. SIDs are looked up in it, and so are addresses after a shift.
+    pub const MAIN_TABLE: u16 = 0;
+
+    /// Flag of a port: packets to SIDs are not for everyone (roles edge and host).
+    pub const GUARDS_SIDS: u32 = 1;
+    /// Flag of a port: only listed sources may send.
+    pub const CHECKS_SOURCES: u32 = 2;
+
+    /// Flag of a SID that decapsulates: what is inside may be IPv6.
+    pub const DECAPSULATES_V6: u8 = 1;
+    /// Flag of a SID that decapsulates: what is inside may be IPv4.
+    pub const DECAPSULATES_V4: u8 = 2;
+    /// Flag of a SID that decapsulates: the DSCP is taken from the outer header.
+    pub const UNIFORM: u8 = 4;
+
+    /// Flag of a next hop: it stands for several, of which the flow takes one.
+    pub const BY_FLOW: u16 = 1;
+
+    /// Bits of a hash that pick a slot of a group.
+    pub const SLOT_BITS: u32 = 10;
+
+    /// Flag of the node: the RoCEv2 queue pair is part of a flow.
+    pub const HASH_QP: u32 = 1;
+    /// Flag of the node: only listed sources may use its SIDs.
+    pub const CHECKS_DOMAIN: u32 = 2;
+
+    /// Flag of a way: it leads to its target. Without it, a uSID leads where its block does.
+    pub const WAY_HERE: u32 = 1;
+    /// Flag of a way: the uSID has a prefix longer than /48 inside, so the trie is asked.
+    pub const WAY_IN_TRIE: u32 = 2;
+    /// Flag of a way: the whole prefix is SID space. Without it, no address that leads here is.
+    pub const WAY_IN_SID_SPACE: u32 = 4;
+}
+
+kinds! {
+    /// What is done at a SID.
+    pub enum SidKind {
+        /// The slow path does it.
+        Slow = 0 as SID_SLOW,
+        /// NEXT-CSID behind a 32-bit block (uN): the new destination is looked up in the main table.
+        Shift = 1 as SID_SHIFT,
+        /// The same (uA), and the packet leaves by the SID's group.
+        ShiftVia = 2 as SID_SHIFT_VIA,
+        /// End.DT6, End.DT4, End.DT46: the destination inside is looked up in the SID's table.
+        Decapsulate = 3 as SID_DECAPSULATE,
+    }
+
+    /// What is put in front of a packet.
+    pub enum PathKind {
+        /// The slow path does it.
+        Slow = 0 as PATH_SLOW,
+        /// An IPv6 header.
+        WithoutSrh = 1 as PATH_WITHOUT_SRH,
+        /// An IPv6 header and an SRH.
+        WithSrh = 2 as PATH_WITH_SRH,
+        /// The row stands for one of several paths or next hops: the flow takes one.
+        ByFlow = 3 as PATH_BY_FLOW,
+    }
+}
+
+rows! {
+    /// Settings of the node, which hold for every packet.
+    pub struct NodeRow(node, 40 bytes) {
+        /// `HASH_QP`, `CHECKS_DOMAIN`.
+        pub flags: u32,
+        /// 0.
+        pub zero: u32,
+        /// Seed of the choice of a next hop: a number to XOR, and a number to multiply by.
+        pub seed_of_hops: [u64; 2],
+        /// Seed of the choice of a path, likewise.
+        pub seed_of_paths: [u64; 2],
+    }
+
+    /// A port whose packets may take a fast path: it asks nothing of them but their address, their length, and where they
+    /// come from.
+    pub struct PortRow(port, 16 bytes) {
+        /// MAC address of the port.
+        pub mac: [u8; 6],
+        /// Number of the table that its packets are looked up in.
+        pub table: u16,
+        /// Longest frame in bytes. 0: none takes a fast path.
+        pub longest: u32,
+        /// `GUARDS_SIDS`, `CHECKS_SOURCES`.
+        pub flags: u32,
+    }
+
+    /// A SID of this node.
+    pub struct SidRow(sid, 32 bytes) {
+        /// What is done.
+        pub kind: SidKind,
+        /// Shifts: bits consumed, 16 or 32.
+        pub by: u8,
+        /// Decapsulation: `DECAPSULATES_V6`, `DECAPSULATES_V4`, `UNIFORM`.
+        pub flags: u8,
+        /// 0.
+        pub zero: u8,
+        /// Slot of the counter.
+        pub slot: u32,
+        /// `ShiftVia`: the group of next hops.
+        pub group: u32,
+        /// Decapsulation: the table of the packet inside.
+        pub table: u16,
+        /// 0.
+        pub zeros: u16,
+        /// Decapsulation: bits of the destination that must be zero, of its upper and its lower half.
+        pub argument: [u64; 2],
+    }
+
+    /// Paths or next hops. Of several, the flow's hash picks one by the group's pattern.
+    pub struct GroupRow(group, 12 bytes) {
+        /// How many members there are. 0: the packet goes nowhere.
+        pub count: u32,
+        /// Of several members: index of the pattern.
+        pub pattern: u32,
+        /// Of one member: its index. Of several: where they begin in the list of members.
+        pub at: u32,
+    }
+
+    /// Which member of a group has which slot. The flow's hash picks a slot, and each member has as many slots as its share
+    /// of the flows asks.
+    pub struct PatternRow(pattern, 2048 bytes) {
+        /// Places of the members in their group, by slot.
+        pub members: [[u16; 32]; 32],
+    }
+
+    /// A path: the outer header. One cache line.
+    #[align(64)]
+    pub struct PathRow(path, 64 bytes) {
+        /// Source and destination.
+        pub addresses: [u8; 32],
+        /// What is the same for every packet in the first eight bytes of the outer header: version, bits that are set in
+        /// the traffic class, hop limit.
+        pub first: u64,
+        /// Mask of the bits of the inner traffic class that are taken over, where the traffic class stands in these bytes.
+        pub class_kept: u64,
+        /// Slot of the counter.
+        pub slot: u32,
+        /// The group of next hops.
+        pub group: u32,
+        /// Where its SRH begins in the list of SRHs.
+        pub srh: u32,
+        /// Largest outer packet in bytes.
+        pub mtu: u16,
+        /// Length of the SRH in units of eight bytes, often 0.
+        pub srh_units: u8,
+        /// What is put in front.
+        pub kind: PathKind,
+    }
+
+    /// A next hop that packets can be sent to, untagged.
+    pub struct HopRow(hop, 24 bytes) {
+        /// Destination and source MAC address.
+        pub ethernet: [u8; 12],
+        /// Largest IP packet in bytes. 0: none can be sent there (not resolved, down, tagged, or one of several).
+        pub mtu: u32,
+        /// Slot of the counter.
+        pub slot: u32,
+        /// Index of the port that packets leave through.
+        pub port: u16,
+        /// `BY_FLOW`.
+        pub flags: u16,
+    }
+
+    /// What the XDP program knows of a port that packets leave through.
+    pub struct DeviceRow(device, 8 bytes) {
+        /// Number of the device, which names its interface and its counters.
+        pub number: u32,
+        /// Largest IP packet in bytes that the device takes from an XDP program. 0: none.
+        pub mtu: u32,
+    }
+
+    /// What a prefix leads to.
+    pub struct WayRow(way, 8 bytes) {
+        /// `TARGET_...` in front of an index.
+        pub target: u32,
+        /// `WAY_...`.
+        pub flags: u32,
+    }
+
+    /// A locator block whose uSIDs have an index. A look-up takes one load instead of a walk down the trie.
+    pub struct BlockRow(block, 16 bytes) {
+        /// Upper 32 bits.
+        pub prefix: u32,
+        /// 0: there is no block.
+        pub is_used: u32,
+        /// Of the longest prefix that is not longer than the block.
+        pub way: WayRow,
+    }
+
+    /// A counter.
+    pub struct CountRow(count, 16 bytes) {
+        /// Number of packets.
+        pub packets: u64,
+        /// Number of bytes.
+        pub bytes: u64,
+    }
+}
+
+pub(crate) fn declarations() -> String {
+    let mut text = String::new();
+    constant_declarations(&mut text);
+    kind_declarations(&mut text);
+    row_declarations(&mut text);
+    text
+}

@@ -1,0 +1,72 @@
+//! Snapshots: the tables of one generation, as workers see them.
+
+use std::sync::Arc;
+
+use srv6d_srv6::{Tables, Tally};
+use srv6d_wire::eth;
+
+/// The mapping between ports and sockets.
+#[derive(Clone, Debug, Default)]
+pub struct Wiring {
+    /// Socket of each port, by the port's index. `None` means that it is not attached.
+    pub socket_of: Vec<Option<usize>>,
+    /// Port (index of the device's untagged port) of each socket.
+    pub port_of: Vec<Option<u16>>,
+    /// Tagged ports of each socket: VID, and the slot of the port's counters. It is empty if no port is tagged.
+    pub vlans: Vec<Vec<(u16, usize)>>,
+}
+
+impl Wiring {
+    /// Returns the wiring in which socket n is port n.
+    pub fn direct(ports: usize) -> Self {
+        Self {
+            socket_of: (0..ports).map(Some).collect(),
+            port_of: (0..ports).map(|port| u16::try_from(port).ok()).collect(),
+            vlans: Vec::new(),
+        }
+    }
+}
+
+/// Tables, the sockets of their ports, and their counters.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Number of the generation. 0 means that nothing was published yet.
+    pub generation: u64,
+    /// The compiled tables.
+    pub tables: Tables,
+    /// Socket of each port, by the port's index. `None` means that it is not attached.
+    pub socket_of: Vec<Option<usize>>,
+    /// Port (index of the device's untagged port) of each socket.
+    pub port_of: Vec<Option<u16>>,
+    /// Tagged ports of each socket: VID, and the slot of the port's counters. It is empty if no port is tagged, which
+    /// is checked for every packet.
+    pub vlans: Vec<Vec<(u16, usize)>>,
+    /// Counters, one set per worker.
+    pub tallies: Vec<Arc<Tally>>,
+}
+
+/// Moves large tables to huge pages. With pages of 4 kB they have more pages than the TLB of a core holds, which
+/// costs a quarter of a look-up's time.
+pub(crate) fn in_huge_pages(tables: &Tables) {
+    tables.ranges().for_each(srv6d_xsk::in_huge_pages);
+}
+
+impl Snapshot {
+    pub(crate) fn new(generation: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
+        let Wiring { socket_of, port_of, vlans } = wiring;
+        in_huge_pages(&tables);
+        Self { generation, tables, socket_of, port_of, vlans, tallies }
+    }
+
+    /// A snapshot for tests and benches: one worker, and socket n is port n.
+    pub fn direct(tables: Tables, tally: Arc<Tally>, ports: usize) -> Self {
+        Self::new(1, tables, Wiring::direct(ports), vec![tally])
+    }
+
+    /// Returns the counter slot of the tagged port to which a frame belongs.
+    pub(crate) fn vlan_slot(&self, socket: usize, frame: &[u8]) -> Option<usize> {
+        let vlans = self.vlans.get(socket).filter(|vlans| !vlans.is_empty())?;
+        let vid = eth::parse(frame)?.vlan?;
+        vlans.iter().find(|(known, _)| *known == vid).map(|(_, slot)| *slot)
+    }
+}

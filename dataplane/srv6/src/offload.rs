@@ -1,0 +1,159 @@
+//! The fast path of shifts and encapsulations, for a program that forwards them in front of the workers.
+//!
+//! It is an extract of the tables, row by row, of what such a program can need. The program knows uN and uA with 32-bit
+//! blocks and paths of one segment, and hands everything else to the worker.
+
+mod scope;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipnet::IpNet;
+use srv6d_fib::{Forwarding, GroupRow, Groups, PathKind, PatternRow, Prefixes, SidKind, TABLES};
+
+use crate::fast::port_row;
+use crate::model::{PortId, Role};
+use crate::tables::{MAIN, PortEntry, Tables, Target};
+pub use scope::MOST;
+pub(crate) use scope::{Met, Scope, is_met};
+
+/// What may be forwarded in front of the workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// The rows that it takes.
+    pub forwarding: Forwarding,
+    /// Ports that were asked for, and why their packets may not.
+    pub refused: BTreeMap<PortId, &'static str>,
+    /// There are more than [`MOST`] prefixes: those in steered ones are left out.
+    pub too_many: bool,
+}
+
+impl Offload {
+    /// `met` are the prefixes that matter.
+    pub(crate) fn of(tables: &Tables, met: &Met, ports: &BTreeSet<PortId>) -> Self {
+        let mut offload = Self::default();
+        let rows = &mut offload.forwarding;
+        for &id in ports {
+            let Some(port) = tables.port(id) else { continue };
+            match why_not(port) {
+                Some(reason) => drop(offload.refused.insert(id, reason)),
+                None => drop(rows.ports.insert(id.0, port_row(port))),
+            }
+        }
+        if rows.ports.is_empty() {
+            return offload;
+        }
+        rows.node = tables.fast.node;
+        let used: BTreeSet<u16> = rows.ports.values().map(|port| port.table).chain([MAIN]).collect();
+        rows.tables =
+            met.tables.iter().filter(|(table, _)| used.contains(table)).map(|(&of, met)| (of, met.clone())).collect();
+        let domain = &tables.policy.domain_sources;
+        rows.domain = domain.iter().copied().map(IpNet::V6).map(bits).collect();
+        rows.sources = rows.ports.keys().filter_map(|&id| Some((id, sources(tables.port(PortId(id))?)?))).collect();
+        let guarded = ports.iter().filter_map(|&id| tables.port(id)).filter(|port| port.role.is_outside());
+        let guarded = guarded.filter(|port| rows.ports.contains_key(&port.id.0)).map(|port| port.vrf);
+        let own = |table: u16| tables.own_sources.prefixes(table).map(|prefixes| prefixes.into_iter().collect());
+        rows.own_sources = guarded.collect::<BTreeSet<u16>>().into_iter().map(|table| (table, own(table))).collect();
+        rows.sid_space = tables.sid_space.prefixes().collect();
+        offload.too_many = met.too_many;
+        let targets: BTreeSet<u32> = rows.tables.values().flatten().flat_map(BTreeMap::values).copied().collect();
+        let mut extract = Extract { tables, rows };
+        for target in targets {
+            extract.add(Target::decode(target));
+        }
+        offload
+    }
+}
+
+/// What the worker alone looks at.
+fn why_not(port: &PortEntry) -> Option<&'static str> {
+    let reasons = [
+        (port.vlan.is_some(), "frames of a VLAN are the worker's"),
+        (port.role == Role::Kernel, "what applications of this node send is the worker's"),
+        (u32::from(port.vrf) >= TABLES, "the XDP program has no room for so many tables"),
+        (port.fill_checksum, "checksums of what comes in are for the worker to write"),
+        (port_row(port).longest == 0, "its MAC address is a group's"),
+    ];
+    reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
+}
+
+/// Who may send through a port, where not everyone may.
+fn sources(port: &PortEntry) -> Option<Prefixes> {
+    let (v6, v4): (Vec<IpNet>, Vec<IpNet>) =
+        port.allowed_sources.iter().partition(|prefix| matches!(prefix, IpNet::V6(_)));
+    let prefixes = |of: Vec<IpNet>| of.into_iter().map(bits).collect();
+    (!port.allowed_sources.is_empty()).then(|| [prefixes(v6), prefixes(v4)])
+}
+
+/// The network, an IPv4 one in the upper 32 bits, and the length.
+fn bits(prefix: IpNet) -> (u128, u8) {
+    let network = match prefix {
+        IpNet::V6(prefix) => prefix.network().to_bits(),
+        IpNet::V4(prefix) => u128::from(prefix.network().to_bits()) << 96,
+    };
+    (network, prefix.prefix_len())
+}
+
+/// The rows that are taken so far.
+struct Extract<'e> {
+    tables: &'e Tables,
+    rows: &'e mut Forwarding,
+}
+
+impl Extract<'_> {
+    /// Adds the rows that a target leads to.
+    fn add(&mut self, target: Target) {
+        match target {
+            Target::Sid(number) => {
+                let Some(&sid) = self.tables.fast.sids.get(number as usize) else { return };
+                self.rows.sids.insert(number, sid);
+                if sid.kind == SidKind::ShiftVia {
+                    self.add_group(sid.group);
+                }
+            }
+            Target::Steer(number) => self.add_steer(number),
+            Target::Route(group) | Target::Neighbor(group) => self.add_group(group),
+            _ => {}
+        }
+    }
+
+    fn add_steer(&mut self, number: u32) {
+        let Some((row, members)) = self.tables.steers.row(number).zip(self.tables.steers.get(number)) else { return };
+        self.rows.steers.insert(number, row);
+        self.rows.steer_members.extend(listed(row, members));
+        self.rows.steer_patterns.extend(pattern(&self.tables.steers, row));
+        for &path in members {
+            if let Some(&row) = self.tables.fast.paths.get(path as usize)
+                && self.rows.paths.insert(path, row).is_none()
+                && row.kind != PathKind::Slow
+            {
+                self.add_group(row.group);
+            }
+        }
+    }
+
+    /// Adds next hops that can be sent to. What goes to any other, the worker holds or refuses.
+    fn add_group(&mut self, number: u32) {
+        if self.rows.groups.contains_key(&number) {
+            return;
+        }
+        let Some((row, members)) = self.tables.groups.row(number).zip(self.tables.groups.get(number)) else { return };
+        self.rows.groups.insert(number, row);
+        self.rows.group_members.extend(listed(row, members));
+        self.rows.group_patterns.extend(pattern(&self.tables.groups, row));
+        let is_fabric = |device: u16| self.tables.port(PortId(device)).is_some_and(|port| port.role != Role::Kernel);
+        let hops = members.iter().filter_map(|&hop| Some((hop, *self.tables.fast.hops.get(hop as usize)?)));
+        self.rows.hops.extend(hops.filter(|(_, hop)| hop.mtu > 0 && is_fabric(hop.port)));
+    }
+}
+
+/// The pattern of a group of several.
+fn pattern(groups: &Groups, row: GroupRow) -> Option<(u32, PatternRow)> {
+    let pattern = groups.pattern(row.pattern).filter(|_| row.count > 1)?;
+    Some((row.pattern, *pattern))
+}
+
+/// The places of members in their list.
+fn listed(row: GroupRow, members: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+    let is_listed = row.count > 1;
+    (row.at..).zip(members.iter().copied()).filter(move |_| is_listed)
+}

@@ -1,0 +1,178 @@
+//! Selects the prefixes that the XDP program in front of the workers has to know.
+//!
+//! The program decides by the longest prefix that it is given, so it is given
+//!
+//! * of the main table, all prefixes inside the block of a SID that shifts, and all around the block: a carrier can lead
+//!   to any of them, and a shift changes nothing in front of the uSIDs;
+//! * of the main table and the tables of the ports, all prefixes inside a steered prefix. Packets for prefixes around it
+//!   are forwarded by the workers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::build::{Entries, Rank, key};
+use crate::lpm::{Key, Prefixes, Value};
+use crate::model::{Behavior, Desired, LocalSid, TableId};
+use crate::tables::{MAIN, VrfIndex};
+
+/// Largest number of prefixes. Beyond it those inside steered prefixes are left out, and workers encapsulate, because
+/// each change would cost as much as all of them.
+pub const MOST: usize = 1 << 15;
+
+/// The value in force, by network and length.
+pub(super) type Meanings = BTreeMap<(u128, u8), Value>;
+
+/// The selected prefixes.
+#[derive(Debug, Default)]
+pub(crate) struct Met {
+    /// IPv6 and IPv4 prefixes, by table.
+    pub(super) tables: BTreeMap<VrfIndex, [Meanings; 2]>,
+    /// Whether there are more than [`MOST`] prefixes, so that those inside steered prefixes are left out.
+    pub(super) too_many: bool,
+}
+
+/// The prefixes whose surroundings are selected. It is empty unless a port asks for offload.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    /// Blocks of SIDs that shift, upper 32 bits.
+    blocks: BTreeSet<u32>,
+    /// Steered prefixes by table, IPv6 and IPv4.
+    steered: BTreeMap<VrfIndex, [Disjoint; 2]>,
+}
+
+impl Scope {
+    pub(crate) fn of(desired: &Desired, vrfs: &BTreeMap<TableId, VrfIndex>) -> Self {
+        if desired.offload.is_empty() {
+            return Self::default();
+        }
+        let ports = desired.offload.iter().filter_map(|port| desired.ports.get(usize::from(port.0)));
+        let tables: BTreeSet<TableId> = ports.map(|port| port.table).chain([TableId::MAIN]).collect();
+        let steered = |table: &TableId| {
+            let prefixes = desired.steers.iter().filter(|steer| steer.table == *table).map(|steer| steer.prefix);
+            let (v6, v4): (Vec<_>, Vec<_>) = prefixes.partition(|prefix| prefix.addr().is_ipv6());
+            Some((*vrfs.get(table)?, [v6, v4].map(|prefixes| Disjoint::of(prefixes.into_iter().map(key)))))
+        };
+        Self { blocks: blocks_of_shifts(desired), steered: tables.iter().filter_map(steered).collect() }
+    }
+
+    /// Selects among the prefixes of all tables. Of equal ones the first is in force.
+    pub(crate) fn among(&self, tables: &[[Entries; 2]]) -> Met {
+        let some = |entries: &Entries, of: &dyn Fn(Key) -> bool| {
+            let mut met = Meanings::new();
+            for (key, meaning) in entries.iter().filter(|(key, _)| of(*key)) {
+                met.entry((key.bits, key.len)).or_insert(meaning.value);
+            }
+            met
+        };
+        let inside = |entries: &Entries, steered: &Disjoint| some(entries, &|key| steered.contain(key));
+        let is_around = |key: Key| self.blocks.iter().any(|&block| meets(key, block));
+        let around_blocks = tables.get(usize::from(MAIN)).map(|[v6, _]| some(v6, &is_around));
+        Met::of(around_blocks.unwrap_or_default(), self.steered_in(tables, inside))
+    }
+
+    /// Selects among prefixes that are in order.
+    pub(crate) fn among_ordered(&self, tables: &[[Prefixes; 2]]) -> Met {
+        let inside = |prefixes: &Prefixes, steered: &Disjoint| -> Meanings {
+            let all = steered.0.iter().flat_map(|&(bits, len)| prefixes.inside(Key::new(bits, len)));
+            all.map(place).take(MOST + 1).collect()
+        };
+        let around = |v6: &Prefixes| -> Meanings {
+            let blocks = self.blocks.iter().map(|&block| Key::new(u128::from(block) << 96, 32));
+            blocks.flat_map(|block| v6.around(block)).map(place).collect()
+        };
+        let around_blocks = tables.get(usize::from(MAIN)).map(|[v6, _]| around(v6));
+        Met::of(around_blocks.unwrap_or_default(), self.steered_in(tables, inside))
+    }
+
+    fn steered_in<P>(
+        &self,
+        tables: &[[P; 2]],
+        inside: impl Fn(&P, &Disjoint) -> Meanings,
+    ) -> BTreeMap<VrfIndex, [Meanings; 2]> {
+        let of_table = |(&vrf, [steered_v6, steered_v4]): (&VrfIndex, &[Disjoint; 2])| {
+            let [v6, v4] = tables.get(usize::from(vrf))?;
+            Some((vrf, [inside(v6, steered_v6), inside(v4, steered_v4)]))
+        };
+        self.steered.iter().filter_map(of_table).collect()
+    }
+}
+
+impl Met {
+    fn of(around_blocks: Meanings, mut tables: BTreeMap<VrfIndex, [Meanings; 2]>) -> Self {
+        let steered: usize = tables.values().flatten().map(Meanings::len).sum();
+        let too_many = steered + around_blocks.len() > MOST;
+        if too_many {
+            tables.clear();
+        }
+        let [v6, _] = tables.entry(MAIN).or_default();
+        v6.extend(around_blocks);
+        Self { tables, too_many }
+    }
+}
+
+/// Returns true if a changed prefix of a table can be among the selected ones.
+pub(crate) fn is_met(
+    desired: &Desired,
+    prefixes: &[Prefixes; 2],
+    (vrf, is_v6, changed): (VrfIndex, bool, Key),
+) -> bool {
+    let [v6, v4] = prefixes;
+    let prefixes = if is_v6 { v6 } else { v4 };
+    let covering = |len| prefixes.of_rank(Key::new(changed.bits, len), Rank::Steer as u8);
+    (0..=changed.len).any(|len| covering(len).is_some())
+        || vrf == MAIN && is_v6 && blocks_of_shifts(desired).iter().any(|&block| meets(changed, block))
+}
+
+fn place((key, value): (Key, Value)) -> ((u128, u8), Value) {
+    ((key.bits, key.len), value)
+}
+
+/// Returns the upper 32 bits of the SIDs that shift.
+fn blocks_of_shifts(desired: &Desired) -> BTreeSet<u32> {
+    let shifts = |sid: &&LocalSid| {
+        matches!(sid.behavior, Behavior::End { csid: Some(_), .. } | Behavior::EndX { csid: Some(_), .. })
+    };
+    desired.sids.iter().filter(shifts).map(|sid| (sid.prefix.network().to_bits() >> 96) as u32).collect()
+}
+
+/// Returns true if a prefix lies inside a block or around it.
+fn meets(key: Key, block: u32) -> bool {
+    let len = key.len.min(32);
+    Key::new(u128::from(block) << 96, len) == Key::new(key.bits, len)
+}
+
+/// Prefixes in order, without those that lie inside another one.
+#[derive(Debug, Default)]
+struct Disjoint(Vec<(u128, u8)>);
+
+impl Disjoint {
+    fn of(keys: impl Iterator<Item = Key>) -> Self {
+        let mut all: Vec<(u128, u8)> = keys.map(|key| (key.bits, key.len)).collect();
+        all.sort_unstable();
+        all.dedup_by(|&mut (bits, _), &mut (outer, len)| Key::new(bits, len).bits == outer);
+        Self(all)
+    }
+
+    fn contain(&self, key: Key) -> bool {
+        let behind = self.0.partition_point(|&place| place <= (key.bits, key.len));
+        let before = behind.checked_sub(1).and_then(|at| self.0.get(at));
+        before.is_some_and(|&(bits, len)| Key::new(key.bits, len).bits == bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_outermost_prefixes_contain_what_any_of_them_does() {
+        let prefix = |bits: u128, len| Key::new(bits << 120, len);
+        let given = [(0b0100_0000, 2), (0b0100_0000, 4), (0b0111_0000, 4), (0b1100_0000, 4), (0b1100_0000, 3)];
+        let disjoint = Disjoint::of(given.iter().map(|&(bits, len)| prefix(bits, len)));
+        assert_eq!(disjoint.0, [(0b0100_0000 << 120, 2), (0b1100_0000 << 120, 3)]);
+        for bits in 0..=255_u128 {
+            let in_any = given.iter().any(|&(of, len)| bits >> (8 - len) == of >> (8 - len));
+            assert_eq!(disjoint.contain(prefix(bits, 8)), in_any, "{bits:08b}");
+        }
+        assert!(!disjoint.contain(prefix(0b0100_0000, 1)), "that is around one");
+    }
+}

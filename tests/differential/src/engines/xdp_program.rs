@@ -1,0 +1,64 @@
+//! The XDP program of `offload = "xdp"`.
+
+use srv6d_model::{Counts, Outcome};
+use srv6d_runner::front::Front;
+use srv6d_srv6::model::Desired;
+use srv6d_srv6::{Slots, Tables, Verdict};
+use srv6d_xsk::xdp_offload::PacketCount;
+
+use super::{Kind, named};
+use crate::engine::{Answer, Engine, Node};
+
+/// The program, run by `BPF_PROG_TEST_RUN`. It forwards only what comes in by ports that ask for it in the state.
+#[derive(Debug)]
+pub struct XdpProgram {
+    front: Front,
+    /// The state that the tables were made of, once there are any.
+    desired: Option<Desired>,
+    slots: Slots,
+}
+
+impl XdpProgram {
+    /// Makes an engine of a loaded program.
+    pub fn new(front: Front) -> Self {
+        Self { front, desired: None, slots: Slots::default() }
+    }
+
+    fn counts(&self) -> Counts {
+        let pair = |PacketCount { packets, bytes }| (packets, bytes);
+        let read = |kind, slot| match kind {
+            Kind::Sid => pair(self.front.sid(slot)),
+            Kind::Path => pair(self.front.path(slot)),
+            Kind::NextHop => pair(self.front.hop(slot)),
+        };
+        named(&self.slots, read).collect()
+    }
+}
+
+impl Engine for XdpProgram {
+    fn name(&self) -> &'static str {
+        "XDP program"
+    }
+
+    fn go_over(&mut self, node: Node<'_>) -> Result<bool, String> {
+        if self.desired.as_ref() == Some(node.desired) {
+            return Ok(true);
+        }
+        (self.desired, self.slots) = (None, Slots::default());
+        let Ok(tables) = Tables::build(node.desired, &mut self.slots) else { return Ok(false) };
+        self.front.publish(&tables)?;
+        self.desired = Some(node.desired.clone());
+        Ok(true)
+    }
+
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
+        let before = self.counts();
+        let Some((device, frame)) = self.front.forward(port, frame)? else { return Ok(Answer::Left) };
+        let grown = |(counted, now): (_, (u64, u64))| {
+            let was = before.get(&counted).copied().unwrap_or_default();
+            (counted, (now.0 - was.0, now.1 - was.1))
+        };
+        let counts = self.counts().into_iter().map(grown).filter(|&(_, grown)| grown != (0, 0)).collect();
+        Ok(Answer::Outcomes(vec![Outcome { verdict: Verdict::Tx(device), frame, counts }]))
+    }
+}
