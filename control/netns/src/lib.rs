@@ -18,8 +18,8 @@ use std::thread;
 use nix::sched::{CloneFlags, setns, unshare};
 
 pub use owned::{Netns, left_by, owner};
-pub use program::{has, in_own_group, run, tool};
 use program::ip;
+pub use program::{has, in_own_group, run, tool};
 
 /// Directory in which iproute2 keeps named namespaces.
 const DIRECTORY: &str = "/run/netns";
