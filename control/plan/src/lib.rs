@@ -8,6 +8,7 @@
 
 mod amend;
 mod diff;
+mod emulated;
 mod environment;
 mod fib;
 mod followed;
@@ -197,6 +198,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
             .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
         local_addresses: context.ports.local_addresses(environment, &context.rules),
         offload: ports::offload(config),
+        emulated: emulated::ports(config, &context.ports.models, &workers, found),
         ports: context.ports.models,
         tunnel,
         policy: node::policy(&config.node, &name),

@@ -41,6 +41,8 @@ fn every_key_is_explained_and_every_explained_key_exists() {
             "nexthops" => "Next hops",
             "paths" => "steer",
             "peers" => "syd",
+            "emulate" => "Emulated ports",
+            "ecn" => "ECN marks of an emulated port",
             other => other.trim_matches(['[', ']']),
         };
         let explained = explained(section(heading));
@@ -60,6 +62,8 @@ fn every_word_is_explained() {
         ("node", "srh_check", &["strict", "lenient"][..]),
         ("port", "mode", &["auto", "zero-copy", "native", "generic"]),
         ("port", "offload", &["off", "xdp"]),
+        ("Emulated ports", "ecn", &["lab", "azure-lossless", "hpcc-100g"]),
+        ("ECN marks of an emulated port", "non_ect", &["drop", "pass"]),
         ("route", "type", &["unicast", "blackhole", "unreachable", "kernel"]),
         ("block", "unknown", &["drop", "icmp", "punt", "route"]),
     ] {

@@ -10,9 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod draws;
+mod emulation;
 mod port;
-mod settings;
 
 pub use draws::Draws;
+pub use emulation::{Chance, Ecn, Emulation, LEAST_RATE, MOST_DELAY, MOST_OVERHEAD, MOST_PACKETS, MOST_RATE, NonEct};
 pub use port::{Counts, Offered, Port, Refusal, Released, Time};
-pub use settings::{Chance, Ecn, LEAST_RATE, MOST_DELAY, MOST_OVERHEAD, MOST_PACKETS, MOST_RATE, NonEct, Settings};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::settings::{Ecn, NonEct, Settings};
+use crate::emulation::{Ecn, Emulation, NonEct};
 
 /// A moment, or a span of time, in picoseconds. 64 bits would be enough for 213 days only.
 pub type Time = u128;
@@ -63,6 +63,23 @@ pub struct Counts {
     pub peak_queue: u64,
 }
 
+impl Counts {
+    /// Returns what has been counted since `before`. The peak is the one so far.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            sent: self.sent - before.sent,
+            sent_bytes: self.sent_bytes - before.sent_bytes,
+            ce_marked: self.ce_marked - before.ce_marked,
+            wred_dropped: self.wred_dropped - before.wred_dropped,
+            queue_full: self.queue_full - before.queue_full,
+            wire_loss: self.wire_loss - before.wire_loss,
+            port_down: self.port_down - before.port_down,
+            peak_queue: self.peak_queue,
+        }
+    }
+}
+
 /// One packet on its way through the port.
 #[derive(Clone, Debug)]
 struct Queued<F> {
@@ -85,7 +102,7 @@ pub struct Released<F> {
 /// An emulated port with packets of type `F`. Times that are handed in never go back.
 #[derive(Clone, Debug)]
 pub struct Port<F> {
-    settings: Settings,
+    emulation: Emulation,
     is_up: bool,
     /// When the last bit of all packets is on the wire.
     free_at: Time,
@@ -109,9 +126,9 @@ struct Load {
 
 impl<F> Port<F> {
     /// Creates a port that is up and has sent nothing.
-    pub fn new(settings: Settings, now: Time) -> Self {
+    pub fn new(emulation: Emulation, now: Time) -> Self {
         Self {
-            settings,
+            emulation,
             is_up: true,
             free_at: now,
             remainder: 0,
@@ -123,8 +140,8 @@ impl<F> Port<F> {
     }
 
     /// Returns the settings in force.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    pub fn emulation(&self) -> &Emulation {
+        &self.emulation
     }
 
     /// Number of packets in the port.
@@ -149,7 +166,7 @@ impl<F> Port<F> {
 
     /// Number of bytes that are not yet on the wire, overhead included.
     pub fn depth(&self, now: Time) -> u64 {
-        let bytes = self.backlog(now) * u128::from(self.settings.rate) / (BITS * PS_PER_SECOND);
+        let bytes = self.backlog(now) * u128::from(self.emulation.rate) / (BITS * PS_PER_SECOND);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
@@ -170,13 +187,13 @@ impl<F> Port<F> {
         mark: impl FnOnce(&mut F),
     ) -> Result<(), (F, Refusal)> {
         let Offered { len, ecn, draws: [of_mark, of_loss] } = offered;
-        let cost = len as u64 + u64::from(self.settings.overhead);
+        let cost = len as u64 + u64::from(self.emulation.overhead);
         let depth = self.depth(now);
         if let Err(refusal) = self.admit(depth.saturating_add(cost)) {
             return Err((frame, refusal));
         }
         let is_congested = |rule: &Ecn| rule.chance(depth).happens(of_mark);
-        match self.settings.ecn.as_ref().filter(|rule| is_congested(rule)) {
+        match self.emulation.ecn.as_ref().filter(|rule| is_congested(rule)) {
             Some(Ecn { non_ect: NonEct::Drop, .. }) if ecn == NOT_ECT => {
                 self.counts.wred_dropped += 1;
                 return Err((frame, Refusal::Wred));
@@ -189,11 +206,11 @@ impl<F> Port<F> {
         }
         self.counts.peak_queue = self.counts.peak_queue.max(depth + cost);
         let sent = self.transmit(now, cost);
-        if self.settings.loss.happens(of_loss) {
+        if self.emulation.loss.happens(of_loss) {
             self.counts.wire_loss += 1;
             return Err((frame, Refusal::WireLoss));
         }
-        let due = self.in_order(sent + u128::from(self.settings.delay) * PS_PER_NS);
+        let due = self.in_order(sent + u128::from(self.emulation.delay) * PS_PER_NS);
         self.queued.push_back(Queued { sent, due, frame });
         Ok(())
     }
@@ -204,7 +221,7 @@ impl<F> Port<F> {
             self.counts.port_down += 1;
             return Err(Refusal::PortDown);
         }
-        if depth > self.settings.queue || self.queued.len() >= self.settings.packets {
+        if depth > self.emulation.queue || self.queued.len() >= self.emulation.packets {
             self.counts.queue_full += 1;
             return Err(Refusal::QueueFull);
         }
@@ -213,7 +230,7 @@ impl<F> Port<F> {
 
     /// Uses the link for a packet. Returns when its last bit is on the wire.
     fn transmit(&mut self, now: Time, cost: u64) -> Time {
-        let rate = u128::from(self.settings.rate);
+        let rate = u128::from(self.emulation.rate);
         let bits = u128::from(cost) * BITS * PS_PER_SECOND + self.remainder;
         let time = bits / rate;
         self.remainder = bits % rate;
@@ -243,19 +260,19 @@ impl<F> Port<F> {
     }
 
     /// Puts other settings in force. Packets stay; those that are not yet on the wire leave at the new rate.
-    pub fn change(&mut self, settings: Settings, now: Time) {
-        let old = std::mem::replace(&mut self.settings, settings);
+    pub fn change(&mut self, emulation: Emulation, now: Time) {
+        let old = std::mem::replace(&mut self.emulation, emulation);
         let scaled = |moment: Time| match moment.checked_sub(now) {
-            Some(rest) => now + rest * u128::from(old.rate) / u128::from(settings.rate),
+            Some(rest) => now + rest * u128::from(old.rate) / u128::from(emulation.rate),
             None => moment,
         };
         let backlog = self.backlog(now);
         self.free_at = scaled(self.free_at);
         self.taken = self.taken + self.backlog(now) - backlog;
-        if old.rate != settings.rate {
+        if old.rate != emulation.rate {
             self.remainder = 0;
         }
-        let delay = u128::from(settings.delay) * PS_PER_NS;
+        let delay = u128::from(emulation.delay) * PS_PER_NS;
         let mut last = 0;
         for packet in &mut self.queued {
             if packet.sent > now {

@@ -1,18 +1,18 @@
 //! What holds for every sequence of packets, settings and times.
 
 use proptest::prelude::*;
-use srv6d_emulate::{Chance, Ecn, NonEct, Offered, Port, Settings, Time};
+use srv6d_emulate::{Chance, Ecn, Emulation, NonEct, Offered, Port, Time};
 
 /// What happens to a port, after so many picoseconds.
 #[derive(Clone, Debug)]
 enum Event {
     Offer(usize, u8, [u32; 2]),
     Release,
-    Change(Settings),
+    Change(Emulation),
     Up(bool),
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
+fn settings() -> impl Strategy<Value = Emulation> {
     let ecn =
         (0..50_000_u64, 0..50_000_u64, 0.0..1.0, any::<bool>()).prop_map(|(min, width, probability, drops)| Ecn {
             min,
@@ -24,7 +24,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         (1_000_000..10_000_000_000_u64, 3000..60_000_u64, 1..40_usize, 0..64_u32),
         (0..2_000_000_u64, 0.0..0.5, proptest::option::of(ecn)),
     )
-        .prop_map(|((rate, queue, packets, overhead), (delay, loss, ecn))| Settings {
+        .prop_map(|((rate, queue, packets, overhead), (delay, loss, ecn))| Emulation {
             rate,
             queue,
             packets,
@@ -56,9 +56,9 @@ proptest! {
             now += pause;
             match event {
                 Event::Offer(len, ecn, draws) => {
-                    let due = now + u128::from(port.settings().delay) * 1000;
+                    let due = now + u128::from(port.emulation().delay) * 1000;
                     match port.offer(now, Offered { len, ecn, draws }, (number, due), |_| ()) {
-                        Ok(()) => prop_assert!(port.len() <= port.settings().packets),
+                        Ok(()) => prop_assert!(port.len() <= port.emulation().packets),
                         Err(_) => refused += 1,
                     }
                     number += 1;
@@ -89,7 +89,7 @@ proptest! {
     /// over, and a busy link is exactly as fast as its rate.
     #[test]
     fn the_rate_is_exact(settings in settings(), packets in proptest::collection::vec((0..200_000_000_u128, 14..9018_usize), 1..200)) {
-        let settings = Settings { ecn: None, loss: Chance::NEVER, ..settings };
+        let settings = Emulation { ecn: None, loss: Chance::NEVER, ..settings };
         let mut port = Port::new(settings, 0);
         let (mut now, mut begin, mut bits) = (0, 0, 0_u128);
         for (pause, len) in packets {

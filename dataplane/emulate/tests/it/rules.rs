@@ -1,6 +1,6 @@
 //! What an emulated port does with single packets: times, marks, drops, changes of its settings.
 
-use srv6d_emulate::{Chance, Draws, Ecn, NonEct, Offered, Port, Refusal, Settings, Time};
+use srv6d_emulate::{Chance, Draws, Ecn, Emulation, NonEct, Offered, Port, Refusal, Time};
 
 const MS: Time = 1_000_000_000;
 const ECT0: u8 = 2;
@@ -16,8 +16,8 @@ fn offer(port: &mut Port<u32>, now: Time, len: usize, number: u32) -> Option<Ref
 }
 
 /// Fills the queue to this depth in bytes.
-fn filled(settings: Settings, depth: usize) -> Port<u32> {
-    let mut port = Port::new(Settings { ecn: None, overhead: 0, queue: u64::MAX, ..settings }, 0);
+fn filled(settings: Emulation, depth: usize) -> Port<u32> {
+    let mut port = Port::new(Emulation { ecn: None, overhead: 0, queue: u64::MAX, ..settings }, 0);
     assert_eq!(offer(&mut port, 0, depth, 0), None);
     port.change(settings, 0);
     assert_eq!(port.depth(0), depth as u64);
@@ -26,7 +26,7 @@ fn filled(settings: Settings, depth: usize) -> Port<u32> {
 
 #[test]
 fn packets_wait_for_those_in_front_of_them() {
-    let mut port = Port::new(Settings::of_rate(100_000_000), 0);
+    let mut port = Port::new(Emulation::of_rate(100_000_000), 0);
     let steps = [
         (0, 1514, 0, 123_040_000),
         (0, 1514, 1538, 246_080_000),
@@ -42,7 +42,7 @@ fn packets_wait_for_those_in_front_of_them() {
 
 #[test]
 fn what_a_division_leaves_is_not_lost() {
-    let settings = |rate| Settings { queue: u64::MAX, packets: usize::MAX, ..Settings::of_rate(rate) };
+    let settings = |rate| Emulation { queue: u64::MAX, packets: usize::MAX, ..Emulation::of_rate(rate) };
     let mut port = Port::new(settings(97_000_003), 0);
     (0..1000).for_each(|number| assert_eq!(offer(&mut port, 0, 1514, number), None));
     assert_eq!(port.free_at(), 126_845_356_901);
@@ -58,7 +58,7 @@ fn what_a_division_leaves_is_not_lost() {
 #[test]
 fn the_time_does_not_end_after_half_a_year() {
     let year = 365 * 86_400 * 1000 * MS;
-    let mut port = Port::new(Settings::of_rate(100_000_000), 0);
+    let mut port = Port::new(Emulation::of_rate(100_000_000), 0);
     assert_eq!(offer(&mut port, year, 1514, 0), None);
     assert_eq!(port.free_at(), year + 123_040_000);
     assert_eq!(port.release(year + 123_039_999), None);
@@ -67,7 +67,7 @@ fn the_time_does_not_end_after_half_a_year() {
 
 #[test]
 fn a_full_queue_refuses_by_bytes_and_by_packets() {
-    let bytes = Settings { queue: 3076, ..Settings::of_rate(1_000_000) };
+    let bytes = Emulation { queue: 3076, ..Emulation::of_rate(1_000_000) };
     let mut port = Port::new(bytes, 0);
     assert_eq!([0, 1, 2].map(|number| offer(&mut port, 0, 1514, number)), [None, None, Some(Refusal::QueueFull)]);
     assert_eq!((port.counts().peak_queue, port.counts().queue_full), (3076, 1));
@@ -75,7 +75,7 @@ fn a_full_queue_refuses_by_bytes_and_by_packets() {
     assert_eq!(offer(&mut port, 1537 * 8_000_000, 1514, 3), Some(Refusal::QueueFull));
     assert_eq!(offer(&mut port, 1537 * 8_000_000 + 1, 1514, 3), None);
 
-    let packets = Settings { packets: 8, delay: 1_000_000, ..Settings::of_rate(1_000_000_000) };
+    let packets = Emulation { packets: 8, delay: 1_000_000, ..Emulation::of_rate(1_000_000_000) };
     let mut port = Port::new(packets, 0);
     let refused = (0..9).filter(|&number| offer(&mut port, 0, 60, number).is_some()).count();
     assert_eq!((refused, port.len()), (1, 8), "those in the delay count too");
@@ -84,7 +84,7 @@ fn a_full_queue_refuses_by_bytes_and_by_packets() {
 #[test]
 fn marks_begin_above_min_grow_in_a_line_and_are_everywhere_from_max() {
     let rule = Ecn { probability: Chance::of(0.2), ..LAB };
-    let settings = Settings { ecn: Some(rule), queue: 400_000, ..Settings::of_rate(100_000_000) };
+    let settings = Emulation { ecn: Some(rule), queue: 400_000, ..Emulation::of_rate(100_000_000) };
     let mut draws = Draws::named("eth1");
     let mut share = |depth| {
         let port = filled(settings, depth);
@@ -108,7 +108,7 @@ fn marks_begin_above_min_grow_in_a_line_and_are_everywhere_from_max() {
 
 #[test]
 fn what_does_not_support_ecn_is_dropped_or_passes_and_ce_stays() {
-    let with = |non_ect| Settings { ecn: Some(Ecn { non_ect, ..LAB }), ..Settings::of_rate(100_000_000) };
+    let with = |non_ect| Emulation { ecn: Some(Ecn { non_ect, ..LAB }), ..Emulation::of_rate(100_000_000) };
     let try_one = |non_ect, ecn| {
         let mut port = filled(with(non_ect), 200_000);
         let mut is_marked = false;
@@ -126,7 +126,7 @@ fn what_does_not_support_ecn_is_dropped_or_passes_and_ce_stays() {
 #[test]
 fn equal_limits_of_marking_are_one_step() {
     let step = Ecn { min: 50_000, max: 50_000, ..LAB };
-    let settings = Settings { ecn: Some(step), ..Settings::of_rate(100_000_000) };
+    let settings = Emulation { ecn: Some(step), ..Emulation::of_rate(100_000_000) };
     for (depth, expected) in [(50_000, 0), (50_001, 1)] {
         let mut port = filled(settings, depth);
         assert_eq!(offer(&mut port, 0, 1514, 0), None);
@@ -136,11 +136,11 @@ fn equal_limits_of_marking_are_one_step() {
 
 #[test]
 fn a_lost_packet_has_used_the_link() {
-    let mut port = Port::new(Settings { loss: Chance::ALWAYS, ..Settings::of_rate(100_000_000) }, 0);
+    let mut port = Port::new(Emulation { loss: Chance::ALWAYS, ..Emulation::of_rate(100_000_000) }, 0);
     let offered = Offered { len: 1514, ecn: 0, draws: [0, u32::MAX] };
     assert_eq!(port.offer(0, offered, 0, |_| ()), Err((0, Refusal::WireLoss)));
     assert_eq!((port.free_at(), port.len(), port.counts().wire_loss, port.counts().sent), (123_040_000, 0, 1, 1));
-    let third = Settings { loss: Chance::of(1.0 / 3.0), ..Settings::of_rate(1_000_000_000_000) };
+    let third = Emulation { loss: Chance::of(1.0 / 3.0), ..Emulation::of_rate(1_000_000_000_000) };
     let (mut port, mut draws) = (Port::new(third, 0), Draws::named("eth2"));
     for number in 0..30_000_u32 {
         let now = Time::from(number) * MS;
@@ -153,7 +153,7 @@ fn a_lost_packet_has_used_the_link() {
 
 #[test]
 fn a_port_that_is_down_takes_nothing_and_counts_what_it_had() {
-    let mut port = Port::new(Settings::of_rate(1_000_000), 0);
+    let mut port = Port::new(Emulation::of_rate(1_000_000), 0);
     (0..5).for_each(|number| assert_eq!(offer(&mut port, 0, 60, number), None));
     port.set_up(false);
     assert_eq!(port.drop_all(1).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
@@ -166,11 +166,11 @@ fn a_port_that_is_down_takes_nothing_and_counts_what_it_had() {
 
 #[test]
 fn other_settings_keep_packets_and_their_order() {
-    let slow = Settings { delay: 10_000_000, ..Settings::of_rate(1_000_000) };
+    let slow = Emulation { delay: 10_000_000, ..Emulation::of_rate(1_000_000) };
     let mut port = Port::new(slow, 0);
     (0..4).for_each(|number| assert_eq!(offer(&mut port, 0, 101, number), None)); // a millisecond each
     let now = MS + MS / 2;
-    port.change(Settings { delay: 1_000_000, ..Settings::of_rate(10_000_000) }, now);
+    port.change(Emulation { delay: 1_000_000, ..Emulation::of_rate(10_000_000) }, now);
     assert_eq!(port.free_at(), now + MS / 4, "2.5 ms at a tenth of the rate");
     let mut due = Vec::new();
     while let Some(time) = port.next_release() {
@@ -179,14 +179,14 @@ fn other_settings_keep_packets_and_their_order() {
     }
     // The first one is on the long wire already, and those behind it do not overtake it.
     assert_eq!(due, [11 * MS; 4]);
-    port.change(Settings { rate: 2_000_000, ..slow }, 20 * MS);
+    port.change(Emulation { rate: 2_000_000, ..slow }, 20 * MS);
     assert_eq!(offer(&mut port, 20 * MS, 226, 9), None);
     assert_eq!(port.next_release(), Some(31 * MS));
 }
 
 #[test]
 fn a_port_without_emulation_gives_its_packets_back() {
-    let mut port = Port::new(Settings::of_rate(1_000_000), 0);
+    let mut port = Port::new(Emulation::of_rate(1_000_000), 0);
     (0..3).for_each(|number| assert_eq!(offer(&mut port, 0, 60, number), None));
     assert_eq!(port.take_all(0).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!((port.len(), port.counts().port_down, port.next_release()), (0, 0, None));
@@ -194,7 +194,7 @@ fn a_port_without_emulation_gives_its_packets_back() {
 
 #[test]
 fn the_load_is_the_share_of_busy_time() {
-    let mut port = Port::new(Settings::of_rate(1_000_000), 0);
+    let mut port = Port::new(Emulation::of_rate(1_000_000), 0);
     assert_eq!((port.load(0), port.next_sample()), (0, None));
     // 100 packets of a millisecond, one every two milliseconds
     for number in 0..100 {

@@ -11,9 +11,9 @@ pub const MOST_OVERHEAD: u32 = 64;
 /// Longest delay in nanoseconds.
 pub const MOST_DELAY: u64 = 1_000_000_000;
 
-/// Settings of an emulated port.
+/// Emulation of an emulated port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct Emulation {
     /// Bits per second on the wire, overhead included. It is not 0.
     pub rate: u64,
     /// Largest number of bytes, overhead included, that are not yet on the wire.
@@ -30,7 +30,7 @@ pub struct Settings {
     pub ecn: Option<Ecn>,
 }
 
-impl Settings {
+impl Emulation {
     /// Creates the settings of a port with this rate, and with the defaults for all else.
     pub const fn of_rate(rate: u64) -> Self {
         Self { rate, queue: 256_000, packets: 512, overhead: 24, delay: 0, loss: Chance::NEVER, ecn: None }
