@@ -363,7 +363,9 @@ impl<I: Io> Step<I> {
             self.drop_frame(io, frame, DropReason::PortDown);
         }
         for (socket, queued) in changed.to_send {
-            queued.into_iter().for_each(|queued| self.send_queued(io, round, socket, queued));
+            for queued in queued {
+                self.send_queued(io, round, socket, queued);
+            }
             io.flush(socket);
             self.count_queue(socket, round.now);
         }

@@ -409,7 +409,7 @@ fn an_emulated_port_that_cannot_be() {
     more("loss = 1.5", &["emulate loss", "1.5", "from 0 to 1"]);
     more("queue = 131147", &["emulate queue", "two packets of MTU 65536", "write queue = 131148 or more"]);
     more("ecn = \"laboratory\"", &["emulate ecn", "write \"lab\""]);
-    more("ecn = { mni = 1, max = 2 }", &["ecn mni", "did you mean `min`?"]);
+    more("ecn = { probabilty = 1 }", &["ecn probabilty", "did you mean `probability`?"]);
     more("ecn = { min = 1 }", &["emulate ecn", "either `min` and `max`, or `rtt`"]);
     more("ecn = { min = 1, max = 2, rtt = \"1ms\" }", &["emulate ecn", "either"]);
     more("ecn = { min = 3, max = 2 }", &["emulate ecn", "min (3) <= max (2) <= queue (256000)"]);

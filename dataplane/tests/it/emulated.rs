@@ -31,7 +31,7 @@ fn rig(emulation: Emulation) -> Rig {
     rig
 }
 
-/// A plain packet to 3000::9, which leaves by port 1. Its frame is 101 bytes long, and its last byte is its number.
+/// A plain packet to `3000::9`, which leaves by port 1. Its frame is 101 bytes long, and its last byte is its number.
 fn plain(number: u8, ecn: u8) -> Vec<u8> {
     let mut packet = v6("2000::1", "3000::9", 17, 64, &[&[7; 46][..], &[number]].concat());
     packet[1] |= ecn << 4;

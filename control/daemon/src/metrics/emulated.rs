@@ -48,7 +48,7 @@ fn late(emulated: &[(&str, &EmulatedRow)], encoder: &mut DescriptorEncoder) -> f
     for &(port, row) in emulated {
         let bounds = std::iter::successors(Some(FIRST_BUCKET), |bound| Some(bound * 2.0));
         let finite = row.late.len().saturating_sub(1);
-        let bounds = bounds.take(finite).chain([f64::MAX]);
+        let bounds = bounds.take(finite).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(row.late.iter().copied()).collect();
         let (sum, count) = (row.late_ns as f64 / 1e9, row.late.iter().sum());
         let labels = [("port", port)];
