@@ -55,11 +55,11 @@ LIMIT   := 40m
 
 test-rootless: deps ## what needs no root
 	cargo test --workspace --locked --no-run
-	timeout --foreground $(LIMIT) cargo test --workspace --locked -- --test-threads=$(THREADS)
+	scripts/run-tests $(LIMIT) $(THREADS)
 
 test-root: deps ## AF_XDP, namespaces, the lab
 	cargo test --workspace --locked --no-run
-	$(RUNNER) timeout --foreground $(LIMIT) cargo test --workspace --locked -- --ignored --test-threads=$(THREADS)
+	$(RUNNER) scripts/run-tests $(LIMIT) $(THREADS) --ignored
 
 test-zerocopy: build ## zero-copy ports on an emulated NIC: downloads QEMU and a kernel into target/, 70 MB
 	tests/zero-copy/run $(TARGET)/release/srv6d
