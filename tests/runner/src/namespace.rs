@@ -12,7 +12,7 @@ use std::path::Path;
 
 use srv6d_pack::{Case, Event, Step};
 
-use crate::daemon::{Daemon, Tally, wait_for};
+use crate::daemon::{CounterReading, Daemon, wait_for};
 use crate::front;
 use crate::wires::{self, Wires};
 use srv6d_netns::{self as netns, Netns};
@@ -116,7 +116,7 @@ struct Visit<'r> {
     outside: Wires,
     /// Sockets on the node's ends of the cables, as its kernel sees them, and on srv6d's own veth.
     kernel: Wires,
-    before: Tally,
+    before: CounterReading,
     sent: u64,
 }
 
@@ -144,7 +144,7 @@ impl<'r> Visit<'r> {
         self.check_counters()
     }
 
-    fn tally(&self) -> Result<Tally, String> {
+    fn tally(&self) -> Result<CounterReading, String> {
         Ok(self.rig.daemon.tally()?.since(&self.before))
     }
 
