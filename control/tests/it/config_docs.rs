@@ -87,3 +87,41 @@ fn every_example_is_right() {
         assert!(waiting.iter().all(|line| line.contains("waits for network device")), "{waiting:#?}");
     }
 }
+
+/// Tables of sources. A plan of all of them at once would need a controller; `config_errors` has their keys.
+const OF_SOURCES: [&str; 5] = ["[fpm]", "[kernel]", "[jalapeno]", "[syd]", "peers"];
+
+/// The configuration that plans and mutations start from has every key, so a new key is tested by both.
+#[test]
+fn the_full_configuration_has_every_key() {
+    let full = toml::Value::Table(include_str!("config_full.toml").parse().unwrap());
+    let mut missing = Vec::new();
+    for (table, keys) in config::keys().into_iter().filter(|(table, _)| !OF_SOURCES.contains(table)) {
+        let mut written = Vec::new();
+        collect(&full, table.trim_matches(['[', ']']), &mut written);
+        missing.extend(keys.into_iter().filter(|key| !written.contains(key)).map(|key| format!("{table} {key}")));
+    }
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+/// Collects the keys of all tables with this name, at any depth.
+fn collect<'t>(value: &'t toml::Value, name: &str, keys: &mut Vec<&'t str>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, inner) in table {
+                if key == name {
+                    let tables = inner.as_array().map_or_else(|| vec![inner], |tables| tables.iter().collect());
+                    keys.extend(
+                        tables
+                            .iter()
+                            .filter_map(|table| table.as_table())
+                            .flat_map(|table| table.keys().map(String::as_str)),
+                    );
+                }
+                collect(inner, name, keys);
+            }
+        }
+        toml::Value::Array(values) => values.iter().for_each(|value| collect(value, name, keys)),
+        _ => {}
+    }
+}
