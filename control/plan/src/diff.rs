@@ -90,6 +90,7 @@ pub fn diff(before: &Desired, after: &Desired) -> Diff {
         neighbors: _,
         path_mtus: _,
         offload: _,
+        auto_offload: _,
     } = after;
     let same_ports = before.ports.iter().map(|port| &port.name).eq(after.ports.iter().map(|port| &port.name));
     // If the ports keep their numbers, only entries that differ are formatted. Formatting a hundred thousand entries
@@ -189,7 +190,8 @@ fn port_name(desired: &Desired, index: usize) -> &str {
 }
 
 fn port_text(desired: &Desired, (index, port): (u16, &Port)) -> String {
-    format!("{index} {port:?} {}", desired.offload.contains(&PortId(index)))
+    let id = PortId(index);
+    format!("{index} {port:?} {} {}", desired.offload.contains(&id), desired.auto_offload.contains(&id))
 }
 
 pub(super) fn in_table(prefix: impl fmt::Display, table: u32) -> String {

@@ -197,6 +197,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
             .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
         local_addresses: context.ports.local_addresses(environment, &context.rules),
         offload: ports::offload(config),
+        auto_offload: ports::auto_offload(config),
         ports: context.ports.models,
         tunnel,
         policy: node::policy(&config.node, &name),

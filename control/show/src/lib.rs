@@ -110,10 +110,11 @@ fn busy_polling(BusyPollingRow { napi_ids, reason }: &BusyPollingRow) -> String 
 }
 
 fn offload(row: &PortRow) -> &'static str {
-    match row.offload.as_ref().map(|offload| offload.on) {
+    match row.offload.as_ref().map(|offload| (offload.on, offload.auto)) {
         None => "-",
-        Some(true) => "xdp",
-        Some(false) => "no",
+        Some((true, _)) => "xdp",
+        Some((false, true)) => "worker",
+        Some((false, false)) => "no",
     }
 }
 

@@ -59,7 +59,7 @@ fn every_word_is_explained() {
     for (table, key, words) in [
         ("node", "srh_check", &["strict", "lenient"][..]),
         ("port", "mode", &["auto", "zero-copy", "native", "generic"]),
-        ("port", "offload", &["off", "xdp"]),
+        ("port", "offload", &["off", "xdp", "auto"]),
         ("route", "type", &["unicast", "blackhole", "unreachable", "kernel"]),
         ("block", "unknown", &["drop", "icmp", "punt", "route"]),
     ] {

@@ -38,8 +38,7 @@ pub struct Snapshot {
     pub socket_of: Vec<Option<usize>>,
     /// Port (index of the device's untagged port) of each socket.
     pub port_of: Vec<Option<u16>>,
-    /// Tagged ports of each socket: VID, and the slot of the port's counters. It is empty if no port is tagged, which
-    /// is checked for every packet.
+    /// Tagged ports of each socket: VID, and the slot of the port's counters. It is empty if no port is tagged.
     pub vlans: Vec<Vec<(u16, usize)>>,
     /// Counters, one set per worker.
     pub tallies: Vec<Arc<Tally>>,
@@ -61,6 +60,11 @@ impl Snapshot {
     /// A snapshot for tests and benches: one worker, and socket n is port n.
     pub fn direct(tables: Tables, tally: Arc<Tally>, ports: usize) -> Self {
         Self::new(1, tables, Wiring::direct(ports), vec![tally])
+    }
+
+    /// Returns true if frames of this socket may belong to tagged ports.
+    pub(crate) fn has_vlans(&self, socket: usize) -> bool {
+        self.vlans.get(socket).is_some_and(|vlans| !vlans.is_empty())
     }
 
     /// Returns the counter slot of the tagged port to which a frame belongs.

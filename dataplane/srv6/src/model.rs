@@ -46,6 +46,9 @@ pub struct Desired {
     /// Ports on which the XDP program may forward plain shifts and encapsulations
     /// ([`Offload`](crate::offload::Offload)).
     pub offload: BTreeSet<PortId>,
+    /// Those of them on which srv6d may choose the workers instead. It chooses by what the device can do, which is not known
+    /// here.
+    pub auto_offload: BTreeSet<PortId>,
 }
 
 /// A plain route that is added, changed or removed.

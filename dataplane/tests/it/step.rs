@@ -41,7 +41,7 @@ fn neighbor(index: u16) -> IpAddr {
 
 /// Returns node 1 of block `fcbb:bbbb::/32`: uN, uA (LIB and combined), uDT6, a route to node 2, and steered
 /// prefixes.
-fn node() -> Desired {
+pub(super) fn node() -> Desired {
     let csid = |nflen| Some(Csid { lblen: 32, nflen });
     let sid = |prefix: &str, behavior| LocalSid {
         prefix: prefix.parse().unwrap(),
@@ -148,7 +148,7 @@ fn ethernet(to: Mac, from: Mac, packet: &[u8]) -> Vec<u8> {
     [&to.0[..], &from.0, &ether_type, packet].concat()
 }
 
-fn in_frame(packet: &[u8]) -> Vec<u8> {
+pub(super) fn in_frame(packet: &[u8]) -> Vec<u8> {
     ethernet(MACS[0], PEERS[0], packet)
 }
 
@@ -156,7 +156,7 @@ fn out_frame(port: usize, packet: &[u8]) -> (usize, Vec<u8>) {
     (port, ethernet(PEERS[port], MACS[port], packet))
 }
 
-fn v6(source: &str, destination: &str, next_header: u8, hop_limit: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn v6(source: &str, destination: &str, next_header: u8, hop_limit: u8, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u16).to_be_bytes();
     let head = [0x60, 0, 0, 0, len[0], len[1], next_header, hop_limit];
     [&head[..], &ip(source).octets(), &ip(destination).octets(), payload].concat()
