@@ -7,7 +7,7 @@ RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)" CARGO_TARGET_AA
 # Where cargo builds, should somebody keep that elsewhere.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help deps build install uninstall demo test test-rootless test-root test-zerocopy bench bench-net lint doc
+.PHONY: help deps build install uninstall deb demo test test-rootless test-root test-zerocopy bench bench-net lint doc
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -43,6 +43,9 @@ uninstall: ## takes all of that away again; configuration stays
 	rm -f $(DESTDIR)$(PREFIX)/bin/srv6d $(DESTDIR)$(PREFIX)/bin/.debug/srv6d.debug $(SHARE)/man/man1/srv6d.1 $(SHARE)/man/man1/srv6d-*.1 $(DESTDIR)$(SYSTEMD)/srv6d.service
 	rm -f $(foreach completion,$(COMPLETIONS),$(SHARE)/$(lastword $(subst :, ,$(completion))))
 
+deb: build ## a Debian package of it, in target/: make deb
+	scripts/make-deb $(TARGET)
+
 demo: build ## the fabric lab, with traffic crossing it
 	$(ROOT) $(TARGET)/release/srv6d lab demo
 
@@ -55,11 +58,11 @@ LIMIT   := 40m
 
 test-rootless: deps ## what needs no root
 	cargo test --workspace --locked --no-run
-	timeout --foreground $(LIMIT) cargo test --workspace --locked -- --test-threads=$(THREADS)
+	scripts/run-tests $(LIMIT) $(THREADS)
 
 test-root: deps ## AF_XDP, namespaces, the lab
 	cargo test --workspace --locked --no-run
-	$(RUNNER) timeout --foreground $(LIMIT) cargo test --workspace --locked -- --ignored --test-threads=$(THREADS)
+	$(RUNNER) scripts/run-tests $(LIMIT) $(THREADS) --ignored
 
 test-zerocopy: build ## zero-copy ports on an emulated NIC: downloads QEMU and a kernel into target/, 70 MB
 	tests/zero-copy/run $(TARGET)/release/srv6d

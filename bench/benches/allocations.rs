@@ -1,5 +1,5 @@
 //! Counts heap allocations per packet in the worker's step. There must be none, or this program fails.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
+#![allow(clippy::unwrap_used, reason = "a bench may panic")]
 
 use std::sync::Arc;
 
@@ -18,9 +18,8 @@ fn main() {
 /// # Panics
 /// If a case allocates, or if a packet is not sent.
 pub fn run() {
-    let snapshots = [1, 3].map(|segments| snapshot(PREFIXES, segments).unwrap());
     for case in &CASES {
-        let [packets, allocations] = count(case, &snapshots[usize::from(case.segments > 1)]);
+        let [packets, allocations] = count(case, &snapshot(PREFIXES, case.node).unwrap());
         println!("{:<20} {packets} packets, {allocations} allocations", case.name);
         assert_eq!(allocations, 0, "{}", case.name);
     }

@@ -59,7 +59,7 @@ pub fn run_once() {
 /// Does one kind of work on the packets of one row; this is what runs under callgrind.
 fn do_work(case: &str, work: &str) {
     let case = CASES.iter().find(|known| known.name == case).unwrap();
-    let snapshot = snapshot(PREFIXES, case.segments).unwrap();
+    let snapshot = snapshot(PREFIXES, case.node).unwrap();
     let mut rig = Rig::new(case.class, PREFIXES);
     rig.warm_up(WARM_UP, &snapshot);
     match work {

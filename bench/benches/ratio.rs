@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench may panic")]
 
 use srv6d_bench::cases::SIZES;
-use srv6d_bench::{CASES, Case, Rig, snapshot};
+use srv6d_bench::{CASES, Case, Node, Rig, snapshot};
 use srv6d_dataplane::Snapshot;
 
 /// Number of measurements, from which median and quartiles are taken.
@@ -20,7 +20,7 @@ fn main() {
 /// # Panics
 /// If a packet is not sent.
 pub fn run(sizes: [u32; 3], rounds: usize, is_wanted: impl Fn(&str) -> bool) {
-    let snapshots = sizes.map(|prefixes| [1, 3].map(|segments| snapshot(prefixes, segments).unwrap()));
+    let snapshots = sizes.map(|prefixes| Node::ALL.map(|node| snapshot(prefixes, node).unwrap()));
     println!("ns per packet of 128 bytes; medians of {rounds} rounds, in brackets the middle half of the ratios");
     println!("{:<20} {:>8} | bare loop: {:26} | between ports", "", "", "");
     println!(
@@ -29,8 +29,9 @@ pub fn run(sizes: [u32; 3], rounds: usize, is_wanted: impl Fn(&str) -> bool) {
     );
     for case in CASES.iter().filter(|case| is_wanted(case.name)) {
         let mut srv6d = Vec::new();
+        let node = Node::ALL.iter().position(|node| *node == case.node).unwrap();
         for (prefixes, snapshots) in sizes.into_iter().zip(&snapshots) {
-            let row = Row::measure(case, prefixes, &snapshots[usize::from(case.segments > 1)], rounds);
+            let row = Row::measure(case, prefixes, &snapshots[node], rounds);
             println!("{:<20} {prefixes:>8} | {} | {}", case.name, row.bare, row.ports);
             srv6d.push([row.bare.srv6d, row.ports.srv6d]);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use srv6d_bench::cases::SIZES;
-use srv6d_bench::{CASES, Rig, snapshot};
+use srv6d_bench::{CASES, Node, Rig, snapshot};
 use srv6d_dataplane::BURST;
 
 /// Measures the floors.
@@ -39,9 +39,9 @@ pub fn steps_of(criterion: &mut Criterion, sizes: &[u32]) {
     let mut group = criterion.benchmark_group("step");
     group.throughput(Throughput::Elements(1));
     for &prefixes in sizes {
-        for segments in [1, 3] {
-            let snapshot = snapshot(prefixes, segments).unwrap();
-            for case in CASES.iter().filter(|case| case.segments == segments) {
+        for node in Node::ALL {
+            let snapshot = snapshot(prefixes, node).unwrap();
+            for case in CASES.iter().filter(|case| case.node == node) {
                 let mut rig = Rig::new(case.class, prefixes);
                 group.bench_function(BenchmarkId::new(case.name, prefixes), |bencher| {
                     bencher.iter_custom(|packets| {

@@ -3,6 +3,7 @@
 use crate::floor::{self, Floor};
 use crate::frames::Class;
 use crate::rig::Rig;
+use crate::tables::Node;
 
 /// Sizes of the tables as numbers of prefixes.
 pub const SIZES: [u32; 3] = [1, 10_000, 1_000_000];
@@ -14,8 +15,8 @@ pub struct Case {
     pub name: &'static str,
     /// Class of its packets.
     pub class: Class,
-    /// Number of segments of every path.
-    pub segments: u16,
+    /// The tables that they meet.
+    pub node: Node,
     /// Floor in a bare loop: only the work that these packets cannot do without.
     pub bare: fn(&mut Rig),
     /// The floor of these packets between ports.
@@ -23,21 +24,25 @@ pub struct Case {
 }
 
 impl Case {
-    const fn of<F: Floor>(name: &'static str, class: Class, segments: u16) -> Self {
-        Self { name, class, segments, bare: Rig::bare::<F>, ports: Rig::ports::<F> }
+    const fn of<F: Floor>(name: &'static str, class: Class, node: Node) -> Self {
+        Self { name, class, node, bare: Rig::bare::<F>, ports: Rig::ports::<F> }
     }
 }
 
 /// All cases.
-pub const CASES: [Case; 10] = [
-    Case::of::<floor::Shift>("shift", Class::Shift, 1),
-    Case::of::<floor::EncapV6>("encap-v6", Class::EncapV6, 1),
-    Case::of::<floor::EncapV4>("encap-v4", Class::EncapV4, 1),
-    Case::of::<floor::EncapV6Srh>("encap-v6-3-segments", Class::EncapV6, 3),
-    Case::of::<floor::EncapV4Srh>("encap-v4-3-segments", Class::EncapV4, 3),
-    Case::of::<floor::Moved<floor::EncapV6>>("encap-v6-moved", Class::EncapV6, 1),
-    Case::of::<floor::Moved<floor::EncapV4>>("encap-v4-moved", Class::EncapV4, 1),
-    Case::of::<floor::EncapV6>("encap-v6-strangers", Class::EncapV6Strangers, 1),
-    Case::of::<floor::Decap>("decap", Class::Decap, 1),
-    Case::of::<floor::Transit>("transit", Class::Transit, 1),
+pub const CASES: [Case; 14] = [
+    Case::of::<floor::Shift>("shift", Class::Shift, Node::PLAIN),
+    Case::of::<floor::EncapV6>("encap-v6", Class::EncapV6, Node::PLAIN),
+    Case::of::<floor::EncapV4>("encap-v4", Class::EncapV4, Node::PLAIN),
+    Case::of::<floor::EncapV6Srh>("encap-v6-3-segments", Class::EncapV6, Node::LISTS),
+    Case::of::<floor::EncapV4Srh>("encap-v4-3-segments", Class::EncapV4, Node::LISTS),
+    Case::of::<floor::Moved<floor::EncapV6>>("encap-v6-moved", Class::EncapV6, Node::PLAIN),
+    Case::of::<floor::Moved<floor::EncapV4>>("encap-v4-moved", Class::EncapV4, Node::PLAIN),
+    Case::of::<floor::EncapV6>("encap-v6-strangers", Class::EncapV6Strangers, Node::PLAIN),
+    Case::of::<floor::Decap>("decap", Class::Decap, Node::PLAIN),
+    Case::of::<floor::Transit>("transit", Class::Transit, Node::PLAIN),
+    Case::of::<floor::Shift>("shift-domain", Class::Shift, Node::DOMAIN),
+    Case::of::<floor::EncapV6>("encap-v6-domain", Class::EncapV6, Node::DOMAIN),
+    Case::of::<floor::Decap>("decap-domain", Class::Decap, Node::DOMAIN),
+    Case::of::<floor::Shift>("shift-tagged-port", Class::Shift, Node::TAGGED),
 ];

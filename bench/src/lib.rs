@@ -12,4 +12,4 @@ pub mod tables;
 pub use cases::{CASES, Case};
 pub use frames::{Class, FLOWS, frame};
 pub use rig::Rig;
-pub use tables::snapshot;
+pub use tables::{Node, snapshot};

@@ -60,6 +60,30 @@ pub fn is_steered(n: u32) -> bool {
     n < STEERED_BELOW && (n / 4).is_multiple_of(2)
 }
 
+/// What differs between the nodes of the cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Number of segments of every path.
+    pub segments: u16,
+    /// Only sources in `domain_sources` may use the SIDs.
+    pub has_domain: bool,
+    /// Another port is a VLAN.
+    pub has_tagged_port: bool,
+}
+
+impl Node {
+    /// Paths of one segment.
+    pub const PLAIN: Self = Self { segments: 1, has_domain: false, has_tagged_port: false };
+    /// Paths of three segments.
+    pub const LISTS: Self = Self { segments: 3, ..Self::PLAIN };
+    /// `domain_sources` as a fabric has them: the block, loopback addresses, and those of the hosts.
+    pub const DOMAIN: Self = Self { has_domain: true, ..Self::PLAIN };
+    /// One port more, with a tag.
+    pub const TAGGED: Self = Self { has_tagged_port: true, ..Self::PLAIN };
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::PLAIN, Self::LISTS, Self::DOMAIN, Self::TAGGED];
+}
+
 fn hop() -> Hop {
     Hop { port: PortId(1), via: Some(NEXT_HOP), weight: 1 }
 }
@@ -135,13 +159,33 @@ pub fn route_change(prefix: IpNet, is_there: bool) -> Amendment {
     vec![RouteChange { table: TableId::MAIN, prefix, action }].into()
 }
 
-/// Builds a snapshot of [`desired`] for one worker.
+/// Builds a snapshot of [`desired`] for one worker, with what this node has besides.
 ///
 /// # Errors
 /// [`BuildError`]: the state cannot be built into tables.
-pub fn snapshot(prefixes: u32, list: u16) -> Result<Snapshot, BuildError> {
+pub fn snapshot(prefixes: u32, node: Node) -> Result<Snapshot, BuildError> {
     let mut slots = Slots::default();
-    let tables = Tables::build(&desired(prefixes, list), &mut slots)?;
+    let mut desired = desired(prefixes, node.segments);
+    if node.has_domain {
+        desired.policy.domain_sources = domain();
+    }
+    if node.has_tagged_port {
+        desired.ports.push(Port { vlan: Some(VID), ..Port::fabric(TAGGED_PORT, 1, PORT_MAC, 9000) });
+        slots.vlans.slot(TAGGED_PORT.to_owned());
+    }
+    let tables = Tables::build(&desired, &mut slots)?;
     let tally = Arc::new(Tally::new(&slots));
-    Ok(Snapshot::direct(tables, tally, 2))
+    let vlans = slots.vlans.find(&TAGGED_PORT.to_owned()).map(|slot| vec![Vec::new(), vec![(VID, slot)]]);
+    Ok(Snapshot { vlans: vlans.unwrap_or_default(), ..Snapshot::direct(tables, tally, 2) })
+}
+
+/// The VLAN of the tagged port, which is one of the device that packets leave through.
+const VID: u16 = 100;
+const TAGGED_PORT: &str = "p1.100";
+
+fn domain() -> Vec<Ipv6Net> {
+    let subnet =
+        |second: u16, third: u16, len| Ipv6Net::new_assert(Ipv6Addr::new(0x2001, second, third, 0, 0, 0, 0, 0), len);
+    let block = Ipv6Net::new_assert(Ipv6Addr::new(0xfcbb, 0xbbbb, 0, 0, 0, 0, 0, 0), 32);
+    vec![block, subnet(0xdb8, 0xcafe, 48), subnet(0xdb8, 0, 48)]
 }

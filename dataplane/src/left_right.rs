@@ -29,6 +29,8 @@
 //!   ([`NeedsRebuild`]). It costs time in proportion to all prefixes, an amendment does not.
 //! * **Old tables are freed by the publishing thread**, never by a worker: it holds on to them until it is the last one who does.
 
+#[cfg(test)]
+mod churn;
 mod handover;
 mod snapshot;
 

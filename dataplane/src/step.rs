@@ -179,7 +179,7 @@ impl<I: Io> Step<I> {
 
     fn count_received(&self, io: &I, round: &Round<'_>, socket: usize, burst: &mut [I::Frame]) {
         self.counters.received(socket, burst.len(), burst.iter().map(|frame| io.packet_len(frame)).sum());
-        if round.snapshot.vlans.is_empty() {
+        if !round.snapshot.has_vlans(socket) {
             return;
         }
         for frame in burst {
@@ -225,21 +225,21 @@ impl<I: Io> Step<I> {
             return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
         let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(io), frames);
-        let is_watched = round.taps.is_some() || !round.snapshot.vlans.is_empty();
+        let is_tapped = round.taps.is_some();
         let mut done = 0;
         while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {
             let mut plain = 0;
-            if !is_watched {
+            if !is_tapped {
                 let leave = |leaving| join(&mut self.runs, leaving);
                 plain = write_burst(tables, round.tally, &Buffers(io), frames, found, &mut inside, leave);
             }
             let (Some(frame), Some(&found)) = (frames.get_mut(plain), found.get(plain)) else { break };
-            let written = if is_watched { write_watched(io, round, frame, found) } else { None };
+            let written = if is_tapped { write_tapped(io, round, frame, found) } else { None };
             let verdict = written.map_or_else(
                 || write_slow(io, round, port, frame, &mut self.limiter, &mut self.smaller_path),
                 Verdict::Tx,
             );
-            let vlan = if is_watched { watch(io, round, verdict, frame) } else { None };
+            let vlan = watch(io, round, verdict, frame);
             self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(frame) });
             done += plain + 1;
         }
@@ -426,9 +426,9 @@ fn copy<I: Io>(io: &I, taps: &[Sink], socket: usize, sent: bool, frame: &mut I::
     capture::copy(taps, socket, sent, io.packet(frame).bytes(), length);
 }
 
-/// Writes one packet on the fast path while a capture is open or a port is tagged: then packets are written one by one.
+/// Writes one packet on the fast path while a capture is open: then packets are written one by one.
 #[inline(never)]
-fn write_watched<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookupResult) -> Option<u16> {
+fn write_tapped<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookupResult) -> Option<u16> {
     let mut packet = io.packet(frame);
     let device = write_one(&round.snapshot.tables, round.tally, &mut packet, found)?;
     let (at, tail) = (packet.extent(), packet.tail_len());
@@ -474,8 +474,9 @@ fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Fram
     verdict
 }
 
-/// Copies a packet that leaves for captures, unless it has to wait in an emulated port first. Returns the counter slot of the tagged port that it leaves by.
-#[cold]
+/// Copies a packet that leaves for captures, unless it has to wait in an emulated port first. Returns the counter slot of
+/// the tagged port that it leaves by. What leaves in a burst needs neither: no capture is open then, and the fast path
+/// writes no tags.
 fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Frame) -> Option<usize> {
     let (Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port)) = verdict else {
         return None;

@@ -278,6 +278,7 @@ impl Row {
             Verdict::GeneratorLimited => Some("generator"),
             Verdict::Void { why: Why::SinkLimited } => Some("sink"),
             Verdict::Void { why: Why::MoreThanSent } => Some("more than sent"),
+            Verdict::Void { why: Why::NothingSent } => Some("nothing sent"),
         };
         self.trials.iter().rev().find_map(word).unwrap_or("not tried")
     }

@@ -62,6 +62,8 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
+    /// The generator did not run: it had no core.
+    NothingSent,
     /// More arrived than was sent.
     MoreThanSent,
     /// The sink's ring was full, so that the sink was the limit.
@@ -72,6 +74,7 @@ impl Why {
     /// Returns an explanation for users.
     pub fn text(self) -> &'static str {
         match self {
+            Self::NothingSent => "nothing was sent",
             Self::MoreThanSent => "more arrived than was sent",
             Self::SinkLimited => "the sink was the limit",
         }
@@ -88,6 +91,9 @@ impl Counted {
     /// rate.
     pub fn verdict(&self) -> Verdict {
         let reached_sink = self.received + self.lost_at_sink;
+        if self.sent == 0 {
+            return Verdict::Void { why: Why::NothingSent };
+        }
         if self.received > self.sent {
             return Verdict::Void { why: Why::MoreThanSent };
         }
@@ -155,6 +161,7 @@ mod tests {
             Verdict::Void { why } => Some(why),
             _ => None,
         };
+        assert_eq!(void(Counted { sent: 0, received: 0, ..good() }), Some(Why::NothingSent));
         assert_eq!(void(Counted { received: 1_000_001, ..good() }), Some(Why::MoreThanSent));
         assert_eq!(void(Counted { received: 900_000, lost_at_sink: 100_000, ..good() }), Some(Why::SinkLimited));
         // An occasional burst does not make the sink the limit of a flood. At a requested rate, one frame lost at the

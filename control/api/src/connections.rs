@@ -38,11 +38,11 @@ impl Connections {
 
 /// State of a listener that may fail to accept connections, and whether the failure has been logged.
 #[derive(Debug, Default)]
-pub struct Refusals {
+pub struct AcceptFailures {
     is_told: bool,
 }
 
-impl Refusals {
+impl AcceptFailures {
     /// Notes that a connection was accepted, so that the next failure is logged again.
     pub fn over(&mut self) {
         self.is_told = false;

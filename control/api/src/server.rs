@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::connections::Refusals;
+use crate::connections::AcceptFailures;
 use crate::{MAX_REQUEST_BYTES, Request, Response, decode, encode};
 
 static UMASK: Mutex<()> = Mutex::new(());
@@ -155,7 +155,7 @@ impl Server {
 
     /// Passes every request to `control`. It ends when the receiver of `control` is gone.
     pub async fn serve(self, control: mpsc::Sender<Question>) {
-        let (connections, mut refusals) = (Arc::new(Semaphore::new(CONNECTIONS)), Refusals::default());
+        let (connections, mut refusals) = (Arc::new(Semaphore::new(CONNECTIONS)), AcceptFailures::default());
         loop {
             // Further clients wait in the listener's queue. A client that is silent is disconnected after [`PATIENCE`].
             let Ok(turn) = Arc::clone(&connections).acquire_owned().await else { return };

@@ -70,7 +70,7 @@ pub struct PortRow {
     pub rx_refused: u64,
     /// Packets that were not claimed and therefore went to the kernel.
     pub to_kernel: u64,
-    /// State of `offload = "xdp"`; absent if it is not configured.
+    /// State of the offload; absent if it is `off`.
     #[serde(default)]
     pub offload: Option<OffloadRow>,
     /// The part of the packets received that the XDP program has forwarded without a worker.
@@ -116,12 +116,16 @@ pub struct BusyPollingRow {
     pub reason: String,
 }
 
-/// State of a port with `offload = "xdp"`.
+/// State of a port with `offload = "xdp"` or `"auto"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffloadRow {
     /// Whether its XDP program forwards plain shifts.
     pub on: bool,
-    /// Why it does not, or which plain packets it leaves to the workers. Empty: it forwards all of them.
+    /// Whether srv6d has chosen this (`"auto"`).
+    #[serde(default)]
+    pub auto: bool,
+    /// Why it does not, or which plain packets it leaves to the workers. Empty: it forwards all of them. With `auto`, why
+    /// srv6d has chosen this stands in front.
     pub reason: String,
 }
 

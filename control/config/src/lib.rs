@@ -28,7 +28,7 @@ pub use schema::{
     SteerMode, SteerPath, UaLast, Unknown, Workers,
 };
 pub use sources::{
-    Asking, Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, Sharing, Steering, Syd, SydPeer,
+    Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, RequestSettings, Sharing, Steering, Syd, SydPeer,
 };
 pub use toml::Spanned;
 pub use value::{MetricsAddress, OuterDscp, Refusal, Value, Word};

@@ -258,6 +258,8 @@ crate::words! {
         Off = "off",
         /// The program forwards plain shifts and encapsulations.
         Xdp = "xdp",
+        /// The program does so on a port where workers receive copies of packets.
+        Auto = "auto",
     }
 }
 

@@ -82,7 +82,7 @@ pub struct Jalapeno {
     pub steering: Steering,
     /// Settings of the requests to the controller.
     #[serde(flatten)]
-    pub asking: Asking,
+    pub asking: RequestSettings,
     /// File that keeps the allocations of `path = "load"`.
     pub state: Optional<PathBuf>,
 }
@@ -117,7 +117,7 @@ pub struct Syd {
     pub steering: Steering,
     /// Settings of the requests to the controller.
     #[serde(flatten)]
-    pub asking: Asking,
+    pub asking: RequestSettings,
 }
 
 /// One endpoint of a workload.
@@ -145,7 +145,7 @@ pub struct Steering {
 
 /// Settings of the requests to a controller: trusted certificates, interval, timeouts and limits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Asking {
+pub struct RequestSettings {
     /// CA certificates for `https`, default those of the system.
     pub ca_file: Optional<PathBuf>,
     /// Time between two rounds, default 5 s.
@@ -431,8 +431,8 @@ fn steering(table: &mut Table<'_, '_>) -> Steering {
     }
 }
 
-fn asking(table: &mut Table<'_, '_>) -> Asking {
-    Asking {
+fn asking(table: &mut Table<'_, '_>) -> RequestSettings {
+    RequestSettings {
         ca_file: table.optional("ca_file"),
         interval: table.optional("interval"),
         timeout: table.optional("timeout"),

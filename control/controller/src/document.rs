@@ -237,7 +237,7 @@ impl Topology {
     }
 
     /// Builds a topology from one path: its vertices, and the links between them.
-    pub fn of_walk(vertices: &[Vertex]) -> Self {
+    pub fn of_path(vertices: &[Vertex]) -> Self {
         let link = |pair: &[Vertex]| match pair {
             [from, to] => Some(((from.id.clone(), to.id.clone()), Vec::new())),
             _ => None,
@@ -266,10 +266,10 @@ impl Topology {
     }
 
     /// Returns the first vertex or link on the path along these ids that the topology does not have.
-    pub fn missing_on(&self, walk: &[String]) -> Option<String> {
-        let vertex = walk.iter().find(|id| !self.vertices.contains_key(*id)).cloned();
+    pub fn missing_on(&self, path: &[String]) -> Option<String> {
+        let vertex = path.iter().find(|id| !self.vertices.contains_key(*id)).cloned();
         let edge = || {
-            let gap = walk.windows(2).find(|pair| match pair {
+            let gap = path.windows(2).find(|pair| match pair {
                 [from, to] => !self.edges.contains_key(&(from.clone(), to.clone())),
                 _ => false,
             })?;

@@ -300,7 +300,7 @@ pub fn udp_receive(listen: SocketAddr) -> io::Result<()> {
     setsockopt(&socket, RcvBufForce, &UDP_BUFFER).or_else(|_| setsockopt(&socket, RcvBuf, &UDP_BUFFER))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     report(&Listening { listening: socket.local_addr()? })?;
-    let (mut tally, mut buffer, mut end) = (Tally::default(), [0; 2048], None);
+    let (mut tally, mut buffer, mut end) = (SequenceCounts::default(), [0; 2048], None);
     while end != Some(tally.seen.len() as u64) {
         let (length, peer) = match whatever_interrupts(|| socket.recv_from(&mut buffer)) {
             Err(error) if end.is_some() && timed_out(&error) => break,
@@ -323,13 +323,13 @@ pub fn udp_receive(listen: SocketAddr) -> io::Result<()> {
 
 /// Counts of the sequence numbers received.
 #[derive(Debug, Default)]
-struct Tally {
+struct SequenceCounts {
     seen: HashSet<u64>,
     highest: Option<u64>,
     report: UdpReport,
 }
 
-impl Tally {
+impl SequenceCounts {
     fn count(&mut self, sequence: u64) {
         if !self.seen.insert(sequence) {
             self.report.duplicated += 1;
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn tally_tells_loss_duplicates_and_reordering_apart() {
-        let mut tally = Tally::default();
+        let mut tally = SequenceCounts::default();
         for sequence in [0, 1, 1, 4, 3, 5] {
             tally.count(sequence);
         }
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn clean_stream_has_nothing_to_report() {
-        let mut tally = Tally::default();
+        let mut tally = SequenceCounts::default();
         (0..1000).for_each(|sequence| tally.count(sequence));
         let clean = UdpReport { sent: 1000, received: 1000, ..UdpReport::default() };
         assert_eq!(tally.finish(1000), clean);

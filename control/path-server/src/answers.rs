@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::Edition;
-use crate::search::Walk;
+use crate::search::GraphPath;
 use crate::srv6;
 use crate::store::Document;
 
@@ -36,7 +36,7 @@ pub struct Asked {
 }
 
 /// Returns the list `path`: each vertex with the edge into it or, if `out` is set, with the edge out of it.
-fn steps(walk: &Walk<'_>, keys: &[&str], edge_keys: &[&str], out: bool) -> Vec<Value> {
+fn steps(walk: &GraphPath<'_>, keys: &[&str], edge_keys: &[&str], out: bool) -> Vec<Value> {
     let edge = |index: usize| {
         let place = if out { Some(index) } else { index.checked_sub(1) };
         place.and_then(|place| walk.edges.get(place)).map_or(Value::Null, |edge| project(edge, edge_keys))
@@ -47,7 +47,7 @@ fn steps(walk: &Walk<'_>, keys: &[&str], edge_keys: &[&str], out: bool) -> Vec<V
 
 /// Returns the answer about one path. The key and value of `extra` follow the key `direction`. In `/load`, vertices
 /// also have their addresses.
-pub fn one(walk: &Walk<'_>, asked: &Asked, extra: Option<(&str, Value)>, is_load: bool) -> Map<String, Value> {
+pub fn one(walk: &GraphPath<'_>, asked: &Asked, extra: Option<(&str, Value)>, is_load: bool) -> Map<String, Value> {
     let keys: &[&str] = if is_load { &LOAD_VERTEX } else { &VERTEX };
     let info = |vertex: Option<&&Document>| vertex.map_or(Value::Null, |vertex| project(vertex, keys));
     let mut answer = Map::new();
@@ -67,13 +67,13 @@ pub fn one(walk: &Walk<'_>, asked: &Asked, extra: Option<(&str, Value)>, is_load
 }
 
 /// Returns the country codes of each edge.
-pub fn countries(walk: &Walk<'_>) -> Value {
+pub fn countries(walk: &GraphPath<'_>) -> Value {
     let codes = |edge: &&Document| edge.get("country_codes").filter(|codes| codes.is_array()).cloned();
     walk.edges.iter().map(|edge| codes(edge).unwrap_or_else(|| json!([]))).collect()
 }
 
 /// Returns `path` without edges, with complete documents for its ends.
-pub fn without_edges(walk: &Walk<'_>) -> Map<String, Value> {
+pub fn without_edges(walk: &GraphPath<'_>) -> Map<String, Value> {
     let whole = |vertex: Option<&&Document>| vertex.map_or(Value::Null, |vertex| json!(vertex));
     let step = |vertex: &&Document| json!({ "vertex": project(vertex, &BEST_VERTEX) });
     let mut answer = Map::new();
@@ -86,7 +86,7 @@ pub fn without_edges(walk: &Walk<'_>) -> Map<String, Value> {
 }
 
 /// Returns the entry of one path in the answer of `best-paths`.
-pub fn one_of_best(walk: &Walk<'_>, asked: &Asked) -> Map<String, Value> {
+pub fn one_of_best(walk: &GraphPath<'_>, asked: &Asked) -> Map<String, Value> {
     let mut answer = without_edges(walk);
     answer.insert("countries_traversed".into(), countries(walk));
     answer.insert("srv6_data".into(), srv6::data(&walk.vertices, asked.algo, asked.edition));
@@ -95,7 +95,7 @@ pub fn one_of_best(walk: &Walk<'_>, asked: &Asked) -> Map<String, Value> {
 
 /// Returns the entry of the shortest path in the answer of `next-best-path`. Each step has the edge into its vertex,
 /// whatever the algorithm is.
-pub fn base(walk: &Walk<'_>, asked: &Asked) -> Value {
+pub fn base(walk: &GraphPath<'_>, asked: &Asked) -> Value {
     json!({
         "path": steps(walk, &VERTEX, &BASE_EDGE, false),
         "hopcount": walk.hops(),
@@ -104,7 +104,7 @@ pub fn base(walk: &Walk<'_>, asked: &Asked) -> Value {
 }
 
 /// Returns the entry of any other path in the answer of `next-best-path`, with complete documents.
-pub fn alternative(walk: &Walk<'_>, asked: &Asked) -> Value {
+pub fn alternative(walk: &GraphPath<'_>, asked: &Asked) -> Value {
     let step = |vertex: &&Document| json!({ "vertex": vertex });
     json!({
         "path": walk.vertices.iter().map(step).collect::<Vec<_>>(),

@@ -4,8 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::asking::Asking;
 use crate::parameters::Refusal;
+use crate::request::RouteRequest;
 use crate::store::{Document, Store, text};
 
 type Answer = Result<Value, Refusal>;
@@ -39,13 +39,13 @@ pub fn properties(store: &Store, name: &str) -> Option<Value> {
     }))
 }
 
-pub fn instances(asking: &Asking<'_>) -> Answer {
-    Ok(asking.store.graphs().map(|name| json!(name)).collect())
+pub fn instances(request: &RouteRequest<'_>) -> Answer {
+    Ok(request.store.graphs().map(|name| json!(name)).collect())
 }
 
-pub fn collections(asking: &Asking<'_>) -> Answer {
-    let filter = asking.values.boolean("filter_graphs");
-    let entries = entries(asking.store, |name| filter.is_none_or(|only| name.ends_with("_graph") == only));
+pub fn collections(request: &RouteRequest<'_>) -> Answer {
+    let filter = request.values.boolean("filter_graphs");
+    let entries = entries(request.store, |name| filter.is_none_or(|only| name.ends_with("_graph") == only));
     let applied = match filter {
         None => "all",
         Some(true) => "graphs",
@@ -57,31 +57,31 @@ pub fn collections(asking: &Asking<'_>) -> Answer {
 /// Names that `/collections/{c}` shows as graphs. Any other graph is a plain collection there.
 const KNOWN_GRAPHS: [&str; 4] = ["ipv4_graph", "ipv6_graph", "igpv4_graph", "igpv6_graph"];
 
-fn documents<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
-    asking.store.documents(asking.name).ok_or_else(Refusal::swallowed)
+fn documents<'r>(request: &RouteRequest<'r>) -> Result<Vec<&'r Document>, Refusal> {
+    request.store.documents(request.name).ok_or_else(Refusal::swallowed)
 }
 
-pub fn collection(asking: &Asking<'_>) -> Answer {
-    let documents = documents(asking)?;
-    if asking.values.integer("skip").is_some_and(|skip| skip != 0) {
+pub fn collection(request: &RouteRequest<'_>) -> Answer {
+    let documents = documents(request)?;
+    if request.values.integer("skip").is_some_and(|skip| skip != 0) {
         return Err(Refusal::Internal("the database refuses the query near 'SKIP'".to_owned()));
     }
-    let limit = asking.values.limit("limit")?;
-    let key = asking.values.written("filter_key").filter(|key| !key.is_empty());
+    let limit = request.values.limit("limit")?;
+    let key = request.values.written("filter_key").filter(|key| !key.is_empty());
     let wanted = |document: &&Document| key.is_none() || text(document, "_key") == key;
     let data: Vec<&Document> = documents.into_iter().filter(wanted).take(limit).collect();
-    if KNOWN_GRAPHS.contains(&asking.name) {
-        return Ok(Value::Object(graph(asking, &data)));
+    if KNOWN_GRAPHS.contains(&request.name) {
+        return Ok(Value::Object(graph(request, &data)));
     }
-    Ok(json!({ "collection": asking.name, "type": "collection", "count": data.len(), "data": data }))
+    Ok(json!({ "collection": request.name, "type": "collection", "count": data.len(), "data": data }))
 }
 
-fn graph(asking: &Asking<'_>, edges: &[&Document]) -> Map<String, Value> {
-    let collections = asking.store.vertex_collections(asking.name).unwrap_or_default();
-    let documents = collections.into_iter().filter_map(|name| asking.store.documents(name));
+fn graph(request: &RouteRequest<'_>, edges: &[&Document]) -> Map<String, Value> {
+    let collections = request.store.vertex_collections(request.name).unwrap_or_default();
+    let documents = collections.into_iter().filter_map(|name| request.store.documents(name));
     let vertices: Vec<&Document> = documents.flatten().collect();
     let mut answer = Map::new();
-    answer.insert("collection".to_owned(), json!(asking.name));
+    answer.insert("collection".to_owned(), json!(request.name));
     answer.insert("type".to_owned(), json!("graph"));
     answer.insert("edge_count".to_owned(), json!(edges.len()));
     answer.insert("vertex_count".to_owned(), json!(vertices.len()));
@@ -90,31 +90,31 @@ fn graph(asking: &Asking<'_>, edges: &[&Document]) -> Map<String, Value> {
     answer
 }
 
-pub fn collection_keys(asking: &Asking<'_>) -> Answer {
-    let keys: Vec<&str> = documents(asking)?.into_iter().filter_map(|document| text(document, "_key")).collect();
-    Ok(json!({ "collection": asking.name, "key_count": keys.len(), "keys": keys }))
+pub fn collection_keys(request: &RouteRequest<'_>) -> Answer {
+    let keys: Vec<&str> = documents(request)?.into_iter().filter_map(|document| text(document, "_key")).collect();
+    Ok(json!({ "collection": request.name, "key_count": keys.len(), "keys": keys }))
 }
 
-pub fn collection_info(asking: &Asking<'_>) -> Answer {
-    let properties = properties(asking.store, asking.name).ok_or_else(Refusal::swallowed)?;
-    Ok(json!({ "name": asking.name, "count": documents(asking)?.len(), "properties": properties }))
+pub fn collection_info(request: &RouteRequest<'_>) -> Answer {
+    let properties = properties(request.store, request.name).ok_or_else(Refusal::swallowed)?;
+    Ok(json!({ "name": request.name, "count": documents(request)?.len(), "properties": properties }))
 }
 
 /// Returns no VPN collections, because there is no BGP behind this server.
-pub fn vpns(_: &Asking<'_>) -> Answer {
+pub fn vpns(_: &RouteRequest<'_>) -> Answer {
     Ok(json!({ "collections": [], "total_count": 0 }))
 }
 
 /// Refuses every collection. Unlike the other VPN routes, this one has meaningful status codes.
-pub fn vpn(asking: &Asking<'_>) -> Answer {
-    let name = asking.name;
-    Err(match asking.store.documents(name) {
+pub fn vpn(request: &RouteRequest<'_>) -> Answer {
+    let name = request.name;
+    Err(match request.store.documents(name) {
         None => Refusal::not_found(format!("Collection {name} not found")),
         Some(_) => Refusal::bad_request(format!("Collection {name} is not a VPN collection")),
     })
 }
 
 /// Refuses every collection. In Jalapeno, errors of these routes lose their text.
-pub const fn vpn_detail(_: &Asking<'_>) -> Answer {
+pub const fn vpn_detail(_: &RouteRequest<'_>) -> Answer {
     Err(Refusal::swallowed())
 }

@@ -7,42 +7,42 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::answers::project;
-use crate::asking::Asking;
 use crate::collections::{entries, properties};
 use crate::parameters::Refusal;
+use crate::request::RouteRequest;
 use crate::srv6::algo_of;
 use crate::store::{Document, text};
 
 type Answer = Result<Value, Refusal>;
 
 /// Lists the graphs. The parameter `filter_graphs` is accepted but has no effect.
-pub fn graphs(asking: &Asking<'_>) -> Answer {
-    let entries = entries(asking.store, |name| name.ends_with("_graph"));
+pub fn graphs(request: &RouteRequest<'_>) -> Answer {
+    let entries = entries(request.store, |name| name.ends_with("_graph"));
     Ok(json!({ "collections": entries, "total_count": entries.len() }))
 }
 
 /// Describes one graph. Only this route and `info` have meaningful status codes for unknown graphs.
-pub fn graph(asking: &Asking<'_>) -> Answer {
-    let properties = graph_properties(asking)?;
-    let count = asking.store.documents(asking.name).map_or(0, |documents| documents.len());
+pub fn graph(request: &RouteRequest<'_>) -> Answer {
+    let properties = graph_properties(request)?;
+    let count = request.store.documents(request.name).map_or(0, |documents| documents.len());
     Ok(json!({
-        "name": asking.name, "type": properties.get("type"), "status": properties.get("status"), "count": count,
+        "name": request.name, "type": properties.get("type"), "status": properties.get("status"), "count": count,
     }))
 }
 
 /// Describes one graph in detail. The statistics are empty, because the database would take them from its files.
-pub fn info(asking: &Asking<'_>) -> Answer {
+pub fn info(request: &RouteRequest<'_>) -> Answer {
     Ok(json!({
-        "name": asking.name,
-        "properties": graph_properties(asking)?,
+        "name": request.name,
+        "properties": graph_properties(request)?,
         "statistics": {},
-        "vertex_collections": asking.store.vertex_collections(asking.name).unwrap_or_default(),
+        "vertex_collections": request.store.vertex_collections(request.name).unwrap_or_default(),
     }))
 }
 
-fn graph_properties(asking: &Asking<'_>) -> Answer {
-    let name = asking.name;
-    let properties = properties(asking.store, name);
+fn graph_properties(request: &RouteRequest<'_>) -> Answer {
+    let name = request.name;
+    let properties = properties(request.store, name);
     let properties = properties.ok_or_else(|| Refusal::not_found(format!("Graph collection {name} not found")))?;
     if !name.ends_with("_graph") {
         return Err(Refusal::bad_request(format!("Collection {name} is not a graph collection")));
@@ -50,31 +50,31 @@ fn graph_properties(asking: &Asking<'_>) -> Answer {
     Ok(properties)
 }
 
-pub fn topology(asking: &Asking<'_>) -> Answer {
-    let edges = asking.edges()?;
-    Ok(Value::Object(topology_of(asking, &edges, some_of_vertex)))
+pub fn topology(request: &RouteRequest<'_>) -> Answer {
+    let edges = request.edges()?;
+    Ok(Value::Object(topology_of(request, &edges, some_of_vertex)))
 }
 
 /// Returns the edges whose both ends contain "node" in their ids, as Jalapeno selects them.
-fn node_edges<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
+fn node_edges<'r>(request: &RouteRequest<'r>) -> Result<Vec<&'r Document>, Refusal> {
     let is_node = |edge: &Document, end| text(edge, end).is_some_and(|id| id.contains("node"));
-    let edges = asking.edges()?.into_iter();
+    let edges = request.edges()?.into_iter();
     Ok(edges.filter(|edge| is_node(edge, "_from") && is_node(edge, "_to")).collect())
 }
 
-pub fn topology_nodes(asking: &Asking<'_>) -> Answer {
-    let edges = node_edges(asking)?;
-    Ok(Value::Object(topology_of(asking, &edges, some_of_vertex)))
+pub fn topology_nodes(request: &RouteRequest<'_>) -> Answer {
+    let edges = node_edges(request)?;
+    Ok(Value::Object(topology_of(request, &edges, some_of_vertex)))
 }
 
 /// Returns the topology of those edges between nodes whose both ends have a SID of the algorithm.
-pub fn topology_nodes_algo(asking: &Asking<'_>) -> Answer {
-    let algo = asking.values.integer("algo");
+pub fn topology_nodes_algo(request: &RouteRequest<'_>) -> Answer {
+    let algo = request.values.integer("algo");
     let takes_part = |edge: &&Document, end| {
-        let vertex = text(edge, end).and_then(|id| asking.store.vertex(id));
+        let vertex = text(edge, end).and_then(|id| request.store.vertex(id));
         vertex.is_some_and(|vertex| sids(vertex).any(|sid| algo_of(sid) == algo))
     };
-    let edges = node_edges(asking)?.into_iter();
+    let edges = node_edges(request)?.into_iter();
     let edges: Vec<_> = edges.filter(|edge| takes_part(edge, "_from") && takes_part(edge, "_to")).collect();
     let some = |vertex: &Document| {
         let of_algo = sids(vertex).filter(|sid| algo_of(sid) == algo);
@@ -89,20 +89,24 @@ pub fn topology_nodes_algo(asking: &Asking<'_>) -> Answer {
         Value::Object(shown)
     };
     let mut answer = Map::new();
-    answer.insert("graph_collection".to_owned(), json!(asking.name));
+    answer.insert("graph_collection".to_owned(), json!(request.name));
     answer.insert("algo".to_owned(), json!(algo));
-    answer.extend(topology_of(asking, &edges, some));
+    answer.extend(topology_of(request, &edges, some));
     Ok(Value::Object(answer))
 }
 
 /// Returns edges and the vertices at their ends. With `include_all_fields=false`, `some` selects attributes of the
 /// vertices.
-fn topology_of(asking: &Asking<'_>, edges: &[&Document], some: impl Fn(&Document) -> Value) -> Map<String, Value> {
-    let whole = asking.values.boolean("include_all_fields").unwrap_or(true);
+fn topology_of(
+    request: &RouteRequest<'_>,
+    edges: &[&Document],
+    some: impl Fn(&Document) -> Value,
+) -> Map<String, Value> {
+    let whole = request.values.boolean("include_all_fields").unwrap_or(true);
     let mut seen = BTreeSet::new();
     let ends = edges.iter().flat_map(|edge| [text(edge, "_from"), text(edge, "_to")]).flatten();
     let ids = ends.filter(|id| seen.insert(*id));
-    let touched = ids.filter_map(|id| Some((id.to_owned(), asking.store.vertex(id)?)));
+    let touched = ids.filter_map(|id| Some((id.to_owned(), request.store.vertex(id)?)));
     let vertices: Map<String, Value> =
         touched.map(|(id, vertex)| (id, if whole { json!(vertex) } else { some(vertex) })).collect();
     let edge = |edge: &&Document| if whole { json!(edge) } else { project(edge, &["_from", "_to"]) };
@@ -155,9 +159,9 @@ fn flat_sid(sid: &Value, keys: &[&str]) -> Value {
     Value::Object(flat)
 }
 
-pub fn edges(asking: &Asking<'_>) -> Answer {
-    let edges: Vec<Value> = asking.edges()?.into_iter().map(|edge| project(edge, &["_from", "_to"])).collect();
-    Ok(json!({ "collection": asking.name, "edge_count": edges.len(), "edges": edges }))
+pub fn edges(request: &RouteRequest<'_>) -> Answer {
+    let edges: Vec<Value> = request.edges()?.into_iter().map(|edge| project(edge, &["_from", "_to"])).collect();
+    Ok(json!({ "collection": request.name, "edge_count": edges.len(), "edges": edges }))
 }
 
 /// Attributes of edges by their names in the answer. For delay and bandwidth, Jalapeno reads other attributes than
@@ -173,8 +177,8 @@ const METRICS: [(&str, &str); 6] = [
 const TIMESTAMPS: [(&str, &str); 3] =
     [("first_seen", "first_seen_at"), ("last_seen", "last_seen_at"), ("updated", "updated_at")];
 
-pub fn edges_detail(asking: &Asking<'_>) -> Answer {
-    let edges = asking.edges()?;
+pub fn edges_detail(request: &RouteRequest<'_>) -> Answer {
+    let edges = request.edges()?;
     let renamed = |edge: &Document, names: &[(&str, &str)]| {
         let values: Vec<(&str, Value)> = names.iter().map(|(name, key)| (*name, attribute(edge, key))).collect();
         json!(without_nulls(&values))
@@ -193,7 +197,7 @@ pub fn edges_detail(asking: &Asking<'_>) -> Answer {
             ("timestamps", renamed(edge, &TIMESTAMPS)),
         ])
     };
-    let shown = match asking.values.integer("limit").unwrap_or(0) {
+    let shown = match request.values.integer("limit").unwrap_or(0) {
         0 => edges.len(),
         // A negative limit omits that many edges at the end.
         limit if limit < 0 => edges.len().saturating_sub(usize::try_from(-limit).unwrap_or(usize::MAX)),
@@ -201,17 +205,17 @@ pub fn edges_detail(asking: &Asking<'_>) -> Answer {
     };
     let shown: Vec<_> = edges.iter().take(shown).map(|edge| detail(edge)).collect();
     Ok(json!({
-        "collection": asking.name, "edge_count": edges.len(), "returned_edges": shown.len(), "edges": shown,
+        "collection": request.name, "edge_count": edges.len(), "returned_edges": shown.len(), "edges": shown,
     }))
 }
 
 /// Returns every document of the collections that the graph's edges refer to.
-pub fn vertices(asking: &Asking<'_>) -> Answer {
-    let collections = asking.store.vertex_collections(asking.name).ok_or_else(Refusal::swallowed)?;
+pub fn vertices(request: &RouteRequest<'_>) -> Answer {
+    let collections = request.store.vertex_collections(request.name).ok_or_else(Refusal::swallowed)?;
     let mut by_collection = Map::new();
     let mut total = 0;
     for collection in &collections {
-        let documents = asking.store.documents(collection).unwrap_or_default();
+        let documents = request.store.documents(collection).unwrap_or_default();
         total += documents.len();
         let shown = documents.into_iter().map(
             |document| json!({ "_id": document.get("_id"), "_key": document.get("_key"), "collection": collection }),
@@ -219,32 +223,32 @@ pub fn vertices(asking: &Asking<'_>) -> Answer {
         by_collection.insert((*collection).to_owned(), shown.collect());
     }
     Ok(json!({
-        "collection": asking.name, "vertex_collections": collections, "total_vertices": total,
+        "collection": request.name, "vertex_collections": collections, "total_vertices": total,
         "vertices_by_collection": by_collection,
     }))
 }
 
-fn touched<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
-    asking.store.vertices(asking.name).ok_or_else(Refusal::swallowed)
+fn touched<'r>(request: &RouteRequest<'r>) -> Result<Vec<&'r Document>, Refusal> {
+    request.store.vertices(request.name).ok_or_else(Refusal::swallowed)
 }
 
-pub fn vertex_keys(asking: &Asking<'_>) -> Answer {
-    let keys: BTreeSet<&str> = touched(asking)?.into_iter().filter_map(|vertex| text(vertex, "_key")).collect();
-    Ok(json!({ "collection": asking.name, "vertex_count": keys.len(), "vertex_keys": keys }))
+pub fn vertex_keys(request: &RouteRequest<'_>) -> Answer {
+    let keys: BTreeSet<&str> = touched(request)?.into_iter().filter_map(|vertex| text(vertex, "_key")).collect();
+    Ok(json!({ "collection": request.name, "vertex_count": keys.len(), "vertex_keys": keys }))
 }
 
-pub fn vertex_ids(asking: &Asking<'_>) -> Answer {
-    let mut vertices = touched(asking)?;
+pub fn vertex_ids(request: &RouteRequest<'_>) -> Answer {
+    let mut vertices = touched(request)?;
     vertices.sort_by_key(|vertex| text(vertex, "_key"));
     let ids: Vec<Value> = vertices.into_iter().map(|vertex| project(vertex, &["_id", "_key"])).collect();
-    Ok(json!({ "collection": asking.name, "vertex_count": ids.len(), "vertices": ids }))
+    Ok(json!({ "collection": request.name, "vertex_count": ids.len(), "vertices": ids }))
 }
 
 /// Returns the vertices that have a SID of the algorithm, with these SIDs in flat form.
-pub fn vertices_algo(asking: &Asking<'_>) -> Answer {
-    let algo = asking.values.integer("algo");
+pub fn vertices_algo(request: &RouteRequest<'_>) -> Answer {
+    let algo = request.values.integer("algo");
     let (mut by_collection, mut total) = (Map::new(), 0);
-    for vertex in touched(asking)? {
+    for vertex in touched(request)? {
         let of_algo = sids(vertex).filter(|sid| algo_of(sid) == algo);
         let flat: Vec<Value> = of_algo.map(|sid| flat_sid(sid, &["algo", "endpoint_behavior", "flag"])).collect();
         if flat.is_empty() {
@@ -263,29 +267,29 @@ pub fn vertices_algo(asking: &Asking<'_>) -> Answer {
     }
     let collections: Vec<&String> = by_collection.keys().collect();
     Ok(json!({
-        "graph_collection": asking.name, "algo": algo, "total_vertices": total, "vertex_collections": collections,
+        "graph_collection": request.name, "algo": algo, "total_vertices": total, "vertex_collections": collections,
         "vertices_by_collection": by_collection,
     }))
 }
 
 /// Lists vertices in short form. In this route the database itself detects an unknown graph. `limit` applies to each
 /// collection.
-pub fn vertex_summary(asking: &Asking<'_>) -> Answer {
-    let unknown = || Refusal::Internal(format!("the database has no collection or view {}", asking.name));
-    let collections = asking.store.vertex_collections(asking.name).ok_or_else(unknown)?;
-    let wanted = asking.values.written("vertex_collection").filter(|name| !name.is_empty());
+pub fn vertex_summary(request: &RouteRequest<'_>) -> Answer {
+    let unknown = || Refusal::Internal(format!("the database has no collection or view {}", request.name));
+    let collections = request.store.vertex_collections(request.name).ok_or_else(unknown)?;
+    let wanted = request.values.written("vertex_collection").filter(|name| !name.is_empty());
     if wanted.is_some_and(|wanted| !collections.contains(&wanted)) {
         return Err(Refusal::swallowed());
     }
-    let limit = asking.values.count("limit")?;
+    let limit = request.values.count("limit")?;
     let mut rows = Vec::new();
     for collection in collections.iter().filter(|collection| wanted.is_none_or(|wanted| wanted == **collection)) {
-        let documents = asking.store.documents(collection).unwrap_or_default();
+        let documents = request.store.documents(collection).unwrap_or_default();
         rows.extend(documents.into_iter().take(limit).map(|vertex| summary(vertex, collection)));
     }
     Ok(json!({
-        "graph": asking.name, "vertex_collections": collections,
-        "filtered_collection": asking.values.written("vertex_collection"), "total_vertices": rows.len(), "vertices": rows,
+        "graph": request.name, "vertex_collections": collections,
+        "filtered_collection": request.values.written("vertex_collection"), "total_vertices": rows.len(), "vertices": rows,
     }))
 }
 

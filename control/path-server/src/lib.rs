@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 
 mod answers;
-mod asking;
 mod collections;
 mod connections;
 mod extras;
@@ -23,6 +22,7 @@ mod origin;
 mod parameters;
 mod paths;
 mod placement;
+mod request;
 mod router;
 mod routes;
 mod rpo;

@@ -3,40 +3,40 @@
 use serde_json::{Map, Value, json};
 
 use crate::answers::{self, NO_PATH, not_found};
-use crate::asking::Asking;
 use crate::load::{Book, Pair};
 use crate::parameters::Refusal;
-use crate::search::{Walk, Walks, Weight};
+use crate::request::RouteRequest;
+use crate::search::{GraphPath, GraphPaths, Weight};
 use crate::store::{Document, Store, text};
 
 type Answer = Result<Value, Refusal>;
 
-fn one<'a>(asking: &'a Asking<'_>, weight: Weight) -> Result<Option<Walk<'a>>, Refusal> {
-    let graph = asking.graph(asking.values.integer("algo"))?;
-    Ok(graph.shortest(asking.values.text("source"), asking.values.text("destination"), weight))
+fn one<'a>(request: &'a RouteRequest<'_>, weight: Weight) -> Result<Option<GraphPath<'a>>, Refusal> {
+    let graph = request.graph(request.values.integer("algo"))?;
+    Ok(graph.shortest(request.values.text("source"), request.values.text("destination"), weight))
 }
 
-pub fn shortest(asking: &Asking<'_>) -> Answer {
-    let Some(walk) = one(asking, Weight::Hops)? else { return Ok(not_found(NO_PATH)) };
-    Ok(Value::Object(answers::one(&walk, &asking.asked(), None, false)))
+pub fn shortest(request: &RouteRequest<'_>) -> Answer {
+    let Some(walk) = one(request, Weight::Hops)? else { return Ok(not_found(NO_PATH)) };
+    Ok(Value::Object(answers::one(&walk, &request.asked(), None, false)))
 }
 
-pub fn latency(asking: &Asking<'_>) -> Answer {
-    let Some(walk) = one(asking, Weight::Attribute("latency"))? else { return Ok(not_found(NO_PATH)) };
+pub fn latency(request: &RouteRequest<'_>) -> Answer {
+    let Some(walk) = one(request, Weight::Attribute("latency"))? else { return Ok(not_found(NO_PATH)) };
     // With an algorithm, edges without the attribute are removed before the sum; without one, they add nothing to it.
-    let some = if asking.values.integer("algo") == Some(0) {
+    let some = if request.values.integer("algo") == Some(0) {
         !walk.edges.is_empty()
     } else {
         numbers(&walk.edges, "latency").next().is_some()
     };
     let total = if some { sum(&walk.edges, "latency") } else { Value::Null };
-    Ok(Value::Object(answers::one(&walk, &asking.asked(), Some(("total_latency", total)), false)))
+    Ok(Value::Object(answers::one(&walk, &request.asked(), Some(("total_latency", total)), false)))
 }
 
-pub fn utilization(asking: &Asking<'_>) -> Answer {
-    let Some(walk) = one(asking, Weight::Attribute("percent_util_out"))? else { return Ok(not_found(NO_PATH)) };
+pub fn utilization(request: &RouteRequest<'_>) -> Answer {
+    let Some(walk) = one(request, Weight::Attribute("percent_util_out"))? else { return Ok(not_found(NO_PATH)) };
     let average = ("average_utilization", average(&walk.edges, "percent_util_out"));
-    let mut answer = answers::one(&walk, &asking.asked(), Some(average), false);
+    let mut answer = answers::one(&walk, &request.asked(), Some(average), false);
     // Only in this route the algorithm is the last key.
     if let Some(algo) = answer.shift_remove("algo") {
         answer.insert("algo".to_owned(), algo);
@@ -69,16 +69,16 @@ pub struct Allocation {
 }
 
 /// Finds the path for `/load`, the only GET that writes. Returns `None` if there is no path.
-pub fn lightest(asking: &Asking<'_>) -> Result<Option<Allocation>, Refusal> {
-    let Some(walk) = one(asking, Weight::Attribute("load"))? else { return Ok(None) };
+pub fn lightest(request: &RouteRequest<'_>) -> Result<Option<Allocation>, Refusal> {
+    let Some(walk) = one(request, Weight::Attribute("load"))? else { return Ok(None) };
     let average = ("average_load", average(&walk.edges, "load"));
     let pair = Pair {
-        graph: asking.name.to_owned(),
-        source: asking.values.text("source").to_owned(),
-        destination: asking.values.text("destination").to_owned(),
+        graph: request.name.to_owned(),
+        source: request.values.text("source").to_owned(),
+        destination: request.values.text("destination").to_owned(),
     };
     let edges = walk.edges.iter().filter_map(|edge| text(edge, "_id").map(str::to_owned)).collect();
-    Ok(Some(Allocation { answer: answers::one(&walk, &asking.asked(), Some(average), true), pair, edges }))
+    Ok(Some(Allocation { answer: answers::one(&walk, &request.asked(), Some(average), true), pair, edges }))
 }
 
 impl Allocation {
@@ -90,9 +90,9 @@ impl Allocation {
     }
 }
 
-fn warn_if_cut(walks: &Walks<'_>, asking: &Asking<'_>) {
-    if walks.is_cut {
-        let (source, destination) = (asking.values.text("source"), asking.values.text("destination"));
+fn warn_if_cut(graph_paths: &GraphPaths<'_>, request: &RouteRequest<'_>) {
+    if graph_paths.is_cut {
+        let (source, destination) = (request.values.text("source"), request.values.text("destination"));
         tracing::warn!("{source} to {destination}: too many partial paths, the answer is not complete");
     }
 }
@@ -105,36 +105,36 @@ pub fn say_if_cut(mut answer: Value, is_cut: bool) -> Value {
     answer
 }
 
-pub fn best_paths(asking: &Asking<'_>) -> Answer {
-    let limit = asking.values.count("limit")?;
-    let graph = asking.unchecked_graph(asking.values.integer("algo"))?;
-    let walks = graph.by_hops(asking.values.text("source"), asking.values.text("destination"), limit);
-    warn_if_cut(&walks, asking);
-    if walks.found.is_empty() {
+pub fn best_paths(request: &RouteRequest<'_>) -> Answer {
+    let limit = request.values.count("limit")?;
+    let graph = request.unchecked_graph(request.values.integer("algo"))?;
+    let graph_paths = graph.by_hops(request.values.text("source"), request.values.text("destination"), limit);
+    warn_if_cut(&graph_paths, request);
+    if graph_paths.found.is_empty() {
         return Ok(not_found("No paths found between specified nodes"));
     }
-    let asked = asking.asked();
-    let paths: Vec<_> = walks.found.iter().map(|walk| answers::one_of_best(walk, &asked)).collect();
+    let asked = request.asked();
+    let paths: Vec<_> = graph_paths.found.iter().map(|walk| answers::one_of_best(walk, &asked)).collect();
     let answer = json!({
         "found": true, "total_paths_found": paths.len(), "direction": asked.direction, "algo": asked.algo, "paths": paths,
     });
-    Ok(say_if_cut(answer, walks.is_cut))
+    Ok(say_if_cut(answer, graph_paths.is_cut))
 }
 
 /// Answers `next-best-path`. In this route the algorithm selects SIDs and not paths.
-pub fn next_best_path(asking: &Asking<'_>) -> Answer {
-    let (source, destination) = (asking.values.text("source"), asking.values.text("destination"));
-    let limits = (asking.values.count("same_hop_limit")?, asking.values.count("plus_one_limit")?);
-    let graph = asking.unchecked_graph(Some(0))?;
+pub fn next_best_path(request: &RouteRequest<'_>) -> Answer {
+    let (source, destination) = (request.values.text("source"), request.values.text("destination"));
+    let limits = (request.values.count("same_hop_limit")?, request.values.count("plus_one_limit")?);
+    let graph = request.unchecked_graph(Some(0))?;
     // Without a path Jalapeno has a hop count of -1 and uses it as a range of depths.
     let depth = || Refusal::Internal("the database refuses the depth range -1..-1".to_owned());
     let shortest = graph.shortest(source, destination, Weight::Hops).ok_or_else(depth)?;
     let base = shortest.hops();
-    let asked = asking.asked();
+    let asked = request.asked();
     let alternatives = |limit, hops| -> (Vec<Value>, bool) {
-        let walks = graph.of_hops(source, destination, limit, hops);
-        warn_if_cut(&walks, asking);
-        (walks.found.iter().map(|walk| answers::alternative(walk, &asked)).collect(), walks.is_cut)
+        let graph_paths = graph.of_hops(source, destination, limit, hops);
+        warn_if_cut(&graph_paths, request);
+        (graph_paths.found.iter().map(|walk| answers::alternative(walk, &asked)).collect(), graph_paths.is_cut)
     };
     let ((same, same_cut), (plus_one, plus_one_cut)) = (alternatives(limits.0, base), alternatives(limits.1, base + 1));
     let answer = json!({
@@ -154,19 +154,19 @@ pub fn next_best_path(asking: &Asking<'_>) -> Answer {
 
 /// Answers `sovereignty`. It excludes edges whose country codes, as text, contain an excluded code. Jalapeno excludes
 /// paths in the same way; the result is equal.
-pub fn sovereignty(asking: &Asking<'_>) -> Answer {
-    let written = asking.values.text("excluded_countries");
+pub fn sovereignty(request: &RouteRequest<'_>) -> Answer {
+    let written = request.values.text("excluded_countries");
     let excluded: Vec<String> = written.split(',').map(|code| code.trim().to_uppercase()).collect();
     let touches = |edge: &Document| {
         let codes = edge.get("country_codes").map(Value::to_string).unwrap_or_default();
         excluded.iter().any(|code| codes.contains(code.as_str()))
     };
-    let graph = asking.unchecked_graph(asking.values.integer("algo"))?.without(touches);
-    let walk = graph.shortest(asking.values.text("source"), asking.values.text("destination"), Weight::Hops);
+    let graph = request.unchecked_graph(request.values.integer("algo"))?.without(touches);
+    let walk = graph.shortest(request.values.text("source"), request.values.text("destination"), Weight::Hops);
     let Some(walk) = walk else {
         return Ok(not_found(&format!("{NO_PATH} avoiding countries: {written}")));
     };
-    let asked = asking.asked();
+    let asked = request.asked();
     let mut answer = Map::from_iter([("found".to_owned(), json!(true))]);
     answer.extend(answers::without_edges(&walk));
     answer.insert("direction".to_owned(), json!(asked.direction));

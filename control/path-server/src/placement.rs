@@ -17,7 +17,7 @@ use srv6d_placement::{Demand, Fabric, Job, Kind, Paths, Pattern, Report, compare
 
 use crate::answers::{self, Asked, NO_PATH};
 use crate::parameters::{Parameter, Query, Refusal, Values, integer, required, text as text_parameter};
-use crate::search::Walk;
+use crate::search::GraphPath;
 use crate::server::Shared;
 use crate::store::{Store, text};
 
@@ -182,12 +182,12 @@ fn all_to_all(document: &Value, hosts: &str) -> Result<Placed, Refusal> {
 }
 
 /// Builds the path of a flow. Returns `None` if the topology has changed and no longer has the whole path.
-fn walk<'s>(placed: &Placed, flow: usize, store: &'s Store, graph: &str) -> Option<Walk<'s>> {
+fn walk<'s>(placed: &Placed, flow: usize, store: &'s Store, graph: &str) -> Option<GraphPath<'s>> {
     let links = placed.paths.links(&placed.fabric, &placed.demand, flow);
     let links: Vec<_> = links.into_iter().map(|link| placed.fabric.link(link)).collect();
     let source = links.first().map(|link| link.from);
     let nodes = source.into_iter().chain(links.iter().map(|link| link.to));
     let vertices = nodes.map(|node| store.vertex(&placed.fabric.node(node).id)).collect::<Option<_>>()?;
     let edges = links.iter().map(|link| store.edge(&format!("{graph}/{}", link.key))).collect::<Option<_>>()?;
-    Some(Walk { vertices, edges })
+    Some(GraphPath { vertices, edges })
 }

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answers::{NO_PATH, not_found};
-use crate::asking::Asking;
 use crate::parameters::{Query, Refusal, Values};
+use crate::request::RouteRequest;
 use crate::routes::{Answers, ROUTES, Route};
 use crate::server::{Inner, Shared};
 use crate::work::{Client, Watch, Work};
@@ -180,29 +180,31 @@ fn answer(route: &Route, shared: &Shared, name: &str, query: &Query, client: &Wa
     let (edition, work) = (shared.edition, Work::new(client));
     match route.answers {
         Answers::Reading(answer) => {
-            let answer = answer(&Asking { store: &shared.read().store, name, values, edition, work })?;
+            let answer = answer(&RouteRequest { store: &shared.read().store, name, values, edition, work })?;
             Ok(Json(answer).into_response())
         }
         Answers::Polled(answer) => {
             let store = &shared.read().store;
             let key = format!("{name} {values:?}");
-            let make =
-                || answer(&Asking { store, name, values, edition, work }).map(|answer| Bytes::from(answer.to_string()));
-            let body = shared.kept.get_or_make(key, store.version(), make)?;
+            let make = || {
+                answer(&RouteRequest { store, name, values, edition, work })
+                    .map(|answer| Bytes::from(answer.to_string()))
+            };
+            let body = shared.cache.get_or_make(key, store.version(), make)?;
             Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
         }
         Answers::Allocating => {
             // The search and the booking happen under one lock, so that no increment is lost.
             let mut inner = shared.write();
             let Inner { store, book } = &mut *inner;
-            let lightest = paths::lightest(&Asking { store, name, values, edition, work })?;
+            let lightest = paths::lightest(&RouteRequest { store, name, values, edition, work })?;
             let answer = lightest.map_or_else(|| not_found(NO_PATH), |allocation| allocation.write(book, store));
             Ok(Json(answer).into_response())
         }
     }
 }
 
-/// Answers `/health` without reading documents, as Jalapeno answers it without asking its database.
+/// Answers `/health` without reading documents, as Jalapeno answers it without request its database.
 async fn health() -> Json<Value> {
     Json(json!({ "status": "healthy", "database_server": "none", "database_name": "srv6d path-server" }))
 }

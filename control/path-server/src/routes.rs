@@ -2,18 +2,18 @@
 
 use serde_json::Value;
 
-use crate::asking::Asking;
 use crate::parameters::{Parameter, Refusal, boolean, integer, required, text};
+use crate::request::RouteRequest;
 use crate::{collections, graphs, paths, rpo, traversal};
 
 /// The way in which a route is answered.
 #[derive(Clone, Copy, Debug)]
 pub enum Answers {
     /// The handler reads documents.
-    Reading(fn(&Asking<'_>) -> Result<Value, Refusal>),
+    Reading(fn(&RouteRequest<'_>) -> Result<Value, Refusal>),
     /// The handler reads documents, and every host sends the request every few seconds. The answer is cached until a
     /// document changes.
-    Polled(fn(&Asking<'_>) -> Result<Value, Refusal>),
+    Polled(fn(&RouteRequest<'_>) -> Result<Value, Refusal>),
     /// The request allocates a path: `/shortest_path/load`, the only GET that writes.
     Allocating,
 }
@@ -30,7 +30,7 @@ pub struct Route {
 const fn reading(
     path: &'static str,
     parameters: &'static [Parameter],
-    answer: fn(&Asking<'_>) -> Result<Value, Refusal>,
+    answer: fn(&RouteRequest<'_>) -> Result<Value, Refusal>,
     summary: &'static str,
 ) -> Route {
     Route { path, summary, parameters, answers: Answers::Reading(answer) }

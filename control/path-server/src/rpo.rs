@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value, json};
 
 use crate::answers::{self, NO_PATH};
-use crate::asking::Asking;
 use crate::parameters::Refusal;
+use crate::request::RouteRequest;
 use crate::search::Weight;
 use crate::store::{Document, text};
 
@@ -28,7 +28,7 @@ const METRICS: [(&str, &str, &str); 9] = [
 ];
 const EXACT: &str = "exact_match";
 
-pub fn metrics(asking: &Asking<'_>) -> Answer {
+pub fn metrics(request: &RouteRequest<'_>) -> Answer {
     let metric = |(name, kind, strategy): &(&str, &str, &str)| {
         ((*name).to_owned(), json!({ "type": kind, "optimize": strategy }))
     };
@@ -38,7 +38,7 @@ pub fn metrics(asking: &Asking<'_>) -> Answer {
             && !["domain", "node", "vertex"].iter().any(|part| name.contains(part))
     };
     let mut graphs: Vec<&String> =
-        asking.store.graphs().chain(asking.store.collections()).filter(looks_like_graph).collect();
+        request.store.graphs().chain(request.store.collections()).filter(looks_like_graph).collect();
     graphs.sort();
     Ok(json!({
         "supported_metrics": METRICS.iter().map(metric).collect::<Map<_, _>>(),
@@ -48,44 +48,44 @@ pub fn metrics(asking: &Asking<'_>) -> Answer {
     }))
 }
 
-pub fn collection(asking: &Asking<'_>) -> Answer {
-    let documents = documents(asking)?;
-    let limit = asking.values.limit("limit")?;
+pub fn collection(request: &RouteRequest<'_>) -> Answer {
+    let documents = documents(request)?;
+    let limit = request.values.limit("limit")?;
     let data: Vec<&Document> = documents.into_iter().take(limit).collect();
-    Ok(json!({ "collection": asking.name, "type": "collection", "count": data.len(), "data": data }))
+    Ok(json!({ "collection": request.name, "type": "collection", "count": data.len(), "data": data }))
 }
 
 /// Returns the documents of a collection. These routes have meaningful status codes.
-fn documents<'r>(asking: &Asking<'r>) -> Result<Vec<&'r Document>, Refusal> {
-    let unknown = || Refusal::not_found(format!("Collection {} not found", asking.name));
-    asking.store.documents(asking.name).ok_or_else(unknown)
+fn documents<'r>(request: &RouteRequest<'r>) -> Result<Vec<&'r Document>, Refusal> {
+    let unknown = || Refusal::not_found(format!("Collection {} not found", request.name));
+    request.store.documents(request.name).ok_or_else(unknown)
 }
 
 /// Selects an endpoint of the whole collection.
-pub fn select_optimal(asking: &Asking<'_>) -> Answer {
-    let candidates = documents(asking)?;
-    let strategy = strategy(asking)?;
+pub fn select_optimal(request: &RouteRequest<'_>) -> Answer {
+    let candidates = documents(request)?;
+    let strategy = strategy(request)?;
     if candidates.is_empty() {
-        return Err(Refusal::not_found(format!("No endpoints found in collection {}", asking.name)));
+        return Err(Refusal::not_found(format!("No endpoints found in collection {}", request.name)));
     }
-    select(asking, strategy, &candidates, "total_endpoints_evaluated")
+    select(request, strategy, &candidates, "total_endpoints_evaluated")
 }
 
 /// Selects an endpoint of the list `destinations`, of any collection. Unknown ones are skipped.
-pub fn select_from_list(asking: &Asking<'_>) -> Answer {
-    documents(asking)?;
-    let strategy = strategy(asking)?;
-    let listed = asking.values.text("destinations").split(',').map(str::trim);
-    let id = |name: &str| if name.contains('/') { name.to_owned() } else { format!("{}/{name}", asking.name) };
-    let candidates: Vec<&Document> = listed.filter_map(|name| asking.store.vertex(&id(name))).collect();
+pub fn select_from_list(request: &RouteRequest<'_>) -> Answer {
+    documents(request)?;
+    let strategy = strategy(request)?;
+    let listed = request.values.text("destinations").split(',').map(str::trim);
+    let id = |name: &str| if name.contains('/') { name.to_owned() } else { format!("{}/{name}", request.name) };
+    let candidates: Vec<&Document> = listed.filter_map(|name| request.store.vertex(&id(name))).collect();
     if candidates.is_empty() {
         return Err(Refusal::not_found("No valid endpoints found in the provided list".to_owned()));
     }
-    select(asking, strategy, &candidates, "total_candidates")
+    select(request, strategy, &candidates, "total_candidates")
 }
 
-fn strategy(asking: &Asking<'_>) -> Result<&'static str, Refusal> {
-    let metric = asking.values.text("metric");
+fn strategy(request: &RouteRequest<'_>) -> Result<&'static str, Refusal> {
+    let metric = request.values.text("metric");
     let known = METRICS.iter().find(|(name, ..)| *name == metric).map(|(.., strategy)| *strategy);
     known.ok_or_else(|| {
         let names: Vec<String> = METRICS.iter().map(|(name, ..)| format!("'{name}'")).collect();
@@ -93,19 +93,19 @@ fn strategy(asking: &Asking<'_>) -> Result<&'static str, Refusal> {
     })
 }
 
-fn select(asking: &Asking<'_>, strategy: &str, candidates: &[&Document], total: &str) -> Answer {
-    let metric = asking.values.text("metric");
-    let (best, valid) = best(asking, candidates, metric, strategy)?;
+fn select(request: &RouteRequest<'_>, strategy: &str, candidates: &[&Document], total: &str) -> Answer {
+    let metric = request.values.text("metric");
+    let (best, valid) = best(request, candidates, metric, strategy)?;
     let destination = text(best, "_id").unwrap_or_default();
-    let path = path(asking, destination);
+    let path = path(request, destination);
     let mut answer = Map::new();
-    answer.insert("collection".to_owned(), json!(asking.name));
-    answer.insert("source".to_owned(), json!(asking.values.text("source")));
+    answer.insert("collection".to_owned(), json!(request.name));
+    answer.insert("source".to_owned(), json!(request.values.text("source")));
     answer.insert("selected_endpoint".to_owned(), json!(best));
     answer.insert("optimization_metric".to_owned(), json!(metric));
     answer.insert("metric_value".to_owned(), json!(best.get(metric)));
     answer.insert("optimization_strategy".to_owned(), json!(strategy));
-    answer.insert("algo".to_owned(), json!(asking.values.integer("algo").unwrap_or(0)));
+    answer.insert("algo".to_owned(), json!(request.values.integer("algo").unwrap_or(0)));
     answer.insert(total.to_owned(), json!(candidates.len()));
     answer.insert("valid_endpoints_count".to_owned(), json!(valid));
     let summary = json!({
@@ -121,13 +121,13 @@ fn select(asking: &Asking<'_>, strategy: &str, candidates: &[&Document], total: 
 
 /// Returns the best candidate, and the number of candidates with a usable value.
 fn best<'d>(
-    asking: &Asking<'_>,
+    request: &RouteRequest<'_>,
     candidates: &[&'d Document],
     metric: &str,
     strategy: &str,
 ) -> Result<(&'d Document, usize), Refusal> {
     if strategy == EXACT {
-        let value = asking.values.written("value").filter(|value| !value.is_empty());
+        let value = request.values.written("value").filter(|value| !value.is_empty());
         let value =
             value.ok_or_else(|| Refusal::bad_request(format!("Value required for exact match metric: {metric}")))?;
         let mut equal = candidates.iter().filter(|document| text(document, metric) == Some(value));
@@ -155,13 +155,13 @@ fn best<'d>(
 
 /// Returns an answer like that of `/shortest_path`. Without a parameter `algo` the algorithm is null, in which no IGP
 /// node takes part.
-fn path(asking: &Asking<'_>, destination: &str) -> Value {
-    let values = &asking.values;
-    let Ok(graph) = asking.graph_of(values.text("graphs"), values.integer("algo")) else {
+fn path(request: &RouteRequest<'_>, destination: &str) -> Value {
+    let values = &request.values;
+    let Ok(graph) = request.graph_of(values.text("graphs"), values.integer("algo")) else {
         return json!({ "found": false, "error": "", "message": NO_PATH });
     };
     match graph.shortest(values.text("source"), destination, Weight::Hops) {
         None => answers::not_found(NO_PATH),
-        Some(walk) => Value::Object(answers::one(&walk, &asking.asked(), None, false)),
+        Some(walk) => Value::Object(answers::one(&walk, &request.asked(), None, false)),
     }
 }

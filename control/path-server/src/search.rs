@@ -21,14 +21,14 @@ pub enum Weight {
 
 /// One path through the graph.
 #[derive(Clone, Debug)]
-pub struct Walk<'s> {
+pub struct GraphPath<'s> {
     /// Vertices from source to destination.
     pub vertices: Vec<&'s Document>,
     /// Edges between the vertices.
     pub edges: Vec<&'s Document>,
 }
 
-impl Walk<'_> {
+impl GraphPath<'_> {
     /// Returns the number of edges.
     pub const fn hops(&self) -> usize {
         self.edges.len()
@@ -37,8 +37,8 @@ impl Walk<'_> {
 
 /// Several paths, and whether the search was complete.
 #[derive(Debug, Default)]
-pub struct Walks<'s> {
-    pub found: Vec<Walk<'s>>,
+pub struct GraphPaths<'s> {
+    pub found: Vec<GraphPath<'s>>,
     /// Whether the search was stopped before its end.
     pub is_cut: bool,
 }
@@ -136,15 +136,15 @@ impl<'s> Graph<'s> {
     }
 
     /// Builds the path along these links.
-    fn walk(&self, start: usize, links: &[Link]) -> Option<Walk<'s>> {
+    fn walk(&self, start: usize, links: &[Link]) -> Option<GraphPath<'s>> {
         let numbers = std::iter::once(start).chain(links.iter().map(|link| link.to));
         let vertices = numbers.map(|number| self.vertex(number)).collect::<Option<_>>()?;
         let edges = links.iter().map(|link| self.edges.get(link.edge)).collect::<Option<_>>()?;
-        Some(Walk { vertices, edges })
+        Some(GraphPath { vertices, edges })
     }
 
     /// Builds the path over these vertices, with the first edge of each step.
-    fn walk_over(&self, vertices: &[usize]) -> Option<Walk<'s>> {
+    fn walk_over(&self, vertices: &[usize]) -> Option<GraphPath<'s>> {
         let link = |pair: &[usize]| match pair {
             [at, next] => self.links(*at, self.direction).find(|link| link.to == *next),
             _ => None,
@@ -155,9 +155,9 @@ impl<'s> Graph<'s> {
 
     /// Returns the best path.
     #[allow(clippy::float_cmp, reason = "the very sums that were made on the way back are made again")]
-    pub fn shortest(&self, source: &str, destination: &str, weight: Weight) -> Option<Walk<'s>> {
+    pub fn shortest(&self, source: &str, destination: &str, weight: Weight) -> Option<GraphPath<'s>> {
         let (start, end) = match self.ends(source, destination)? {
-            Ends::Same(vertex) => return Some(Walk { vertices: vec![vertex], edges: Vec::new() }),
+            Ends::Same(vertex) => return Some(GraphPath { vertices: vec![vertex], edges: Vec::new() }),
             Ends::Apart(start, end) => (start, end),
         };
         let distances = self.distances(start, end, weight);
@@ -219,12 +219,12 @@ impl<'s> Graph<'s> {
 
     /// Returns the first `limit` paths without a loop, by hops and ids along the path (Yen's algorithm), but at most
     /// [`MOST_PATHS`].
-    pub fn by_hops(&self, source: &str, destination: &str, limit: usize) -> Walks<'s> {
+    pub fn by_hops(&self, source: &str, destination: &str, limit: usize) -> GraphPaths<'s> {
         let (start, end) = match self.ends(source, destination) {
-            None => return Walks::default(),
+            None => return GraphPaths::default(),
             Some(Ends::Same(vertex)) => {
-                let alone = Walk { vertices: vec![vertex], edges: Vec::new() };
-                return Walks { found: std::iter::repeat_n(alone, limit.min(1)).collect(), is_cut: false };
+                let alone = GraphPath { vertices: vec![vertex], edges: Vec::new() };
+                return GraphPaths { found: std::iter::repeat_n(alone, limit.min(1)).collect(), is_cut: false };
             }
             Some(Ends::Apart(start, end)) => (start, end),
         };
@@ -253,7 +253,7 @@ impl<'s> Graph<'s> {
             }
             found.push(path);
         }
-        Walks { found: found.iter().filter_map(|path| self.walk_over(path)).collect(), is_cut }
+        GraphPaths { found: found.iter().filter_map(|path| self.walk_over(path)).collect(), is_cut }
     }
 
     /// Returns the first path that begins with `root` and does not continue with a vertex in `taken`.
@@ -273,11 +273,14 @@ impl<'s> Graph<'s> {
     }
 
     /// Returns the first `limit` paths without a loop that have exactly `hops` hops, by ids along the path.
-    pub fn of_hops(&self, source: &str, destination: &str, limit: usize, hops: usize) -> Walks<'s> {
-        let mut walks = Walks::default();
+    pub fn of_hops(&self, source: &str, destination: &str, limit: usize, hops: usize) -> GraphPaths<'s> {
+        let mut graph_paths = GraphPaths::default();
         let Some(Ends::Apart(start, end)) = self.ends(source, destination) else {
             let none = self.by_hops(source, destination, limit);
-            return Walks { found: none.found.into_iter().filter(|walk| walk.hops() == hops).collect(), is_cut: false };
+            return GraphPaths {
+                found: none.found.into_iter().filter(|walk| walk.hops() == hops).collect(),
+                is_cut: false,
+            };
         };
         let (wanted, limit) = (limit, limit.min(MOST_PATHS));
         let distance = self.hops(end, &[]);
@@ -286,19 +289,19 @@ impl<'s> Graph<'s> {
         let mut open = vec![vec![start]];
         let mut expansions = 0;
         while let Some(path) = open.pop() {
-            if walks.found.len() >= limit {
-                walks.is_cut = limit < wanted;
+            if graph_paths.found.len() >= limit {
+                graph_paths.is_cut = limit < wanted;
                 break;
             }
             expansions += 1;
             if expansions > EXPANSIONS || self.work.is_spent() {
-                walks.is_cut = true;
+                graph_paths.is_cut = true;
                 break;
             }
             let Some(at) = path.last().copied() else { break };
             if at == end {
                 if path.len() == hops + 1 {
-                    walks.found.extend(self.walk_over(&path));
+                    graph_paths.found.extend(self.walk_over(&path));
                 }
                 continue;
             }
@@ -308,18 +311,18 @@ impl<'s> Graph<'s> {
                 open.push(path.iter().copied().chain([to]).collect());
             }
         }
-        walks
+        graph_paths
     }
 
     /// Returns all paths whose length is in `depths` and that visit no vertex twice, by hops and ids. Parallel edges
     /// result in paths of their own.
-    pub fn within(&self, source: &str, depths: RangeInclusive<usize>, limit: usize) -> Walks<'s> {
-        let mut walks = Walks::default();
-        let Some(start) = self.store.vertex(source) else { return walks };
+    pub fn within(&self, source: &str, depths: RangeInclusive<usize>, limit: usize) -> GraphPaths<'s> {
+        let mut graph_paths = GraphPaths::default();
+        let Some(start) = self.store.vertex(source) else { return graph_paths };
         let Some(number) = self.adjacency.number(source) else {
-            let alone = Walk { vertices: vec![start], edges: Vec::new() };
-            walks.found.extend(depths.contains(&0).then_some(alone));
-            return walks;
+            let alone = GraphPath { vertices: vec![start], edges: Vec::new() };
+            graph_paths.found.extend(depths.contains(&0).then_some(alone));
+            return graph_paths;
         };
         let mut level: Vec<Vec<Link>> = vec![Vec::new()];
         for depth in 0..=*depths.end() {
@@ -327,21 +330,21 @@ impl<'s> Graph<'s> {
                 break;
             }
             if self.work.is_spent() {
-                walks.is_cut = true;
+                graph_paths.is_cut = true;
                 break;
             }
-            walks.is_cut |= level.len() > limit;
+            graph_paths.is_cut |= level.len() > limit;
             level.truncate(limit);
             if depths.contains(&depth) {
-                walks.is_cut |= walks.found.len() + level.len() > limit;
-                let room = limit - walks.found.len();
-                walks.found.extend(level.iter().take(room).filter_map(|links| self.walk(number, links)));
+                graph_paths.is_cut |= graph_paths.found.len() + level.len() > limit;
+                let room = limit - graph_paths.found.len();
+                graph_paths.found.extend(level.iter().take(room).filter_map(|links| self.walk(number, links)));
             }
             if depth < *depths.end() {
                 level = level.iter().flat_map(|links| self.further(number, links)).take(limit + 1).collect();
             }
         }
-        walks
+        graph_paths
     }
 
     /// Extends a path by one step, in all possible ways.

@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) faults: Arc<FaultPlan>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) placements: Arc<Placements>,
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) cache: Arc<AnswerCache>,
     /// Permits for listening to events.
     pub(crate) listeners: Arc<Semaphore>,
     /// Permits for the bytes of long bodies, one for each byte.
@@ -55,9 +55,9 @@ pub(crate) struct Shared {
 
 /// Cache of answers to frequent requests, by graph and values, each with the version of the store that it belongs to.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<HashMap<String, (Version, Bytes)>>);
+pub(crate) struct AnswerCache(Mutex<HashMap<String, (Version, Bytes)>>);
 
-impl Kept {
+impl AnswerCache {
     /// Returns the cached answer for this version, or computes it.
     pub(crate) fn get_or_make<E>(
         &self,
@@ -65,15 +65,15 @@ impl Kept {
         version: Version,
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match kept.get(&key) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match cache.get(&key) {
             Some((of, answer)) if *of == version => Ok(answer.clone()),
             _ => {
                 let answer = make()?;
-                if kept.len() >= KEPT {
-                    kept.clear();
+                if cache.len() >= KEPT {
+                    cache.clear();
                 }
-                kept.insert(key, (version, answer.clone()));
+                cache.insert(key, (version, answer.clone()));
                 Ok(answer)
             }
         }
@@ -177,7 +177,7 @@ impl Server {
             faults: Arc::new(self.faults),
             metrics: Arc::default(),
             placements: Arc::default(),
-            kept: Arc::default(),
+            cache: Arc::default(),
             listeners: Arc::new(Semaphore::new(LISTENERS)),
             room: Arc::new(Semaphore::new(BODIES)),
             bodies: Arc::new(Semaphore::new(SEARCHES)),

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::answers::project;
-use crate::asking::Asking;
 use crate::parameters::Refusal;
 use crate::paths::{average, say_if_cut, sum};
-use crate::search::Walk;
+use crate::request::RouteRequest;
+use crate::search::GraphPath;
 use crate::store::{Document, text};
 
 type Answer = Result<Value, Refusal>;
@@ -41,8 +41,8 @@ fn vertex(document: &Document) -> Value {
     shown
 }
 
-pub fn traverse(asking: &Asking<'_>) -> Answer {
-    traversal(asking, |walk| {
+pub fn traverse(request: &RouteRequest<'_>) -> Answer {
+    traversal(request, |walk| {
         let mut one = simple(walk);
         one.insert("vertices".to_owned(), walk.vertices.iter().map(|document| vertex(document)).collect());
         one.insert("edges".to_owned(), walk.edges.iter().map(|document| edge(document)).collect());
@@ -50,11 +50,11 @@ pub fn traverse(asking: &Asking<'_>) -> Answer {
     })
 }
 
-pub fn traverse_simple(asking: &Asking<'_>) -> Answer {
-    traversal(asking, simple)
+pub fn traverse_simple(request: &RouteRequest<'_>) -> Answer {
+    traversal(request, simple)
 }
 
-fn simple(walk: &Walk<'_>) -> Map<String, Value> {
+fn simple(walk: &GraphPath<'_>) -> Map<String, Value> {
     let keys = walk.vertices.iter().map(|vertex| vertex.get("_key").cloned().unwrap_or(Value::Null));
     let codes = walk.edges.iter().map(|edge| edge.get("country_codes").cloned().unwrap_or(Value::Null));
     let mut one = Map::new();
@@ -71,17 +71,17 @@ fn simple(walk: &Walk<'_>) -> Map<String, Value> {
     one
 }
 
-fn traversal(asking: &Asking<'_>, shown: impl Fn(&Walk<'_>) -> Map<String, Value>) -> Answer {
-    let values = &asking.values;
-    let graph = asking.graph(Some(0))?;
+fn traversal(request: &RouteRequest<'_>, shown: impl Fn(&GraphPath<'_>) -> Map<String, Value>) -> Answer {
+    let values = &request.values;
+    let graph = request.graph(Some(0))?;
     let (least, most) = (values.integer("min_depth").unwrap_or(1), values.integer("max_depth").unwrap_or(1));
-    let walks = graph.within(values.text("source"), depths(least, most)?, SHOWN);
+    let graph_paths = graph.within(values.text("source"), depths(least, most)?, SHOWN);
     let destination = values.written("destination").filter(|id| !id.is_empty());
-    let ends_there = |walk: &&Walk<'_>| {
+    let ends_there = |walk: &&GraphPath<'_>| {
         let reached = walk.vertices.last().and_then(|vertex| text(vertex, "_id"));
         destination.is_none_or(|id| reached == Some(id))
     };
-    let found = walks.found.iter().filter(ends_there).map(|walk| Value::Object(shown(walk)));
+    let found = graph_paths.found.iter().filter(ends_there).map(|walk| Value::Object(shown(walk)));
     let found = distinct(found);
     let total = found.len();
     let answer = json!({
@@ -89,24 +89,24 @@ fn traversal(asking: &Asking<'_>, shown: impl Fn(&Walk<'_>) -> Map<String, Value
         "min_depth": least, "max_depth": most, "direction": values.text("direction"),
         "traversal_results": found, "total_paths": total,
     });
-    Ok(say_if_cut(answer, walks.is_cut))
+    Ok(say_if_cut(answer, graph_paths.is_cut))
 }
 
-pub fn neighbors(asking: &Asking<'_>) -> Answer {
-    let values = &asking.values;
-    let graph = asking.graph(Some(0))?;
+pub fn neighbors(request: &RouteRequest<'_>) -> Answer {
+    let values = &request.values;
+    let graph = request.graph(Some(0))?;
     let depth = values.integer("depth").unwrap_or(1);
-    let walks = graph.within(values.text("source"), depths(1, depth)?, SHOWN);
-    let end = |walk: &Walk<'_>| {
+    let graph_paths = graph.within(values.text("source"), depths(1, depth)?, SHOWN);
+    let end = |walk: &GraphPath<'_>| {
         let (last, by) = (walk.vertices.last()?, walk.edges.last()?);
         Some(json!({ "neighbor": vertex(last), "edge": edge(by), "metrics": { "hop_count": walk.hops() } }))
     };
-    let ends = distinct(walks.found.iter().filter_map(end));
+    let ends = distinct(graph_paths.found.iter().filter_map(end));
     let answer = json!({
         "source": values.text("source"), "direction": values.text("direction"), "depth": depth,
         "neighbor_count": ends.len(), "neighbors": ends,
     });
-    Ok(say_if_cut(answer, walks.is_cut))
+    Ok(say_if_cut(answer, graph_paths.is_cut))
 }
 
 fn depths(least: i64, most: i64) -> Result<std::ops::RangeInclusive<usize>, Refusal> {

@@ -9,11 +9,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::commodity_paths::CommodityPaths;
 use crate::fabric::{Fabric, Kind};
 use crate::part::Part;
 use crate::ratio::Ratio;
 use crate::table::{LinkId, NodeId, PerNode};
-use crate::ways::Maze;
 
 /// Traffic that has to leave (or reach) one place, and the links it can use to do so.
 #[derive(Default)]
@@ -33,18 +33,18 @@ enum Side {
 }
 
 /// Returns the lower bound that cuts prove: the first two kinds of the module comment.
-pub(crate) fn of_cuts(maze: &Maze, part: &Part) -> Ratio {
-    let step = part.step(maze);
+pub(crate) fn of_cuts(paths: &CommodityPaths, part: &Part) -> Ratio {
+    let step = part.step(paths);
     let mut best = Ratio::ZERO;
     for commodity in &part.commodities {
-        let demand = maze.commodity(*commodity).demand;
-        let doors = door_links(maze, *commodity);
+        let demand = paths.commodity(*commodity).demand;
+        let doors = door_links(paths, *commodity);
         for links in [doors.first, doors.last] {
-            best = best.max(spread(demand, demand, links.iter().copied(), maze.problem.fabric));
+            best = best.max(spread(demand, demand, links.iter().copied(), paths.problem.fabric));
         }
     }
-    for cut in cuts(maze, part).values() {
-        best = best.max(spread(cut.volume, step, cut.links.iter().copied(), maze.problem.fabric));
+    for cut in cuts(paths, part).values() {
+        best = best.max(spread(cut.volume, step, cut.links.iter().copied(), paths.problem.fabric));
     }
     best
 }
@@ -87,11 +87,11 @@ fn spread(volume: u64, step: u64, links: impl Iterator<Item = LinkId>, fabric: &
     clippy::cast_sign_loss,
     reason = "demands and capacities are far below 2^53, and the ratio is not negative"
 )]
-pub(crate) fn round_up(ratio: f64, maze: &Maze, part: &Part) -> Ratio {
+pub(crate) fn round_up(ratio: f64, paths: &CommodityPaths, part: &Part) -> Ratio {
     /// Margin for the rounding errors of long sums, which are smaller than this.
     const ROUNDING: f64 = 1e-6;
-    let step = part.step(maze);
-    let capacities: BTreeSet<u64> = part.links.iter().map(|link| maze.problem.fabric.link(*link).capacity).collect();
+    let step = part.step(paths);
+    let capacities: BTreeSet<u64> = part.links.iter().map(|link| paths.problem.fabric.link(*link).capacity).collect();
     let least = |capacity: u64| {
         let steps = (ratio * capacity as f64 / step as f64 - ROUNDING).ceil().max(0.0);
         Ratio { load: steps as u64 * step, capacity }
@@ -104,22 +104,22 @@ struct DoorLinks {
     last: Vec<LinkId>,
 }
 
-fn door_links(maze: &Maze, commodity: usize) -> DoorLinks {
-    let (ways, entry) = (maze.ways(commodity), maze.commodity(commodity).entry);
-    let first = maze.onward(ways, entry, maze.detour).map(|step| step.link).collect();
-    let links = maze.links(commodity);
-    let last = links.into_iter().filter(|link| maze.problem.fabric.link(*link).to == ways.exit).collect();
+fn door_links(paths: &CommodityPaths, commodity: usize) -> DoorLinks {
+    let (to_exit, entry) = (paths.to_exit(commodity), paths.commodity(commodity).entry);
+    let first = paths.onward(to_exit, entry, paths.detour).map(|step| step.link).collect();
+    let links = paths.links(commodity);
+    let last = links.into_iter().filter(|link| paths.problem.fabric.link(*link).to == to_exit.exit).collect();
     DoorLinks { first, last }
 }
 
-fn cuts(maze: &Maze, part: &Part) -> HashMap<Side, Cut> {
-    let fabric = maze.problem.fabric;
+fn cuts(paths: &CommodityPaths, part: &Part) -> HashMap<Side, Cut> {
+    let fabric = paths.problem.fabric;
     let levels = areas(fabric);
     let mut cuts: HashMap<Side, Cut> = HashMap::new();
     for index in &part.commodities {
-        let commodity = maze.commodity(*index);
+        let commodity = paths.commodity(*index);
         let (entry, exit) = (commodity.entry, commodity.exit);
-        let doors = door_links(maze, *index);
+        let doors = door_links(paths, *index);
         let tenants = if commodity.tenant.is_some() { vec![None, commodity.tenant] } else { vec![None] };
         for tenant in tenants {
             for (side, links) in [(Side::Out(entry, tenant), &doors.first), (Side::Into(exit, tenant), &doors.last)] {

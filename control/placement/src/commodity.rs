@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::constraints::{Constraints, MOST_DEMAND, PlaceError};
 use crate::demand::{Demand, Flow};
-use crate::fabric::{Door, Fabric, Kind};
+use crate::fabric::{Attachment, Fabric, Kind};
 use crate::table::{LinkId, NodeId, PerLink, PerNode};
 
 /// A set of flows that are alike.
@@ -44,8 +44,8 @@ pub(crate) struct Problem<'p> {
     pub fabric: &'p Fabric,
     pub constraints: &'p Constraints,
     pub demand: &'p Demand,
-    /// Door of every host; [`Door::None`] for switches.
-    pub doors: PerNode<Door>,
+    /// Attachment of every host; [`Attachment::None`] for switches.
+    pub doors: PerNode<Attachment>,
     /// Links whose load depends on the choice of paths ([`Fabric::judged`]).
     pub judged: PerLink<bool>,
     pub commodities: Vec<Commodity>,
@@ -58,9 +58,9 @@ impl<'p> Problem<'p> {
         constraints: &'p Constraints,
     ) -> Result<Self, PlaceError> {
         constraints.check()?;
-        let mut doors = PerNode::new(fabric.node_count(), Door::None);
+        let mut doors = PerNode::new(fabric.node_count(), Attachment::None);
         for host in fabric.hosts() {
-            doors[host] = fabric.door(host);
+            doors[host] = fabric.attachment(host);
         }
         let judged = fabric.judged();
         let commodities = gather(fabric, demand, constraints, &doors)?;
@@ -69,8 +69,8 @@ impl<'p> Problem<'p> {
 
     /// Returns the only uplink of the source and the only downlink of the destination, where the hosts have just one.
     pub(crate) fn ends(&self, flow: &Flow) -> (Option<LinkId>, Option<LinkId>) {
-        let first = if let Door::Leaf { up, .. } = self.doors[flow.source] { Some(up) } else { None };
-        let last = if let Door::Leaf { down, .. } = self.doors[flow.destination] { Some(down) } else { None };
+        let first = if let Attachment::Leaf { up, .. } = self.doors[flow.source] { Some(up) } else { None };
+        let last = if let Attachment::Leaf { down, .. } = self.doors[flow.destination] { Some(down) } else { None };
         (first, last)
     }
 }
@@ -79,7 +79,7 @@ fn gather(
     fabric: &Fabric,
     demand: &Demand,
     constraints: &Constraints,
-    doors: &PerNode<Door>,
+    doors: &PerNode<Attachment>,
 ) -> Result<Vec<Commodity>, PlaceError> {
     if demand.flows.is_empty() {
         return Err(PlaceError::NoFlows);
@@ -127,10 +127,10 @@ fn check(fabric: &Fabric, flow: &Flow) -> Result<(), PlaceError> {
     Ok(())
 }
 
-fn entrance(fabric: &Fabric, doors: &PerNode<Door>, host: NodeId) -> Result<NodeId, PlaceError> {
+fn entrance(fabric: &Fabric, doors: &PerNode<Attachment>, host: NodeId) -> Result<NodeId, PlaceError> {
     match doors[host] {
-        Door::Leaf { leaf, .. } => Ok(leaf),
-        Door::Host(host) => Ok(host),
-        Door::None => Err(PlaceError::Detached { host: fabric.node(host).name.clone() }),
+        Attachment::Leaf { leaf, .. } => Ok(leaf),
+        Attachment::Host(host) => Ok(host),
+        Attachment::None => Err(PlaceError::Detached { host: fabric.node(host).name.clone() }),
     }
 }

@@ -6,11 +6,11 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::commodity::Problem;
+use crate::commodity_paths::CommodityPaths;
 use crate::constraints::Constraints;
-use crate::fabric::{Door, Fabric};
+use crate::fabric::{Attachment, Fabric};
 use crate::permits::Permits;
 use crate::table::NodeId;
-use crate::ways::Maze;
 
 /// One flow; it takes one path as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +82,14 @@ impl Demand {
     /// The flows returned belong to no tenant.
     #[must_use]
     pub fn connected(&self, fabric: &Fabric) -> Self {
-        let attached = |host: NodeId| !matches!(fabric.door(host), Door::None);
+        let attached = |host: NodeId| !matches!(fabric.attachment(host), Attachment::None);
         let attached = |flow: &&Flow| attached(flow.source) && attached(flow.destination);
         let flows = self.flows.iter().filter(attached).map(|flow| Flow { tenant: None, ..*flow }).collect();
         let (some, nobody) = (Self { flows }, Constraints::default());
         let Ok(problem) = Problem::new(fabric, &some, &nobody) else { return Self::default() };
         let permits = Permits::new(&problem);
-        let maze = Maze::new(&problem, &permits);
-        let lost = problem.commodities.iter().enumerate().filter(|(index, _)| maze.hops(*index).is_none());
+        let paths = CommodityPaths::new(&problem, &permits);
+        let lost = problem.commodities.iter().enumerate().filter(|(index, _)| paths.hops(*index).is_none());
         let lost: HashSet<u32> = lost.flat_map(|(_, commodity)| commodity.flows.iter().copied()).collect();
         let kept = (0_u32..).zip(&some.flows).filter(|(position, _)| !lost.contains(position));
         Self { flows: kept.map(|(_, flow)| *flow).collect() }

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use fastrand::Rng;
 
 use crate::commodity::Problem;
+use crate::commodity_paths::CommodityPaths;
 use crate::constraints::PlaceError;
 use crate::permits::Permits;
 use crate::table::{LinkId, NodeId, PerNode};
-use crate::ways::Maze;
 
 /// Number of orders in which the units are handed out before the search gives up.
 const ATTEMPTS: usize = 48;
@@ -187,8 +187,8 @@ fn hand_out(problem: &Problem, permits: &Permits, units: &[Unit], needs: &[u64])
 }
 
 fn every_pair_connected(problem: &Problem, permits: &Permits) -> bool {
-    let maze = Maze::new(problem, permits);
-    (0..problem.commodities.len()).all(|commodity| maze.hops(commodity).is_some())
+    let paths = CommodityPaths::new(problem, permits);
+    (0..problem.commodities.len()).all(|commodity| paths.hops(commodity).is_some())
 }
 
 fn inseparable(problem: &Problem, permits: &Permits, tiers: &PerNode<Option<usize>>) -> PlaceError {

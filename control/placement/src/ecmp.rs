@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 
 use crate::commodity::Problem;
+use crate::commodity_paths::{CommodityPaths, PathsToExit};
 use crate::constraints::{Constraints, PlaceError};
 use crate::demand::Demand;
 use crate::fabric::Fabric;
 use crate::permits::Permits;
 use crate::placement::Paths;
 use crate::table::{Id, LinkId, NodeId};
-use crate::ways::{Maze, Ways};
 
 /// UDP destination port of `RoCEv2`.
 const ROCE: u16 = 4791;
@@ -31,16 +31,16 @@ pub fn hash(fabric: &Fabric, demand: &Demand, seed: u64) -> Result<Paths, PlaceE
         Demand { flows: demand.flows.iter().map(|flow| crate::Flow { tenant: None, ..*flow }).collect() };
     let problem = Problem::new(fabric, &demand_of_all, &nobody)?;
     let permits = Permits::new(&problem);
-    let maze = Maze::new(&problem, &permits);
-    maze.check_paths()?;
+    let possible = CommodityPaths::new(&problem, &permits);
+    possible.check_paths()?;
     let mut paths = Paths::new(demand.flows.len());
     let mut numbers: HashMap<Vec<LinkId>, u32> = HashMap::new();
     for (index, commodity) in problem.commodities.iter().enumerate() {
-        let ways = maze.ways(index);
+        let to_exit = possible.to_exit(index);
         for position in &commodity.flows {
             let Some(flow) = demand.flows.get(*position as usize) else { continue };
             let tuple = Tuple::new(flow.source, flow.destination, *position, seed);
-            let route = walk(&maze, ways, commodity.entry, tuple);
+            let route = follow_hash(&possible, to_exit, commodity.entry, tuple);
             let number = match numbers.get(&route) {
                 Some(number) => *number,
                 None => paths.add_route(route.clone()),
@@ -52,14 +52,14 @@ pub fn hash(fabric: &Fabric, demand: &Demand, seed: u64) -> Result<Paths, PlaceE
     Ok(paths)
 }
 
-fn walk(maze: &Maze, ways: &Ways, entry: NodeId, tuple: Tuple) -> Vec<LinkId> {
+fn follow_hash(possible: &CommodityPaths, to_exit: &PathsToExit, entry: NodeId, tuple: Tuple) -> Vec<LinkId> {
     let mut route = Vec::new();
     let mut at = entry;
-    while at != ways.exit {
-        let choices = maze.onward(ways, at, 0).count();
+    while at != to_exit.exit {
+        let choices = possible.onward(to_exit, at, 0).count();
         let chosen = tuple.hash(at).checked_rem(choices as u64).unwrap_or(0);
         #[allow(clippy::cast_possible_truncation, reason = "less than the number of links of a switch")]
-        let Some(step) = maze.onward(ways, at, 0).nth(chosen as usize) else { break };
+        let Some(step) = possible.onward(to_exit, at, 0).nth(chosen as usize) else { break };
         route.push(step.link);
         at = step.to;
     }

@@ -70,7 +70,7 @@ pub struct Fabric {
 
 /// The node at which the flows of a host enter and leave the part of the fabric with a choice of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum Attachment {
     /// The host has one link only, so its flows enter and leave at the leaf behind it.
     Leaf {
         /// Leaf at the other end of the link.
@@ -199,14 +199,14 @@ impl Fabric {
     }
 
     /// Returns where the flows of a host enter and leave.
-    pub fn door(&self, host: NodeId) -> Door {
+    pub fn attachment(&self, host: NodeId) -> Attachment {
         let (mut out, mut into) = (self.out(host), self.into(host));
         match (out.next(), out.next(), into.next(), into.next()) {
             (Some(up), None, Some(down), None) if self.links[up].to == self.links[down].from => {
-                Door::Leaf { leaf: self.links[up].to, up, down }
+                Attachment::Leaf { leaf: self.links[up].to, up, down }
             }
-            (Some(_), _, Some(_), _) => Door::Host(host),
-            _ => Door::None,
+            (Some(_), _, Some(_), _) => Attachment::Host(host),
+            _ => Attachment::None,
         }
     }
 
@@ -215,7 +215,7 @@ impl Fabric {
     pub fn judged(&self) -> PerLink<bool> {
         let mut single = PerNode::new(self.nodes.len(), false);
         for host in self.hosts() {
-            single[host] = !matches!(self.door(host), Door::Host(_));
+            single[host] = !matches!(self.attachment(host), Attachment::Host(_));
         }
         let mut judged = PerLink::new(self.links.len(), false);
         for (id, link) in self.links.iter() {

@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use crate::bound;
+use crate::commodity_paths::{CommodityPaths, Tree};
 use crate::part::Part;
 use crate::ratio::Ratio;
 use crate::table::{LinkId, NodeId, PerLink};
-use crate::ways::{Maze, Tree};
 
 /// Sharpness (how fast lengths grow) of the first rounds, which use the loads of the placement unchanged.
 const LOOKS: [f64; 12] = [4.0, 8.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0, 512.0, 2048.0];
@@ -23,15 +23,15 @@ const WORK: u64 = 400_000_000;
 
 /// Returns a lower bound in whole flows, starting from the loads of a placement. Ends early when the bound proves that
 /// placement to be the best possible.
-pub(crate) fn lower_bound(maze: &Maze, part: &Part, loads: &PerLink<u64>) -> Ratio {
-    let ratio = |link: &LinkId| Ratio { load: loads[*link], capacity: maze.problem.fabric.link(*link).capacity };
+pub(crate) fn lower_bound(paths: &CommodityPaths, part: &Part, loads: &PerLink<u64>) -> Ratio {
+    let ratio = |link: &LinkId| Ratio { load: loads[*link], capacity: paths.problem.fabric.link(*link).capacity };
     let reached = part.links.iter().map(ratio).max().unwrap_or(Ratio::ZERO);
-    let mut mixture = Mixture::new(maze, part, loads);
+    let mut mixture = Mixture::new(paths, part, loads);
     let mut best = Ratio::ZERO;
     let mixing = (0..ROUNDS).map(|round| (8.0 * 1.03_f64.powi(round.cast_signed()), true));
     for (sharpness, mix) in LOOKS.into_iter().map(|sharpness| (sharpness, false)).chain(mixing) {
         let value = mixture.round(sharpness, mix);
-        best = best.max(bound::round_up(value, maze, part));
+        best = best.max(bound::round_up(value, paths, part));
         if best >= reached || mixture.tree.work > WORK {
             break;
         }
@@ -41,9 +41,9 @@ pub(crate) fn lower_bound(maze: &Maze, part: &Part, loads: &PerLink<u64>) -> Rat
 }
 
 struct Mixture<'m, 'p> {
-    maze: &'m Maze<'p>,
+    paths: &'m CommodityPaths<'p>,
     part: &'m Part,
-    /// Entry nodes with their traffic volumes, by the index of the [`crate::ways::Ways`] of the commodity.
+    /// Entry nodes with their traffic volumes, by the index of the [`crate::commodity_paths::PathsToExit`] of the commodity.
     entries: BTreeMap<usize, Vec<(NodeId, f64)>>,
     loads: PerLink<f64>,
     tree: Tree,
@@ -51,22 +51,22 @@ struct Mixture<'m, 'p> {
 
 impl<'m, 'p> Mixture<'m, 'p> {
     #[allow(clippy::cast_precision_loss, reason = "volumes are far below 2^53")]
-    fn new(maze: &'m Maze<'p>, part: &'m Part, reached: &PerLink<u64>) -> Self {
+    fn new(paths: &'m CommodityPaths<'p>, part: &'m Part, reached: &PerLink<u64>) -> Self {
         let mut entries: BTreeMap<usize, Vec<(NodeId, f64)>> = BTreeMap::new();
         for commodity in &part.commodities {
-            let volume = maze.commodity(*commodity).volume() as f64;
-            entries.entry(maze.way_of(*commodity)).or_default().push((maze.commodity(*commodity).entry, volume));
+            let volume = paths.commodity(*commodity).volume() as f64;
+            entries.entry(paths.exit_of(*commodity)).or_default().push((paths.commodity(*commodity).entry, volume));
         }
-        let mut loads = PerLink::new(maze.problem.fabric.link_count(), 0.0);
+        let mut loads = PerLink::new(paths.problem.fabric.link_count(), 0.0);
         for link in &part.links {
             loads[*link] = reached[*link] as f64;
         }
-        Self { maze, part, entries, loads, tree: Tree::new(maze) }
+        Self { paths, part, entries, loads, tree: Tree::new(paths) }
     }
 
     #[allow(clippy::cast_precision_loss, reason = "capacities are far below 2^53")]
     fn capacity(&self, link: LinkId) -> f64 {
-        self.maze.problem.fabric.link(link).capacity as f64
+        self.paths.problem.fabric.link(link).capacity as f64
     }
 
     /// Sends all demand along the shortest paths, mixes it into the loads if `mix` is set, and returns the ratio that
@@ -85,10 +85,10 @@ impl<'m, 'p> Mixture<'m, 'p> {
         }
         let mut sent = PerLink::new(self.loads.len(), 0.0);
         let mut paid = 0.0;
-        for (way, entries) in &self.entries {
-            let ways = self.maze.way(*way);
-            self.tree.grow(self.maze, ways, &lengths);
-            self.tree.flow(ways, entries, &mut sent);
+        for (exit, entries) in &self.entries {
+            let to_exit = self.paths.exit(*exit);
+            self.tree.grow(self.paths, to_exit, &lengths);
+            self.tree.flow(to_exit, entries, &mut sent);
             paid += entries.iter().map(|(entry, volume)| volume * self.tree.cost(*entry)).sum::<f64>();
         }
         if mix {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::commodity_paths::CommodityPaths;
 use crate::table::{Id, LinkId, PerLink};
-use crate::ways::Maze;
 
 /// Commodities that compete for links, and the links that any of them may use.
 pub(crate) struct Part {
@@ -14,8 +14,8 @@ pub(crate) struct Part {
 
 impl Part {
     /// Returns the greatest common divisor of all demands.
-    pub(crate) fn step(&self, maze: &Maze) -> u64 {
-        let demands = self.commodities.iter().map(|commodity| maze.commodity(*commodity).demand);
+    pub(crate) fn step(&self, paths: &CommodityPaths) -> u64 {
+        let demands = self.commodities.iter().map(|commodity| paths.commodity(*commodity).demand);
         demands.fold(0, common_divisor).max(1)
     }
 }
@@ -28,16 +28,16 @@ const fn common_divisor(mut one: u64, mut other: u64) -> u64 {
 }
 
 /// Divides the commodities into parts. Commodities whose entry is their exit use no link and belong to no part.
-pub(crate) fn divide(maze: &Maze) -> Vec<Part> {
-    let fabric = maze.problem.fabric;
+pub(crate) fn divide(paths: &CommodityPaths) -> Vec<Part> {
+    let fabric = paths.problem.fabric;
     let mut parents = PerLink::new(fabric.link_count(), LinkId::at(0));
     let mut used = PerLink::new(fabric.link_count(), false);
     for (link, _) in fabric.links() {
         parents[link] = link;
     }
     let mut first_links = Vec::new();
-    for commodity in 0..maze.problem.commodities.len() {
-        let links = maze.links(commodity);
+    for commodity in 0..paths.problem.commodities.len() {
+        let links = paths.links(commodity);
         for link in &links {
             used[*link] = true;
             if let Some(first) = links.first() {

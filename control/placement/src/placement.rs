@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 
 use crate::commodity::{Problem, Route, Spread};
+use crate::commodity_paths::CommodityPaths;
 use crate::constraints::{Constraints, PlaceError};
 use crate::demand::Demand;
-use crate::fabric::{Door, Fabric};
+use crate::fabric::{Attachment, Fabric};
 use crate::part::{self, Part};
 use crate::permits::Permits;
 use crate::ratio::Ratio;
 use crate::search::Assignment;
 use crate::symmetric::{self, Even};
 use crate::table::{LinkId, PerLink};
-use crate::ways::Maze;
 use crate::{bound, division, fraction, relief};
 
 /// A path for every flow.
@@ -52,8 +52,9 @@ impl Paths {
     /// Returns all links of a flow, from host to host.
     pub fn links(&self, fabric: &Fabric, demand: &Demand, flow: usize) -> Vec<LinkId> {
         let Some(ends) = demand.flows.get(flow) else { return Vec::new() };
-        let first = if let Door::Leaf { up, .. } = fabric.door(ends.source) { Some(up) } else { None };
-        let last = if let Door::Leaf { down, .. } = fabric.door(ends.destination) { Some(down) } else { None };
+        let first = if let Attachment::Leaf { up, .. } = fabric.attachment(ends.source) { Some(up) } else { None };
+        let last =
+            if let Attachment::Leaf { down, .. } = fabric.attachment(ends.destination) { Some(down) } else { None };
         first.into_iter().chain(self.route(flow).iter().copied()).chain(last).collect()
     }
 
@@ -65,10 +66,10 @@ impl Paths {
             if let Some(load) = by_route.get_mut(*route as usize) {
                 *load += flow.demand;
             }
-            if let Door::Leaf { up, .. } = fabric.door(flow.source) {
+            if let Attachment::Leaf { up, .. } = fabric.attachment(flow.source) {
                 loads[up] += flow.demand;
             }
-            if let Door::Leaf { down, .. } = fabric.door(flow.destination) {
+            if let Attachment::Leaf { down, .. } = fabric.attachment(flow.destination) {
                 loads[down] += flow.demand;
             }
         }
@@ -107,15 +108,15 @@ pub struct Placement {
 pub fn place(fabric: &Fabric, demand: &Demand, constraints: &Constraints) -> Result<Placement, PlaceError> {
     let problem = Problem::new(fabric, demand, constraints)?;
     let permits = Permits::new(&problem);
-    let undivided = Maze::new(&problem, &permits);
+    let undivided = CommodityPaths::new(&problem, &permits);
     undivided.check_paths()?;
     let divided = division::divide(&problem, &permits)?;
-    let maze = Maze::new(&problem, &divided);
+    let paths = CommodityPaths::new(&problem, &divided);
     let mut spreads: Vec<Spread> = vec![vec![(Route::new(), 0)]; problem.commodities.len()];
     let mut bounds = Ratio::ZERO;
     let mut reached = Ratio::ZERO;
-    for part in part::divide(&maze) {
-        let placed = place_part(&maze, &part);
+    for part in part::divide(&paths) {
+        let placed = place_part(&paths, &part);
         bounds = bounds.max(placed.bound);
         reached = reached.max(placed.busiest);
         for (commodity, spread) in part.commodities.iter().zip(placed.spreads) {
@@ -140,18 +141,18 @@ struct Placed {
     busiest: Ratio,
 }
 
-fn place_part(maze: &Maze, part: &Part) -> Placed {
-    let cuts = bound::of_cuts(maze, part);
+fn place_part(paths: &CommodityPaths, part: &Part) -> Placed {
+    let cuts = bound::of_cuts(paths, part);
     let mut best: Option<Assignment> = None;
     for even in [Even::Pods, Even::Leaves] {
         if best.as_ref().is_none_or(|best| best.busiest() > cuts)
-            && let Some(spreads) = symmetric::place(maze, part, even)
+            && let Some(spreads) = symmetric::place(paths, part, even)
         {
-            best = Some(better(best, Assignment::new(maze, part, spreads)));
+            best = Some(better(best, Assignment::new(paths, part, spreads)));
         }
     }
     if best.as_ref().is_none_or(|best| best.busiest() > cuts) {
-        let mut other = Assignment::new(maze, part, vec![Spread::new(); part.commodities.len()]);
+        let mut other = Assignment::new(paths, part, vec![Spread::new(); part.commodities.len()]);
         other.reroute(cuts);
         best = Some(better(best, other));
     }
@@ -161,7 +162,7 @@ fn place_part(maze: &Maze, part: &Part) -> Placed {
         relief::relieve(&mut best, bound);
     }
     if best.busiest() > bound {
-        bound = bound.max(fraction::lower_bound(maze, part, &best.loads));
+        bound = bound.max(fraction::lower_bound(paths, part, &best.loads));
     }
     Placed { bound, busiest: best.busiest(), spreads: best.spreads }
 }
@@ -173,8 +174,8 @@ fn better<'m, 'p>(one: Option<Assignment<'m, 'p>>, other: Assignment<'m, 'p>) ->
     }
 }
 
-fn lower_bound(maze: &Maze, part: &Part, loads: &PerLink<u64>) -> Ratio {
-    bound::of_cuts(maze, part).max(fraction::lower_bound(maze, part, loads))
+fn lower_bound(paths: &CommodityPaths, part: &Part, loads: &PerLink<u64>) -> Ratio {
+    bound::of_cuts(paths, part).max(fraction::lower_bound(paths, part, loads))
 }
 
 fn loads(problem: &Problem, spreads: &[Spread]) -> PerLink<u64> {

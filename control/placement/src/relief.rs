@@ -147,9 +147,9 @@ impl<'a, 'm, 'p> Relief<'a, 'm, 'p> {
         for link in from {
             assignment.loads[*link] -= demand;
         }
-        let Assignment { maze, scout, loads, .. } = &mut **assignment;
+        let Assignment { paths, scout, loads, .. } = &mut **assignment;
         let price = |other: LinkId| {
-            let capacity = maze.problem.fabric.link(other).capacity;
+            let capacity = paths.problem.fabric.link(other).capacity;
             let fills = Ratio { load: loads[other] + demand, capacity } >= limit;
             match (other == link, fills, locked[other]) {
                 (true, _, _) | (_, true, true) => f64::INFINITY,

@@ -5,10 +5,10 @@
 //! steeper prices. Finally the busiest links are relieved flow by flow ([`crate::relief`]).
 
 use crate::commodity::{Commodity, Route, Spread};
+use crate::commodity_paths::{CommodityPaths, PathSearch};
 use crate::part::Part;
 use crate::ratio::Ratio;
 use crate::table::{LinkId, PerLink};
-use crate::ways::{Maze, Scout};
 
 /// Maximum number of links visited in one rerouting: one or two seconds of work.
 const WORK: u64 = 200_000_000;
@@ -19,18 +19,18 @@ const ROUNDS: [(f64, u64); 8] =
 
 /// Current routes of the flows of a part, with the loads they cause.
 pub(crate) struct Assignment<'m, 'p> {
-    pub maze: &'m Maze<'p>,
+    pub paths: &'m CommodityPaths<'p>,
     pub part: &'m Part,
     /// Routes of each commodity, by position in the part.
     pub spreads: Vec<Spread>,
     pub loads: PerLink<u64>,
-    pub scout: Scout<'m, 'p>,
+    pub scout: PathSearch<'m, 'p>,
 }
 
 impl<'m, 'p> Assignment<'m, 'p> {
-    pub(crate) fn new(maze: &'m Maze<'p>, part: &'m Part, spreads: Vec<Spread>) -> Self {
-        let loads = PerLink::new(maze.problem.fabric.link_count(), 0);
-        let mut assignment = Self { maze, part, spreads: Vec::new(), loads, scout: Scout::new(maze) };
+    pub(crate) fn new(paths: &'m CommodityPaths<'p>, part: &'m Part, spreads: Vec<Spread>) -> Self {
+        let loads = PerLink::new(paths.problem.fabric.link_count(), 0);
+        let mut assignment = Self { paths, part, spreads: Vec::new(), loads, scout: PathSearch::new(paths) };
         assignment.restore(spreads);
         assignment
     }
@@ -40,7 +40,7 @@ impl<'m, 'p> Assignment<'m, 'p> {
             self.loads[*link] = 0;
         }
         for (commodity, spread) in self.part.commodities.iter().zip(&spreads) {
-            let demand = self.maze.commodity(*commodity).demand;
+            let demand = self.paths.commodity(*commodity).demand;
             for (route, count) in spread {
                 for link in route {
                     self.loads[*link] += demand * count;
@@ -51,7 +51,7 @@ impl<'m, 'p> Assignment<'m, 'p> {
     }
 
     pub(crate) fn ratio(&self, link: LinkId) -> Ratio {
-        Ratio { load: self.loads[link], capacity: self.maze.problem.fabric.link(link).capacity }
+        Ratio { load: self.loads[link], capacity: self.paths.problem.fabric.link(link).capacity }
     }
 
     pub(crate) fn busiest(&self) -> Ratio {
@@ -60,7 +60,7 @@ impl<'m, 'p> Assignment<'m, 'p> {
 
     #[allow(clippy::indexing_slicing, reason = "positions are of the part")]
     pub(crate) fn commodity(&self, position: usize) -> &'m Commodity {
-        self.maze.commodity(self.part.commodities[position])
+        self.paths.commodity(self.part.commodities[position])
     }
 
     #[allow(clippy::indexing_slicing, reason = "positions are of the part")]
@@ -138,7 +138,7 @@ struct Prices {
 impl Prices {
     #[allow(clippy::cast_precision_loss, reason = "capacities are far below 2^53")]
     fn new(assignment: &Assignment, full: f64, sharpness: f64) -> Self {
-        let fabric = assignment.maze.problem.fabric;
+        let fabric = assignment.paths.problem.fabric;
         let mut capacities = PerLink::new(fabric.link_count(), 1.0);
         for link in &assignment.part.links {
             capacities[*link] = fabric.link(*link).capacity as f64;

@@ -20,17 +20,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::colour::{Cell, colour};
 use crate::commodity::{Route, Spread};
+use crate::commodity_paths::CommodityPaths;
 use crate::fabric::Kind;
 use crate::part::Part;
 use crate::table::{LinkId, NodeId, PerNode};
-use crate::ways::Maze;
 
 /// Links of a leaf in the order of spine numbers, each with its spine.
 type Uplinks = Vec<(NodeId, LinkId)>;
 
 /// A part of a problem whose links are symmetric.
 struct Symmetric<'m, 'p> {
-    maze: &'m Maze<'p>,
+    paths: &'m CommodityPaths<'p>,
     part: &'m Part,
     even: Even,
     ups: HashMap<NodeId, Uplinks>,
@@ -50,13 +50,13 @@ pub(crate) enum Even {
 }
 
 /// Returns the spreads of the part's commodities, in their order, or `None` if the part is not symmetric.
-pub(crate) fn place(maze: &Maze, part: &Part, even: Even) -> Option<Vec<Spread>> {
-    let symmetric = Symmetric::recognise(maze, part, even)?;
+pub(crate) fn place(paths: &CommodityPaths, part: &Part, even: Even) -> Option<Vec<Spread>> {
+    let symmetric = Symmetric::recognise(paths, part, even)?;
     let mut spreads = vec![Spread::new(); part.commodities.len()];
     // Flows of different demands are placed one class after the other.
     let mut classes: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (position, commodity) in part.commodities.iter().enumerate() {
-        classes.entry(maze.commodity(*commodity).demand).or_default().push(position);
+        classes.entry(paths.commodity(*commodity).demand).or_default().push(position);
     }
     for positions in classes.values() {
         symmetric.place_class(positions, &mut spreads)?;
@@ -65,14 +65,15 @@ pub(crate) fn place(maze: &Maze, part: &Part, even: Even) -> Option<Vec<Spread>>
 }
 
 impl<'m, 'p> Symmetric<'m, 'p> {
-    fn recognise(maze: &'m Maze<'p>, part: &'m Part, even: Even) -> Option<Self> {
-        if maze.detour > 0 {
+    fn recognise(paths: &'m CommodityPaths<'p>, part: &'m Part, even: Even) -> Option<Self> {
+        if paths.detour > 0 {
             return None;
         }
-        let planes = planes(maze);
-        let mut symmetric = Self { maze, part, even, ups: HashMap::new(), downs: HashMap::new(), spine_of: Vec::new() };
+        let planes = planes(paths);
+        let mut symmetric =
+            Self { paths, part, even, ups: HashMap::new(), downs: HashMap::new(), spine_of: Vec::new() };
         for commodity in &part.commodities {
-            let (entry, exit) = (maze.commodity(*commodity).entry, maze.commodity(*commodity).exit);
+            let (entry, exit) = (paths.commodity(*commodity).entry, paths.commodity(*commodity).exit);
             let [ups, downs] = symmetric.doors(*commodity, &planes)?;
             if symmetric.ups.entry(entry).or_insert_with(|| ups.clone()) != &ups
                 || symmetric.downs.entry(exit).or_insert_with(|| downs.clone()) != &downs
@@ -81,7 +82,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
             }
         }
         let capacity =
-            |links: &Uplinks| links.iter().map(|(_, link)| maze.problem.fabric.link(*link).capacity).collect();
+            |links: &Uplinks| links.iter().map(|(_, link)| paths.problem.fabric.link(*link).capacity).collect();
         let sides = || symmetric.ups.values().chain(symmetric.downs.values());
         let capacities: Vec<Vec<u64>> = sides().map(capacity).collect();
         let first = capacities.first()?.first()?;
@@ -99,19 +100,19 @@ impl<'m, 'p> Symmetric<'m, 'p> {
 
     /// Returns the links by which a commodity's flows may leave the entry, and those by which they may reach the exit.
     fn doors(&self, commodity: usize, planes: &PerNode<Option<usize>>) -> Option<[Uplinks; 2]> {
-        let maze = self.maze;
-        let fabric = maze.problem.fabric;
-        let (entry, ways) = (maze.commodity(commodity).entry, maze.ways(commodity));
-        if !matches!(maze.hops(commodity), Some(2 | 4)) || fabric.node(entry).kind == Kind::Host {
+        let paths = self.paths;
+        let fabric = paths.problem.fabric;
+        let (entry, to_exit) = (paths.commodity(commodity).entry, paths.to_exit(commodity));
+        if !matches!(paths.hops(commodity), Some(2 | 4)) || fabric.node(entry).kind == Kind::Host {
             return None;
         }
         let sort = |mut links: Uplinks| {
             links.sort_by_key(|(spine, link)| (planes[*spine], *spine, *link));
             links
         };
-        let ups = maze.onward(ways, entry, 0).map(|step| (step.to, step.link)).collect();
-        let links = maze.links(commodity);
-        let into = links.into_iter().filter(|link| fabric.link(*link).to == ways.exit);
+        let ups = paths.onward(to_exit, entry, 0).map(|step| (step.to, step.link)).collect();
+        let links = paths.links(commodity);
+        let into = links.into_iter().filter(|link| fabric.link(*link).to == to_exit.exit);
         let downs = into.map(|link| (fabric.link(link).from, link)).collect();
         Some([sort(ups), sort(downs)])
     }
@@ -161,7 +162,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
     }
 
     fn ends(&self, position: usize) -> Option<(&crate::commodity::Commodity, &Uplinks, &Uplinks)> {
-        let commodity = self.maze.commodity(*self.part.commodities.get(position)?);
+        let commodity = self.paths.commodity(*self.part.commodities.get(position)?);
         Some((commodity, self.ups.get(&commodity.entry)?, self.downs.get(&commodity.exit)?))
     }
 
@@ -176,7 +177,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
             let middle = middles.entry((flow.from.0, flow.to.0)).or_insert_with(|| self.middle(commodity, flow));
             // Between any two spines of one number there must be the same number of cores, over equal links.
             let capacities: Vec<u64> =
-                middle.iter().flatten().map(|link| self.maze.problem.fabric.link(*link).capacity).collect();
+                middle.iter().flatten().map(|link| self.paths.problem.fabric.link(*link).capacity).collect();
             let alike = capacities.windows(2).all(|pair| pair.first() == pair.last());
             if !alike || capacities.is_empty() || shape.get_or_insert_with(|| capacities.clone()) != &capacities {
                 return None;
@@ -197,10 +198,10 @@ impl<'m, 'p> Symmetric<'m, 'p> {
 
     /// Returns the routes from spine to spine over each core that both reach, in the order of cores.
     fn middle(&self, commodity: usize, flow: &Unfinished) -> Vec<Route> {
-        let ways = self.maze.ways(commodity);
-        let ups = self.maze.onward(ways, flow.from.0, 0);
+        let to_exit = self.paths.to_exit(commodity);
+        let ups = self.paths.onward(to_exit, flow.from.0, 0);
         let over = |core: NodeId, up: LinkId| {
-            let downs = self.maze.onward(ways, core, 0).filter(|step| step.to == flow.to.0);
+            let downs = self.paths.onward(to_exit, core, 0).filter(|step| step.to == flow.to.0);
             downs.map(move |down| vec![up, down.link]).collect::<Vec<_>>()
         };
         ups.flat_map(|step| over(step.to, step.link)).collect()
@@ -247,8 +248,8 @@ fn spine_numbers(links: &Uplinks) -> Vec<usize> {
 }
 
 /// Returns the plane of each switch above the leaves: the connected parts of the fabric without its leaves, numbered.
-fn planes(maze: &Maze) -> PerNode<Option<usize>> {
-    let fabric = maze.problem.fabric;
+fn planes(paths: &CommodityPaths) -> PerNode<Option<usize>> {
+    let fabric = paths.problem.fabric;
     let tiers = fabric.tiers();
     let mut planes = PerNode::new(fabric.node_count(), None);
     let above = |node: NodeId| tiers[node].is_some_and(|tier| tier > 0);

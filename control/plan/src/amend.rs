@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! changed routes ─► Part: these, and whatever route their first hops or those of the file may follow
-//!                     └─► plan_with, as ever ─► what it says of the changed prefixes: Amended ─► Plan::amend
+//!                     └─► plan_with, as ever ─► what it says of the changed prefixes: PlanChange ─► Plan::amend
 //! ```
 //!
 //! A route that others depend on (a first segment or a next hop lies inside of its prefix) needs a whole plan. So
@@ -47,7 +47,7 @@ pub struct Sources<'a> {
 
 /// The changes of some prefixes of a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Amended {
+pub struct PlanChange {
     keys: BTreeSet<RouteKey>,
     changes: Amendment,
     unfollowed: Vec<Unfollowed>,
@@ -55,7 +55,12 @@ pub struct Amended {
 
 /// Plans the changed routes of these prefixes. Returns `None` if a whole plan is needed. `next_hops` are those of the
 /// tables in force.
-pub fn amended(sources: Sources<'_>, plan: &Plan, keys: &BTreeSet<RouteKey>, next_hops: &[IpAddr]) -> Option<Amended> {
+pub fn amended(
+    sources: Sources<'_>,
+    plan: &Plan,
+    keys: &BTreeSet<RouteKey>,
+    next_hops: &[IpAddr],
+) -> Option<PlanChange> {
     let Sources { config, offers, environment } = sources;
     let rules = ports::rules(config, environment);
     if config.kernel.is_none() || config.fpm.is_some() || !plan.amendable || !rules.are_plain(&environment.routes) {
@@ -79,7 +84,7 @@ pub fn amended(sources: Sources<'_>, plan: &Plan, keys: &BTreeSet<RouteKey>, nex
         return None;
     }
     let is_used = |key: &RouteKey| environment.routes.used_for(key).is_some();
-    Amended::of(part, keys, is_used)
+    PlanChange::of(part, keys, is_used)
 }
 
 /// Returns the changed neighbours of a plan whose file has not changed. Returns `None` if the change is on the port
@@ -119,9 +124,9 @@ fn all_neighbors(config: &Config, environment: &Environment) -> BTreeMap<(PortId
 
 /// First segments and next hops of the paths in force, and the number of paths that have each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FirstHops(BTreeMap<IpAddr, usize>);
+pub struct FirstHopCounts(BTreeMap<IpAddr, usize>);
 
-impl FirstHops {
+impl FirstHopCounts {
     pub(super) fn of(steers: &[Steer]) -> Self {
         let mut hops = Self::default();
         for steer in steers {
@@ -268,7 +273,7 @@ fn offered_hops(offers: &[Offer]) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-impl Amended {
+impl PlanChange {
     /// Takes the changes from a plan with the changed routes. Returns `None` if one of the prefixes has another
     /// meaning, too.
     fn of(part: Plan, keys: BTreeSet<RouteKey>, is_used: impl Fn(&RouteKey) -> bool) -> Option<Self> {
@@ -328,8 +333,8 @@ impl Plan {
     }
 
     /// Applies the changed prefixes. Returns the changes, for people and for the tables.
-    pub fn amend(&mut self, amended: Amended) -> (Diff, Amendment) {
-        let Amended { keys, mut changes, unfollowed } = amended;
+    pub fn amend(&mut self, amended: PlanChange) -> (Diff, Amendment) {
+        let PlanChange { keys, mut changes, unfollowed } = amended;
         let is_changed = |route: &Unfollowed| keys.contains(&RouteKey { table: route.table, prefix: route.prefix });
         self.unfollowed.retain(|route| !is_changed(route));
         self.unfollowed.extend(unfollowed);

@@ -90,6 +90,7 @@ pub fn diff(before: &Desired, after: &Desired) -> Diff {
         neighbors: _,
         path_mtus: _,
         offload: _,
+        auto_offload: _,
         emulated: _,
     } = after;
     let same_ports = before.ports.iter().map(|port| &port.name).eq(after.ports.iter().map(|port| &port.name));
@@ -191,7 +192,9 @@ fn port_name(desired: &Desired, index: usize) -> &str {
 
 fn port_text(desired: &Desired, (index, port): (u16, &Port)) -> String {
     let id = PortId(index);
-    format!("{index} {port:?} {} {:?}", desired.offload.contains(&id), desired.emulated.get(&id))
+    let Desired { offload, auto_offload, emulated, .. } = desired;
+    let offload = (offload.contains(&id), auto_offload.contains(&id));
+    format!("{index} {port:?} {offload:?} {:?}", emulated.get(&id))
 }
 
 pub(super) fn in_table(prefix: impl fmt::Display, table: u32) -> String {

@@ -17,8 +17,8 @@ use srv6d_srv6::model::{
 
 use super::Context;
 use super::environment::is_link_local;
-use super::fib::{Fib, Owner};
 use super::node::or;
+use super::owners::{Owner, Owners};
 use super::rules::{Chosen, LOCAL};
 use srv6d_offer::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
 
@@ -65,12 +65,12 @@ pub(super) struct Followed {
 }
 
 /// Reads the routes that FPM announces and those of the kernel. The result is empty without either.
-pub(super) fn follow(context: &Context<'_>, fib: &mut Fib) -> Followed {
+pub(super) fn follow(context: &Context<'_>, owners: &mut Owners) -> Followed {
     let mut followed = Followed::default();
     let announced = announced(context);
     if let Some(fpm) = &context.config.fpm {
         let reader = Reader::new(context, FPM, "frr", or(&fpm.reduce, false));
-        followed.read(&reader, announced.iter().copied().map(Chosen::from), fib);
+        followed.read(&reader, announced.iter().copied().map(Chosen::from), owners);
     }
     if let Some(kernel) = &context.config.kernel {
         let reader = Reader::new(context, KERNEL, "ip route", or(&kernel.reduce, false));
@@ -78,29 +78,29 @@ pub(super) fn follow(context: &Context<'_>, fib: &mut Fib) -> Followed {
         let twice: HashSet<(TableId, IpNet)> = announced.iter().map(|route| (route.table, route.prefix)).collect();
         let routes = context.rules.choose(&context.environment.routes, |table| context.follows(table));
         let routes = routes.filter(|route| !is_of_another_table(context, route));
-        followed.read(&reader, routes.filter(|route| !twice.contains(&(route.table, route.prefix))), fib);
+        followed.read(&reader, routes.filter(|route| !twice.contains(&(route.table, route.prefix))), owners);
         followed.unfollowed.extend(context.rules.unfollowed.iter().cloned());
     }
     followed
 }
 
 impl Followed {
-    fn read<'r>(&mut self, reader: &Reader<'_>, routes: impl Iterator<Item = Chosen<'r>>, fib: &mut Fib) {
+    fn read<'r>(&mut self, reader: &Reader<'_>, routes: impl Iterator<Item = Chosen<'r>>, owners: &mut Owners) {
         let source = reader.source;
         let mut steers = Vec::new();
         for Chosen { table, prefix, protocol, action } in routes {
             // If the configuration has an entry for the prefix, that entry is in force and this one has no effect.
             let leave = || Route { table, prefix, action: RouteAction::Kernel };
             let Some(action) = action else {
-                let _ = self.route(leave(), fib);
+                let _ = self.route(leave(), owners);
                 continue;
             };
-            let taken = match reader.meaning(RouteKey { table, prefix }, protocol, action) {
-                Ok(Meaning::Steer(steer)) => unwritten(steer, fib).map(|steer| steers.push(steer)),
-                Ok(Meaning::Sid(sid)) => self.sid(sid, fib),
-                Ok(Meaning::Route(action)) => self.route(Route { table, prefix, action }, fib),
+            let taken = match reader.read_action(RouteKey { table, prefix }, protocol, action) {
+                Ok(FollowedAs::Steer(steer)) => unwritten(steer, owners).map(|steer| steers.push(steer)),
+                Ok(FollowedAs::Sid(sid)) => self.sid(sid, owners),
+                Ok(FollowedAs::Route(action)) => self.route(Route { table, prefix, action }, owners),
                 Err(why) => {
-                    let _ = self.route(leave(), fib);
+                    let _ = self.route(leave(), owners);
                     Err(why)
                 }
             };
@@ -109,8 +109,8 @@ impl Followed {
         self.offers.push(Offer { source: source.to_owned(), steers, ..Offer::default() });
     }
 
-    fn sid(&mut self, sid: LocalSid, fib: &mut Fib) -> Result<(), String> {
-        match fib.claim_followed((TableId::MAIN, IpNet::V6(sid.prefix)), Owner::Sid) {
+    fn sid(&mut self, sid: LocalSid, owners: &mut Owners) -> Result<(), String> {
+        match owners.claim_followed((TableId::MAIN, IpNet::V6(sid.prefix)), Owner::Sid) {
             Ok(()) => self.sids.push(sid),
             // The table is followed, and rules lead to it as well. SIDs belong to the node, whatever table their
             // routes are in.
@@ -120,9 +120,9 @@ impl Followed {
         Ok(())
     }
 
-    fn route(&mut self, route: Route, fib: &mut Fib) -> Result<(), String> {
+    fn route(&mut self, route: Route, owners: &mut Owners) -> Result<(), String> {
         let hops = if let RouteAction::Via(hops) = &route.action { hops.clone() } else { Vec::new() };
-        fib.claim_followed((route.table, route.prefix), Owner::Route(hops)).map_err(taken)?;
+        owners.claim_followed((route.table, route.prefix), Owner::Route(hops)).map_err(taken)?;
         self.routes.push(route);
         Ok(())
     }
@@ -130,8 +130,8 @@ impl Followed {
 
 /// Returns the steered prefix if it has no other owner. Its paths are resolved with those of other sources, when all
 /// prefixes are known.
-fn unwritten(steer: OfferedSteer, fib: &Fib) -> Result<OfferedSteer, String> {
-    match fib.written((TableId(steer.table), steer.prefix)) {
+fn unwritten(steer: OfferedSteer, owners: &Owners) -> Result<OfferedSteer, String> {
+    match owners.written((TableId(steer.table), steer.prefix)) {
         Some(owner) => Err(taken(owner)),
         None => Ok(steer),
     }
@@ -193,8 +193,8 @@ fn port_numbers(context: &Context<'_>) -> HashMap<u32, PortId> {
     ports.filter_map(|(index, port)| Some((port.layer3?.ifindex, super::ports::port_id(index)?))).collect()
 }
 
-/// The meaning of a followed route in srv6d.
-enum Meaning {
+/// The read_action of a followed route in srv6d.
+enum FollowedAs {
     Sid(LocalSid),
     Route(RouteAction),
     Steer(OfferedSteer),
@@ -219,17 +219,17 @@ impl<'a> Reader<'a> {
         Self { context, source, peer, ports: port_numbers(context), down, reduce }
     }
 
-    fn meaning(&self, key: RouteKey, protocol: u8, action: &KernelAction) -> Result<Meaning, String> {
+    fn read_action(&self, key: RouteKey, protocol: u8, action: &KernelAction) -> Result<FollowedAs, String> {
         match action {
-            KernelAction::Blackhole => Ok(Meaning::Route(RouteAction::Blackhole)),
-            KernelAction::Unreachable => Ok(Meaning::Route(RouteAction::Unreachable)),
+            KernelAction::Blackhole => Ok(FollowedAs::Route(RouteAction::Blackhole)),
+            KernelAction::Unreachable => Ok(FollowedAs::Route(RouteAction::Unreachable)),
             KernelAction::Other(why) => Err(why.clone()),
-            KernelAction::Sid(sid) => self.sid(key.prefix, protocol, sid).map(Meaning::Sid),
+            KernelAction::Sid(sid) => self.sid(key.prefix, protocol, sid).map(FollowedAs::Sid),
             KernelAction::Via(hops) => self.via(key, hops),
         }
     }
 
-    fn via(&self, key: RouteKey, hops: &[KernelHop]) -> Result<Meaning, String> {
+    fn via(&self, key: RouteKey, hops: &[KernelHop]) -> Result<FollowedAs, String> {
         let encapsulated = hops.iter().filter(|hop| hop.encap.is_some()).count();
         let is_alive = |hop: &&KernelHop| hop.weight > 0 && !self.down.contains(&hop.device);
         let alive = hops.iter().filter(|hop| hops.len() == 1 || is_alive(hop));
@@ -240,14 +240,14 @@ impl<'a> Reader<'a> {
                 [_, _, ..] if resolved.iter().any(|hop| hop.via.is_none()) => {
                     Err("it has several next hops, and not all of them are neighbours".to_owned())
                 }
-                _ => Ok(Meaning::Route(RouteAction::Via(resolved))),
+                _ => Ok(FollowedAs::Route(RouteAction::Via(resolved))),
             };
         }
         if encapsulated < hops.len() {
             return Err("some of its next hops encapsulate, others do not".to_owned());
         }
         let encaps = alive.filter_map(|hop| Some((hop.weight, hop.encap.as_ref()?)));
-        self.steer(key, &encaps.collect::<Vec<_>>()).map(Meaning::Steer)
+        self.steer(key, &encaps.collect::<Vec<_>>()).map(FollowedAs::Steer)
     }
 
     fn hop(&self, hop: &KernelHop) -> Result<Hop, String> {

@@ -10,12 +10,12 @@ mod amend;
 mod diff;
 mod emulated;
 mod environment;
-mod fib;
 mod followed;
 mod hops;
 mod lookups;
 mod node;
 mod offered;
+mod owners;
 mod ports;
 mod roles;
 mod routes;
@@ -32,13 +32,13 @@ use srv6d_srv6::model::{Desired, HostPort, TableId};
 use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, Polling, PortMode};
 use srv6d_offer::{Offer, Outcome};
 
-pub use amend::{Amended, FirstHops, Sources, amended, neighbors};
+pub use amend::{FirstHopCounts, PlanChange, Sources, amended, neighbors};
 pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
-use fib::Fib;
 pub use followed::whole_function;
 pub use followed::{FPM, Unfollowed};
 use lookups::Lookups;
+use owners::Owners;
 use ports::Ports;
 pub use roles::RoleReason;
 use rules::Rules;
@@ -75,7 +75,7 @@ pub struct Plan {
     /// refused, because it might wait for any route.
     pub amendable: bool,
     /// First hops of paths. A route to one of these is not amended alone.
-    pub first_hops: FirstHops,
+    pub first_hops: FirstHopCounts,
     /// The reason for the role of each port.
     pub roles: Vec<RoleReason>,
 }
@@ -163,23 +163,23 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let rules = ports::rules(config, environment);
     let ports = Ports::resolve(config, environment, &rules, found);
     let context = Context { config, environment, rules, ports, lookups: Lookups::default() };
-    let mut fib = Fib::default();
+    let mut owners = Owners::default();
 
     let blocks = sids::blocks(config, found);
     let host_prefixes = sids::host_prefixes(config, found);
-    let mut sids = sids::sids(&context, &blocks, &mut fib, found);
-    let mut routes = routes::routes(&context, &mut fib, found);
-    let claimed = steers::claim(&context, &mut fib, found);
-    routes.extend(routes::connected(&context, &mut fib));
-    let followed = followed::follow(&context, &mut fib);
+    let mut sids = sids::sids(&context, &blocks, &mut owners, found);
+    let mut routes = routes::routes(&context, &mut owners, found);
+    let claimed = steers::claim(&context, &mut owners, found);
+    routes.extend(routes::connected(&context, &mut owners));
+    let followed = followed::follow(&context, &mut owners);
     sids.extend(followed.sids);
     routes.extend(followed.routes);
     let offers: Vec<&Offer> = offers.iter().chain(&followed.offers).collect();
     let reserved = offered::Reserved::of(&context, &blocks, &host_prefixes);
-    let entries = offered::claim(&context, &offers, &reserved, &mut fib);
+    let entries = offered::claim(&context, &offers, &reserved, &mut owners);
     let mut names = steers::Names::new();
-    let mut steers = steers::steers(&context, &claimed, &fib, &mut names, found);
-    let (more, mut offered, waits) = offered::steers(&context, entries, &blocks, &fib, &mut names);
+    let mut steers = steers::steers(&context, &claimed, &owners, &mut names, found);
+    let (more, mut offered, waits) = offered::steers(&context, entries, &blocks, &owners, &mut names);
     steers.extend(more);
     let neighbors = ports::neighbors(&context, found);
     sources::check(&context, found);
@@ -198,6 +198,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
             .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
         local_addresses: context.ports.local_addresses(environment, &context.rules),
         offload: ports::offload(config),
+        auto_offload: ports::auto_offload(config),
         emulated: emulated::ports(config, &context.ports.models, &workers, found),
         ports: context.ports.models,
         tunnel,
@@ -213,7 +214,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let role_reasons = roles::decide(config, &environment.faced_routers, &mut desired);
     roles::report(config, &desired, &role_reasons, found);
     let Accepted { warnings, pending, notes } = findings.finish()?;
-    let first_hops = FirstHops::of(&desired.steers);
+    let first_hops = FirstHopCounts::of(&desired.steers);
     let amendable = !waits && pending.is_empty() && rules_are_plain;
     let (host, api) = (node::host(&config.host), node::api(&config.api));
     Ok(Plan {

@@ -10,8 +10,8 @@ use srv6d_srv6::model::{Block, Steer, TableId};
 
 use super::Context;
 use super::environment::is_link_local;
-use super::fib::{Fib, Owner};
 use super::followed::is_followed;
+use super::owners::{Owner, Owners};
 use super::steers::{Names, refuse_link_scope, resolve};
 use srv6d_config::{
     self as config, Accepted, Diagnostic, Findings, OneHop, SegmentRoute, Spanned, SteerMode, SteerPath,
@@ -34,18 +34,20 @@ pub(super) fn claim<'o>(
     context: &Context<'_>,
     offers: &[&'o Offer],
     reserved: &Reserved<'_>,
-    fib: &mut Fib,
+    owners: &mut Owners,
 ) -> Vec<Entry<'o>> {
-    let first_hops = FirstHops::of(context, offers, fib);
+    let first_hops = FirstHops::of(context, offers, owners);
     let mut claim = |source: &'o str, steer: &'o OfferedSteer| {
         // Findings need the text of the file, to quote lines of it.
         let mut found = Findings::new(context.config.source.clone());
         let written = nowhere(written(steer));
         refuse_link_scope(&written.get_ref().prefix, &mut found);
         let key = (TableId(steer.table), steer.prefix);
-        let refused =
-            reserved.refuses(source, key, fib).or_else(|| first_hops.captured(key, steer.is_in_force)).or_else(|| {
-                fib.claim(key, Owner::Offered(source.to_owned()), 0..0, &mut found);
+        let refused = reserved
+            .refuses(source, key, owners)
+            .or_else(|| first_hops.captured(key, steer.is_in_force))
+            .or_else(|| {
+                owners.claim(key, Owner::Offered(source.to_owned()), 0..0, &mut found);
                 found.finish().err().map(|errors| sentence(&errors.0))
             });
         Entry { source, steer, written, refused, kept: None }
@@ -106,18 +108,18 @@ impl<'a> Reserved<'a> {
 
     /// Returns the reason why Jalapeno may not steer a prefix that no list contains. The controller chooses the
     /// prefixes of Jalapeno. Those of other sources are in the configuration or are this node's own.
-    fn refuses(&self, source: &str, (table, prefix): (TableId, IpNet), fib: &Fib) -> Option<String> {
+    fn refuses(&self, source: &str, (table, prefix): (TableId, IpNet), owners: &Owners) -> Option<String> {
         if source != "jalapeno" || self.is_allowed {
             return None;
         }
-        let (why, fix) = self.owner(table, prefix, fib)?;
+        let (why, fix) = self.owner(table, prefix, owners)?;
         Some(format!(
             "{prefix} is not steered: {why}; {fix}list it in `allowed_prefixes` if the controller may decide on it"
         ))
     }
 
-    fn owner(&self, table: TableId, prefix: IpNet, fib: &Fib) -> Option<(String, &'static str)> {
-        let around = fib.around(table, prefix);
+    fn owner(&self, table: TableId, prefix: IpNet, owners: &Owners) -> Option<(String, &'static str)> {
+        let around = owners.around(table, prefix);
         let mut owners = around.filter_map(|(network, owner)| match owner {
             Owner::Sid => Some(format!("it lies in {network}, a SID of this node")),
             Owner::Route(hops) if hops.first().is_some_and(|hop| hop.via.is_none()) => {
@@ -160,11 +162,11 @@ struct FirstHops {
 }
 
 impl FirstHops {
-    fn of(context: &Context<'_>, offers: &[&Offer], fib: &Fib) -> Self {
+    fn of(context: &Context<'_>, offers: &[&Offer], owners: &Owners) -> Self {
         let mut hops = Self::default();
-        let length = |address: IpAddr| fib.lookup(address).map_or(0, |(prefix, _, _)| prefix.prefix_len());
+        let length = |address: IpAddr| owners.lookup(address).map_or(0, |(prefix, _, _)| prefix.prefix_len());
         let add = |to: &mut BTreeMap<IpAddr, u8>, first: IpAddr| {
-            if let Some((_, Owner::Route(hops), _)) = fib.lookup(first) {
+            if let Some((_, Owner::Route(hops), _)) = owners.lookup(first) {
                 let near = hops.iter().filter_map(|hop| hop.via).filter(|via| !is_link_local(*via));
                 to.extend(near.map(|via| (via, length(via))));
             }
@@ -208,7 +210,7 @@ pub(super) fn steers(
     context: &Context<'_>,
     entries: Vec<Entry<'_>>,
     blocks: &[Block],
-    fib: &Fib,
+    owners: &Owners,
     names: &mut Names,
 ) -> (Vec<Steer>, Vec<Outcome>, bool) {
     let mut steers = Vec::new();
@@ -219,7 +221,7 @@ pub(super) fn steers(
             waits = true;
             OutcomeState::Refused(why)
         } else {
-            let resolving = Resolving { context, blocks, fib, source };
+            let resolving = Resolving { context, blocks, owners, source };
             let (resolved, state, is_whole) = resolving.offered(steer, written, names);
             waits |= !is_whole || kept.is_some();
             let is_in_force = resolved.is_some();
@@ -240,7 +242,7 @@ pub(super) fn steers(
 struct Resolving<'a> {
     context: &'a Context<'a>,
     blocks: &'a [Block],
-    fib: &'a Fib,
+    owners: &'a Owners,
     source: &'a str,
 }
 
@@ -271,7 +273,7 @@ impl Resolving<'_> {
         let own = |path: &Spanned<SteerPath>| path.get_ref().name.as_ref().map(|name| name.get_ref().clone());
         let new: Vec<String> = written.get_ref().paths.iter().filter_map(own).collect();
         let new: Vec<String> = new.into_iter().filter(|name| !names.contains_key(name)).collect();
-        let resolved = resolve(self.context, written, self.fib, names, is_followed(self.source), &mut found);
+        let resolved = resolve(self.context, written, self.owners, names, is_followed(self.source), &mut found);
         let resolved = resolved.filter(|steer| self.refuse_default_route(steer, &mut found).is_some());
         let (state, is_whole) = judge(found, resolved.is_some());
         let resolved = resolved.filter(|_| state == OutcomeState::Programmed);
@@ -292,7 +294,7 @@ impl Resolving<'_> {
         }
         for path in steer.paths.iter().filter(|path| path.via.is_empty()) {
             let first = path.segments.first();
-            let route = self.fib.lookup(IpAddr::V6(first));
+            let route = self.owners.lookup(IpAddr::V6(first));
             if route.is_some_and(|(prefix, ..)| prefix.prefix_len() == 0) {
                 let what =
                     format!("only the default route leads to the first segment {first}, and there is no [[block]]");

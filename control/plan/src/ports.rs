@@ -379,11 +379,20 @@ fn global_v4(addresses: &[IpNet]) -> Option<Ipv4Addr> {
     })
 }
 
-/// Returns the ports whose XDP program forwards by itself.
+/// Returns the ports whose XDP program may forward by itself.
 pub(super) fn offload(config: &Config) -> BTreeSet<PortId> {
+    with_offload(config, |offload| offload != PortOffload::Off)
+}
+
+/// Returns those of them that leave the choice to srv6d.
+pub(super) fn auto_offload(config: &Config) -> BTreeSet<PortId> {
+    with_offload(config, |offload| offload == PortOffload::Auto)
+}
+
+fn with_offload(config: &Config, is_wanted: impl Fn(PortOffload) -> bool) -> BTreeSet<PortId> {
     let ports = config.ports.iter().enumerate();
-    let asked = ports.filter(|(_, port)| or(&port.get_ref().offload, PortOffload::Off) == PortOffload::Xdp);
-    asked.filter_map(|(index, _)| port_id(index)).collect()
+    let wanted = ports.filter(|(_, port)| is_wanted(or(&port.get_ref().offload, PortOffload::Off)));
+    wanted.filter_map(|(index, _)| port_id(index)).collect()
 }
 
 /// Returns the neighbours that the kernel has resolved, and the static entries, which take precedence.

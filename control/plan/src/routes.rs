@@ -4,12 +4,12 @@ use srv6d_srv6::model::{Hop, Route, RouteAction, TableId};
 use toml::Spanned;
 
 use super::Context;
-use super::fib::{Fib, Owner};
 use super::hops::{HopFamily, HopRule};
 use super::node::or;
+use super::owners::{Owner, Owners};
 use srv6d_config::{self as config, Findings, RouteType};
 
-pub(super) fn routes(context: &Context<'_>, fib: &mut Fib, found: &mut Findings) -> Vec<Route> {
+pub(super) fn routes(context: &Context<'_>, owners: &mut Owners, found: &mut Findings) -> Vec<Route> {
     let mut routes = Vec::new();
     for written in &context.config.routes {
         let table = written.get_ref();
@@ -20,7 +20,7 @@ pub(super) fn routes(context: &Context<'_>, fib: &mut Fib, found: &mut Findings)
             Some(_) => Owner::Route(Vec::new()),
             None => Owner::WaitingRoute,
         };
-        if fib.claim(key, owner, table.prefix.span(), found) {
+        if owners.claim(key, owner, table.prefix.span(), found) {
             routes.extend(action.map(|action| Route { table: key.0, prefix: key.1, action }));
         }
     }
@@ -53,11 +53,11 @@ fn action(context: &Context<'_>, written: &Spanned<config::Route>, found: &mut F
 
 /// Returns one on-link route for each connected prefix that has no other entry in the configuration. If the kernel's
 /// routes are followed, the connected routes are among them.
-pub(super) fn connected(context: &Context<'_>, fib: &mut Fib) -> Vec<Route> {
+pub(super) fn connected(context: &Context<'_>, owners: &mut Owners) -> Vec<Route> {
     let mut routes = Vec::new();
     for connected in context.ports.connected.iter().filter(|connected| !context.follows(connected.table)) {
         let hops = vec![Hop { port: connected.port, via: None, weight: 1 }];
-        if fib.claim_connected((connected.table, connected.prefix), hops.clone()) {
+        if owners.claim_connected((connected.table, connected.prefix), hops.clone()) {
             let (table, prefix) = (connected.table, connected.prefix);
             routes.push(Route { table, prefix, action: RouteAction::Via(hops) });
         }

@@ -12,9 +12,9 @@ use toml::Spanned;
 
 use super::Context;
 use super::environment::is_link_local;
-use super::fib::{Fib, Owner};
 use super::hops::{HopFamily, HopRule, Hops};
 use super::node::or;
+use super::owners::{Owner, Owners};
 use srv6d_config::{self as config, Config, Findings, Flavor, InnerDscp, SidBehavior, Unknown};
 
 pub(super) fn blocks(config: &Config, found: &mut Findings) -> Vec<Block> {
@@ -65,7 +65,12 @@ pub(super) fn host_prefixes(config: &Config, found: &mut Findings) -> Vec<Ipv6Ne
     prefixes
 }
 
-pub(super) fn sids(context: &Context<'_>, blocks: &[Block], fib: &mut Fib, found: &mut Findings) -> Vec<LocalSid> {
+pub(super) fn sids(
+    context: &Context<'_>,
+    blocks: &[Block],
+    owners: &mut Owners,
+    found: &mut Findings,
+) -> Vec<LocalSid> {
     let mut sids = Vec::new();
     let mut by_prefix = PrefixMap::default();
     for (number, block) in blocks.iter().enumerate() {
@@ -74,7 +79,7 @@ pub(super) fn sids(context: &Context<'_>, blocks: &[Block], fib: &mut Fib, found
     for written in &context.config.sids {
         let sid = written.get_ref();
         let prefix = *sid.sid.get_ref();
-        let claimed = fib.claim((TableId::MAIN, IpNet::V6(prefix)), Owner::Sid, sid.sid.span(), found);
+        let claimed = owners.claim((TableId::MAIN, IpNet::V6(prefix)), Owner::Sid, sid.sid.span(), found);
         check_keys(written, found);
         check_block(sid, &by_prefix, found);
         let Some(behavior) = behavior(context, written, found) else { continue };

@@ -6,7 +6,9 @@ use std::hash::Hash;
 
 use super::Context;
 use super::hops::{HopFamily, HopRule};
-use srv6d_config::{Asking, Endpoint, Findings, Jalapeno, ListenAddress, OneHop, PathKind, Spanned, Steering, Syd};
+use srv6d_config::{
+    Endpoint, Findings, Jalapeno, ListenAddress, OneHop, PathKind, RequestSettings, Spanned, Steering, Syd,
+};
 
 pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
     if let Some(listen) = context.config.fpm.as_ref().and_then(|table| table.listen.as_ref()) {
@@ -76,7 +78,7 @@ fn syd(table: &Syd, found: &mut Findings) {
 }
 
 /// Checks that certificates are only configured with TLS.
-fn asking(entry: &str, endpoint: &Spanned<Endpoint>, asking: &Asking, found: &mut Findings) {
+fn asking(entry: &str, endpoint: &Spanned<Endpoint>, asking: &RequestSettings, found: &mut Findings) {
     if let Some(file) = asking.ca_file.as_ref().filter(|_| !endpoint.get_ref().is_https()) {
         let what = format!("{} is asked without TLS", endpoint.get_ref().0);
         found.error(file.span(), &format!("{entry} ca_file"), what, "write https:// in `endpoint`, or remove it");

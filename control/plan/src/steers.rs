@@ -11,9 +11,9 @@ use toml::Spanned;
 
 use super::Context;
 use super::environment::is_link_local;
-use super::fib::{Fib, Owner};
 use super::hops::{HopFamily, HopRule};
 use super::node::{or, outer_source};
+use super::owners::{Owner, Owners};
 use srv6d_config::{self as config, Findings, SegmentRoute, SteerMode};
 
 /// Smallest MTU of an IPv6 link (RFC 8200 section 5), which every inner packet may rely on.
@@ -23,13 +23,13 @@ const SOURCE_FIX: &str = "add `source = ...` under [node], or here: a global add
 
 /// Records the owners of all steered prefixes before any path is resolved, because a path may run into another
 /// policy. Returns, for each `[[steer]]`, whether it owns its prefix.
-pub(super) fn claim(context: &Context<'_>, fib: &mut Fib, found: &mut Findings) -> Vec<bool> {
+pub(super) fn claim(context: &Context<'_>, owners: &mut Owners, found: &mut Findings) -> Vec<bool> {
     let mut claimed = Vec::new();
     for written in &context.config.steers {
         let table = written.get_ref();
         refuse_link_scope(&table.prefix, found);
         let key = (or(&table.table, TableId::MAIN), *table.prefix.get_ref());
-        claimed.push(fib.claim(key, Owner::Steer, table.prefix.span(), found));
+        claimed.push(owners.claim(key, Owner::Steer, table.prefix.span(), found));
     }
     claimed
 }
@@ -48,13 +48,13 @@ pub(super) type Names = BTreeMap<String, String>;
 pub(super) fn steers(
     context: &Context<'_>,
     claimed: &[bool],
-    fib: &Fib,
+    owners: &Owners,
     names: &mut Names,
     found: &mut Findings,
 ) -> Vec<Steer> {
     let mut steers = Vec::new();
     for (written, claimed) in context.config.steers.iter().zip(claimed) {
-        steers.extend(resolve(context, written, fib, names, false, found).filter(|_| *claimed));
+        steers.extend(resolve(context, written, owners, names, false, found).filter(|_| *claimed));
     }
     steers
 }
@@ -65,7 +65,7 @@ pub(super) fn steers(
 pub(super) fn resolve(
     context: &Context<'_>,
     written: &Spanned<config::Steer>,
-    fib: &Fib,
+    owners: &Owners,
     names: &mut Names,
     own_table_first: bool,
     found: &mut Findings,
@@ -80,7 +80,7 @@ pub(super) fn resolve(
     let mut paths = Vec::new();
     for path in written_paths(written, found) {
         check_name(&path, names, found);
-        let resolve = Resolve { context, fib, steer: table, own_table_first };
+        let resolve = Resolve { context, owners, steer: table, own_table_first };
         paths.extend(resolve.path(path, source, found));
     }
     let (table, prefix) = (or(&table.table, TableId::MAIN), *table.prefix.get_ref());
@@ -132,7 +132,7 @@ fn check_name(path: &WrittenPath<'_>, names: &mut Names, found: &mut Findings) {
 /// The inputs for resolving a path.
 struct Resolve<'a> {
     context: &'a Context<'a>,
-    fib: &'a Fib,
+    owners: &'a Owners,
     steer: &'a config::Steer,
     own_table_first: bool,
 }
@@ -200,7 +200,7 @@ impl Resolve<'_> {
     /// section 4.1.2).
     fn refuse_own_sid(&self, segments: &SegmentList, span: &Range<usize>, found: &mut Findings) -> Option<()> {
         let first = segments.first();
-        if let Some((sid, Owner::Sid, at)) = self.fib.lookup(IpAddr::V6(first)) {
+        if let Some((sid, Owner::Sid, at)) = self.owners.lookup(IpAddr::V6(first)) {
             let place = if at.is_empty() { "a route of the kernel".to_owned() } else { found.line_of(&at) };
             let what = format!(
                 "the list starts with {first}, which is this node's own SID {sid} ({place}): packets would come back at once"
@@ -216,7 +216,7 @@ impl Resolve<'_> {
     fn own_route(&self, segments: &SegmentList) -> Option<&[Hop]> {
         let table = or(&self.steer.table, TableId::MAIN);
         let is_asked = self.own_table_first && table != TableId::MAIN;
-        self.fib.route_in(table, IpAddr::V6(segments.first())).filter(|_| is_asked)
+        self.owners.route_in(table, IpAddr::V6(segments.first())).filter(|_| is_asked)
     }
 
     /// Returns the next hops of the route to the first segment. The outer packet follows that route without another
@@ -224,7 +224,7 @@ impl Resolve<'_> {
     fn first_hop(&self, segments: &SegmentList, span: &Range<usize>, found: &mut Findings) -> Option<Vec<Hop>> {
         self.refuse_own_sid(segments, span, found)?;
         let first = segments.first();
-        match self.fib.lookup(IpAddr::V6(first)) {
+        match self.owners.lookup(IpAddr::V6(first)) {
             Some((prefix, Owner::Route(hops), _)) => {
                 if hops.is_empty() {
                     let what = format!("the route {prefix} to the first segment {first} does not forward");
@@ -260,7 +260,7 @@ impl Resolve<'_> {
             let port = self.context.ports.written.get(usize::from(hop.port.0));
             // Without the device, the connected prefix that would match is not known.
             let known = port.is_some_and(|port| port.layer3.is_some());
-            if let (true, Some((prefix, owner, _))) = (known, self.fib.lookup(via))
+            if let (true, Some((prefix, owner, _))) = (known, self.owners.lookup(via))
                 && owner.is_policy()
             {
                 self.self_loop(prefix, via, "next hop", span, found);
@@ -275,7 +275,7 @@ impl Resolve<'_> {
     fn self_loop(&self, prefix: IpNet, first_hop: IpAddr, kind: &str, span: &Range<usize>, found: &mut Findings) {
         let environment_known = !self.context.environment.devices.is_empty();
         let port_down = environment_known && !self.context.ports.all_up();
-        if port_down || self.fib.waits_for_route(first_hop) {
+        if port_down || self.owners.waits_for_route(first_hop) {
             let what = format!("waits for a route to the path's own {kind} {first_hop}");
             found.pending(span.clone(), "[[steer]]", what, "");
             return;

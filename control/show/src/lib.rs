@@ -133,10 +133,11 @@ fn emulated(row: &EmulatedRow) -> [String; 6] {
 }
 
 fn offload(row: &PortRow) -> &'static str {
-    match row.offload.as_ref().map(|offload| offload.on) {
+    match row.offload.as_ref().map(|offload| (offload.on, offload.auto)) {
         None => "-",
-        Some(true) => "xdp",
-        Some(false) => "no",
+        Some((true, _)) => "xdp",
+        Some((false, true)) => "worker",
+        Some((false, false)) => "no",
     }
 }
 

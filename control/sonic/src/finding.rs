@@ -66,12 +66,12 @@ pub(crate) struct Findings {
     found: Vec<Finding>,
     seen: HashSet<Finding>,
     /// Peculiarities that are only counted, per table.
-    tallies: BTreeMap<(String, Tally), usize>,
+    counts: BTreeMap<(String, Quirk), usize>,
 }
 
 /// Peculiarities of whole tables, which are reported once with their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Tally {
+pub(crate) enum Quirk {
     /// Addresses in upper case, or with zeros in front.
     LongForm,
     /// Numbers and truth values without quotes.
@@ -80,7 +80,7 @@ pub(crate) enum Tally {
     NoAdminStatus,
 }
 
-impl Tally {
+impl Quirk {
     const fn what(self) -> &'static str {
         match self {
             Self::LongForm => "addresses in upper case or with zeros in front: the same addresses",
@@ -116,15 +116,15 @@ impl Findings {
     }
 
     /// Counts a peculiarity of a table.
-    pub(crate) fn tally(&mut self, table: &str, habit: Tally) {
-        *self.tallies.entry((table.to_owned(), habit)).or_default() += 1;
+    pub(crate) fn count(&mut self, table: &str, quirk: Quirk) {
+        *self.counts.entry((table.to_owned(), quirk)).or_default() += 1;
     }
 
     /// Returns all findings, as an error if one of them is an error. If `strict`, tolerated and ignored entries are
     /// errors, too.
     pub(crate) fn finish(mut self, strict: bool) -> Result<Vec<Finding>, Vec<Finding>> {
-        for ((table, habit), count) in std::mem::take(&mut self.tallies) {
-            self.note(format!("config_db.json: {table}"), format!("{count} {}", habit.what()));
+        for ((table, quirk), count) in std::mem::take(&mut self.counts) {
+            self.note(format!("config_db.json: {table}"), format!("{count} {}", quirk.what()));
         }
         if strict {
             for finding in self.found.iter_mut().filter(|finding| finding.severity > Severity::Note) {

@@ -5,7 +5,7 @@ use std::fs;
 
 use srv6d_xsk::probe::{self, Interface};
 
-use super::{Finding, Plans, text};
+use super::{Finding, Plans, cpu_list, text};
 use srv6d_daemon::kernel;
 
 /// Largest MTU with which XDP programs without multi-buffer run (on a veth: a page, less the headroom, the end of an
@@ -81,15 +81,6 @@ impl Placement {
             qdisc: srv6d_daemon::qdisc(ifname),
         }
     }
-}
-
-/// Parses a list of cores such as `0-2,7`, as the kernel writes it.
-fn cpu_list(list: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        Some(low.trim().parse::<usize>().ok()?..=high.trim().parse::<usize>().ok()?)
-    };
-    list.split(',').filter_map(range).flatten().collect()
 }
 
 pub fn judge(interface: &Interface, placement: &Placement, plans: &Plans) -> Vec<Finding> {
@@ -385,6 +376,8 @@ mod tests {
             program: None,
             zero_copy: Some(true),
             takes_redirect: None,
+            rings: None,
+            coalescing: None,
         };
         let placement = Placement {
             interrupt_cores: [0, 1].into(),
@@ -521,12 +514,5 @@ mod tests {
         facts.1.defers_interrupts = false;
         facts.0.driver = "veth".into();
         assert_eq!(not_ok(&facts), [("checksums", Verdict::Warn)]);
-    }
-
-    #[test]
-    fn cpu_lists_are_the_kernels() {
-        assert_eq!(cpu_list("0-2,7"), [0, 1, 2, 7]);
-        assert_eq!(cpu_list("3"), [3]);
-        assert_eq!(cpu_list(""), [0; 0]);
     }
 }

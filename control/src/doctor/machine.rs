@@ -2,7 +2,7 @@
 
 use srv6d_xsk::probe::Machine;
 
-use super::{Finding, Plans, text};
+use super::{Finding, Plans, cpu_list, text};
 
 const MACHINE: &str = "machine";
 
@@ -17,6 +17,10 @@ pub struct Host {
     pub ipv6_disabled: Option<String>,
     /// Number of reserved huge pages.
     pub hugepages: Option<String>,
+    /// Cores on which the scheduler places nothing by itself (`isolcpus=`). `None` if the kernel does not tell.
+    pub isolated: Option<Vec<usize>>,
+    /// Cores whose frequency follows the load slowly (governor `powersave`).
+    pub slow: Vec<usize>,
 }
 
 impl Host {
@@ -27,8 +31,16 @@ impl Host {
             rp_filter: text("/proc/sys/net/ipv4/conf/all/rp_filter"),
             ipv6_disabled: text("/proc/sys/net/ipv6/conf/all/disable_ipv6"),
             hugepages: text("/proc/sys/vm/nr_hugepages"),
+            isolated: text("/sys/devices/system/cpu/isolated").map(|list| cpu_list(&list)),
+            slow: slow_cores(),
         }
     }
+}
+
+fn slow_cores() -> Vec<usize> {
+    let present = text("/sys/devices/system/cpu/present").map(|list| cpu_list(&list)).unwrap_or_default();
+    let governor = |core: &usize| text(&format!("/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"));
+    present.into_iter().filter(|core| governor(core).as_deref() == Some("powersave")).collect()
 }
 
 pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
@@ -37,6 +49,8 @@ pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
     findings.push(memlock(machine, plans));
     findings.push(jit(machine));
     findings.push(cores(host, plans));
+    findings.extend(isolation(host, plans));
+    findings.extend(frequency(host, plans));
     findings.extend(ipv6(host));
     findings.extend(rp_filter(host));
     findings.push(Finding::ok(
@@ -153,6 +167,39 @@ fn cores(host: &Host, plans: &Plans) -> Finding {
     Finding::ok(MACHINE, "cores", found)
 }
 
+/// Checks that nobody else runs on the cores of workers that spin.
+fn isolation(host: &Host, plans: &Plans) -> Option<Finding> {
+    let (isolated, check) =
+        (host.isolated.as_ref().filter(|_| plans.busy && !plans.cores.is_empty())?, "isolated cores");
+    let shared = numbers(plans.cores.iter().filter(|core| !isolated.contains(core)));
+    if shared.is_empty() {
+        return Some(Finding::ok(MACHINE, check, "the scheduler places nothing else on the cores of the workers"));
+    }
+    Some(Finding::warn(
+        MACHINE,
+        check,
+        format!("other threads may run on core {shared}, where a worker spins: packets wait meanwhile"),
+        format!("boot with isolcpus={shared} nohz_full={shared} rcu_nocbs={shared}"),
+    ))
+}
+
+/// Checks that the cores of workers do not run slowly when a burst arrives.
+fn frequency(host: &Host, plans: &Plans) -> Option<Finding> {
+    let slow = numbers(plans.cores.iter().filter(|core| host.slow.contains(core)));
+    (!slow.is_empty()).then(|| {
+        Finding::warn(
+            MACHINE,
+            "frequency",
+            format!("core {slow} of a worker has the governor powersave: it may be slow when a burst arrives"),
+            format!("cpupower -c {slow} frequency-set -g performance"),
+        )
+    })
+}
+
+fn numbers<'c>(cores: impl Iterator<Item = &'c usize>) -> String {
+    cores.map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
 fn ipv6(host: &Host) -> Option<Finding> {
     (host.ipv6_disabled.as_deref() != Some("0")).then(|| {
         Finding::fail(
@@ -200,6 +247,8 @@ mod tests {
             rp_filter: Some("0".into()),
             ipv6_disabled: Some("0".into()),
             hugepages: Some("0".into()),
+            isolated: None,
+            slow: Vec::new(),
         };
         (machine, host, Plans { umem_bytes: 32 << 20, ..Plans::default() })
     }
@@ -251,6 +300,20 @@ mod tests {
             break_it(&mut facts);
             assert_eq!(not_ok(&facts), [(check, verdict)]);
         }
+    }
+
+    #[test]
+    fn cores_of_workers_are_their_own_and_fast() {
+        let mut facts = healthy();
+        facts.1.isolated = Some(vec![2]);
+        facts.2.cores = vec![2, 3];
+        assert_eq!(not_ok(&facts), [], "workers that sleep share");
+        facts.2.busy = true;
+        assert_eq!(not_ok(&facts), [("isolated cores", Verdict::Warn)]);
+        facts.1.isolated = Some(vec![2, 3]);
+        assert_eq!(not_ok(&facts), []);
+        facts.1.slow = vec![0, 3];
+        assert_eq!(not_ok(&facts), [("frequency", Verdict::Warn)]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod fpm;
 mod interface;
 mod machine;
+mod nic;
 
 use std::fmt::Write;
 use std::fs;
@@ -105,7 +106,10 @@ pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
     }
     for name in &every {
         match srv6d_xsk::probe::interface(name) {
-            Ok(facts) => findings.extend(interface::judge(&facts, &interface::Placement::read(name), plans)),
+            Ok(facts) => {
+                findings.extend(interface::judge(&facts, &interface::Placement::read(name), plans));
+                findings.extend(nic::judge(&facts, &nic::Place::read(name), plans));
+            }
             Err(error) => findings.push(Finding::fail(
                 name,
                 "interface",
@@ -212,9 +216,25 @@ fn text(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
+/// Parses a list of cores such as `0-2,7`, as the kernel writes it.
+fn cpu_list(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        Some(low.trim().parse::<usize>().ok()?..=high.trim().parse::<usize>().ok()?)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpu_lists_are_the_kernels() {
+        assert_eq!(cpu_list("0-2,7"), [0, 1, 2, 7]);
+        assert_eq!(cpu_list("3"), [3]);
+        assert_eq!(cpu_list(""), [0; 0]);
+    }
 
     #[test]
     fn fixes_stand_below_what_they_fix() {

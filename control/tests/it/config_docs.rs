@@ -61,7 +61,7 @@ fn every_word_is_explained() {
     for (table, key, words) in [
         ("node", "srh_check", &["strict", "lenient"][..]),
         ("port", "mode", &["auto", "zero-copy", "native", "generic"]),
-        ("port", "offload", &["off", "xdp"]),
+        ("port", "offload", &["off", "xdp", "auto"]),
         ("Emulated ports", "ecn", &["lab", "azure-lossless", "hpcc-100g"]),
         ("ECN marks of an emulated port", "non_ect", &["drop", "pass"]),
         ("route", "type", &["unicast", "blackhole", "unreachable", "kernel"]),
@@ -89,5 +89,48 @@ fn every_example_is_right() {
         // Only network devices may be missing, which this environment does not have.
         let waiting: Vec<String> = plan.pending.iter().map(config::Diagnostic::headline).collect();
         assert!(waiting.iter().all(|line| line.contains("waits for network device")), "{waiting:#?}");
+    }
+}
+
+/// Tables of sources. A plan of all of them at once would need a controller; `config_errors` has their keys.
+const OF_SOURCES: [&str; 5] = ["[fpm]", "[kernel]", "[jalapeno]", "[syd]", "peers"];
+
+/// A key that is always refused.
+const NEVER: &str = "pfc";
+
+/// The configuration that plans and mutations start from has every key, so a new key is tested by both.
+#[test]
+fn the_full_configuration_has_every_key() {
+    let full = toml::Value::Table(include_str!("config_full.toml").parse().unwrap());
+    let mut missing = Vec::new();
+    for (table, keys) in config::keys().into_iter().filter(|(table, _)| !OF_SOURCES.contains(table)) {
+        let mut written = Vec::new();
+        collect(&full, table.trim_matches(['[', ']']), &mut written);
+        missing.extend(
+            keys.into_iter().filter(|key| !written.contains(key) && *key != NEVER).map(|key| format!("{table} {key}")),
+        );
+    }
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+/// Collects the keys of all tables with this name, at any depth.
+fn collect<'t>(value: &'t toml::Value, name: &str, keys: &mut Vec<&'t str>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, inner) in table {
+                if key == name {
+                    let tables = inner.as_array().map_or_else(|| vec![inner], |tables| tables.iter().collect());
+                    keys.extend(
+                        tables
+                            .iter()
+                            .filter_map(|table| table.as_table())
+                            .flat_map(|table| table.keys().map(String::as_str)),
+                    );
+                }
+                collect(inner, name, keys);
+            }
+        }
+        toml::Value::Array(values) => values.iter().for_each(|value| collect(value, name, keys)),
+        _ => {}
     }
 }

@@ -9,6 +9,7 @@
 
 mod edge;
 mod emulated;
+mod engines;
 use crate::support;
 
 use std::fs;
@@ -317,7 +318,7 @@ fn counters_of_paths_that_are_gone_are_used_again() {
     rig.ready(&(config() + &many.concat()));
     hosts_are_known(&rig);
     let (is_on, reason) = offload(&rig, "eth1");
-    assert!(is_on && reason.contains("as the program has counters for 4096"), "{reason}");
+    assert!(is_on && reason.contains("paths, as the program has room for 4096"), "{reason}");
     for config in [config(), steering("one")] {
         fs::write(rig.file("node.toml"), config).unwrap();
         assert!(rig.ask("node", "reload").status.success());

@@ -58,6 +58,7 @@ mod lab_traffic;
 mod links;
 mod metrics;
 mod operations;
+mod package;
 mod perimeter;
 mod rooms;
 mod sonic_commands;

@@ -25,7 +25,7 @@ fn state() -> State {
     let fpm = SourceView { source: "fpm".to_owned(), fpm: Some(fpm), ..SourceView::default() };
     let mut state = recorded::state(vec![source, fpm]);
     for port in &mut state.counters.ports {
-        port.offload = Some(OffloadRow { on: true, reason: String::new() });
+        port.offload = Some(OffloadRow { on: true, auto: false, reason: String::new() });
         port.emulated = Some(recorded::emulated());
     }
     state

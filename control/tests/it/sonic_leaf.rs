@@ -7,7 +7,7 @@ use crate::support;
 use std::fs;
 
 use support::lab::{SRV6D, text};
-use support::leaf::{CONFIG_DB, FRR, Leaf};
+use support::leaf::{CONFIG_DB, FRR, Leaf, wire_of};
 use support::rig::wait_for;
 
 /// Checks uN, uN and uA in one carrier, and the tenant's VPN in both directions.
@@ -45,7 +45,13 @@ fn a_leaf_whose_files_and_links_come_late() {
     leaf.bring_files();
     wait_for("SIDs", || leaf.log().contains("0 of 3 interfaces (CLAB_INTFS) are there").then_some(()));
     assert!(!leaf.is_ready(), "no interface is there");
-    leaf.bring_links();
+    // One link arrives under a name that is no port's, and gets its own one late.
+    leaf.bring_link_as("h", "clab-0a1b2c");
+    leaf.bring_link("a");
+    leaf.bring_link("b");
+    wait_for("the other ports", || leaf.log().contains("2 of 3 interfaces (CLAB_INTFS) are there").then_some(()));
+    assert!(ip(&leaf, "link show").contains("clab-0a1b2c"), "it is nobody's port yet");
+    ip(&leaf, &format!("link set clab-0a1b2c name {}", wire_of("h")));
     leaf.wait_until_ready();
     let ready = text(&leaf.srv6d("sonic ready --root ROOT").stdout);
     assert!(ready.contains("3 SIDs, 3 ports"), "{ready}");

@@ -7,8 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use srv6d_fib::{COUNTED_HOPS, COUNTED_PATHS, DeviceRow, Forwarding};
+use srv6d_fib::{
+    COUNTED_HOPS, COUNTED_PATHS, DeviceRow, Forwarding, GROUPS, GroupRow, HOPS, MEMBERS, PATHS, PATTERNS, SIDS, STEERS,
+};
 use srv6d_srv6::Released;
+use srv6d_srv6::model::PortId;
 use srv6d_srv6::offload::{self, Offload};
 use srv6d_xsk::probe::{self, TakesRedirect};
 use srv6d_xsk::xdp_offload::{PacketCount, Wiring, XdpOffload};
@@ -21,14 +24,33 @@ use super::{Dataplane, Device, PacketMemory, device_name};
 /// without `CAP_PERFMON`.
 const ONE_BUFFER: u32 = 1500;
 
-/// How a port that asks for `offload = "xdp"` stands.
+/// How a port with `offload = "xdp"` or `"auto"` stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PortOffload {
     /// The XDP program forwards what is plain and comes in here.
     pub on: bool,
-    /// Why it does not, or which of them it does not. Empty: there is nothing to say.
+    /// srv6d has chosen this (`auto`).
+    pub auto: bool,
+    /// Why it does not, or which of them it does not. Empty: there is nothing to say. With `auto`, why srv6d has chosen this
+    /// stands in front.
     pub reason: String,
 }
+
+impl PortOffload {
+    /// Says why srv6d has chosen this.
+    fn chosen(self) -> Self {
+        let Self { on, reason, .. } = self;
+        let reason = match (on, reason.as_str()) {
+            (true, "") => CHOSEN.to_owned(),
+            (true, _) => format!("{CHOSEN}; {reason}"),
+            (false, _) => format!("the worker, as {reason}"),
+        };
+        Self { on, auto: true, reason }
+    }
+}
+
+/// Why `auto` is the XDP program.
+const CHOSEN: &str = "the XDP program, as a worker's socket would copy each packet";
 
 /// The program, once a port has asked for it.
 #[derive(Debug, Default)]
@@ -166,8 +188,11 @@ impl Dataplane {
 
     /// Devices whose ports ask for it.
     fn asked_for_offload(&self) -> BTreeSet<String> {
-        let ports =
-            self.tables.desired().offload.iter().filter_map(|id| self.tables.desired().ports.get(usize::from(id.0)));
+        self.devices_of(&self.tables.desired().offload)
+    }
+
+    fn devices_of(&self, ports: &BTreeSet<PortId>) -> BTreeSet<String> {
+        let ports = ports.iter().filter_map(|id| self.tables.desired().ports.get(usize::from(id.0)));
         ports.map(|port| device_name(port).to_owned()).filter(|name| self.devices.contains_key(name)).collect()
     }
 
@@ -263,10 +288,11 @@ impl Dataplane {
         if offload.too_many {
             not_taken.push(format!("workers encapsulate: more than {} prefixes lie in steered ones", offload::MOST));
         }
-        not_taken.extend(without_counters(&offload.forwarding));
+        not_taken.extend(without_room(&offload.forwarding));
         let of_port: BTreeMap<&str, &str> = (offload.refused.iter())
             .filter_map(|(id, &why)| Some((self.tables.desired().ports.get(usize::from(id.0)).map(device_name)?, why)))
             .collect();
+        let chosen = self.devices_of(&self.tables.desired().auto_offload);
         for (name, device) in &mut self.devices {
             let on = self.in_front.on.contains(name);
             let reason = match (&self.in_front.program, failed) {
@@ -278,7 +304,9 @@ impl Dataplane {
                     .or_else(|| of_port.get(name.as_str()).map(|&why| why.to_owned()))
                     .unwrap_or_default(),
             };
-            device.port.offload = asked.contains(name).then_some(PortOffload { on, reason });
+            let stands = PortOffload { on, auto: false, reason };
+            let stands = if chosen.contains(name) { stands.chosen() } else { stands };
+            device.port.offload = asked.contains(name).then_some(stands);
         }
     }
 
@@ -297,17 +325,37 @@ impl Dataplane {
     }
 }
 
-/// What has a number that is too high for the program's counters.
-fn without_counters(rows: &Forwarding) -> Option<String> {
-    let above = |numbers: usize, most: u32, what: &str| {
-        (numbers > 0).then(|| format!("{numbers} {what}, as the program has counters for {most}"))
+/// What has a number that is too high for the program's maps or its counters, in words.
+fn without_room(rows: &Forwarding) -> Option<String> {
+    let paths: BTreeSet<u32> = rows
+        .paths
+        .iter()
+        .filter(|&(&index, row)| index >= PATHS || row.slot >= COUNTED_PATHS)
+        .map(|(_, row)| row.slot)
+        .collect();
+    let hops = rows.hops.iter().filter(|&(&index, row)| index >= HOPS || row.slot >= COUNTED_HOPS).count();
+    let sids = rows.sids.iter().filter(|&(&index, row)| index >= SIDS || row.slot >= SIDS).count();
+    let steers = rows.steers.iter().filter(|&(&index, row)| index >= STEERS || !is_spread_in_maps(row)).count();
+    let groups = rows.groups.iter().filter(|&(&index, row)| index >= GROUPS || !is_spread_in_maps(row)).count();
+    let above = |numbers: usize, what: &str, most: u32| {
+        (numbers > 0).then(|| format!("{numbers} {what}, as the program has room for {most}"))
     };
-    let slots: BTreeSet<u32> = rows.paths.values().map(|path| path.slot).collect();
-    let paths = slots.range(COUNTED_PATHS..).count();
-    let hops = rows.hops.values().filter(|hop| hop.slot >= COUNTED_HOPS).count();
-    let of_workers: Vec<String> =
-        [above(paths, COUNTED_PATHS, "paths"), above(hops, COUNTED_HOPS, "next hops")].into_iter().flatten().collect();
-    (!of_workers.is_empty()).then(|| format!("workers send by {}", of_workers.join(" and ")))
+    let of_workers: Vec<String> = [
+        above(sids, "SIDs", SIDS),
+        above(steers, "steered prefixes", STEERS),
+        above(paths.len(), "paths", COUNTED_PATHS),
+        above(groups, "groups of next hops", GROUPS),
+        above(hops, "next hops", COUNTED_HOPS),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!of_workers.is_empty()).then(|| format!("workers forward by {}", of_workers.join(" and ")))
+}
+
+/// Whether the members of a group, and their pattern, have their places in the program's maps.
+fn is_spread_in_maps(group: &GroupRow) -> bool {
+    group.count <= 1 || group.pattern < PATTERNS && group.at.saturating_add(group.count) <= MEMBERS
 }
 
 /// Where the ports of these rows are. `from` is the number of a port whose packets the program may forward, `to` that of one
@@ -349,4 +397,84 @@ fn why_not(device: &Device) -> Option<String> {
     }
     (device.memory == PacketMemory::ZeroCopy)
         .then(|| "the worker has its packets without a copy (zero-copy)".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use srv6d_fib::{HopRow, PathRow, SidRow};
+
+    use super::*;
+
+    type Change = fn(&mut Forwarding);
+
+    #[test]
+    fn what_has_no_room_in_the_maps_is_told_with_the_limit() {
+        let several = |at: u32, pattern: u32| GroupRow { count: 2, pattern, at };
+        let path = |slot: u32| PathRow { slot, ..PathRow::default() };
+        let fits = Forwarding {
+            sids: [(SIDS - 1, SidRow { slot: SIDS - 1, ..SidRow::default() })].into(),
+            steers: [(STEERS - 1, several(MEMBERS - 2, PATTERNS - 1))].into(),
+            paths: [(PATHS - 1, path(COUNTED_PATHS - 1))].into(),
+            groups: [(GROUPS - 1, several(0, 0)), (3, GroupRow { count: 1, pattern: 0, at: u32::MAX })].into(),
+            hops: [(HOPS - 1, HopRow { slot: COUNTED_HOPS - 1, ..HopRow::default() })].into(),
+            ..Forwarding::default()
+        };
+        assert_eq!(without_room(&fits), None);
+        let cases: [(Change, &str); 8] = [
+            (
+                |rows| {
+                    rows.sids.insert(SIDS, SidRow::default());
+                },
+                "1 SIDs, as the program has room for 4096",
+            ),
+            (
+                |rows| {
+                    rows.steers.insert(STEERS, GroupRow::default());
+                },
+                "1 steered prefixes",
+            ),
+            (
+                |rows| {
+                    rows.steers.insert(0, GroupRow { count: 2, pattern: 0, at: MEMBERS - 1 });
+                },
+                "1 steered prefixes",
+            ),
+            (
+                |rows| {
+                    rows.paths.insert(PATHS, PathRow::default());
+                },
+                "1 paths, as the program has room for 4096",
+            ),
+            (
+                |rows| {
+                    rows.groups.insert(GROUPS, GroupRow::default());
+                },
+                "1 groups of next hops",
+            ),
+            (
+                |rows| {
+                    rows.groups.insert(1, GroupRow { count: 2, pattern: PATTERNS, at: 0 });
+                },
+                "1 groups of next hops",
+            ),
+            (
+                |rows| {
+                    rows.hops.insert(HOPS, HopRow::default());
+                },
+                "1 next hops",
+            ),
+            (
+                |rows| {
+                    rows.hops.insert(0, HopRow { slot: COUNTED_HOPS, ..HopRow::default() });
+                },
+                "1 next hops, as the program has room for 4096",
+            ),
+        ];
+        for (change, expected) in cases {
+            let mut rows = fits.clone();
+            change(&mut rows);
+            let told = without_room(&rows).unwrap_or_default();
+            assert!(told.starts_with("workers forward by ") && told.contains(expected), "{expected}: {told}");
+        }
+    }
 }

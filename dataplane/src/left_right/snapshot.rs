@@ -53,8 +53,7 @@ pub struct Snapshot {
     pub socket_of: Vec<Option<usize>>,
     /// Port (index of the device's untagged port) of each socket.
     pub port_of: Vec<Option<u16>>,
-    /// Tagged ports of each socket: VID, and the slot of the port's counters. It is empty if no port is tagged, which
-    /// is checked for every packet.
+    /// Tagged ports of each socket: VID, and the slot of the port's counters. It is empty if no port is tagged.
     pub vlans: Vec<Vec<(u16, usize)>>,
     /// Emulated ports, by socket. It is empty if there are none.
     pub emulated: Vec<Option<EmulatedPort>>,
@@ -82,6 +81,11 @@ impl Snapshot {
 
     pub(crate) fn is_emulated(&self, socket: usize) -> bool {
         self.emulated.get(socket).is_some_and(Option::is_some)
+    }
+
+    /// Returns true if frames of this socket may belong to tagged ports.
+    pub(crate) fn has_vlans(&self, socket: usize) -> bool {
+        self.vlans.get(socket).is_some_and(|vlans| !vlans.is_empty())
     }
 
     /// Returns the counter slot of the tagged port to which a frame belongs.

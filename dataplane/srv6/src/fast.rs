@@ -42,7 +42,7 @@ use srv6d_wire::{Packet, eth, ipv6};
 
 use crate::index::room_for_more;
 use crate::model::{Csid, DscpMode, DtFamily, Role};
-use crate::prefix_set::PrefixSet;
+use crate::prefix_set::{InRuns, PrefixSet, SourceSet};
 use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;
 pub use burst::{Frames, Leaving, write_burst};
@@ -58,6 +58,9 @@ const SRH_UNIT: usize = 8;
 
 /// Ethernet and IPv6. Shorter than [`eth::MIN_FRAME`], so an IPv4 frame has as many bytes.
 const HEAD: usize = eth::LEN + ipv6::LEN;
+
+/// Position of the source in it.
+const SOURCE: usize = eth::LEN + ipv6::SOURCE;
 
 /// Extract of the tables for the fast path: the rows that the XDP program of an offload has as well. Its vectors have the
 /// indices of those of [`Tables`].
@@ -76,7 +79,7 @@ pub(crate) struct FastTables {
     pub(crate) paths: Vec<PathRow>,
     srhs: Srhs,
     /// Sources that may use the SIDs of this node. If it is empty, all may.
-    domain: PrefixSet,
+    domain: SourceSet,
 }
 
 /// The row of a port, taken apart once for all packets of a burst.
@@ -101,10 +104,21 @@ struct Shift<'t>(&'t SidRow);
 #[derive(Clone, Copy)]
 struct Decapsulate<'t>(&'t SidRow);
 
+/// Sources that may use the SIDs of this node.
+struct Domain<'t>(InRuns<'t>);
+
+impl Domain<'_> {
+    #[inline(always)]
+    fn contains_source(&self, packet: &Packet<'_>) -> bool {
+        let source = |head: &[u8; HEAD]| head.get(SOURCE..).and_then(|bytes| bytes.first_chunk()).copied();
+        packet.head::<HEAD>().and_then(source).is_some_and(|source| self.0.contains(source))
+    }
+}
+
 impl FastTables {
     pub(crate) fn build(tables: &Tables) -> Self {
         let mut srhs = Srhs::default();
-        let domain = PrefixSet::of_v6(&tables.policy.domain_sources);
+        let domain = SourceSet::of_v6(&tables.policy.domain_sources);
         let hops: Vec<_> = tables.adjacencies.iter().map(hop_row).collect();
         let only_hops: Vec<_> = tables.groups.iter().map(|members| only_hop(members, &hops)).collect();
         let paths: Vec<_> = tables.paths.iter().map(|path| path_row(tables, path, &mut srhs)).collect();
@@ -197,9 +211,13 @@ impl FastTables {
         self.node.flags & CHECKS_DOMAIN == 0
     }
 
-    #[inline(always)]
     fn is_in_domain(&self, packet: &Packet<'_>) -> bool {
-        packet.head::<HEAD>().is_some_and(|head| self.domain.contains(headers::source_v6(head, eth::LEN)))
+        Domain(self.domain.ask()).contains_source(packet)
+    }
+
+    /// Returns who may use the SIDs of this node, for many packets, or `None` if all may.
+    fn domain(&self) -> Option<Domain<'_>> {
+        (!self.is_for_all()).then(|| Domain(self.domain.ask()))
     }
 
     /// Number of bytes of all SRHs, including those that no path uses any more.
@@ -218,7 +236,7 @@ pub(crate) fn put<T: Clone>(entries: &mut Vec<T>, at: usize, entry: T, filling: 
     }
 }
 
-fn node_row(tables: &Tables, domain: &PrefixSet) -> NodeRow {
+fn node_row(tables: &Tables, domain: &SourceSet) -> NodeRow {
     let flag = |applies: bool, flag: u32| if applies { flag } else { 0 };
     NodeRow {
         flags: flag(tables.tunnel.hash_qp, HASH_QP) | flag(!domain.is_empty(), CHECKS_DOMAIN),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
-use srv6d_fib::{PATTERNS, Spread};
+use srv6d_fib::{COUNTED_HOPS, GROUPS, MEMBERS, PATTERNS, Spread};
 
 use crate::build::{Build, BuildError, Entries, Known, OWN_GROUP, Rank, indexed_blocks, key};
 use crate::fast::put;
@@ -28,6 +28,9 @@ use crate::tally::Slots;
 /// Number of groups, and of next hops, that amendments may add besides as many as the build had. Those that are no
 /// longer used stay until the next whole build.
 const SPARE: usize = 1024;
+/// Number of next hops for which the XDP program has counters, besides those that are kept without being in use, and those
+/// that a whole build takes before it releases others.
+const MOST_HOPS: usize = COUNTED_HOPS as usize - 2 * Slots::KEPT;
 /// Number of members of groups that amendments may add besides as many as the build had.
 const SPARE_MEMBERS: usize = 1 << 14;
 /// Number of patterns of groups that amendments may add besides as many as the build had.
@@ -241,6 +244,9 @@ impl Index {
         let families =
             |(vrf, [v6, v4]): (usize, [Entries; 2])| [Prefixes::new(v6, blocks(vrf)), Prefixes::new(v4, &[])];
         let prefixes: Vec<[Prefixes; 2]> = entries.into_iter().enumerate().map(families).collect();
+        let room = |built: usize, spare: usize, fits: usize| {
+            if desired.offload.is_empty() { built * 2 + spare } else { room_in_maps(built, spare, fits) }
+        };
         let kept = |rank: Rank| -> usize { prefixes.iter().flatten().map(|kept| kept.count(rank as u8)).sum() };
         if counts != [kept(Rank::Route), kept(Rank::Steer)] {
             return None;
@@ -256,10 +262,10 @@ impl Index {
             free_steers: Vec::new(),
             free_paths: Vec::new(),
             room: [
-                tables.groups.len() * 2 + SPARE,
-                tables.adjacencies.len() * 2 + SPARE,
-                (tables.groups.list_len() + tables.steers.list_len()) * 2 + SPARE_MEMBERS,
-                (tables.groups.pattern_count() + tables.steers.pattern_count()) * 2 + SPARE_PATTERNS,
+                room(tables.groups.len(), SPARE, GROUPS as usize),
+                room(tables.adjacencies.len(), SPARE, MOST_HOPS),
+                room(tables.groups.list_len() + tables.steers.list_len(), SPARE_MEMBERS, MEMBERS as usize),
+                room(tables.groups.pattern_count() + tables.steers.pattern_count(), SPARE_PATTERNS, PATTERNS as usize),
                 tables.fast.srh_bytes() * 2 + SPARE_SRH,
             ],
         })
@@ -665,6 +671,15 @@ fn led(desired: &Desired) -> BTreeSet<Led> {
     let paths = (0..).zip(&desired.steers).flat_map(|(at, steer)| steer.paths.iter().map(move |path| (at, path)));
     let led = (0..).zip(paths).filter(|(_, (_, path))| path.via.is_empty());
     led.map(|(at, (steer, path))| (path.segments.first(), at, steer)).collect()
+}
+
+/// Returns how many there may be until the next whole build, which leaves out those that are no longer used: as many as
+/// the build had, and `spare` more, but no more than the maps of the XDP program hold. So whatever is new has a place in
+/// the maps, however long the tables change. Where the build has nearly filled the maps, or more, they set no bound,
+/// because then every few changes would take a whole build.
+fn room_in_maps(built: usize, spare: usize, fits: usize) -> usize {
+    let room = built * 2 + spare;
+    if built + spare / 2 <= fits { room.min(fits) } else { room }
 }
 
 /// Returns a free place, or a new one at the end.

@@ -48,6 +48,9 @@ pub struct Desired {
     /// Ports on which the XDP program may forward plain shifts and encapsulations
     /// ([`Offload`](crate::offload::Offload)).
     pub offload: BTreeSet<PortId>,
+    /// Those of them on which srv6d may choose the workers instead. It chooses by what the device can do, which is not known
+    /// here.
+    pub auto_offload: BTreeSet<PortId>,
     /// Ports that are links with a rate, by the port of the whole device.
     pub emulated: BTreeMap<PortId, Emulation>,
 }

@@ -1,5 +1,7 @@
 //! A set of prefixes, compiled for one look-up per packet: whether an address lies in any of them.
 
+use std::cell::Cell;
+
 use ipnet::{IpNet, Ipv6Net};
 
 /// Address ranges in order, which neither touch nor overlap. IPv4 addresses stand in the upper 32 bits.
@@ -9,7 +11,6 @@ pub(crate) struct PrefixSet(Box<[(u128, u128)]>);
 impl PrefixSet {
     /// Creates the set from networks and lengths.
     pub(crate) fn of(prefixes: impl Iterator<Item = (u128, u8)>) -> Self {
-        let behind = |len: u8| u128::MAX.checked_shr(len.into()).unwrap_or(0);
         Self::of_ranges(prefixes.map(|(network, len)| (network & !behind(len), network | behind(len))).collect())
     }
 
@@ -66,32 +67,117 @@ impl PrefixSet {
 
     /// Returns the same set as networks and lengths, as few as possible.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = (u128, u8)> {
-        self.0.iter().flat_map(|&(first, last)| {
-            let mut next = Some(first);
-            std::iter::from_fn(move || {
-                let network = next?;
-                // A prefix has 2 to the power of `free` addresses. The trailing zeros of the network and the rest of
-                // the range limit `free`.
-                let most = (last - network).checked_add(1).map_or(128, u128::ilog2);
-                let free = if network == 0 { most } else { most.min(network.trailing_zeros()) };
-                let behind = 1_u128.checked_shl(free).unwrap_or(0).wrapping_sub(1);
-                next = (network | behind).checked_add(1).filter(|&next| next <= last);
-                Some((network, 128 - u8::try_from(free).unwrap_or(128)))
-            })
-        })
+        self.0.iter().copied().flat_map(prefixes_of)
     }
 
     #[inline]
     pub(crate) fn contains(&self, address: u128) -> bool {
+        self.range_of(address).is_some()
+    }
+
+    /// Returns the first and the last address of the range that an address lies in.
+    #[inline]
+    fn range_of(&self, address: u128) -> Option<(u128, u128)> {
         let behind = self.0.partition_point(|&(first, _)| first <= address);
-        let range = behind.checked_sub(1).and_then(|at| self.0.get(at));
-        range.is_some_and(|&(_, last)| address <= last)
+        self.0.get(behind.checked_sub(1)?).copied().filter(|&(_, last)| address <= last)
     }
 
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// A set of sources that is asked about many packets one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SourceSet {
+    set: PrefixSet,
+    /// One of its prefixes. Nobody asks an empty set.
+    any: Masked,
+}
+
+impl SourceSet {
+    pub(crate) fn of_v6(prefixes: &[Ipv6Net]) -> Self {
+        let set = PrefixSet::of_v6(prefixes);
+        let any = set.prefixes().next().map(Masked::of).unwrap_or_default();
+        Self { set, any }
+    }
+
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    /// Begins with the first packet.
+    #[inline]
+    pub(crate) const fn ask(&self) -> InRuns<'_> {
+        InRuns { set: &self.set, prefix: Cell::new(self.any) }
+    }
+}
+
+/// Asks a set, which is not empty, about one source after the other. Most lie in the prefix that the one before lay in,
+/// which takes a few instructions to see; the others are searched for.
+pub(crate) struct InRuns<'s> {
+    set: &'s PrefixSet,
+    prefix: Cell<Masked>,
+}
+
+/// A prefix, with its bits as they stand in a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Masked {
+    network: u128,
+    mask: u128,
+}
+
+impl Masked {
+    fn of((network, len): (u128, u8)) -> Self {
+        Self { network: network.to_be(), mask: (!behind(len)).to_be() }
+    }
+
+    #[allow(clippy::inline_always, reason = "in a loop of the fast path")]
+    #[inline(always)]
+    const fn contains(self, address: u128) -> bool {
+        (address ^ self.network) & self.mask == 0
+    }
+}
+
+impl InRuns<'_> {
+    #[allow(clippy::inline_always, reason = "in a loop of the fast path")]
+    #[inline(always)]
+    pub(crate) fn contains(&self, address: [u8; 16]) -> bool {
+        self.prefix.get().contains(u128::from_ne_bytes(address)) || self.search(address)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search(&self, address: [u8; 16]) -> bool {
+        let Some(range) = self.set.range_of(u128::from_be_bytes(address)) else { return false };
+        let is_around = |prefix: &Masked| prefix.contains(u128::from_ne_bytes(address));
+        if let Some(prefix) = prefixes_of(range).map(Masked::of).find(is_around) {
+            self.prefix.set(prefix);
+        }
+        true
+    }
+}
+
+/// Returns the bits behind a prefix of this length.
+fn behind(len: u8) -> u128 {
+    u128::MAX.checked_shr(len.into()).unwrap_or(0)
+}
+
+/// Returns the addresses of a range as networks and lengths, as few as possible.
+fn prefixes_of((first, last): (u128, u128)) -> impl Iterator<Item = (u128, u8)> {
+    let mut next = Some(first);
+    std::iter::from_fn(move || {
+        let network = next?;
+        // A prefix has 2 to the power of `free` addresses. The trailing zeros of the network and the rest of
+        // the range limit `free`.
+        let most = (last - network).checked_add(1).map_or(128, u128::ilog2);
+        let free = if network == 0 { most } else { most.min(network.trailing_zeros()) };
+        let behind = 1_u128.checked_shl(free).unwrap_or(0).wrapping_sub(1);
+        next = (network | behind).checked_add(1).filter(|&next| next <= last);
+        Some((network, 128 - u8::try_from(free).unwrap_or(128)))
+    })
 }
 
 pub(crate) fn bits_v6(prefix: &Ipv6Net) -> (u128, u8) {
@@ -156,6 +242,15 @@ mod tests {
                 .collect();
             for address in [near.get(&edges).wrapping_add_signed(off), anywhere] {
                 prop_assert_eq!(set.contains(address), slow(address), "{:x}", address);
+            }
+            let nets: Vec<Ipv6Net> =
+                prefixes.iter().map(|&(bits, len)| Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), len)).collect();
+            let sources = SourceSet::of_v6(&nets);
+            if !sources.is_empty() {
+                let runs = sources.ask();
+                for address in edges.iter().rev().chain(&edges).map(|edge| edge.wrapping_add_signed(off)) {
+                    prop_assert_eq!(runs.contains(address.to_be_bytes()), slow(address), "{:x} in a run", address);
+                }
             }
         }
     }

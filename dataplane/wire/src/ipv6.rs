@@ -14,6 +14,8 @@ pub const LEN: usize = 40;
 pub const MIN_MTU: usize = 1280;
 /// Offset of the hop limit.
 pub const HOP_LIMIT: usize = 7;
+/// Offset of the source.
+pub const SOURCE: usize = 8;
 /// Offset of the destination.
 pub const DESTINATION: usize = 24;
 /// Offset of the next header.

@@ -6,9 +6,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::XskError;
+use crate::probe::{Coalescing, Rings};
 
 // Commands from linux/ethtool.h.
 const GDRVINFO: u32 = 0x03;
+const GCOALESCE: u32 = 0x0e;
+const GRINGPARAM: u32 = 0x10;
 const GCHANNELS: u32 = 0x3c;
 pub(crate) const GTXCSUM: u32 = 0x16;
 pub(crate) const STXCSUM: u32 = 0x17;
@@ -49,6 +52,32 @@ struct Channels {
     tx: u32,
     other: u32,
     combined: u32,
+}
+
+/// Mirrors `struct ethtool_ringparam`.
+#[repr(C)]
+#[derive(Default)]
+struct RingParameters {
+    cmd: u32,
+    /// The largest sizes: receive, receive mini, receive jumbo, transmit.
+    max: [u32; 4],
+    rx: u32,
+    rx_mini: u32,
+    rx_jumbo: u32,
+    tx: u32,
+}
+
+/// Mirrors `struct ethtool_coalesce`.
+#[repr(C)]
+#[derive(Default)]
+struct Coalesce {
+    cmd: u32,
+    rx_usecs: u32,
+    rx_frames: u32,
+    /// Further limits of receiving and sending, and the interval of statistics.
+    others: [u32; 7],
+    use_adaptive_rx: u32,
+    rest: [u32; 12],
 }
 
 /// Reads whether a feature is on.
@@ -104,6 +133,20 @@ pub(crate) fn most_channels(ifname: &str) -> u32 {
     let mut channels = Channels { cmd: GCHANNELS, ..Channels::default() };
     // The order is max_rx, max_tx, max_other, max_combined.
     ethtool(ifname, "-l", &mut channels).map_or(0, |()| channels.max[3])
+}
+
+/// Returns the number of descriptors of a receive and of a transmit queue. `None` if the driver does not tell.
+pub(crate) fn rings(ifname: &str) -> Option<Rings> {
+    let mut rings = RingParameters { cmd: GRINGPARAM, ..RingParameters::default() };
+    ethtool(ifname, "-g", &mut rings).ok()?;
+    Some(Rings { receive: rings.rx, transmit: rings.tx })
+}
+
+/// Returns how long receive interrupts are put off. `None` if the driver does not tell.
+pub(crate) fn coalescing(ifname: &str) -> Option<Coalescing> {
+    let mut coalesce = Coalesce { cmd: GCOALESCE, ..Coalesce::default() };
+    ethtool(ifname, "-c", &mut coalesce).ok()?;
+    Some(Coalescing { is_adaptive: coalesce.use_adaptive_rx != 0, microseconds: coalesce.rx_usecs })
 }
 
 /// Returns the MTU, in bytes without the Ethernet header.

@@ -67,6 +67,28 @@ pub struct Interface {
     pub zero_copy: Option<bool>,
     /// What happens to frames that an XDP program redirects into it. `None` if the kernel does not tell.
     pub takes_redirect: Option<TakesRedirect>,
+    /// Sizes of its hardware queues. `None` if the driver does not tell.
+    pub rings: Option<Rings>,
+    /// How it puts off receive interrupts. `None` if the driver does not tell.
+    pub coalescing: Option<Coalescing>,
+}
+
+/// Numbers of descriptors of one receive and one transmit queue of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rings {
+    /// Descriptors of a receive queue.
+    pub receive: u32,
+    /// Descriptors of a transmit queue.
+    pub transmit: u32,
+}
+
+/// How an interface puts off receive interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coalescing {
+    /// The driver chooses the delay by the traffic.
+    pub is_adaptive: bool,
+    /// The delay in microseconds otherwise.
+    pub microseconds: u32,
 }
 
 /// Whether an interface sends the frames that an XDP program redirects into it. A frame that it does not accept is
@@ -112,6 +134,8 @@ pub fn interface(ifname: &str) -> Result<Interface, XskError> {
         // If there is no flag at all, the kernel has no netdev genetlink family.
         zero_copy: query.and_then(features).map(|flags| flags & ZERO_COPY != 0),
         takes_redirect: query.and_then(features).map(redirect_of),
+        rings: ethtool::rings(ifname),
+        coalescing: ethtool::coalescing(ifname),
     })
 }
 

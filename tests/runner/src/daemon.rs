@@ -142,9 +142,9 @@ impl Daemon {
     ///
     /// # Errors
     /// If srv6d does not answer as expected.
-    pub fn tally(&self) -> Result<Tally, String> {
+    pub fn tally(&self) -> Result<CounterReading, String> {
         let view = self.counters()?;
-        let mut tally = Tally::of(&view);
+        let mut tally = CounterReading::of(&view);
         for row in self.sids()? {
             *tally.counters.entry(format!("sid.{}", row.sid)).or_default() += row.packets;
         }
@@ -178,7 +178,7 @@ impl Drop for Daemon {
 
 /// Counters at one point in time.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct CounterReading {
     /// Counters by their names in the pack.
     pub counters: BTreeMap<String, u64>,
     /// Number of frames that the XDP programs did not claim and left to the kernel.
@@ -189,7 +189,7 @@ pub struct Tally {
     pub is_balanced: bool,
 }
 
-impl Tally {
+impl CounterReading {
     fn of(view: &CountersView) -> Self {
         let plain = [("rx", view.rx), ("tx", view.tx), ("kernel", view.kernel), ("held", view.held)];
         let mut counters: BTreeMap<String, u64> =

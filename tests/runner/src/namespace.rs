@@ -12,7 +12,7 @@ use std::path::Path;
 
 use srv6d_pack::{Case, Event, Step};
 
-use crate::daemon::{Daemon, Tally, wait_for};
+use crate::daemon::{CounterReading, Daemon, wait_for};
 use crate::front;
 use crate::wires::{self, Wires};
 use srv6d_netns::{self as netns, Netns};
@@ -91,7 +91,7 @@ impl Rig {
 /// Returns the configuration of a case, with those neighbours added that the kernel cannot store because it lacks their
 /// device.
 fn config(case: &Case, offload: bool) -> String {
-    let port = if offload { "[[port]]\noffload = \"xdp\"" } else { "[[port]]" };
+    let port = if offload { "[[port]]\noffload = \"auto\"" } else { "[[port]]" };
     let mut text = case.setup.config.replace("[[port]]", port);
     for neighbor in &case.setup.neighbors {
         let is_vlan = case.setup.port(&neighbor.port).is_some_and(|port| port.vlan.is_some());
@@ -116,7 +116,7 @@ struct Visit<'r> {
     outside: Wires,
     /// Sockets on the node's ends of the cables, as its kernel sees them, and on srv6d's own veth.
     kernel: Wires,
-    before: Tally,
+    before: CounterReading,
     sent: u64,
 }
 
@@ -144,7 +144,7 @@ impl<'r> Visit<'r> {
         self.check_counters()
     }
 
-    fn tally(&self) -> Result<Tally, String> {
+    fn tally(&self) -> Result<CounterReading, String> {
         Ok(self.rig.daemon.tally()?.since(&self.before))
     }
 

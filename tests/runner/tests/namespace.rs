@@ -1,5 +1,5 @@
 //! Runs the conformance pack through a real `srv6d run`: AF_XDP on virtual cables in network namespaces, with frames
-//! and counters as the pack says. Rows that concern XDP programs are run a second time with `offload = "xdp"`.
+//! and counters as the pack says. All of them are run a second time with `offload = "auto"` on every port.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::collections::BTreeMap;
@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use srv6d_pack::Case;
-use srv6d_runner::front::OFFLOADED;
 use srv6d_runner::gaps::judge;
 use srv6d_runner::namespace::Rig;
 
@@ -42,7 +41,7 @@ fn main() {
             println!("not run: {id}: {why}");
             continue;
         }
-        for offload in [false, true].into_iter().filter(|&offload| !offload || is_about_shifts(&case)) {
+        for offload in [false, true] {
             nodes.entry(surroundings(&case, offload)).or_default().wanted += 1;
             asked.push((case.clone(), offload));
         }
@@ -53,19 +52,6 @@ fn main() {
     // Nodes that no later case needs. They are dropped here, because `exit` drops nothing.
     drop(nodes);
     conclusion.exit();
-}
-
-/// Rows related to those of [`OFFLOADED`] in which XDP programs forward nothing: hop limits, a second SID of this node,
-/// SRHs, next hops that are unresolved or down, packets that do not fit, options. (All other rows are run with the
-/// program alone.)
-const BESIDE: [&str; 18] = [
-    "U04", "U06", "U07", "U12a", "U16a", "U20", "U31", "U33a", "U35b", "U36", "U38a", "U38c", "U43", "U49", "U54a",
-    "U57a", "A05a", "A09a",
-];
-
-/// Returns whether the row is run a second time with `offload = "xdp"` on every port.
-fn is_about_shifts(case: &Case) -> bool {
-    [OFFLOADED.as_slice(), &BESIDE].iter().any(|ids| ids.contains(&case.id.as_str()))
 }
 
 fn trial(case: Case, offload: bool, nodes: Arc<Nodes>) -> Trial {

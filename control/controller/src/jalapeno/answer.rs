@@ -1,4 +1,4 @@
-//! Answers of the path routes. Each shape of an answer is converted into a list of walks.
+//! Answers of the path routes. Each shape of an answer is converted into a list of paths.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,14 +12,14 @@ use srv6d_text::shown;
 
 /// One path of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Walk {
+pub struct AnsweredPath {
     /// Vertices from the source to the destination.
     pub vertices: Vec<Vertex>,
     /// The carrier that the server itself proposes, for comparison.
     pub text: Option<String>,
 }
 
-impl Walk {
+impl AnsweredPath {
     /// Returns the ids of the vertices in order.
     pub fn ids(&self) -> Vec<String> {
         self.vertices.iter().map(|vertex| vertex.id.clone()).collect()
@@ -35,7 +35,7 @@ impl Walk {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paths {
     /// The shortest paths of the answer; never empty.
-    pub walks: Vec<Walk>,
+    pub paths: Vec<AnsweredPath>,
     /// Whether there are as many paths as were asked for, so that more may exist.
     pub cut: bool,
     /// Number of paths that were left out because they have more hops than the shortest one.
@@ -101,7 +101,7 @@ struct LoadData {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said {
     /// All paths of the answer, including those with more hops than needed. An error says why a path cannot be used.
-    walks: Result<Vec<Walk>, &'static str>,
+    paths: Result<Vec<AnsweredPath>, &'static str>,
     found: bool,
     message: Option<String>,
     destination: Option<String>,
@@ -123,15 +123,15 @@ impl Said {
             }
             _ => Vec::new(),
         };
-        let mut walks = Ok(Vec::new());
+        let mut paths = Ok(Vec::new());
         for one in found {
-            match (walk(one)?, &mut walks) {
-                (Some(walk), Ok(walks)) => walks.push(walk),
-                _ => walks = Err("a vertex has no _id"),
+            match (path(one)?, &mut paths) {
+                (Some(path), Ok(paths)) => paths.push(path),
+                _ => paths = Err("a vertex has no _id"),
             }
         }
         Ok(Self {
-            walks,
+            paths,
             found: answer.found,
             message: answer.message,
             destination: answer.destination_info.and_then(|info| info.id),
@@ -152,39 +152,39 @@ impl Said {
         if let Some(other) = self.destination.filter(|id| id != destination) {
             return Err(wrong(destination, &other));
         }
-        let mut walks = self.walks.map_err(shape)?;
+        let mut paths = self.paths.map_err(shape)?;
         let limit = match kind {
             PathKind::BestPaths { limit } | PathKind::NextBestPath { limit } => usize::from(*limit),
             _ => usize::MAX,
         };
-        let cut = walks.len() >= limit;
-        let fewest = walks.iter().map(|walk| walk.vertices.len()).min().unwrap_or(0);
+        let cut = paths.len() >= limit;
+        let fewest = paths.iter().map(|path| path.vertices.len()).min().unwrap_or(0);
         if fewest == 0 {
             return Err(shape("the answer holds no path"));
         }
         // Behind paths of equal length a list may contain detours through a leaf: leaf, spine, leaf, spine, leaf.
-        let answered = walks.len();
-        walks.retain(|walk| walk.vertices.len() == fewest);
-        let longer = answered - walks.len();
-        for walk in &walks {
-            let (first, last) = (walk.vertices.first(), walk.vertices.last());
+        let answered = paths.len();
+        paths.retain(|path| path.vertices.len() == fewest);
+        let longer = answered - paths.len();
+        for path in &paths {
+            let (first, last) = (path.vertices.first(), path.vertices.last());
             if let Some(other) = last.filter(|last| last.id != destination).or(first.filter(|first| first.id != source))
             {
                 return Err(wrong(destination, &other.id));
             }
         }
-        Ok(Paths { walks, cut, longer, unbooked: self.unbooked })
+        Ok(Paths { paths, cut, longer, unbooked: self.unbooked })
     }
 }
 
 /// Reads the vertices of a path. Returns `None` if a vertex has no id.
-fn walk(one: OnePath<'_>) -> serde_json::Result<Option<Walk>> {
+fn path(one: OnePath<'_>) -> serde_json::Result<Option<AnsweredPath>> {
     let mut vertices = Vec::new();
     for Step { vertex } in one.path.0 {
         let Some(vertex) = Vertex::read(&bounded::document::<serde_json::Error>(vertex)?) else { return Ok(None) };
         vertices.push(vertex);
     }
-    Ok(Some(Walk { vertices, text: one.srv6_data.and_then(|data| data.srv6_usid) }))
+    Ok(Some(AnsweredPath { vertices, text: one.srv6_data.and_then(|data| data.srv6_usid) }))
 }
 
 fn wrong(destination: &str, other: &str) -> Failure {

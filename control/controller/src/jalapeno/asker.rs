@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use super::answer::{Paths, Walk};
+use super::answer::{AnsweredPath, Paths};
 use super::client::{Client, Looked};
 use super::peer::{Programmed, program};
 use super::{PathKind, Settings, is_id};
@@ -107,19 +107,19 @@ impl Asker<'_> {
         }
         let repeat = if is_load { Repeat::Never } else { Repeat::Safe };
         let said = self.client.paths(route, &query, repeat).await?;
-        let paths = said.judge(&self.settings.kind, &self.settings.source, peer)?;
-        let allocated = paths.walks.first().filter(|_| is_load).map(Walk::ids);
-        let programmed = self.program(peer, &paths.walks).map(|programmed| self.annotate(programmed, &paths));
-        Ok(Answered { programmed, allocated, unbooked: paths.unbooked.is_some() })
+        let answered = said.judge(&self.settings.kind, &self.settings.source, peer)?;
+        let allocated = answered.paths.first().filter(|_| is_load).map(AnsweredPath::ids);
+        let programmed = self.program(peer, &answered.paths).map(|programmed| self.annotate(programmed, &answered));
+        Ok(Answered { programmed, allocated, unbooked: answered.unbooked.is_some() })
     }
 
     /// Adds observations about an answer as notes for the user.
-    fn annotate(&self, mut programmed: Programmed, paths: &Paths) -> Programmed {
-        if paths.cut {
+    fn annotate(&self, mut programmed: Programmed, answered: &Paths) -> Programmed {
+        if answered.cut {
             programmed.notes.push("as many paths as `limit` allows: there may be more".to_owned());
         }
-        if paths.longer > 0 {
-            let (kept, longer) = (paths.walks.len(), paths.longer);
+        if answered.longer > 0 {
+            let (kept, longer) = (answered.paths.len(), answered.longer);
             let count = kept + longer;
             programmed.notes.push(format!(
                 "{longer} of {count} paths left out: they have more hops than the shortest; flows use the other {kept}"
@@ -133,7 +133,7 @@ impl Asker<'_> {
                 ));
             }
         }
-        if let Some(why) = &paths.unbooked {
+        if let Some(why) = &answered.unbooked {
             programmed.notes.push(format!("the controller could not note the load: {why}"));
         }
         programmed
@@ -141,14 +141,14 @@ impl Asker<'_> {
 
     /// Composes the carriers of paths, and adds a note if a path has more hops than needed. Weights do not limit hops:
     /// if all of them are zero, a detour of six hops has the same weight as the shortest path.
-    fn program(&self, peer: &str, walks: &[Walk]) -> Result<Programmed, Failure> {
+    fn program(&self, peer: &str, found: &[AnsweredPath]) -> Result<Programmed, Failure> {
         let address = self.client.address();
         let Some(Looked { topology, hops }) = self.looked else {
-            let vertices: Vec<Vertex> = walks.iter().flat_map(|walk| walk.vertices.clone()).collect();
-            return program(walks, &Topology::of_walk(&vertices), self.settings, address);
+            let vertices: Vec<Vertex> = found.iter().flat_map(|path| path.vertices.clone()).collect();
+            return program(found, &Topology::of_path(&vertices), self.settings, address);
         };
-        let mut programmed = program(walks, topology, self.settings, address)?;
-        let longest = walks.iter().map(Walk::hops).max().unwrap_or(0);
+        let mut programmed = program(found, topology, self.settings, address)?;
+        let longest = found.iter().map(AnsweredPath::hops).max().unwrap_or(0);
         if let Some(fewest) = hops.get(peer).filter(|fewest| **fewest < longest) {
             programmed.notes.push(format!("the path has {longest} hops, the shortest one {fewest}"));
         }
@@ -173,9 +173,9 @@ impl Asker<'_> {
     }
 }
 
-fn remembered(ids: &[String], topology: &Topology) -> Walk {
+fn remembered(ids: &[String], topology: &Topology) -> AnsweredPath {
     let vertices: Vec<Vertex> = ids.iter().filter_map(|id| topology.vertices.get(id)).cloned().collect();
-    Walk { vertices, text: None }
+    AnsweredPath { vertices, text: None }
 }
 
 /// Returns the ids of this node and all peers, sorted, so that all of them send the same list.

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
 
-use super::answer::Walk;
+use super::answer::AnsweredPath;
 use super::asker::pair;
 use super::client::Client;
 use super::{PathKind, Settings};
@@ -50,8 +50,8 @@ impl<'s> Discovery<'s> {
         for peer in self.settings.peers.iter().filter(|peer| *peer != source).take(TRIED) {
             let answer = self.client.paths("shortest_path", &pair(self.settings, peer), Repeat::Safe).await;
             match answer.and_then(|said| said.judge(&PathKind::Shortest, source, peer)) {
-                Ok(paths) => {
-                    let blocks = blocks_of(&paths.walks);
+                Ok(answered) => {
+                    let blocks = blocks_of(&answered.paths);
                     if !blocks.is_empty() {
                         return Ok(blocks);
                     }
@@ -65,8 +65,8 @@ impl<'s> Discovery<'s> {
     }
 }
 
-fn blocks_of(walks: &[Walk]) -> BTreeSet<Ipv6Net> {
-    let nodes = walks.iter().flat_map(|walk| &walk.vertices).filter(|vertex| vertex.is_node);
+fn blocks_of(found: &[AnsweredPath]) -> BTreeSet<Ipv6Net> {
+    let nodes = found.iter().flat_map(|path| &path.vertices).filter(|vertex| vertex.is_node);
     let blocks = nodes.flat_map(|node| &node.sids).filter_map(|sid| sid.split().ok());
     blocks.map(|(block, _)| prefix(block.0)).collect()
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::Settings;
-use super::answer::Walk;
+use super::answer::AnsweredPath;
 use crate::compose::{Composed, Options, compose};
 use crate::document::{Topology, Vertex};
 use crate::failure::Failure;
@@ -32,21 +32,21 @@ pub struct Programmed {
 /// If a path runs through something that is not in the topology, if the peer has no prefix, or if no prefix has a
 /// carrier that is possible and allowed.
 pub fn program(
-    walks: &[Walk],
+    found: &[AnsweredPath],
     topology: &Topology,
     settings: &Settings,
     controller: Option<IpAddr>,
 ) -> Result<Programmed, Failure> {
-    let destination = walks.first().and_then(|walk| walk.vertices.last());
+    let destination = found.first().and_then(|path| path.vertices.last());
     let id = destination.map_or("", |vertex| vertex.id.as_str());
     let mut documents: Vec<(Vec<&Vertex>, Option<&str>)> = Vec::new();
-    for walk in walks {
-        if let Some(missing) = topology.missing_on(&walk.ids()) {
+    for path in found {
+        if let Some(missing) = topology.missing_on(&path.ids()) {
             let what = format!("path to {id}: {missing} is not in the topology");
             return Err(Failure::new(Cause::VanishedNode, what));
         }
-        let vertices = walk.vertices.iter().filter_map(|vertex| topology.vertices.get(&vertex.id)).collect();
-        documents.push((vertices, walk.text.as_deref()));
+        let vertices = path.vertices.iter().filter_map(|vertex| topology.vertices.get(&vertex.id)).collect();
+        documents.push((vertices, path.text.as_deref()));
     }
     let Some(document) = topology.vertices.get(id) else {
         return Err(Failure::new(Cause::VanishedNode, format!("path to {id}: it is not in the topology")));
@@ -106,9 +106,9 @@ fn carriers(
     let function = if family == Family::V6 { settings.function_v6 } else { settings.function_v4 };
     let options = Options { algo: settings.algo, family, strict: settings.strict, function };
     let mut distinct: Vec<(Composed, u16)> = Vec::new();
-    for (walk, text) in documents {
+    for (path, text) in documents {
         let composed =
-            compose(walk, topology, &options).map_err(|why| Failure::new(Cause::InvalidCarrier, why.to_string()))?;
+            compose(path, topology, &options).map_err(|why| Failure::new(Cause::InvalidCarrier, why.to_string()))?;
         let refused = |why: String| Failure::new(Cause::NotAllowed, why);
         settings.allowed.segments(&composed.segments).map_err(refused)?;
         // The server's text has one function for all families, so it is compared for IPv6 only.

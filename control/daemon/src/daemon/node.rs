@@ -30,7 +30,7 @@ use crate::fpm::{self, InForce, Placed, Snapshot};
 use crate::kernel::{self, Guards, HostVeth, KernelError, Mirror, Seen, Steering};
 use crate::source::running::Status;
 use local::{own_mtu, steered};
-use neighbors::NextHops;
+use neighbors::NextHopsInForce;
 use srv6d_config::{Kernel, Polling};
 use srv6d_offer::Offer;
 use srv6d_offer::with_last_good;
@@ -112,7 +112,7 @@ pub struct Node {
     pub(super) guards_alive: usize,
     steering: Steering,
     pub(super) resolutions: Resolutions,
-    next_hops: NextHops,
+    next_hops: NextHopsInForce,
     path_mtus: PathMtus,
 }
 
@@ -185,7 +185,7 @@ impl Node {
             guards,
             steering: Steering::default(),
             resolutions: Resolutions::default(),
-            next_hops: NextHops::default(),
+            next_hops: NextHopsInForce::default(),
             path_mtus: PathMtus::default(),
         };
         mirror.look_again();

@@ -37,8 +37,8 @@ pub struct View<'a> {
     pub next_hops: BTreeMap<(PortId, IpAddr), AdjacencyState>,
 }
 
-fn offload(PortOffload { on, reason }: PortOffload) -> OffloadRow {
-    OffloadRow { on, reason }
+fn offload(PortOffload { on, auto, reason }: PortOffload) -> OffloadRow {
+    OffloadRow { on, auto, reason }
 }
 
 /// Returns the state of busy polling, or `None` if it was not requested.

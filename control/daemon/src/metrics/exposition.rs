@@ -168,13 +168,12 @@ impl Collector {
             &packets(),
             ports().map(|(l, r)| (l, r.offloaded)),
         )?;
-        let offload = rows.iter().filter_map(|row| {
-            row.offload.as_ref().map(|offload| (vec![("port", row.name.as_str())], u64::from(offload.on)))
-        });
+        let asked = rows.iter().filter_map(|row| Some((row, row.offload.as_ref().filter(|offload| !offload.auto)?)));
+        let offload = asked.map(|(row, offload)| (vec![("port", row.name.as_str())], u64::from(offload.on)));
         gauges(
             encoder,
             "port_offload",
-            "1 while the XDP program of a port with offload forwards plain packets",
+            "1 while the XDP program of a port with offload = \"xdp\" forwards plain packets",
             offload,
         )?;
         let up = rows.iter().map(|row| (vec![("port", row.name.as_str())], u64::from(row.state == Health::Up)));

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 pub use exposition::exposition;
-use srv6d_api::connections::{Connections, Refusals};
+use srv6d_api::connections::{AcceptFailures, Connections};
 use srv6d_api::state::State;
 
 /// Content type of the answer to Prometheus 2 and later.
@@ -47,7 +47,7 @@ const FRESH: Duration = Duration::from_millis(500);
 
 /// Answers scrapes with the state that `control` returns. It ends when the receiver of `control` is gone.
 pub async fn serve(listener: TcpListener, control: mpsc::Sender<Scrape>) {
-    let (mut connections, mut refusals) = (Connections::at_most(CONNECTIONS), Refusals::default());
+    let (mut connections, mut refusals) = (Connections::at_most(CONNECTIONS), AcceptFailures::default());
     let scrapes = Arc::new(Scrapes { control, last: Mutex::default() });
     loop {
         let stream = match listener.accept().await {

@@ -10,7 +10,7 @@ use srv6d_addresses::TableId;
 use srv6d_controller::{Allowed, MAX_ANSWER, jalapeno, syd};
 use toml::Spanned;
 
-use srv6d_config::{Asking, Disjointness, Jalapeno, Optional, PathKind, Sharing, SteerMode, Steering, Syd};
+use srv6d_config::{Disjointness, Jalapeno, Optional, PathKind, RequestSettings, Sharing, SteerMode, Steering, Syd};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -52,12 +52,12 @@ impl Steer {
 }
 
 /// Returns the largest number of bytes of answers that are held at a time.
-fn max_answer(asking: &Asking) -> usize {
+fn max_answer(asking: &RequestSettings) -> usize {
     asking.max_answer.as_ref().map_or(MAX_ANSWER, |mebibytes| usize::from(*mebibytes.get_ref()) * 1024 * 1024)
 }
 
 /// Returns the certificates that the configuration names.
-fn ca(asking: &Asking, read: impl Fn(&Path) -> io::Result<String>) -> Result<Option<String>, String> {
+fn ca(asking: &RequestSettings, read: impl Fn(&Path) -> io::Result<String>) -> Result<Option<String>, String> {
     let file = asking.ca_file.as_ref().map(Spanned::get_ref);
     file.map(|file| text_of("ca_file", file, read)).transpose()
 }
@@ -97,7 +97,7 @@ pub fn jalapeno_settings(
         let text = text_of("job file", file, &read)?;
         peers.extend(jalapeno::read_job(&text).map_err(|why| format!("{}: {why}", file.display()))?);
     }
-    let Asking { interval, timeout, concurrency, .. } = &table.asking;
+    let RequestSettings { interval, timeout, concurrency, .. } = &table.asking;
     let ca = ca(&table.asking, &read)?;
     Ok(jalapeno::Settings {
         endpoint: table.endpoint.get_ref().0.clone(),
@@ -131,7 +131,7 @@ pub fn syd_settings(
     read: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<syd::Settings, String> {
     let optional = |text: &Optional<String>| text.as_ref().map(|text| text.get_ref().clone());
-    let Asking { interval, timeout, .. } = &table.asking;
+    let RequestSettings { interval, timeout, .. } = &table.asking;
     Ok(syd::Settings {
         endpoint: table.endpoint.get_ref().0.clone(),
         topology: table.topology.get_ref().clone(),

@@ -134,7 +134,7 @@ async fn topology_that_is_kept_is_never_an_old_one() {
         (json!(8), json!(5))
     );
     let some = found(&server, &format!("{G}/topology?include_all_fields=false")).await;
-    assert_eq!(some["edges"][0].as_object().unwrap().len(), 2, "each asking has its own");
+    assert_eq!(some["edges"][0].as_object().unwrap().len(), 2, "each request has its own");
     server.replace(Store::parse(&square().to_string()).unwrap());
     patch(&server, &format!("{G}/vertices/igp_node/b"), "{\"up\": true}").await;
     assert_eq!(topology().await["total_edges"], 12);

@@ -32,10 +32,10 @@ async fn answers_about_paths_have_their_keys() {
     let sovereignty = found(&server, &format!("{G}/shortest_path/sovereignty?{PAIR}&excluded_countries=fra")).await;
     let expected = with(&["direction", "countries_traversed", "excluded_countries", "algo", "srv6_data"]);
     assert_eq!(keys(&sovereignty), expected);
-    let walks = found(&server, &format!("{G}/traverse?source=hosts/host0")).await;
+    let graph_paths = found(&server, &format!("{G}/traverse?source=hosts/host0")).await;
     let expected = "source destination min_depth max_depth direction traversal_results total_paths";
-    assert_eq!(keys(&walks), expected.split(' ').collect::<Vec<_>>());
-    let walk = &walks["traversal_results"][0];
+    assert_eq!(keys(&graph_paths), expected.split(' ').collect::<Vec<_>>());
+    let walk = &graph_paths["traversal_results"][0];
     assert_eq!(keys(walk), ["path", "sids", "country_codes", "metrics", "vertices", "edges"]);
     let neighbors = found(&server, &format!("{G}/neighbors?source=igp_node/a")).await;
     assert_eq!(keys(&neighbors), ["source", "direction", "depth", "neighbor_count", "neighbors"]);
@@ -235,8 +235,9 @@ async fn load_says_what_was_before_and_what_is_after() {
 #[tokio::test]
 async fn walks_are_as_long_as_asked_for() {
     let server = server().await;
-    let walks = found(&server, &format!("{G}/traverse?source=hosts/host0&min_depth=2&max_depth=2")).await;
-    let paths: Vec<&Value> = walks["traversal_results"].as_array().unwrap().iter().map(|one| &one["path"]).collect();
+    let graph_paths = found(&server, &format!("{G}/traverse?source=hosts/host0&min_depth=2&max_depth=2")).await;
+    let paths: Vec<&Value> =
+        graph_paths["traversal_results"].as_array().unwrap().iter().map(|one| &one["path"]).collect();
     assert_eq!(paths, [&json!(["host0", "a", "b"]), &json!(["host0", "a", "c"])]);
     let there = found(&server, &format!("{G}/traverse?{PAIR}")).await;
     assert_eq!(there["total_paths"], 2);

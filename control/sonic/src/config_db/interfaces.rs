@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::row::{Db, Row};
-use crate::finding::{Findings, Tally};
+use crate::finding::{Findings, Quirk};
 use crate::lanes;
 use crate::model::{Loopback, Neighbor, Port, Switch, Vlan, VlanMember, is_default_vrf};
 use crate::value;
@@ -93,7 +93,7 @@ fn written_address(row: &Row<'_>, text: &str, found: &mut Findings) -> Option<Ip
     if address.is_none() {
         found.ignored(row.place(""), format!("{text:?} is no address with a length: left out"));
     } else if value::is_long_form(text) {
-        found.tally(row.table(), Tally::LongForm);
+        found.count(row.table(), Quirk::LongForm);
     }
     if let Some(vrf) = row.text("vrf_name") {
         let what = format!("{vrf:?} says nothing here: the VRF of an interface stands in the row without an address");

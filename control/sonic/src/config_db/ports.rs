@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::row::{Db, Row};
-use crate::finding::{Findings, Tally};
+use crate::finding::{Findings, Quirk};
 use crate::lanes;
 use crate::model::Port;
 use crate::value;
@@ -49,7 +49,7 @@ fn port(row: &Row<'_>, step: u32, found: &mut Findings) -> Option<Port> {
     }
     let admin_up = row.truth("admin_status", found);
     if admin_up.is_none() {
-        found.tally(row.table(), Tally::NoAdminStatus);
+        found.count(row.table(), Quirk::NoAdminStatus);
     }
     let mut lanes: Vec<u32> = Vec::new();
     if let Some(written) = row.text("lanes") {

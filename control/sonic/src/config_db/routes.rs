@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::row::{Db, Row};
-use crate::finding::{Findings, Tally};
+use crate::finding::{Findings, Quirk};
 use crate::model::{self, Origin, RouteHop, Target};
 use crate::routes::Leg;
 use crate::value;
@@ -24,7 +24,7 @@ fn legs(row: &Row<'_>, found: &mut Findings) -> Vec<Leg> {
         return Vec::new();
     };
     if value::is_long_form(written) {
-        found.tally(row.table(), Tally::LongForm);
+        found.count(row.table(), Quirk::LongForm);
     }
     let vrf = vrf.filter(|vrf| !model::is_default_vrf(vrf)).map(str::to_owned);
     let lists = Lists::read(row, found);

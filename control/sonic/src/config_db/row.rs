@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use crate::finding::{Findings, Tally};
+use crate::finding::{Findings, Quirk};
 use crate::value;
 
 /// The whole file, parsed.
@@ -124,11 +124,11 @@ impl<'a> Row<'a> {
         let text = match written {
             Value::String(text) => text.clone(),
             Value::Number(number) => {
-                found.tally(self.table, Tally::Bare);
+                found.count(self.table, Quirk::Bare);
                 number.to_string()
             }
             Value::Bool(word) => {
-                found.tally(self.table, Tally::Bare);
+                found.count(self.table, Quirk::Bare);
                 word.to_string()
             }
             Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),

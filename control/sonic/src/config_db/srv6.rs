@@ -3,7 +3,7 @@
 use ipnet::Ipv6Net;
 
 use super::row::{Db, Row};
-use crate::finding::{Findings, Tally};
+use crate::finding::{Findings, Quirk};
 use crate::model::{Action, DscpMode, Locator, Origin};
 use crate::srv6::{WrittenLocator, WrittenSid};
 use crate::value;
@@ -47,7 +47,7 @@ fn locator(row: &Row<'_>, found: &mut Findings) -> Option<Locator> {
     if written.contains('/') {
         found.tolerated(row.place("prefix"), "has a length: the locator is as long as block_len + node_len");
     } else if value::is_long_form(written) {
-        found.tally(row.table(), Tally::LongForm);
+        found.count(row.table(), Quirk::LongForm);
     }
     let prefix = Ipv6Net::new(address, block_len + node_len).ok()?;
     if prefix.addr() != prefix.trunc().addr() {
@@ -93,7 +93,7 @@ fn sid(row: &Row<'_>, found: &mut Findings) -> Option<WrittenSid> {
         return None;
     };
     if value::is_long_form(written) {
-        found.tally(row.table(), Tally::LongForm);
+        found.count(row.table(), Quirk::LongForm);
     }
     let action = action(row, found)?;
     let mut adjacency = row.parsed("adj", "an IPv6 address", value::address6, found);

@@ -86,7 +86,12 @@ impl Leaf {
     /// Creates a link as containerlab does: MTU 9500, and the final name from the start. Behind it is a neighbour that
     /// supports SRv6.
     pub fn bring_link(&self, node: &str) {
-        let (_, wire, subnet) = *NODES.iter().find(|(name, ..)| *name == node).unwrap();
+        self.bring_link_as(node, wire_of(node));
+    }
+
+    /// Creates a link whose end in the leaf has this name.
+    pub fn bring_link_as(&self, node: &str, wire: &str) {
+        let (_, _, subnet) = *NODES.iter().find(|(name, ..)| *name == node).unwrap();
         let leaf = self.ns("leaf");
         must(&format!(
             "ip link add wire netns {} mtu 9500 type veth peer name {wire} netns {leaf} mtu 9500",
@@ -226,4 +231,9 @@ impl Drop for Leaf {
         }
         let _ = fs::remove_dir_all(&self.root);
     }
+}
+
+/// Returns the name that the leaf's end of a link has in `config_db.json`.
+pub fn wire_of(node: &str) -> &'static str {
+    NODES.iter().find(|(name, ..)| *name == node).unwrap().1
 }

@@ -91,13 +91,12 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
         let same = move |found: LookupResult| found.is_like(first).then(|| found.index());
         match kind {
             Kind::Shift(shift) => {
-                let sum = if fast.is_for_all() {
-                    self.write_while(found, |found, packet| (found == first).then(|| shift.write(tables, packet))?)
-                } else {
-                    let is_admitted = |packet: &Packet<'_>| fast.is_in_domain(packet);
+                let sum = if let Some(domain) = fast.domain() {
                     self.write_while(found, |found, packet| {
-                        (found == first && is_admitted(packet)).then(|| shift.write(tables, packet))?
+                        (found == first && domain.contains_source(packet)).then(|| shift.write(tables, packet))?
                     })
+                } else {
+                    self.write_while(found, |found, packet| (found == first).then(|| shift.write(tables, packet))?)
                 };
                 tally.sid(shift.0.slot, sum.packets, sum.bytes);
                 sum.packets
@@ -111,13 +110,12 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
                 } else {
                     let frames = self.frames.get_mut(..like_first).unwrap_or_default();
                     let all = inside.look_up(tables, sid, self.io, frames);
-                    let sum = if fast.is_for_all() {
-                        self.write_while(all, |inside, packet| sid.write(tables, packet, inside))
-                    } else {
-                        let is_admitted = |packet: &Packet<'_>| fast.is_in_domain(packet);
+                    let sum = if let Some(domain) = fast.domain() {
                         self.write_while(all, |inside, packet| {
-                            is_admitted(packet).then(|| sid.write(tables, packet, inside))?
+                            domain.contains_source(packet).then(|| sid.write(tables, packet, inside))?
                         })
+                    } else {
+                        self.write_while(all, |inside, packet| sid.write(tables, packet, inside))
                     };
                     inside.is_given_up = sum.packets < like_first;
                     sum

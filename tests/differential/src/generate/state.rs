@@ -69,6 +69,7 @@ pub fn state() -> impl Strategy<Value = State> {
             neighbors,
             path_mtus,
             offload: BTreeSet::new(),
+            auto_offload: BTreeSet::new(),
             emulated: BTreeMap::new(),
         };
         make_unique(&mut desired);

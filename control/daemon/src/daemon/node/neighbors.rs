@@ -17,7 +17,7 @@ use srv6d_plan::KernelNeighbor;
 
 /// Next hops of routes, SIDs and paths of a generation. They are asked for before all others.
 #[derive(Default)]
-pub(super) struct NextHops {
+pub(super) struct NextHopsInForce {
     generation: u64,
     all: HashSet<(PortId, IpAddr)>,
 }
@@ -60,7 +60,7 @@ impl Node {
         let generation = self.dataplane.generation().0;
         if self.next_hops.generation != generation {
             let all = self.dataplane.next_hops().into_iter().map(|(port, address, _)| (port, address)).collect();
-            self.next_hops = NextHops { generation, all };
+            self.next_hops = NextHopsInForce { generation, all };
         }
         for neighbor in wanted {
             self.ask(neighbor, self.next_hops.all.contains(&neighbor), mirror);

@@ -8,7 +8,7 @@ use crate::store::{Document, Store};
 use crate::work::Work;
 
 /// The request, and what its handler needs for the answer.
-pub struct Asking<'r> {
+pub struct RouteRequest<'r> {
     pub store: &'r Store,
     /// Name of the graph or collection in the URL's path; empty if there is none.
     pub name: &'r str,
@@ -18,7 +18,7 @@ pub struct Asking<'r> {
     pub work: Work,
 }
 
-impl<'r> Asking<'r> {
+impl<'r> RouteRequest<'r> {
     /// Returns the values of the request that path answers repeat.
     pub fn asked(&self) -> Asked {
         let direction = self.values.text("direction").to_owned();

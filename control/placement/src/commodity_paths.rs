@@ -11,7 +11,7 @@ use crate::table::{LinkId, NodeId, PerLink, PerNode};
 const NOWHERE: usize = usize::MAX;
 
 /// All paths to one exit under one permit.
-pub(crate) struct Ways<'p> {
+pub(crate) struct PathsToExit<'p> {
     pub exit: NodeId,
     permit: &'p Permit,
     /// Number of hops to the exit, by node.
@@ -30,15 +30,15 @@ pub(crate) struct Step {
 }
 
 /// The paths of every commodity of a problem.
-pub(crate) struct Maze<'p> {
+pub(crate) struct CommodityPaths<'p> {
     pub problem: &'p Problem<'p>,
     pub detour: usize,
-    ways: Vec<Ways<'p>>,
-    way_of: Vec<usize>,
+    to_exit: Vec<PathsToExit<'p>>,
+    exit_of: Vec<usize>,
     out: PerNode<Vec<(LinkId, NodeId)>>,
 }
 
-impl<'p> Maze<'p> {
+impl<'p> CommodityPaths<'p> {
     pub(crate) fn new(problem: &'p Problem<'p>, permits: &'p Permits) -> Self {
         let fabric = problem.fabric;
         let mut out = PerNode::new(fabric.node_count(), Vec::new());
@@ -48,36 +48,38 @@ impl<'p> Maze<'p> {
             out[node] = fabric.out(node).filter(judged).map(|link| (link, fabric.link(link).to)).collect();
             into[node] = fabric.into(node).filter(judged).map(|link| (link, fabric.link(link).from)).collect();
         }
-        let mut maze = Self { problem, detour: problem.constraints.detour, ways: Vec::new(), way_of: Vec::new(), out };
+        let mut paths =
+            Self { problem, detour: problem.constraints.detour, to_exit: Vec::new(), exit_of: Vec::new(), out };
         let mut known = HashMap::new();
         let mut entries: Vec<Vec<NodeId>> = Vec::new();
         for commodity in &problem.commodities {
-            let way = *known.entry((commodity.exit, commodity.tenant)).or_insert(maze.ways.len());
-            if way == maze.ways.len() {
+            let exit = *known.entry((commodity.exit, commodity.tenant)).or_insert(paths.to_exit.len());
+            if exit == paths.to_exit.len() {
                 let permit = permits.of(commodity.tenant);
                 let hops = hops_to(commodity.exit, permit, &into);
-                maze.ways.push(Ways { exit: commodity.exit, permit, hops, order: Vec::new() });
+                paths.to_exit.push(PathsToExit { exit: commodity.exit, permit, hops, order: Vec::new() });
                 entries.push(Vec::new());
             }
-            if let Some(entries) = entries.get_mut(way) {
+            if let Some(entries) = entries.get_mut(exit) {
                 entries.push(commodity.entry);
             }
-            maze.way_of.push(way);
+            paths.exit_of.push(exit);
         }
-        let orders: Vec<_> = maze.ways.iter().zip(&entries).map(|(ways, entries)| maze.order(ways, entries)).collect();
-        for (ways, order) in maze.ways.iter_mut().zip(orders) {
-            ways.order = order;
+        let orders: Vec<_> =
+            paths.to_exit.iter().zip(&entries).map(|(to_exit, entries)| paths.order(to_exit, entries)).collect();
+        for (to_exit, order) in paths.to_exit.iter_mut().zip(orders) {
+            to_exit.order = order;
         }
-        maze
+        paths
     }
 
-    fn order(&self, ways: &Ways, entries: &[NodeId]) -> Vec<NodeId> {
+    fn order(&self, to_exit: &PathsToExit, entries: &[NodeId]) -> Vec<NodeId> {
         let states = self.detour + 1;
         let mut seen = PerNode::new(self.out.len(), vec![false; states]);
         let mut order = Vec::new();
         let mut queue: Vec<(NodeId, usize)> = entries.iter().map(|entry| (*entry, self.detour)).collect();
         while let Some((node, slack)) = queue.pop() {
-            if ways.hops[node] == NOWHERE {
+            if to_exit.hops[node] == NOWHERE {
                 continue;
             }
             let first = !seen[node].contains(&true);
@@ -88,15 +90,15 @@ impl<'p> Maze<'p> {
             if first {
                 order.push(node);
             }
-            queue.extend(self.onward(ways, node, slack).map(|step| (step.to, step.slack)));
+            queue.extend(self.onward(to_exit, node, slack).map(|step| (step.to, step.slack)));
         }
-        order.sort_by_key(|node| (ways.hops[*node], *node));
+        order.sort_by_key(|node| (to_exit.hops[*node], *node));
         order
     }
 
-    #[allow(clippy::indexing_slicing, reason = "every commodity of the problem has its ways")]
-    pub(crate) fn ways(&self, commodity: usize) -> &Ways<'p> {
-        &self.ways[self.way_of[commodity]]
+    #[allow(clippy::indexing_slicing, reason = "every commodity of the problem has its to_exit")]
+    pub(crate) fn to_exit(&self, commodity: usize) -> &PathsToExit<'p> {
+        &self.to_exit[self.exit_of[commodity]]
     }
 
     #[allow(clippy::indexing_slicing, reason = "asked for commodities of the problem only")]
@@ -105,18 +107,18 @@ impl<'p> Maze<'p> {
     }
 
     #[allow(clippy::indexing_slicing, reason = "asked for commodities of the problem only")]
-    pub(crate) fn way_of(&self, commodity: usize) -> usize {
-        self.way_of[commodity]
+    pub(crate) fn exit_of(&self, commodity: usize) -> usize {
+        self.exit_of[commodity]
     }
 
-    #[allow(clippy::indexing_slicing, reason = "asked for what `way_of` says")]
-    pub(crate) fn way(&self, way: usize) -> &Ways<'p> {
-        &self.ways[way]
+    #[allow(clippy::indexing_slicing, reason = "asked for what `exit_of` says")]
+    pub(crate) fn exit(&self, exit: usize) -> &PathsToExit<'p> {
+        &self.to_exit[exit]
     }
 
     /// Returns the number of hops of the commodity's shortest path, or `None` if it has no path.
     pub(crate) fn hops(&self, commodity: usize) -> Option<usize> {
-        let hops = self.ways(commodity).hops[self.commodity(commodity).entry];
+        let hops = self.to_exit(commodity).hops[self.commodity(commodity).entry];
         (hops != NOWHERE).then_some(hops)
     }
 
@@ -136,12 +138,17 @@ impl<'p> Maze<'p> {
 
     /// Returns the possible next steps from a node with `slack` extra hops to spare. A walk of these steps ends at the
     /// exit.
-    pub(crate) fn onward<'w>(&'w self, ways: &'w Ways, node: NodeId, slack: usize) -> impl Iterator<Item = Step> + 'w {
-        let most = ways.hops[node].saturating_add(slack);
-        let steps = if node == ways.exit { &[] } else { self.out[node].as_slice() };
+    pub(crate) fn onward<'w>(
+        &'w self,
+        to_exit: &'w PathsToExit,
+        node: NodeId,
+        slack: usize,
+    ) -> impl Iterator<Item = Step> + 'w {
+        let most = to_exit.hops[node].saturating_add(slack);
+        let steps = if node == to_exit.exit { &[] } else { self.out[node].as_slice() };
         steps.iter().filter_map(move |(link, to)| {
-            let left = ways.hops[*to];
-            if left == NOWHERE || left >= most || !ways.permit.allows(*link, *to, ways.exit) {
+            let left = to_exit.hops[*to];
+            if left == NOWHERE || left >= most || !to_exit.permit.allows(*link, *to, to_exit.exit) {
                 return None;
             }
             Some(Step { link: *link, to: *to, slack: most - left - 1 })
@@ -150,13 +157,13 @@ impl<'p> Maze<'p> {
 
     /// Returns every link that a commodity may use.
     pub(crate) fn links(&self, commodity: usize) -> Vec<LinkId> {
-        let ways = self.ways(commodity);
+        let to_exit = self.to_exit(commodity);
         let mut links = Vec::new();
         let mut seen = std::collections::HashSet::new();
         let mut queue = vec![(self.commodity(commodity).entry, self.detour)];
         while let Some((node, slack)) = queue.pop() {
             if seen.insert((node, slack)) {
-                for step in self.onward(ways, node, slack) {
+                for step in self.onward(to_exit, node, slack) {
                     links.push(step.link);
                     queue.push((step.to, step.slack));
                 }
@@ -194,29 +201,29 @@ struct Best {
 
 /// Finds cheapest paths. A new search does not clear the results of the one before; the search number marks them as
 /// outdated.
-pub(crate) struct Scout<'m, 'p> {
-    maze: &'m Maze<'p>,
+pub(crate) struct PathSearch<'m, 'p> {
+    paths: &'m CommodityPaths<'p>,
     best: Vec<Best>,
     search: u64,
     /// Number of links visited so far.
     pub work: u64,
 }
 
-impl<'m, 'p> Scout<'m, 'p> {
-    pub(crate) fn new(maze: &'m Maze<'p>) -> Self {
+impl<'m, 'p> PathSearch<'m, 'p> {
+    pub(crate) fn new(paths: &'m CommodityPaths<'p>) -> Self {
         let nowhere = Best { search: 0, cost: f64::INFINITY, step: None };
-        Self { maze, best: vec![nowhere; maze.out.len() * (maze.detour + 1)], search: 0, work: 0 }
+        Self { paths, best: vec![nowhere; paths.out.len() * (paths.detour + 1)], search: 0, work: 0 }
     }
 
     /// Returns the cheapest path of a commodity and its cost, or `None` if every path costs infinitely much. Costs must
     /// be above 0: then the cheapest walk visits no node twice.
     pub(crate) fn cheapest(&mut self, commodity: usize, cost: &impl Fn(LinkId) -> f64) -> Option<(f64, Route)> {
         self.search += 1;
-        let (mut node, mut slack) = (self.maze.commodity(commodity).entry, self.maze.detour);
-        let ways = self.maze.ways(commodity);
-        let total = self.look(ways, node, slack, cost);
+        let (mut node, mut slack) = (self.paths.commodity(commodity).entry, self.paths.detour);
+        let to_exit = self.paths.to_exit(commodity);
+        let total = self.look(to_exit, node, slack, cost);
         let mut route = Route::new();
-        while node != ways.exit && total.is_finite() {
+        while node != to_exit.exit && total.is_finite() {
             let step = self.best.get(self.place(node, slack)).and_then(|best| best.step)?;
             route.push(step.link);
             (node, slack) = (step.to, step.slack);
@@ -226,13 +233,13 @@ impl<'m, 'p> Scout<'m, 'p> {
 
     fn place(&self, node: NodeId, slack: usize) -> usize {
         use crate::table::Id;
-        node.position() * (self.maze.detour + 1) + slack
+        node.position() * (self.paths.detour + 1) + slack
     }
 
     /// Returns the lowest cost from a node to the exit. The recursion ends because every step comes nearer or uses up
     /// slack.
-    fn look(&mut self, ways: &Ways, node: NodeId, slack: usize, cost: &impl Fn(LinkId) -> f64) -> f64 {
-        if node == ways.exit {
+    fn look(&mut self, to_exit: &PathsToExit, node: NodeId, slack: usize, cost: &impl Fn(LinkId) -> f64) -> f64 {
+        if node == to_exit.exit {
             return 0.0;
         }
         let place = self.place(node, slack);
@@ -240,12 +247,12 @@ impl<'m, 'p> Scout<'m, 'p> {
             return known.cost;
         }
         let mut best = Best { search: self.search, cost: f64::INFINITY, step: None };
-        let maze = self.maze;
-        for step in maze.onward(ways, node, slack) {
+        let paths = self.paths;
+        for step in paths.onward(to_exit, node, slack) {
             self.work += 1;
             let price = cost(step.link);
             if price < best.cost {
-                let total = price + self.look(ways, step.to, step.slack, cost);
+                let total = price + self.look(to_exit, step.to, step.slack, cost);
                 if total < best.cost {
                     (best.cost, best.step) = (total, Some(step));
                 }
@@ -268,9 +275,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn new(maze: &Maze) -> Self {
-        let states = maze.detour + 1;
-        let count = maze.out.len() * states;
+    pub(crate) fn new(paths: &CommodityPaths) -> Self {
+        let states = paths.detour + 1;
+        let count = paths.out.len() * states;
         Self { states, cost: vec![f64::INFINITY; count], step: vec![None; count], work: 0 }
     }
 
@@ -279,12 +286,12 @@ impl Tree {
         node.position() * self.states + slack
     }
 
-    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the maze")]
-    pub(crate) fn grow(&mut self, maze: &Maze, ways: &Ways, cost: &PerLink<f64>) {
+    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the paths")]
+    pub(crate) fn grow(&mut self, paths: &CommodityPaths, to_exit: &PathsToExit, cost: &PerLink<f64>) {
         for slack in 0..self.states {
-            for node in &ways.order {
-                let mut best = (if *node == ways.exit { 0.0 } else { f64::INFINITY }, None);
-                for step in maze.onward(ways, *node, slack) {
+            for node in &to_exit.order {
+                let mut best = (if *node == to_exit.exit { 0.0 } else { f64::INFINITY }, None);
+                for step in paths.onward(to_exit, *node, slack) {
                     self.work += 1;
                     let total = cost[step.link] + self.cost[self.place(step.to, step.slack)];
                     if total < best.0 {
@@ -297,20 +304,20 @@ impl Tree {
         }
     }
 
-    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the maze")]
+    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the paths")]
     pub(crate) fn cost(&self, node: NodeId) -> f64 {
         self.cost[self.place(node, self.states - 1)]
     }
 
     /// Sends the volumes of the entries down the tree and adds them to the loads.
-    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the maze")]
-    pub(crate) fn flow(&self, ways: &Ways, entries: &[(NodeId, f64)], loads: &mut PerLink<f64>) {
+    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the paths")]
+    pub(crate) fn flow(&self, to_exit: &PathsToExit, entries: &[(NodeId, f64)], loads: &mut PerLink<f64>) {
         let mut waiting = vec![0.0; self.cost.len()];
         for (entry, volume) in entries {
             waiting[self.place(*entry, self.states - 1)] += volume;
         }
         for slack in (0..self.states).rev() {
-            for node in ways.order.iter().rev() {
+            for node in to_exit.order.iter().rev() {
                 let place = self.place(*node, slack);
                 if let Some(step) = self.step[place].filter(|_| waiting[place] > 0.0) {
                     loads[step.link] += waiting[place];

@@ -42,13 +42,13 @@ impl Owner {
 
 /// Longest-prefix match over everything that is configured.
 #[derive(Default)]
-pub(super) struct Fib {
+pub(super) struct Owners {
     entries: HashMap<(TableId, IpNet), (Owner, Range<usize>)>,
     /// Lengths of the main table's prefixes, IPv4 and IPv6. A look-up tries only these.
     lengths: [BTreeSet<u8>; 2],
 }
 
-impl Fib {
+impl Owners {
     /// Records the owner of a prefix. Reports an error if it has one already.
     pub(super) fn claim(
         &mut self,

@@ -1,0 +1,150 @@
+//! Tests of `offload = "auto"`, and of ports that change between the XDP program and the worker under traffic.
+
+use std::fs;
+use std::process::{Child, Command};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::support::rig::{Rig, SRV6D, end, report, text, wait_for};
+use super::{config, hosts_are_known, judge, neighbor_is_known, offload, offloaded_of_a_few, rig};
+
+/// How often the engine changes under traffic.
+const ROUNDS: usize = 8;
+
+fn auto() -> String {
+    config().replace("offload = \"xdp\"", "offload = \"auto\"")
+}
+
+fn reload(rig: &Rig, config: &str) {
+    fs::write(rig.file("node.toml"), config).unwrap();
+    let taken = rig.ask("node", "reload");
+    assert!(taken.status.success(), "{}", text(&taken.stderr));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn auto_chooses_by_what_the_port_can_do_and_says_so() {
+    const XDP: &str = "the XDP program, as a worker's socket would copy each packet";
+    let mut rig = rig();
+    rig.ready(&auto());
+    neighbor_is_known(&rig);
+    assert_eq!(offload(&rig, "eth1"), (true, XDP.to_owned()));
+    let shown = text(&rig.ask("node", "show ports").stdout);
+    assert!(shown.contains(&format!("eth1: offload: {XDP}\n")), "{shown}");
+    assert!(offloaded_of_a_few(&rig).0 >= 20);
+
+    // The same words stand in front where some packets are the workers' all the same.
+    super::napi(&rig, "b", "off");
+    let why = wait_for("reason", || Some(offload(&rig, "eth1").1).filter(|why| why != XDP));
+    assert!(why.starts_with(&format!("{XDP}; what leaves through eth2 goes through the worker")), "{why}");
+    super::napi(&rig, "b", "on");
+    wait_for("end of the reason", || (offload(&rig, "eth1").1 == XDP).then_some(()));
+
+    reload(&rig, &auto().replace("name = \"eth1\"", "name = \"eth1\"\nchecksum = \"fill\""));
+    the_worker_is_chosen(&rig, "checksums of what comes in are for the worker to write");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn auto_is_the_worker_on_a_port_in_generic_mode() {
+    let mut rig = rig();
+    rig.ready(&auto().replace("name = \"eth1\"", "name = \"eth1\"\nmode = \"generic\""));
+    hosts_are_known(&rig);
+    the_worker_is_chosen(&rig, "the XDP program runs in generic mode");
+}
+
+fn the_worker_is_chosen(rig: &Rig, why: &str) {
+    assert_eq!(offload(rig, "eth1"), (false, format!("the worker, as {why}")));
+    let shown = text(&rig.ask("node", "show ports").stdout);
+    let row = shown.lines().find(|line| line.starts_with("eth1 ")).unwrap();
+    assert!(row.split_whitespace().any(|word| word == "worker"), "{shown}");
+    // Packets of the other port may be offloaded.
+    let before = rig.port_counter("eth1", "offloaded");
+    wait_for("answers", || offloaded_of_a_few(rig).1.then_some(()));
+    assert_eq!(rig.port_counter("eth1", "offloaded"), before);
+    rig.check_balance();
+}
+
+fn capture(rig: &Rig) -> Child {
+    let (socket, file) = (rig.socket_of("node"), rig.file("eth1.pcap"));
+    let mut command = Command::new(SRV6D);
+    command.arg("--socket").arg(socket).args(["capture", "eth1", "--direction", "in", "--write"]).arg(file);
+    command.spawn().unwrap()
+}
+
+/// Has the worker forward for a while: by `offload = "off"`, and because a capture is open. Both engines forward some
+/// packets of whatever passes the router.
+fn change_engines(rig: &Rig, sender: &mut Child) {
+    let forwarded = |rig: &Rig| {
+        let offloaded = rig.counter("offloaded");
+        [offloaded, rig.counter("rx") - offloaded]
+    };
+    let forwards = |engine: usize| {
+        let before = forwarded(rig);
+        wait_for("packets of the engine", || (forwarded(rig).get(engine) > before.get(engine)).then_some(()));
+    };
+    let (auto, off) = (auto(), auto().replace("\"auto\"", "\"off\""));
+    for round in 0..ROUNDS {
+        forwards(0);
+        if round % 2 == 0 {
+            reload(rig, &off);
+            forwards(1);
+            reload(rig, &auto);
+        } else {
+            let mut capture = capture(rig);
+            wait_for("capture", || offload(rig, "eth1").1.contains("a capture is open").then_some(()));
+            forwards(1);
+            kill(Pid::from_raw(capture.id().cast_signed()), Signal::SIGTERM).unwrap();
+            capture.wait().unwrap();
+            wait_for("end of the capture", || offload(rig, "eth1").0.then_some(()));
+        }
+    }
+    forwards(0);
+    end(sender);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn datagrams_are_neither_lost_nor_overtaken_when_the_engine_changes() {
+    let mut rig = rig();
+    rig.ready(&auto());
+    neighbor_is_known(&rig);
+    let receiver = rig.receiver("b", "udp", "[2001:db8:b::2]:7084");
+    let mut sender = rig.stream("a", "[2001:db8:b::2]:7084", 4000);
+    change_engines(&rig, &mut sender);
+    let report = report(&receiver.wait_with_output().unwrap().stdout);
+    let (sent, wrong) = judge(&report);
+    assert!(sent > 100 && wrong == 0, "{report}");
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_tcp_connection_needs_no_retransmission_when_the_engine_changes() {
+    let mut rig = rig();
+    rig.ready(&auto());
+    neighbor_is_known(&rig);
+    // With a window of one or two packets the transfer takes long, and no queue overflows because of it.
+    rig.inside("b", "sysctl -qw net.ipv4.tcp_rmem='4096 8192 8192'");
+    // A busy machine must not look like a loss: nothing is sent again only because an answer is late.
+    rig.inside("a", "sysctl -qw net.ipv4.tcp_early_retrans=0");
+    rig.inside(
+        "a",
+        "ip -6 route replace 2001:db8:b::2 encap seg6 mode encap.red segs fcbb:0:1:2:: via 2001:db8:a::1 dev wire rto_min 5s",
+    );
+    let receiver = rig.receiver("b", "tcp", "[2001:db8:b::2]:7085");
+    let mut sender = rig.traffic("a", "tcp-send [2001:db8:b::2]:7085 100000000000 7");
+    wait_for("connection", || {
+        (!rig.output("b", "ss -Htn state established sport = :7085").stdout.is_empty()).then_some(())
+    });
+    // The handshake has a timeout of its own.
+    let retransmitted = || rig.inside("a", "nstat -asz TcpRetransSegs");
+    let before = retransmitted();
+    change_engines(&rig, &mut sender);
+    let sent = report(&sender.wait_with_output().unwrap().stdout);
+    let arrived = report(&receiver.wait_with_output().unwrap().stdout);
+    assert_eq!(sent.get("sha256").unwrap(), arrived.get("sha256").unwrap());
+    assert_eq!(retransmitted(), before);
+    rig.check_balance();
+}

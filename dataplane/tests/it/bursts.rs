@@ -1,0 +1,117 @@
+//! Untagged packets are written and sent in bursts, also beside a tagged port, whose packets are counted one by one.
+
+use std::sync::Arc;
+
+use srv6d_dataplane::io::Io;
+use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
+use srv6d_srv6::model::{Hop, Mac, Port, PortId, Route, RouteAction, TableId};
+use srv6d_srv6::{Slots, Tables, Tally};
+use srv6d_wire::{Extent, Packet};
+
+use super::step::{in_frame, node, v6};
+
+const VID: u16 = 100;
+
+/// Ports in memory that count how often they are handed packets to be sent.
+struct Counting {
+    io: Memory,
+    handed: usize,
+}
+
+impl Io for Counting {
+    type Frame = Frame;
+
+    fn sockets(&self) -> usize {
+        self.io.sockets()
+    }
+
+    fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<Frame>) {
+        self.io.receive(socket, max, out);
+    }
+
+    fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
+        self.io.packet(frame)
+    }
+
+    fn packet_and_further<'f>(&'f self, frame: &'f mut Frame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
+        self.io.packet_and_further(frame)
+    }
+
+    fn packet_len(&self, frame: &Frame) -> usize {
+        self.io.packet_len(frame)
+    }
+
+    fn place(&self, frame: &mut Frame, at: Extent, keep_tail: bool) {
+        self.io.place(frame, at, keep_tail);
+    }
+
+    fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = Frame>) -> Result<(), Frame> {
+        self.handed += 1;
+        self.io.send(socket, frames)
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        self.io.recycle(frame);
+    }
+
+    fn flush(&mut self, socket: usize) {
+        self.io.flush(socket);
+    }
+}
+
+/// Returns the snapshot of a node whose port 3 is a VLAN of port 1's device, and the slot of its counters.
+fn snapshot() -> (Snapshot, usize) {
+    let mut desired = node();
+    let mac = desired.ports[1].mac;
+    desired.ports.push(Port { vlan: Some(VID), ..Port::fabric("p1.100", 1, mac, 1500) });
+    let via = "2001:db8:3::2".parse().unwrap();
+    desired.neighbors.insert((PortId(3), via), Mac([2, 0, 0, 0, 3, 2]));
+    let tagged = RouteAction::Via(vec![Hop { port: PortId(3), via: Some(via), weight: 1 }]);
+    desired.routes.push(Route { table: TableId::MAIN, prefix: "5000::/16".parse().unwrap(), action: tagged });
+    let mut slots = Slots::default();
+    let tables = Tables::build(&desired, &mut slots).unwrap();
+    let slot = slots.vlans.slot("p1.100".to_owned()) as usize;
+    let direct = Snapshot::direct(tables, Arc::new(Tally::new(&slots)), 3);
+    let socket_of = vec![Some(0), Some(1), Some(2), Some(1)];
+    (Snapshot { socket_of, vlans: vec![Vec::new(), vec![(VID, slot)], Vec::new()], ..direct }, slot)
+}
+
+fn frames(destination: &str) -> impl Iterator<Item = Vec<u8>> {
+    (0..BURST).map(move |number| in_frame(&v6(&format!("2000::{number:x}"), destination, 17, 64, &[7; 64])))
+}
+
+#[test]
+fn a_tagged_port_does_not_take_the_others_their_bursts() {
+    let (snapshot, slot) = snapshot();
+    let mut step = Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {});
+    let mut forward = |socket: usize, frames: Vec<Vec<u8>>| {
+        let mut io = Counting { io: Memory::new(3), handed: 0 };
+        io.io.port(socket).unwrap().rx.extend(frames.iter().map(|frame| Frame::new(frame)));
+        step.round(&mut io, &snapshot, 1);
+        let sent: Vec<(usize, Vec<u8>)> =
+            io.io.take_sent().into_iter().map(|(socket, frame)| (socket, frame.bytes())).collect();
+        (io.handed, sent)
+    };
+    let tally = Arc::clone(&snapshot.tallies[0]);
+    let tagged = |frame: &Vec<u8>| frame.get(12..16) == Some(&[0x81, 0, 0, 100]);
+
+    let (handed, sent) = forward(0, frames("3000::1").collect());
+    assert_eq!((handed, sent.len()), (1, BURST), "all of it is one burst");
+    assert!(sent.iter().all(|(socket, frame)| *socket == 1 && !tagged(frame)));
+    assert_eq!(tally.vlans_tx[slot].read(), (0, 0));
+
+    let (_, sent) = forward(0, frames("5000::1").collect());
+    assert!(sent.len() == BURST && sent.iter().all(|(socket, frame)| *socket == 1 && tagged(frame)));
+    let bytes: usize = sent.iter().map(|(_, frame)| frame.len()).sum();
+    assert_eq!(tally.vlans_tx[slot].read(), (BURST as u64, bytes as u64));
+
+    // What leaves tagged comes in again by the tagged port: by p1, and to its address.
+    let mac = [2, 0, 0, 0, 1, 1];
+    let back = |(_, mut frame): (usize, Vec<u8>)| {
+        frame[..6].copy_from_slice(&mac);
+        frame
+    };
+    forward(1, sent.into_iter().map(back).collect());
+    assert_eq!(tally.vlans_rx[slot].read(), (BURST as u64, bytes as u64));
+}
