@@ -248,7 +248,7 @@ impl<I: Io> Step<I> {
     /// Sends, queues, holds or drops packets as decided, run by run.
     fn send(&mut self, io: &mut I, round: &Round<'_>, came: Arrival, frames: &mut impl Iterator<Item = I::Frame>) {
         let mut runs = std::mem::take(&mut self.runs);
-        for run in runs.drain(..) {
+        for mut run in runs.drain(..) {
             let mut frames = frames.take(run.packets);
             let way_out = match run.verdict {
                 Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
@@ -274,31 +274,29 @@ impl<I: Io> Step<I> {
                 self.enqueue(io, round, way_out, &run, &mut frames);
                 continue;
             }
-            self.transmit(io, round, way_out, run, &mut frames);
+            while let Err(frame) = io.send(way_out, &mut frames) {
+                self.send_again(io, way_out, &mut run, frame);
+            }
+            self.count_sent(round, way_out, &run);
         }
         self.runs = runs;
     }
 
-    /// Sends the packets of a run. When a packet finds a full ring, the ring is flushed once. If the packet still does
-    /// not fit, it is dropped.
-    #[inline]
-    fn transmit(
-        &self,
-        io: &mut I,
-        round: &Round<'_>,
-        way_out: usize,
-        mut run: Run,
-        frames: &mut impl Iterator<Item = I::Frame>,
-    ) {
-        while let Err(frame) = io.send(way_out, frames) {
-            io.flush(way_out);
-            if let Err(frame) = io.send(way_out, &mut std::iter::once(frame)) {
-                run.packets -= 1;
-                run.bytes -= io.packet_len(&frame);
-                self.counters.not_sent(way_out);
-                self.drop_frame(io, frame, DropReason::TxFull);
-            }
+    /// Sends a packet of a run that found a full ring: the ring is flushed once. If the packet still does not fit, it is
+    /// dropped.
+    #[cold]
+    fn send_again(&self, io: &mut I, way_out: usize, run: &mut Run, frame: I::Frame) {
+        io.flush(way_out);
+        if let Err(frame) = io.send(way_out, &mut std::iter::once(frame)) {
+            run.packets -= 1;
+            run.bytes -= io.packet_len(&frame);
+            self.counters.not_sent(way_out);
+            self.drop_frame(io, frame, DropReason::TxFull);
         }
+    }
+
+    #[inline]
+    fn count_sent(&self, round: &Round<'_>, way_out: usize, run: &Run) {
         self.counters.sent(run.verdict, way_out, run.packets, run.bytes);
         if let Some(slot) = run.vlan {
             count(&round.tally.vlans_tx, slot, run.packets, run.bytes);
@@ -348,8 +346,11 @@ impl<I: Io> Step<I> {
             copy(io, taps, socket, true, &mut queued.frame);
         }
         let Queued { frame, verdict, vlan } = queued;
-        let run = Run { verdict, vlan, packets: 1, bytes: io.packet_len(&frame) };
-        self.transmit(io, round, socket, run, &mut std::iter::once(frame));
+        let mut run = Run { verdict, vlan, packets: 1, bytes: io.packet_len(&frame) };
+        if let Err(frame) = io.send(socket, &mut std::iter::once(frame)) {
+            self.send_again(io, socket, &mut run, frame);
+        }
+        self.count_sent(round, socket, &run);
     }
 
     /// Emulates the ports that the tables say from now on.
