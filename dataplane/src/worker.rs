@@ -214,14 +214,17 @@ impl Rounds {
         Some(received)
     }
 
-    /// Returns how long the worker may sleep if nothing is received: until a packet leaves an emulated port, or until it
-    /// looks again at packets that wait, and at its devices.
     fn longest_sleep(&self) -> Duration {
         let waits = self.step.held() > 0 || self.io.is_sending();
-        let longest = if waits { SHORT_SLEEP } else { LONG_SLEEP };
-        let event = self.step.next_event().map(|event| event.saturating_sub(nanoseconds(self.start)));
-        event.map_or(longest, |event| longest.min(Duration::from_nanos(event)))
+        longest_sleep(waits, self.step.next_event(), nanoseconds(self.start))
     }
+}
+
+/// Returns how long a worker may sleep if nothing is received: until a packet leaves an emulated port, or until it looks
+/// again at packets that wait, and at its devices. Event and present are in nanoseconds.
+fn longest_sleep(waits: bool, event: Option<u64>, now: u64) -> Duration {
+    let longest = if waits { SHORT_SLEEP } else { LONG_SLEEP };
+    event.map_or(longest, |event| longest.min(Duration::from_nanos(event.saturating_sub(now))))
 }
 
 /// Runs until it is told to stop.
@@ -295,4 +298,19 @@ fn drain(io: &mut Sockets, step: &mut Step<Sockets>, snapshot: &Snapshot, start:
     }
     step.abandon_held(io);
     step.abandon_queued(io, nanoseconds(start));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_sleeps_until_something_has_to_be_done() {
+        let now = 1_000_000_000;
+        assert_eq!(longest_sleep(false, None, now), LONG_SLEEP);
+        assert_eq!(longest_sleep(true, None, now), SHORT_SLEEP);
+        assert_eq!(longest_sleep(true, Some(now + 123_456), now), Duration::from_nanos(123_456));
+        assert_eq!(longest_sleep(true, Some(now * 10), now), SHORT_SLEEP);
+        assert_eq!(longest_sleep(false, Some(now - 1), now), Duration::ZERO, "it is late");
+    }
 }
