@@ -119,6 +119,7 @@ impl Record for Port {
         let allowed_carriers = table.list("allowed_carriers");
         let checksum = table.optional("checksum");
         let offload = table.optional("offload");
+        let emulate = table.optional_record("emulate");
         Some(Self {
             name: name?,
             device,
@@ -131,6 +132,7 @@ impl Record for Port {
             allowed_carriers,
             checksum,
             offload,
+            emulate,
         })
     }
 }
