@@ -24,7 +24,7 @@ pub use counters::{
     Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, VlanCounters, WorkerCounters,
 };
 pub use dataplane::{
-    AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, offload_wiring,
+    AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, WhyWorker, offload_wiring,
 };
 pub use left_right::{Amended, Published, Publisher, Reader, Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;
