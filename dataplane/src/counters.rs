@@ -1,7 +1,7 @@
 //! Counters: each is written by one worker and summed up by control.
 //!
-//! Every received packet ends in exactly one of `tx`, `kernel`, `reply`, `drop`, or is still `held`:
-//! `rx = tx + kernel + Σ reply + Σ drop + held`.
+//! Every received packet ends in exactly one of `tx`, `kernel`, `reply`, `drop`, or is still `held` or `queued`:
+//! `rx = tx + kernel + Σ reply + Σ drop + held + queued`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,8 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use serde::Serialize;
 use srv6d_srv6::{DropReason, Verdict};
 
+use crate::emulated::State;
+
 /// Largest number of devices on which a worker can have sockets.
 pub(crate) const MAX_SOCKETS: usize = 256;
+/// Number of buckets of the time by which packets leave an emulated port too late. The first one is for 1.024 µs and less,
+/// each other one for up to twice as much as the one before, and the last one for all above.
+pub const LATE_BUCKETS: usize = 22;
+/// Bits of the first bucket's nanoseconds.
+const FIRST_BUCKET: u32 = 10;
 const REASONS: usize = DropReason::ALL.len();
 
 /// The counters of one worker.
@@ -21,9 +28,27 @@ pub struct WorkerCounters {
     kernel: AtomicU64,
     echo: AtomicU64,
     held: AtomicU64,
+    queued: AtomicU64,
     errors: [AtomicU64; REASONS],
     drops: [AtomicU64; REASONS],
     sockets: Box<[SocketCounters]>,
+    queues: Box<[SocketQueue]>,
+}
+
+/// The emulated port of a socket.
+#[derive(Debug, Default)]
+struct SocketQueue {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    peak: AtomicU64,
+    load: AtomicU64,
+    ce_marked: AtomicU64,
+    wred_dropped: AtomicU64,
+    queue_full: AtomicU64,
+    wire_loss: AtomicU64,
+    port_down: AtomicU64,
+    late: [AtomicU64; LATE_BUCKETS],
+    late_sum: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -50,9 +75,11 @@ impl Default for WorkerCounters {
             kernel: AtomicU64::default(),
             echo: AtomicU64::default(),
             held: AtomicU64::default(),
+            queued: AtomicU64::default(),
             errors: [const { AtomicU64::new(0) }; REASONS],
             drops: [const { AtomicU64::new(0) }; REASONS],
             sockets: (0..MAX_SOCKETS).map(|_| SocketCounters::default()).collect(),
+            queues: (0..MAX_SOCKETS).map(|_| SocketQueue::default()).collect(),
         }
     }
 }
@@ -106,12 +133,60 @@ impl WorkerCounters {
         self.held.store(held as u64, Relaxed);
     }
 
+    pub(crate) fn set_queued(&self, queued: usize) {
+        self.queued.store(queued as u64, Relaxed);
+    }
+
+    /// Sets the counters of a socket's emulated port.
+    pub(crate) fn set_queue(&self, socket: usize, state: &State) {
+        let Some(queue) = self.queues.get(socket) else { return };
+        queue.packets.store(state.packets as u64, Relaxed);
+        queue.bytes.store(state.bytes, Relaxed);
+        queue.peak.store(state.since.peak_queue, Relaxed);
+        queue.load.store(state.load, Relaxed);
+        add(&queue.ce_marked, state.since.ce_marked);
+        add(&queue.wred_dropped, state.since.wred_dropped);
+        add(&queue.queue_full, state.since.queue_full);
+        add(&queue.wire_loss, state.since.wire_loss);
+        add(&queue.port_down, state.since.port_down);
+    }
+
+    /// Counts how many nanoseconds too late a packet leaves an emulated port.
+    pub(crate) fn released(&self, socket: usize, late: u64) {
+        let Some(queue) = self.queues.get(socket) else { return };
+        let bits = u64::BITS - late.saturating_sub(1).leading_zeros();
+        let bucket = (bits.saturating_sub(FIRST_BUCKET) as usize).min(LATE_BUCKETS - 1);
+        if let Some(bucket) = queue.late.get(bucket) {
+            add(bucket, 1);
+        }
+        add(&queue.late_sum, late);
+    }
+
+    /// Adds the emulated port of one socket of this worker to `queue`.
+    pub fn add_queue_to(&self, socket: usize, queue: &mut QueueCounters) {
+        let Some(counters) = self.queues.get(socket) else { return };
+        queue.packets += counters.packets.load(Relaxed);
+        queue.bytes += counters.bytes.load(Relaxed);
+        queue.peak_bytes += counters.peak.load(Relaxed);
+        queue.load_permille += counters.load.load(Relaxed);
+        queue.ce_marked += counters.ce_marked.load(Relaxed);
+        queue.wred_dropped += counters.wred_dropped.load(Relaxed);
+        queue.queue_full += counters.queue_full.load(Relaxed);
+        queue.wire_loss += counters.wire_loss.load(Relaxed);
+        queue.port_down += counters.port_down.load(Relaxed);
+        for (sum, bucket) in queue.late.iter_mut().zip(&counters.late) {
+            *sum += bucket.load(Relaxed);
+        }
+        queue.late_ns += counters.late_sum.load(Relaxed);
+    }
+
     /// Adds this worker's totals to `totals`.
     pub fn add_to(&self, totals: &mut Totals) {
         totals.rx += self.rx.load(Relaxed);
         totals.tx += self.tx.load(Relaxed);
         totals.kernel += self.kernel.load(Relaxed);
         totals.held += self.held.load(Relaxed);
+        totals.queued += self.queued.load(Relaxed);
         let echo = self.echo.load(Relaxed);
         if echo > 0 {
             *totals.reply.entry("echo").or_default() += echo;
@@ -182,6 +257,8 @@ pub struct Totals {
     pub drop: BTreeMap<&'static str, u64>,
     /// Packets that wait for a next hop now.
     pub held: u64,
+    /// Packets in emulated ports now.
+    pub queued: u64,
     /// Packets that the XDP program received and forwarded, past the workers. `rx` and `tx` include them.
     pub offloaded: u64,
 }
@@ -192,21 +269,22 @@ impl Totals {
         self.rx == self.accounted()
     }
 
-    /// Number of received packets that have ended in a counter, or are held.
+    /// Number of received packets that have ended in a counter, or are held or queued.
     pub fn accounted(&self) -> u64 {
         let [reply, drop] = [&self.reply, &self.drop].map(|reasons| reasons.values().sum::<u64>());
-        self.tx + self.kernel + reply + drop + self.held
+        self.tx + self.kernel + reply + drop + self.held + self.queued
     }
 
-    /// Returns every term of the balance: `rx 10 = tx 6 + kernel 1 + reply 1 + drop 2 + held 0: balanced`.
+    /// Returns every term of the balance: `rx 10 = tx 6 + kernel 1 + reply 1 + drop 2 + held 0 + queued 0: balanced`.
     pub fn equation(&self) -> String {
         let [reply, drop] = [&self.reply, &self.drop].map(|reasons| reasons.values().sum::<u64>());
-        let Self { rx, tx, kernel, held, .. } = self;
+        let Self { rx, tx, kernel, held, queued, .. } = self;
         let (sign, verdict) = match i128::from(*rx) - i128::from(self.accounted()) {
             0 => ("=", "balanced".to_owned()),
             rest => ("!=", format!("NOT balanced, {rest} unaccounted")),
         };
-        format!("rx {rx} {sign} tx {tx} + kernel {kernel} + reply {reply} + drop {drop} + held {held}: {verdict}")
+        let ends = format!("tx {tx} + kernel {kernel} + reply {reply} + drop {drop} + held {held} + queued {queued}");
+        format!("rx {rx} {sign} {ends}: {verdict}")
     }
 }
 
@@ -235,6 +313,35 @@ pub struct DeviceCounters {
     pub to_kernel: u64,
     /// Received packets that the XDP program forwarded, past the workers.
     pub offloaded: u64,
+    /// The queue of the device, if it is an emulated port.
+    pub queue: Option<QueueCounters>,
+}
+
+/// The queue of an emulated port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QueueCounters {
+    /// Packets in the port now.
+    pub packets: u64,
+    /// Bytes that are not yet on the wire, overhead included.
+    pub bytes: u64,
+    /// Largest number of these bytes so far.
+    pub peak_bytes: u64,
+    /// Share of the last tenth of a second for which the link was busy, in permille.
+    pub load_permille: u64,
+    /// Packets that were marked with CE here.
+    pub ce_marked: u64,
+    /// Packets dropped because they should have been marked and do not support ECN.
+    pub wred_dropped: u64,
+    /// Packets dropped because the queue had no room.
+    pub queue_full: u64,
+    /// Packets that got lost on the wire.
+    pub wire_loss: u64,
+    /// Packets dropped because the port was down.
+    pub port_down: u64,
+    /// Packets by how much too late they left: 1.024 µs and less, 2.048 µs, and so on; the last bucket is for all above.
+    pub late: [u64; LATE_BUCKETS],
+    /// Sum of these times in nanoseconds.
+    pub late_ns: u64,
 }
 
 /// Packets and bytes (Ethernet frames without FCS) of one tagged port.

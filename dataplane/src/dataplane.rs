@@ -21,9 +21,10 @@ use srv6d_xsk::{
 
 use crate::capture::{Capture, Taps};
 use crate::counters::{
-    Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, SidCounters, VlanCounters, WorkerCounters,
+    Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, QueueCounters, SidCounters, VlanCounters,
+    WorkerCounters,
 };
-use crate::left_right::{Published, Publisher, Wiring};
+use crate::left_right::{EmulatedPort, Published, Publisher, Wiring};
 use crate::step::Step;
 use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
 
@@ -449,6 +450,7 @@ impl Dataplane {
         for worker in &self.workers {
             worker.counters.add_socket_to(number, &mut counters);
         }
+        counters.queue = self.is_emulated(name).then(|| self.queue_counters(number));
         let of_program = self.claim_program.as_ref().zip(u32::try_from(number).ok());
         let counts = of_program.and_then(|(program, number)| program.counts(number).ok()).unwrap_or_default();
         counters.to_kernel = counts.passed;
@@ -461,6 +463,19 @@ impl Dataplane {
         counters.tx_packets += sent.packets;
         counters.tx_bytes += sent.bytes;
         counters
+    }
+
+    fn queue_counters(&self, number: usize) -> QueueCounters {
+        let mut counters = QueueCounters::default();
+        self.workers.iter().for_each(|worker| worker.counters.add_queue_to(number, &mut counters));
+        counters
+    }
+
+    /// Returns true if the device is an emulated port.
+    fn is_emulated(&self, name: &str) -> bool {
+        let desired = self.tables.desired();
+        let ports = desired.emulated.keys().filter_map(|port| desired.ports.get(usize::from(port.0)));
+        ports.map(device_name).any(|device| device == name)
     }
 
     /// Returns the next hops that packets wait for, each once, and forgets them.
@@ -567,7 +582,8 @@ fn wiring(
         }
     }
     let vlans = vlans(desired, &socket_of, slots, numbers.len());
-    Wiring { socket_of, port_of, vlans }
+    let emulated = emulated(desired, &socket_of, numbers.len());
+    Wiring { socket_of, port_of, vlans, emulated }
 }
 
 /// Returns the name of the network device: that of its untagged port, or the parent part of `device.vid`.
@@ -576,6 +592,22 @@ fn device_name(port: &srv6d_srv6::model::Port) -> &str {
         Some(vid) => port.name.strip_suffix(&format!(".{vid}")).unwrap_or(&port.name),
         None => &port.name,
     }
+}
+
+/// Returns the emulated ports by socket. The list is empty if there are none.
+fn emulated(desired: &Desired, socket_of: &[Option<usize>], sockets: usize) -> Vec<Option<EmulatedPort>> {
+    let mut emulated = Vec::new();
+    for (port, &emulation) in &desired.emulated {
+        let index = usize::from(port.0);
+        let (Some(port), Some(socket)) = (desired.ports.get(index), socket_of.get(index).copied().flatten()) else {
+            continue;
+        };
+        emulated.resize(sockets, None);
+        if let Some(place) = emulated.get_mut(socket) {
+            *place = Some(EmulatedPort { device: device_name(port).to_owned(), emulation, is_up: port.up });
+        }
+    }
+    emulated
 }
 
 /// Returns the tagged ports by socket, with the slots of their counters. The list is empty if no port is tagged.

@@ -44,7 +44,7 @@ use srv6d_srv6::{Before, BuildError, Index, NeedsRebuild, OpLog, Released, Slots
 
 use handover::{Holder, InForce, alone, is_left};
 use snapshot::in_huge_pages;
-pub use snapshot::{Snapshot, Wiring};
+pub use snapshot::{EmulatedPort, Snapshot, Wiring};
 
 /// The types that the hand-over is made of. Its test replaces them by those of `loom`.
 mod sync {

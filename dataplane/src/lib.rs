@@ -13,6 +13,7 @@ pub mod capture;
 mod claims;
 mod counters;
 mod dataplane;
+mod emulated;
 mod held;
 pub mod io;
 pub mod left_right;
@@ -21,12 +22,13 @@ mod step;
 mod worker;
 
 pub use counters::{
-    Counters, DeviceCounters, NextHopCounters, PathCounters, SidCounters, Totals, VlanCounters, WorkerCounters,
+    Counters, DeviceCounters, LATE_BUCKETS, NextHopCounters, PathCounters, QueueCounters, SidCounters, Totals,
+    VlanCounters, WorkerCounters,
 };
 pub use dataplane::{
     AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, WhyWorker, offload_wiring,
 };
-pub use left_right::{Amended, Published, Publisher, Reader, Snapshot, Wiring};
+pub use left_right::{Amended, EmulatedPort, Published, Publisher, Reader, Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;
 pub use step::{BURST, Step, look_ups};
 pub use worker::{PacketMemory, Rounds, Sockets};

@@ -10,8 +10,11 @@ use srv6d_srv6::{
     slow_path, write_burst, write_one,
 };
 
+use srv6d_wire::ecn;
+
 use crate::capture::{self, Sink, Taps};
 use crate::counters::WorkerCounters;
+use crate::emulated::{Due, EmulatedPorts, Queued};
 use crate::held::{Held, Waiting};
 use crate::io::{Buffers, Io};
 use crate::left_right::Snapshot;
@@ -35,6 +38,7 @@ pub struct Step<I: Io> {
     counters: Arc<WorkerCounters>,
     limiter: Limiter,
     held: Held<I::Frame>,
+    emulated: EmulatedPorts<I::Frame>,
     burst: Vec<I::Frame>,
     look_ups: LookUps,
     runs: Vec<Run>,
@@ -81,6 +85,7 @@ impl<I: Io> Step<I> {
             counters,
             limiter: Limiter::default(),
             held: Held::with_room(HELD),
+            emulated: EmulatedPorts::default(),
             burst: Vec::with_capacity(BURST),
             look_ups: look_ups(),
             runs: Vec::with_capacity(BURST),
@@ -117,6 +122,16 @@ impl<I: Io> Step<I> {
         self.held.len()
     }
 
+    /// Number of packets in emulated ports.
+    pub fn queued(&self) -> usize {
+        self.emulated.queued()
+    }
+
+    /// When a round is needed although nothing is received: nanoseconds of the clock of [`round`](Self::round).
+    pub fn next_event(&self) -> Option<u64> {
+        self.emulated.next_event()
+    }
+
     /// Makes one round over all sockets at `now` (nanoseconds of a clock that never goes back). Returns the number of
     /// packets received.
     pub fn round(&mut self, io: &mut I, snapshot: &Snapshot, now: u64) -> usize {
@@ -124,7 +139,13 @@ impl<I: Io> Step<I> {
         let round = Round { snapshot, tally, now, taps: self.taps.looking() };
         if snapshot.generation != self.generation {
             self.generation = snapshot.generation;
+            if !self.emulated.is_empty() || !snapshot.emulated.is_empty() {
+                self.follow_emulation(io, &round);
+            }
             self.retry_held(io, &round);
+        }
+        if !self.emulated.is_empty() {
+            self.release(io, &round);
         }
         if self.held.len() > 0 {
             self.give_up_expired(io, &round);
@@ -224,11 +245,10 @@ impl<I: Io> Step<I> {
         }
     }
 
-    /// Sends, holds or drops packets as decided, run by run. When a packet finds a full ring, the ring is flushed once.
-    /// If the packet still does not fit, it is dropped.
+    /// Sends, queues, holds or drops packets as decided, run by run.
     fn send(&mut self, io: &mut I, round: &Round<'_>, came: Arrival, frames: &mut impl Iterator<Item = I::Frame>) {
         let mut runs = std::mem::take(&mut self.runs);
-        for mut run in runs.drain(..) {
+        for run in runs.drain(..) {
             let mut frames = frames.take(run.packets);
             let way_out = match run.verdict {
                 Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
@@ -250,21 +270,126 @@ impl<I: Io> Step<I> {
                 frames.for_each(|frame| self.drop_frame(io, frame, DropReason::TxFull));
                 continue;
             };
-            while let Err(frame) = io.send(way_out, &mut frames) {
-                io.flush(way_out);
-                if let Err(frame) = io.send(way_out, &mut std::iter::once(frame)) {
-                    run.packets -= 1;
-                    run.bytes -= io.packet_len(&frame);
-                    self.counters.not_sent(way_out);
-                    self.drop_frame(io, frame, DropReason::TxFull);
-                }
+            if self.emulated.has(way_out) {
+                self.enqueue(io, round, way_out, &run, &mut frames);
+                continue;
             }
-            self.counters.sent(run.verdict, way_out, run.packets, run.bytes);
-            if let Some(slot) = run.vlan {
-                count(&round.tally.vlans_tx, slot, run.packets, run.bytes);
-            }
+            self.transmit(io, round, way_out, run, &mut frames);
         }
         self.runs = runs;
+    }
+
+    /// Sends the packets of a run. When a packet finds a full ring, the ring is flushed once. If the packet still does
+    /// not fit, it is dropped.
+    #[inline]
+    fn transmit(
+        &self,
+        io: &mut I,
+        round: &Round<'_>,
+        way_out: usize,
+        mut run: Run,
+        frames: &mut impl Iterator<Item = I::Frame>,
+    ) {
+        while let Err(frame) = io.send(way_out, frames) {
+            io.flush(way_out);
+            if let Err(frame) = io.send(way_out, &mut std::iter::once(frame)) {
+                run.packets -= 1;
+                run.bytes -= io.packet_len(&frame);
+                self.counters.not_sent(way_out);
+                self.drop_frame(io, frame, DropReason::TxFull);
+            }
+        }
+        self.counters.sent(run.verdict, way_out, run.packets, run.bytes);
+        if let Some(slot) = run.vlan {
+            count(&round.tally.vlans_tx, slot, run.packets, run.bytes);
+        }
+    }
+
+    /// Puts the packets of a run into the emulated port that they leave through.
+    #[inline(never)]
+    fn enqueue(
+        &mut self,
+        io: &mut I,
+        round: &Round<'_>,
+        way_out: usize,
+        &Run { verdict, vlan, .. }: &Run,
+        frames: &mut impl Iterator<Item = I::Frame>,
+    ) {
+        for mut frame in frames {
+            let seen = (io.packet_len(&frame), ecn::of(io.packet(&mut frame).bytes()));
+            let mark = |frame: &mut I::Frame| ecn::set_ce(io.packet(frame).bytes_mut());
+            let queued = Queued { frame, verdict, vlan };
+            if let Err((frame, reason)) = self.emulated.offer(way_out, round.now, seen, queued, mark) {
+                self.drop_frame(io, frame, reason);
+            }
+        }
+        self.count_queue(way_out, round.now);
+    }
+
+    /// Sends what has arrived at the other end of the emulated ports.
+    #[inline(never)]
+    fn release(&mut self, io: &mut I, round: &Round<'_>) {
+        for socket in self.emulated.sockets() {
+            let mut is_any = false;
+            while let Some(Due { queued, late }) = self.emulated.release(socket, round.now) {
+                self.counters.released(socket, late);
+                self.send_queued(io, round, socket, queued);
+                is_any = true;
+            }
+            if is_any {
+                io.flush(socket);
+            }
+            self.count_queue(socket, round.now);
+        }
+    }
+
+    fn send_queued(&self, io: &mut I, round: &Round<'_>, socket: usize, mut queued: Queued<I::Frame>) {
+        if let Some(taps) = &round.taps {
+            copy(io, taps, socket, true, &mut queued.frame);
+        }
+        let Queued { frame, verdict, vlan } = queued;
+        let run = Run { verdict, vlan, packets: 1, bytes: io.packet_len(&frame) };
+        self.transmit(io, round, socket, run, &mut std::iter::once(frame));
+    }
+
+    /// Emulates the ports that the tables say from now on.
+    #[cold]
+    fn follow_emulation(&mut self, io: &mut I, round: &Round<'_>) {
+        for socket in self.emulated.sockets() {
+            self.count_queue(socket, round.now);
+        }
+        let changed = self.emulated.follow(round.snapshot, round.now);
+        for frame in changed.dropped {
+            self.drop_frame(io, frame, DropReason::PortDown);
+        }
+        for (socket, queued) in changed.to_send {
+            for queued in queued {
+                self.send_queued(io, round, socket, queued);
+            }
+            io.flush(socket);
+            self.count_queue(socket, round.now);
+        }
+    }
+
+    fn count_queue(&mut self, socket: usize, now: u64) {
+        self.counters.set_queue(socket, &self.emulated.state(socket, now));
+        self.counters.set_queued(self.emulated.queued());
+    }
+
+    /// Drops the packets that wait in the emulated port of a socket, because the socket is closed.
+    pub fn close_queue(&mut self, io: &mut I, socket: usize, now: u64) {
+        for frame in self.emulated.close(socket, now) {
+            self.drop_frame(io, frame, DropReason::PortDown);
+        }
+        self.count_queue(socket, now);
+    }
+
+    /// Drops all packets in emulated ports and gives their frames back to the packet memory.
+    pub fn abandon_queued(&mut self, io: &mut I, now: u64) {
+        for frame in self.emulated.drop_all(now) {
+            self.drop_frame(io, frame, DropReason::PortDown);
+        }
+        self.emulated.sockets().for_each(|socket| self.count_queue(socket, now));
     }
 
     #[cold]
@@ -349,14 +474,15 @@ fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Fram
     verdict
 }
 
-/// Copies a packet that leaves for captures. Returns the counter slot of the tagged port that it leaves by. What leaves in
-/// a burst needs neither: no capture is open then, and the fast path writes no tags.
+/// Copies a packet that leaves for captures, unless it has to wait in an emulated port first. Returns the counter slot of
+/// the tagged port that it leaves by. What leaves in a burst needs neither: no capture is open then, and the fast path
+/// writes no tags.
 fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Frame) -> Option<usize> {
     let (Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port)) = verdict else {
         return None;
     };
     let way_out = round.snapshot.socket_of.get(usize::from(port)).copied().flatten()?;
-    if let Some(taps) = &round.taps {
+    if let Some(taps) = round.taps.as_ref().filter(|_| !round.snapshot.is_emulated(way_out)) {
         copy(io, taps, way_out, true, frame);
     }
     round.snapshot.vlan_slot(way_out, io.packet(frame).bytes())

@@ -203,15 +203,24 @@ impl Rounds {
 
     /// Makes one round. Returns the number of packets received, or `None` if the worker was told to stop.
     pub fn round(&mut self) -> Option<usize> {
-        if !obey(&mut self.io, &mut self.step, &self.commands) {
+        let now = nanoseconds(self.start);
+        if !obey(&mut self.io, &mut self.step, &self.commands, now) {
             return None;
         }
-        let now = nanoseconds(self.start);
         let received = self.step.round(&mut self.io, self.reader.current(), now);
         if received == 0 && self.io.is_sending() {
             (0..self.io.sockets()).for_each(|socket| self.io.flush(socket));
         }
         Some(received)
+    }
+
+    /// Returns how long the worker may sleep if nothing is received: until a packet leaves an emulated port, or until it
+    /// looks again at packets that wait, and at its devices.
+    fn longest_sleep(&self) -> Duration {
+        let waits = self.step.held() > 0 || self.io.is_sending();
+        let longest = if waits { SHORT_SLEEP } else { LONG_SLEEP };
+        let event = self.step.next_event().map(|event| event.saturating_sub(nanoseconds(self.start)));
+        event.map_or(longest, |event| longest.min(Duration::from_nanos(event)))
     }
 }
 
@@ -225,7 +234,7 @@ pub(crate) fn run(mut rounds: Rounds, waker: &Waker, polling: Polling) {
         }
         idle += 1;
         if polling == Polling::Adaptive && idle > SPIN_ROUNDS {
-            sleep(&rounds.io, waker, rounds.step.held() > 0 || rounds.io.is_sending());
+            sleep(&rounds.io, waker, rounds.longest_sleep());
         } else {
             std::hint::spin_loop();
         }
@@ -240,14 +249,18 @@ fn nanoseconds(start: Instant) -> u64 {
 
 /// Carries out the commands of control. Returns false if the worker is to stop.
 #[cfg_attr(feature = "faults", allow(clippy::panic, reason = "it is what the command says"))]
-fn obey(io: &mut Sockets, step: &mut Step<Sockets>, commands: &Receiver<Command>) -> bool {
+fn obey(io: &mut Sockets, step: &mut Step<Sockets>, commands: &Receiver<Command>, now: u64) -> bool {
     while let Ok(command) = commands.try_recv() {
         match command {
             Command::Open(number, memory, socket) => io.open(number, memory, socket),
-            Command::Close(number) => io.close(number),
+            Command::Close(number) => {
+                step.close_queue(io, number, now);
+                io.close(number);
+            }
             Command::ZeroCopy(umem) => {
-                // Held packets may lie in the memory that is removed.
+                // Held and queued packets may lie in the memory that is removed.
                 step.abandon_held(io);
+                step.abandon_queued(io, now);
                 io.zero_copy = umem;
             }
             Command::Stop => return false,
@@ -258,10 +271,9 @@ fn obey(io: &mut Sockets, step: &mut Step<Sockets>, commands: &Receiver<Command>
     true
 }
 
-fn sleep(io: &Sockets, waker: &Waker, soon: bool) {
+fn sleep(io: &Sockets, waker: &Waker, longest: Duration) {
     let fds: Vec<BorrowedFd<'_>> = io.present().filter(|socket| !socket.is_gone()).map(AsFd::as_fd).collect();
-    let timeout = if soon { SHORT_SLEEP } else { LONG_SLEEP };
-    match wait(&fds, waker, Some(timeout)) {
+    match wait(&fds, waker, Some(longest)) {
         // A deleted device makes poll(2) return at once until its socket is closed.
         Ok(woken) if woken.error => std::thread::sleep(Duration::from_millis(1)),
         Ok(_) => {}
@@ -279,7 +291,8 @@ fn drain(io: &mut Sockets, step: &mut Step<Sockets>, snapshot: &Snapshot, start:
     while quiet < 3 && Instant::now() < end {
         let received = step.round(io, snapshot, nanoseconds(start));
         (0..io.sockets()).for_each(|socket| io.flush(socket));
-        quiet = if received == 0 && !io.is_sending() { quiet + 1 } else { 0 };
+        quiet = if received == 0 && !io.is_sending() && step.queued() == 0 { quiet + 1 } else { 0 };
     }
     step.abandon_held(io);
+    step.abandon_queued(io, nanoseconds(start));
 }

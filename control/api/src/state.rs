@@ -79,6 +79,32 @@ pub struct PortRow {
     /// State of `busy_budget` at this port; absent if it is not configured.
     #[serde(default)]
     pub busy_polling: Option<BusyPollingRow>,
+    /// What the port emulates, and how its queue is; absent if it emulates nothing.
+    #[serde(default)]
+    pub emulated: Option<EmulatedRow>,
+}
+
+/// An emulated port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmulatedRow {
+    /// Rate in bit/s.
+    pub rate: u64,
+    /// Share of the last tenth of a second for which the link was busy, in permille.
+    pub load_permille: u64,
+    /// Packets in the port: in the queue, or delayed.
+    pub packets: u64,
+    /// Bytes that are not yet on the wire.
+    pub queue_bytes: u64,
+    /// Largest number of these bytes so far.
+    pub peak_bytes: u64,
+    /// Packets that were marked with CE here.
+    pub marked: u64,
+    /// Packets that were dropped here, by drop reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Packets that left up to 1.024 µs too late, up to 2.048 µs, and so on; the last number is of all above.
+    pub late: Vec<u64>,
+    /// Sum of the time by which packets left too late, in nanoseconds.
+    pub late_ns: u64,
 }
 
 /// State of busy polling at a port.
@@ -241,6 +267,9 @@ pub struct CountersView {
     pub kernel: u64,
     /// Number of packets that wait for a neighbour.
     pub held: u64,
+    /// Number of packets in emulated ports.
+    #[serde(default)]
+    pub queued: u64,
     /// The part of both `rx` and `tx` that XDP programs and the tc program have forwarded without a worker.
     #[serde(default)]
     pub offloaded: u64,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod diagnostic;
+mod emulate;
 mod fpm;
 mod merge;
 mod records;
@@ -19,6 +20,7 @@ use std::ops::Range;
 use toml::de::DeTable;
 
 pub use diagnostic::{Diagnostic, Errors, Severity, Source};
+pub use emulate::{EcnMarking, EcnProfile, EcnRule, Emulate, NonEct, Rate, Share, WireTime};
 pub use fpm::{Fpm, FpmDialect, ListenAddress};
 pub use schema::{
     Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, HostEngine, InnerDscp, Neighbor, NextHop, Node,
@@ -144,6 +146,8 @@ pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
         keys_of::<Api>(),
         keys_of::<Block>(),
         keys_of::<Port>(),
+        keys_of::<Emulate>(),
+        keys_of::<EcnRule>(),
         keys_of::<Sid>(),
         keys_of::<Steer>(),
         keys_of::<SteerPath>(),

@@ -123,6 +123,7 @@ impl Record for Port {
         let allowed_carriers = table.list("allowed_carriers");
         let checksum = table.optional("checksum");
         let offload = table.optional("offload");
+        let emulate = table.optional_record("emulate");
         Some(Self {
             name: name?,
             device,
@@ -135,6 +136,7 @@ impl Record for Port {
             allowed_carriers,
             checksum,
             offload,
+            emulate,
         })
     }
 }

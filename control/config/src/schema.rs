@@ -12,6 +12,7 @@ use srv6d_addresses::{Mac, TableId};
 use toml::Spanned;
 
 use super::diagnostic::{Diagnostic, Source};
+use super::emulate::Emulate;
 use super::fpm::Fpm;
 use super::sources::{Jalapeno, Kernel, Syd};
 use super::value::{MetricsAddress, OuterDscp};
@@ -258,6 +259,8 @@ pub struct Port {
     pub checksum: Optional<Checksum>,
     /// Offload to an XDP program, default `off`.
     pub offload: Optional<PortOffload>,
+    /// The link that the port is made to be; default: none.
+    pub emulate: Option<Emulate>,
 }
 
 crate::words! {

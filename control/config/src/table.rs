@@ -160,6 +160,22 @@ impl<'t, 'f> Table<'t, 'f> {
         }
     }
 
+    /// Reads a key that is either a word or a table.
+    pub fn word_or_record<W: Value, T: Record>(&mut self, key: &'static str) -> Option<Result<Spanned<W>, T>> {
+        let value = self.take(key)?;
+        match value.get_ref() {
+            DeValue::Table(entries) => self.nested::<T>(entries, value.span()).map(Err),
+            other => self.accept(key, value.span(), W::read(other)).map(Ok),
+        }
+    }
+
+    /// Refuses a key that people expect here and that has no meaning.
+    pub fn never(&mut self, key: &'static str, what: &str, fix: &str) {
+        if let Some(value) = self.take(key) {
+            self.refuse(value.span(), key, what, fix);
+        }
+    }
+
     /// Reads `[[table]]` or a list of inline tables; a missing key is an empty list.
     pub fn records<T: Record>(&mut self, key: &'static str) -> Vec<Spanned<T>> {
         let Some(value) = self.take(key) else { return Vec::new() };

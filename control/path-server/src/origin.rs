@@ -17,7 +17,7 @@ pub fn cors() -> CorsLayer {
 }
 
 /// Refuses a request that changes something if it comes from a page of another origin. CORS is not enough, because a
-/// browser sends a form without request first. Programs that are not browsers send no origin and are not refused.
+/// browser sends a form without asking first. Programs that are not browsers send no origin and are not refused.
 pub async fn refuse_foreign_changes(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if reads {

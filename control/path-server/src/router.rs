@@ -204,7 +204,7 @@ fn answer(route: &Route, shared: &Shared, name: &str, query: &Query, client: &Wa
     }
 }
 
-/// Answers `/health` without reading documents, as Jalapeno answers it without request its database.
+/// Answers `/health` without reading documents, as Jalapeno answers it without asking its database.
 async fn health() -> Json<Value> {
     Json(json!({ "status": "healthy", "database_server": "none", "database_name": "srv6d path-server" }))
 }

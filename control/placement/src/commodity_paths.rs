@@ -96,7 +96,7 @@ impl<'p> CommodityPaths<'p> {
         order
     }
 
-    #[allow(clippy::indexing_slicing, reason = "every commodity of the problem has its to_exit")]
+    #[allow(clippy::indexing_slicing, reason = "every commodity of the problem has its paths")]
     pub(crate) fn to_exit(&self, commodity: usize) -> &PathsToExit<'p> {
         &self.to_exit[self.exit_of[commodity]]
     }
@@ -286,7 +286,7 @@ impl Tree {
         node.position() * self.states + slack
     }
 
-    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the paths")]
+    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the fabric")]
     pub(crate) fn grow(&mut self, paths: &CommodityPaths, to_exit: &PathsToExit, cost: &PerLink<f64>) {
         for slack in 0..self.states {
             for node in &to_exit.order {
@@ -304,13 +304,13 @@ impl Tree {
         }
     }
 
-    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the paths")]
+    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the fabric")]
     pub(crate) fn cost(&self, node: NodeId) -> f64 {
         self.cost[self.place(node, self.states - 1)]
     }
 
     /// Sends the volumes of the entries down the tree and adds them to the loads.
-    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the paths")]
+    #[allow(clippy::indexing_slicing, reason = "places are of nodes of the fabric")]
     pub(crate) fn flow(&self, to_exit: &PathsToExit, entries: &[(NodeId, f64)], loads: &mut PerLink<f64>) {
         let mut waiting = vec![0.0; self.cost.len()];
         for (entry, volume) in entries {

@@ -1,4 +1,4 @@
-//! Compares three to_exit of choosing paths for the same flows: placement, hashing, and Jalapeno's load book.
+//! Compares three ways of choosing paths for the same flows: placement, hashing, and Jalapeno's load book.
 
 use crate::constraints::{Constraints, PlaceError};
 use crate::demand::Demand;
@@ -20,7 +20,7 @@ pub struct Outcome {
     pub busiest: Ratio,
 }
 
-/// Results of the three to_exit.
+/// Results of the three ways.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Lower bound: no placement has a lower ratio on its busiest link.
@@ -37,7 +37,7 @@ pub struct Comparison {
     pub links: Vec<LinkId>,
 }
 
-/// Runs all three to_exit on the same flows.
+/// Runs all three ways on the same flows.
 ///
 /// # Errors
 /// [`PlaceError`], as [`place`], [`crate::hash`] and [`load_order`] return it.

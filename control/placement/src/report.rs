@@ -23,7 +23,7 @@ pub struct Report<'r> {
     pub demand: &'r Demand,
     /// Constraints of the placement.
     pub constraints: &'r Constraints,
-    /// Results of the three to_exit of choosing paths.
+    /// Results of the three ways of choosing paths.
     pub comparison: &'r Comparison,
     /// Topology with the SIDs of the nodes, if known.
     pub sids: Option<&'r Topology>,

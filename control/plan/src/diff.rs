@@ -91,6 +91,7 @@ pub fn diff(before: &Desired, after: &Desired) -> Diff {
         path_mtus: _,
         offload: _,
         auto_offload: _,
+        emulated: _,
     } = after;
     let same_ports = before.ports.iter().map(|port| &port.name).eq(after.ports.iter().map(|port| &port.name));
     // If the ports keep their numbers, only entries that differ are formatted. Formatting a hundred thousand entries
@@ -191,7 +192,9 @@ fn port_name(desired: &Desired, index: usize) -> &str {
 
 fn port_text(desired: &Desired, (index, port): (u16, &Port)) -> String {
     let id = PortId(index);
-    format!("{index} {port:?} {} {}", desired.offload.contains(&id), desired.auto_offload.contains(&id))
+    let Desired { offload, auto_offload, emulated, .. } = desired;
+    let offload = (offload.contains(&id), auto_offload.contains(&id));
+    format!("{index} {port:?} {offload:?} {:?}", emulated.get(&id))
 }
 
 pub(super) fn in_table(prefix: impl fmt::Display, table: u32) -> String {

@@ -8,6 +8,7 @@
 
 mod amend;
 mod diff;
+mod emulated;
 mod environment;
 mod followed;
 mod hops;
@@ -202,6 +203,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         local_addresses: context.ports.local_addresses(environment, &context.rules),
         offload: ports::offload(config),
         auto_offload: ports::auto_offload(config),
+        emulated: emulated::ports(config, &context.ports.models, &workers, found),
         ports: context.ports.models,
         tunnel,
         policy: node::policy(&config.node, &name),

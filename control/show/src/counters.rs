@@ -16,6 +16,7 @@ pub fn render(view: &CountersView) -> String {
     total("reply", sum(&view.reply), "answered by srv6d itself");
     total("drop", sum(&view.drop), "dropped, for the reasons below");
     total("held", view.held, "waiting for a neighbour");
+    total("queued", view.queued, "in emulated ports");
     total("offloaded", view.offloaded, "of rx and tx: forwarded by XDP programs, past the workers");
     if let Some(lost) = view.local_lost {
         total("local lost", lost, "not in rx: of local applications, dropped by the kernel in front of srv6d");
@@ -31,7 +32,7 @@ pub fn render(view: &CountersView) -> String {
     text
 }
 
-/// Formats the balance: `rx 10 = tx 7 + kernel 1 + reply 1 + drop 1 + held 0: balanced`.
+/// Formats the balance: `rx 10 = tx 7 + kernel 1 + reply 1 + drop 1 + held 0 + queued 0: balanced`.
 fn balance(view: &CountersView) -> String {
     let verdict = if view.balanced {
         "balanced".to_owned()
@@ -42,13 +43,14 @@ fn balance(view: &CountersView) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "rx {} = tx {} + kernel {} + reply {} + drop {} + held {}: {verdict}",
+        "rx {} = tx {} + kernel {} + reply {} + drop {} + held {} + queued {}: {verdict}",
         view.rx,
         view.tx,
         view.kernel,
         sum(&view.reply),
         sum(&view.drop),
-        view.held
+        view.held,
+        view.queued
     );
     text
 }

@@ -11,7 +11,7 @@ mod table;
 use srv6d_addresses::TableId;
 use srv6d_api::Response;
 use srv6d_api::state::{
-    BusyPollingRow, Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow, UnfollowedRow,
+    BusyPollingRow, EmulatedRow, Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow, UnfollowedRow,
 };
 use srv6d_text::escaped_lines;
 
@@ -53,7 +53,7 @@ fn lines(lines: &[String]) -> String {
 }
 
 fn ports(rows: &[PortRow]) -> String {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         "PORT",
         "STATE",
         "ROLE",
@@ -70,9 +70,14 @@ fn ports(rows: &[PortRow]) -> String {
         ">TO KERNEL",
         "OFFLOAD",
         ">OFFLOADED",
-    ]);
+    ];
+    let is_any_emulated = rows.iter().any(|row| row.emulated.is_some());
+    if is_any_emulated {
+        columns.extend([">RATE", ">LOAD", ">QUEUE", ">PEAK", ">MARKED", ">DROPPED"]);
+    }
+    let mut table = Table::new(&columns);
     for row in rows {
-        table.row([
+        let mut cells = vec![
             row.name.clone(),
             health(row.state).to_owned(),
             row.role.clone(),
@@ -89,7 +94,11 @@ fn ports(rows: &[PortRow]) -> String {
             row.to_kernel.to_string(),
             if is_by_tc(row) { "tc" } else { offload(row) }.to_owned(),
             row.offloaded.to_string(),
-        ]);
+        ];
+        if is_any_emulated {
+            cells.extend(row.emulated.as_ref().map_or_else(|| [const { String::new() }; 6].map(dash_empty), emulated));
+        }
+        table.row(cells);
     }
     let mut text = table.finish("no ports are configured");
     let reasons = rows.iter().filter(|row| !row.reason.is_empty());
@@ -112,6 +121,20 @@ fn is_by_tc(row: &PortRow) -> bool {
 fn busy_polling(BusyPollingRow { napi_ids, reason }: &BusyPollingRow) -> String {
     let napis = napi_ids.iter().map(|id| format!("NAPI {id}"));
     napis.chain(Some(reason.clone()).filter(|reason| !reason.is_empty())).collect::<Vec<_>>().join(", ")
+}
+
+/// Formats rate and load of an emulated port, its queue now and at most in bytes, and the packets marked and dropped.
+#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn emulated(row: &EmulatedRow) -> [String; 6] {
+    let dropped: u64 = row.dropped.values().sum();
+    [
+        rates::rate(Some(row.rate as f64)),
+        format!("{}.{}%", row.load_permille / 10, row.load_permille % 10),
+        row.queue_bytes.to_string(),
+        row.peak_bytes.to_string(),
+        row.marked.to_string(),
+        dropped.to_string(),
+    ]
 }
 
 fn offload(row: &PortRow) -> &'static str {

@@ -49,7 +49,7 @@ fn per_second(then: u64, now: u64, seconds: f64) -> Option<f64> {
 }
 
 /// Formats a rate with three digits and a prefix: `950`, `1.25 k`, `94.3 M`.
-fn rate(value: Option<f64>) -> String {
+pub(crate) fn rate(value: Option<f64>) -> String {
     let Some(value) = value else { return "-".to_owned() };
     let (scaled, prefix) = match value {
         value if value >= 1e9 => (value / 1e9, " G"),

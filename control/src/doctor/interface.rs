@@ -136,7 +136,10 @@ fn qdisc(interface: &Interface, placement: &Placement) -> Option<Finding> {
             ifname,
             "qdisc",
             format!("{qdisc}: AF_XDP sends past it, so it delays, drops and shapes only what the kernel itself sends"),
-            format!("put it on the other end of the link, or on a bridge between; `tc qdisc del dev {ifname} root` removes it"),
+            format!(
+                "`emulate` of the port in srv6d.toml has rate, delay and loss; or put it on the other end of the link; `tc qdisc del dev \
+                 {ifname} root` removes it"
+            ),
         )
     })
 }

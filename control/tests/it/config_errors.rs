@@ -391,3 +391,47 @@ fn peers_that_cannot_be_and_next_hops_without_a_port_are_refused() {
     assert_refused(text, 4, &["hosts/host01 is listed twice"]);
     assert_refused(text, 5, &["fe80::9 is link-local", "fix: add `port = ...`"]);
 }
+
+#[test]
+fn an_emulated_port_that_cannot_be() {
+    let refused = |keys: &str, parts: &[&str]| {
+        assert_refused(&format!("[[port]]\nname = \"lo\"\nemulate = {{ {keys} }}"), 3, parts);
+    };
+    refused("queue = 5000", &["emulate", "`rate` is missing", "\"100Mbit\""]);
+    for rate in ["999kbit", "1.7Tbit", "100", "fast", "100Mbyte"] {
+        refused(&format!("rate = \"{rate}\""), &["emulate rate", rate, "from \"1Mbit\" to \"1.6Tbit\""]);
+    }
+    refused("rate = 999999", &["emulate rate", "999999"]);
+    let more = |keys: &str, parts: &[&str]| refused(&format!("rate = \"10Mbit\", {keys}"), parts);
+    more("packets = 7", &["emulate packets", "from 8 to 16384"]);
+    more("overhead = 65", &["emulate overhead", "from 0 to 64"]);
+    more("delay = \"1001ms\"", &["emulate delay", "up to \"1s\""]);
+    more("loss = 1.5", &["emulate loss", "1.5", "from 0 to 1"]);
+    more("queue = 131147", &["emulate queue", "two packets of MTU 65536", "write queue = 131148 or more"]);
+    more("ecn = \"laboratory\"", &["emulate ecn", "write \"lab\""]);
+    more("ecn = { probabilty = 1 }", &["ecn probabilty", "did you mean `probability`?"]);
+    more("ecn = { min = 1 }", &["emulate ecn", "either `min` and `max`, or `rtt`"]);
+    more("ecn = { min = 1, max = 2, rtt = \"1ms\" }", &["emulate ecn", "either"]);
+    more("ecn = { min = 3, max = 2 }", &["emulate ecn", "min (3) <= max (2) <= queue (256000)"]);
+    more("ecn = \"azure-lossless\"", &["emulate ecn", "write queue = 2097152 or more"]);
+    more("pfc = true", &["emulate pfc", "AF_XDP has no priorities", "0x8808", "a pause cannot reach a socket"]);
+    more("speed = 1", &["emulate speed", "unknown key"]);
+    let tagged = "[[port]]\nname = \"eth1.7\"\nvlan = 7\nemulate = { rate = \"1Gbit\" }";
+    assert_refused(tagged, 4, &["[[port]] emulate", "VLAN 7", "without `vlan`"]);
+}
+
+#[test]
+fn emulated_ports_that_do_not_fit_the_worker() {
+    let two = "[[port]]\nname = \"lo\"\nemulate = { rate = \"1Gbit\" }\n[workers]\ncores = [0, 1]";
+    assert_refused(two, 3, &["[[port]] emulate", "belongs to one worker", "[workers] cores has 2", "list one core"]);
+    // A packet of the loopback's MTU takes 18 chunks.
+    let packets =
+        |packets: u32| format!("[[port]]\nname = \"lo\"\nemulate = {{ rate = \"1Gbit\", packets = {packets} }}");
+    let parts = ["emulate packets", "4104 chunks", "frames = 8192 is 4096", "frames = 8208 or more"];
+    assert_refused(&packets(228), 3, &parts);
+    let text = format!("{}\n{BASE}", packets(227));
+    config::parse(&text, "srv6d.toml").and_then(|config| plan::plan(&config, &environment())).unwrap();
+    let both = "emulate = { rate = \"1Gbit\", packets = 4000 }";
+    let text = format!("[[port]]\nname = \"a\"\n{both}\n[[port]]\nname = \"b\"\n{both}");
+    assert_refused(&text, 6, &["emulate packets", "8000 chunks", "frames = 16000 or more"]);
+}

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use srv6d_config::{self as config, Config, HostEngine, Polling, PortMode};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor, Plan, PortDevice};
 use srv6d_srv6::model::{
-    Behavior, Csid, DscpMode, DtFamily, Hop, HostPort, Mac, PortId, Role, RouteAction, TableId, UnknownSid,
+    Behavior, Chance, Csid, DscpMode, DtFamily, Ecn, Emulation, Hop, HostPort, Mac, NonEct, PortId, Role, RouteAction,
+    TableId, UnknownSid,
 };
 
 const FULL: &str = include_str!("config_full.toml");
@@ -85,7 +86,7 @@ fn node_workers_host_and_api() {
     assert!(policy.vrf_sids);
     assert_eq!((policy.hash_seed, policy.least_path_mtu), (7, 1400));
     assert_eq!(plan.workers.busy_budget, 32);
-    assert_eq!(plan.workers.cores, [Some(0), Some(1)]);
+    assert_eq!(plan.workers.cores, [Some(1)]);
     assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Busy, 16384, 1024));
     assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d1", false));
     assert_eq!(plan.host.engine, HostEngine::Tc);
@@ -150,6 +151,43 @@ fn the_own_veth_is_the_last_port() {
     assert_eq!(desired.host, Some(HostPort { port: PortId(3), kernel_mac: Mac([2, 0, 0, 0, 8, 2]) }));
     assert_eq!((desired.ports[3].role, desired.ports[3].mac), (Role::Kernel, Mac([2, 0, 0, 0, 8, 1])));
     assert_eq!(plan_in(FULL, &Environment { host: None, ..environment() }).desired.host, None);
+}
+
+#[test]
+fn a_port_becomes_a_link() {
+    let chance = Chance::of;
+    let ecn = Ecn { min: 20_000, max: 80_000, probability: chance(0.25), non_ect: NonEct::Pass };
+    let expected = Emulation {
+        rate: 97_000_003,
+        queue: 300_000,
+        packets: 1000,
+        overhead: 20,
+        delay: 50_000,
+        loss: chance(0.001),
+        ecn: Some(ecn),
+    };
+    // A gigabit for 448 µs is 56,000 bytes, and a seventh of it 8,000.
+    let of_rtt = Ecn { min: 8000, max: 8000, probability: Chance::ALWAYS, non_ect: NonEct::Drop };
+    let first = Emulation { ecn: Some(of_rtt), ..Emulation::of_rate(1_000_000_000) };
+    assert_eq!(full().desired.emulated, [(PortId(0), first), (PortId(2), expected)].into());
+    let of = |keys: &str| {
+        let text = format!("[[port]]\nname = \"eth2\"\nemulate = {{ rate = \"1Gbit\"{keys} }}");
+        plan_in(&text, &environment()).desired.emulated[&PortId(0)]
+    };
+    assert_eq!(of(""), Emulation::of_rate(1_000_000_000));
+    let rule = |keys: &str| of(keys).ecn.map(|ecn| (ecn.min, ecn.max, ecn.probability, ecn.non_ect)).unwrap();
+    assert_eq!(rule(", ecn = \"lab\""), (30_000, 120_000, chance(0.2), NonEct::Drop));
+    assert_eq!(rule(", queue = 3000000, ecn = \"azure-lossless\"").1, 2 << 20);
+    assert_eq!(rule(", queue = 3000000, ecn = \"hpcc-100g\"").0, 400_000);
+}
+
+#[test]
+fn another_link_is_a_change_of_its_port() {
+    let with = |rate: &str| {
+        let text = format!("[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\nemulate = {{ rate = \"{rate}\" }}");
+        plan_in(&text, &environment()).desired
+    };
+    assert_eq!(plan::diff(&with("1Mbit"), &with("2Mbit")).to_string(), "ports ~1");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 mod edge;
+mod emulated;
 mod engines;
 use crate::support;
 

@@ -20,6 +20,7 @@ mod config_scale;
 mod confine;
 mod container_engine;
 mod containerlab;
+mod daemon_emulated;
 mod daemon_end;
 mod daemon_foreign;
 mod daemon_hostile;

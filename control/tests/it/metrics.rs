@@ -19,6 +19,7 @@ fn names_labels_and_values() {
         "srv6d_reply_packets_total{reason=\"echo\"} 1",
         "srv6d_drop_packets_total{reason=\"no_neigh\"} 3",
         "srv6d_held_packets 2",
+        "srv6d_queued_packets 0",
         "srv6d_port_received_packets_total{port=\"eth1\",device=\"eth1\"} 2",
         "srv6d_port_sent_bytes_total{port=\"eth1\",device=\"eth1\"} 2400",
         "srv6d_port_up{port=\"eth3\"} 0",
@@ -102,4 +103,27 @@ async fn scrape_over_http_and_nothing_else() {
         assert_eq!(answer.contains("srv6d_received_packets_total 22"), status == "200 OK");
     }
     serving.abort();
+}
+
+#[test]
+fn an_emulated_port_has_metrics_of_its_own() {
+    let mut state = recorded::state(Vec::new());
+    assert!(!exposition(state.clone()).unwrap().contains("srv6d_port_queue_bytes{"));
+    state.counters.ports[0].emulated = Some(recorded::emulated());
+    let text = exposition(state).unwrap();
+    for line in [
+        "srv6d_port_queue_bytes{port=\"eth1\"} 16200",
+        "srv6d_port_load_ratio{port=\"eth1\"} 0.953",
+        "srv6d_port_marked_packets_total{port=\"eth1\"} 41",
+        "srv6d_port_queue_dropped_packets_total{port=\"eth1\",reason=\"queue_full\"} 3",
+        "srv6d_port_queue_dropped_packets_total{port=\"eth1\",reason=\"wred\"} 1",
+        "srv6d_port_late_seconds_bucket{le=\"0.000001024\",port=\"eth1\"} 5",
+        "srv6d_port_late_seconds_bucket{le=\"0.000004096\",port=\"eth1\"} 12",
+        "srv6d_port_late_seconds_bucket{le=\"1.073741824\",port=\"eth1\"} 12",
+        "srv6d_port_late_seconds_bucket{le=\"+Inf\",port=\"eth1\"} 13",
+        "srv6d_port_late_seconds_sum{port=\"eth1\"} 2.000021",
+        "srv6d_port_late_seconds_count{port=\"eth1\"} 13",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
 }

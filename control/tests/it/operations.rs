@@ -26,6 +26,7 @@ fn state() -> State {
     let mut state = recorded::state(vec![source, fpm]);
     for port in &mut state.counters.ports {
         port.offload = Some(OffloadRow { on: true, auto: false, reason: String::new() });
+        port.emulated = Some(recorded::emulated());
     }
     state
 }

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use srv6d_fib::{COUNTED_PATHS, Forwarding, PathKind, PathRow};
+use srv6d_fib::{COUNTED_PATHS, Forwarding, GroupRow, HopRow, PathKind, PathRow};
 use srv6d_srv6::model::TableId;
 use srv6d_xsk::xdp_offload::XdpOffload;
 
-use super::Dataplane;
+use super::{Dataplane, device_name};
 
 /// Why the worker encapsulates what applications send by a path.
 pub type WhyWorker = &'static str;
@@ -43,12 +43,15 @@ impl Dataplane {
         let offload = snapshot.tables.offload();
         let by_slot: BTreeMap<u32, &PathRow> =
             offload.forwarding.paths.values().map(|path| (path.slot, path)).collect();
+        let ports = &self.tables.desired().ports;
+        let is_emulated =
+            |port: u16| ports.get(usize::from(port)).is_some_and(|port| self.is_emulated(device_name(port)));
         let why_worker = |name: &String| {
             let slot = self.tables.slots().paths.find(name).and_then(|slot| u32::try_from(slot).ok());
             match slot.and_then(|slot| by_slot.get(&slot)) {
                 _ if !is_on => Some("the tc program is not in force (show ports says why)"),
                 _ if offload.too_many => Some("there are too many prefixes for the program"),
-                Some(path) => why_not(&offload.forwarding, path),
+                Some(path) => why_not(&offload.forwarding, path, is_emulated),
                 None => Some("it has no next hop, or its next hops have different sources"),
             }
         };
@@ -58,19 +61,27 @@ impl Dataplane {
 }
 
 /// Returns why the program does not encapsulate, or not everything, by a path that it knows.
-fn why_not(rows: &Forwarding, path: &PathRow) -> Option<WhyWorker> {
-    let is_ready = |place: u32| rows.hops.contains_key(&place);
-    let are_ready = rows.groups.get(&path.group).is_some_and(|group| match group.count {
-        0 => false,
-        1 => is_ready(group.at),
-        count => (group.at..group.at.saturating_add(count))
-            .all(|place| rows.group_members.get(&place).is_some_and(|&hop| is_ready(hop))),
-    });
+fn why_not(rows: &Forwarding, path: &PathRow, is_emulated: impl Fn(u16) -> bool) -> Option<WhyWorker> {
+    let members = rows.groups.get(&path.group).map(|group| members(rows, *group)).unwrap_or_default();
+    let hops: Vec<&HopRow> = members.iter().filter_map(|hop| rows.hops.get(hop.as_ref()?)).collect();
     match path.kind {
         PathKind::WithSrh => Some("it has an SRH"),
         PathKind::Slow | PathKind::ByFlow => Some("it has no next hop, or its next hops have different sources"),
         PathKind::WithoutSrh if path.slot >= COUNTED_PATHS => Some("the program has no counter left for it"),
-        PathKind::WithoutSrh if !are_ready => Some("not all of its next hops are resolved, up, and on untagged ports"),
+        PathKind::WithoutSrh if hops.is_empty() || hops.len() < members.len() => {
+            Some("not all of its next hops are resolved, up, and on untagged ports")
+        }
+        PathKind::WithoutSrh if hops.iter().any(|hop| is_emulated(hop.port)) => Some("it leaves by an emulated port"),
         PathKind::WithoutSrh => None,
+    }
+}
+
+/// Returns the indexes of the next hops of a group; `None` for one that is not in the list of members.
+fn members(rows: &Forwarding, group: GroupRow) -> Vec<Option<u32>> {
+    match group.count {
+        1 => vec![Some(group.at)],
+        count => {
+            (group.at..group.at.saturating_add(count)).map(|place| rows.group_members.get(&place).copied()).collect()
+        }
     }
 }

@@ -272,7 +272,7 @@ impl Dataplane {
             (asked.contains(name) && !rests && why_not(device).is_none()).then_some(number)
         };
         let to = |index: u16| {
-            let (name, _, number) = device(index)?;
+            let (name, _, number) = device(index).filter(|(name, ..)| !self.is_emulated(name))?;
             Some((number, redirect.get(name).copied().flatten().unwrap_or_default()))
         };
         offload_wiring(&offload.forwarding, from, to)
@@ -304,7 +304,7 @@ impl Dataplane {
         let led_to: BTreeSet<u16> = offload.forwarding.hops.values().map(|hop| hop.port).collect();
         let names =
             led_to.iter().filter_map(|&index| self.tables.desired().ports.get(usize::from(index)).map(device_name));
-        let mut not_taken: Vec<String> = names.filter_map(|name| Some(not_taken(name, self.redirect(name)?))).collect();
+        let mut not_taken: Vec<String> = names.filter_map(|name| self.not_taken(name)).collect();
         if offload.too_many {
             not_taken.push(format!("workers encapsulate: more than {} prefixes lie in steered ones", offload::MOST));
         }
@@ -331,6 +331,14 @@ impl Dataplane {
             let stands = if chosen.contains(name) { stands.chosen() } else { stands };
             device.port.offload = asked.contains(name).then_some(stands);
         }
+    }
+
+    /// Which packets that leave through a port are left to its worker, and why.
+    fn not_taken(&self, name: &str) -> Option<String> {
+        if self.is_emulated(name) {
+            return Some(format!("what leaves through {name} goes through the worker: the port is emulated"));
+        }
+        Some(not_taken(name, self.redirect(name)?))
     }
 
     /// What a port does with what is redirected into it, if that is not everything.

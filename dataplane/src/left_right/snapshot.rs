@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use srv6d_srv6::model::Emulation;
 use srv6d_srv6::{Tables, Tally};
 use srv6d_wire::eth;
 
@@ -14,6 +15,19 @@ pub struct Wiring {
     pub port_of: Vec<Option<u16>>,
     /// Tagged ports of each socket: VID, and the slot of the port's counters. It is empty if no port is tagged.
     pub vlans: Vec<Vec<(u16, usize)>>,
+    /// Emulated ports, by socket. It is empty if there are none.
+    pub emulated: Vec<Option<EmulatedPort>>,
+}
+
+/// An emulated port as the tables have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmulatedPort {
+    /// Name of the device, which its random numbers depend on.
+    pub device: String,
+    /// What it emulates.
+    pub emulation: Emulation,
+    /// Whether the device is up.
+    pub is_up: bool,
 }
 
 impl Wiring {
@@ -23,6 +37,7 @@ impl Wiring {
             socket_of: (0..ports).map(Some).collect(),
             port_of: (0..ports).map(|port| u16::try_from(port).ok()).collect(),
             vlans: Vec::new(),
+            emulated: Vec::new(),
         }
     }
 }
@@ -40,6 +55,8 @@ pub struct Snapshot {
     pub port_of: Vec<Option<u16>>,
     /// Tagged ports of each socket: VID, and the slot of the port's counters. It is empty if no port is tagged.
     pub vlans: Vec<Vec<(u16, usize)>>,
+    /// Emulated ports, by socket. It is empty if there are none.
+    pub emulated: Vec<Option<EmulatedPort>>,
     /// Counters, one set per worker.
     pub tallies: Vec<Arc<Tally>>,
 }
@@ -52,14 +69,18 @@ pub(crate) fn in_huge_pages(tables: &Tables) {
 
 impl Snapshot {
     pub(crate) fn new(generation: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
-        let Wiring { socket_of, port_of, vlans } = wiring;
+        let Wiring { socket_of, port_of, vlans, emulated } = wiring;
         in_huge_pages(&tables);
-        Self { generation, tables, socket_of, port_of, vlans, tallies }
+        Self { generation, tables, socket_of, port_of, vlans, emulated, tallies }
     }
 
     /// A snapshot for tests and benches: one worker, and socket n is port n.
     pub fn direct(tables: Tables, tally: Arc<Tally>, ports: usize) -> Self {
         Self::new(1, tables, Wiring::direct(ports), vec![tally])
+    }
+
+    pub(crate) fn is_emulated(&self, socket: usize) -> bool {
+        self.emulated.get(socket).is_some_and(Option::is_some)
     }
 
     /// Returns true if frames of this socket may belong to tagged ports.

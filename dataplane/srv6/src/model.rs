@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv6Net};
 pub use srv6d_addresses::{Mac, MacParseError, TableId};
 
+pub use srv6d_emulate::{Chance, Ecn, Emulation, NonEct};
+
 use crate::carrier::SegmentList;
 
 /// Index of a logical port: a network device, or one VLAN of it.
@@ -49,6 +51,8 @@ pub struct Desired {
     /// Those of them on which srv6d may choose the workers instead. It chooses by what the device can do, which is not known
     /// here.
     pub auto_offload: BTreeSet<PortId>,
+    /// Ports that are links with a rate, by the port of the whole device.
+    pub emulated: BTreeMap<PortId, Emulation>,
 }
 
 /// A plain route that is added, changed or removed.

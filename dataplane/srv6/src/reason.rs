@@ -99,6 +99,14 @@ reasons! {
     NoHostPort("no_host_port", "for the kernel, but srv6d has no interface into it"),
     /// The transmit ring stayed full, or the port is gone.
     TxFull("tx_full", "the transmit ring stayed full, or the port is gone"),
+    /// The queue of the emulated port that the packet leaves through is full.
+    QueueFull("queue_full", "the queue of an emulated port had no room"),
+    /// An emulated port marks packets, and this one's transport does not support ECN.
+    Wred("wred", "an emulated port marks congestion, and the packet is Not-ECT"),
+    /// The packet got lost on an emulated wire.
+    WireLoss("wire_loss", "lost on the wire of an emulated port, as configured"),
+    /// The emulated port that the packet waited in went down.
+    PortDown("port_down", "waited in an emulated port that went down, or was sent to one that is down"),
     /// The buffer has no room for the headers to be written.
     NoRoom("no_room", "no room in the buffer for the headers to write"),
 }

@@ -16,8 +16,8 @@ use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::*;
 use srv6d_srv6::{Slots, Tables, Tally};
 
-const MACS: [Mac; 3] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 1, 1]), Mac([2, 0, 0, 0, 2, 1])];
-const PEERS: [Mac; 3] = [Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 1, 2]), Mac([2, 0, 0, 0, 2, 2])];
+pub(super) const MACS: [Mac; 3] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 1, 1]), Mac([2, 0, 0, 0, 2, 1])];
+pub(super) const PEERS: [Mac; 3] = [Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 1, 2]), Mac([2, 0, 0, 0, 2, 2])];
 const TUNNEL: &str = "2001:db8:cafe::1";
 
 fn ip(text: &str) -> Ipv6Addr {
@@ -94,17 +94,17 @@ pub(super) fn node() -> Desired {
     }
 }
 
-struct Rig {
-    io: Memory,
-    step: Step<Memory>,
-    counters: Arc<WorkerCounters>,
-    snapshot: Snapshot,
+pub(super) struct Rig {
+    pub(super) io: Memory,
+    pub(super) step: Step<Memory>,
+    pub(super) counters: Arc<WorkerCounters>,
+    pub(super) snapshot: Snapshot,
     slots: Slots,
     wanted: Arc<Mutex<Vec<IpAddr>>>,
 }
 
 impl Rig {
-    fn new(desired: &Desired) -> Self {
+    pub(super) fn new(desired: &Desired) -> Self {
         let counters = Arc::new(WorkerCounters::default());
         let wanted = Arc::new(Mutex::new(Vec::new()));
         let asked = Arc::clone(&wanted);
@@ -115,12 +115,12 @@ impl Rig {
         Self { io: Memory::new(desired.ports.len()), step, counters, snapshot, slots, wanted }
     }
 
-    fn publish(&mut self, desired: &Desired) {
+    pub(super) fn publish(&mut self, desired: &Desired) {
         self.snapshot.tables = Tables::build(desired, &mut self.slots).unwrap();
         self.snapshot.generation += 1;
     }
 
-    fn run(&mut self, now: u64) -> Vec<(usize, Vec<u8>)> {
+    pub(super) fn run(&mut self, now: u64) -> Vec<(usize, Vec<u8>)> {
         while self.step.round(&mut self.io, &self.snapshot, now) > 0 {}
         self.io.take_sent().into_iter().map(|(port, frame)| (port, frame.bytes())).collect()
     }
@@ -130,7 +130,7 @@ impl Rig {
         self.run(0)
     }
 
-    fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         self.counters.add_to(&mut totals);
         assert!(totals.balanced(), "{totals:?}");
@@ -143,7 +143,7 @@ fn hex(text: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
-fn ethernet(to: Mac, from: Mac, packet: &[u8]) -> Vec<u8> {
+pub(super) fn ethernet(to: Mac, from: Mac, packet: &[u8]) -> Vec<u8> {
     let ether_type = if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
     [&to.0[..], &from.0, &ether_type, packet].concat()
 }

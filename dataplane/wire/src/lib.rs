@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+pub mod ecn;
 pub mod eth;
 pub mod ipv4;
 pub mod ipv6;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
 
 /// Wakes a worker out of [`wait`] from another thread. Clones wake the same worker.
 #[derive(Debug, Clone)]
@@ -44,18 +45,13 @@ pub struct Woken {
     pub error: bool,
 }
 
-/// Sleeps in poll(2) until a socket has something to receive, the waker is called, or `timeout` (`None`: no limit) is
-/// over. A signal ends the sleep, too. poll(2) also sends what still waits in the tx rings.
+/// Sleeps in ppoll(2) until a socket has something to receive, the waker is called, or `timeout` (`None`: no limit) is
+/// over. A signal ends the sleep, too. ppoll(2) also sends what still waits in the tx rings.
 pub fn wait(sockets: &[BorrowedFd<'_>], waker: &Waker, timeout: Option<Duration>) -> io::Result<Woken> {
     let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(sockets.len() + 1);
     fds.push(PollFd::new(waker.0.as_fd(), PollFlags::POLLIN));
     fds.extend(sockets.iter().map(|&fd| PollFd::new(fd, PollFlags::POLLIN)));
-    // The timeout is rounded up to whole milliseconds: 0 would make the worker spin.
-    let timeout = match timeout {
-        None => PollTimeout::NONE,
-        Some(time) => PollTimeout::try_from(time.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX),
-    };
-    match poll(&mut fds, timeout) {
+    match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
         Ok(_) => {}
         Err(Errno::EINTR) => return Ok(Woken::default()),
         Err(why) => return Err(why.into()),

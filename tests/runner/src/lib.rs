@@ -17,11 +17,11 @@ use std::sync::mpsc::{Receiver, channel};
 
 use srv6d_config as config;
 use srv6d_dataplane::memory::{Frame, Memory};
-use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
+use srv6d_dataplane::{EmulatedPort, Snapshot, Step, Totals, WorkerCounters};
 use srv6d_pack::{Case, Event, Setup};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, Mac, PortId, Role};
+use srv6d_srv6::model::{Desired, Emulation, Mac, Port, PortId, Role};
 use srv6d_srv6::{PathMtu, Slots, Tables, Tally};
 
 use front::Front;
@@ -41,12 +41,25 @@ pub fn run(case: &Case) -> Result<(), String> {
     run_behind(case, None).map(|_| ())
 }
 
+/// Like [`run`], but every port is emulated at a rate that the case never reaches. Frames, counters and verdicts must be the
+/// same.
+///
+/// # Errors
+/// The difference, in readable form.
+pub fn run_emulated(case: &Case) -> Result<(), String> {
+    run_on(case, None, true).map(|_| ())
+}
+
 /// Like [`run`], but with the XDP program of `offload = "xdp"` in front of the step, on every port. Returns the number
 /// of frames that the program forwarded.
 ///
 /// # Errors
 /// The difference, in readable form.
 pub fn run_behind(case: &Case, front: Option<Front>) -> Result<u64, String> {
+    run_on(case, front, false)
+}
+
+fn run_on(case: &Case, front: Option<Front>, is_emulated: bool) -> Result<u64, String> {
     let planned = desired(&case.setup.config, &environment(&case.setup));
     let desired_now = match (&case.refused, planned) {
         (None, planned) => planned?,
@@ -61,6 +74,9 @@ pub fn run_behind(case: &Case, front: Option<Front>) -> Result<u64, String> {
         }
     };
     let mut node = Node::behind(&desired_now, front)?;
+    if is_emulated {
+        node.emulate();
+    }
     for time in 1..=TIMES {
         judge(&mut node, case).map_err(|why| format!("played for time {time}: {why}"))?;
     }
@@ -194,6 +210,13 @@ fn build(desired: &Desired, slots: &mut Slots, front: Option<&mut Front>) -> Res
     Ok(tables)
 }
 
+/// Returns emulated ports at the highest rate for all ports except the one to the kernel.
+fn emulated(desired: &Desired) -> Vec<Option<EmulatedPort>> {
+    let emulation = Emulation { packets: 16_384, queue: 100_000_000, ..Emulation::of_rate(1_600_000_000_000) };
+    let port = |port: &Port| EmulatedPort { device: port.name.clone(), emulation, is_up: port.up };
+    desired.ports.iter().map(|each| (each.role != Role::Kernel).then(|| port(each))).collect()
+}
+
 /// A node with its ports in memory.
 pub struct Node {
     io: Memory,
@@ -205,6 +228,9 @@ pub struct Node {
     slots: Slots,
     /// Time on the worker's clock at which the case began.
     began: u64,
+    /// The latest time on that clock.
+    latest: u64,
+    is_emulated: bool,
     names: Vec<String>,
     front: Option<Front>,
     /// Frames that the program in front has forwarded since the last round.
@@ -258,11 +284,19 @@ impl Node {
             snapshot: Snapshot::direct(tables, tally, desired.ports.len()),
             slots,
             began: 0,
+            latest: 0,
+            is_emulated: false,
             names: names.collect(),
             front,
             passed_by: Vec::new(),
             offloaded: Vec::new(),
         })
+    }
+
+    /// Emulates every port from now on, with a rate of 1.6 Tbit/s.
+    fn emulate(&mut self) {
+        self.is_emulated = true;
+        self.snapshot.emulated = emulated(&self.desired);
     }
 
     /// Starts the next run: held packets are abandoned, and the clock moves on.
@@ -303,6 +337,9 @@ impl Node {
         self.snapshot.tables = build(desired, &mut self.slots, self.front.as_mut())?;
         self.snapshot.generation += 1;
         self.desired = desired.clone();
+        if self.is_emulated {
+            self.emulate();
+        }
         Ok(())
     }
 
@@ -332,7 +369,12 @@ impl Node {
 
     /// Forwards all waiting frames. Returns the frames sent, each with its port.
     pub fn run(&mut self, now: u64) -> Vec<(String, Vec<u8>)> {
-        while self.step.round(&mut self.io, &self.snapshot, now) > 0 {}
+        self.latest = self.latest.max(now);
+        while self.step.round(&mut self.io, &self.snapshot, self.latest) > 0 {}
+        while self.step.queued() > 0 {
+            self.latest = self.step.next_event().map_or(self.latest, |event| event.max(self.latest));
+            self.step.round(&mut self.io, &self.snapshot, self.latest);
+        }
         let sent = self.io.take_sent();
         let name = |socket: usize| self.names.get(socket).cloned().unwrap_or_default();
         let sent = sent.into_iter().map(|(socket, frame)| (name(socket), frame.bytes()));

@@ -204,7 +204,7 @@ impl<'r> Visit<'r> {
     fn check_counters(&self) -> Result<(), String> {
         let mut found = self.tally()?;
         if !found.is_balanced {
-            return Err(format!("rx is not the sum of tx, reply, kernel, drop and held: {:?}", found.counters));
+            return Err(format!("rx is not the sum of tx, reply, kernel, drop, held and queued: {:?}", found.counters));
         }
         match (self.rig.offload && front::OFFLOADED.contains(&self.case.id.as_str()), found.offloaded) {
             (true, 0) => return Err("no XDP program has forwarded anything of it".to_owned()),

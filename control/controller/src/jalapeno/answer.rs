@@ -33,7 +33,7 @@ impl AnsweredPath {
 
 /// The accepted content of a path route's answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Paths {
+pub struct AcceptedPaths {
     /// The shortest paths of the answer; never empty.
     pub paths: Vec<AnsweredPath>,
     /// Whether there are as many paths as were asked for, so that more may exist.
@@ -143,7 +143,7 @@ impl Said {
     ///
     /// # Errors
     /// If the answer has `found: false` or no path, or is about another pair of vertices.
-    pub fn judge(self, kind: &PathKind, source: &str, destination: &str) -> Result<Paths, Failure> {
+    pub fn judge(self, kind: &PathKind, source: &str, destination: &str) -> Result<AcceptedPaths, Failure> {
         let shape = |why: &str| Failure::new(Cause::Body, format!("path to {destination}: {why}"));
         if !self.found {
             let why = self.message.unwrap_or_else(|| "no path was found".to_owned());
@@ -173,7 +173,7 @@ impl Said {
                 return Err(wrong(destination, &other.id));
             }
         }
-        Ok(Paths { paths, cut, longer, unbooked: self.unbooked })
+        Ok(AcceptedPaths { paths, cut, longer, unbooked: self.unbooked })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use super::answer::{AnsweredPath, Paths};
+use super::answer::{AcceptedPaths, AnsweredPath};
 use super::client::{Client, Looked};
 use super::peer::{Programmed, program};
 use super::{PathKind, Settings, is_id};
@@ -114,7 +114,7 @@ impl Asker<'_> {
     }
 
     /// Adds observations about an answer as notes for the user.
-    fn annotate(&self, mut programmed: Programmed, answered: &Paths) -> Programmed {
+    fn annotate(&self, mut programmed: Programmed, answered: &AcceptedPaths) -> Programmed {
         if answered.cut {
             programmed.notes.push("as many paths as `limit` allows: there may be more".to_owned());
         }

@@ -21,6 +21,7 @@ mod node;
 mod overlay;
 mod path_mtu;
 mod reading;
+mod redirects;
 mod resolution;
 mod view;
 mod watchdog;
@@ -55,6 +56,7 @@ use fault::Fault;
 use node::Node;
 pub use overlay::{Configured, Extension, Overlay, Synced};
 use reading::{Job, Read, Readings, is_read_for};
+use redirects::Redirects;
 use srv6d_api::server::{self, ListenError, Question, Server};
 use srv6d_api::{DEFAULT_SOCKET, Request, Response};
 use srv6d_config::{Config, Errors};
@@ -63,10 +65,6 @@ use watchdog::Watchdog;
 
 /// Interval at which neighbours in use are refreshed and missing ones are asked for again.
 const TICK: Duration = Duration::from_secs(3);
-
-/// Interval of the check that ports still send the packets that XDP programs redirect to them, because these would be
-/// lost otherwise.
-const REDIRECTS: Duration = Duration::from_millis(500);
 
 /// Number of questions that may wait for the control loop.
 const QUEUE: usize = 16;
@@ -310,7 +308,7 @@ struct Events {
     questions: mpsc::Receiver<Question>,
     scrapes: mpsc::Receiver<Scrape>,
     tick: Interval,
-    redirects: Interval,
+    redirects: Redirects,
     watchdog: Watchdog,
     hangup: Signal,
     readings: Readings,
@@ -341,7 +339,7 @@ impl Events {
             Some(question) = self.questions.recv() => Event::Question(question),
             Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
             _ = self.tick.tick() => Event::Tick,
-            _ = self.redirects.tick(), if offloads => Event::Redirects,
+            () = self.redirects.may_have_changed(), if offloads => Event::Redirects,
             () = self.watchdog.due() => Event::Beat,
             () = tokio::time::sleep(resolution::ANSWER), if has_postponed => Event::Postponed,
         }
@@ -390,12 +388,8 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
             return Err(RunError::System { what: "listen to the workers", why });
         }
     };
-    let every = |period| {
-        let mut interval = interval(period);
-        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        interval
-    };
-    let (tick, redirects) = (every(TICK), every(REDIRECTS));
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut events = Events {
         mirror,
         sources: Sources::default(),
@@ -404,7 +398,7 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
         questions,
         scrapes,
         tick,
-        redirects,
+        redirects: Redirects::start(),
         watchdog: Watchdog::start(),
         hangup,
         readings: Readings::default(),

@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use srv6d_dataplane::{AttachedPort, BusyPolling, Counters, DeviceCounters, PortOffload, VlanCounters, WhyWorker};
+use srv6d_dataplane::{
+    AttachedPort, BusyPolling, Counters, DeviceCounters, PortOffload, QueueCounters, VlanCounters, WhyWorker,
+};
 use srv6d_srv6::carrier::Carrier;
 use srv6d_srv6::model::{
-    Behavior, Desired, DtFamily, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction, Steer, TableId,
+    Behavior, Desired, DtFamily, Emulation, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction, Steer,
+    TableId,
 };
 use srv6d_srv6::reason::DropReason;
 use srv6d_srv6::tables::AdjacencyState;
 
 use srv6d_api::state::{
-    BusyPollingRow, CountersView, Health, HopRow, NeighborRow, OffloadRow, PathRow, PortRow, ReasonRow, RouteRow,
-    SidRow,
+    BusyPollingRow, CountersView, EmulatedRow, Health, HopRow, NeighborRow, OffloadRow, PathRow, PortRow, ReasonRow,
+    RouteRow, SidRow,
 };
 use srv6d_plan::RoleReason;
 
@@ -60,6 +63,27 @@ fn busy_polling(queues: &[BusyPolling]) -> Option<BusyPollingRow> {
     };
     let row = BusyPollingRow { napi_ids: queues.iter().filter_map(napi).collect(), reason: reason.to_owned() };
     (!queues.is_empty()).then_some(row)
+}
+
+fn emulated(emulation: &Emulation, queue: Option<&QueueCounters>) -> EmulatedRow {
+    let queue = queue.cloned().unwrap_or_default();
+    let dropped = [
+        (DropReason::QueueFull, queue.queue_full),
+        (DropReason::Wred, queue.wred_dropped),
+        (DropReason::WireLoss, queue.wire_loss),
+        (DropReason::PortDown, queue.port_down),
+    ];
+    EmulatedRow {
+        rate: emulation.rate,
+        load_permille: queue.load_permille,
+        packets: queue.packets,
+        queue_bytes: queue.bytes,
+        peak_bytes: queue.peak_bytes,
+        marked: queue.ce_marked,
+        dropped: dropped.map(|(reason, packets)| (reason.name().to_owned(), packets)).into(),
+        late: queue.late.to_vec(),
+        late_ns: queue.late_ns,
+    }
 }
 
 /// Returns the name of the device below a port: that of its untagged port, or the parent part of `device.vid`.
@@ -120,6 +144,11 @@ impl View<'_> {
                 .get(device)
                 .filter(|_| port.device == index)
                 .and_then(|queues| busy_polling(queues)),
+            emulated: self
+                .desired
+                .emulated
+                .get(&PortId(index))
+                .map(|emulation| emulated(emulation, counted.queue.as_ref())),
         }
     }
 
@@ -257,15 +286,15 @@ impl View<'_> {
     /// Returns the view of `show counters`.
     pub fn counters(&self) -> CountersView {
         let total = &self.counters.total;
-        let sum = |reasons: &BTreeMap<&'static str, u64>| reasons.values().sum::<u64>();
         CountersView {
             rx: total.rx,
             tx: total.tx,
             kernel: total.kernel,
             held: total.held,
+            queued: total.queued,
             offloaded: total.offloaded,
             local_lost: None,
-            accounted: total.tx + total.kernel + total.held + sum(&total.reply) + sum(&total.drop),
+            accounted: total.accounted(),
             balanced: total.balanced(),
             reply: reasons(&total.reply),
             drop: reasons(&total.drop),

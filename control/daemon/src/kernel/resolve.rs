@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tracing::debug;
 
 /// A netlink socket for requests about neighbours whose answers are not awaited: events show what the kernel does.
-/// AcceptFailures are discarded, such as that of a request to forget a neighbour that the kernel has forgotten by itself.
+/// Refusals are discarded, such as that of a request to forget a neighbour that the kernel has forgotten by itself.
 /// There may be thousands of these requests a second, so they do not share a socket with requests whose answers are
 /// awaited.
 #[derive(Debug)]

@@ -9,6 +9,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use srv6d_api::state::Published;
 
+use super::emulated;
+
 use srv6d_api::state::{Health, SourceView, State};
 
 /// Formats the state in the `OpenMetrics` text format.
@@ -31,6 +33,7 @@ impl prometheus_client::collector::Collector for Collector {
         let encoder = &mut encoder;
         self.totals(encoder)?;
         self.ports(encoder)?;
+        emulated::ports(&self.0.counters.ports, encoder)?;
         self.sids(encoder)?;
         self.paths(encoder)?;
         self.sources(encoder)?;
@@ -41,9 +44,9 @@ impl prometheus_client::collector::Collector for Collector {
 }
 
 /// One sample: its labels and its value.
-type Sample<'a> = (Vec<(&'static str, &'a str)>, u64);
+pub(super) type Sample<'a> = (Vec<(&'static str, &'a str)>, u64);
 
-fn counters<'a>(
+pub(super) fn counters<'a>(
     encoder: &mut DescriptorEncoder,
     name: &str,
     help: &str,
@@ -62,7 +65,7 @@ fn counters<'a>(
     Ok(())
 }
 
-fn gauges<'a>(
+pub(super) fn gauges<'a>(
     encoder: &mut DescriptorEncoder,
     name: &str,
     help: &str,
@@ -84,7 +87,7 @@ fn gauge(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) ->
     gauges(encoder, name, help, [(vec![], value)].into_iter())
 }
 
-fn packets() -> Unit {
+pub(super) fn packets() -> Unit {
     Unit::Other("packets".to_owned())
 }
 
@@ -112,7 +115,8 @@ impl Collector {
             let samples = rows.iter().map(|(reason, value)| (vec![("reason", reason.as_str())], *value));
             counters(encoder, name, help, &packets(), samples)?;
         }
-        gauge(encoder, "held_packets", "Packets waiting for a neighbour", view.held)
+        gauge(encoder, "held_packets", "Packets waiting for a neighbour", view.held)?;
+        gauge(encoder, "queued_packets", "Packets in emulated ports", view.queued)
     }
 
     fn ports(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {

@@ -1,5 +1,6 @@
 //! Serves `GET /metrics` for Prometheus, by default on the loopback address.
 
+mod emulated;
 mod exposition;
 
 use std::convert::Infallible;

@@ -7,7 +7,7 @@ use serde_json::Value;
 pub fn add_up(view: &Value) -> bool {
     let number = |name: &str| view.get(name).and_then(Value::as_u64).unwrap();
     let ends = number("tx") + number("kernel") + packets(view, "reply", None) + packets(view, "drop", None);
-    number("rx") == ends && number("held") == 0
+    number("rx") == ends && number("held") == 0 && number("queued") == 0
 }
 
 /// Returns the packets of one reason, or of all reasons, under `reply` or `drop`.

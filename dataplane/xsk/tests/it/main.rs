@@ -5,5 +5,6 @@
 mod netns;
 
 mod claims;
+mod features;
 mod forward;
 mod ports;

@@ -70,6 +70,7 @@ pub fn state() -> impl Strategy<Value = State> {
             path_mtus,
             offload: BTreeSet::new(),
             auto_offload: BTreeSet::new(),
+            emulated: BTreeMap::new(),
         };
         make_unique(&mut desired);
         State(desired)

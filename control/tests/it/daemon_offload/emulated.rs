@@ -1,0 +1,36 @@
+//! Tests that nothing is redirected into an emulated port, where it would meet no queue.
+
+use std::fs;
+
+use super::{config, hosts_are_known, neighbor_is_known, offload, offloaded_of_a_few, rig};
+use crate::support::rig::{Rig, text};
+
+fn reload(rig: &Rig, config: &str) {
+    fs::write(rig.file("node.toml"), config).unwrap();
+    let taken = rig.ask("node", "reload");
+    assert!(taken.status.success(), "{}", text(&taken.stderr));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_leaves_through_an_emulated_port_goes_through_its_worker() {
+    let emulated = config().replace("name = \"eth2\"\n", "name = \"eth2\"\nemulate = { rate = \"1Gbit\" }\n");
+    let mut rig = rig();
+    rig.ready(&emulated);
+    hosts_are_known(&rig);
+    let is_left_to_the_worker = |rig: &Rig| {
+        assert_eq!(offloaded_of_a_few(rig), (0, true));
+        let (on, reason) = offload(rig, "eth1");
+        assert!(
+            on && reason.contains("what leaves through eth2 goes through the worker: the port is emulated"),
+            "{reason}"
+        );
+    };
+    is_left_to_the_worker(&rig);
+    reload(&rig, &config());
+    neighbor_is_known(&rig);
+    assert!(!offload(&rig, "eth1").1.contains("emulated"));
+    reload(&rig, &emulated);
+    is_left_to_the_worker(&rig);
+    rig.check_balance();
+}
