@@ -50,7 +50,7 @@ pub enum PathKind {
         /// Number of paths to ask for.
         limit: u16,
     },
-    /// AcceptedPaths for which the busiest link carries as little as possible when this node and all its peers send to each
+    /// Paths for which the busiest link carries as little as possible when this node and all its peers send to each
     /// other. Only `srv6d path-server` has this route.
     Placed,
 }

@@ -16,7 +16,7 @@ use crate::snapshot::{CarrierPath, Cause, PrefixPaths};
 /// The result of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Programmed {
-    /// AcceptedPaths by prefix; never empty.
+    /// Paths by prefix; never empty.
     pub prefixes: Vec<PrefixPaths>,
     /// Observations for the user that are not errors.
     pub notes: Vec<String>,

@@ -214,7 +214,7 @@ impl Task {
         *kind == PathKind::Load && !strict && self.known.snapshot.health.attempts == 1
     }
 
-    /// Returns the digest of the topology if it is still the one under which paths were requested, else `None`. AcceptedPaths
+    /// Returns the digest of the topology if it is still the one under which paths were requested, else `None`. Paths
     /// may have been computed over a changed topology, and would stay if the next round found the former one again. So
     /// `None` makes the next round request all paths, whatever topology it finds. The check is made before the paths
     /// are published, unless answers have waited too long for others or for the check. So a change that somebody makes
