@@ -31,9 +31,11 @@ use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
 mod amend;
 mod attach;
 mod descriptors;
+mod local;
 mod offload;
 mod views;
 
+pub use local::WhyWorker;
 pub use offload::{PortOffload, offload_wiring};
 
 /// Largest number of reports that wait for control: wanted next hops, and paths with a smaller MTU.
@@ -218,6 +220,8 @@ pub struct Dataplane {
     /// freed.
     zero_copy_first: Option<String>,
     in_front: offload::InFront,
+    /// Name of the kernel's end of the own veth.
+    kernel_end: String,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
     /// Reports that control has already fetched with `smaller_paths`.
@@ -252,6 +256,7 @@ impl Dataplane {
             own_sources: views::OwnSources::default(),
             zero_copy_first: None,
             in_front: offload::InFront::default(),
+            kernel_end: String::new(),
             wanted,
             smaller_paths,
             told_paths: Vec::new(),

@@ -26,7 +26,7 @@ pub use counters::{
     VlanCounters, WorkerCounters,
 };
 pub use dataplane::{
-    AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, offload_wiring,
+    AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, WhyWorker, offload_wiring,
 };
 pub use left_right::{Amended, EmulatedPort, Published, Publisher, Reader, Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;

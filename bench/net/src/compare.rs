@@ -104,12 +104,13 @@ impl Run for host::Results {
     }
 
     fn ratios(&self) -> Vec<(Ratio, Spread)> {
-        let of = |streams: &host::Streams| {
-            let (dut, beside) = ("srv6d".to_owned(), "kernel".to_owned());
+        let of = |streams: &host::Streams, dut: &str, rates: &[f64]| {
+            let (dut, beside) = (dut.to_owned(), "kernel".to_owned());
             let ratio = Ratio { dut, beside, figure: "bits per second", load: Load::Streams(streams.row) };
-            streams.ratio().map(|spread| (ratio, spread))
+            streams.ratio(rates).map(|spread| (ratio, spread))
         };
-        self.streams.iter().filter_map(of).collect()
+        let both = |row: &host::Streams| [of(row, "srv6d", &row.srv6d), of(row, "srv6d-tc", &row.tc)];
+        self.streams.iter().flat_map(both).flatten().collect()
     }
 }
 
@@ -330,7 +331,7 @@ mod tests {
     fn a_hosts_streams_are_compared_by_what_was_sent() {
         let of = |udp, srv6d: &[f64]| {
             let row = host::Row { mtu: 1500, udp, flows: 8 };
-            host::Streams { row, kernel: vec![10.0; srv6d.len()], srv6d: srv6d.to_vec() }
+            host::Streams { row, kernel: vec![10.0; srv6d.len()], srv6d: srv6d.to_vec(), tc: Vec::new() }
         };
         let run = |streams| host::Results { streams, ..host::Results::default() };
         let before = run(vec![of(false, &[1.0, 2.0]), of(true, &[5.0, 5.0])]);

@@ -2,7 +2,7 @@
 //! segmentation offload.
 //!
 //! ```text
-//! host: iperf3 client ─► kernel encap.red | srv6d ─► veth ─► far: kernel End.DT6 ─► iperf3 server
+//! host: iperf3 client ─► kernel encap.red | srv6d's worker | srv6d's tc program ─► veth ─► far: kernel End.DT6 ─► iperf3 server
 //! ```
 
 use std::path::Path;
@@ -82,15 +82,18 @@ pub struct Results {
     pub cut_off: Option<String>,
 }
 
-/// Received bits per second of both kinds of encapsulation, round by round.
+/// Received bits per second of each kind of encapsulation, round by round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Streams {
     /// Row that was measured.
     pub row: Row,
     /// Rates through the kernel.
     pub kernel: Vec<f64>,
-    /// Rates through srv6d.
+    /// Rates through srv6d's worker.
     pub srv6d: Vec<f64>,
+    /// Rates through srv6d's tc program (`[host] engine = "tc"`).
+    #[serde(default)]
+    pub tc: Vec<f64>,
 }
 
 /// Settings of the measurement.
@@ -111,7 +114,7 @@ impl Plan<'_> {
     }
 }
 
-/// Measures every row, alternating between the two kinds of encapsulation. If the run ends early, the reason is stored
+/// Measures every row, alternating between the kinds of encapsulation. If the run ends early, the reason is stored
 /// in the results ([`Results::cut_off`]).
 pub fn measure(
     plan: &Plan<'_>,
@@ -123,7 +126,7 @@ pub fn measure(
     let mut results = Results { stamp, cut_off, ..Results::default() };
     let version = run(tool("iperf3").arg("--version")).unwrap_or_default();
     results.stamp.add("generator", version.lines().next().unwrap_or("iperf3").trim().to_owned());
-    let streams = rows().len() as u64 * 2 * u64::from(plan.rounds);
+    let streams = rows().len() as u64 * 3 * u64::from(plan.rounds);
     // Starting a server, a client and srv6d takes about a second.
     let minutes = (streams * (u64::from(plan.seconds) + 1)).div_ceil(60);
     say(&format!(
@@ -142,11 +145,12 @@ fn measure_row(
     keep: &dyn Fn(&Results) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     let bed = Bed::new(row.mtu)?;
-    let mut streams = Streams { row, kernel: Vec::new(), srv6d: Vec::new() };
+    let mut streams = Streams { row, kernel: Vec::new(), srv6d: Vec::new(), tc: Vec::new() };
+    let with_tc = format!("[host]\nengine = \"tc\"\n{CONFIGURATION}");
     for round in 0..plan.rounds {
-        let (kernel, srv6d) = (bed.by_kernel(row, plan.seconds)?, bed.by_srv6d(row, plan.seconds, plan.srv6d)?);
-        streams.kernel.push(kernel);
-        streams.srv6d.push(srv6d);
+        streams.kernel.push(bed.by_kernel(row, plan.seconds)?);
+        streams.srv6d.push(bed.by_srv6d(row, plan, CONFIGURATION)?);
+        streams.tc.push(bed.by_srv6d(row, plan, &with_tc)?);
         if round > 0 {
             results.streams.pop();
         }
@@ -156,20 +160,23 @@ fn measure_row(
             return Err(BenchError("interrupted".to_owned()));
         }
     }
-    say(&format!("{:<22} {}", row.name(), shown(streams.ratio(), 1.0)));
+    let [worker, tc] = [&streams.srv6d, &streams.tc].map(|rates| shown(streams.ratio(rates), 1.0));
+    say(&format!("{:<22} worker {worker}, tc {tc}", row.name()));
     Ok(())
 }
 
 impl Streams {
-    /// Returns the ratio of srv6d to the kernel within each round, or `None` if no round has both.
-    pub fn ratio(&self) -> Option<Spread> {
-        let pairs = self.srv6d.iter().zip(&self.kernel).filter(|&(_, &kernel)| kernel > 0.0);
-        Spread::of(pairs.map(|(srv6d, kernel)| srv6d / kernel))
+    /// Returns the ratio of these rates to the kernel's within each round, or `None` if no round has both.
+    pub fn ratio(&self, rates: &[f64]) -> Option<Spread> {
+        let pairs = rates.iter().zip(&self.kernel).filter(|&(_, &kernel)| kernel > 0.0);
+        Spread::of(pairs.map(|(rate, kernel)| rate / kernel))
     }
 
     fn line(&self) -> Vec<String> {
         let gigabits = |rates: &[f64]| shown(Spread::of(rates.iter().copied()), 1e-9);
-        vec![self.row.name(), shown(self.ratio(), 1.0), gigabits(&self.kernel), gigabits(&self.srv6d)]
+        let ratios = [&self.srv6d, &self.tc].map(|rates| shown(self.ratio(rates), 1.0));
+        let rates = [&self.kernel, &self.srv6d, &self.tc].map(|rates| gigabits(rates));
+        [self.row.name()].into_iter().chain(ratios).chain(rates).collect()
     }
 }
 
@@ -211,9 +218,11 @@ impl Bed {
         measured
     }
 
-    fn by_srv6d(&self, row: Row, seconds: u16, srv6d: &Path) -> Result<f64, BenchError> {
-        let daemon = Daemon::start(&self.host, srv6d, CONFIGURATION, 2)?;
-        let measured = self.iperf3(row, seconds);
+    fn by_srv6d(&self, row: Row, plan: &Plan<'_>, configuration: &str) -> Result<f64, BenchError> {
+        let daemon = Daemon::start(&self.host, plan.srv6d, configuration, 2)?;
+        // The tc program leaves packets to the worker until the next hop is resolved.
+        self.host.shell("ping -6 -q -c 1 -w 10 2001:db8:a::2")?;
+        let measured = self.iperf3(row, plan.seconds);
         drop(daemon);
         measured
     }
@@ -257,13 +266,16 @@ pub fn document(results: &Results) -> Document {
     let mut stamp = results.stamp.clone();
     stamp.add_cut_off(results.cut_off.as_deref());
     let rows = results.streams.iter().map(Streams::line).collect();
-    let columns = ["stream", "srv6d / kernel", "kernel, Gbit/s", "srv6d, Gbit/s"].map(str::to_owned).to_vec();
-    let groups = results.streams.iter().filter_map(|streams| {
-        let Spread { median: value, low, high, .. } = streams.ratio()?;
-        Some(Group {
-            label: streams.row.name(),
-            bars: vec![Bar { series: "srv6d".to_owned(), value, low, high, ..Bar::default() }],
-        })
+    let columns = ["stream", "worker / kernel", "tc / kernel", "kernel, Gbit/s", "worker, Gbit/s", "tc, Gbit/s"]
+        .map(str::to_owned)
+        .to_vec();
+    let groups = results.streams.iter().map(|streams| {
+        let bar = |(series, rates): (&str, &[f64])| {
+            let Spread { median: value, low, high, .. } = streams.ratio(rates)?;
+            Some(Bar { series: series.to_owned(), value, low, high, ..Bar::default() })
+        };
+        let bars = [("srv6d, worker", streams.srv6d.as_slice()), ("srv6d, tc", &streams.tc)];
+        Group { label: streams.row.name(), bars: bars.into_iter().filter_map(bar).collect() }
     });
     let chart = Chart {
         title: "What arrives through srv6d; the kernel's own encapsulation is 1".to_owned(),
@@ -278,7 +290,8 @@ pub fn document(results: &Results) -> Document {
             heading: "srv6d / kernel".to_owned(),
             text: vec![
                 "iperf3 from a host to a far end over one veth, H.Encaps.Red with one carrier, in turn by the kernel with \
-                 its segmentation offload and by srv6d. Ratios of what arrived, within a round: median and range."
+                 its segmentation offload, by srv6d's worker, and by its tc program. Ratios of what arrived, within a \
+                 round: median and range."
                     .to_owned(),
             ],
             table: Some(Table { columns, rows }),
@@ -289,8 +302,8 @@ pub fn document(results: &Results) -> Document {
 }
 
 fn advice() -> Section {
-    let text = "A host's own bulk TCP belongs to the kernel: its stack hands packets of up to 64 kB through the \
-                encapsulation and cuts them at the very end, and AF_XDP gets them cut. srv6d belongs where packets are \
+    let text = "A host's own bulk TCP belongs to the kernel or to the tc program: packets of up to 64 kB go through the \
+                encapsulation and are cut at the very end, and AF_XDP gets them cut. The worker belongs where packets are \
                 small and many, where paths follow a controller or are spread over several carriers, and where others' \
                 packets are forwarded (guests, containers, transit): there is no large packet to lose.";
     Section { heading: "Which to use when".to_owned(), text: vec![text.to_owned()], ..Section::default() }
@@ -318,12 +331,18 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_a_round() {
         let row = Row { mtu: 1500, udp: false, flows: 1 };
-        let streams = Streams { row, kernel: vec![10e9, 20e9, 40e9], srv6d: vec![5e9, 10e9, 10e9] };
+        let rates = |rates: [f64; 3]| rates.map(|rate| rate * 1e9).to_vec();
+        let streams = Streams {
+            row,
+            kernel: rates([10.0, 20.0, 40.0]),
+            srv6d: rates([5.0, 10.0, 10.0]),
+            tc: rates([10.0, 30.0, 80.0]),
+        };
         let results = Results { streams: vec![streams], ..Results::default() };
         let text = serde_json::to_string(&results).unwrap();
         assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
         let document = document(&results);
-        let line = "| 0.50 [0.25-0.50] | 20.00 [10.00-40.00] | 10.00 [5.00-10.00] |";
+        let line = "| 0.50 [0.25-0.50] | 1.50 [1.00-2.00] | 20.00 [10.00-40.00] | 10.00 [5.00-10.00] |";
         assert!(document.markdown().contains(line), "{}", document.markdown());
     }
 }

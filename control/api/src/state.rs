@@ -70,10 +70,10 @@ pub struct PortRow {
     pub rx_refused: u64,
     /// Packets that were not claimed and therefore went to the kernel.
     pub to_kernel: u64,
-    /// State of the offload; absent if it is `off`.
+    /// State of the offload, or at srv6d's own veth of `[host] engine = "tc"`; absent if it is not configured.
     #[serde(default)]
     pub offload: Option<OffloadRow>,
-    /// The part of the packets received that the XDP program has forwarded without a worker.
+    /// The part of the packets received that the XDP program or the tc program has forwarded without a worker.
     #[serde(default)]
     pub offloaded: u64,
     /// State of `busy_budget` at this port; absent if it is not configured.
@@ -116,10 +116,10 @@ pub struct BusyPollingRow {
     pub reason: String,
 }
 
-/// State of a port with `offload = "xdp"` or `"auto"`.
+/// State of a port with `offload = "xdp"` or `"auto"`, or of srv6d's own veth with `[host] engine = "tc"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffloadRow {
-    /// Whether its XDP program forwards plain shifts.
+    /// Whether its XDP program, or the tc program, forwards.
     pub on: bool,
     /// Whether srv6d has chosen this (`"auto"`).
     #[serde(default)]
@@ -213,6 +213,13 @@ pub struct PathRow {
     pub weight: u16,
     /// Largest outer packet in bytes, if a router on the way has reported one in the last ten minutes.
     pub learned_mtu: Option<u32>,
+    /// What encapsulates the packets of local applications: `tc` or `worker`. Absent: `[host] engine` does not ask for
+    /// `tc`, or the prefix is not in the main table.
+    #[serde(default)]
+    pub engine: Option<String>,
+    /// Why it is `worker`, although `tc` is asked for. Empty: it is `tc`.
+    #[serde(default)]
+    pub engine_reason: String,
     /// Next hops from the configuration. Empty: packets take the route to the first segment.
     pub next_hops: Vec<HopRow>,
     /// Number of packets encapsulated.
@@ -263,7 +270,7 @@ pub struct CountersView {
     /// Number of packets in emulated ports.
     #[serde(default)]
     pub queued: u64,
-    /// The part of both `rx` and `tx` that XDP programs have forwarded without a worker.
+    /// The part of both `rx` and `tx` that XDP programs and the tc program have forwarded without a worker.
     #[serde(default)]
     pub offloaded: u64,
     /// Packets of this node's applications that the kernel dropped in front of srv6d's own interface. They are not part

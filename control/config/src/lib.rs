@@ -23,9 +23,9 @@ pub use diagnostic::{Diagnostic, Errors, Severity, Source};
 pub use emulate::{EcnMarking, EcnProfile, EcnRule, Emulate, NonEct, Rate, Share, WireTime};
 pub use fpm::{Fpm, FpmDialect, ListenAddress};
 pub use schema::{
-    Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, InnerDscp, Neighbor, NextHop, Node, OneHop, Optional,
-    Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior, SrhCheck, Steer,
-    SteerMode, SteerPath, UaLast, Unknown, Workers,
+    Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, HostEngine, InnerDscp, Neighbor, NextHop, Node,
+    OneHop, Optional, Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior,
+    SrhCheck, Steer, SteerMode, SteerPath, UaLast, Unknown, Workers,
 };
 pub use sources::{
     Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, RequestSettings, Sharing, Steering, Syd, SydPeer,

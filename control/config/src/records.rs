@@ -78,7 +78,11 @@ impl Record for Host {
     const HEADER: &'static str = "[host]";
 
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
-        Some(Self { interface: table.optional_interface("interface"), steer_local: table.optional("steer_local") })
+        Some(Self {
+            interface: table.optional_interface("interface"),
+            steer_local: table.optional("steer_local"),
+            engine: table.optional("engine"),
+        })
     }
 }
 

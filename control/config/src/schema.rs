@@ -185,6 +185,18 @@ pub struct Host {
     pub interface: Optional<String>,
     /// Whether the kernel gets routes for steered prefixes into it, default true.
     pub steer_local: Optional<bool>,
+    /// What encapsulates the traffic of local applications, default `worker`.
+    pub engine: Optional<HostEngine>,
+}
+
+crate::words! {
+    /// What encapsulates the traffic of local applications.
+    HostEngine {
+        /// A worker, in packets that come through the veth.
+        Worker = "worker",
+        /// A tc program in front of the veth; the worker encapsulates what the program cannot.
+        Tc = "tc",
+    }
 }
 
 /// `[api]`: addresses at which the daemon can be queried.

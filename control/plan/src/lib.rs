@@ -29,7 +29,7 @@ use std::path::PathBuf;
 
 use srv6d_srv6::model::{Desired, HostPort, TableId};
 
-use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, Polling, PortMode};
+use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, HostEngine, Polling, PortMode};
 use srv6d_offer::{Offer, Outcome};
 
 pub use amend::{FirstHopCounts, PlanChange, Sources, amended, neighbors};
@@ -114,6 +114,8 @@ pub struct Host {
     pub interface: String,
     /// Whether steered prefixes get kernel routes into the veth.
     pub steer_local: bool,
+    /// What encapsulates the traffic of local applications.
+    pub engine: HostEngine,
 }
 
 /// `[api]` with its defaults.
@@ -193,6 +195,8 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
 
     let rules_are_plain = context.rules.are_plain(&environment.routes);
     let devices = context.ports.devices();
+    // The tc program forwards for the port of local applications.
+    let by_tc = context.ports.host.filter(|_| node::host(&config.host).engine == HostEngine::Tc);
     let mut desired = Desired {
         host: (context.ports.host.zip(environment.host.as_ref()))
             .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
@@ -211,6 +215,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         neighbors,
         path_mtus: environment.path_mtus.clone(),
     };
+    desired.offload.extend(by_tc);
     let role_reasons = roles::decide(config, &environment.faced_routers, &mut desired);
     roles::report(config, &desired, &role_reasons, found);
     let Accepted { warnings, pending, notes } = findings.finish()?;

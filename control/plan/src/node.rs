@@ -9,7 +9,8 @@ use srv6d_srv6::model::{DscpMode, Policy, Tunnel};
 use super::environment::{Environment, is_link_local};
 use super::{Api, Host, Workers, not_unicast};
 use srv6d_config::{
-    self as config, DtArgument, Ecn, Findings, MetricsAddress, Optional, OuterDscp, Polling, Spanned, SrhCheck, UaLast,
+    self as config, DtArgument, Ecn, Findings, HostEngine, MetricsAddress, Optional, OuterDscp, Polling, Spanned,
+    SrhCheck, UaLast,
 };
 
 /// Returns the value of a key, or its default.
@@ -137,7 +138,11 @@ fn check_cores(cores: &[Spanned<usize>], environment: &Environment, found: &mut 
 }
 
 pub(super) fn host(host: &config::Host) -> Host {
-    Host { interface: or(&host.interface, "srv6d0".to_owned()), steer_local: or(&host.steer_local, true) }
+    Host {
+        interface: or(&host.interface, "srv6d0".to_owned()),
+        steer_local: or(&host.steer_local, true),
+        engine: or(&host.engine, HostEngine::Worker),
+    }
 }
 
 pub(super) fn api(api: &config::Api) -> Api {

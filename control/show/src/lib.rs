@@ -92,7 +92,7 @@ fn ports(rows: &[PortRow]) -> String {
             row.tx_packets.to_string(),
             row.tx_lost.to_string(),
             row.to_kernel.to_string(),
-            offload(row).to_owned(),
+            if is_by_tc(row) { "tc" } else { offload(row) }.to_owned(),
             row.offloaded.to_string(),
         ];
         if is_any_emulated {
@@ -111,6 +111,11 @@ fn ports(rows: &[PortRow]) -> String {
     let polled = rows.iter().filter_map(|row| Some((row, row.busy_polling.as_ref()?)));
     text.extend(polled.map(|(row, polled)| format!("{}: busy polling: {}\n", row.name, busy_polling(polled))));
     text
+}
+
+/// Whether the tc program forwards for srv6d's own veth.
+fn is_by_tc(row: &PortRow) -> bool {
+    row.role == "kernel" && row.offload.as_ref().is_some_and(|offload| offload.on)
 }
 
 fn busy_polling(BusyPollingRow { napi_ids, reason }: &BusyPollingRow) -> String {
@@ -207,7 +212,15 @@ fn paths(rows: &[PathRow]) -> String {
             row.share_percent.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}%")),
         ]);
     }
-    table.finish("no prefixes are steered")
+    let mut text = table.finish("no prefixes are steered");
+    let engines = || rows.iter().filter_map(|row| Some((row, row.engine.as_deref()?)));
+    let by_tc = engines().filter(|(_, engine)| *engine == "tc").count();
+    let all = engines().count();
+    let of_all = format!("tc encapsulates what local applications send by {by_tc} of {all} paths\n");
+    text.extend(Some(of_all).filter(|_| all > 0));
+    let by_worker = engines().filter(|(row, _)| !row.engine_reason.is_empty());
+    text.extend(by_worker.map(|(row, engine)| format!("{}: {engine}: {}\n", row.path, row.engine_reason)));
+    text
 }
 
 fn neighbors(rows: &[NeighborRow]) -> String {

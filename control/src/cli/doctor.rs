@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::check::environment;
-use crate::doctor::{Plans, Verdict, examine, render, worst};
+use crate::doctor::{Plans, TcEngine, Verdict, examine, render, worst};
 use srv6d_api::client;
 use srv6d_api::state::SourceView;
 use srv6d_api::{DEFAULT_SOCKET, Request, Response, Topic};
 use srv6d_command::{Failure, output, read};
-use srv6d_config::{self as config, Checksum, Config, Polling, PortMode};
+use srv6d_config::{self as config, Checksum, Config, HostEngine, Polling, PortMode};
 use srv6d_plan::{Plan, PortDevice, Unfollowed};
 use srv6d_sonic_switch as sonic;
 
@@ -53,6 +53,10 @@ fn plans(config: &Config, plan: &Plan, running: Plans) -> Plans {
         umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES * packet_memories(plan),
         filled: filled(config),
         offloads: !plan.desired.offload.is_empty(),
+        tc: match running.tc {
+            TcEngine::NotAsked if plan.host.engine == HostEngine::Tc => TcEngine::Planned,
+            tc => tc,
+        },
         followed: config.kernel.as_ref().map(|_| plan.unfollowed.iter().map(said).collect()),
         ..running
     }
@@ -76,7 +80,13 @@ fn running(socket: &Path) -> Plans {
     let Ok(Response::Ports(rows)) = client::ask(socket, &Request::Show { topic: Topic::Ports }) else {
         return Plans::default();
     };
-    let own_veth = rows.iter().find(|row| row.role == "kernel").map(|row| row.device.clone());
+    let own = rows.iter().find(|row| row.role == "kernel");
+    let own_veth = own.map(|row| row.device.clone());
+    let tc = match own.and_then(|row| row.offload.as_ref()) {
+        None => TcEngine::NotAsked,
+        Some(tc) if tc.on => TcEngine::InForce,
+        Some(tc) => TcEngine::Refused(tc.reason.clone()),
+    };
     let process = match client::ask(socket, &Request::Show { topic: Topic::Process }) {
         Ok(Response::Process(view)) => Some(*view),
         _ => None,
@@ -85,6 +95,7 @@ fn running(socket: &Path) -> Plans {
         process,
         own_programs: rows.into_iter().filter_map(|row| row.xdp_program).collect(),
         own_veth,
+        tc,
         ..Plans::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use srv6d_xsk::probe::Machine;
 
-use super::{Finding, Plans, cpu_list, text};
+use super::{Finding, Plans, TcEngine, cpu_list, text};
 
 const MACHINE: &str = "machine";
 
@@ -45,6 +45,7 @@ fn slow_cores() -> Vec<usize> {
 
 pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
     let mut findings = vec![kernel(&machine.kernel), xdp_sockets(machine)];
+    findings.extend(host_engine(&machine.kernel, plans));
     findings.extend(capabilities(machine));
     findings.push(memlock(machine, plans));
     findings.push(jit(machine));
@@ -64,6 +65,22 @@ pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
         format!("{} reserved; not needed, copy mode gains nothing from them", host.hugepages.as_deref().unwrap_or("0")),
     ));
     findings
+}
+
+/// Checks whether the tc program can encapsulate what local applications send, if it is to.
+fn host_engine(release: &str, plans: &Plans) -> Option<Finding> {
+    const CHECK: &str = "host engine";
+    let worker = |why: &str| format!("workers encapsulate what local applications send: {why}");
+    Some(match &plans.tc {
+        TcEngine::NotAsked => return None,
+        _ if srv6d_daemon::kernel_release::version(release) < (6, 6) => {
+            let fix = "install Linux 6.6 or newer, or write engine = \"worker\" under [host]";
+            Finding::warn(MACHINE, CHECK, worker(&format!("{release} has no tcx")), fix)
+        }
+        TcEngine::Refused(why) => Finding::warn(MACHINE, CHECK, worker(why), "remove the reason, then restart srv6d"),
+        TcEngine::InForce => Finding::ok(MACHINE, CHECK, "the tc program encapsulates what local applications send"),
+        TcEngine::Planned => Finding::ok(MACHINE, CHECK, "tc: the kernel has tcx"),
+    })
 }
 
 /// Checks the kernel's version. Linux 5.9 introduced the XDP `bpf_link`, 6.6 AF_XDP multi-buffer.
@@ -262,6 +279,23 @@ mod tests {
     #[test]
     fn healthy_machine_has_nothing_to_fix() {
         assert_eq!(not_ok(&healthy()), []);
+    }
+
+    #[test]
+    fn the_tc_program_needs_tcx_and_says_what_keeps_it_away() {
+        let found = |release, tc| {
+            let finding = host_engine(release, &Plans { tc, ..Plans::default() });
+            finding.map(|finding| (finding.verdict, finding.found))
+        };
+        let is = |found: Option<(Verdict, String)>, wanted: Verdict, says: &str| {
+            found.is_some_and(|(verdict, found)| verdict == wanted && found.contains(says))
+        };
+        assert_eq!(found("6.5.0", TcEngine::NotAsked), None);
+        assert!(is(found("6.5.0", TcEngine::Planned), Verdict::Warn, "6.5.0 has no tcx"));
+        assert!(is(found("6.6.0", TcEngine::Planned), Verdict::Ok, "tcx"));
+        let refused = TcEngine::Refused("a capture is open".to_owned());
+        assert!(is(found("6.6.0", refused), Verdict::Warn, "a capture"));
+        assert!(is(found("6.6.0", TcEngine::InForce), Verdict::Ok, "encapsulates"));
     }
 
     #[test]

@@ -45,6 +45,20 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
+/// State of the tc program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TcEngine {
+    /// It is not configured.
+    #[default]
+    NotAsked,
+    /// It is configured, and no daemon runs.
+    Planned,
+    /// A running daemon has it in force.
+    InForce,
+    /// A running daemon does not have it in force, for this reason.
+    Refused(String),
+}
+
 /// The parts of a configuration and of the running daemon on which the verdicts depend.
 #[derive(Clone, Debug, Default)]
 pub struct Plans {
@@ -62,6 +76,8 @@ pub struct Plans {
     pub filled: Vec<String>,
     /// Whether a port forwards in its XDP program (`offload = "xdp"`).
     pub offloads: bool,
+    /// The tc program, which is to encapsulate what local applications send (`[host] engine = "tc"`).
+    pub tc: TcEngine,
     /// Kernel routes that srv6d does not follow although it follows their table: destination and reason. `None`: no
     /// table is followed, or it is not known which are.
     pub followed: Option<Vec<(String, String)>>,

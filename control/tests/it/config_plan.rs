@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use srv6d_config::{self as config, Config, Polling, PortMode};
+use srv6d_config::{self as config, Config, HostEngine, Polling, PortMode};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor, Plan, PortDevice};
 use srv6d_srv6::model::{
     Behavior, Chance, Csid, DscpMode, DtFamily, Ecn, Emulation, Hop, HostPort, Mac, NonEct, PortId, Role, RouteAction,
@@ -89,6 +89,7 @@ fn node_workers_host_and_api() {
     assert_eq!(plan.workers.cores, [Some(1)]);
     assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Busy, 16384, 1024));
     assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d1", false));
+    assert_eq!(plan.host.engine, HostEngine::Tc);
     assert_eq!((plan.api.socket.to_str(), plan.api.metrics), (Some("/run/srv6d/leaf00.sock"), None));
     assert_eq!(plan.desired.blocks[0].unknown, Some(UnknownSid::Icmp));
     assert_eq!(plan.desired.host_prefixes.len(), 1);
@@ -118,6 +119,7 @@ fn an_empty_file_is_a_configuration_with_defaults() {
     assert_eq!(plan.workers.cores, [None]);
     assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Adaptive, 8192, 2048));
     assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d0", true));
+    assert_eq!(plan.host.engine, HostEngine::Worker);
     assert_eq!(plan.api.socket.to_str(), Some("/run/srv6d/srv6d.sock"));
     assert_eq!(plan.api.metrics.map(|address| address.to_string()), Some("[::1]:9469".to_owned()));
     assert_eq!(plan.desired, srv6d_srv6::model::Desired::default());

@@ -10,10 +10,10 @@ use crate::support;
 use support::rig::{CONFIG, Rig, must, run, wait_for};
 
 /// The namespace behind `b`, which is removed at the end.
-struct Far(String);
+pub struct Far(String);
 
 impl Far {
-    fn behind_b(rig: &Rig) -> Self {
+    pub fn behind_b(rig: &Rig) -> Self {
         let far = Self(rig.ns("far"));
         let (ns, b) = (&far.0, rig.ns("b"));
         must(&format!("ip netns add {ns}"));
@@ -45,7 +45,7 @@ impl Drop for Far {
     }
 }
 
-const STEERED: &str = r#"
+pub const STEERED: &str = r#"
 [[block]]
 prefix = "fcbb::/32"
 [[route]]
@@ -58,7 +58,7 @@ segments = ["fcbb:0:9::"]
 "#;
 
 /// Returns the MTU that a router has reported for the only path.
-fn learned(rig: &Rig) -> Option<u64> {
+pub fn learned(rig: &Rig) -> Option<u64> {
     let paths = rig.show("paths");
     let [path] = paths.as_array().unwrap().as_slice() else { panic!("one path: {paths}") };
     path.get("learned_mtu").unwrap().as_u64()

@@ -36,6 +36,7 @@ mod daemon_ports;
 mod daemon_reload;
 mod daemon_sources;
 mod daemon_systemd;
+mod daemon_tc;
 mod daemon_unprivileged;
 mod daemon_vlan;
 mod fpm_frr;

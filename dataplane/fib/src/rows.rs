@@ -49,6 +49,8 @@ constants! {
     pub const HASH_QP: u32 = 1;
     /// Flag of the node: only listed sources may use its SIDs.
     pub const CHECKS_DOMAIN: u32 = 2;
+    /// Flag of the node: the hop limit of what its own applications send is decremented.
+    pub const DECREMENTS_LOCAL: u32 = 4;
 
     /// Flag of a way: it leads to its target. Without it, a uSID leads where its block does.
     pub const WAY_HERE: u32 = 1;
@@ -87,7 +89,7 @@ kinds! {
 rows! {
     /// Settings of the node, which hold for every packet.
     pub struct NodeRow(node, 40 bytes) {
-        /// `HASH_QP`, `CHECKS_DOMAIN`.
+        /// `HASH_QP`, `CHECKS_DOMAIN`, `DECREMENTS_LOCAL`.
         pub flags: u32,
         /// 0.
         pub zero: u32,

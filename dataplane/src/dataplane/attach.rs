@@ -51,10 +51,12 @@ enum Kind {
 impl Dataplane {
     /// Attaches srv6d's own veth. All packets that the kernel sends into it are claimed. It must be attached before
     /// every other port, because its socket is the first one of a worker's UMEM, on which the UMEM depends.
+    /// `kernel_end` is the name of the other end.
     ///
     /// # Errors
     /// Returns the same errors as [`attach`](Self::attach).
-    pub fn attach_own_veth(&mut self, device: &str) -> Result<AttachedPort, DataplaneError> {
+    pub fn attach_own_veth(&mut self, device: &str, kernel_end: &str) -> Result<AttachedPort, DataplaneError> {
+        kernel_end.clone_into(&mut self.kernel_end);
         self.attach_device(device, Mode::Native, Kind::OwnVeth)
     }
 

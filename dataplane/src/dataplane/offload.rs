@@ -17,7 +17,7 @@ use srv6d_xsk::probe::{self, TakesRedirect};
 use srv6d_xsk::xdp_offload::{PacketCount, Wiring, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
-use super::{Dataplane, Device, PacketMemory, device_name};
+use super::{Dataplane, Device, PacketMemory, device_name, local};
 
 /// Packets up to here come in one buffer, whatever the driver. A port that takes no others from an XDP program would drop
 /// longer ones in silence, and the program cannot tell: the verifier allows no difference of packet pointers to those
@@ -74,6 +74,8 @@ pub(super) struct InFront {
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Somebody captures packets, which only workers show.
     rests: bool,
+    /// Why the tc program is not at the egress of the own veth. It is not tried again.
+    local_refused: Option<String>,
 }
 
 impl InFront {
@@ -82,6 +84,10 @@ impl InFront {
             Program::Loaded(program) => Some(program),
             Program::NotAsked | Program::Refused(_) => None,
         }
+    }
+
+    pub(super) fn is_on(&self, device: &str) -> bool {
+        self.on.contains(device)
     }
 
     pub(super) fn received(&self, number: usize) -> PacketCount {
@@ -187,7 +193,7 @@ impl Dataplane {
     }
 
     /// Devices whose ports ask for it.
-    fn asked_for_offload(&self) -> BTreeSet<String> {
+    pub(super) fn asked_for_offload(&self) -> BTreeSet<String> {
         self.devices_of(&self.tables.desired().offload)
     }
 
@@ -224,6 +230,16 @@ impl Dataplane {
         for (name, device) in &mut self.devices {
             let Some(number) = self.numbers.get(name).and_then(|&number| u16::try_from(number).ok()) else { continue };
             match (from.contains(&number), in_front.on.contains(name)) {
+                (true, false) if device.claim_all => {
+                    let tried = (program.as_mut(), &mut in_front.local_refused);
+                    if local::put_on(tried, number, &self.kernel_end) {
+                        in_front.on.insert(name.clone());
+                    }
+                }
+                (false, true) if device.claim_all => {
+                    program.take_off_local();
+                    in_front.on.remove(name);
+                }
                 (true, false) => {
                     program.put_on(number, &mut device.program)?;
                     in_front.on.insert(name.clone());
@@ -257,7 +273,7 @@ impl Dataplane {
         };
         let to = |index: u16| {
             let (name, _, number) = device(index).filter(|(name, ..)| !self.is_emulated(name))?;
-            Some((number, redirect.get(name).copied().flatten()?))
+            Some((number, redirect.get(name).copied().flatten().unwrap_or_default()))
         };
         offload_wiring(&offload.forwarding, from, to)
     }
@@ -267,6 +283,10 @@ impl Dataplane {
         let on = std::mem::take(&mut self.in_front.on);
         let Program::Loaded(program) = &mut self.in_front.program else { return };
         for (name, device) in self.devices.iter_mut().filter(|(name, _)| on.contains(*name)) {
+            if device.claim_all {
+                program.take_off_local();
+                continue;
+            }
             if let Err(why) = program.take_off(&mut device.program) {
                 tracing::error!("{name}: {why}");
                 self.in_front.on.insert(name.clone());
@@ -296,10 +316,13 @@ impl Dataplane {
         for (name, device) in &mut self.devices {
             let on = self.in_front.on.contains(name);
             let reason = match (&self.in_front.program, failed) {
+                // Each path says whether it is among them.
+                _ if on && device.claim_all => String::new(),
                 _ if on => not_taken.join("; "),
                 (Program::Refused(why), _) => why.clone(),
                 (_, Some(why)) => why.to_string(),
                 _ if self.in_front.rests => "a capture is open, and shows what workers have".to_owned(),
+                _ if device.claim_all => self.in_front.local_refused.clone().unwrap_or_default(),
                 _ => why_not(device)
                     .or_else(|| of_port.get(name.as_str()).map(|&why| why.to_owned()))
                     .unwrap_or_default(),
@@ -367,8 +390,12 @@ pub fn offload_wiring(
 ) -> Wiring {
     let leads_to: BTreeSet<u16> = rows.hops.values().map(|hop| hop.port).collect();
     let device = |port: u16| {
-        let (number, takes) = to(port).filter(|(_, takes)| takes.frames)?;
-        let mtu = if takes.multi_buffer { u32::MAX } else { ONE_BUFFER };
+        let (number, takes) = to(port)?;
+        let mtu = match takes {
+            TakesRedirect { frames: false, .. } => 0,
+            TakesRedirect { multi_buffer: false, .. } => ONE_BUFFER,
+            TakesRedirect { .. } => u32::MAX,
+        };
         Some((port, DeviceRow { number: number.into(), mtu }))
     };
     Wiring {
@@ -391,6 +418,9 @@ fn not_taken(name: &str, takes: TakesRedirect) -> String {
 
 /// Why a device's packets are better left to its worker.
 fn why_not(device: &Device) -> Option<String> {
+    if device.claim_all {
+        return None; // the tc program is at the other end of the own veth
+    }
     let (mode, _) = device.program.chosen();
     if mode != Mode::Native {
         return Some(format!("the XDP program runs in {mode} mode"));

@@ -35,8 +35,8 @@ mod write;
 use std::collections::HashMap;
 
 use srv6d_fib::{
-    BY_FLOW, CHECKS_DOMAIN, CHECKS_SOURCES, DECAPSULATES_V4, DECAPSULATES_V6, GUARDS_SIDS, HASH_QP, HopRow, NodeRow,
-    PathKind, PathRow, PortRow, SidKind, SidRow, UNIFORM,
+    BY_FLOW, CHECKS_DOMAIN, CHECKS_SOURCES, DECAPSULATES_V4, DECAPSULATES_V6, DECREMENTS_LOCAL, GUARDS_SIDS, HASH_QP,
+    HopRow, NodeRow, PathKind, PathRow, PortRow, SidKind, SidRow, UNIFORM,
 };
 use srv6d_wire::{Packet, eth, ipv6};
 
@@ -239,7 +239,9 @@ pub(crate) fn put<T: Clone>(entries: &mut Vec<T>, at: usize, entry: T, filling: 
 fn node_row(tables: &Tables, domain: &SourceSet) -> NodeRow {
     let flag = |applies: bool, flag: u32| if applies { flag } else { 0 };
     NodeRow {
-        flags: flag(tables.tunnel.hash_qp, HASH_QP) | flag(!domain.is_empty(), CHECKS_DOMAIN),
+        flags: flag(tables.tunnel.hash_qp, HASH_QP)
+            | flag(!domain.is_empty(), CHECKS_DOMAIN)
+            | flag(tables.tunnel.decrement_local, DECREMENTS_LOCAL),
         seed_of_hops: tables.seed.hops,
         seed_of_paths: tables.seed.paths,
         ..NodeRow::default()

@@ -68,10 +68,10 @@ impl Offload {
 fn why_not(port: &PortEntry) -> Option<&'static str> {
     let reasons = [
         (port.vlan.is_some(), "frames of a VLAN are the worker's"),
-        (port.role == Role::Kernel, "what applications of this node send is the worker's"),
         (u32::from(port.vrf) >= TABLES, "the XDP program has no room for so many tables"),
         (port.fill_checksum, "checksums of what comes in are for the worker to write"),
-        (port_row(port).longest == 0, "its MAC address is a group's"),
+        // The tc program does not look at addresses of frames.
+        (port.role != Role::Kernel && port_row(port).longest == 0, "its MAC address is a group's"),
     ];
     reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
 }

@@ -255,3 +255,5 @@ int srv6d_offload(struct xdp_md *ctx)
 }
 
 char licence_text[] SEC("license") = "Apache-2.0 OR MIT";
+
+#include "tc.h"

@@ -14,10 +14,14 @@
 
 use std::io;
 
-use aya::programs::{ProgramError, TestRun as _, TestRunAttrs, TestRunOptions, Xdp};
+use aya::programs::{ProgramError, SchedClassifier, TestRun as _, TestRunAttrs, TestRunOptions, Xdp};
 
 /// Number of bytes that a program may put in front of a frame; the kernel leaves this much room.
 const HEADROOM: usize = 256;
+
+/// Number of 32-bit words of a `struct __sk_buff`, and the place of the interface's index.
+const SKB_WORDS: usize = 48;
+const IFINDEX: usize = 10;
 
 /// The interface and queue through which a frame is said to have come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,27 @@ pub fn once(program: &Xdp, frame: &[u8], arrival: Arrival) -> io::Result<(u32, V
 /// Those of [`once`]. Kernels before 6.6 accept at most 32 bytes of metadata.
 pub fn once_behind(program: &Xdp, metadata: usize, frame: &[u8], arrival: Arrival) -> io::Result<(u32, Vec<u8>)> {
     let context = arrival.context(metadata, frame.len());
+    let mut out = vec![0; frame.len() + HEADROOM];
+    let options = TestRunOptions {
+        data_in: Some(frame),
+        data_out: Some(&mut out),
+        ctx_in: Some(&context),
+        ..TestRunOptions::new()
+    };
+    let result = program.test_run(options).map_err(system)?;
+    out.truncate(result.data_size_out as usize);
+    Ok((result.return_value, out))
+}
+
+/// Runs a tc program on one frame, which is said to leave through an interface. Returns its verdict (`enum
+/// tcx_action_base`) and the frame as the program has left it.
+///
+/// # Errors
+/// The kernel refuses: no privilege, a frame shorter than an Ethernet header, no such interface.
+pub fn once_local(program: &SchedClassifier, frame: &[u8], ifindex: u32) -> io::Result<(u32, Vec<u8>)> {
+    let mut context = [0; SKB_WORDS];
+    context[IFINDEX] = ifindex;
+    let context: Vec<u8> = context.into_iter().flat_map(u32::to_ne_bytes).collect();
     let mut out = vec![0; frame.len() + HEADROOM];
     let options = TestRunOptions {
         data_in: Some(frame),

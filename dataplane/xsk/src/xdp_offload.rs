@@ -25,6 +25,7 @@
 mod blocks;
 mod grace;
 mod index;
+mod local;
 mod maps;
 mod sources;
 mod wiring;
@@ -45,6 +46,7 @@ use crate::XskError;
 use crate::program::{Program, chain, missing_program, os_code, program_fix};
 use grace::Grace;
 use index::Index;
+use local::Local;
 use maps::{Maps, Row, Table};
 
 pub use wiring::Wiring;
@@ -77,6 +79,7 @@ pub struct XdpOffload {
     in_force: usize,
     grace: Grace,
     ifindexes: BTreeMap<u16, u32>,
+    local: Option<Local>,
     // Keeps the program itself loaded.
     ebpf: Ebpf,
 }
@@ -145,6 +148,7 @@ impl XdpOffload {
             in_force: 0,
             grace,
             ifindexes: BTreeMap::new(),
+            local: None,
             ebpf,
         };
         offload.write_roots().map_err(|why| map_error("make the tables", &why))?;
@@ -166,6 +170,8 @@ impl XdpOffload {
         self.remove_port(port);
         let done = self.maps.targets.set(port.into(), ifindex, None, 0);
         done.map_err(|why| self.port_error(ifname, &why))?;
+        let done = self.maps.interfaces.set(port.into(), ifindex, 0);
+        done.map_err(|why| self.port_error(ifname, &why))?;
         let done = self.maps.port_of.insert(ifindex, u32::from(port), 0);
         done.map_err(|why| self.port_error(ifname, &why))?;
         self.ifindexes.insert(port, ifindex);
@@ -179,6 +185,7 @@ impl XdpOffload {
         // An entry that has vanished with its interface need not be removed.
         let _ = self.maps.port_of.remove(&ifindex);
         let _ = self.maps.claim.clear_index(&port.into());
+        let _ = self.maps.interfaces.set(port.into(), 0, 0);
     }
 
     /// Puts the program on a port, in front of the port's own.

@@ -345,6 +345,7 @@ impl Node {
                 .collect(),
             attached: self.dataplane.attached().map(|port| (port.device.as_str(), port)).collect(),
             refused: &self.refused,
+            local_paths: self.dataplane.local_paths(),
             next_hops: self.dataplane.next_hops().into_iter().map(|(port, ip, state)| ((port, ip), state)).collect(),
         }
     }

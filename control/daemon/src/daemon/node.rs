@@ -156,7 +156,7 @@ impl Node {
         guards.watch(&veth.name, veth.ifindex)?;
         let mut dataplane = Dataplane::start(settings(planned))?;
         fault::prepare(&mut dataplane);
-        dataplane.attach_own_veth(&veth.peer)?;
+        dataplane.attach_own_veth(&veth.peer, &veth.name)?;
         let mut node = Self {
             name: planned.name.clone(),
             // Whoever asks has another current directory.

@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use srv6d_dataplane::{AttachedPort, BusyPolling, Counters, DeviceCounters, PortOffload, QueueCounters, VlanCounters};
+use srv6d_dataplane::{
+    AttachedPort, BusyPolling, Counters, DeviceCounters, PortOffload, QueueCounters, VlanCounters, WhyWorker,
+};
 use srv6d_srv6::carrier::Carrier;
 use srv6d_srv6::model::{
     Behavior, Desired, DtFamily, Emulation, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction, Steer,
+    TableId,
 };
 use srv6d_srv6::reason::DropReason;
 use srv6d_srv6::tables::AdjacencyState;
@@ -33,6 +36,8 @@ pub struct View<'a> {
     pub busy_polling: BTreeMap<String, Vec<BusyPolling>>,
     /// Reasons why devices are not attached, by name.
     pub refused: &'a BTreeMap<String, String>,
+    /// Why workers encapsulate what local applications send, by path. `None`: the tc program does.
+    pub local_paths: BTreeMap<String, Option<WhyWorker>>,
     /// Next hops of the tables in force.
     pub next_hops: BTreeMap<(PortId, IpAddr), AdjacencyState>,
 }
@@ -229,6 +234,7 @@ impl View<'_> {
     }
 
     fn path(&self, steer: &Steer, path: &Path, (packets, bytes): (u64, u64), total: u64) -> PathRow {
+        let why_worker = self.local_paths.get(&path.name).filter(|_| steer.table == TableId::MAIN);
         PathRow {
             prefix: steer.prefix.to_string(),
             table: steer.table.0,
@@ -238,6 +244,8 @@ impl View<'_> {
             usids: path.segments.addresses().iter().map(|segment| self.usids(*segment)).collect(),
             weight: path.weight,
             learned_mtu: self.desired.path_mtus.get(&path.segments).copied(),
+            engine: why_worker.map(|why| if why.is_some() { "worker" } else { "tc" }.to_owned()),
+            engine_reason: why_worker.copied().flatten().unwrap_or_default().to_owned(),
             next_hops: self.hops(&path.via),
             packets,
             bytes,

@@ -49,9 +49,17 @@ enum Entry {
 pub struct Steering {
     installed: BTreeMap<IpNet, Entry>,
     has_rule: bool,
+    /// IPv6 routes have an MTU, too.
+    tells_mtu: bool,
 }
 
 impl Steering {
+    /// Sets whether IPv6 routes installed from now on have an MTU, too. With it TCP sends segments that fit from the first
+    /// one on.
+    pub fn tell_mtu(&mut self, tells: bool) {
+        self.tells_mtu = tells;
+    }
+
     /// Changes the table so that it leads `steered` into the veth and leaves to `main` the prefixes for which `main`
     /// has more specific routes. It goes on after an error, and returns the first one.
     ///
@@ -64,7 +72,7 @@ impl Steering {
         steered: &BTreeMap<IpNet, u32>,
         main: &Routes,
     ) -> Result<(), KernelError> {
-        let wanted = wanted(steered, main);
+        let wanted = wanted(steered, main, self.tells_mtu);
         let stale = self.installed.keys().filter(|prefix| !wanted.contains_key(*prefix)).map(|prefix| (*prefix, None));
         let stale: Vec<_> = stale.collect();
         let changes = wanted.into_iter().map(|(prefix, entry)| (prefix, Some(entry))).chain(stale).collect();
@@ -101,7 +109,7 @@ impl Steering {
 
     fn steered_as(&self, prefix: IpNet, changed: &BTreeMap<IpNet, Option<u32>>) -> Option<Entry> {
         match changed.get(&prefix) {
-            Some(mtu) => mtu.map(|mtu| steered_entry(prefix, mtu)),
+            Some(mtu) => mtu.map(|mtu| steered_entry(prefix, mtu, self.tells_mtu)),
             None => self.installed.get(&prefix).copied().filter(|entry| *entry != Entry::Throw),
         }
     }
@@ -247,17 +255,24 @@ fn is_own(rule: &RuleMessage) -> bool {
     has(RuleAttribute::Table(TABLE)) && has(RuleAttribute::Priority(PRIORITY))
 }
 
-/// Makes the entry of a steered prefix. An IPv6 prefix needs no MTU: srv6d itself tells the sender, which fragments its
-/// packets on its own.
-const fn steered_entry(prefix: IpNet, mtu: u32) -> Entry {
-    Entry::Steered { mtu: if matches!(prefix, IpNet::V4(_)) { Some(mtu) } else { None } }
+/// Smallest MTU of IPv6 (RFC 8200 section 5).
+const MIN_MTU_V6: u32 = 1280;
+
+/// Makes the entry of a steered prefix. An IPv6 prefix needs no MTU unless `tells_mtu`: srv6d itself tells the sender,
+/// which fragments its packets on its own.
+fn steered_entry(prefix: IpNet, mtu: u32, tells_mtu: bool) -> Entry {
+    let mtu = match prefix {
+        IpNet::V4(_) => Some(mtu),
+        IpNet::V6(_) => tells_mtu.then(|| mtu.max(MIN_MTU_V6)),
+    };
+    Entry::Steered { mtu }
 }
 
 /// Returns the entries that the table should have: the steered prefixes, and inside each of them the more specific
 /// routes of `main`.
-fn wanted(steered: &BTreeMap<IpNet, u32>, main: &Routes) -> BTreeMap<IpNet, Entry> {
+fn wanted(steered: &BTreeMap<IpNet, u32>, main: &Routes, tells_mtu: bool) -> BTreeMap<IpNet, Entry> {
     let mut wanted: BTreeMap<IpNet, Entry> =
-        steered.iter().map(|(prefix, mtu)| (*prefix, steered_entry(*prefix, *mtu))).collect();
+        steered.iter().map(|(prefix, mtu)| (*prefix, steered_entry(*prefix, *mtu, tells_mtu))).collect();
     if steered.is_empty() {
         return wanted;
     }

@@ -8,6 +8,7 @@ use tracing::error;
 
 use super::Node;
 use crate::kernel::{KernelError, Mirror};
+use srv6d_config::HostEngine;
 use srv6d_plan::Plan;
 
 /// MTU of the own veth while a port is missing. A packet for the kernel must fit, whatever device appears later.
@@ -19,6 +20,7 @@ impl Node {
     pub(super) async fn steer(&mut self, mirror: &Mirror) {
         let wanted = if self.plan.host.steer_local { steered(&self.plan) } else { BTreeMap::new() };
         let veth = (self.veth.name.as_str(), self.veth.ifindex);
+        self.steering.tell_mtu(self.plan.host.engine == HostEngine::Tc);
         let synced = self.steering.sync(mirror.handle(), veth, &wanted, &self.environment.routes).await;
         self.note_steering(synced);
     }

@@ -84,6 +84,7 @@ fn with_view<T>(show: impl Fn(&View<'_>) -> T) -> T {
         programs: [("eth1".to_owned(), 7)].into(),
         busy_polling: [("eth1".to_owned(), vec![BusyPolling::Napi(8193)])].into(),
         refused: &[("eth3".to_owned(), "another program is there".to_owned())].into(),
+        local_paths: BTreeMap::new(),
         next_hops: [unresolved].into(),
     })
 }

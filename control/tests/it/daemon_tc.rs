@@ -1,0 +1,289 @@
+//! Tests of `[host] engine = "tc"`: what local applications send is encapsulated before it is cut into packets.
+//!
+//! ```text
+//! router: applications ─► srv6d0: tc program, or worker ─► eth2 ── wire  b: End.DT6, End.DT4 of its kernel
+//! ```
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+use crate::daemon_path_mtu::{self, Far, learned};
+use crate::support;
+
+use std::fs;
+use std::net::UdpSocket;
+
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{Ipv4Tos, Ipv6TClass};
+use srv6d_netns as netns;
+
+use support::rig::{CONFIG, Rig, end, must, report, text, wait_for};
+use support::wire::{Wire, mac};
+
+/// Steers to `b` by one segment. Flows to `3fff::/20` take one of two paths.
+const STEERED: &str = r#"
+[[block]]
+prefix = "fcbb::/32"
+[[route]]
+prefix = "fcbb::/32"
+via = "2001:db8:b::2"
+[[steer]]
+prefix = "2001:db8:f::/64"
+segments = ["fcbb:0:2:fe06::"]
+[[steer]]
+prefix = "10.9.0.0/16"
+segments = ["fcbb:0:2:fe04::"]
+[[steer]]
+prefix = "3fff::/20"
+paths = [{ name = "one", segments = ["fcbb:0:3::"], weight = 3 }, { name = "two", segments = ["fcbb:0:4::"] }]
+"#;
+
+const OWN_V6: &str = "2001:db8:e::1";
+const OWN_V4: &str = "10.8.0.1";
+
+fn config(engine: &str) -> String {
+    format!("[host]\nengine = \"{engine}\"\n{CONFIG}{STEERED}")
+}
+
+/// Prepares the router's applications and `b`, before srv6d runs.
+fn rig() -> Rig {
+    let rig = Rig::new(1);
+    rig.inside("router", &format!("ip addr add {OWN_V6}/128 dev lo"));
+    rig.inside("router", &format!("ip addr add {OWN_V4}/32 dev lo"));
+    rig.inside("b", "ip addr add 2001:db8:f::1/64 dev lo");
+    rig.inside("b", "ip addr add 10.9.0.1/16 dev lo");
+    rig.inside("b", "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.wire.seg6_enabled=1");
+    rig.inside("b", "sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv4.ip_forward=1");
+    rig.inside("b", "ip -6 route add fcbb:0:2:fe06::/64 encap seg6local action End.DT6 table local dev wire");
+    rig.inside("b", "ip -6 route add fcbb:0:2:fe04::/64 encap seg6local action End.DX4 nh4 10.9.0.1 dev wire");
+    rig.inside("b", &format!("ip -6 route add {OWN_V6}/128 via 2001:db8:b::1 dev wire"));
+    rig.inside("b", &format!("ip route add {OWN_V4}/32 via inet6 2001:db8:b::1 dev wire"));
+    rig
+}
+
+/// Returns the engine of each path, and why it is not tc.
+fn engines(rig: &Rig) -> Vec<(String, String)> {
+    let paths = rig.show("paths");
+    let field = |row: &serde_json::Value, name: &str| row.get(name).unwrap().as_str().unwrap_or("-").to_owned();
+    paths.as_array().unwrap().iter().map(|row| (field(row, "engine"), field(row, "engine_reason"))).collect()
+}
+
+fn wait_until_tc_serves(rig: &Rig) {
+    wait_for("tc program in force", || {
+        rig.inside("router", "ping -6 -c 1 -w 5 2001:db8:b::2");
+        engines(rig).iter().all(|(engine, _)| engine == "tc").then_some(())
+    });
+}
+
+fn reload(rig: &Rig, config: &str) -> String {
+    fs::write(rig.file("node.toml"), config).unwrap();
+    let taken = rig.ask("node", "reload");
+    assert!(taken.status.success(), "{}", text(&taken.stderr));
+    text(&taken.stdout)
+}
+
+/// Returns how many packets of local applications the tc program and the worker have had.
+fn had(rig: &Rig) -> [u64; 2] {
+    let [by_tc, all] = ["offloaded", "rx_packets"].map(|name| rig.port_counter("srv6d0-x", name));
+    [by_tc, all - by_tc]
+}
+
+#[test]
+#[ignore = "needs root"]
+fn tcp_of_local_applications_passes_the_worker_and_arrives_whole() {
+    let mut rig = rig();
+    rig.ready(&config("tc"));
+    wait_until_tc_serves(&rig);
+    for gso in ["on", "off"] {
+        for device in ["srv6d0", "eth2"] {
+            rig.inside("router", &format!("ethtool -K {device} gso {gso}"));
+        }
+        for to in ["[2001:db8:f::1]:7090", "10.9.0.1:7090"] {
+            let before = had(&rig);
+            let (sent, received) = rig.tcp("router", "b", to);
+            assert_eq!(sent, received, "{to}, gso {gso}");
+            let now = had(&rig);
+            assert!(now[0] - before[0] > 2500, "{to}, gso {gso}: {before:?}, {now:?}");
+            assert!(now[1] - before[1] < 5, "{to}, gso {gso}: {before:?}, {now:?}");
+        }
+    }
+    let [by_tc, _] = had(&rig);
+    assert_eq!([rig.counter("offloaded"), rig.port_counter("eth2", "tx_packets")], [by_tc; 2]);
+    rig.check_balance();
+    let log = rig.log("node");
+    assert!(!log.contains("WARN"), "{log}");
+}
+
+/// Returns sockets of local applications, each of another flow: of IPv6 to two prefixes, and of IPv4.
+fn sockets(rig: &Rig, flows: u16) -> Vec<(UdpSocket, &'static str)> {
+    let namespace = rig.ns("router");
+    let open = move |flow: u16| {
+        let port = 20_000 + flow;
+        let traffic_class = i32::from(flow * 37 % 256);
+        let v6 = || {
+            let socket = UdpSocket::bind((OWN_V6, port)).unwrap();
+            setsockopt(&socket, Ipv6TClass, &traffic_class).unwrap();
+            socket
+        };
+        match flow % 3 {
+            0 => (v6(), "[2001:db8:f::1]:7"),
+            1 => (v6(), "[3fff::1]:7"),
+            _ => {
+                let socket = UdpSocket::bind((OWN_V4, port)).unwrap();
+                setsockopt(&socket, Ipv4Tos, &traffic_class).unwrap();
+                (socket, "10.9.0.1:7")
+            }
+        }
+    };
+    let open_all = move || {
+        netns::move_thread(&namespace).unwrap();
+        (0..flows).map(open).collect()
+    };
+    std::thread::spawn(open_all).join().unwrap()
+}
+
+/// Sends a datagram of each socket, and returns the frames that arrive at `b`.
+fn at_the_far_end(wire: &mut Wire, sockets: &[(UdpSocket, &'static str)]) -> Vec<Vec<u8>> {
+    let is_encapsulated = |frame: &Vec<u8>| frame.get(38..40) == Some(&[0xfc, 0xbb]) && matches!(frame[20], 4 | 41);
+    let frames = sockets.iter().enumerate().map(|(at, (socket, to))| {
+        socket.send_to(&vec![7; 1 + at * 29], to).unwrap();
+        wait_for("datagram at the far end", || wire.poll().filter(is_encapsulated))
+    });
+    frames.map(without_id).collect()
+}
+
+/// Overwrites the identification of an inner IPv4 header, which the kernel counts up, and the header's checksum, which
+/// must be correct.
+fn without_id(mut frame: Vec<u8>) -> Vec<u8> {
+    const IP: usize = 54;
+    if frame[IP] == 0x45 {
+        let words = frame[IP..IP + 20].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        assert_eq!(words.sum::<u32>() % 0xffff, 0, "inner checksum");
+        frame[IP + 4..IP + 6].fill(0);
+        frame[IP + 10..IP + 12].fill(0);
+    }
+    frame
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_far_end_cannot_tell_which_engine_has_encapsulated() {
+    let mut rig = rig();
+    let b_mac = mac(&rig, "b", "wire").map(|byte| format!("{byte:02x}")).join(":");
+    let neighbor = format!("[[neighbor]]\naddress = \"2001:db8:b::2\"\nport = \"eth2\"\nmac = \"{b_mac}\"\n");
+    let of = |engine: &str, keys: &str| config(engine).replace("[node]", &format!("[node]\n{keys}")) + &neighbor;
+    rig.ready(&of("worker", ""));
+    let sockets = sockets(&rig, 48);
+    let mut wire = Wire::open(&rig, "b", &[]);
+    for keys in ["", "dscp = 46", "ecn = \"compat\"\ndecrement_local = true\nhop_limit = 9", "hash_seed = 5"] {
+        reload(&rig, &of("worker", keys));
+        let before = had(&rig);
+        let by_worker = at_the_far_end(&mut wire, &sockets);
+        let between = had(&rig);
+        assert_eq!(between, [before[0], before[1] + 48], "{keys}: all by the worker");
+        reload(&rig, &of("tc", keys));
+        let by_tc = at_the_far_end(&mut wire, &sockets);
+        assert_eq!(had(&rig), [between[0] + 48, between[1]], "{keys}: all by tc");
+        for (at, (worker, tc)) in by_worker.iter().zip(&by_tc).enumerate() {
+            assert!(worker == tc, "{keys}, flow {at}\nworker {worker:02x?}\ntc     {tc:02x?}");
+        }
+        let second = |frames: &[Vec<u8>]| frames.iter().filter(|frame| frame[43] == 4).count();
+        assert!((1..12).contains(&second(&by_tc)), "both paths are in use, {}", second(&by_tc));
+    }
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_smaller_mtu_on_the_way_is_learned_and_tcp_goes_on_by_tc() {
+    let mut rig = Rig::new(1);
+    let _far = Far::behind_b(&rig);
+    rig.ready(&format!("[host]\nengine = \"tc\"\n{CONFIG}{}", daemon_path_mtu::STEERED));
+    wait_until_tc_serves(&rig);
+    let (sent, received) = rig.tcp("router", "far", "[2001:db8:c::1]:7001");
+    assert_eq!(sent, received);
+    assert_eq!(learned(&rig), Some(1400));
+    let route = rig.inside("router", "ip -6 route show table 8986");
+    assert!(route.contains("2001:db8:c::/48 dev srv6d0") && route.contains("mtu 1360"), "{route}");
+    let before = had(&rig);
+    let (sent, received) = rig.tcp("router", "far", "[2001:db8:c::1]:7002");
+    assert_eq!(sent, received);
+    let now = had(&rig);
+    assert!(now[0] - before[0] > 2500 && now[1] - before[1] < 5, "{before:?}, {now:?}");
+    rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn tcp_survives_a_killed_srv6d_by_the_kernels_route() {
+    let mut rig = rig();
+    rig.inside("router", "ip -6 route add fcbb::/32 via 2001:db8:b::2 dev eth2");
+    rig.inside(
+        "router",
+        "ip -6 route add 2001:db8:f::/64 encap seg6 mode encap.red segs fcbb:0:2:fe06:: via 2001:db8:b::2 dev eth2",
+    );
+    let daemon = rig.ready(&config("tc"));
+    wait_until_tc_serves(&rig);
+    let receiver = rig.receiver("b", "tcp", "[2001:db8:f::1]:7091");
+    let mut sender = rig.traffic("router", "tcp-send [2001:db8:f::1]:7091 400000000 7");
+    wait_for("stream by tc", || (had(&rig)[0] > 5000).then_some(()));
+    assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
+    assert_eq!(rig.stop(daemon, "KILL"), None);
+    wait_for("end of the veth", || (!rig.exists("srv6d0")).then_some(()));
+    let hash = |child: std::process::Child| report(&child.wait_with_output().unwrap().stdout)["sha256"].clone();
+    assert_eq!(hash(sender), hash(receiver));
+    assert!(rig.is_kernels("eth2"));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
+    let mut rig = rig();
+    rig.ready(&config("worker"));
+    assert!(engines(&rig).iter().all(|(engine, _)| engine == "-"), "tc is not asked for");
+    reload(&rig, &config("tc"));
+    wait_until_tc_serves(&rig);
+    let receiver = rig.receiver("b", "udp", "[2001:db8:f::1]:7092");
+    let mut sender = rig.stream("router", "[2001:db8:f::1]:7092", 2000);
+    let mut before = had(&rig);
+    for round in 0..10 {
+        let engine = usize::from(round % 2 == 0);
+        reload(&rig, &config(["tc", "worker"][engine]));
+        let grown = |now: [u64; 2]| now[engine] > before[engine] + 100;
+        before = wait_for("packets by the other engine", || Some(had(&rig)).filter(|now| grown(*now)));
+    }
+    end(&mut sender);
+    let report = report(&receiver.wait_with_output().unwrap().stdout);
+    let number = |name: &str| report.get(name).and_then(serde_json::Value::as_u64).unwrap();
+    assert_eq!([number("lost"), number("duplicated")], [0; 2], "of {}", number("sent"));
+
+    // A capture sees what local applications send, and while it is open the worker has it.
+    reload(&rig, &config("tc"));
+    let [by_tc, by_worker] = had(&rig);
+    let pcap = rig.file("capture.pcap");
+    let capture = format!(
+        "timeout 5 {} --socket {} capture srv6d0-x --write {} & sleep 1; ip netns exec {} ping -6 -c 3 -i 0.2 {} ; \
+         ip netns exec {} bash -c 'for i in 1 2 3; do echo > /dev/udp/2001:db8:f::1/9; done'; wait",
+        support::rig::SRV6D,
+        rig.socket_of("node").display(),
+        pcap.display(),
+        rig.ns("router"),
+        "2001:db8:b::2",
+        rig.ns("router"),
+    );
+    must(&capture);
+    assert_eq!(had(&rig)[0], by_tc);
+    assert!(had(&rig)[1] >= by_worker + 3);
+
+    // Each path says why tc cannot serve it.
+    let with_srh = config("tc").replace("[\"fcbb:0:3::\"]", "[\"fcbb:0:3::\", \"fcbb:0:5::\"]");
+    let said = reload(&rig, &with_srh);
+    assert!(said.contains('~'), "{said}");
+    wait_until_said(&rig);
+    let shown = text(&rig.ask("node", "show paths").stdout);
+    assert!(shown.contains("tc encapsulates what local applications send by 3 of 4 paths"), "{shown}");
+    assert!(shown.contains("one: worker: it has an SRH"), "{shown}");
+    rig.check_balance();
+}
+
+fn wait_until_said(rig: &Rig) {
+    wait_for("engines", || engines(rig).contains(&("worker".to_owned(), "it has an SRH".to_owned())).then_some(()));
+}

@@ -1,0 +1,87 @@
+//! Encapsulation of what applications of this node send, in the tc program at the egress of the own veth's other end.
+//!
+//! The program has the tables of the XDP program. What it does not encapsulate goes through the veth to the workers.
+
+use std::collections::BTreeMap;
+
+use srv6d_fib::{COUNTED_PATHS, Forwarding, GroupRow, HopRow, PathKind, PathRow};
+use srv6d_srv6::model::TableId;
+use srv6d_xsk::xdp_offload::XdpOffload;
+
+use super::{Dataplane, device_name};
+
+/// Why the worker encapsulates what applications send by a path.
+pub type WhyWorker = &'static str;
+
+/// Puts the program at the egress of the own veth's other end. Returns whether it is there. If the kernel has refused it
+/// once, it is not tried again.
+pub(super) fn put_on(
+    (program, refused): (&mut XdpOffload, &mut Option<String>),
+    number: u16,
+    kernel_end: &str,
+) -> bool {
+    if refused.is_none()
+        && let Err(why) = program.put_on_local(number, kernel_end)
+    {
+        tracing::warn!("{why}: workers encapsulate what applications of this node send");
+        *refused = Some(why.to_string());
+    }
+    refused.is_none()
+}
+
+impl Dataplane {
+    /// Returns, for each path of the main table, why the worker encapsulates what applications of this node send by it.
+    /// `None`: the tc program encapsulates it. The map is empty if the tc program is not asked for.
+    pub fn local_paths(&self) -> BTreeMap<String, Option<WhyWorker>> {
+        let snapshot = self.tables.current();
+        let asked = self.asked_for_offload();
+        let Some(own_veth) = self.devices.iter().find(|(name, device)| device.claim_all && asked.contains(*name))
+        else {
+            return BTreeMap::new();
+        };
+        let is_on = self.in_front.is_on(own_veth.0);
+        let offload = snapshot.tables.offload();
+        let by_slot: BTreeMap<u32, &PathRow> =
+            offload.forwarding.paths.values().map(|path| (path.slot, path)).collect();
+        let ports = &self.tables.desired().ports;
+        let is_emulated =
+            |port: u16| ports.get(usize::from(port)).is_some_and(|port| self.is_emulated(device_name(port)));
+        let why_worker = |name: &String| {
+            let slot = self.tables.slots().paths.find(name).and_then(|slot| u32::try_from(slot).ok());
+            match slot.and_then(|slot| by_slot.get(&slot)) {
+                _ if !is_on => Some("the tc program is not in force (show ports says why)"),
+                _ if offload.too_many => Some("there are too many prefixes for the program"),
+                Some(path) => why_not(&offload.forwarding, path, is_emulated),
+                None => Some("it has no next hop, or its next hops have different sources"),
+            }
+        };
+        let steers = self.tables.desired().steers.iter().filter(|steer| steer.table == TableId::MAIN);
+        steers.flat_map(|steer| &steer.paths).map(|path| (path.name.clone(), why_worker(&path.name))).collect()
+    }
+}
+
+/// Returns why the program does not encapsulate, or not everything, by a path that it knows.
+fn why_not(rows: &Forwarding, path: &PathRow, is_emulated: impl Fn(u16) -> bool) -> Option<WhyWorker> {
+    let members = rows.groups.get(&path.group).map(|group| members(rows, *group)).unwrap_or_default();
+    let hops: Vec<&HopRow> = members.iter().filter_map(|hop| rows.hops.get(hop.as_ref()?)).collect();
+    match path.kind {
+        PathKind::WithSrh => Some("it has an SRH"),
+        PathKind::Slow | PathKind::ByFlow => Some("it has no next hop, or its next hops have different sources"),
+        PathKind::WithoutSrh if path.slot >= COUNTED_PATHS => Some("the program has no counter left for it"),
+        PathKind::WithoutSrh if hops.is_empty() || hops.len() < members.len() => {
+            Some("not all of its next hops are resolved, up, and on untagged ports")
+        }
+        PathKind::WithoutSrh if hops.iter().any(|hop| is_emulated(hop.port)) => Some("it leaves by an emulated port"),
+        PathKind::WithoutSrh => None,
+    }
+}
+
+/// Returns the indexes of the next hops of a group; `None` for one that is not in the list of members.
+fn members(rows: &Forwarding, group: GroupRow) -> Vec<Option<u32>> {
+    match group.count {
+        1 => vec![Some(group.at)],
+        count => {
+            (group.at..group.at.saturating_add(count)).map(|place| rows.group_members.get(&place).copied()).collect()
+        }
+    }
+}

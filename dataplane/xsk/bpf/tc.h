@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * H.Encaps.Red in one segment for what applications of this node send, at the egress of the kernel's end of srv6d's own
+ * veth (tcx). There the kernel has not cut a stream into packets yet.
+ *
+ *   application -> srv6d0 -> plain? -> look up -> steered: a path of one segment -> next hop ready, fits? -> write
+ *                              |          | anything else                                | no               |
+ *                              +----------+----------------------------------------------+           the other port
+ *                              v
+ *              through the veth, to the worker
+ *
+ * It decides by the maps of offload.c, in the generation in force. A packet of up to 64 KiB (gso_size is not 0) leaves as
+ * one, and the kernel or the NIC cuts it behind the outer header. What is counted, and what has to fit, are the packets
+ * that it is cut into: they are what the worker would have had.
+ */
+#pragma once
+
+#include "offload_encaps.h"
+
+#define TC_PASS (-1) /* TCX_NEXT: to the next program, and through the veth if there is none */
+#define TC_DROP 2 /* TCX_DROP */
+
+#define TCP_LEN 20
+#define UDP_LEN 8
+/* Bytes that are read of a frame. */
+#define READ_LEN (ETH_LEN + IPV6_LEN + TCP_LEN)
+
+static long (*const bpf_skb_pull_data)(struct __sk_buff *skb, __u32 len) = (void *)BPF_FUNC_skb_pull_data;
+static long (*const bpf_skb_adjust_room)(struct __sk_buff *skb, int by, __u32 mode, __u64 flags) =
+	(void *)BPF_FUNC_skb_adjust_room;
+static long (*const bpf_skb_store_bytes)(struct __sk_buff *skb, __u32 at, const void *from, __u32 len, __u64 flags) =
+	(void *)BPF_FUNC_skb_store_bytes;
+static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
+
+/* Interfaces, by the number of the device. 0: there is none. A map of devices cannot serve XDP programs and others. */
+BY_NUMBER(BPF_MAP_TYPE_ARRAY, interfaces, __u32, PORTS);
+
+/* The packets that a frame becomes. Lengths are without Ethernet header. */
+struct cut {
+	__u32 packets;
+	__u32 longest;
+	__u32 bytes; /* of all of them */
+};
+
+/* A new head of a frame, which begins behind the two bytes. */
+struct head {
+	__u8 unused[2];
+	struct eth eth;
+	struct outer outer;
+};
+
+static ALWAYS_INLINE void add_cut(void *counts, __u32 index, const struct cut *cut, __u32 header)
+{
+	struct count *count = bpf_map_lookup_elem(counts, &index);
+
+	if (!count)
+		return;
+	count->packets += cut->packets;
+	count->bytes += cut->bytes + (__u64)cut->packets * header;
+}
+
+/* Finds out into what a packet of this length will be cut. `ip_len` is the length of its IP header. Returns 0 if that is
+ * unknown. */
+static ALWAYS_INLINE int cut_of(const struct __sk_buff *skb, __u32 len, __u32 ip_len, __u8 protocol,
+				const __u8 *transport, const void *end, struct cut *cut)
+{
+	__u32 size = skb->gso_size, headers, payload;
+
+	*cut = (struct cut){ .packets = 1, .longest = len, .bytes = len };
+	if (!size)
+		return 1;
+	if (protocol == IPPROTO_TCP && (const void *)(transport + TCP_LEN) <= end)
+		headers = ip_len + (transport[12] >> 4) * 4;
+	else if (protocol == IPPROTO_UDP)
+		headers = ip_len + UDP_LEN;
+	else
+		return 0;
+	if (len <= headers)
+		return 0;
+	payload = len - headers;
+	cut->packets = (payload + size - 1) / size;
+	cut->longest = headers + (payload < size ? payload : size);
+	cut->bytes = payload + cut->packets * headers;
+	return 1;
+}
+
+/* Decrements the hop limit behind the outer header. */
+static ALWAYS_INLINE long spend_hop(struct __sk_buff *skb, struct ipv4 *v4, __u8 hop_limit, __u8 protocol)
+{
+	const __u32 at = ETH_LEN + IPV6_LEN;
+
+	if (protocol == IPPROTO_IPIP) {
+		spend_hop_v4(v4);
+		return bpf_skb_store_bytes(skb, at, v4, sizeof(*v4), 0);
+	}
+	hop_limit -= 1;
+	return bpf_skb_store_bytes(skb, at + 7, &hop_limit, sizeof(hop_limit), 0);
+}
+
+/* Encapsulates a packet. `v4` is a copy of its header if it is IPv4, `hop_limit` is that of IPv6. */
+static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u32 in, const struct node *node,
+					   __u32 steer, const struct inner *inner, const struct cut *cut,
+					   struct ipv4 *v4, __u8 hop_limit)
+{
+	__u32 len = cut->longest + IPV6_LEN, number;
+	const struct device *device;
+	const __u32 *ifindex;
+	const struct path *path;
+	const struct hop *hop;
+	struct head head = {};
+
+	number = choose(&steer_members, &steer_patterns, set, ROW(steers, STEERS, set, steer), inner->flow,
+			node->seed_of_paths);
+	path = ROW(paths, PATHS, set, number);
+	if (!path || path->kind != PATH_WITHOUT_SRH || len > path->mtu || inner->len > 0xffff)
+		return TC_PASS;
+	number = choose(&group_members, &group_patterns, set, ROW(groups, GROUPS, set, path->group), inner->flow,
+			node->seed_of_hops);
+	hop = ROW(hops, HOPS, set, number);
+	if (!hop || len > hop->mtu)
+		return TC_PASS;
+	device = ROW(devices, DEVICES, set, hop->port);
+	if (!device)
+		return TC_PASS;
+	number = device->number;
+	ifindex = bpf_map_lookup_elem(&interfaces, &number);
+	if (!ifindex || !*ifindex)
+		return TC_PASS;
+	/* The kernel refuses what it cannot cut behind an outer header, for example what has one already. */
+	if (bpf_skb_adjust_room(skb, IPV6_LEN, BPF_ADJ_ROOM_MAC,
+				BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_FIXED_GSO))
+		return TC_PASS;
+
+	__builtin_memcpy(head.eth.addresses, hop->ethernet, sizeof(head.eth.addresses));
+	head.eth.type = htons(ETH_P_IPV6);
+	write_outer(&head.outer, path, inner);
+	if (bpf_skb_store_bytes(skb, 0, &head.eth, sizeof(head) - sizeof(head.unused), 0))
+		return TC_DROP;
+	if (node->flags & DECREMENTS_LOCAL && spend_hop(skb, v4, hop_limit, inner->protocol))
+		return TC_DROP;
+	add_cut(&path_counts, path->slot, cut, IPV6_LEN);
+	add_cut(&hop_counts, hop->slot, cut, IPV6_LEN);
+	add_cut(&rx_counts, in, cut, ETH_LEN);
+	add_cut(&tx_counts, device->number, cut, IPV6_LEN + ETH_LEN);
+	return bpf_redirect(*ifindex, 0);
+}
+
+static ALWAYS_INLINE int send_v6(struct __sk_buff *skb, __u32 set, __u32 in, const struct node *node, __u16 table,
+				 const struct eth *eth, const void *end)
+{
+	const struct ipv6 *ip = (const void *)(eth + 1);
+	struct inner inner = { .protocol = IPPROTO_IPV6 };
+	struct ipv4 unused = {};
+	const struct way *way;
+	struct address to;
+	struct cut cut;
+	__u64 rest;
+
+	if ((const void *)(ip + 1) > end || !is_plain_v6(ip, skb->len))
+		return TC_PASS;
+	/* The worker looks into such packets. */
+	if (ip->next_header == IPPROTO_IPV6 || ip->next_header == IPPROTO_IPIP || ip->next_header == IPPROTO_ROUTING)
+		return TC_PASS;
+	to.high = be64_to_cpu(ip->dst[0]);
+	to.low = be64_to_cpu(ip->dst[1]);
+	way = look_up(set, table, to);
+	if (!way || target_of(way) != TARGET_STEER)
+		return TC_PASS;
+	inner.len = IPV6_LEN + ntohs(ip->payload_len);
+	inner.class = ip->version_flow[0] << 4 | ip->version_flow[1] >> 4;
+	if (!cut_of(skb, inner.len, IPV6_LEN, ip->next_header, (const void *)(ip + 1), end, &cut))
+		return TC_PASS;
+	if (!read_upper(ip->next_header, (const void *)(ip + 1), end, node->flags & HASH_QP, &rest))
+		return TC_PASS;
+	inner.flow = hash_v6(ip, to, rest);
+	return encapsulate_local(skb, set, in, node, index_of(way), &inner, &cut, &unused, ip->hop_limit);
+}
+
+static ALWAYS_INLINE int send_v4(struct __sk_buff *skb, __u32 set, __u32 in, const struct node *node, __u16 table,
+				 const struct eth *eth, const void *end)
+{
+	const struct ipv4 *ip = (const void *)(eth + 1);
+	struct inner inner = { .protocol = IPPROTO_IPIP };
+	const struct way *way;
+	struct ipv4 copy;
+	struct cut cut;
+	__u64 rest;
+
+	if ((const void *)(ip + 1) > end || !is_plain_v4(ip, skb->len))
+		return TC_PASS;
+	way = look_up_v4(set, table, ip->dst);
+	if (!way || target_of(way) != TARGET_STEER)
+		return TC_PASS;
+	inner.len = ntohs(ip->total_len);
+	inner.class = ip->tos;
+	rest = ip->protocol;
+	if (!cut_of(skb, inner.len, IPV4_LEN, ip->protocol, (const void *)(ip + 1), end, &cut))
+		return TC_PASS;
+	/* Only the first fragment has ports, so for all fragments the flow is chosen without them. */
+	if (!(ip->fragment & htons(0x3fff)) &&
+	    !read_upper(ip->protocol, (const void *)(ip + 1), end, node->flags & HASH_QP, &rest))
+		return TC_PASS;
+	inner.flow = hash_v4(ip, rest);
+	copy = *ip;
+	return encapsulate_local(skb, set, in, node, index_of(way), &inner, &cut, &copy, 0);
+}
+
+SEC("classifier")
+int srv6d_local(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex, zero = 0, *current_set, *number, set;
+	const struct eth *eth = (const void *)(long)skb->data;
+	const void *end = (const void *)(long)skb->data_end;
+	const struct node *of_all;
+	const struct port *port;
+
+	number = bpf_map_lookup_elem(&port_of, &ifindex);
+	current_set = bpf_map_lookup_elem(&current, &zero);
+	if (!number || !current_set || skb->vlan_present)
+		return TC_PASS;
+	set = *current_set & 1;
+	port = ROW(ports, PORTS, set, *number);
+	of_all = ROW(node, 1, set, 0);
+	if (!port || !of_all)
+		return TC_PASS;
+	/* A shorter frame is in one piece, or is the worker's. */
+	if ((const void *)eth + READ_LEN > end && skb->len >= READ_LEN) {
+		if (bpf_skb_pull_data(skb, READ_LEN))
+			return TC_PASS;
+		eth = (const void *)(long)skb->data;
+		end = (const void *)(long)skb->data_end;
+	}
+	if ((const void *)(eth + 1) > end)
+		return TC_PASS;
+	if (eth->type == htons(ETH_P_IPV6))
+		return send_v6(skb, set, *number, of_all, port->table, eth, end);
+	return eth->type == htons(ETH_P_IP) ? send_v4(skb, set, *number, of_all, port->table, eth, end) : TC_PASS;
+}
