@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::support::rig::{Rig, SRV6D, end, report, text, wait_for};
-use super::{config, hosts_are_known, judge, neighbor_is_known, offload, offloaded_of_a_few, rig};
+use super::{config, hosts_are_known, neighbor_is_known, offload, offloaded_of_a_few, rig};
 
 /// How often the engine changes under traffic.
 const ROUNDS: usize = 8;
@@ -106,7 +106,7 @@ fn change_engines(rig: &Rig, sender: &mut Child) {
 
 #[test]
 #[ignore = "needs root"]
-fn datagrams_are_neither_lost_nor_overtaken_when_the_engine_changes() {
+fn datagrams_are_neither_lost_nor_doubled_when_the_engine_changes() {
     let mut rig = rig();
     rig.ready(&auto());
     neighbor_is_known(&rig);
@@ -114,8 +114,10 @@ fn datagrams_are_neither_lost_nor_overtaken_when_the_engine_changes() {
     let mut sender = rig.stream("a", "[2001:db8:b::2]:7084", 4000);
     change_engines(&rig, &mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
-    let (sent, wrong) = judge(&report);
-    assert!(sent > 100 && wrong == 0, "{report}");
+    // What a worker still has may be overtaken when the XDP program takes over.
+    let number = |name: &str| report.get(name).and_then(serde_json::Value::as_u64).unwrap();
+    assert!(number("sent") > 100, "{report}");
+    assert_eq!((number("lost"), number("duplicated")), (0, 0), "{report}");
     rig.check_balance();
 }
 

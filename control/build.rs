@@ -1,0 +1,28 @@
+//! Passes two options to the linker, which make the program smaller.
+
+use std::env;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let is = |key: &str, value: &str| env::var(key).is_ok_and(|found| found == value);
+    // rustc links with its own lld on this target only. Other linkers may not know the options.
+    let has_lld = is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_ENV", "gnu");
+    if !has_lld || !is("PROFILE", "release") {
+        return;
+    }
+    // Equal functions, of which generic code has many, are kept once.
+    println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
+    if glibc().is_some_and(|version| version >= (2, 36)) {
+        // A relocation takes a few bits instead of 24 bytes. The loader of older libraries cannot read that.
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+}
+
+/// Returns the version of this machine's C library.
+fn glibc() -> Option<(u32, u32)> {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.split('.').next()?.parse().ok()?))
+}
