@@ -33,7 +33,7 @@ fn sigterm_drains_and_not_one_datagram_is_lost() {
     assert_eq!(rig.stop(daemon, "TERM"), Some(0), "{}", rig.log("node"));
     end(&mut sender);
     let log = rig.log("node");
-    assert!(log.contains("+ drop 0 + held 0: balanced"), "{log}");
+    assert!(log.contains("+ drop 0 + held 0 + queued 0: balanced"), "{log}");
     let report = report(&receiver.wait_with_output().unwrap().stdout);
     assert_eq!((number(&report, "lost"), number(&report, "duplicated")), (0, 0), "{report}");
     assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2") && !rig.exists("srv6d0"));

@@ -51,7 +51,7 @@ fn the_tutorial_of_a_host_prints_what_the_page_says() {
     }
     let said = pasted(&blocks.join("\n"));
     for expected in
-        ["3 packets transmitted, 3 received", "rx 6 = tx 3 + kernel 3 + reply 0 + drop 0 + held 0: balanced"]
+        ["3 packets transmitted, 3 received", "rx 6 = tx 3 + kernel 3 + reply 0 + drop 0 + held 0 + queued 0: balanced"]
     {
         assert!(HOST.contains(expected) && said.contains(expected), "{expected}: {said}");
     }
