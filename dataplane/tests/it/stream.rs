@@ -122,6 +122,10 @@ fn a_thousand_amendments_a_second_overflow_no_ring() {
         losses.push((without, with));
         with == 0
     });
+    if !is_lossless && losses.iter().all(|(without, _)| *without > 0) {
+        println!("SKIPPED: the machine is too busy: rings overflow without amendments, too: {losses:?}");
+        return;
+    }
     assert!(is_lossless, "lost without amendments and with them: {losses:?}");
     let published = dataplane.published();
     assert_eq!((published.whole_for_amendment, published.in_place), (0, losses.len() as u64 * u64::from(PAUSES)));

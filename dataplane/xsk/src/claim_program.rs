@@ -16,7 +16,7 @@ use aya::programs::{ProgramFd, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 
 use crate::claims::{self, Address, Change, Claims};
-use crate::program::{Counts, chain, missing_program, os_code, program_fix};
+use crate::program::{Counts, chain, load, missing_program, os_code, program_fix};
 use crate::{Socket, XskError};
 
 /// The object file that `bpf/claim.c` was compiled to.
@@ -193,7 +193,7 @@ impl ClaimProgram {
             .map_err(|why| failed(chain(&why), os_code(&why)))?;
         let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|p| p.try_into().ok());
         let program = program.ok_or_else(|| missing_program(ALL_PORTS))?;
-        program.load().map_err(|why| failed(chain(&why), os_code(&why)))?;
+        load(|| program.load()).map_err(|why| failed(chain(&why), os_code(&why)))?;
         let fds = map_fds(&ebpf).map_err(|why| failed(why.to_string(), why.raw_os_error()))?;
         let loaded = Loaded::take(ebpf, capacity, fds);
         let loaded = loaded.ok_or_else(|| failed("a map is missing in the object".to_owned(), None))?;

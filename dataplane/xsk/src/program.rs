@@ -375,6 +375,21 @@ fn foreign(ifname: &str, id: u32) -> XskError {
     XskError::ForeignProgram { ifname: ifname.to_owned(), id, name: probe::program_name(id) }
 }
 
+/// Number of attempts to load a program. libbpf makes as many.
+const LOADS: usize = 5;
+
+/// Loads a program. The verifier gives up while a signal waits for the thread (EAGAIN, `bpf_check` in
+/// `kernel/bpf/verifier.c`), so it is asked again then.
+pub(crate) fn load<E: std::error::Error + 'static>(mut load: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+    for _ in 1..LOADS {
+        match load() {
+            Err(why) if os_code(&why) == Some(libc::EAGAIN) => {}
+            done => return done,
+        }
+    }
+    load()
+}
+
 pub(crate) fn os_code(why: &(dyn std::error::Error + 'static)) -> Option<i32> {
     crate::os_error(why).and_then(|os| os.raw_os_error())
 }
@@ -408,4 +423,31 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         cause = why.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_that_waits_does_not_refuse_a_program() {
+        let refused = |code| Err(io::Error::from_raw_os_error(code));
+        let attempts = |interrupted: usize, then: i32| {
+            let mut attempts = 0;
+            let loaded = load(|| {
+                attempts += 1;
+                if attempts > interrupted && then == 0 {
+                    return Ok(());
+                }
+                refused(if attempts > interrupted { then } else { libc::EAGAIN })
+            });
+            (attempts, loaded.is_ok())
+        };
+        assert_eq!(attempts(0, 0), (1, true));
+        assert_eq!(attempts(4, 0), (5, true));
+        assert_eq!(attempts(0, libc::EACCES), (1, false));
+        assert_eq!(attempts(9, 0), (5, false), "somebody sends signals all the time");
+    }
 }

@@ -43,7 +43,7 @@ use srv6d_fib::{
 };
 
 use crate::XskError;
-use crate::program::{Program, chain, missing_program, os_code, program_fix};
+use crate::program::{Program, chain, load, missing_program, os_code, program_fix};
 use grace::Grace;
 use index::Index;
 use local::Local;
@@ -140,7 +140,8 @@ impl XdpOffload {
         let missing = || failed("the object is not as expected".to_owned(), None);
         let maps = Maps::take(&mut ebpf).ok_or_else(missing)?;
         let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|program| program.try_into().ok());
-        program.ok_or_else(missing)?.load().map_err(|why| failed(in_short(&chain(&why)), os_code(&why)))?;
+        let program = program.ok_or_else(missing)?;
+        load(|| program.load()).map_err(|why| failed(in_short(&chain(&why)), os_code(&why)))?;
         let grace = Grace::new().map_err(|why| failed(why.to_string(), why.raw_os_error()))?;
         let mut offload = Self {
             maps,

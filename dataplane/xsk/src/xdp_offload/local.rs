@@ -7,7 +7,7 @@ use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 
 use super::{XdpOffload, in_short};
 use crate::XskError;
-use crate::program::{chain, os_code, program_fix};
+use crate::program::{chain, load, os_code, program_fix};
 
 /// Name of the program's function in `bpf/tc.h`.
 const PROGRAM: &str = "srv6d_local";
@@ -41,7 +41,7 @@ impl XdpOffload {
         let program = self.ebpf.program_mut(PROGRAM).ok_or(ProgramError::NotLoaded)?;
         let program: &mut SchedClassifier = program.try_into()?;
         if program.fd().is_err() {
-            program.load()?;
+            load(|| program.load())?;
         }
         let options = TcAttachOptions::TcxOrder(LinkOrder::last());
         let link = program.attach_with_options(ifname, TcAttachType::Egress, options)?;
