@@ -262,8 +262,10 @@ fn obey(io: &mut Sockets, step: &mut Step<Sockets>, commands: &Receiver<Command>
             }
             Command::ZeroCopy(umem) => {
                 // Held and queued packets may lie in the memory that is removed.
-                step.abandon_held(io);
-                step.abandon_queued(io, now);
+                if io.zero_copy.is_some() {
+                    step.abandon_held(io);
+                    step.abandon_queued(io, now);
+                }
                 io.zero_copy = umem;
             }
             Command::Stop => return false,

@@ -10,8 +10,10 @@ use super::node::or;
 
 /// Bytes of a packet in one chunk of packet memory.
 const CHUNK: u32 = 3840;
-/// Bytes of an Ethernet header with one tag.
-const LINK_HEADER: u32 = 18;
+/// Most bytes of headers around a layer-3 packet: Ethernet with one tag, and outer headers that are removed here.
+const HEADERS: u32 = 18 + 256;
+/// MTU by which a configuration is judged. Devices may have another one, now or later.
+const USUAL_MTU: u32 = 1500;
 /// Bytes that a packet takes on the wire besides its layer-3 part: Ethernet header, preamble, FCS and gap.
 const WIRE: u64 = 38;
 
@@ -23,18 +25,52 @@ pub(super) fn ports(
     found: &mut Findings,
 ) -> BTreeMap<PortId, Emulation> {
     let mut emulated = BTreeMap::new();
-    let mut chunks = 0;
+    let (mut packets, mut room) = (0, half(workers));
     for (index, (written, port)) in (0..).zip(config.ports.iter().zip(ports)) {
         let (written, Some(table)) = (written.get_ref(), &written.get_ref().emulate) else { continue };
         let emulation = emulation(table, found);
         check_port(written, table, found);
         check_workers(table, workers, found);
-        check_queue(table, &emulation, port.mtu, found);
-        chunks += emulation.packets * (port.mtu + LINK_HEADER).div_ceil(CHUNK) as usize;
-        check_memory(table, chunks, workers, found);
-        emulated.insert(PortId(index), emulation);
+        check_queue(table, &emulation, found);
+        packets += emulation.packets;
+        check_memory(table, packets, workers, found);
+        emulated.insert(PortId(index), fitted(table, emulation, port.mtu, &mut room, found));
     }
     emulated
+}
+
+/// Number of chunks that emulated ports may hold. The other half of the packet memory is for everything else.
+const fn half(workers: &Workers) -> usize {
+    (workers.frames / 2) as usize
+}
+
+/// Fits a link to the MTU that its device has now: its queue holds two packets, and all links together keep to their half
+/// of the packet memory, of which `room` is left.
+fn fitted(
+    table: &config::Emulate,
+    emulation: Emulation,
+    mtu: u32,
+    room: &mut usize,
+    found: &mut Findings,
+) -> Emulation {
+    let chunks = (mtu + HEADERS).div_ceil(CHUNK) as usize;
+    let packets = emulation.packets.min(*room / chunks).max(1);
+    let queue = emulation.queue.max(two_packets(mtu));
+    *room = room.saturating_sub(packets * chunks);
+    if (packets, queue) != (emulation.packets, emulation.queue) {
+        found.warning(
+            table.rate.span(),
+            "[[port]] emulate",
+            format!("with the MTU of {mtu} that the device has, the queue is of {queue} bytes and {packets} packets"),
+            "write a larger `queue`, fewer `packets`, or more [workers] frames",
+        );
+    }
+    Emulation { packets, queue, ..emulation }
+}
+
+/// Bytes that two packets take on the wire.
+fn two_packets(mtu: u32) -> u64 {
+    2 * (u64::from(mtu) + WIRE)
 }
 
 fn emulation(table: &config::Emulate, found: &mut Findings) -> Emulation {
@@ -119,12 +155,12 @@ fn check_workers(table: &config::Emulate, workers: &Workers, found: &mut Finding
     }
 }
 
-fn check_queue(table: &config::Emulate, emulation: &Emulation, mtu: u32, found: &mut Findings) {
+fn check_queue(table: &config::Emulate, emulation: &Emulation, found: &mut Findings) {
     let queue = emulation.queue;
     let span = table.queue.as_ref().map_or_else(|| table.rate.span(), config::Spanned::span);
-    let least = 2 * (u64::from(mtu) + WIRE);
+    let least = two_packets(USUAL_MTU);
     if queue < least {
-        let what = format!("{queue} bytes do not hold two packets of MTU {mtu}, which take {least}");
+        let what = format!("{queue} bytes do not hold two packets of MTU {USUAL_MTU}, which take {least}");
         found.error(span.clone(), "[[port]] emulate queue", what, format!("write queue = {least} or more"));
     }
     let Some(model::Ecn { min, max, .. }) = emulation.ecn else { return };
@@ -138,20 +174,20 @@ fn check_queue(table: &config::Emulate, emulation: &Emulation, mtu: u32, found: 
     }
 }
 
-/// Checks that half of the packet memory is left for everything else. `chunks` is what the ports so far may hold.
-fn check_memory(table: &config::Emulate, chunks: usize, workers: &Workers, found: &mut Findings) {
-    let half = (workers.frames / 2) as usize;
-    if chunks > half {
+/// Checks that half of the packet memory is left for everything else. `packets` is what the ports so far may hold.
+fn check_memory(table: &config::Emulate, packets: usize, workers: &Workers, found: &mut Findings) {
+    let half = half(workers);
+    if packets > half {
         let span = table.packets.as_ref().map_or_else(|| table.rate.span(), config::Spanned::span);
         found.error(
             span,
             "[[port]] emulate packets",
             format!(
-                "the emulated ports up to this one may hold {chunks} chunks of packet memory, and half of [workers] frames = \
+                "the emulated ports up to this one may hold {packets} packets, and half of [workers] frames = \
                  {} is {half}",
                 workers.frames
             ),
-            format!("write [workers] frames = {} or more, or fewer `packets`", chunks * 2),
+            format!("write [workers] frames = {} or more, or fewer `packets`", packets * 2),
         );
     }
 }

@@ -407,7 +407,7 @@ fn an_emulated_port_that_cannot_be() {
     more("overhead = 65", &["emulate overhead", "from 0 to 64"]);
     more("delay = \"1001ms\"", &["emulate delay", "up to \"1s\""]);
     more("loss = 1.5", &["emulate loss", "1.5", "from 0 to 1"]);
-    more("queue = 131147", &["emulate queue", "two packets of MTU 65536", "write queue = 131148 or more"]);
+    more("queue = 3075", &["emulate queue", "two packets of MTU 1500", "write queue = 3076 or more"]);
     more("ecn = \"laboratory\"", &["emulate ecn", "write \"lab\""]);
     more("ecn = { probabilty = 1 }", &["ecn probabilty", "did you mean `probability`?"]);
     more("ecn = { min = 1 }", &["emulate ecn", "either `min` and `max`, or `rtt`"]);
@@ -424,14 +424,19 @@ fn an_emulated_port_that_cannot_be() {
 fn emulated_ports_that_do_not_fit_the_worker() {
     let two = "[[port]]\nname = \"lo\"\nemulate = { rate = \"1Gbit\" }\n[workers]\ncores = [0, 1]";
     assert_refused(two, 3, &["[[port]] emulate", "belongs to one worker", "[workers] cores has 2", "list one core"]);
-    // A packet of the loopback's MTU takes 18 chunks.
-    let packets =
-        |packets: u32| format!("[[port]]\nname = \"lo\"\nemulate = {{ rate = \"1Gbit\", packets = {packets} }}");
-    let parts = ["emulate packets", "4104 chunks", "frames = 8192 is 4096", "frames = 8208 or more"];
-    assert_refused(&packets(228), 3, &parts);
-    let text = format!("{}\n{BASE}", packets(227));
-    config::parse(&text, "srv6d.toml").and_then(|config| plan::plan(&config, &environment())).unwrap();
+    // A packet of the loopback's MTU takes 18 chunks: no error, because a device may have another MTU at any time.
+    let planned = |packets: u32| {
+        let port =
+            format!("[[port]]\nname = \"lo\"\nemulate = {{ rate = \"1Gbit\", packets = {packets}, queue = 4000 }}");
+        let config = config::parse(&format!("{port}\n{BASE}"), "srv6d.toml").unwrap();
+        let plan = plan::plan(&config, &environment()).unwrap();
+        let emulation = plan.desired.emulated.values().next().unwrap();
+        let said = plan.warnings.iter().any(|warning| warning.to_string().contains("with the MTU of 65536"));
+        (emulation.packets, emulation.queue, said)
+    };
+    assert_eq!(planned(227), (227, 131_148, true), "the queue holds two packets");
+    assert_eq!(planned(228), (227, 131_148, true), "half of the packet memory");
     let both = "emulate = { rate = \"1Gbit\", packets = 4000 }";
     let text = format!("[[port]]\nname = \"a\"\n{both}\n[[port]]\nname = \"b\"\n{both}");
-    assert_refused(&text, 6, &["emulate packets", "8000 chunks", "frames = 16000 or more"]);
+    assert_refused(&text, 6, &["emulate packets", "8000 packets", "frames = 8192 is 4096", "frames = 16000 or more"]);
 }

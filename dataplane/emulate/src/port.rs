@@ -289,7 +289,8 @@ impl<F> Port<F> {
         self.is_up = is_up;
     }
 
-    /// Takes all packets out of the port, in their order, and forgets how long they would have taken.
+    /// Takes all packets out of the port, in their order, and forgets how long they would have taken. They stay counted as
+    /// sent.
     pub fn take_all(&mut self, now: Time) -> impl Iterator<Item = F> + use<F> {
         self.taken -= self.backlog(now).min(self.taken);
         self.free_at = self.free_at.min(now);

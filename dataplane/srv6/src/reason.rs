@@ -106,7 +106,7 @@ reasons! {
     /// The packet got lost on an emulated wire.
     WireLoss("wire_loss", "lost on the wire of an emulated port, as configured"),
     /// The emulated port that the packet waited in went down.
-    PortDown("port_down", "waited in an emulated port that went down, or was sent to one that is down"),
+    PortDown("port_down", "waited in an emulated port that went down or was closed, or was sent to one that is down"),
     /// The buffer has no room for the headers to be written.
     NoRoom("no_room", "no room in the buffer for the headers to write"),
 }
