@@ -155,20 +155,20 @@ impl Server {
 
     /// Passes every request to `control`. It ends when the receiver of `control` is gone.
     pub async fn serve(self, control: mpsc::Sender<Question>) {
-        let (connections, mut refusals) = (Arc::new(Semaphore::new(CONNECTIONS)), AcceptFailures::default());
+        let (connections, mut accept_failures) = (Arc::new(Semaphore::new(CONNECTIONS)), AcceptFailures::default());
         loop {
             // Further clients wait in the listener's queue. A client that is silent is disconnected after [`PATIENCE`].
             let Ok(turn) = Arc::clone(&connections).acquire_owned().await else { return };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    refusals.over();
+                    accept_failures.over();
                     let control = control.clone();
                     drop(tokio::spawn(async move {
                         converse(stream, control).await;
                         drop(turn);
                     }));
                 }
-                Err(why) => refusals.pause("management socket", &why).await,
+                Err(why) => accept_failures.pause("management socket", &why).await,
             }
         }
     }

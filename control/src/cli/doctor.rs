@@ -14,6 +14,8 @@ use srv6d_sonic_switch as sonic;
 
 /// Size of a UMEM chunk.
 const CHUNK_BYTES: u64 = 4096;
+/// Default of `[workers] frames`.
+const DEFAULT_FRAMES: u64 = 8192;
 
 /// Examines the machine, prints the findings, and fails if one of them prevents srv6d from working.
 pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
@@ -21,9 +23,11 @@ pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path
     let configured = planned.as_ref().map(|(_, plan)| plan.api.socket.as_path());
     let socket = socket.or(configured).unwrap_or(Path::new(DEFAULT_SOCKET));
     let running = running(socket);
-    let (plans, devices) = match &planned {
-        Some((config, plan)) => (Plans { fpm: fpm(config, socket), ..plans(config, plan, running) }, devices(plan)),
-        None => (Plans { umem_bytes: 8192 * CHUNK_BYTES, followed: unfollowed(socket), ..running }, Vec::new()),
+    let (plans, devices) = if let Some((config, plan)) = &planned {
+        (Plans { fpm: fpm(config, socket), ..plans(config, plan, running) }, devices(plan))
+    } else {
+        let (frames, umem_bytes) = (DEFAULT_FRAMES, DEFAULT_FRAMES * CHUNK_BYTES);
+        (Plans { frames, umem_bytes, followed: unfollowed(socket), ..running }, Vec::new())
     };
     let findings = examine(if interfaces.is_empty() { &devices } else { interfaces }, &plans);
     if json {
@@ -50,6 +54,7 @@ fn plans(config: &Config, plan: &Plan, running: Plans) -> Plans {
         cores: plan.workers.cores.iter().copied().flatten().collect(),
         busy: plan.workers.polling == Polling::Busy,
         polls_drivers: plan.workers.busy_budget > 0,
+        frames: plan.workers.frames.into(),
         umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES * packet_memories(plan),
         filled: filled(config),
         offloads: !plan.desired.offload.is_empty(),

@@ -77,7 +77,12 @@ fn host_engine(release: &str, plans: &Plans) -> Option<Finding> {
             let fix = "install Linux 6.6 or newer, or write engine = \"worker\" under [host]";
             Finding::warn(MACHINE, CHECK, worker(&format!("{release} has no tcx")), fix)
         }
-        TcEngine::Refused(why) => Finding::warn(MACHINE, CHECK, worker(why), "remove the reason, then restart srv6d"),
+        TcEngine::Refused(why) => Finding::warn(
+            MACHINE,
+            CHECK,
+            worker(why),
+            "end the capture; if the kernel has refused the program, remove the reason and reload with engine = \"worker\" and back",
+        ),
         TcEngine::InForce => Finding::ok(MACHINE, CHECK, "the tc program encapsulates what local applications send"),
         TcEngine::Planned => Finding::ok(MACHINE, CHECK, "tc: the kernel has tcx"),
     })

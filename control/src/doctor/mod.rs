@@ -68,6 +68,8 @@ pub struct Plans {
     pub busy: bool,
     /// Whether workers poll drivers themselves (`busy_budget`).
     pub polls_drivers: bool,
+    /// Number of frames in each packet memory of a worker.
+    pub frames: u64,
     /// Number of UMEM bytes of one worker.
     pub umem_bytes: u64,
     /// Ids of the XDP programs of the running daemon.

@@ -8,8 +8,6 @@ use super::{Finding, Plans, cpu_list, text};
 
 /// A receive interrupt that is put off for longer than this is a large part of a packet's way through a fabric.
 const LONG_MICROSECONDS: u32 = 100;
-/// Bytes of one UMEM chunk.
-const CHUNK: u64 = 4096;
 
 /// The place of a NIC in the machine.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +39,9 @@ fn memory_node(interface: &Interface, Place { node, near }: &Place, plans: &Plan
     let (ifname, node) = (&interface.ifname, (*node)?);
     let far: Vec<String> = plans.cores.iter().filter(|core| !near.contains(core)).map(usize::to_string).collect();
     let check = "NUMA node";
+    if plans.cores.is_empty() {
+        return Some(Finding::ok(ifname, check, format!("{node}; no worker is pinned to a core")));
+    }
     if far.is_empty() {
         return Some(Finding::ok(ifname, check, format!("{node}, and the pinned workers are on its cores")));
     }
@@ -60,7 +61,7 @@ fn rings(interface: &Interface, plans: &Plans) -> Option<Finding> {
     let check = "rings";
     let found = format!("{} descriptors to receive, {} to transmit", rings.receive, rings.transmit);
     let kept = u64::from(rings.receive) + u64::from(rings.transmit);
-    let frames = plans.umem_bytes / CHUNK;
+    let frames = plans.frames;
     if interface.zero_copy != Some(true) || frames == 0 || 2 * kept <= frames {
         return Some(Finding::ok(ifname, check, found));
     }
@@ -112,7 +113,7 @@ mod tests {
             coalescing: Some(Coalescing { is_adaptive: false, microseconds: 50 }),
         };
         let place = Place { node: Some(1), near: [2, 3].into() };
-        (interface, place, Plans { cores: vec![2], umem_bytes: 8192 * CHUNK, ..Plans::default() })
+        (interface, place, Plans { cores: vec![2], frames: 8192, ..Plans::default() })
     }
 
     fn not_ok((interface, place, plans): &(Interface, Place, Plans)) -> Vec<&'static str> {
@@ -162,7 +163,7 @@ mod tests {
     fn the_fix_of_the_rings_ends_the_warning() {
         let mut facts = healthy();
         facts.0.rings = Some(Rings { receive: 4096, transmit: 4096 });
-        facts.2.umem_bytes = 32768 * CHUNK;
+        facts.2.frames = 32768;
         assert_eq!(not_ok(&facts), Vec::<&str>::new(), "[workers] frames = 32768 is the fix");
     }
 }

@@ -10,12 +10,15 @@ use crate::support;
 
 use std::fs;
 use std::net::UdpSocket;
+use std::process::Command;
 
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{Ipv4Tos, Ipv6TClass};
+use nix::unistd::Pid;
 use srv6d_netns as netns;
 
-use support::rig::{CONFIG, Rig, end, must, report, text, wait_for};
+use support::rig::{CONFIG, Rig, end, report, text, wait_for};
 use support::wire::{Wire, mac};
 
 /// Steers to `b` by one segment. Flows to `3fff::/20` take one of two paths.
@@ -258,20 +261,18 @@ fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
     // A capture sees what local applications send, and while it is open the worker has it.
     reload(&rig, &config("tc"));
     let [by_tc, by_worker] = had(&rig);
-    let pcap = rig.file("capture.pcap");
-    let capture = format!(
-        "timeout 5 {} --socket {} capture srv6d0-x --write {} & sleep 1; ip netns exec {} ping -6 -c 3 -i 0.2 {} ; \
-         ip netns exec {} bash -c 'for i in 1 2 3; do echo > /dev/udp/2001:db8:f::1/9; done'; wait",
-        support::rig::SRV6D,
-        rig.socket_of("node").display(),
-        pcap.display(),
-        rig.ns("router"),
-        "2001:db8:b::2",
-        rig.ns("router"),
-    );
-    must(&capture);
+    let mut command = Command::new(support::rig::SRV6D);
+    command.arg("--socket").arg(rig.socket_of("node")).args(["capture", "srv6d0-x", "--write"]);
+    let mut capture = command.arg(rig.file("capture.pcap")).spawn().unwrap();
+    let rests = |row: &serde_json::Value| {
+        row.pointer("/offload/reason").is_some_and(|why| why.as_str().unwrap().contains("a capture is open"))
+    };
+    wait_for("capture", || rig.show("ports").as_array().unwrap().iter().any(rests).then_some(()));
+    rig.inside("router", "bash -c 'for i in 1 2 3; do echo > /dev/udp/2001:db8:f::1/9; done'");
+    wait_for("packets by the worker", || (had(&rig)[1] >= by_worker + 3).then_some(()));
+    kill(Pid::from_raw(capture.id().cast_signed()), Signal::SIGTERM).unwrap();
+    capture.wait().unwrap();
     assert_eq!(had(&rig)[0], by_tc);
-    assert!(had(&rig)[1] >= by_worker + 3);
 
     // Each path says why tc cannot serve it.
     let with_srh = config("tc").replace("[\"fcbb:0:3::\"]", "[\"fcbb:0:3::\", \"fcbb:0:5::\"]");

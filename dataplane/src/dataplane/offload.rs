@@ -240,6 +240,8 @@ impl Dataplane {
                     program.take_off_local();
                     in_front.on.remove(name);
                 }
+                // It is tried again when it is asked for again.
+                (false, false) if device.claim_all => in_front.local_refused = None,
                 (true, false) => {
                     program.put_on(number, &mut device.program)?;
                     in_front.on.insert(name.clone());

@@ -158,7 +158,7 @@ static ALWAYS_INLINE int send_v6(struct __sk_buff *skb, __u32 set, __u32 in, con
 
 	if ((const void *)(ip + 1) > end || !is_plain_v6(ip, skb->len))
 		return TC_PASS;
-	/* The worker looks into such packets. */
+	/* Tunnels inside tunnels are rare. They are the worker's. */
 	if (ip->next_header == IPPROTO_IPV6 || ip->next_header == IPPROTO_IPIP || ip->next_header == IPPROTO_ROUTING)
 		return TC_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);

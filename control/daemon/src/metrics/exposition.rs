@@ -164,11 +164,12 @@ impl Collector {
         counters(
             encoder,
             "port_offloaded",
-            "Packets received and forwarded by the XDP program, past the workers",
+            "Packets received and forwarded by the XDP program or the tc program, past the workers",
             &packets(),
             ports().map(|(l, r)| (l, r.offloaded)),
         )?;
-        let asked = rows.iter().filter_map(|row| Some((row, row.offload.as_ref().filter(|offload| !offload.auto)?)));
+        let of_ports = rows.iter().filter(|row| row.role != "kernel");
+        let asked = of_ports.filter_map(|row| Some((row, row.offload.as_ref().filter(|offload| !offload.auto)?)));
         let offload = asked.map(|(row, offload)| (vec![("port", row.name.as_str())], u64::from(offload.on)));
         gauges(
             encoder,

@@ -47,17 +47,17 @@ const FRESH: Duration = Duration::from_millis(500);
 
 /// Answers scrapes with the state that `control` returns. It ends when the receiver of `control` is gone.
 pub async fn serve(listener: TcpListener, control: mpsc::Sender<Scrape>) {
-    let (mut connections, mut refusals) = (Connections::at_most(CONNECTIONS), AcceptFailures::default());
+    let (mut connections, mut accept_failures) = (Connections::at_most(CONNECTIONS), AcceptFailures::default());
     let scrapes = Arc::new(Scrapes { control, last: Mutex::default() });
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(why) => {
-                refusals.pause("metrics", &why).await;
+                accept_failures.pause("metrics", &why).await;
                 continue;
             }
         };
-        refusals.over();
+        accept_failures.over();
         if scrapes.control.is_closed() {
             return;
         }
