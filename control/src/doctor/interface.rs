@@ -359,26 +359,13 @@ fn state(interface: &Interface, placement: &Placement) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use srv6d_xsk::offload::Offloads;
     use srv6d_xsk::probe::{Attached, TakesRedirect};
 
     use super::super::Verdict;
+    use super::super::tests::a_nic;
     use super::*;
 
     fn healthy() -> (Interface, Placement, Plans) {
-        let interface = Interface {
-            ifname: "eth1".into(),
-            driver: "ice".into(),
-            queues: 1,
-            most_queues: 1,
-            mtu: 1500,
-            offloads: Offloads { tx_checksum: true, tso: true, gso: true, gro: true },
-            program: None,
-            zero_copy: Some(true),
-            takes_redirect: None,
-            rings: None,
-            coalescing: None,
-        };
         let placement = Placement {
             interrupt_cores: [0, 1].into(),
             operstate: Some("up".into()),
@@ -386,7 +373,7 @@ mod tests {
             qdisc: Some("mq".into()),
             ..Placement::default()
         };
-        (interface, placement, Plans { cores: vec![2], ..Plans::default() })
+        (a_nic(), placement, Plans { cores: vec![2], ..Plans::default() })
     }
 
     fn not_ok((interface, placement, plans): &(Interface, Placement, Plans)) -> Vec<(&'static str, Verdict)> {

@@ -245,7 +245,27 @@ fn cpu_list(list: &str) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use srv6d_xsk::offload::Offloads;
+    use srv6d_xsk::probe::{Coalescing, Interface, Rings};
+
     use super::*;
+
+    /// Returns a NIC with nothing to fix.
+    pub(super) fn a_nic() -> Interface {
+        Interface {
+            ifname: "eth1".into(),
+            driver: "ice".into(),
+            queues: 1,
+            most_queues: 1,
+            mtu: 1500,
+            offloads: Offloads { tx_checksum: true, tso: true, gso: true, gro: true },
+            program: None,
+            zero_copy: Some(true),
+            takes_redirect: None,
+            rings: Some(Rings { receive: 1024, transmit: 1024 }),
+            coalescing: Some(Coalescing { is_adaptive: false, microseconds: 50 }),
+        }
+    }
 
     #[test]
     fn cpu_lists_are_the_kernels() {

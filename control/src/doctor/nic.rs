@@ -92,28 +92,15 @@ fn interrupts(interface: &Interface, plans: &Plans) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use srv6d_xsk::offload::Offloads;
     use srv6d_xsk::probe::Rings;
 
     use super::super::Verdict;
+    use super::super::tests::a_nic;
     use super::*;
 
     fn healthy() -> (Interface, Place, Plans) {
-        let interface = Interface {
-            ifname: "eth1".into(),
-            driver: "ice".into(),
-            queues: 1,
-            most_queues: 1,
-            mtu: 1500,
-            offloads: Offloads { tx_checksum: true, tso: true, gso: true, gro: true },
-            program: None,
-            zero_copy: Some(true),
-            takes_redirect: None,
-            rings: Some(Rings { receive: 1024, transmit: 1024 }),
-            coalescing: Some(Coalescing { is_adaptive: false, microseconds: 50 }),
-        };
         let place = Place { node: Some(1), near: [2, 3].into() };
-        (interface, place, Plans { cores: vec![2], frames: 8192, ..Plans::default() })
+        (a_nic(), place, Plans { cores: vec![2], frames: 8192, ..Plans::default() })
     }
 
     fn not_ok((interface, place, plans): &(Interface, Place, Plans)) -> Vec<&'static str> {

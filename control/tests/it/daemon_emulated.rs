@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::support;
 
 use serde_json::Value;
-use support::rig::{CONFIG, Rig, end, report, text, wait_for};
+use support::rig::{CONFIG, Rig, end, number, report, text, wait_for};
 
 /// Returns the configuration in which what leaves for host b takes such a link.
 fn linked(emulate: &str) -> String {
@@ -20,6 +20,14 @@ fn of_link(rig: &Rig, pointer: &str) -> u64 {
     let ports = rig.show("ports");
     let row = ports.as_array().unwrap().iter().find(|row| row.get("name").unwrap() == "eth2").unwrap();
     row.get("emulated").unwrap().pointer(pointer).and_then(Value::as_u64).unwrap()
+}
+
+/// Checks that the receiver got every datagram of a stream once and in order, and that every packet is accounted for.
+fn check_whole(rig: &Rig, receiver: Child) {
+    let report = report(&receiver.wait_with_output().unwrap().stdout);
+    let wrong = ["lost", "reordered", "duplicated"].map(|name| number(&report, name));
+    assert_eq!(wrong, [0; 3], "{report}");
+    rig.check_balance();
 }
 
 /// Returns a counter of `/proc/net/snmp6` on host b.
@@ -119,10 +127,7 @@ fn a_delay_delays_and_keeps_the_order() {
     let mut sender = rig.stream("a", "[2001:db8:b::2]:5000", 2000);
     wait_for("datagrams", || (rig.counter("rx") > 2000).then_some(()));
     end(&mut sender);
-    let report = report(&receiver.wait_with_output().unwrap().stdout);
-    let number = |name: &str| report.get(name).and_then(Value::as_u64).unwrap();
-    assert_eq!((number("lost"), number("reordered"), number("duplicated")), (0, 0, 0), "{report}");
-    rig.check_balance();
+    check_whole(&rig, receiver);
 }
 
 #[test]
@@ -143,10 +148,7 @@ fn a_reload_changes_the_link_under_a_stream_and_loses_nothing() {
     assert!(of_link(&rig, "/rate") == 4_000_000);
     wait_for("a queue", || (of_link(&rig, "/packets") > 0).then_some(()));
     end(&mut sender);
-    let report = report(&receiver.wait_with_output().unwrap().stdout);
-    let number = |name: &str| report.get(name).and_then(Value::as_u64).unwrap();
-    assert_eq!((number("lost"), number("reordered"), number("duplicated")), (0, 0, 0), "{report}");
-    rig.check_balance();
+    check_whole(&rig, receiver);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::support;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use support::rig::{self, CONFIG, Rig, SRV6D, end, must, report, wait_for};
+use support::rig::{self, CONFIG, Rig, SRV6D, end, must, number, report, wait_for};
 
 /// Starts a router whose kernel would also forward, with srv6d forwarding in its place.
 fn before_the_kernel() -> (Rig, usize) {
@@ -16,10 +16,6 @@ fn before_the_kernel() -> (Rig, usize) {
     let daemon = rig.ready(CONFIG);
     wait_for("packets through srv6d", || (rig.pings() && rig.counter("tx") > 0).then_some(()));
     (rig, daemon)
-}
-
-fn number(report: &serde_json::Value, name: &str) -> u64 {
-    report.get(name).and_then(serde_json::Value::as_u64).unwrap()
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::support;
 
 use std::fs;
 
-use support::rig::{CONFIG, Rig, WINDOW, end, report, text, wait_for};
+use support::rig::{CONFIG, Rig, WINDOW, end, number, report, text, wait_for};
 
 /// The SID of the router, without which nothing is offloaded.
 const SID: &str = "[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"uN\"\n";
@@ -76,8 +76,7 @@ fn send_to(rig: &Rig, (from, to): (&str, &str), host: &str) -> (u64, u64) {
 }
 
 fn judge(report: &serde_json::Value) -> (u64, u64) {
-    let number = |name: &str| report.get(name).and_then(serde_json::Value::as_u64).unwrap();
-    (number("sent"), number("lost") + number("duplicated") + number("reordered"))
+    (number(report, "sent"), number(report, "lost") + number(report, "duplicated") + number(report, "reordered"))
 }
 
 /// Sends a few echo requests from `a`. Returns how many packets XDP programs forwarded, and whether all requests were

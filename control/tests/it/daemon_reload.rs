@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Child;
 use std::thread;
 
-use support::rig::{CONFIG, Rig, end, report, text, wait_for};
+use support::rig::{CONFIG, Rig, end, number, report, text, wait_for};
 
 /// Returns a configuration with a SID, a route, and a steered prefix of that number, so that the tables differ between
 /// reloads.
@@ -112,9 +112,12 @@ fn no_datagram_is_lost_duplicated_or_reordered() {
     let mut sender = rig.stream("a", "[2001:db8:b::2]:7010", 2000);
     reload_while_running(&rig, &mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
-    let number = |name: &str| report.get(name).and_then(serde_json::Value::as_u64).unwrap();
-    assert!(number("sent") > 100, "{report}");
-    assert_eq!((number("lost"), number("duplicated"), number("reordered")), (0, 0, 0), "{report}");
+    assert!(number(&report, "sent") > 100, "{report}");
+    assert_eq!(
+        (number(&report, "lost"), number(&report, "duplicated"), number(&report, "reordered")),
+        (0, 0, 0),
+        "{report}"
+    );
     rig.check_balance();
 }
 

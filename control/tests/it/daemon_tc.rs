@@ -18,7 +18,7 @@ use nix::sys::socket::sockopt::{Ipv4Tos, Ipv6TClass};
 use nix::unistd::Pid;
 use srv6d_netns as netns;
 
-use support::rig::{CONFIG, Rig, end, report, text, wait_for};
+use support::rig::{CONFIG, Rig, end, number, report, text, wait_for};
 use support::wire::{Wire, mac};
 
 /// Steers to `b` by one segment. Flows to `3fff::/20` take one of two paths.
@@ -255,8 +255,7 @@ fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
     }
     end(&mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
-    let number = |name: &str| report.get(name).and_then(serde_json::Value::as_u64).unwrap();
-    assert_eq!([number("lost"), number("duplicated")], [0; 2], "of {}", number("sent"));
+    assert_eq!([number(&report, "lost"), number(&report, "duplicated")], [0; 2], "of {}", number(&report, "sent"));
 
     // A capture sees what local applications send, and while it is open the worker has it.
     reload(&rig, &config("tc"));

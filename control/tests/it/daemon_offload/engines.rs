@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::support::rig::{Rig, SRV6D, end, report, text, wait_for};
+use super::support::rig::{Rig, SRV6D, end, number, report, text, wait_for};
 use super::{config, hosts_are_known, neighbor_is_known, offload, offloaded_of_a_few, rig};
 
 /// How often the engine changes under traffic.
@@ -115,9 +115,8 @@ fn datagrams_are_neither_lost_nor_doubled_when_the_engine_changes() {
     change_engines(&rig, &mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
     // What a worker still has may be overtaken when the XDP program takes over.
-    let number = |name: &str| report.get(name).and_then(serde_json::Value::as_u64).unwrap();
-    assert!(number("sent") > 100, "{report}");
-    assert_eq!((number("lost"), number("duplicated")), (0, 0), "{report}");
+    assert!(number(&report, "sent") > 100, "{report}");
+    assert_eq!((number(&report, "lost"), number(&report, "duplicated")), (0, 0), "{report}");
     rig.check_balance();
 }
 

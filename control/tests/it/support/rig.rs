@@ -73,6 +73,11 @@ pub fn report(output: &[u8]) -> serde_json::Value {
     serde_json::from_str(said.lines().last().unwrap_or_default()).unwrap_or_else(|_| panic!("no report: {said:?}"))
 }
 
+/// Returns a number of such a report, or of another object.
+pub fn number(report: &serde_json::Value, name: &str) -> u64 {
+    report.get(name).and_then(serde_json::Value::as_u64).unwrap()
+}
+
 /// Three namespaces, two links, and a directory for files, which are all removed at the end, even after a failure.
 pub struct Rig {
     prefix: String,
