@@ -38,6 +38,7 @@ pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 pub use followed::whole_function;
 pub use followed::{FPM, Unfollowed};
 use lookups::Lookups;
+pub use node::DEFAULT_FRAMES;
 use owners::Owners;
 use ports::Ports;
 pub use roles::RoleReason;

@@ -13,6 +13,9 @@ use srv6d_config::{
     SrhCheck, UaLast,
 };
 
+/// Default of `[workers] frames`.
+pub const DEFAULT_FRAMES: u32 = 8192;
+
 /// Returns the value of a key, or its default.
 #[expect(clippy::ref_option, reason = "callers hold the keys of a table by reference")]
 pub(super) fn or<T: Clone>(key: &Optional<T>, default: T) -> T {
@@ -93,7 +96,7 @@ pub(super) fn policy(node: &config::Node, name: &str) -> Policy {
 }
 
 pub(super) fn workers(workers: &config::Workers, environment: &Environment, found: &mut Findings) -> Workers {
-    let frames = or(&workers.frames, 8192);
+    let frames = or(&workers.frames, DEFAULT_FRAMES);
     let ring = or(&workers.ring, 2048);
     if let Some(written) = workers.ring.as_ref().filter(|ring| !ring.get_ref().is_power_of_two()) {
         let (below, above) = (ring.next_power_of_two() / 2, ring.next_power_of_two());

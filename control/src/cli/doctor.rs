@@ -9,13 +9,11 @@ use srv6d_api::state::SourceView;
 use srv6d_api::{DEFAULT_SOCKET, Request, Response, Topic};
 use srv6d_command::{Failure, output, read};
 use srv6d_config::{self as config, Checksum, Config, HostEngine, Polling, PortMode};
-use srv6d_plan::{Plan, PortDevice, Unfollowed};
+use srv6d_plan::{DEFAULT_FRAMES, Plan, PortDevice, Unfollowed};
 use srv6d_sonic_switch as sonic;
 
 /// Size of a UMEM chunk.
 const CHUNK_BYTES: u64 = 4096;
-/// Default of `[workers] frames`.
-const DEFAULT_FRAMES: u64 = 8192;
 
 /// Examines the machine, prints the findings, and fails if one of them prevents srv6d from working.
 pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
@@ -26,8 +24,8 @@ pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path
     let (plans, devices) = if let Some((config, plan)) = &planned {
         (Plans { fpm: fpm(config, socket), ..plans(config, plan, running) }, devices(plan))
     } else {
-        let (frames, umem_bytes) = (DEFAULT_FRAMES, DEFAULT_FRAMES * CHUNK_BYTES);
-        (Plans { frames, umem_bytes, followed: unfollowed(socket), ..running }, Vec::new())
+        let frames = u64::from(DEFAULT_FRAMES);
+        (Plans { frames, umem_bytes: frames * CHUNK_BYTES, followed: unfollowed(socket), ..running }, Vec::new())
     };
     let findings = examine(if interfaces.is_empty() { &devices } else { interfaces }, &plans);
     if json {
