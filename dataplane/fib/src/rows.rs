@@ -144,7 +144,7 @@ rows! {
         pub at: u32,
     }
 
-    /// Which member of a group has which slot. The flow's hash picks a slot, and each member has as many slots as its share
+    /// The slots of a group, each with its member. The flow's hash picks a slot, and each member has as many slots as its share
     /// of the flows asks.
     pub struct PatternRow(pattern, 2048 bytes) {
         /// Places of the members in their group, by slot.

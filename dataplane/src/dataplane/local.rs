@@ -14,7 +14,7 @@ use super::{Dataplane, device_name};
 pub type WhyWorker = &'static str;
 
 /// Puts the program at the egress of the own veth's other end. Returns whether it is there. If the kernel has refused it
-/// once, it is not tried again.
+/// (`refused`), it is not tried again.
 pub(super) fn put_on(
     (program, refused): (&mut XdpOffload, &mut Option<String>),
     number: u16,

@@ -74,7 +74,7 @@ pub(super) struct InFront {
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Somebody captures packets, which only workers show.
     rests: bool,
-    /// Why the tc program is not at the egress of the own veth. It is not tried again.
+    /// Why the tc program is not at the egress of the own veth. It is tried again when it was not asked for in between.
     local_refused: Option<String>,
 }
 
@@ -240,7 +240,6 @@ impl Dataplane {
                     program.take_off_local();
                     in_front.on.remove(name);
                 }
-                // It is tried again when it is asked for again.
                 (false, false) if device.claim_all => in_front.local_refused = None,
                 (true, false) => {
                     program.put_on(number, &mut device.program)?;
@@ -335,7 +334,7 @@ impl Dataplane {
         }
     }
 
-    /// Which packets that leave through a port are left to its worker, and why.
+    /// Returns which packets that leave through a port are left to its worker, and why.
     fn not_taken(&self, name: &str) -> Option<String> {
         if self.is_emulated(name) {
             return Some(format!("what leaves through {name} goes through the worker: the port is emulated"));
@@ -350,7 +349,7 @@ impl Dataplane {
     }
 }
 
-/// What has a number that is too high for the program's maps or its counters, in words.
+/// Returns what has a number that is too high for the program's maps or its counters, in words.
 fn without_room(rows: &Forwarding) -> Option<String> {
     let paths: BTreeSet<u32> = rows
         .paths
@@ -418,7 +417,7 @@ fn not_taken(name: &str, takes: TakesRedirect) -> String {
     )
 }
 
-/// Why a device's packets are better left to its worker.
+/// Returns why a device's packets are better left to its worker.
 fn why_not(device: &Device) -> Option<String> {
     if device.claim_all {
         return None; // the tc program is at the other end of the own veth

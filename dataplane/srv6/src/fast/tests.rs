@@ -126,7 +126,7 @@ fn tables(dscp: DscpMode, ecn_compat: bool, guards: Guards) -> (Tables, Slots) {
     tables_with(routes(), dscp, ecn_compat, guards)
 }
 
-/// Which sources are accepted by its SIDs and by port 0: all, or those of [`PLAIN`] and 10.0.0.1 only.
+/// The sources that its SIDs and port 0 accept: all, or those of [`PLAIN`] and 10.0.0.1 only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guards {
     Open,
