@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
-use srv6d_srv6::{DropReason, Verdict};
+use srv6d_srv6::{DropReason, MOVES, Verdict};
 
+use crate::drops::{Dropped, LastDrops, Place};
 use crate::emulated::State;
 
 /// Largest number of devices on which a worker can have sockets.
@@ -33,6 +34,7 @@ pub struct WorkerCounters {
     drops: [AtomicU64; REASONS],
     sockets: Box<[SocketCounters]>,
     queues: Box<[SocketQueue]>,
+    last_drops: LastDrops,
 }
 
 /// The emulated port of a socket.
@@ -59,6 +61,7 @@ struct SocketCounters {
     tx_bytes: AtomicU64,
     tx_dropped: AtomicU64,
     rx_refused: AtomicU64,
+    score: AtomicU64,
 }
 
 /// Adds to a counter that has one writer, so that no locked instruction is needed.
@@ -80,6 +83,7 @@ impl Default for WorkerCounters {
             drops: [const { AtomicU64::new(0) }; REASONS],
             sockets: (0..MAX_SOCKETS).map(|_| SocketCounters::default()).collect(),
             queues: (0..MAX_SOCKETS).map(|_| SocketQueue::default()).collect(),
+            last_drops: LastDrops::default(),
         }
     }
 }
@@ -115,10 +119,28 @@ impl WorkerCounters {
         count(&self.drops, reason, 1);
     }
 
+    /// Writes down the first bytes of a packet that is dropped.
+    #[cold]
+    pub(crate) fn note_dropped(&self, reason: DropReason, place: Place, bytes: &[u8], length: usize) {
+        self.last_drops.note(reason, place, bytes, length);
+    }
+
+    /// Returns the last packets of each drop reason.
+    pub fn last_drops(&self) -> Vec<Dropped> {
+        self.last_drops.read()
+    }
+
     /// Counts a received packet of this socket that is dropped.
     pub(crate) fn refused(&self, socket: usize) {
         if let Some(counters) = self.sockets.get(socket) {
             add(&counters.rx_refused, 1);
+        }
+    }
+
+    /// Sets how busy a socket's port is, in permille.
+    pub(crate) fn set_score(&self, socket: usize, score: u16) {
+        if let Some(counters) = self.sockets.get(socket) {
+            counters.score.store(score.into(), Relaxed);
         }
     }
 
@@ -127,6 +149,11 @@ impl WorkerCounters {
         if let Some(counters) = self.sockets.get(socket) {
             add(&counters.tx_dropped, 1);
         }
+    }
+
+    /// Bytes that a socket has sent so far.
+    pub(crate) fn sent_bytes(&self, socket: usize) -> u64 {
+        self.sockets.get(socket).map_or(0, |counters| counters.tx_bytes.load(Relaxed))
     }
 
     pub(crate) fn set_held(&self, held: usize) {
@@ -212,6 +239,7 @@ impl WorkerCounters {
             device.tx_bytes += counters.tx_bytes.load(Relaxed);
             device.tx_dropped += counters.tx_dropped.load(Relaxed);
             device.rx_refused += counters.rx_refused.load(Relaxed);
+            device.score = device.score.max(counters.score.load(Relaxed));
         }
     }
 }
@@ -240,6 +268,17 @@ pub struct Counters {
     pub next_hops: Vec<NextHopCounters>,
     /// Decapsulated packets whose outer header was ECT and inner header Not-ECT (RFC 6040 section 4.2).
     pub ecn_unused: u64,
+    /// Flows that were still sending and were forgotten, because the table of flows was full.
+    pub evicted_flows: u64,
+}
+
+/// What policies have chosen a member for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ChoiceCounters {
+    /// Flowlets that began on it.
+    pub flowlets: u64,
+    /// Flows that came to it from another member, by reason ([`MOVES`]).
+    pub moves: [u64; MOVES.len()],
 }
 
 /// Sums over all received packets.
@@ -309,6 +348,8 @@ pub struct DeviceCounters {
     pub rx_dropped: u64,
     /// Received packets of the device that were dropped with a drop reason.
     pub rx_refused: u64,
+    /// How busy the port is, in permille, if a policy asks for it.
+    pub score: u64,
     /// Packets that the XDP program left to the kernel.
     pub to_kernel: u64,
     /// Received packets that the XDP program forwarded, past the workers.
@@ -379,6 +420,8 @@ pub struct PathCounters {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
+    /// Choices of the path by policies.
+    pub choices: ChoiceCounters,
 }
 
 /// Packets and bytes (layer-3 length) sent to one next hop.
@@ -392,4 +435,6 @@ pub struct NextHopCounters {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
+    /// Choices of the next hop by policies.
+    pub choices: ChoiceCounters,
 }

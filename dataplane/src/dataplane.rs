@@ -12,7 +12,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::Serialize;
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Desired, Port, PortId, TableId};
-use srv6d_srv6::tally::{Count, Tally};
+use srv6d_srv6::tally::{ChoiceCount, Count, Tally};
+use srv6d_srv6::trail::Found;
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots};
 use srv6d_xsk::xdp_offload::PacketCount;
 use srv6d_xsk::{
@@ -21,9 +22,11 @@ use srv6d_xsk::{
 
 use crate::capture::{Capture, Taps};
 use crate::counters::{
-    Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, QueueCounters, SidCounters, VlanCounters,
-    WorkerCounters,
+    ChoiceCounters, Counters, DeviceCounters, MAX_SOCKETS, NextHopCounters, PathCounters, QueueCounters, SidCounters,
+    VlanCounters, WorkerCounters,
 };
+use crate::drops::Dropped;
+use crate::explain::{self, Explained};
 use crate::left_right::{EmulatedPort, Published, Publisher, Wiring};
 use crate::step::Step;
 use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
@@ -393,6 +396,35 @@ impl Dataplane {
         Generation(self.generation)
     }
 
+    /// Explains what the tables in force do with a frame that is received on a port.
+    pub fn explain(&self, port: PortId, frame: &[u8]) -> Explained {
+        explain::explain(&self.tables.current().tables, self.tables.slots(), port.0, frame)
+    }
+
+    /// Returns the last packets that were dropped for each reason, each with its worker and the name of its device.
+    pub fn last_drops(&self) -> Vec<(usize, String, Dropped)> {
+        let name =
+            |socket: usize| self.numbers.iter().find(|(_, number)| **number == socket).map(|(name, _)| name.clone());
+        let of_worker = |(number, worker): (usize, &Worker)| {
+            let dropped = worker.counters.last_drops();
+            dropped.into_iter().map(move |dropped| (number, name(dropped.socket).unwrap_or_default(), dropped))
+        };
+        self.workers.iter().enumerate().flat_map(of_worker).collect()
+    }
+
+    /// Explains what the tables in force do with a dropped packet, of which only the first bytes are known. Returns `None`
+    /// if it was about to leave, or the device is no port any more.
+    pub fn explain_dropped(&self, dropped: &Dropped) -> Option<Explained> {
+        let snapshot = self.tables.current();
+        let port = snapshot.port_of.get(dropped.socket).copied().flatten().filter(|_| !dropped.is_leaving)?;
+        Some(explain::explain_head(&snapshot.tables, self.tables.slots(), port, &dropped.head, dropped.length))
+    }
+
+    /// Returns what the longest match of an address leads to, in the tables in force.
+    pub fn longest_match(&self, table: TableId, address: IpAddr) -> Option<Found> {
+        self.tables.current().tables.longest_match(table, address)
+    }
+
     /// Returns the next hops of the tables in force, with their state.
     pub fn next_hops(&self) -> Vec<(PortId, IpAddr, AdjacencyState)> {
         self.tables.current().tables.next_hops().collect()
@@ -425,7 +457,8 @@ impl Dataplane {
         }
         for (path, slot) in self.tables.slots().paths.iter() {
             let (packets, bytes) = with(sum(slot, |tally| &tally.paths), self.in_front.path(slot));
-            counters.paths.push(PathCounters { path: path.clone(), packets, bytes });
+            let choices = choices(&tallies, slot, |tally| &tally.path_choices);
+            counters.paths.push(PathCounters { path: path.clone(), packets, bytes, choices });
         }
         for (port, slot) in self.tables.slots().vlans.iter() {
             let (rx_packets, rx_bytes) = sum(slot, |tally| &tally.vlans_rx);
@@ -439,8 +472,10 @@ impl Dataplane {
                 address: address.to_string(),
                 packets,
                 bytes,
+                choices: choices(&tallies, slot, |tally| &tally.hop_choices),
             });
         }
+        counters.evicted_flows = tallies.iter().map(|tally| tally.evicted.read().0).sum();
         counters.ecn_unused = tallies.iter().map(|tally| tally.ecn_unused.read().0).sum();
         counters
     }
@@ -592,6 +627,16 @@ fn device_name(port: &srv6d_srv6::model::Port) -> &str {
         Some(vid) => port.name.strip_suffix(&format!(".{vid}")).unwrap_or(&port.name),
         None => &port.name,
     }
+}
+
+/// Returns the choices of a member, by the slot of its counters.
+fn choices(tallies: &[Arc<Tally>], slot: usize, pick: fn(&Tally) -> &[ChoiceCount]) -> ChoiceCounters {
+    let mut sum = ChoiceCounters::default();
+    for (flowlets, moves) in tallies.iter().filter_map(|tally| pick(tally).get(slot)).map(ChoiceCount::read) {
+        sum.flowlets += flowlets;
+        sum.moves.iter_mut().zip(moves).for_each(|(sum, moves)| *sum += moves);
+    }
+    sum
 }
 
 /// Returns the emulated ports by socket. The list is empty if there are none.

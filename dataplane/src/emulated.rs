@@ -101,7 +101,7 @@ impl<F> EmulatedPorts<F> {
             }
             emulated.port.set_up(wanted.is_up);
             if !wanted.is_up {
-                changed.dropped.extend(emulated.port.drop_all(now).map(|queued| queued.frame));
+                changed.dropped.extend(emulated.port.drop_all(now).map(|queued| (socket, queued.frame)));
             }
         }
         if self.0.iter().all(Option::is_none) {
@@ -156,6 +156,12 @@ impl<F> EmulatedPorts<F> {
         State { since: counts.since(&before), packets: port.len(), bytes: port.depth(now), load: port.load(now) }
     }
 
+    /// Returns what a port has sent so far, overhead included, and its queue in bytes. `None`: it is not emulated.
+    pub(crate) fn shown(&self, socket: usize, now: u64) -> Option<(u64, u64)> {
+        let port = &self.0.get(socket)?.as_ref()?.port;
+        Some((port.counts().sent_bytes, port.depth(picoseconds(now))))
+    }
+
     fn at(&mut self, socket: usize) -> Option<&mut Emulated<F>> {
         self.0.get_mut(socket)?.as_deref_mut()
     }
@@ -165,8 +171,8 @@ impl<F> EmulatedPorts<F> {
 pub(crate) struct Changed<F> {
     /// Packets to be sent at once, by socket.
     pub(crate) to_send: Vec<(usize, Vec<Queued<F>>)>,
-    /// Packets of ports that went down.
-    pub(crate) dropped: Vec<F>,
+    /// Packets of ports that went down, with their sockets.
+    pub(crate) dropped: Vec<(usize, F)>,
 }
 
 impl<F> Emulated<F> {

@@ -13,17 +13,20 @@ pub mod capture;
 mod claims;
 mod counters;
 mod dataplane;
+pub mod drops;
 mod emulated;
+pub mod explain;
 mod held;
 pub mod io;
 pub mod left_right;
 pub mod memory;
+mod sampling;
 mod step;
 mod worker;
 
 pub use counters::{
-    Counters, DeviceCounters, LATE_BUCKETS, NextHopCounters, PathCounters, QueueCounters, SidCounters, Totals,
-    VlanCounters, WorkerCounters,
+    ChoiceCounters, Counters, DeviceCounters, LATE_BUCKETS, NextHopCounters, PathCounters, QueueCounters, SidCounters,
+    Totals, VlanCounters, WorkerCounters,
 };
 pub use dataplane::{
     AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, WhyWorker, offload_wiring,

@@ -3,21 +3,24 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use srv6d_balance::Sample;
 use srv6d_srv6::model::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
-    DropReason, Leaving, Limiter, LookUps, LookupResult, PathMtu, Tally, Verdict, comes_from_domain, give_up, learned,
-    slow_path, write_burst, write_one,
+    DropReason, Leaving, LookUps, LookupResult, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,
+    learned, slow_path, write_burst, write_one,
 };
 
 use srv6d_wire::ecn;
 
 use crate::capture::{self, Sink, Taps};
 use crate::counters::WorkerCounters;
+use crate::drops::Place;
 use crate::emulated::{Due, EmulatedPorts, Queued};
 use crate::held::{Held, Waiting};
 use crate::io::{Buffers, Io};
 use crate::left_right::Snapshot;
+use crate::sampling::Sampling;
 
 /// Largest number of packets received from one port at a time.
 pub const BURST: usize = 64;
@@ -36,7 +39,8 @@ pub fn look_ups() -> LookUps {
 pub struct Step<I: Io> {
     worker: usize,
     counters: Arc<WorkerCounters>,
-    limiter: Limiter,
+    slow: SlowState,
+    sampling: Sampling,
     held: Held<I::Frame>,
     emulated: EmulatedPorts<I::Frame>,
     burst: Vec<I::Frame>,
@@ -83,7 +87,8 @@ impl<I: Io> Step<I> {
         Self {
             worker,
             counters,
-            limiter: Limiter::default(),
+            slow: SlowState::default(),
+            sampling: Sampling::default(),
             held: Held::with_room(HELD),
             emulated: EmulatedPorts::default(),
             burst: Vec::with_capacity(BURST),
@@ -142,7 +147,11 @@ impl<I: Io> Step<I> {
             if !self.emulated.is_empty() || !snapshot.emulated.is_empty() {
                 self.follow_emulation(io, &round);
             }
+            self.follow_balancing(&round);
             self.retry_held(io, &round);
+        }
+        if self.sampling.is_due(now) {
+            self.sample(now);
         }
         if !self.emulated.is_empty() {
             self.release(io, &round);
@@ -207,7 +216,8 @@ impl<I: Io> Step<I> {
             return;
         }
         for Waiting { socket, since, mut frame, .. } in expired {
-            let verdict = given_up(io, round, socket, &mut frame, &mut self.limiter);
+            let verdict = given_up(io, round, socket, &mut frame, &mut self.slow);
+            note_refused(io, round, &self.counters, socket, verdict, &mut frame);
             let vlan = watch(io, round, verdict, &mut frame);
             self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(&frame) });
             self.send(io, round, Arrival { socket, since }, &mut std::iter::once(frame));
@@ -222,6 +232,9 @@ impl<I: Io> Step<I> {
         let tables = &round.snapshot.tables;
         let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
             let verdict = Verdict::Drop(DropReason::TxFull);
+            for frame in frames.iter_mut() {
+                note_refused(io, round, &self.counters, socket, verdict, frame);
+            }
             return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
         let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(io), frames);
@@ -236,9 +249,10 @@ impl<I: Io> Step<I> {
             let (Some(frame), Some(&found)) = (frames.get_mut(plain), found.get(plain)) else { break };
             let written = if is_tapped { write_tapped(io, round, frame, found) } else { None };
             let verdict = written.map_or_else(
-                || write_slow(io, round, port, frame, &mut self.limiter, &mut self.smaller_path),
+                || write_slow(io, round, port, frame, &mut self.slow, &mut self.smaller_path),
                 Verdict::Tx,
             );
+            note_refused(io, round, &self.counters, socket, verdict, frame);
             let vlan = watch(io, round, verdict, frame);
             self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(frame) });
             done += plain + 1;
@@ -257,7 +271,7 @@ impl<I: Io> Step<I> {
                 Verdict::Drop(reason) => {
                     for frame in frames {
                         self.counters.refused(came.socket);
-                        self.drop_frame(io, frame, reason);
+                        self.discard(io, frame, reason);
                     }
                     continue;
                 }
@@ -267,7 +281,8 @@ impl<I: Io> Step<I> {
                 }
             };
             let Some(way_out) = way_out else {
-                frames.for_each(|frame| self.drop_frame(io, frame, DropReason::TxFull));
+                let place = Place { now: round.now, socket: came.socket, is_leaving: true };
+                frames.for_each(|frame| self.drop_frame(io, place, frame, DropReason::TxFull));
                 continue;
             };
             if self.emulated.has(way_out) {
@@ -275,7 +290,7 @@ impl<I: Io> Step<I> {
                 continue;
             }
             while let Err(frame) = io.send(way_out, &mut frames) {
-                self.send_again(io, way_out, &mut run, frame);
+                self.send_again(io, round, way_out, &mut run, frame);
             }
             self.count_sent(round, way_out, &run);
         }
@@ -285,13 +300,14 @@ impl<I: Io> Step<I> {
     /// Sends a packet of a run that found a full ring: the ring is flushed once. If the packet still does not fit, it is
     /// dropped.
     #[cold]
-    fn send_again(&self, io: &mut I, way_out: usize, run: &mut Run, frame: I::Frame) {
+    fn send_again(&self, io: &mut I, round: &Round<'_>, way_out: usize, run: &mut Run, frame: I::Frame) {
         io.flush(way_out);
         if let Err(frame) = io.send(way_out, &mut std::iter::once(frame)) {
             run.packets -= 1;
             run.bytes -= io.packet_len(&frame);
             self.counters.not_sent(way_out);
-            self.drop_frame(io, frame, DropReason::TxFull);
+            let place = Place { now: round.now, socket: way_out, is_leaving: true };
+            self.drop_frame(io, place, frame, DropReason::TxFull);
         }
     }
 
@@ -318,7 +334,8 @@ impl<I: Io> Step<I> {
             let mark = |frame: &mut I::Frame| ecn::set_ce(io.packet(frame).bytes_mut());
             let queued = Queued { frame, verdict, vlan };
             if let Err((frame, reason)) = self.emulated.offer(way_out, round.now, seen, queued, mark) {
-                self.drop_frame(io, frame, reason);
+                let place = Place { now: round.now, socket: way_out, is_leaving: true };
+                self.drop_frame(io, place, frame, reason);
             }
         }
         self.count_queue(way_out, round.now);
@@ -348,7 +365,7 @@ impl<I: Io> Step<I> {
         let Queued { frame, verdict, vlan } = queued;
         let mut run = Run { verdict, vlan, packets: 1, bytes: io.packet_len(&frame) };
         if let Err(frame) = io.send(socket, &mut std::iter::once(frame)) {
-            self.send_again(io, socket, &mut run, frame);
+            self.send_again(io, round, socket, &mut run, frame);
         }
         self.count_sent(round, socket, &run);
     }
@@ -360,8 +377,9 @@ impl<I: Io> Step<I> {
             self.count_queue(socket, round.now);
         }
         let changed = self.emulated.follow(round.snapshot, round.now);
-        for frame in changed.dropped {
-            self.drop_frame(io, frame, DropReason::PortDown);
+        for (socket, frame) in changed.dropped {
+            let place = Place { now: round.now, socket, is_leaving: true };
+            self.drop_frame(io, place, frame, DropReason::PortDown);
         }
         for (socket, queued) in changed.to_send {
             for queued in queued {
@@ -372,6 +390,25 @@ impl<I: Io> Step<I> {
         }
     }
 
+    /// Chooses by the policies of the tables from now on.
+    fn follow_balancing(&mut self, round: &Round<'_>) {
+        self.slow.balancer.follow(&round.snapshot.tables, self.worker as u64);
+        self.sampling.follow(round.snapshot, round.now, |socket| match self.emulated.shown(socket, round.now) {
+            Some((sent_bytes, _)) => sent_bytes,
+            None => self.counters.sent_bytes(socket),
+        });
+    }
+
+    /// Looks how busy the ports are.
+    #[inline(never)]
+    fn sample(&mut self, now: u64) {
+        let (emulated, counters) = (&self.emulated, &self.counters);
+        self.sampling.sample(now, &mut self.slow.balancer, counters, |socket| match emulated.shown(socket, now) {
+            Some((sent_bytes, queue)) => Sample { sent_bytes, queue },
+            None => Sample { sent_bytes: counters.sent_bytes(socket), queue: 0 },
+        });
+    }
+
     fn count_queue(&mut self, socket: usize, now: u64) {
         self.counters.set_queue(socket, &self.emulated.state(socket, now));
         self.counters.set_queued(self.emulated.queued());
@@ -379,8 +416,9 @@ impl<I: Io> Step<I> {
 
     /// Drops the packets that wait in the emulated port of a socket, because the socket is closed.
     pub fn close_queue(&mut self, io: &mut I, socket: usize, now: u64) {
+        let place = Place { now, socket, is_leaving: true };
         for frame in self.emulated.close(socket, now) {
-            self.drop_frame(io, frame, DropReason::PortDown);
+            self.drop_frame(io, place, frame, DropReason::PortDown);
         }
         self.count_queue(socket, now);
     }
@@ -388,7 +426,7 @@ impl<I: Io> Step<I> {
     /// Drops all packets in emulated ports and gives their frames back to the packet memory.
     pub fn abandon_queued(&mut self, io: &mut I, now: u64) {
         for frame in self.emulated.drop_all(now) {
-            self.drop_frame(io, frame, DropReason::PortDown);
+            self.discard(io, frame, DropReason::PortDown);
         }
         self.emulated.sockets().for_each(|socket| self.count_queue(socket, now));
     }
@@ -397,7 +435,7 @@ impl<I: Io> Step<I> {
     fn hold(&mut self, io: &mut I, now: u64, neighbor: (PortId, IpAddr), came: Arrival, frame: I::Frame) {
         if let Some(Waiting { frame, socket, .. }) = self.held.keep(frame, came.socket, neighbor, came.since) {
             self.counters.refused(socket);
-            self.drop_frame(io, frame, DropReason::NoNeigh);
+            self.drop_frame(io, Place { now, socket, is_leaving: false }, frame, DropReason::NoNeigh);
         }
         if self.held.is_to_be_told(neighbor, now) {
             (self.wanted)(neighbor.0, neighbor.1);
@@ -405,7 +443,16 @@ impl<I: Io> Step<I> {
         self.counters.set_held(self.held.len());
     }
 
-    fn drop_frame(&self, io: &mut I, frame: I::Frame, reason: DropReason) {
+    /// Drops a frame and writes it down.
+    #[cold]
+    fn drop_frame(&self, io: &mut I, place: Place, mut frame: I::Frame, reason: DropReason) {
+        let length = io.packet_len(&frame);
+        self.counters.note_dropped(reason, place, io.packet(&mut frame).bytes(), length);
+        self.discard(io, frame, reason);
+    }
+
+    /// Drops a frame that has been written down, or whose end says nothing about it.
+    fn discard(&self, io: &mut I, frame: I::Frame, reason: DropReason) {
         self.counters.dropped(reason);
         io.recycle(frame);
     }
@@ -414,7 +461,7 @@ impl<I: Io> Step<I> {
     pub fn abandon_held(&mut self, io: &mut I) {
         for Waiting { frame, socket, .. } in self.held.take_all() {
             self.counters.refused(socket);
-            self.drop_frame(io, frame, DropReason::NoNeigh);
+            self.discard(io, frame, DropReason::NoNeigh);
         }
         self.held.forget_resolved();
         self.counters.set_held(0);
@@ -425,6 +472,23 @@ impl<I: Io> Step<I> {
 fn copy<I: Io>(io: &I, taps: &[Sink], socket: usize, sent: bool, frame: &mut I::Frame) {
     let length = io.packet_len(frame);
     capture::copy(taps, socket, sent, io.packet(frame).bytes(), length);
+}
+
+/// Writes a received packet down if the verdict is to drop it.
+#[inline]
+fn note_refused<I: Io>(
+    io: &I,
+    round: &Round<'_>,
+    counters: &WorkerCounters,
+    socket: usize,
+    verdict: Verdict,
+    frame: &mut I::Frame,
+) {
+    if let Verdict::Drop(reason) = verdict {
+        let length = io.packet_len(frame);
+        let place = Place { now: round.now, socket, is_leaving: false };
+        counters.note_dropped(reason, place, io.packet(frame).bytes(), length);
+    }
 }
 
 /// Writes one packet on the fast path while a capture is open: then packets are written one by one.
@@ -444,13 +508,13 @@ fn write_slow<I: Io>(
     round: &Round<'_>,
     port: u16,
     frame: &mut I::Frame,
-    limiter: &mut Limiter,
+    state: &mut SlowState,
     smaller_path: &mut dyn FnMut(PathMtu),
 ) -> Verdict {
     let tables = &round.snapshot.tables;
     let (mut packet, further) = io.packet_and_further(frame);
     let is_of_domain = comes_from_domain(tables, port, packet.bytes());
-    let verdict = slow_path(tables, round.tally, limiter, round.now, port, &mut packet, &further);
+    let verdict = slow_path(tables, round.tally, state, round.now, port, &mut packet, &further);
     // A Packet Too Big about an outer packet is addressed to this node. It goes to the kernel, or ends at a SID whose
     // address is the outer source.
     if matches!(verdict, Verdict::Kernel(_) | Verdict::Drop(DropReason::UpperLayer)) {
@@ -463,12 +527,12 @@ fn write_slow<I: Io>(
 }
 
 /// Returns the verdict on a packet whose neighbour did not resolve in time.
-fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Frame, limiter: &mut Limiter) -> Verdict {
+fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Frame, state: &mut SlowState) -> Verdict {
     let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
         return Verdict::Drop(DropReason::NoNeigh);
     };
     let (mut packet, further) = io.packet_and_further(frame);
-    let verdict = give_up(&round.snapshot.tables, round.tally, limiter, round.now, port, &mut packet, &further);
+    let verdict = give_up(&round.snapshot.tables, round.tally, state, round.now, port, &mut packet, &further);
     let (at, keep_tail) = (packet.extent(), packet.tail_len() > 0);
     drop(further);
     io.place(frame, at, keep_tail);

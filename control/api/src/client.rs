@@ -21,7 +21,11 @@ const PATIENCE_FOR_CHANGES: Duration = Duration::from_secs(30);
 const fn patience(request: &Request) -> Duration {
     match request {
         Request::Reload { .. } | Request::Rollback { .. } | Request::Diff { .. } => PATIENCE_FOR_CHANGES,
-        Request::Show { .. } | Request::Sync | Request::Capture { .. } => PATIENCE,
+        Request::Show { .. }
+        | Request::Sync
+        | Request::Capture { .. }
+        | Request::Explain { .. }
+        | Request::Match { .. } => PATIENCE,
     }
 }
 

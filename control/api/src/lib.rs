@@ -12,15 +12,19 @@
 
 pub mod client;
 pub mod connections;
+pub mod explain;
 pub mod server;
 pub mod state;
+
+use std::net::IpAddr;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use srv6d_offer::Offer;
 
+use explain::{DropRow, ExplainView, MatchRow};
 use state::{
-    CountersView, GenerationView, NeighborRow, PathRow, PortRow, ProcessView, RouteRow, SidRow, SourceView,
+    BalanceRow, CountersView, GenerationView, NeighborRow, PathRow, PortRow, ProcessView, RouteRow, SidRow, SourceView,
     UnfollowedRow,
 };
 
@@ -47,6 +51,8 @@ pub enum Topic {
     Paths,
     /// Neighbours, resolved or not.
     Neighbors,
+    /// Groups that choose by a policy: their members, how good each is, flowlets and moves.
+    Balance,
     /// Packet counters: where every packet ended, each reason with its meaning.
     Counters,
     /// Generations of the tables: time, cause and changes.
@@ -55,6 +61,8 @@ pub enum Topic {
     Source,
     /// The process: capabilities, seccomp, guards, open files.
     Process,
+    /// The last packets that were dropped, for each reason.
+    Drops,
     /// Routes of followed kernel tables that stay with the kernel: `show routes --unfollowed`.
     #[value(skip)]
     Unfollowed,
@@ -104,6 +112,21 @@ pub enum Request {
         #[serde(default)]
         direction: Option<Direction>,
     },
+    /// Say what the tables in force do with a frame. Nothing is sent, held or counted.
+    Explain {
+        /// Name of the port that receives it.
+        port: String,
+        /// The frame, from its Ethernet header on, as hexadecimal digits.
+        frame: String,
+    },
+    /// Say which entry of a table matches an address best.
+    Match {
+        /// The address.
+        address: IpAddr,
+        /// The table. `None`: main.
+        #[serde(default)]
+        table: Option<u32>,
+    },
     /// Say what a configuration would change, without taking it over.
     Diff {
         /// Name of the file, for error messages.
@@ -132,6 +155,8 @@ pub enum Response {
     Paths(Vec<PathRow>),
     /// Answer to `show neighbors`.
     Neighbors(Vec<NeighborRow>),
+    /// Answer to `show balance`.
+    Balance(Vec<BalanceRow>),
     /// Answer to `show counters`.
     Counters(Box<CountersView>),
     /// Answer to `show generation`.
@@ -140,6 +165,12 @@ pub enum Response {
     Source(Vec<SourceView>),
     /// Answer to `show process`.
     Process(Box<ProcessView>),
+    /// Answer to `explain`.
+    Explained(Box<ExplainView>),
+    /// Answer to `show routes ADDRESS`.
+    Matched(Box<MatchRow>),
+    /// Answer to `show drops`.
+    Drops(Vec<DropRow>),
     /// The controllers are being asked now.
     Syncing,
     /// A pcap stream follows.

@@ -245,6 +245,33 @@ pub struct NeighborRow {
     pub next_hop: bool,
 }
 
+/// One member of a group that chooses by a policy: `show balance`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BalanceRow {
+    /// What the group belongs to: `route`, `steer` or `sid`, and the first of the prefixes that have it.
+    pub group: String,
+    /// Number of further prefixes with the same members and the same policy.
+    pub more: usize,
+    /// Name of the policy.
+    pub policy: String,
+    /// What decides: `flowlet` or `adaptive`.
+    pub mode: String,
+    /// Next hop or path.
+    pub member: String,
+    /// Weight.
+    pub weight: u16,
+    /// Quality, 0 to 7; 7 is the best. Only adaptive policies have one.
+    pub band: Option<u8>,
+    /// How busy the port is, in permille, with `band`.
+    pub score: Option<u16>,
+    /// Packets that left by the member, those of other groups included.
+    pub packets: u64,
+    /// Flowlets that began on the member.
+    pub flowlets: u64,
+    /// Flows that came to the member from another one, by reason: `gap`, `down`, `reactive`.
+    pub moves: BTreeMap<String, u64>,
+}
+
 /// A counter of one reason for which packets end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReasonRow {

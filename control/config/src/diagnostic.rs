@@ -64,6 +64,13 @@ impl Source {
         self.starts.partition_point(|&start| start <= offset).max(1)
     }
 
+    /// Returns where a span begins: `line 7`, or `line 7 of NAME` in a part with another name.
+    pub fn line_of(&self, span: &Range<usize>) -> String {
+        let (name, line, ..) = self.position(span.start);
+        let part = if name == self.name() { String::new() } else { format!(" of {name}") };
+        format!("line {line}{part}")
+    }
+
     /// Returns the name of the text, line and column in it (both from 1, columns in characters) of a byte offset, and
     /// the line itself.
     fn position(&self, offset: usize) -> (&str, usize, usize, &str) {
@@ -267,9 +274,7 @@ impl Findings {
 
     /// Returns `line 14` for a place, so that another finding can refer to it.
     pub fn line_of(&self, span: &Range<usize>) -> String {
-        let (name, line, ..) = self.source.position(span.start);
-        let part = if name == self.source.name() { String::new() } else { format!(" of {name}") };
-        format!("line {line}{part}")
+        self.source.line_of(span)
     }
 
     fn add(&mut self, severity: Severity, span: Range<usize>, entry: &str, what: String, fix: String) {

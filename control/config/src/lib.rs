@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod balance;
 mod diagnostic;
 mod emulate;
 mod fpm;
@@ -19,6 +20,7 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
+pub use balance::{Balance, BalanceMode, BandRule, HASH, Reactive, Reorder, ShortTime};
 pub use diagnostic::{Diagnostic, Errors, Severity, Source};
 pub use emulate::{EcnMarking, EcnProfile, EcnRule, Emulate, NonEct, Rate, Share, WireTime};
 pub use fpm::{Fpm, FpmDialect, ListenAddress};
@@ -148,6 +150,8 @@ pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
         keys_of::<Port>(),
         keys_of::<Emulate>(),
         keys_of::<EcnRule>(),
+        keys_of::<Balance>(),
+        keys_of::<Reactive>(),
         keys_of::<Sid>(),
         keys_of::<Steer>(),
         keys_of::<SteerPath>(),

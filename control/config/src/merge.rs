@@ -13,6 +13,7 @@ pub(super) fn merge(first: Config, second: Config) -> Config {
         node: node(first.node, second.node),
         blocks: both(first.blocks, second.blocks, |block| block.prefix.get_ref().trunc()),
         ports: both(first.ports, second.ports, |port| port.name.get_ref().clone()),
+        balances: both(first.balances, second.balances, |balance| balance.name.get_ref().clone()),
         sids: both(first.sids, second.sids, |sid: &Sid| sid.sid.get_ref().trunc()),
         steers: both(first.steers, second.steers, |steer: &Steer| {
             (table(&steer.table), steer.prefix.get_ref().trunc())
@@ -55,6 +56,7 @@ fn node(first: Node, second: Node) -> Node {
         ua_last: first.ua_last.or(second.ua_last),
         dt_argument: first.dt_argument.or(second.dt_argument),
         vrf_sids: first.vrf_sids.or(second.vrf_sids),
+        balance: first.balance.or(second.balance),
         least_path_mtu: first.least_path_mtu.or(second.least_path_mtu),
         domain_sources: if first.domain_sources.is_empty() { second.domain_sources } else { first.domain_sources },
     }

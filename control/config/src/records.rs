@@ -20,6 +20,7 @@ impl Record for Config {
             api: table.record("api"),
             blocks: table.records("block"),
             ports: table.records("port"),
+            balances: table.records("balance"),
             sids: table.records("sid"),
             steers: table.records("steer"),
             routes: table.records("route"),
@@ -54,6 +55,7 @@ impl Record for Node {
             vrf_sids: table.optional("vrf_sids"),
             domain_sources: table.list("domain_sources"),
             least_path_mtu: table.number("least_path_mtu", 1280..=65535),
+            balance: table.optional("balance"),
         })
     }
 }
@@ -124,6 +126,7 @@ impl Record for Port {
         let checksum = table.optional("checksum");
         let offload = table.optional("offload");
         let emulate = table.optional_record("emulate");
+        let speed = table.optional("speed");
         Some(Self {
             name: name?,
             device,
@@ -137,6 +140,7 @@ impl Record for Port {
             checksum,
             offload,
             emulate,
+            speed,
         })
     }
 }
@@ -165,6 +169,7 @@ impl Record for Sid {
         let hop = one_hop(table);
         let nexthops = table.records("nexthops");
         let backup = table.records("backup");
+        let balance = table.optional("balance");
         Some(Self {
             sid: sid?,
             behavior: behavior?,
@@ -176,6 +181,7 @@ impl Record for Sid {
             hop,
             nexthops,
             backup,
+            balance,
         })
     }
 }
@@ -202,7 +208,8 @@ impl Record for Steer {
         let source = table.optional("source");
         let path = segment_route(table);
         let paths = table.records("paths");
-        Some(Self { prefix: prefix?, table: vrf, mode, source, path, paths })
+        let balance = table.optional("balance");
+        Some(Self { prefix: prefix?, table: vrf, mode, source, path, paths, balance })
     }
 }
 
@@ -231,7 +238,8 @@ impl Record for Route {
         let kind = table.optional("type");
         let hop = one_hop(table);
         let nexthops = table.records("nexthops");
-        Some(Self { prefix: prefix?, table: route_table, kind, hop, nexthops })
+        let balance = table.optional("balance");
+        Some(Self { prefix: prefix?, table: route_table, kind, hop, nexthops, balance })
     }
 }
 

@@ -11,8 +11,9 @@ use serde::{Serialize, Serializer};
 use srv6d_addresses::{Mac, TableId};
 use toml::Spanned;
 
+use super::balance::Balance;
 use super::diagnostic::{Diagnostic, Source};
-use super::emulate::Emulate;
+use super::emulate::{Emulate, Rate};
 use super::fpm::Fpm;
 use super::sources::{Jalapeno, Kernel, Syd};
 use super::value::{MetricsAddress, OuterDscp};
@@ -40,6 +41,9 @@ pub struct Config {
     /// `[[port]]`.
     #[serde(rename = "port")]
     pub ports: Vec<Spanned<Port>>,
+    /// `[[balance]]`.
+    #[serde(rename = "balance")]
+    pub balances: Vec<Spanned<Balance>>,
     /// `[[sid]]`.
     #[serde(rename = "sid")]
     pub sids: Vec<Spanned<Sid>>,
@@ -111,6 +115,8 @@ pub struct Node {
     pub domain_sources: Vec<Spanned<Ipv6Net>>,
     /// Smallest path MTU that a Packet Too Big may report, default 1280.
     pub least_path_mtu: Optional<u32>,
+    /// Policy of groups that name none, default `hash`.
+    pub balance: Optional<String>,
 }
 
 crate::words! {
@@ -261,6 +267,8 @@ pub struct Port {
     pub offload: Optional<PortOffload>,
     /// The link that the port is made to be; default: none.
     pub emulate: Option<Emulate>,
+    /// Bits per second of the link, by which its load is judged.
+    pub speed: Optional<Rate>,
 }
 
 crate::words! {
@@ -336,6 +344,8 @@ pub struct Sid {
     pub nexthops: Vec<Spanned<NextHop>>,
     /// Next hops that are used while all others are down.
     pub backup: Vec<Spanned<NextHop>>,
+    /// Policy by which one of several next hops is chosen, default that of `[node]`.
+    pub balance: Optional<String>,
 }
 
 crate::words! {
@@ -430,6 +440,8 @@ pub struct Steer {
     pub path: SegmentRoute,
     /// Paths, instead of `path`.
     pub paths: Vec<Spanned<SteerPath>>,
+    /// Policy by which one of several paths is chosen, default that of `[node]`.
+    pub balance: Optional<String>,
 }
 
 crate::words! {
@@ -482,6 +494,8 @@ pub struct Route {
     pub hop: OneHop,
     /// Next hops, instead of `hop`.
     pub nexthops: Vec<Spanned<NextHop>>,
+    /// Policy by which one of several next hops is chosen, default that of `[node]`.
+    pub balance: Optional<String>,
 }
 
 crate::words! {

@@ -1,12 +1,13 @@
 //! Packets as a pcap stream, which the daemon sends and `srv6d capture` writes.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError, TsResolution};
 use srv6d_dataplane::capture::Capture;
 use tracing::info;
@@ -15,6 +16,8 @@ use srv6d_api::Direction;
 
 /// Length of the longest packet that is written whole. It is the limit of tcpdump, too.
 const SNAPLEN: u32 = 262_144;
+/// Largest number of interfaces in a pcapng file.
+const MOST_INTERFACES: usize = 1024;
 /// Longest wait for a packet before the stream is flushed and the client's connection is checked.
 const REST: Duration = Duration::from_millis(50);
 
@@ -90,6 +93,83 @@ pub fn copy(from: impl Read, to: &Mutex<PcapStream<impl Write>>) -> io::Result<(
         to.flush()?;
     }
     Ok(())
+}
+
+/// Returns the frame with this number, from 1, of a capture in a file: pcap or pcapng, of Ethernet.
+///
+/// # Errors
+/// What is wrong with the file, or that it has fewer frames, or that the frame is longer than `longest` bytes or was not
+/// captured whole.
+pub fn nth_frame(mut from: impl BufRead, number: u64, longest: usize) -> Result<Vec<u8>, String> {
+    let magic = from.fill_buf().map_err(|why| format!("cannot be read: {why}"))?.first().copied();
+    let found =
+        if magic == Some(FIRST_BYTE_OF_PCAPNG) { nth_of_pcapng(from, number) } else { nth_of_pcap(from, number) };
+    let (bytes, length) = found?.ok_or_else(|| format!("the capture has fewer than {number} packets"))?;
+    if bytes.len() < length {
+        return Err(format!("packet {number} was cut to {} of {length} bytes: capture it whole", bytes.len()));
+    }
+    if bytes.len() > longest {
+        return Err(format!("packet {number} has {} bytes, and a port takes {longest} at most", bytes.len()));
+    }
+    Ok(bytes)
+}
+
+/// A frame as captured, and its length on the wire.
+type Recorded = (Vec<u8>, usize);
+const FIRST_BYTE_OF_PCAPNG: u8 = 0x0a;
+
+fn no_ethernet(link: DataLink) -> String {
+    format!("the capture is of {link:?}, not of Ethernet: capture on a port, not on `any`")
+}
+
+fn damaged(why: &PcapError) -> String {
+    format!("is no capture, or a damaged one: {why}")
+}
+
+fn nth_of_pcap(from: impl Read, number: u64) -> Result<Option<Recorded>, String> {
+    let mut reader = PcapReader::new(from).map_err(|why| damaged(&why))?;
+    if reader.header().datalink != DataLink::ETHERNET {
+        return Err(no_ethernet(reader.header().datalink));
+    }
+    for at in 1.. {
+        match reader.next_packet().transpose().map_err(|why| damaged(&why))? {
+            Some(packet) if at == number => return Ok(Some((packet.data.into_owned(), packet.orig_len as usize))),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    Ok(None)
+}
+
+fn nth_of_pcapng(from: impl Read, number: u64) -> Result<Option<Recorded>, String> {
+    let mut reader = PcapNgReader::new(from).map_err(|why| damaged(&why))?;
+    let mut at = 0;
+    let mut links: Vec<DataLink> = Vec::new();
+    while let Some(block) = reader.next_block().transpose().map_err(|why| damaged(&why))? {
+        let (bytes, length, interface) = match block {
+            Block::InterfaceDescription(interface) => {
+                if links.len() == MOST_INTERFACES {
+                    return Err(format!("the capture has more than {MOST_INTERFACES} interfaces"));
+                }
+                links.push(interface.linktype);
+                continue;
+            }
+            Block::EnhancedPacket(packet) => (packet.data, packet.original_len, packet.interface_id),
+            Block::SimplePacket(packet) => (packet.data, packet.original_len, 0),
+            _ => continue,
+        };
+        at += 1;
+        if at < number {
+            continue;
+        }
+        let link = usize::try_from(interface).ok().and_then(|interface| links.get(interface)).copied();
+        return match link {
+            Some(DataLink::ETHERNET) => Ok(Some((bytes.into_owned(), length as usize))),
+            Some(other) => Err(no_ethernet(other)),
+            None => Err(format!("packet {number} is of an interface that the capture does not describe")),
+        };
+    }
+    Ok(None)
 }
 
 fn as_io(why: PcapError) -> io::Error {

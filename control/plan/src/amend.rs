@@ -304,7 +304,7 @@ impl PlanChange {
             }
         }
         let is_changed = |route: &Unfollowed| keys.contains(&RouteKey { table: route.table, prefix: route.prefix });
-        let unfollowed = unfollowed.into_iter().filter(is_changed).collect();
+        let unfollowed = unfollowed.iter().filter(|route| is_changed(route)).cloned().collect();
         Some(Self { keys, changes, unfollowed })
     }
 }
@@ -336,8 +336,10 @@ impl Plan {
     pub fn amend(&mut self, amended: PlanChange) -> (Diff, Amendment) {
         let PlanChange { keys, mut changes, unfollowed } = amended;
         let is_changed = |route: &Unfollowed| keys.contains(&RouteKey { table: route.table, prefix: route.prefix });
-        self.unfollowed.retain(|route| !is_changed(route));
-        self.unfollowed.extend(unfollowed);
+        // This copies the list only while an answer is made of it.
+        let left = Arc::make_mut(&mut self.unfollowed);
+        left.retain(|route| !is_changed(route));
+        left.extend(unfollowed);
         let undo = self.desired.amend(&changes);
         for steer in &undo.steers {
             self.first_hops.remove(&steer.paths);

@@ -92,6 +92,7 @@ pub fn diff(before: &Desired, after: &Desired) -> Diff {
         offload: _,
         auto_offload: _,
         emulated: _,
+        balance: _,
     } = after;
     let same_ports = before.ports.iter().map(|port| &port.name).eq(after.ports.iter().map(|port| &port.name));
     // If the ports keep their numbers, only entries that differ are formatted. Formatting a hundred thousand entries
@@ -124,6 +125,12 @@ pub fn diff(before: &Desired, after: &Desired) -> Diff {
             }),
         ),
         ("neighbors", change(before, after, neighbors)),
+        (
+            "balance",
+            change(before, after, |d| {
+                d.balance.of.iter().map(|((table, p), n)| (in_table(p, table.0), text(n))).collect()
+            }),
+        ),
         (
             "path_mtus",
             change(before, after, |d| d.path_mtus.iter().map(|(path, mtu)| (segments(path), text(mtu))).collect()),
@@ -169,7 +176,9 @@ fn by_key<T>(entries: &[T], key: fn(&T) -> (TableId, IpNet)) -> HashMap<(TableId
 
 fn node(desired: &Desired) -> Entries {
     let host = text(&desired.host.map(|host| host.kernel_mac));
-    [("tunnel", text(&desired.tunnel)), ("policy", text(&desired.policy)), ("host", host)]
+    let (tunnel, policy) = (text(&desired.tunnel), text(&desired.policy));
+    let balance = text(&(&desired.balance.settings, desired.balance.default));
+    [("tunnel", tunnel), ("policy", policy), ("host", host), ("balance", balance)]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
 }

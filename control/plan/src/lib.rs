@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod amend;
+mod balance;
 mod diff;
 mod emulated;
 mod environment;
@@ -26,6 +27,7 @@ mod steers;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use srv6d_srv6::model::{Desired, HostPort, TableId};
 
@@ -70,8 +72,8 @@ pub struct Plan {
     pub notes: Vec<Diagnostic>,
     /// Outcomes of everything that sources offer, and of followed routes that are not in force.
     pub offered: Vec<Outcome>,
-    /// Routes of followed tables that stay with the kernel.
-    pub unfollowed: Vec<Unfollowed>,
+    /// Routes of followed tables that stay with the kernel. There may be a million, so whoever shows them shares them.
+    pub unfollowed: Arc<Vec<Unfollowed>>,
     /// Whether followed routes can be amended one by one: rules lead to `main` only, and nothing is pending or
     /// refused, because it might wait for any route.
     pub amendable: bool,
@@ -198,13 +200,15 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let devices = context.ports.devices();
     // The tc program forwards for the port of local applications.
     let by_tc = context.ports.host.filter(|_| node::host(&config.host).engine == HostEngine::Tc);
+    let emulated = emulated::ports(config, &context.ports.models, &workers, found);
     let mut desired = Desired {
         host: (context.ports.host.zip(environment.host.as_ref()))
             .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
         local_addresses: context.ports.local_addresses(environment, &context.rules),
         offload: ports::offload(config),
         auto_offload: ports::auto_offload(config),
-        emulated: emulated::ports(config, &context.ports.models, &workers, found),
+        balance: balance::plan(config, &emulated, found),
+        emulated,
         ports: context.ports.models,
         tunnel,
         policy: node::policy(&config.node, &name),
@@ -234,7 +238,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         pending,
         notes,
         offered,
-        unfollowed,
+        unfollowed: Arc::new(unfollowed),
         amendable,
         first_hops,
         roles: role_reasons,

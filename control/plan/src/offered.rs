@@ -330,6 +330,7 @@ fn written(steer: &OfferedSteer) -> config::Steer {
         mode: Some(nowhere(if steer.full_srh { SteerMode::Encap } else { SteerMode::EncapRed })),
         source: steer.source.map(nowhere),
         path: SegmentRoute::default(),
+        balance: None,
         paths: steer.paths.iter().map(|path| nowhere(written_path(steer, path))).collect(),
     }
 }

@@ -1,8 +1,11 @@
 //! Formats the daemon's answers as tables for users; `--json` bypasses all of this.
 
+mod balance;
 mod counters;
+pub mod explain;
 mod fpm;
 mod generation;
+pub mod packet;
 mod process;
 pub mod rates;
 mod source;
@@ -32,10 +35,14 @@ fn text_of(response: &Response) -> String {
         Response::Unfollowed(rows) => unfollowed(rows),
         Response::Paths(rows) => paths(rows),
         Response::Neighbors(rows) => neighbors(rows),
+        Response::Balance(rows) => balance::render(rows),
         Response::Counters(view) => counters::render(view),
         Response::Generation(view) => generation::render(view),
         Response::Source(views) => source::render(views),
         Response::Process(view) => process::render(view),
+        Response::Explained(view) => explain::render(view),
+        Response::Matched(row) => explain::longest_match(row),
+        Response::Drops(rows) => explain::drops(rows, false),
         Response::Capturing { device } => format!("packets of {device} follow\n"),
         Response::Syncing => "controllers are being asked; see `srv6d show source`\n".to_owned(),
         Response::Reloaded(reloaded) => generation::reloaded(reloaded),

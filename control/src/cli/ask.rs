@@ -13,7 +13,12 @@ pub fn ask(socket: &Path, request: &Request, json: bool) -> Result<(), Failure> 
     if let Response::Refused(refusal) = response {
         return Err(refused(&refusal));
     }
-    if json { print_value(&response) } else { output::print(&show::render(&response)) }
+    print(&response, json)
+}
+
+/// Prints an answer as a table or as JSON.
+pub fn print(response: &Response, json: bool) -> Result<(), Failure> {
+    if json { print_value(response) } else { output::print(&show::render(response)) }
 }
 
 pub fn refused(refusal: &Refusal) -> Failure {
@@ -43,10 +48,14 @@ fn print_value(response: &Response) -> Result<(), Failure> {
         Response::Unfollowed(rows) => output::print_json(rows),
         Response::Paths(rows) => output::print_json(rows),
         Response::Neighbors(rows) => output::print_json(rows),
+        Response::Balance(rows) => output::print_json(rows),
         Response::Counters(view) => output::print_json(view),
         Response::Generation(view) => output::print_json(view),
         Response::Source(views) => output::print_json(views),
         Response::Process(view) => output::print_json(view),
+        Response::Explained(view) => output::print_json(view),
+        Response::Matched(row) => output::print_json(row),
+        Response::Drops(rows) => output::print_json(rows),
         Response::Capturing { device } => output::print_json(&serde_json::json!({ "capturing": device })),
         Response::Syncing => output::print_json(&serde_json::json!({ "syncing": true })),
         Response::Reloaded(reloaded) => output::print_json(reloaded),

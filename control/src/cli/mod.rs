@@ -4,14 +4,16 @@ mod ask;
 mod check;
 mod doctor;
 mod dry_run;
+mod explain;
 mod manual;
 mod path_server;
 mod place;
 mod plugin;
+mod show;
 mod wait;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-use srv6d_api::{DEFAULT_SOCKET, Request, Topic};
+use srv6d_api::{DEFAULT_SOCKET, Request};
 use srv6d_command::{Failure, Privileges, capture, output};
 use srv6d_config as config;
 use srv6d_daemon::Prepared;
@@ -192,29 +194,19 @@ enum Command {
         srv6d show ports\n  \
         srv6d show paths --json | jq '.[] | {path, packets}'\n  \
         srv6d show ports --watch             packets and bits a second, until Ctrl-C\n  \
-        srv6d show generation                what waits, what was refused, what changed last")]
-    Show {
-        /// Topic to show
-        #[arg(value_enum)]
-        topic: Topic,
-        /// With `routes`: show the kernel's routes that are not followed, with the reason
-        #[arg(long)]
-        unfollowed: bool,
-        /// Repeat every SECONDS (default 1); packet counters are shown as rates
-        #[arg(
-            short,
-            long,
-            value_name = "SECONDS",
-            num_args = 0..=1,
-            require_equals = true,
-            default_missing_value = "1",
-            value_parser = clap::value_parser!(u64).range(1..=3600)
-        )]
-        watch: Option<u64>,
-        /// Print JSON, for programs; names of keys do not change
-        #[arg(long, conflicts_with = "watch")]
-        json: bool,
-    },
+        srv6d show generation                what waits, what was refused, what changed last\n  \
+        srv6d show routes 2001:db8::1        the longest match of an address\n  \
+        srv6d show drops no_route --hex      the last packets that were dropped for this reason")]
+    Show(show::ShowArguments),
+    /// Explain what the tables in force do with a packet: every step, and the reason if it is dropped
+    #[command(after_help = "Examples:\n  \
+        srv6d explain --port eth4 from 2001:db8::1 to fcbb:0:800:2::2 udp 1000 2000\n  \
+        srv6d explain --port eth1 from fcbb:0:1::1 to fcbb:0:1000:fe06:: carrying from 2001:db8::1 to 2001:db8::2 icmp\n  \
+        srv6d explain --port eth4 --pcap /tmp/eth4.pcap -n 3\n  \
+        srv6d explain --port eth4 --hex 33330000...    a frame from its Ethernet header on\n\n\
+        It is the walk of the worker's slow path through the daemon's own tables; the fast path and XDP programs come to \
+        the same result. Nothing is sent, held or counted.")]
+    Explain(explain::ExplainArguments),
     /// Capture the packets that srv6d receives and sends on a port, as pcap
     #[command(after_help = "Examples:\n  \
         srv6d capture Ethernet0 | tcpdump -n -r -\n  \
@@ -314,17 +306,16 @@ pub fn main() -> ExitCode {
         Command::Check { file, diff, json, .. } => check::check(&file, diff.then(|| socket_or_default(socket)), json),
         Command::Trace { .. } => Err(Failure::invalid(
             "error: srv6d has no `trace`\n\
-             fix: `srv6d capture PORT` shows packets, `srv6d show counters` where each of them ended, and \
-             `srv6d show routes` and `show sids` what it decides by"
+             fix: `srv6d explain` shows the way of one packet, `srv6d capture PORT` shows packets, `srv6d show drops` the \
+             last ones that were dropped, and `srv6d show counters` where each of them ended"
                 .to_owned(),
         )),
         Command::Reload { dry_run, json } => ask::ask(&socket_or_default(socket), &Request::Reload { dry_run }, json),
         Command::Rollback { generation, dry_run, json } => {
             ask::ask(&socket_or_default(socket), &Request::Rollback { generation, dry_run }, json)
         }
-        Command::Show { topic, unfollowed, watch, json } => {
-            shown(topic, unfollowed).and_then(|topic| show(topic, &socket_or_default(socket), watch, json))
-        }
+        Command::Show(arguments) => show::show(&arguments, &socket_or_default(socket)),
+        Command::Explain(arguments) => explain::explain(&arguments, &socket_or_default(socket)),
         Command::Capture(arguments) => capture::capture(&arguments, &socket_or_default(socket)),
         Command::Doctor { interfaces, config, json } => {
             doctor::doctor(&interfaces, config.as_deref(), socket.as_deref(), json)
@@ -373,26 +364,6 @@ fn run(config: PathBuf, dry_run: bool, plugin: bool, unconfined: bool, socket: O
     Prepared::new(&config, unconfined, socket.as_deref(), Arc::new(SwitchExtension::default()))
         .and_then(|daemon| daemon.run(socket))
         .map_err(Failure::from)
-}
-
-fn shown(topic: Topic, unfollowed: bool) -> Result<Topic, Failure> {
-    match (topic, unfollowed) {
-        (Topic::Routes, true) => Ok(Topic::Unfollowed),
-        (topic, false) => Ok(topic),
-        (_, true) => {
-            let why = "error: only routes can be unfollowed\nfix: srv6d show routes --unfollowed";
-            Err(Failure::invalid(why.to_owned()))
-        }
-    }
-}
-
-fn show(topic: Topic, socket: &Path, watched: Option<u64>, json: bool) -> Result<(), Failure> {
-    if let Some(seconds) = watched {
-        return watch::watch(socket, topic, Duration::from_secs(seconds));
-    }
-    ask::ask(socket, &Request::Show { topic }, json)?;
-    let is_planned = matches!(topic, Topic::Sids | Topic::Routes | Topic::Paths);
-    if is_planned && !json { ask::say_what_waits(socket) } else { Ok(()) }
 }
 
 fn socket_or_default(socket: Option<PathBuf>) -> PathBuf {

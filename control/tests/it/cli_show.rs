@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-const TOPICS: [&str; 7] = ["ports", "sids", "routes", "paths", "neighbors", "counters", "generation"];
+const TOPICS: [&str; 8] = ["ports", "sids", "routes", "paths", "neighbors", "counters", "generation", "drops"];
 
 /// A socket that sends its answers to requests one after the other, and returns the requests.
 struct Daemon {
@@ -187,6 +187,55 @@ fn a_watched_table_comes_again_with_rates_and_outlives_the_daemon() {
     assert!(child.try_wait().unwrap().is_none(), "it goes on");
     drop(lines);
     assert_eq!(child.wait().unwrap().code(), Some(0), "until its reader is gone");
+}
+
+/// Runs a command against a daemon that gives the recorded answer, and compares what is printed with what was recorded.
+fn is_as_recorded(name: &str, arguments: &[&str]) {
+    let daemon = Daemon::that_says(name, answer(name));
+    let output = srv6d(&daemon.socket).args(arguments).output().unwrap();
+    daemon.request();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let file = recorded(&format!("{name}.txt"));
+    if std::env::var_os("SRV6D_RECORD").is_some() {
+        fs::write(&file, &output.stdout).unwrap();
+    }
+    assert_eq!(stdout(&output), fs::read_to_string(&file).unwrap());
+}
+
+#[test]
+fn an_explanation_has_a_line_for_each_step() {
+    is_as_recorded("explain", &["explain", "--port", "eth1", "--hex", "00"]);
+}
+
+#[test]
+fn a_longest_match_is_one_line() {
+    is_as_recorded("match", &["show", "routes", "2001:db8:1::1"]);
+}
+
+#[test]
+fn drops_of_one_reason_are_shown_with_their_bytes() {
+    let daemon = Daemon::that_says("drops-of", answer("drops"));
+    let output = srv6d(&daemon.socket).args(["show", "drops", "tx_full", "--hex"]).output().unwrap();
+    daemon.request();
+    let shown = stdout(&output);
+    assert!(!shown.contains("no_route") && shown.contains("to eth2"), "{shown}");
+    assert!(shown.ends_with("  0000  02 00 00 00 00 01 02 00 00 00 00 02 88 cc\n"), "{shown}");
+}
+
+#[test]
+fn what_does_not_fit_the_topic_is_said() {
+    for (arguments, why) in [
+        (&["show", "routes", "eth1"][..], "\"eth1\" is not an address"),
+        (&["show", "drops", "no_rout"], "is no drop reason"),
+        (&["show", "ports", "eth1"], "takes no address"),
+        (&["show", "sids", "--table", "9"], "are of routes"),
+        (&["show", "routes", "--table", "nine"], "a table is `main` or a number"),
+        (&["show", "routes", "--hex"], "only drops have bytes"),
+    ] {
+        let output = srv6d(Path::new("/nonexistent/srv6d.sock")).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(why), "{arguments:?}: {said}");
+    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn every_key_is_explained_and_every_explained_key_exists() {
             "paths" => "steer",
             "peers" => "syd",
             "emulate" => "Emulated ports",
+            "reactive" => "Moves within a flowlet",
             "ecn" => "ECN marks of an emulated port",
             other => other.trim_matches(['[', ']']),
         };
@@ -64,6 +65,8 @@ fn every_word_is_explained() {
         ("port", "offload", &["off", "xdp", "auto"]),
         ("Emulated ports", "ecn", &["lab", "azure-lossless", "hpcc-100g"]),
         ("ECN marks of an emulated port", "non_ect", &["drop", "pass"]),
+        ("balance", "mode", &["flowlet", "adaptive"]),
+        ("balance", "band", &["available", "relative"]),
         ("route", "type", &["unicast", "blackhole", "unreachable", "kernel"]),
         ("block", "unknown", &["drop", "icmp", "punt", "route"]),
     ] {

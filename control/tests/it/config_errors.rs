@@ -393,6 +393,30 @@ fn peers_that_cannot_be_and_next_hops_without_a_port_are_refused() {
 }
 
 #[test]
+fn policies_that_cannot_be() {
+    let refused = |keys: &str, line, parts: &[&str]| assert_refused(&format!("[[balance]]\n{keys}"), line, parts);
+    let flowlet = |keys: &str, parts: &[&str]| {
+        refused(&format!("name = \"x\"\nmode = \"flowlet\"\n{keys}"), 4, parts);
+    };
+    let adaptive = |keys: &str, line, parts: &[&str]| {
+        refused(&format!("name = \"x\"\nmode = \"adaptive\"\n{keys}"), line, parts);
+    };
+    refused("name = \"hash\"\nmode = \"flowlet\"", 2, &["[[balance]] name", "\"hash\" is the name of the plain hash"]);
+    refused("name = \"x\"\nmode = \"spray\"", 3, &["[[balance]] mode", "flowlet"]);
+    flowlet("sample = \"2ms\"", &["does not use `sample`", "mode = \"adaptive\""]);
+    adaptive("gap = \"11s\"", 4, &["[[balance]] gap", "\"10s\""]);
+    adaptive("flows = 100", 4, &["[[balance]] flows", "from 256 to 1048576"]);
+    adaptive("low = 100", 4, &["band \"available\" has no `low` and `high`"]);
+    adaptive("band = \"relative\"\nlow = 900\nhigh = 100", 3, &["`low` = 900 is not below `high` = 100"]);
+    adaptive("reactive = {}", 3, &["reactive", "out of order", "reorder = \"accept\""]);
+    adaptive("[[balance]]\nname = \"x\"\nmode = \"flowlet\"", 5, &["\"x\" is the name of another one"]);
+    let other = "sample = \"1ms\"\n[[balance]]\nname = \"y\"\nmode = \"adaptive\"\nsample = \"2ms\"";
+    adaptive(other, 8, &["`sample` is another one than in an entry above"]);
+    let unknown = "[[route]]\nprefix = \"2001:db8:7::/48\"\ntype = \"kernel\"\nbalance = \"fabric\"";
+    assert_refused(unknown, 4, &["no [[balance]] named \"fabric\"", "write one of: hash"]);
+}
+
+#[test]
 fn an_emulated_port_that_cannot_be() {
     let refused = |keys: &str, parts: &[&str]| {
         assert_refused(&format!("[[port]]\nname = \"lo\"\nemulate = {{ {keys} }}"), 3, parts);

@@ -129,7 +129,7 @@ fn own_addresses_and_connected_prefixes_of_fpm_are_no_news() {
         via("2001:db8:1::1/128", None, 2),
     ];
     let plan = planned(announced, vec![via("2001:db8:1::/64", None, 2)]);
-    assert_eq!(plan.unfollowed, []);
+    assert_eq!(*plan.unfollowed, []);
     assert!(action(&plan, "2001:db8:1::/64").is_some(), "the kernel's own copy is followed");
     assert_eq!(action(&plan, "fcbb:bbbb:1::1/128"), None);
 }
@@ -172,7 +172,7 @@ fn a_first_segment_is_looked_up_in_the_routes_own_table_first() {
         let [steer] = plan.desired.steers.as_slice() else { panic!("{:?}", plan.unfollowed) };
         let [path] = steer.paths.as_slice() else { panic!("{steer:?}") };
         assert_eq!(RouteAction::Via(path.via.clone()), hop("2001:db8:1::2"));
-        assert_eq!(plan.unfollowed, []);
+        assert_eq!(*plan.unfollowed, []);
     }
     // If only the main table has a route to the segment, that route is used.
     let alone: Routes = own().into_iter().take(1).chain([elsewhere]).collect();
@@ -200,7 +200,7 @@ fn a_sid_that_two_ways_lead_to_is_one() {
     }));
     let plan = planned_with_vrf(Vec::new(), routes);
     let learned = plan.desired.sids.iter().filter(|sid| sid.prefix.to_string() == "fcbb:bbbb:e004::/48").count();
-    assert_eq!((learned, plan.unfollowed), (1, Vec::new()));
+    assert_eq!((learned, plan.unfollowed.len()), (1, 0));
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn transit_packets_are_seen_by_who_looks() {
     let refused = leaf.srv6d("capture Ethernet99");
     assert_eq!(refused.status.code(), Some(1));
     assert!(
-        text(&refused.stderr).contains("Ethernet99 is no port: capture one of Ethernet0"),
+        text(&refused.stderr).contains("Ethernet99 is no port: name one of Ethernet0"),
         "{}",
         text(&refused.stderr)
     );

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use zerocopy::IntoBytes as _;
 
-use crate::{GroupRow, PatternRow, Spread};
+use crate::{BY_HASH, GroupRow, PatternRow, Spread};
 
 /// Groups by their index, the list of the members of those that have several, and their patterns.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     rows: Vec<GroupRow>,
+    /// Numbers of the policies by which groups choose. Groups behind the end choose by the hash.
+    policies: Vec<u16>,
     members: Vec<u32>,
     patterns: Vec<PatternRow>,
     /// Where these members begin in the list. Groups with the same members share theirs, and a group that gets the
@@ -71,6 +73,33 @@ impl Groups {
         }
     }
 
+    /// Returns the members of a group if the flow's hash chooses among them.
+    pub fn by_hash(&self, group: u32) -> Option<&[u32]> {
+        self.get(group).filter(|_| self.policy(group) == BY_HASH)
+    }
+
+    /// Returns the number of the policy by which a group chooses, or [`BY_HASH`]. There is nothing to choose in a group of
+    /// one.
+    #[inline]
+    pub fn policy(&self, group: u32) -> u16 {
+        let has_several = self.rows.get(group as usize).is_some_and(|row| row.count > 1);
+        if has_several { self.given_policy(group) } else { BY_HASH }
+    }
+
+    fn given_policy(&self, group: u32) -> u16 {
+        self.policies.get(group as usize).copied().unwrap_or(BY_HASH)
+    }
+
+    /// Returns the place, among the members of a group, of the member that has a slot.
+    pub fn place_of_slot(&self, group: u32, slot: usize) -> Option<usize> {
+        let &GroupRow { count, pattern, .. } = self.rows.get(group as usize)?;
+        if count < 2 {
+            return (count == 1).then_some(0);
+        }
+        let places = self.patterns.get(pattern as usize)?.members.as_flattened();
+        places.get(slot).map(|&place| usize::from(place))
+    }
+
     /// Returns the member of a group that has a slot. The slot is asked for only if there are several members.
     #[inline]
     pub fn member(&self, group: u32, slot: impl FnOnce() -> usize) -> Option<u32> {
@@ -89,7 +118,7 @@ impl Groups {
     pub fn spread(&self, group: u32) -> Option<Spread> {
         let (row, members) = self.row(group).zip(self.get(group))?;
         let pattern = self.patterns.get(row.pattern as usize).filter(|_| row.count > 1);
-        Some(Spread::of(members.to_vec(), pattern.copied().map(Arc::new)))
+        Some(Spread::of(members.to_vec(), pattern.copied().map(Arc::new), self.given_policy(group)))
     }
 
     /// Returns the members of all groups, in the order of their indexes.
@@ -101,7 +130,9 @@ impl Groups {
     pub fn push(&mut self, spread: &Spread) -> u32 {
         let row = self.row_of(spread);
         self.rows.push(row);
-        u32::try_from(self.rows.len() - 1).unwrap_or(u32::MAX)
+        let group = u32::try_from(self.rows.len() - 1).unwrap_or(u32::MAX);
+        self.set_policy(group, spread.policy());
+        group
     }
 
     /// Gives a group other members or slots. Groups before it that are not there yet get none.
@@ -112,6 +143,17 @@ impl Groups {
         }
         if let Some(place) = self.rows.get_mut(at) {
             *place = row;
+        }
+        self.set_policy(group, spread.policy());
+    }
+
+    fn set_policy(&mut self, group: u32, policy: u16) {
+        let at = group as usize;
+        if policy != BY_HASH && self.policies.len() <= at {
+            self.policies.resize(at + 1, BY_HASH);
+        }
+        if let Some(place) = self.policies.get_mut(at) {
+            *place = policy;
         }
     }
 
@@ -181,5 +223,26 @@ mod tests {
         let taken = |slot| groups.member(4, || slot);
         assert_eq!([taken(0), taken(341), taken(1023), taken(1024)], [Some(1), Some(2), Some(2), None]);
         assert_eq!((groups.member(0, || panic!("of one")), groups.member(2, || 0)), (Some(7), None));
+    }
+
+    #[test]
+    fn a_policy_belongs_to_a_group_of_several() {
+        let mut spreader = Spreader::default();
+        let mut spread = |weights: &[(u32, u32)]| spreader.spread(weights, None);
+        let [one, two] = [spread(&[(7, 1)]).chosen_by(3), spread(&[(1, 1), (2, 3)]).chosen_by(3)];
+        let mut groups = Groups::default();
+        groups.push(&two.clone().chosen_by(BY_HASH));
+        groups.push(&one);
+        groups.push(&two);
+        assert_eq!([0, 1, 2, 9].map(|group| groups.policy(group)), [BY_HASH, BY_HASH, 3, BY_HASH]);
+        assert_eq!([0, 1, 2].map(|group| groups.by_hash(group)), [Some(&[1, 2][..]), Some(&[7]), None]);
+        assert_eq!(groups.spread(2), Some(two.clone()));
+        assert_eq!([0, 1023, 1024].map(|slot| groups.place_of_slot(2, slot)), [Some(0), Some(1), None]);
+        assert_eq!([groups.place_of_slot(1, 77), groups.place_of_slot(9, 0)], [Some(0), None]);
+        groups.set(2, &one);
+        groups.set(0, &two);
+        assert_eq!([0, 1, 2].map(|group| groups.policy(group)), [3, BY_HASH, BY_HASH]);
+        let of_one = groups.spread(2).map(|spread| spread.policy());
+        assert_eq!(of_one, Some(3), "the group has its policy again when it has several members again");
     }
 }

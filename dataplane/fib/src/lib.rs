@@ -36,7 +36,7 @@ pub use rows::{
     TARGET_ON_LINK, TARGET_ROUTE, TARGET_SID, TARGET_STEER, TARGET_UNKNOWN, UNIFORM, WAY_HERE, WAY_IN_SID_SPACE,
     WAY_IN_TRIE, WayRow,
 };
-pub use spread::{SLOTS, Spread, Spreader};
+pub use spread::{BY_HASH, SLOTS, Spread, Spreader};
 
 /// Returns the declarations in C: `#define` for constants, `enum` for kinds, `struct` for rows. The compiler that reads
 /// them checks size and offsets.

@@ -17,11 +17,26 @@ pub const SLOTS: usize = 1 << SLOT_BITS;
 pub struct Spread {
     members: Vec<u32>,
     pattern: Option<Arc<PatternRow>>,
+    policy: u16,
 }
 
+/// Number of no policy: the flow's hash chooses among the members.
+pub const BY_HASH: u16 = 0;
+
 impl Spread {
-    pub(crate) fn of(members: Vec<u32>, pattern: Option<Arc<PatternRow>>) -> Self {
-        Self { members, pattern }
+    pub(crate) fn of(members: Vec<u32>, pattern: Option<Arc<PatternRow>>, policy: u16) -> Self {
+        Self { members, pattern, policy }
+    }
+
+    /// Returns the same spread with the policy of this number, which chooses among the members instead of the hash.
+    #[must_use]
+    pub fn chosen_by(self, policy: u16) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Returns the number of the policy that chooses among the members, or [`BY_HASH`].
+    pub fn policy(&self) -> u16 {
+        self.policy
     }
 
     /// Returns the members.
@@ -43,7 +58,7 @@ impl Spread {
     #[must_use]
     pub fn renumbered(&self, number: impl Fn(u32) -> Option<u32>) -> Self {
         let members = self.members.iter().map(|&member| number(member).unwrap_or(NOBODY)).collect();
-        Self { members, pattern: self.pattern.clone() }
+        Self { members, pattern: self.pattern.clone(), policy: self.policy }
     }
 }
 
@@ -61,14 +76,14 @@ impl Spreader {
     pub fn spread(&mut self, weights: &[(u32, u32)], before: Option<&Spread>) -> Spread {
         let (members, weights) = distinct(weights);
         if members.len() < 2 {
-            return Spread { members, pattern: None };
+            return Spread { members, ..Spread::default() };
         }
         let before = before.filter(|before| members.iter().any(|member| before.members.contains(member)));
         let pattern = match before {
             Some(before) => Arc::new(packed(&moved(&places(&members, before), &shares(&weights)))),
             None => Arc::clone(self.fresh.entry(weights.into()).or_insert_with_key(|weights| Arc::new(fresh(weights)))),
         };
-        Spread { members, pattern: Some(pattern) }
+        Spread { members, pattern: Some(pattern), policy: BY_HASH }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
-use srv6d_fib::{Spread, Spreader};
+use srv6d_fib::{BY_HASH, Spread, Spreader};
 use srv6d_wire::{eth, protocol, srh};
 
 use crate::carrier::SegmentList;
@@ -165,7 +165,8 @@ type Members = Vec<(u32, u32)>;
 /// The key that a group of next hops is found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Group {
-    Of(Members),
+    /// All with these members and this policy.
+    Of(Members, u16),
     /// The group of one route, whatever its members are.
     Own(TableId, IpNet),
 }
@@ -192,6 +193,7 @@ impl<'d> Build<'d> {
             tunnel: desired.tunnel,
             policy: desired.policy.clone(),
             seed: Seed::of(desired.policy.hash_seed),
+            balancing: desired.balance.settings.clone(),
             blocks: desired.blocks.iter().map(|block| block.prefix).collect(),
             sid_space: SidSpace::of(desired),
             ..Tables::default()
@@ -331,7 +333,8 @@ impl<'d> Build<'d> {
         }
         let down = |hop: &Hop| self.port(hop.port).is_ok_and(|port| !port.up);
         let used = if !backup.is_empty() && via.iter().all(down) { backup } else { via };
-        self.group(used, IpAddr::V6(sid.prefix.network()))
+        let policy = self.desired.balance.policy_of(TableId::MAIN, sid.prefix.into());
+        self.group(used, IpAddr::V6(sid.prefix.network()), policy)
     }
 
     /// Adds the steered prefixes and the names of their paths. The next hops of a path are known only when the prefix
@@ -344,7 +347,8 @@ impl<'d> Build<'d> {
                 (first_path..).zip(&steer.paths).map(|(path, spec)| (path, u32::from(spec.weight))).collect();
             let before = self.steered_before((first_path..).zip(&steer.paths));
             first_path += u32::try_from(steer.paths.len()).unwrap_or(0);
-            let spread = self.known.spreader.spread(&weights, before.as_ref());
+            let policy = desired.balance.policy_of(steer.table, steer.prefix);
+            let spread = self.known.spreader.spread(&weights, before.as_ref()).chosen_by(policy);
             self.tables.steers.push(&spread);
             self.add_at(steer.table, steer.prefix, Rank::Steer, index, Target::Steer(index));
         }
@@ -381,7 +385,8 @@ impl<'d> Build<'d> {
         {
             let members = self.members(hops, prefix.addr())?;
             let before = self.tables.groups.spread(own);
-            let spread = self.spread(&members, before.as_ref());
+            let policy = self.desired.balance.policy_of(table, prefix);
+            let spread = self.spread(&members, before.as_ref()).chosen_by(policy);
             self.tables.groups.set(own, &spread);
             if let Some(known) = self.known.members.get_mut(own as usize) {
                 *known = members;
@@ -392,7 +397,8 @@ impl<'d> Build<'d> {
 
     /// Returns the target of a plain route.
     fn target(&mut self, route: (TableId, IpNet), action: &RouteAction) -> Result<Target, BuildError> {
-        let (_, prefix) = route;
+        let (table, prefix) = route;
+        let policy = self.desired.balance.policy_of(table, prefix);
         Ok(match action {
             RouteAction::Via(hops) => match hops.as_slice() {
                 [] => return Err(BuildError::Empty(prefix.to_string())),
@@ -400,8 +406,8 @@ impl<'d> Build<'d> {
                     self.port(*port)?;
                     Target::OnLink(*port)
                 }
-                hops if prefix.prefix_len() < OWN_GROUP => Target::Route(self.own_group(route, hops)?),
-                hops => Target::Route(self.group(hops, prefix.addr())?),
+                hops if prefix.prefix_len() < OWN_GROUP => Target::Route(self.own_group(route, hops, policy)?),
+                hops => Target::Route(self.group(hops, prefix.addr(), policy)?),
             },
             RouteAction::Blackhole => Target::Blackhole,
             RouteAction::Unreachable => Target::Unreachable,
@@ -465,6 +471,9 @@ impl<'d> Build<'d> {
     }
 
     fn prefix_tables(&mut self) {
+        let mut numbered: Vec<_> = self.vrfs.iter().map(|(&table, &vrf)| (vrf, table)).collect();
+        numbered.sort_unstable();
+        self.tables.table_ids = numbered.into_iter().map(|(_, table)| table).collect();
         let indexed = indexed_blocks(self.desired);
         let value = |&(key, meaning): &(Key, Meaning)| (key, meaning.value);
         for (index, [v6, v4]) in self.entries.iter().enumerate() {
@@ -506,7 +515,7 @@ impl<'d> Build<'d> {
     fn path_group(&mut self, path: &Path) -> Result<Option<u32>, BuildError> {
         let first = path.segments.first();
         if !path.via.is_empty() {
-            return self.group(&path.via, IpAddr::V6(first)).map(Some);
+            return self.group(&path.via, IpAddr::V6(first), self.desired.balance.default).map(Some);
         }
         self.way_to(first, &path.name)
     }
@@ -516,28 +525,28 @@ impl<'d> Build<'d> {
         match self.tables.lookup(MAIN, true, first.to_bits()) {
             Some(Target::Route(group) | Target::Neighbor(group)) => Ok(Some(group)),
             Some(Target::OnLink(port)) => {
-                self.group(&[Hop { port, via: None, weight: 1 }], IpAddr::V6(first)).map(Some)
+                self.group(&[Hop { port, via: None, weight: 1 }], IpAddr::V6(first), BY_HASH).map(Some)
             }
             Some(Target::Sid(_)) => Err(BuildError::SelfLoop(path.to_owned())),
             _ => Ok(None),
         }
     }
 
-    fn group(&mut self, hops: &[Hop], destination: IpAddr) -> Result<u32, BuildError> {
+    fn group(&mut self, hops: &[Hop], destination: IpAddr, policy: u16) -> Result<u32, BuildError> {
         let members = self.members(hops, destination)?;
-        Ok(self.number(Group::Of(members.clone()), members))
+        Ok(self.number(Group::Of(members.clone(), policy), members, policy))
     }
 
-    fn own_group(&mut self, (table, prefix): (TableId, IpNet), hops: &[Hop]) -> Result<u32, BuildError> {
+    fn own_group(&mut self, (table, prefix): (TableId, IpNet), hops: &[Hop], policy: u16) -> Result<u32, BuildError> {
         let members = self.members(hops, prefix.addr())?;
-        Ok(self.number(Group::Own(table, prefix), members))
+        Ok(self.number(Group::Own(table, prefix), members, policy))
     }
 
     /// Returns the group of a neighbour on a link.
     pub(crate) fn neighbor_group(&mut self, port: PortId, address: IpAddr) -> Result<u32, BuildError> {
         let known = |known: &Known| known.adjacencies.get(&(port, address)).copied();
         let is_needed = known(&self.known).is_some_and(|at| !self.known.on_link.contains(&at));
-        let group = self.group(&[Hop { port, via: Some(address), weight: 1 }], address)?;
+        let group = self.group(&[Hop { port, via: Some(address), weight: 1 }], address, BY_HASH)?;
         if !is_needed {
             self.known.on_link.extend(known(&self.known));
         }
@@ -546,11 +555,11 @@ impl<'d> Build<'d> {
 
     /// Returns the number of a group, and creates the group if it does not exist. An existing group stays as it is,
     /// because the first of two routes to the same prefix is in force.
-    fn number(&mut self, group: Group, members: Members) -> u32 {
+    fn number(&mut self, group: Group, members: Members, policy: u16) -> u32 {
         if let Some(&known) = self.known.groups.get(&group) {
             return known;
         }
-        let spread = self.spread_of(&group, &members);
+        let spread = self.spread_of(&group, &members).chosen_by(policy);
         let number = self.tables.groups.push(&spread);
         self.known.groups.insert(group, number);
         self.known.members.push(members);
@@ -573,7 +582,8 @@ impl<'d> Build<'d> {
         let changed = groups.iter().map(|(at, _)| *at).collect();
         for (at, members) in groups {
             let before = self.tables.groups.spread(at);
-            let spread = self.spread(&members, before.as_ref());
+            let policy = before.as_ref().map_or(BY_HASH, Spread::policy);
+            let spread = self.spread(&members, before.as_ref()).chosen_by(policy);
             self.tables.groups.set(at, &spread);
         }
         Ok(changed)
@@ -620,7 +630,7 @@ impl<'d> Build<'d> {
             Some((*known.adjacencies.get(&(adjacency.port, adjacency.neighbor))?, weight))
         };
         let group = match group {
-            Group::Of(members) => Group::Of(members.iter().map(earlier).collect::<Option<Members>>()?),
+            Group::Of(members, policy) => Group::Of(members.iter().map(earlier).collect::<Option<Members>>()?, *policy),
             own @ Group::Own(..) => own.clone(),
         };
         known.groups.get(&group).copied()

@@ -120,7 +120,7 @@ impl FastTables {
         let mut srhs = Srhs::default();
         let domain = SourceSet::of_v6(&tables.policy.domain_sources);
         let hops: Vec<_> = tables.adjacencies.iter().map(hop_row).collect();
-        let only_hops: Vec<_> = tables.groups.iter().map(|members| only_hop(members, &hops)).collect();
+        let only_hops: Vec<_> = (0..).take(tables.groups.len()).map(|group| only_hop(tables, group, &hops)).collect();
         let paths: Vec<_> = tables.paths.iter().map(|path| path_row(tables, path, &mut srhs)).collect();
         Self {
             node: node_row(tables, &domain),
@@ -128,7 +128,10 @@ impl FastTables {
             sources: tables.ports.iter().map(|port| PrefixSet::both(&port.allowed_sources)).collect(),
             sids: tables.sids.iter().map(|sid| sid_row(tables, sid)).collect(),
             hops,
-            only_paths: tables.steers.iter().map(|steer| only_path(steer, &paths, &only_hops)).collect(),
+            only_paths: (0..)
+                .take(tables.steers.len())
+                .map(|steer| only_path(tables, steer, &paths, &only_hops))
+                .collect(),
             only_hops,
             paths,
             srhs,
@@ -152,10 +155,10 @@ impl FastTables {
             let Some(adjacency) = tables.adjacencies.get(at) else { continue };
             put(&mut self.hops, at, hop_row(adjacency), HopRow::default());
         }
-        self.only_hops.extend(tables.groups.iter().skip(groups).map(|members| only_hop(members, &self.hops)));
+        let added = (0..).take(tables.groups.len()).skip(groups);
+        self.only_hops.extend(added.map(|group| only_hop(tables, group, &self.hops)));
         for at in regrouped {
-            let Some(members) = tables.groups.get(at) else { continue };
-            put(&mut self.only_hops, at as usize, only_hop(members, &self.hops), HopRow::default());
+            put(&mut self.only_hops, at as usize, only_hop(tables, at, &self.hops), HopRow::default());
         }
         for at in paths.map(|path| path as usize) {
             let Some(path) = tables.paths.get(at) else { continue };
@@ -163,8 +166,7 @@ impl FastTables {
             put(&mut self.paths, at, row, PathRow::default());
         }
         for at in steers {
-            let Some(steer) = tables.steers.get(at) else { continue };
-            let row = only_path(steer, &self.paths, &self.only_hops);
+            let row = only_path(tables, at, &self.paths, &self.only_hops);
             put(&mut self.only_paths, at as usize, row, PathRow::default());
         }
     }
@@ -272,11 +274,12 @@ fn hop_row(adjacency: &Adjacency) -> HopRow {
     }
 }
 
-/// What stands for all members of a group.
-fn only_hop(members: &[u32], hops: &[HopRow]) -> HopRow {
-    match members {
-        [only] => hops.get(*only as usize).copied().unwrap_or_default(),
-        _ => HopRow { flags: BY_FLOW, ..HopRow::default() },
+/// What stands for all members of a group. The slow path takes groups that do not choose by the hash.
+fn only_hop(tables: &Tables, group: u32, hops: &[HopRow]) -> HopRow {
+    match tables.groups.by_hash(group) {
+        Some([only]) => hops.get(*only as usize).copied().unwrap_or_default(),
+        Some(_) => HopRow { flags: BY_FLOW, ..HopRow::default() },
+        None => HopRow::default(),
     }
 }
 
@@ -301,9 +304,11 @@ fn path_row(tables: &Tables, path: &PathEntry, srhs: &mut Srhs) -> PathRow {
     }
 }
 
-/// Returns the path of a prefix with one path. A prefix with several has a row that says so.
-fn only_path(steer: &[u32], paths: &[PathRow], only_hops: &[HopRow]) -> PathRow {
+/// Returns the path of a prefix with one path. A prefix with several has a row that says so. The slow path takes those that
+/// do not choose by the hash.
+fn only_path(tables: &Tables, steer: u32, paths: &[PathRow], only_hops: &[HopRow]) -> PathRow {
     let by_flow = PathRow { kind: PathKind::ByFlow, ..PathRow::default() };
+    let Some(steer) = tables.steers.by_hash(steer) else { return PathRow::default() };
     let [only] = steer else { return by_flow };
     let path = paths.get(*only as usize).copied().unwrap_or_default();
     let hop = only_hops.get(path.group as usize).copied().unwrap_or_default();

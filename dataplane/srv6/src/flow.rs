@@ -23,6 +23,12 @@ impl FlowHash {
         if label == 0 { 1 } else { label }
     }
 
+    /// Returns the hash as a number. All of its bits are well mixed.
+    #[inline]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
     /// Returns an index below `len`, evenly spread.
     #[inline]
     pub const fn pick(self, len: usize) -> usize {

@@ -497,7 +497,9 @@ impl Index {
                 self.moved(moved.table, moved.prefix, Rank::Steer, at);
             }
         } else {
-            let number = self.take_up(tables, paths, before.as_ref().map(|before| (before, old.as_slice())), changed);
+            let policy = desired.balance.policy_of(table, prefix);
+            let before = before.as_ref().map(|before| (before, old.as_slice()));
+            let number = self.take_up(tables, (paths, policy), before, changed);
             self.set(table, prefix, Rank::Steer, Some((Target::Steer(number), at)));
         }
         changed.undo.steers.push(SteerChange { table, prefix, paths: old });
@@ -522,7 +524,7 @@ impl Index {
     fn take_up(
         &mut self,
         tables: &mut Tables,
-        paths: &[Path],
+        (paths, policy): (&[Path], u16),
         before: Option<(&Spread, &[Path])>,
         changed: &mut Changed,
     ) -> u32 {
@@ -543,7 +545,7 @@ impl Index {
                 weights.get(now).map(|(at, _)| *at)
             })
         });
-        let steer = self.known.spreader.spread(&weights, before.as_ref());
+        let steer = self.known.spreader.spread(&weights, before.as_ref()).chosen_by(policy);
         tables.steers.set(number, &steer);
         changed.op_log.steers.push((number, steer));
         number

@@ -4,6 +4,7 @@
 //! returns a verdict.
 #![forbid(unsafe_code)]
 
+mod balance;
 pub mod build;
 mod edit;
 mod fast;
@@ -23,7 +24,9 @@ mod sid_space;
 mod slow;
 pub mod tables;
 pub mod tally;
+pub mod trail;
 
+pub use balance::{Balancer, PortState};
 pub use build::{BuildError, Rank};
 pub use fast::{Frames, InnerLookUps, Leaving, LookUps, LookupResult, write_burst, write_one};
 pub use history::Before;
@@ -33,7 +36,8 @@ pub use own_sources::own_sources;
 pub use path_mtu::{PathMtu, comes_from_domain, learned};
 pub use reason::DropReason;
 pub use sid_space::LOCATOR_BITS;
-pub use slow::{FurtherSum, Verdict, forward_one, give_up, slow_path};
+pub use slow::{FurtherSum, SlowState, Verdict, forward_one, give_up, slow_path};
 pub use srv6d_addresses::{carrier, prefix_map};
 pub use tables::{AdjacencyState, Tables};
-pub use tally::{Released, Slots, Tally};
+pub use tally::{MOVES, Released, Slots, Tally};
+pub use trail::{Explanation, explain, is_plain};

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv6Net};
 pub use srv6d_addresses::{Mac, MacParseError, TableId};
 
+pub use srv6d_balance::{Adaptive, BandScale, Flows, Mode, Policy as BalancePolicy, Reactive};
 pub use srv6d_emulate::{Chance, Ecn, Emulation, NonEct};
 
 use crate::carrier::SegmentList;
@@ -53,6 +54,56 @@ pub struct Desired {
     pub auto_offload: BTreeSet<PortId>,
     /// Ports that are links with a rate, by the port of the whole device.
     pub emulated: BTreeMap<PortId, Emulation>,
+    /// How groups choose among their members, where the hash alone does not.
+    pub balance: Balance,
+}
+
+/// Which groups choose by which policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// The policies and what they share.
+    pub settings: Balancing,
+    /// Number of the policy of all others. 0: the hash chooses.
+    pub default: u16,
+    /// Numbers of the policies of these routes, steered prefixes and SIDs.
+    pub of: BTreeMap<(TableId, IpNet), u16>,
+}
+
+impl Balance {
+    /// Returns the number of the policy of a prefix.
+    pub fn policy_of(&self, table: TableId, prefix: IpNet) -> u16 {
+        self.of.get(&(table, prefix)).copied().unwrap_or(self.default)
+    }
+}
+
+/// Policies of groups, and what they share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Balancing {
+    /// The policies. Groups name them by number, from 1.
+    pub policies: Vec<BalancePolicy>,
+    /// Their names, which are shown to people.
+    pub names: Vec<String>,
+    /// Number of flows that each worker remembers.
+    pub flows: usize,
+    /// Time between two samples of a port, in nanoseconds.
+    pub sample: u64,
+    /// Share of the load in a port's score, in percent. The rest is that of its queue.
+    pub rate_weight: u8,
+    /// Bits per second of the ports that are not emulated, as far as they are known.
+    pub rates: BTreeMap<PortId, u64>,
+}
+
+impl Default for Balancing {
+    fn default() -> Self {
+        Self {
+            policies: Vec::new(),
+            names: Vec::new(),
+            flows: Flows::DEFAULT.room(),
+            sample: 1_000_000,
+            rate_weight: srv6d_balance::Sampler::RATE_WEIGHT,
+            rates: BTreeMap::new(),
+        }
+    }
 }
 
 /// A plain route that is added, changed or removed.

@@ -117,7 +117,9 @@ impl Extract<'_> {
     }
 
     fn add_steer(&mut self, number: u32) {
-        let Some((row, members)) = self.tables.steers.row(number).zip(self.tables.steers.get(number)) else { return };
+        let Some((row, members)) = self.tables.steers.row(number).zip(self.tables.steers.by_hash(number)) else {
+            return;
+        };
         self.rows.steers.insert(number, row);
         self.rows.steer_members.extend(listed(row, members));
         self.rows.steer_patterns.extend(pattern(&self.tables.steers, row));
@@ -136,7 +138,9 @@ impl Extract<'_> {
         if self.rows.groups.contains_key(&number) {
             return;
         }
-        let Some((row, members)) = self.tables.groups.row(number).zip(self.tables.groups.get(number)) else { return };
+        let Some((row, members)) = self.tables.groups.row(number).zip(self.tables.groups.by_hash(number)) else {
+            return;
+        };
         self.rows.groups.insert(number, row);
         self.rows.group_members.extend(listed(row, members));
         self.rows.group_patterns.extend(pattern(&self.tables.groups, row));

@@ -20,7 +20,7 @@ use srv6d_wire::{Packet, be32, eth, ipv4, ipv6, protocol};
 use crate::carrier::SegmentList;
 use crate::flow::{self, FlowHash};
 use crate::model::{Desired, PortId};
-use crate::tables::{PathEntry, Tables, Target, VrfIndex};
+use crate::tables::{Adjacency, PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
 
 const PACKET_TOO_BIG: u8 = 2;
@@ -162,15 +162,21 @@ impl Quote {
         let Some(Target::Steer(steer)) = tables.lookup(vrf, self.inner_is_v6, self.inner_destination) else {
             return None;
         };
-        let path = tables.path(steer, self.flow)?;
-        let adjacency = tables.member(path.group?, || self.flow)?;
-        let own = if path.own_source { None } else { adjacency.source };
-        let source = own.map(Ipv6Addr::to_bits).or_else(|| bits_at(path, 8));
-        if source != Some(self.source) || !leads_to(tables, path, self.destination) {
-            return None;
-        }
+        let paths = tables.possible_paths(steer, self.flow);
+        let mut ways = paths.flat_map(|path| {
+            let members = path.group.map(|group| tables.possible_members(group, self.flow));
+            members.into_iter().flatten().map(move |adjacency| (path, adjacency))
+        });
+        let (path, adjacency) = ways.find(|(path, adjacency)| self.is_sent_by(tables, path, adjacency))?;
         let is_smaller = self.mtu < path.mtu.min(adjacency.mtu);
         is_smaller.then_some(PathMtu { path: path.slot, mtu: u32::try_from(self.mtu).ok()? })
+    }
+
+    /// Returns true if the quoted outer header is that of packets on this path by this next hop.
+    fn is_sent_by(&self, tables: &Tables, path: &PathEntry, adjacency: &Adjacency) -> bool {
+        let own = if path.own_source { None } else { adjacency.source };
+        let source = own.map(Ipv6Addr::to_bits).or_else(|| bits_at(path, 8));
+        source == Some(self.source) && leads_to(tables, path, self.destination)
     }
 }
 

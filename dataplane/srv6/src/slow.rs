@@ -19,6 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6};
 
+use crate::balance::{Balancer, Chosen};
 use crate::edit;
 use crate::fast::{self, LookupResult};
 use crate::flow::FlowHash;
@@ -28,6 +29,7 @@ use crate::model::{Mac, PortId, Role, UnknownSid};
 use crate::reason::DropReason;
 use crate::tables::{Adjacency, PathEntry, PortEntry, Tables, Target, VrfIndex};
 use crate::tally::Tally;
+use crate::trail::{Event, Trail};
 
 pub(crate) use leave::ready;
 
@@ -178,15 +180,30 @@ pub(crate) struct Progress {
     hits: [u32; MAX_ROUNDS],
     hit_count: usize,
     ecn_unused: bool,
+    /// What policies have chosen: a path, and a next hop.
+    chosen: [Option<Chosen>; 2],
+}
+
+/// What a worker's slow path keeps from packet to packet.
+#[derive(Debug, Default)]
+pub struct SlowState {
+    /// How many ICMP errors may be sent.
+    pub limiter: Limiter,
+    /// Flows of groups that choose by state.
+    pub balancer: Balancer,
 }
 
 /// One packet on its way through the tables.
 pub(crate) struct SlowPath<'t, 'f, 'p> {
     pub(crate) tables: &'t Tables,
+    balancer: &'p mut Balancer,
+    now: u64,
     pub(crate) frame: &'f [u8],
     pub(crate) port: &'t PortEntry,
     pub(crate) source_mac: Mac,
     pub(crate) progress: &'p mut Progress,
+    /// Where the steps are noted, if somebody asks for them.
+    pub(crate) trail: Option<&'p Trail>,
 }
 
 /// Returns the sum, as of [`checksum::sum`], of the given number of bytes of a packet that lie in further buffers.
@@ -202,7 +219,7 @@ pub type FurtherSum<'a> = &'a dyn Fn(usize) -> u64;
 pub fn forward_one(
     tables: &Tables,
     tally: &Tally,
-    limiter: &mut Limiter,
+    state: &mut SlowState,
     now: u64,
     device: u16,
     packet: &mut Packet<'_>,
@@ -210,7 +227,7 @@ pub fn forward_one(
     let found = LookupResult::of(tables, device, packet);
     match fast::write_one(tables, tally, packet, found) {
         Some(device) => Verdict::Tx(device),
-        None => slow_path(tables, tally, limiter, now, device, packet, &|_| 0),
+        None => slow_path(tables, tally, state, now, device, packet, &|_| 0),
     }
 }
 
@@ -218,13 +235,13 @@ pub fn forward_one(
 pub fn slow_path(
     tables: &Tables,
     tally: &Tally,
-    limiter: &mut Limiter,
+    state: &mut SlowState,
     now: u64,
     device: u16,
     packet: &mut Packet<'_>,
     further: FurtherSum<'_>,
 ) -> Verdict {
-    slow_path_to(tables, tally, (limiter, now), device, (packet, further), Out::Hold)
+    slow_path_to(tables, tally, (state, now), device, (packet, further), None, Out::Hold)
 }
 
 /// Handles a packet that has waited for its neighbour in vain. It waits no more, and its sender is told if the policy
@@ -232,13 +249,13 @@ pub fn slow_path(
 pub fn give_up(
     tables: &Tables,
     tally: &Tally,
-    limiter: &mut Limiter,
+    state: &mut SlowState,
     now: u64,
     device: u16,
     packet: &mut Packet<'_>,
     further: FurtherSum<'_>,
 ) -> Verdict {
-    slow_path_to(tables, tally, (limiter, now), device, (packet, further), |_, _| {
+    slow_path_to(tables, tally, (state, now), device, (packet, further), None, |_, _| {
         if tables.policy.icmp_unreachable {
             tell(DropReason::NoNeigh, Notice::NoNeighbor)
         } else {
@@ -248,12 +265,13 @@ pub fn give_up(
 }
 
 /// Runs the slow path. `unresolved` decides about a packet whose neighbour is not resolved.
-fn slow_path_to(
+pub(crate) fn slow_path_to(
     tables: &Tables,
     tally: &Tally,
-    (limiter, now): (&mut Limiter, u64),
+    (SlowState { limiter, balancer }, now): (&mut SlowState, u64),
     device: u16,
     (packet, further): (&mut Packet<'_>, FurtherSum<'_>),
+    trail: Option<&Trail>,
     unresolved: impl FnOnce(PortId, IpAddr) -> Out,
 ) -> Verdict {
     let frame = packet.bytes();
@@ -261,6 +279,9 @@ fn slow_path_to(
         Ok(entered) => entered,
         Err(reason) => return Verdict::Drop(reason),
     };
+    if let Some(trail) = trail {
+        trail.note(Event::Arrived(port.id));
+    }
     if !matches!(header.ether_type, eth::IPV6 | eth::IPV4) {
         return not_ip(tables, port, packet);
     }
@@ -279,8 +300,10 @@ fn slow_path_to(
         hits: [0; MAX_ROUNDS],
         hit_count: 0,
         ecn_unused: false,
+        chosen: [None; 2],
     };
-    let mut slow = SlowPath { tables, frame, port, source_mac: Mac(header.source), progress: &mut progress };
+    let source_mac = Mac(header.source);
+    let mut slow = SlowPath { tables, balancer, now, frame, port, source_mac, progress: &mut progress, trail };
     let out = match slow.decide() {
         Ok(egress) => match edit::send(tables, packet, &progress.layer, egress, port.fill_checksum) {
             Ok(device) => {
@@ -353,6 +376,7 @@ impl Progress {
         if self.ecn_unused {
             tally.ecn_unused.add(1, bytes);
         }
+        self.chosen.iter().flatten().for_each(|&chosen| tally.chosen(chosen));
     }
 }
 
@@ -404,9 +428,19 @@ impl<'t> SlowPath<'t, '_, '_> {
         self.port.role.is_outside() && (self.progress.hit_count == 0 || self.progress.nesting > 0)
     }
 
+    /// Notes a step for whoever asked for them. Workers never do.
+    #[inline]
+    fn note(&self, event: impl FnOnce() -> Event) {
+        if let Some(trail) = self.trail {
+            trail.note(event());
+        }
+    }
+
     fn target(&self) -> Result<Target, Out> {
         let Layer { vrf, is_v6, destination, .. } = self.progress.layer;
-        match self.tables.lookup(vrf, is_v6, destination) {
+        let target = self.tables.lookup(vrf, is_v6, destination);
+        self.note(|| Event::LookedUp { vrf, destination: ip(is_v6, destination), target });
+        match target {
             Some(target) => Ok(target),
             None if self.tables.policy.icmp_unreachable => Err(tell(DropReason::NoRoute, Notice::NoRoute)),
             None => Err(Out::Drop(DropReason::NoRoute)),

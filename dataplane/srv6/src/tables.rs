@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_fib::{
-    Groups, SLOTS, TARGET_BLACKHOLE, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR, TARGET_ON_LINK, TARGET_ROUTE,
-    TARGET_SID, TARGET_STEER, TARGET_UNKNOWN,
+    BY_HASH, Groups, SLOTS, TARGET_BLACKHOLE, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR, TARGET_ON_LINK,
+    TARGET_ROUTE, TARGET_SID, TARGET_STEER, TARGET_UNKNOWN,
 };
 use srv6d_wire::ipv6;
 
@@ -17,7 +17,9 @@ use crate::carrier::MAX_SEGMENTS;
 use crate::fast::FastTables;
 use crate::flow::{FlowHash, Seed};
 use crate::lpm::{Lpm, Value};
-use crate::model::{Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, Tunnel, UnknownSid};
+use crate::model::{
+    Balancing, Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, TableId, Tunnel, UnknownSid,
+};
 use crate::offload::Offload;
 use crate::own_sources::OwnSources;
 use crate::sid_space::SidSpace;
@@ -51,10 +53,13 @@ pub struct Tables {
     pub(crate) tunnel: Tunnel,
     pub(crate) policy: Policy,
     pub(crate) seed: Seed,
+    pub(crate) balancing: Balancing,
     pub(crate) blocks: Vec<Ipv6Net>,
     pub(crate) sid_space: SidSpace,
     pub(crate) own_sources: OwnSources,
     pub(crate) vrfs: Vec<Vrf>,
+    /// Numbers of these tables.
+    pub(crate) table_ids: Vec<TableId>,
     pub(crate) sids: Vec<Sid>,
     pub(crate) steers: Groups,
     pub(crate) paths: Vec<PathEntry>,
@@ -305,6 +310,25 @@ impl Tables {
     #[inline]
     pub(crate) fn path_index(&self, steer: u32, flow: FlowHash) -> Option<u32> {
         self.steers.member(steer, || flow.for_paths(&self.seed).pick(SLOTS))
+    }
+
+    /// Returns the paths of a steered prefix that a flow may have: one, if the hash chooses.
+    pub(crate) fn possible_paths(&self, steer: u32, flow: FlowHash) -> impl Iterator<Item = &PathEntry> {
+        let by_hash = self.path_index(steer, flow).filter(|_| self.steers.policy(steer) == BY_HASH);
+        let any = self.steers.get(steer).filter(|_| by_hash.is_none()).unwrap_or_default();
+        by_hash.into_iter().chain(any.iter().copied()).filter_map(|path| self.paths.get(path as usize))
+    }
+
+    /// Returns the members of a group that a flow may have: one, if the hash chooses.
+    pub(crate) fn possible_members(&self, group: u32, flow: FlowHash) -> impl Iterator<Item = &Adjacency> {
+        let by_hash = self.member_index(group, || flow).filter(|_| self.groups.policy(group) == BY_HASH);
+        let any = self.groups.get(group).filter(|_| by_hash.is_none()).unwrap_or_default();
+        by_hash.into_iter().chain(any.iter().copied()).filter_map(|hop| self.adjacencies.get(hop as usize))
+    }
+
+    /// Returns the policies by which groups choose, and what these share.
+    pub fn balancing(&self) -> &Balancing {
+        &self.balancing
     }
 
     /// Returns the extract of the tables from which the XDP program forwards (offload).

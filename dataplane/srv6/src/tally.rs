@@ -6,6 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use srv6d_balance::{Choice, Why};
+
+use crate::balance::Chosen;
 use crate::model::Desired;
 use crate::tables::Tables;
 
@@ -36,6 +39,43 @@ impl Count {
     }
 }
 
+/// Choices of a member by a policy, for flows of its group.
+#[derive(Debug, Default)]
+pub struct ChoiceCount {
+    flowlets: AtomicU64,
+    moves: [AtomicU64; MOVES.len()],
+}
+
+/// Why a flow left its member for another one, in the order of [`ChoiceCount::read`].
+pub const MOVES: [&str; 3] = ["gap", "down", "reactive"];
+
+impl ChoiceCount {
+    /// Counts a choice. Only the owning worker calls this.
+    fn add(&self, choice: Choice) {
+        let count = |counter: &AtomicU64| counter.store(counter.load(Relaxed) + 1, Relaxed);
+        if choice.why != Why::Kept {
+            count(&self.flowlets);
+        }
+        let [gap, down, reactive] = &self.moves;
+        match choice.why {
+            Why::Gap if choice.is_move => count(gap),
+            Why::Gone if choice.is_move => count(down),
+            Why::Reactive => count(reactive),
+            _ => {}
+        }
+    }
+
+    fn clear(&self) {
+        self.flowlets.store(0, Relaxed);
+        self.moves.iter().for_each(|moves| moves.store(0, Relaxed));
+    }
+
+    /// Returns the flowlets that began on the member, and the flows that moved to it, by reason.
+    pub fn read(&self) -> (u64, [u64; MOVES.len()]) {
+        (self.flowlets.load(Relaxed), self.moves.each_ref().map(|moves| moves.load(Relaxed)))
+    }
+}
+
 /// The counters of one worker, by slot.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -49,6 +89,12 @@ pub struct Tally {
     pub vlans_rx: Box<[Count]>,
     /// Frames sent by a tagged port, with their whole length.
     pub vlans_tx: Box<[Count]>,
+    /// Choices of each adjacency by policies.
+    pub hop_choices: Box<[ChoiceCount]>,
+    /// Choices of each path by policies.
+    pub path_choices: Box<[ChoiceCount]>,
+    /// Flows that took the entry of a flow that was still sending.
+    pub evicted: Count,
     /// Decapsulated packets whose outer header was ECT and inner header Not-ECT (RFC 6040 section 4.2, figure 4).
     pub ecn_unused: Count,
 }
@@ -56,13 +102,18 @@ pub struct Tally {
 impl Tally {
     /// Creates counters for all slots given so far, and for some more.
     pub fn new(slots: &Slots) -> Self {
-        let counts = |len: usize| (0..len.next_power_of_two().max(16)).map(|_| Count::default()).collect();
+        let room = |len: usize| 0..len.next_power_of_two().max(16);
+        let counts = |len: usize| room(len).map(|_| Count::default()).collect();
+        let choices = |len: usize| room(len).map(|_| ChoiceCount::default()).collect();
         Self {
             sids: counts(slots.sids.places()),
             paths: counts(slots.paths.places()),
             adjacencies: counts(slots.adjacencies.places()),
             vlans_rx: counts(slots.vlans.places()),
             vlans_tx: counts(slots.vlans.places()),
+            hop_choices: choices(slots.adjacencies.places()),
+            path_choices: choices(slots.paths.places()),
+            evicted: Count::default(),
             ecn_unused: Count::default(),
         }
     }
@@ -82,6 +133,10 @@ impl Tally {
         for (counts, slots) in all {
             slots.iter().filter_map(|&slot| counts.get(slot as usize)).for_each(Count::clear);
         }
+        let choices = [(&self.path_choices, &released.paths), (&self.hop_choices, &released.adjacencies)];
+        for (counts, slots) in choices {
+            slots.iter().filter_map(|&slot| counts.get(slot as usize)).for_each(ChoiceCount::clear);
+        }
     }
 
     #[inline]
@@ -95,6 +150,20 @@ impl Tally {
     pub(crate) fn path(&self, slot: u32, bytes: usize) {
         if let Some(count) = self.paths.get(slot as usize) {
             count.add(1, bytes);
+        }
+    }
+
+    /// Counts a choice by a policy.
+    pub(crate) fn chosen(&self, chosen: Chosen) {
+        let (counts, slot, choice) = match chosen {
+            Chosen::Hop(slot, choice) => (&self.hop_choices, slot, choice),
+            Chosen::Path(slot, choice) => (&self.path_choices, slot, choice),
+        };
+        if let Some(count) = counts.get(slot as usize) {
+            count.add(choice);
+        }
+        if choice.why == Why::Evicted {
+            self.evicted.add(1, 0);
         }
     }
 

@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "tests")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test may panic")]
 mod amend;
+mod balance;
 mod bursts;
 mod emulated;
 mod handover;

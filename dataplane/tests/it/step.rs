@@ -31,7 +31,7 @@ fn port(index: u16) -> Port {
     }
 }
 
-fn hop(index: u16) -> Hop {
+pub(super) fn hop(index: u16) -> Hop {
     Hop { port: PortId(index), via: Some(neighbor(index)), weight: 1 }
 }
 

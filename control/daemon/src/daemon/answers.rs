@@ -13,6 +13,7 @@ use srv6d_api::state::{CountersView, GenerationView, ProcessView, Published, Sou
 use srv6d_api::{Diff, Direction, Refusal, Reloaded, Request, Response, Topic};
 use srv6d_config::{Diagnostic, Errors};
 use srv6d_plan::{self as plan, Plan, Unfollowed};
+use srv6d_srv6::model::TableId;
 
 use srv6d_offer::Offer;
 
@@ -34,7 +35,13 @@ impl Node {
                 let routes = RouteTable::of(self.dataplane.desired());
                 Answer::made_by(move || Response::Routes(routes.rows()))
             }
+            Request::Show { topic: Topic::Unfollowed } => self.show_unfollowed(),
+            Request::Show { topic: Topic::Drops } => Response::Drops(self.drops()).into(),
             Request::Show { topic } => self.show(topic).into(),
+            Request::Explain { port, frame } => self.explain(&port, &frame).into(),
+            Request::Match { address, table } => {
+                self.longest_match(address, table.map_or(TableId::MAIN, TableId)).into()
+            }
             Request::Sync if self.inputs.config().jalapeno.is_none() && self.inputs.config().syd.is_none() => {
                 Response::failed("no path controller is configured; add [jalapeno] or [syd]").into()
             }
@@ -75,13 +82,11 @@ impl Node {
 
     /// Copies the packets of a port, which is given by its name, or by the second name that an extension has for it.
     pub fn capture(&mut self, name: &str, direction: Option<Direction>) -> Answer {
-        let desired = self.dataplane.desired();
-        let other = self.inputs.configured.overlay.as_ref().and_then(|overlay| overlay.port_of(name));
-        let port = desired.ports.iter().find(|port| port.name == name || Some(&port.name) == other.as_ref());
-        let Some(port) = port else {
-            let names: Vec<&str> = desired.ports.iter().map(|port| port.name.as_str()).collect();
-            return Response::failed(format!("{name} is no port: capture one of {}", names.join(", "))).into();
+        let port = match self.port_named(name) {
+            Ok((_, port)) => port,
+            Err(why) => return Response::failed(why).into(),
         };
+        let desired = self.dataplane.desired();
         let device = device_of(desired, port).to_owned();
         let Some(turn) = Turn::take() else {
             return Response::failed("too many captures are running: end one of them").into();
@@ -249,13 +254,10 @@ impl Node {
         match topic {
             Topic::Ports => Response::Ports(view.ports()),
             Topic::Sids => Response::Sids(view.sids()),
-            Topic::Routes => answered_elsewhere(),
-            Topic::Unfollowed if self.inputs.config().kernel.is_none() && self.inputs.config().fpm.is_none() => {
-                Response::failed("no routes are followed; add [kernel] or [fpm]")
-            }
-            Topic::Unfollowed => Response::Unfollowed(self.unfollowed()),
+            Topic::Routes | Topic::Unfollowed | Topic::Drops => answered_elsewhere(),
             Topic::Paths => Response::Paths(view.paths()),
             Topic::Neighbors => Response::Neighbors(view.neighbors()),
+            Topic::Balance => Response::Balance(view.balance()),
             Topic::Counters => Response::Counters(Box::new(view.counters())),
             Topic::Source => Response::Source(self.sources()),
             Topic::Process => Response::Process(Box::new(self.process())),
@@ -314,13 +316,11 @@ impl Node {
         }
     }
 
-    fn unfollowed(&self) -> Vec<UnfollowedRow> {
-        let row = |route: &Unfollowed| UnfollowedRow {
-            prefix: route.prefix.to_string(),
-            table: route.table.0,
-            why: route.why.clone(),
-        };
-        self.plan.unfollowed.iter().map(row).collect()
+    fn show_unfollowed(&self) -> Answer {
+        if self.inputs.config().kernel.is_none() && self.inputs.config().fpm.is_none() {
+            return Response::failed("no routes are followed; add [kernel] or [fpm]").into();
+        }
+        unfollowed(&self.plan.unfollowed)
     }
 
     fn sources(&self) -> Vec<SourceView> {
@@ -374,6 +374,18 @@ impl Node {
     }
 }
 
+/// Lists the routes that stay with the kernel. There may be a million, so the answer shares the list, and its rows are
+/// made on another thread than the control loop's.
+fn unfollowed(routes: &Arc<Vec<Unfollowed>>) -> Answer {
+    let row = |route: &Unfollowed| UnfollowedRow {
+        prefix: route.prefix.to_string(),
+        table: route.table.0,
+        why: route.why.clone(),
+    };
+    let routes = Arc::clone(routes);
+    Answer::made_by(move || Response::Unfollowed(routes.iter().map(row).collect()))
+}
+
 /// Returns place, entry and problem of each finding, without severity, which the list shows, and without source
 /// lines.
 pub(super) fn headlines(diagnostics: &[Diagnostic]) -> Vec<String> {
@@ -397,4 +409,18 @@ fn answered_elsewhere() -> Response {
 fn published(counted: srv6d_dataplane::Published) -> Published {
     let srv6d_dataplane::Published { whole, whole_for_amendment, in_place, copied } = counted;
     Published { whole, whole_for_amendment, in_place, copied }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_unfollowed_routes_are_not_made_on_the_control_loop() {
+        let routes = Arc::new(Vec::new());
+        let answer = unfollowed(&routes);
+        assert_eq!(Arc::strong_count(&routes), 2, "the answer has the list, and nothing made of it");
+        drop(answer);
+        assert_eq!(Arc::strong_count(&routes), 1);
+    }
 }

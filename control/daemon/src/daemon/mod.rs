@@ -11,6 +11,7 @@
 //! Packets never pass through this loop: workers forward whether it is busy or not.
 
 mod answers;
+mod explain;
 #[cfg(feature = "faults")]
 mod fault;
 #[cfg(not(feature = "faults"))]

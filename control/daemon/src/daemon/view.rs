@@ -20,6 +20,8 @@ use srv6d_api::state::{
 };
 use srv6d_plan::RoleReason;
 
+mod balance;
+
 /// All data that rows are made of, at one moment.
 pub struct View<'a> {
     /// The desired state in force.
@@ -193,7 +195,7 @@ impl View<'_> {
         let text = sid.prefix.to_string();
         let (packets, bytes) = counted.get(text.as_str()).copied().unwrap_or_default();
         SidRow {
-            behavior: self.behavior(sid),
+            behavior: behavior(self.desired, sid),
             flavors: flavors(sid.flavors),
             csid: csid(&sid.behavior),
             table: if let Behavior::EndDt { table, .. } = &sid.behavior { Some(table.0) } else { None },
@@ -203,20 +205,6 @@ impl View<'_> {
             backup,
             packets,
             bytes,
-        }
-    }
-
-    /// Returns the name of the behaviour. RFC 9800 calls a decapsulating function inside a uSID block uDT, RFC 8986
-    /// any other one End.DT.
-    fn behavior(&self, sid: &LocalSid) -> String {
-        let in_block = self.desired.blocks.iter().any(|block| block.prefix.contains(&sid.prefix));
-        let named =
-            |micro: &str, classic: &str, micro_too: bool| if micro_too { micro.to_owned() } else { classic.to_owned() };
-        match &sid.behavior {
-            Behavior::End { csid, .. } => named("uN", "End", csid.is_some()),
-            Behavior::EndX { csid, .. } => named("uA", "End.X", csid.is_some()),
-            Behavior::EndDt { family, .. } => named("uDT", "End.DT", in_block) + digits(*family),
-            Behavior::EndDx { family, .. } => named("uDX", "End.DX", in_block) + digits(*family),
         }
     }
 
@@ -343,6 +331,29 @@ impl RouteTable {
     }
 }
 
+/// Returns the name of the behaviour. RFC 9800 calls a decapsulating function inside a uSID block uDT, RFC 8986 any other
+/// one End.DT.
+pub fn behavior(desired: &Desired, sid: &LocalSid) -> String {
+    let in_block = desired.blocks.iter().any(|block| block.prefix.contains(&sid.prefix));
+    let named =
+        |micro: &str, classic: &str, micro_too: bool| if micro_too { micro.to_owned() } else { classic.to_owned() };
+    match &sid.behavior {
+        Behavior::End { csid, .. } => named("uN", "End", csid.is_some()),
+        Behavior::EndX { csid, .. } => named("uA", "End.X", csid.is_some()),
+        Behavior::EndDt { family, .. } => named("uDT", "End.DT", in_block) + digits(*family),
+        Behavior::EndDx { family, .. } => named("uDX", "End.DX", in_block) + digits(*family),
+    }
+}
+
+/// Returns next hops on one line: `via fe80::2 eth1, on-link eth2`.
+pub fn hops_text(desired: &Desired, hops: &[Hop]) -> String {
+    let one = |hop: &Hop| match hop.via {
+        Some(via) => format!("via {via} {}", port_name(desired, hop.port)),
+        None => format!("on-link {}", port_name(desired, hop.port)),
+    };
+    hops.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 fn hops(desired: &Desired, hops: &[Hop]) -> Vec<HopRow> {
     hops.iter().map(|next| hop(desired, next)).collect()
 }
@@ -364,11 +375,13 @@ fn hop(desired: &Desired, hop: &Hop) -> HopRow {
     }
 }
 
-fn port_name(desired: &Desired, port: PortId) -> String {
+/// Returns the name of a port.
+pub fn port_name(desired: &Desired, port: PortId) -> String {
     desired.ports.get(usize::from(port.0)).map_or_else(|| port.0.to_string(), |port| port.name.clone())
 }
 
-const fn role(role: Role) -> &'static str {
+/// Returns the name of a role, as in the configuration.
+pub const fn role(role: Role) -> &'static str {
     match role {
         Role::Fabric => "fabric",
         Role::Edge => "edge",
@@ -385,7 +398,8 @@ const fn digits(family: DtFamily) -> &'static str {
     }
 }
 
-fn flavors(flavors: Flavors) -> Vec<String> {
+/// Returns the names of flavors.
+pub fn flavors(flavors: Flavors) -> Vec<String> {
     let all = [("psp", flavors.psp), ("usp", flavors.usp), ("usd", flavors.usd)];
     all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
 }

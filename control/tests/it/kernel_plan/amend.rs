@@ -155,7 +155,7 @@ fn object(id: u32, device: u32) -> Vec<u8> {
 
 fn sorted(mut plan: Plan) -> Plan {
     plan.desired = desired_sorted(plan.desired);
-    plan.unfollowed.sort_by_key(|route| (route.table, route.prefix));
+    Arc::make_mut(&mut plan.unfollowed).sort_by_key(|route| (route.table, route.prefix));
     plan
 }
 

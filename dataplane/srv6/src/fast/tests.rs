@@ -19,7 +19,7 @@ use crate::model::{
     Tunnel, UnknownSid,
 };
 use crate::slow::slow_path;
-use crate::{Limiter, Slots, Verdict};
+use crate::{Slots, SlowState, Verdict};
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const HEADROOM: usize = 256;
@@ -321,7 +321,7 @@ proptest! {
             return Ok(());
         }
         let slow = outcome(&frame, tail, &slots, |tally, packet| {
-            match slow_path(&tables, tally, &mut Limiter::default(), 0, device, packet, &|_| 0) {
+            match slow_path(&tables, tally, &mut SlowState::default(), 0, device, packet, &|_| 0) {
                 Verdict::Tx(device) => Some(device),
                 _ => None,
             }

@@ -10,7 +10,7 @@ use super::*;
 use crate::model::{
     Block, Hop, Mac, Path, Policy, Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
-use crate::{DropReason, Limiter, Tally, Verdict, forward_one};
+use crate::{DropReason, SlowState, Tally, Verdict, forward_one};
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const PEER: Mac = Mac([2, 0, 0, 0, 0, 2]);
@@ -88,7 +88,7 @@ fn pass(tables: &Tables, slots: &Slots, frame: &[u8]) -> (Verdict, Vec<u8>) {
     let mut room = frame.to_vec();
     room.resize(4096, 0);
     let mut packet = Packet::new(&mut room, frame.len(), 0);
-    let verdict = forward_one(tables, &Tally::new(slots), &mut Limiter::default(), 0, 0, &mut packet);
+    let verdict = forward_one(tables, &Tally::new(slots), &mut SlowState::default(), 0, 0, &mut packet);
     let bytes = packet.bytes().to_vec();
     (verdict, bytes)
 }

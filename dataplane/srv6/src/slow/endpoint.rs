@@ -4,11 +4,12 @@ use srv6d_wire::protocol;
 use srv6d_wire::srh::{self};
 
 use super::headers::{Cursor, ROUTING_TYPE, Stop, removed};
-use super::{Egress, Layer, MAX_NESTING, Out, SlowPath, SrhEdit, tell};
+use super::{Egress, Layer, MAX_NESTING, Out, SlowPath, SrhEdit, ip, tell};
 use crate::icmp::Notice;
 use crate::model::{Csid, DscpMode, DtFamily};
 use crate::reason::DropReason;
 use crate::tables::{Action, MAIN, Sid, VrfIndex};
+use crate::trail::Event;
 
 impl<'t> SlowPath<'t, '_, '_> {
     /// Processes a local SID. Returns the way out, or `None` if the new destination has to be looked up.
@@ -64,6 +65,7 @@ impl<'t> SlowPath<'t, '_, '_> {
         self.spend_round()?;
         let block = u128::MAX.checked_shl(128 - lblen).unwrap_or(0);
         self.progress.layer.destination = self.progress.layer.destination & block | argument >> lblen;
+        self.note(|| Event::Shifted);
         self.check_next_destination().map(|()| true)
     }
 
@@ -199,6 +201,10 @@ impl<'t> SlowPath<'t, '_, '_> {
         self.progress.ecn_unused |= inner.traffic_class & 3 == NOT_ECT && outer & 3 != NOT_ECT;
         let inner_dscp = if dscp == DscpMode::Uniform { outer } else { inner.traffic_class } & !3;
         self.progress.layer = Layer { traffic_class: inner_dscp | ecn, ..inner };
+        self.note(|| {
+            let [source, destination] = [inner.source, inner.destination].map(|address| ip(inner.is_v6, address));
+            Event::Decapsulated { vrf, source, destination }
+        });
         self.check_inner_source()?;
         self.check_next_destination()?;
         self.admit_inner()

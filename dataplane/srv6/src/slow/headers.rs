@@ -9,6 +9,7 @@ use super::admit::is_nowhere;
 use super::{Out, SlowPath, SrhEdit, hop_limit, ip, tell};
 use crate::icmp::Notice;
 use crate::reason::DropReason;
+use crate::trail::Event;
 
 /// Offset of Routing Type in any routing header.
 pub(super) const ROUTING_TYPE: usize = 2;
@@ -61,6 +62,7 @@ impl<'f> SlowPath<'_, 'f, '_> {
         };
         self.spend_round()?;
         self.progress.layer.destination = segment;
+        self.note(|| Event::NextSegment);
         self.edit_srh(if psp && left == 1 {
             removed(cursor, routing)
         } else {

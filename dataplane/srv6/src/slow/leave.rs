@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use srv6d_fib::BY_HASH;
 use srv6d_wire::{ipv4, ipv6, protocol};
 
 use super::{Egress, Out, SlowPath, hop_limit, ip, tell};
@@ -9,7 +10,8 @@ use crate::flow::{self, FlowHash};
 use crate::icmp::Notice;
 use crate::model::{PortId, Role};
 use crate::reason::DropReason;
-use crate::tables::{Adjacency, CrossConnect, Tables};
+use crate::tables::{Adjacency, CrossConnect, PathEntry, Tables};
+use crate::trail::Event;
 
 impl<'t> SlowPath<'t, '_, '_> {
     pub(super) fn spend_round(&mut self) -> Result<(), Out> {
@@ -40,24 +42,58 @@ impl<'t> SlowPath<'t, '_, '_> {
     }
 
     /// Sends a packet by End.DX4 or End.DX6 (RFC 8986 sections 4.4 and 4.5).
-    pub(super) fn cross_connect(&self, way: CrossConnect) -> Result<Egress<'t>, Out> {
+    pub(super) fn cross_connect(&mut self, way: CrossConnect) -> Result<Egress<'t>, Out> {
         match way {
             CrossConnect::Group(group) => self.leave(group),
             CrossConnect::OnLink(port) => {
                 let neighbor = ip(self.progress.layer.is_v6, self.progress.layer.destination);
                 let group = self.tables.cross_connected.get(&(port, neighbor));
-                group.map_or_else(|| Err(self.unresolved(port)), |&group| self.leave(group))
+                match group {
+                    Some(&group) => self.leave(group),
+                    None => Err(self.unresolved(port)),
+                }
             }
         }
     }
 
     /// Sends a packet to a member of a group, if it fits the MTU.
-    pub(super) fn leave(&self, group: u32) -> Result<Egress<'t>, Out> {
-        let adjacency = ready(self.tables, group, || self.transit_flow())?;
+    pub(super) fn leave(&mut self, group: u32) -> Result<Egress<'t>, Out> {
+        let adjacency = self.next_hop(group, Self::transit_flow)?;
+        self.note(|| Event::Size { length: self.progress.layer.len(), mtu: adjacency.mtu });
         if self.progress.layer.len() > adjacency.mtu {
             return Err(self.too_big(adjacency.mtu));
         }
         Ok(Egress::Plain(adjacency))
+    }
+
+    /// Returns the next hop of a group that the flow uses, if packets can be sent to it.
+    fn next_hop(&mut self, group: u32, flow: impl Fn(&Self) -> FlowHash) -> Result<&'t Adjacency, Out> {
+        let tables = self.tables;
+        if tables.groups.policy(group) == BY_HASH {
+            self.note(|| Event::Group { group, flow: flow(self), by_policy: None });
+            return ready(tables, group, || flow(self));
+        }
+        let flow = flow(self);
+        let chosen = self.balancer.hop(tables, group, flow, self.now);
+        let (adjacency, chosen) = chosen.ok_or(Out::Drop(DropReason::AdjDown))?;
+        self.note(|| Event::Group { group, flow, by_policy: Some(adjacency.slot) });
+        let [_, of_hop] = &mut self.progress.chosen;
+        *of_hop = Some(chosen);
+        sendable(adjacency)
+    }
+
+    /// Returns the path of a steered prefix that the flow uses.
+    fn path(&mut self, steer: u32, flow: FlowHash) -> Option<&'t PathEntry> {
+        let tables = self.tables;
+        if tables.steers.policy(steer) == BY_HASH {
+            self.note(|| Event::Path { steer, flow, by_policy: None });
+            return tables.path(steer, flow);
+        }
+        let (path, chosen) = self.balancer.path(tables, steer, flow, self.now)?;
+        self.note(|| Event::Path { steer, flow, by_policy: Some(path.slot) });
+        let [of_path, _] = &mut self.progress.chosen;
+        *of_path = Some(chosen);
+        Some(path)
     }
 
     fn transit_flow(&self) -> FlowHash {
@@ -99,13 +135,14 @@ impl<'t> SlowPath<'t, '_, '_> {
     pub(super) fn encapsulate(&mut self, steer: u32) -> Result<Egress<'t>, Out> {
         self.spend_hop()?;
         let flow = self.inner_flow();
-        let path = self.tables.path(steer, flow).ok_or(Out::Drop(DropReason::NoRoute))?;
+        let path = self.path(steer, flow).ok_or(Out::Drop(DropReason::NoRoute))?;
         let group = path.group.ok_or(Out::Drop(DropReason::NoRoute))?;
-        let adjacency = ready(self.tables, group, || flow)?;
+        let adjacency = self.next_hop(group, |_| flow)?;
         if self.port.role != Role::Kernel && self.is_encapsulated_by(path.source(adjacency)) {
             return Err(Out::Drop(DropReason::EncapLoop));
         }
         let mtu = adjacency.mtu.min(path.mtu_for(self.progress.layer.is_v6));
+        self.note(|| Event::Size { length: self.progress.layer.len() + path.header_len, mtu });
         if self.progress.layer.len() + path.header_len > mtu {
             return Err(self.too_big(mtu.saturating_sub(path.header_len)));
         }
@@ -121,10 +158,13 @@ impl<'t> SlowPath<'t, '_, '_> {
     }
 }
 
-/// Returns the member of a group that a flow uses, if packets can be sent to it.
+/// Returns the member of a group that a flow uses by its hash, if packets can be sent to it.
 pub(crate) fn ready(tables: &Tables, group: u32, flow: impl FnOnce() -> FlowHash) -> Result<&Adjacency, Out> {
+    sendable(tables.member(group, flow).ok_or(Out::Drop(DropReason::AdjDown))?)
+}
+
+fn sendable(adjacency: &Adjacency) -> Result<&Adjacency, Out> {
     use crate::tables::AdjacencyState::{Down, Ready, Unresolved};
-    let adjacency = tables.member(group, flow).ok_or(Out::Drop(DropReason::AdjDown))?;
     match adjacency.state {
         Ready => Ok(adjacency),
         Unresolved => Err(Out::Hold(adjacency.port, adjacency.neighbor)),

@@ -6,7 +6,7 @@ use srv6d_dataplane::io::{Buffers, Io};
 use srv6d_dataplane::look_ups;
 use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_model::Outcome;
-use srv6d_srv6::{Limiter, LookUps, Tally, Verdict, slow_path, write_burst};
+use srv6d_srv6::{LookUps, SlowState, Tally, Verdict, slow_path, write_burst};
 
 use super::{APART, Compiled, counts};
 use crate::engine::{Answer, Engine, Node};
@@ -66,7 +66,7 @@ impl Engine for FastPath {
 #[derive(Debug, Default)]
 pub struct SlowPath {
     compiled: Option<Rc<Compiled>>,
-    limiter: Limiter,
+    state: SlowState,
     now: u64,
 }
 
@@ -87,7 +87,7 @@ impl Engine for SlowPath {
         let mut frame = Frame::new(frame);
         self.now += APART;
         let (mut packet, further) = io.packet_and_further(&mut frame);
-        let verdict = slow_path(tables, &tally, &mut self.limiter, self.now, port, &mut packet, &further);
+        let verdict = slow_path(tables, &tally, &mut self.state, self.now, port, &mut packet, &further);
         let (at, keep_tail) = (packet.extent(), packet.tail_len() > 0);
         drop(further);
         io.place(&mut frame, at, keep_tail);

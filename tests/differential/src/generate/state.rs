@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{
-    Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, HostPort, LocalSid, Mac, Path, Policy, Port,
-    PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
+    Balance, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, HostPort, LocalSid, Mac, Path, Policy,
+    Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
 
 use super::addresses::{
@@ -71,6 +71,7 @@ pub fn state() -> impl Strategy<Value = State> {
             offload: BTreeSet::new(),
             auto_offload: BTreeSet::new(),
             emulated: BTreeMap::new(),
+            balance: Balance::default(),
         };
         make_unique(&mut desired);
         State(desired)

@@ -10,7 +10,7 @@ use srv6d_srv6::model::{
     Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route,
     RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
-use srv6d_srv6::{Limiter, Slots, Tables, Tally, Verdict, forward_one};
+use srv6d_srv6::{Slots, SlowState, Tables, Tally, Verdict, forward_one};
 use srv6d_wire::Packet;
 
 use super::fabric::{self, Fabric, Function, Style};
@@ -130,7 +130,7 @@ impl Node {
         room[front..front + frame.len()].copy_from_slice(frame);
         let mut packet = Packet::new(&mut room, front + frame.len(), 0);
         packet.pull_front(front);
-        let verdict = forward_one(&self.tables, &self.tally, &mut Limiter::default(), 0, device, &mut packet);
+        let verdict = forward_one(&self.tables, &self.tally, &mut SlowState::default(), 0, device, &mut packet);
         match verdict {
             Verdict::Tx(device) => (packet.bytes().to_vec(), device),
             other => panic!("{other:?}: {:02x?}", packet.bytes()),

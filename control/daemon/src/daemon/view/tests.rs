@@ -72,7 +72,12 @@ fn with_view<T>(show: impl Fn(&View<'_>) -> T) -> T {
     };
     let (eth1, eth2) = (attached("eth1"), attached("eth2"));
     let mut counters = Counters::default();
-    let path = |name: &str, packets| PathCounters { path: name.to_owned(), packets, bytes: packets * 100 };
+    let path = |name: &str, packets| PathCounters {
+        path: name.to_owned(),
+        packets,
+        bytes: packets * 100,
+        choices: srv6d_dataplane::ChoiceCounters::default(),
+    };
     counters.paths = vec![path("left", 1), path("right", 2), path("of an old generation", 9)];
     counters.sids = vec![SidCounters { sid: "fcbb:0:1:e::/64".to_owned(), packets: 4, bytes: 400 }];
     let unresolved = ((PortId(0), "2001:db8::9".parse().unwrap()), AdjacencyState::Unresolved);

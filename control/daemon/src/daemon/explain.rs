@@ -1,0 +1,500 @@
+//! Explains what the tables in force do with a packet, and which input made each entry that it meets.
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ipnet::IpNet;
+use srv6d_api::Response;
+use srv6d_api::explain::{
+    ChoiceRow, DropRow, ExplainView, HopChoice, MAX_FRAME, MatchRow, PathChoice, StepRow, VerdictRow,
+};
+use srv6d_api::state::Health;
+use srv6d_dataplane::drops::Dropped;
+use srv6d_dataplane::explain::Explained;
+use srv6d_offer::OutcomeState;
+use srv6d_plan::{FPM, RouteKey};
+use srv6d_srv6::model::{Behavior, Desired, LocalSid, Port, PortId, Role, RouteAction, TableId, UnknownSid};
+use srv6d_srv6::tables::AdjacencyState;
+use srv6d_srv6::trail::{Choice, Found, NextHop, Step};
+use srv6d_srv6::{DropReason, Rank, Verdict};
+
+use super::node::Node;
+use super::view::{self, device_of};
+
+/// Number of slots of a group.
+const SLOTS: usize = 1024;
+
+impl Node {
+    /// Returns what the tables in force do with a frame that is given as hexadecimal digits.
+    pub fn explain(&self, port: &str, frame: &str) -> Response {
+        let (id, port) = match self.port_named(port) {
+            Ok(found) => found,
+            Err(why) => return Response::failed(why),
+        };
+        let before = match bytes_of(frame) {
+            Ok(bytes) => bytes,
+            Err(why) => return Response::failed(why),
+        };
+        let explained = self.dataplane.explain(PortId(port.device), &before);
+        Response::Explained(Box::new(ExplainView {
+            generation: self.dataplane.generation().0,
+            port: port.name.clone(),
+            fast_path: explained.is_plain,
+            in_front: self.in_front(id, &explained),
+            steps: explained.steps.iter().map(|step| self.step(step)).collect(),
+            verdict: self.verdict(explained.verdict),
+            kernel_route: None,
+            before: hex(&before),
+            after: hex(&explained.bytes),
+        }))
+    }
+
+    /// Returns the entry that matches an address best.
+    pub fn longest_match(&self, address: IpAddr, table: TableId) -> Response {
+        let found = self.dataplane.longest_match(table, address);
+        Response::Matched(Box::new(self.match_row(table, address, found)))
+    }
+
+    /// Returns the last packets of each drop reason.
+    pub fn drops(&self) -> Vec<DropRow> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let all = self.dataplane.last_drops().into_iter();
+        all.map(|(worker, device, dropped)| self.drop_row(worker, device, &dropped, now)).collect()
+    }
+
+    fn drop_row(&self, worker: usize, device: String, dropped: &Dropped, now: Duration) -> DropRow {
+        let explained = self.dataplane.explain_dropped(dropped);
+        let looked_up = explained.as_ref().and_then(|explained| {
+            explained.steps.iter().rev().find_map(|step| match step {
+                Step::LookedUp { destination, .. } => Some(destination.to_string()),
+                _ => None,
+            })
+        });
+        let verdict = explained.map(|explained| self.verdict(explained.verdict));
+        DropRow {
+            reason: dropped.reason.name().to_owned(),
+            meaning: dropped.reason.explanation().to_owned(),
+            worker,
+            device,
+            leaving: dropped.is_leaving,
+            time_ms: u64::try_from(now.saturating_sub(dropped.age).as_millis()).unwrap_or(u64::MAX),
+            length: dropped.length,
+            head: hex(&dropped.head),
+            destination: looked_up,
+            now: verdict.map(|verdict| match (verdict.reason, verdict.port) {
+                (Some(reason), _) => format!("{}: {reason}", verdict.verdict),
+                (None, Some(port)) => format!("{} by {port}", verdict.verdict),
+                (None, None) => verdict.verdict,
+            }),
+        }
+    }
+
+    /// Returns the port of that name, or of the second name that an extension has for it.
+    pub(super) fn port_named(&self, name: &str) -> Result<(PortId, &Port), String> {
+        let desired = self.dataplane.desired();
+        let other = self.inputs.configured.overlay.as_ref().and_then(|overlay| overlay.port_of(name));
+        let mut ports = (0..).map(PortId).zip(&desired.ports);
+        ports.find(|(_, port)| port.name == name || Some(&port.name) == other.as_ref()).ok_or_else(|| {
+            let names: Vec<&str> = desired.ports.iter().map(|port| port.name.as_str()).collect();
+            format!("{name} is no port: name one of {}", names.join(", "))
+        })
+    }
+
+    /// Returns what takes the frame in front of a worker, or may do so.
+    fn in_front(&self, port: PortId, explained: &Explained) -> String {
+        let desired = self.dataplane.desired();
+        let Some(port) = desired.ports.get(usize::from(port.0)) else { return String::new() };
+        let first = explained.steps.iter().find_map(|step| match step {
+            Step::LookedUp { found, .. } => Some(found),
+            _ => None,
+        });
+        let is_unclaimed =
+            matches!(first, Some(None | Some(Found::Local | Found::Kernel | Found::Unknown(UnknownSid::Punt))));
+        if is_unclaimed && port.role != Role::Kernel {
+            return "the XDP program of the port leaves packets to this destination to the kernel; a worker gets only those \
+                    that a rule about sources or the SID space hands to it, and does with them what follows"
+                .to_owned();
+        }
+        let device = device_of(desired, port);
+        let offload = self.dataplane.attached().find(|attached| attached.device == device);
+        let is_offloaded = offload.and_then(|attached| attached.offload.as_ref()).is_some_and(|offload| offload.on);
+        match (is_offloaded && explained.is_plain, port.role) {
+            (true, Role::Kernel) => {
+                "the tc program may encapsulate it in front of the worker, by the same tables".to_owned()
+            }
+            (true, _) => "the XDP program may forward it in front of the worker, by the same tables".to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    fn step(&self, step: &Step) -> StepRow {
+        let desired = self.dataplane.desired();
+        match step {
+            Step::Arrived(id) => {
+                let port = desired.ports.get(usize::from(id.0));
+                StepRow::Port {
+                    name: view::port_name(desired, *id),
+                    role: port.map(|port| view::role(port.role)).unwrap_or_default().to_owned(),
+                    table: port.map_or(TableId::MAIN, |port| port.table).0,
+                    mtu: port.map(|port| port.mtu).unwrap_or_default(),
+                }
+            }
+            Step::LookedUp { table, destination, found } => {
+                StepRow::LookUp(self.match_row(*table, *destination, *found))
+            }
+            Step::Shifted => StepRow::Shift,
+            Step::NextSegment => StepRow::NextSegment,
+            Step::Decapsulated { table, source, destination } => StepRow::Decapsulate {
+                source: source.to_string(),
+                destination: destination.to_string(),
+                table: table.0,
+            },
+            Step::Path(choice) => StepRow::Path(path_choice(desired, choice)),
+            Step::NextHop(choice) => StepRow::NextHop(hop_choice(desired, choice)),
+            Step::Size { length, mtu } => StepRow::Size { length: *length, mtu: *mtu },
+        }
+    }
+
+    fn verdict(&self, verdict: Verdict) -> VerdictRow {
+        let desired = self.dataplane.desired();
+        let name = |device: u16| Some(view::port_name(desired, PortId(device)));
+        let (word, port, neighbor, reason) = match verdict {
+            Verdict::Tx(device) => ("sent", name(device), None, None),
+            Verdict::Kernel(_) => ("kernel", Some(self.veth.name.clone()), None, None),
+            Verdict::Echo(device) => ("echo", name(device), None, None),
+            Verdict::Error(reason, device) => ("answered", name(device), None, Some(reason)),
+            Verdict::Drop(reason) => ("dropped", None, None, Some(reason)),
+            Verdict::Hold(port, neighbor) => ("held", name(port.0), Some(neighbor.to_string()), None),
+        };
+        VerdictRow {
+            verdict: word.to_owned(),
+            port,
+            neighbor,
+            reason: reason.map(|reason| reason.name().to_owned()),
+            meaning: reason.map(|reason| reason.explanation().to_owned()),
+            setting: reason.and_then(setting).map(str::to_owned),
+        }
+    }
+
+    /// Returns a longest match. `found` is what the tables have; the prefix is that of the state from which they were made.
+    fn match_row(&self, table: TableId, address: IpAddr, found: Option<Found>) -> MatchRow {
+        let desired = self.dataplane.desired();
+        let entry = found.and_then(|found| entry(desired, table, address, found));
+        let (kind, detail) = found.map_or(("none", String::new()), |found| described(desired, entry, found));
+        MatchRow {
+            address: address.to_string(),
+            table: table.0,
+            prefix: entry.map(|entry| entry.prefix.to_string()),
+            kind: kind.to_owned(),
+            detail,
+            origin: entry.map(|entry| self.origin(table, entry)).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the input that made an entry.
+    fn origin(&self, table: TableId, entry: Entry) -> String {
+        let config = self.inputs.config();
+        let written = |span: &Range<usize>| format!("configuration, {}", config.source.line_of(span));
+        let is_main_or = |key: Option<TableId>| key.unwrap_or(TableId::MAIN) == table;
+        match entry.rank {
+            Rank::LocalAddress => self.address_of(entry.prefix.addr()),
+            Rank::Neighbor => "neighbour on a connected link".to_owned(),
+            Rank::Block => {
+                let is_it = |block: &&toml::Spanned<srv6d_config::Block>| {
+                    IpNet::V6(*block.get_ref().prefix.get_ref()) == entry.prefix
+                };
+                config.blocks.iter().find(is_it).map_or_else(String::new, |block| written(&block.span()))
+            }
+            Rank::Sid => {
+                let mut sids = config.sids.iter();
+                let sid = sids.find(|sid| IpNet::V6(*sid.get_ref().sid.get_ref()) == entry.prefix);
+                sid.map_or_else(|| self.learned(table, entry.prefix), |sid| written(&sid.span()))
+            }
+            Rank::Steer => {
+                let steer = config.steers.iter().find(|steer| {
+                    let steer = steer.get_ref();
+                    *steer.prefix.get_ref() == entry.prefix
+                        && is_main_or(steer.table.as_ref().map(|table| *table.get_ref()))
+                });
+                steer.map_or_else(|| self.learned(table, entry.prefix), |steer| written(&steer.span()))
+            }
+            Rank::Route => {
+                let route = config.routes.iter().find(|route| {
+                    let route = route.get_ref();
+                    *route.prefix.get_ref() == entry.prefix
+                        && is_main_or(route.table.as_ref().map(|table| *table.get_ref()))
+                });
+                route.map_or_else(|| self.learned(table, entry.prefix), |route| written(&route.span()))
+            }
+        }
+    }
+
+    fn address_of(&self, address: IpAddr) -> String {
+        let has = |device: &&srv6d_plan::Device| device.addresses.iter().any(|known| known.addr() == address);
+        let device = self.environment.devices.iter().find(has);
+        device.map_or_else(|| "address of this node".to_owned(), |device| format!("address of {}", device.name))
+    }
+
+    /// Returns the source of an entry that is not written: a controller, FRR, the kernel, an address of a port.
+    fn learned(&self, table: TableId, prefix: IpNet) -> String {
+        if let Some(left) = self.plan.unfollowed.iter().find(|left| left.prefix == prefix && left.table == table) {
+            return format!("route of {}, left to the kernel: {}", source_name(left.source), left.why);
+        }
+        let is_in_force = |state: &OutcomeState| matches!(state, OutcomeState::Programmed | OutcomeState::Kept(_));
+        let offered = self
+            .plan
+            .offered
+            .iter()
+            .find(|outcome| outcome.prefix == prefix && outcome.table == table && is_in_force(&outcome.state));
+        if let Some(offered) = offered {
+            return format!("{}, peer {}", source_name(&offered.source), offered.peer);
+        }
+        let is_it = |route: &&srv6d_plan::KernelRoute| route.prefix == prefix && route.table == table;
+        if self.inputs.config().fpm.is_some() && self.environment.announced.iter().any(|route| is_it(&route)) {
+            return source_name(FPM).to_owned();
+        }
+        let followed = self.inputs.config().kernel.is_some();
+        if let Some(route) = self.environment.routes.used_for(&RouteKey { table, prefix }).filter(|_| followed) {
+            return format!("route of the kernel, protocol {}", protocol(route.protocol));
+        }
+        let is_on = |device: &&srv6d_plan::Device| device.addresses.iter().any(|address| address.trunc() == prefix);
+        let device = self.environment.devices.iter().find(is_on);
+        device.map_or_else(String::new, |device| format!("connected, {}", device.name))
+    }
+}
+
+fn source_name(source: &str) -> &str {
+    match source {
+        FPM => "FRR, over FPM",
+        "kernel" => "the kernel",
+        other => other,
+    }
+}
+
+/// Returns the name of a route's protocol, as in the `rt_protos` of iproute2.
+fn protocol(number: u8) -> String {
+    let name = match number {
+        2 => "kernel",
+        3 => "boot",
+        4 => "static",
+        9 => "ra",
+        11 => "zebra",
+        12 => "bird",
+        186 => "bgp",
+        187 => "isis",
+        188 => "ospf",
+        189 => "rip",
+        192 => "eigrp",
+        196 => "static (FRR)",
+        _ => return number.to_string(),
+    };
+    name.to_owned()
+}
+
+/// An entry of the desired state that matches an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    prefix: IpNet,
+    rank: Rank,
+    /// Index in its list.
+    at: usize,
+}
+
+/// Returns the longest entry that matches an address, among those of the kind that the tables have found.
+fn entry(desired: &Desired, table: TableId, address: IpAddr, found: Found) -> Option<Entry> {
+    let longest = |rank: Rank, prefixes: &mut dyn Iterator<Item = (usize, IpNet)>| {
+        let matching = prefixes.filter(|(_, prefix)| prefix.contains(&address));
+        let (at, prefix) = matching.max_by_key(|(_, prefix)| prefix.prefix_len())?;
+        Some(Entry { prefix, rank, at })
+    };
+    match found {
+        Found::Local | Found::Neighbor => {
+            let rank = if found == Found::Local { Rank::LocalAddress } else { Rank::Neighbor };
+            Some(Entry { prefix: IpNet::from(address), rank, at: 0 })
+        }
+        Found::Sid => {
+            let sids = desired.sids.iter().map(|sid| IpNet::V6(sid.prefix));
+            longest(Rank::Sid, &mut sids.enumerate())
+        }
+        Found::Steer => {
+            let steers = desired.steers.iter().enumerate().filter(|(_, steer)| steer.table == table);
+            longest(Rank::Steer, &mut steers.map(|(at, steer)| (at, steer.prefix)))
+        }
+        Found::Route | Found::OnLink(_) | Found::Kernel | Found::Blackhole | Found::Unreachable => {
+            let routes = desired.routes.iter().enumerate().filter(|(_, route)| route.table == table);
+            longest(Rank::Route, &mut routes.map(|(at, route)| (at, route.prefix)))
+        }
+        Found::Unknown(_) => {
+            let blocks = desired.blocks.iter().enumerate().filter(|(_, block)| block.unknown.is_some());
+            longest(Rank::Block, &mut blocks.map(|(at, block)| (at, IpNet::V6(block.prefix))))
+        }
+    }
+}
+
+/// Returns the kind of an entry, and what it says.
+fn described(desired: &Desired, entry: Option<Entry>, found: Found) -> (&'static str, String) {
+    let at = entry.map(|entry| entry.at);
+    let route = || match at.and_then(|at| desired.routes.get(at)).map(|route| &route.action) {
+        Some(RouteAction::Via(hops)) => view::hops_text(desired, hops),
+        _ => String::new(),
+    };
+    match found {
+        Found::Sid => {
+            ("sid", at.and_then(|at| desired.sids.get(at)).map(|sid| sid_text(desired, sid)).unwrap_or_default())
+        }
+        Found::Steer => {
+            let steer = at.and_then(|at| desired.steers.get(at));
+            let names = |steer: &srv6d_srv6::model::Steer| steer.paths.iter().map(|path| path.name.clone()).collect();
+            ("steer", steer.map(names).map(|names: Vec<String>| names.join(", ")).unwrap_or_default())
+        }
+        Found::Route => ("route", route()),
+        Found::OnLink(port) => ("on-link", view::port_name(desired, port)),
+        Found::Neighbor => ("neighbor", String::new()),
+        Found::Local => ("local", String::new()),
+        Found::Kernel => ("kernel", String::new()),
+        Found::Unknown(unknown) => {
+            let what = match unknown {
+                UnknownSid::Drop => "drop",
+                UnknownSid::Icmp => "icmp",
+                UnknownSid::Punt => "punt",
+            };
+            ("block", format!("unknown = {what:?}"))
+        }
+        Found::Blackhole => ("blackhole", String::new()),
+        Found::Unreachable => ("unreachable", String::new()),
+    }
+}
+
+fn sid_text(desired: &Desired, sid: &LocalSid) -> String {
+    let mut text = view::behavior(desired, sid);
+    let flavors = view::flavors(sid.flavors);
+    if !flavors.is_empty() {
+        text = format!("{text} {}", flavors.join(","));
+    }
+    match &sid.behavior {
+        Behavior::EndDt { table, .. } => format!("{text} table {}", table.0),
+        Behavior::EndX { via, .. } | Behavior::EndDx { via, .. } => format!("{text} {}", view::hops_text(desired, via)),
+        Behavior::End { .. } => text,
+    }
+}
+
+fn path_choice(desired: &Desired, choice: &Choice<String>) -> ChoiceRow<PathChoice> {
+    let segments = |name: &String| {
+        let path = desired.steers.iter().flat_map(|steer| &steer.paths).find(|path| path.name == *name);
+        let addresses = path.map(|path| path.segments.addresses()).unwrap_or_default();
+        addresses.iter().map(ToString::to_string).collect()
+    };
+    let members = choice.members.iter().map(|member| PathChoice {
+        path: member.of.clone(),
+        segments: segments(&member.of),
+        slots: member.slots,
+        chosen: member.chosen,
+    });
+    ChoiceRow { slot: choice.slot, slots: SLOTS, members: members.collect() }
+}
+
+fn hop_choice(desired: &Desired, choice: &Choice<NextHop>) -> ChoiceRow<HopChoice> {
+    let members = choice.members.iter().map(|member| HopChoice {
+        via: member.of.neighbor.to_string(),
+        port: view::port_name(desired, member.of.port),
+        mac: member.of.mac.map(|mac| mac.to_string()),
+        state: match member.of.state {
+            AdjacencyState::Ready => Health::Up,
+            AdjacencyState::Unresolved => Health::Unresolved,
+            AdjacencyState::Down => Health::Down,
+        },
+        slots: member.slots,
+        chosen: member.chosen,
+    });
+    ChoiceRow { slot: choice.slot, slots: SLOTS, members: members.collect() }
+}
+
+/// Returns the keys of the configuration that decide about a drop reason.
+const fn setting(reason: DropReason) -> Option<&'static str> {
+    Some(match reason {
+        DropReason::Vlan => "`vlan` of [[port]]",
+        DropReason::BadSource => "`role` of [[port]]",
+        DropReason::AclEdge => "`role` and `allowed_carriers` of [[port]], `prefix` and `hosts` of [[block]]",
+        DropReason::AclSid => "`domain_sources` of [node]",
+        DropReason::AclPath => "`allowed_carriers` of [[port]]",
+        DropReason::AclSource => "`allowed_sources` of [[port]]",
+        DropReason::UnknownSid => "`unknown` of [[block]], and the [[sid]] that is missing",
+        DropReason::NoRoute => {
+            "the [[route]] or [[steer]] that is missing; `icmp_unreachable` of [node] tells the sender"
+        }
+        DropReason::Blackhole | DropReason::Unreachable => "`type` of [[route]]",
+        DropReason::SrhInvalid => "`srh_check` of [node]",
+        DropReason::UpperLayer => "`behavior` and `flavors` of [[sid]], `ua_last` of [node]",
+        DropReason::DtArgument => "`dt_argument` of [node]",
+        DropReason::NoNeigh => "`mac` of [[neighbor]], if the neighbour does not answer",
+        DropReason::AdjDown => "`backup` of [[sid]], `nexthops` of [[route]]",
+        DropReason::Nesting | DropReason::Rounds | DropReason::EncapLoop => "`segments` of [[steer]]",
+        DropReason::NoHostPort => "`interface` of [host]",
+        DropReason::QueueFull | DropReason::Wred | DropReason::WireLoss | DropReason::PortDown => {
+            "`emulate` of [[port]]"
+        }
+        DropReason::Malformed
+        | DropReason::EtherType
+        | DropReason::NotOurMac
+        | DropReason::L2Multicast
+        | DropReason::SourceRoute
+        | DropReason::HopLimit
+        | DropReason::OptionDiscard
+        | DropReason::OptionUnknown
+        | DropReason::PacketTooBig
+        | DropReason::Oversize
+        | DropReason::Ecn
+        | DropReason::FragOuter
+        | DropReason::TxFull
+        | DropReason::NoRoom => return None,
+    })
+}
+
+/// Reads hexadecimal digits. Returns an error that names the problem and the fix.
+fn bytes_of(digits: &str) -> Result<Vec<u8>, String> {
+    let (digits, rest) = digits.as_bytes().as_chunks::<2>();
+    if digits.len() > MAX_FRAME {
+        return Err(format!("the frame is longer than {MAX_FRAME} bytes, which no port takes: give its first bytes"));
+    }
+    let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let bytes = digits.iter().map(|&[high, low]| Some(nibble(high)? << 4 | nibble(low)?));
+    match bytes.collect::<Option<Vec<u8>>>() {
+        Some(bytes) if rest.is_empty() && !bytes.is_empty() => Ok(bytes),
+        _ => Err("the frame is not hexadecimal: give an even number of digits, from the Ethernet header on".to_owned()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|nibble| char::from_digit(nibble.into(), 16))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_keys_of_the_configuration() {
+        const REFERENCE: &str = include_str!("../../../../docs/configuration.md");
+        for text in DropReason::ALL.into_iter().filter_map(setting) {
+            for key in text.split('`').skip(1).step_by(2) {
+                assert!(REFERENCE.contains(&format!("\n| `{key}` |")), "{key} of {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn digits_are_read_or_refused() {
+        assert_eq!(bytes_of("00fFa5"), Ok(vec![0, 0xff, 0xa5]));
+        assert_eq!(hex(&[0, 0xff, 0xa5]), "00ffa5");
+        for wrong in ["", "0", "0g", "0x12", "é2", "12 34", "١٢"] {
+            assert!(bytes_of(wrong).is_err_and(|why| why.contains("hexadecimal")), "{wrong:?}");
+        }
+        assert!(bytes_of(&"00".repeat(MAX_FRAME)).is_ok());
+        assert!(bytes_of(&"00".repeat(MAX_FRAME + 1)).is_err_and(|why| why.contains("longer than")));
+    }
+}

@@ -1,0 +1,191 @@
+//! Plans `[[balance]]`, and which groups choose by which policy.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use srv6d_config::{self as config, BalanceMode, BandRule, Findings, HASH, Optional, Reorder, ShortTime, Spanned};
+use srv6d_srv6::model::{
+    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, Mode, PortId, Reactive, TableId,
+};
+
+use super::node::or;
+
+/// Largest number of policies.
+const MOST: usize = 1000;
+const DEFAULT_LOW: u16 = 200;
+const DEFAULT_HIGH: u16 = 900;
+/// Moves within a flowlet, if only `reactive = {}` is written: by two bands, one packet of a hundred.
+const DEFAULT_DELTA: u8 = 2;
+const DEFAULT_PROBABILITY: f64 = 0.01;
+
+/// Returns how groups choose.
+pub(super) fn plan(config: &config::Config, emulated: &BTreeMap<PortId, Emulation>, found: &mut Findings) -> Balance {
+    let mut numbers = BTreeMap::from([(HASH, 0)]);
+    let mut settings = Balancing { rates: rates(config, emulated), ..Balancing::default() };
+    for (number, written) in (1..).zip(config.balances.iter().take(MOST)) {
+        let table = written.get_ref();
+        let name = table.name.get_ref().as_str();
+        if numbers.insert(name, number).is_some() {
+            let what = if name == HASH { "is the name of the plain hash" } else { "is the name of another one" };
+            found.error(table.name.span(), "[[balance]] name", format!("{name:?} {what}"), "write another name");
+        }
+        settings.policies.push(policy(table, found));
+        settings.names.push(name.to_owned());
+    }
+    if let Some(beyond) = config.balances.get(MOST) {
+        found.error(beyond.span(), "[[balance]]", format!("there are more than {MOST}"), "remove some of them");
+    }
+    share(config, &mut settings, found);
+    warn_about_rates(config, &settings, found);
+    let mut number_of = |key: &Optional<String>, entry: &str| {
+        let name = key.as_ref()?;
+        let number = numbers.get(name.get_ref().as_str());
+        if number.is_none() {
+            let known: Vec<&str> = numbers.keys().copied().collect();
+            let what = format!("there is no [[balance]] named {:?}", name.get_ref());
+            found.error(name.span(), entry, what, format!("write one of: {}", known.join(", ")));
+        }
+        number.copied()
+    };
+    let default = number_of(&config.node.balance, "[node] balance").unwrap_or_default();
+    let mut of = BTreeMap::new();
+    let mut note = |key: (TableId, IpNet), number: Option<u16>| of.extend(number.map(|number| (key, number)));
+    for route in config.routes.iter().map(Spanned::get_ref) {
+        note(
+            (or(&route.table, TableId::MAIN), route.prefix.get_ref().trunc()),
+            number_of(&route.balance, "[[route]] balance"),
+        );
+    }
+    for steer in config.steers.iter().map(Spanned::get_ref) {
+        note(
+            (or(&steer.table, TableId::MAIN), steer.prefix.get_ref().trunc()),
+            number_of(&steer.balance, "[[steer]] balance"),
+        );
+    }
+    for sid in config.sids.iter().map(Spanned::get_ref) {
+        note((TableId::MAIN, sid.sid.get_ref().trunc().into()), number_of(&sid.balance, "[[sid]] balance"));
+    }
+    Balance { settings, default, of }
+}
+
+fn policy(table: &config::Balance, found: &mut Findings) -> BalancePolicy {
+    let gap = table.gap.as_ref().map_or(BalancePolicy::GAP, nanoseconds);
+    let mode = match table.mode.get_ref() {
+        BalanceMode::Flowlet => {
+            refuse_keys_of_adaptive(table, found);
+            Mode::Flowlet
+        }
+        BalanceMode::Adaptive => {
+            Mode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) })
+        }
+    };
+    BalancePolicy { gap, mode }
+}
+
+fn refuse_keys_of_adaptive(table: &config::Balance, found: &mut Findings) {
+    let written = [
+        ("band", table.band.as_ref().map(Spanned::span)),
+        ("low", table.low.as_ref().map(Spanned::span)),
+        ("high", table.high.as_ref().map(Spanned::span)),
+        ("rate_weight", table.rate_weight.as_ref().map(Spanned::span)),
+        ("sample", table.sample.as_ref().map(Spanned::span)),
+        ("reactive", table.reactive.as_ref().map(|_| table.mode.span())),
+    ];
+    for (key, span) in written {
+        if let Some(span) = span {
+            let what = format!("mode \"flowlet\" does not use `{key}`");
+            found.error(span, "[[balance]]", what, format!("remove `{key}`, or write mode = \"adaptive\""));
+        }
+    }
+}
+
+fn scale(table: &config::Balance, found: &mut Findings) -> BandScale {
+    let (low, high) = (or(&table.low, DEFAULT_LOW), or(&table.high, DEFAULT_HIGH));
+    match or(&table.band, BandRule::Available) {
+        BandRule::Relative if low < high => BandScale::Relative { low, high },
+        BandRule::Relative => {
+            let what = format!("`low` = {low} is not below `high` = {high}");
+            found.error(table.mode.span(), "[[balance]]", what, "write low = 200 and high = 900");
+            BandScale::Relative { low: DEFAULT_LOW, high: DEFAULT_HIGH }
+        }
+        BandRule::Available => {
+            for key in [&table.low, &table.high].into_iter().flatten() {
+                let fix = "remove it, or write band = \"relative\"";
+                found.error(key.span(), "[[balance]]", "band \"available\" has no `low` and `high`", fix);
+            }
+            BandScale::Available
+        }
+    }
+}
+
+/// Returns the moves within flowlets. They reorder packets, which somebody has to accept by name.
+fn reactive(table: &config::Balance, found: &mut Findings) -> Option<Reactive> {
+    let reactive = table.reactive.as_ref()?;
+    if or(&table.reorder, Reorder::Refuse) == Reorder::Refuse {
+        found.error(
+            table.mode.span(),
+            "[[balance]] reactive",
+            "moves a flow while packets of it are under way, so they arrive out of order: TCP slows down, and RoCE \
+             reliable connections go back and send again",
+            "write reorder = \"accept\" if the traffic bears it, or remove `reactive`",
+        );
+    }
+    let probability = reactive.probability.as_ref().map_or(DEFAULT_PROBABILITY, |share| share.get_ref().0);
+    Some(Reactive { delta: or(&reactive.delta, DEFAULT_DELTA), chance: parts(probability) })
+}
+
+/// Returns a probability in parts of 2³².
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value lies between 0 and 2^32 - 1")]
+fn parts(probability: f64) -> u32 {
+    (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)).round() as u32
+}
+
+/// Sets what all policies share. It may be written in one of them, or in several that agree.
+fn share(config: &config::Config, settings: &mut Balancing, found: &mut Findings) {
+    let balances = || config.balances.iter().map(Spanned::get_ref);
+    let sample = agreed(balances().filter_map(|table| table.sample.as_ref()), "sample", found);
+    let weight = agreed(balances().filter_map(|table| table.rate_weight.as_ref()), "rate_weight", found);
+    let flows = agreed(balances().filter_map(|table| table.flows.as_ref()), "flows", found);
+    settings.sample = sample.map_or(settings.sample, nanoseconds);
+    settings.rate_weight = weight.map_or(settings.rate_weight, |weight| *weight.get_ref());
+    settings.flows = flows.map_or(settings.flows, |flows| Flows::of(*flows.get_ref()).room());
+}
+
+fn agreed<'c, T: PartialEq + 'c>(
+    values: impl Iterator<Item = &'c Spanned<T>>,
+    key: &str,
+    found: &mut Findings,
+) -> Option<&'c Spanned<T>> {
+    let mut values = values;
+    let first = values.next()?;
+    if let Some(other) = values.find(|other| other.get_ref() != first.get_ref()) {
+        let what = format!("`{key}` is another one than in an entry above, and all policies share it");
+        found.error(other.span(), "[[balance]]", what, format!("write the same `{key}`, or write it once"));
+    }
+    Some(first)
+}
+
+/// Returns the rates of ports that say one. Those of emulated ports count where they are emulated.
+fn rates(config: &config::Config, emulated: &BTreeMap<PortId, Emulation>) -> BTreeMap<PortId, u64> {
+    let ports = (0..).map(PortId).zip(&config.ports);
+    let written = ports.filter_map(|(port, written)| Some((port, written.get_ref().speed.as_ref()?.get_ref().0)));
+    written.filter(|(port, _)| !emulated.contains_key(port)).collect()
+}
+
+/// Warns of ports whose load cannot be told.
+fn warn_about_rates(config: &config::Config, settings: &Balancing, found: &mut Findings) {
+    if !settings.needs_samples() {
+        return;
+    }
+    for port in config.ports.iter().map(Spanned::get_ref) {
+        if port.speed.is_none() && port.emulate.is_none() && port.vlan.is_none() {
+            let what = format!("{} has no rate, so mode \"adaptive\" takes it for idle", port.name.get_ref());
+            let fix = "add `speed = \"100Gbit\"` with the speed of its link, or `emulate`";
+            found.warning(port.name.span(), "[[port]]", what, fix);
+        }
+    }
+}
+
+fn nanoseconds(time: &Spanned<ShortTime>) -> u64 {
+    u64::try_from(time.get_ref().0.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,21 @@
+//! Choosing among the members of a group (next hops or paths) by state: which member a flow had last, and how busy the
+//! members are.
+//!
+//! ```text
+//! port ──► Sampler ──► score ──► band 0..7 ─┐
+//! flow ──► FlowTable: had a member, and no longer idle than the gap? ── yes ──► the same member
+//!                       └── no ──► draw (flowlet), or the best band (adaptive)
+//! ```
+//!
+//! It has no clock and does no I/O: time, random numbers and members are handed in, so a worker and a simulator choose alike.
+#![forbid(unsafe_code)]
+
+mod bands;
+mod chooser;
+mod flows;
+mod policy;
+
+pub use bands::{Band, BandScale, Sample, Sampler, combined};
+pub use chooser::{Choice, Chooser, Members, Why};
+pub use flows::{FlowTable, Flows};
+pub use policy::{Adaptive, Mode, Policy, Reactive};

@@ -1,0 +1,45 @@
+//! How a group chooses.
+
+use crate::bands::BandScale;
+
+/// How a group chooses among its members, apart from the plain hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Idle time in nanoseconds after which a flow may get another member. Packets that are closer to each other stay on
+    /// one member.
+    pub gap: u64,
+    /// What decides when a flow gets a member.
+    pub mode: Mode,
+}
+
+impl Policy {
+    /// Idle time in nanoseconds if nothing else is said: 256 µs, as in SAI.
+    pub const GAP: u64 = 256_000;
+}
+
+/// What decides when a flow gets a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Chance, in the proportion of the weights (`LetFlow`).
+    Flowlet,
+    /// The best band. Among equal ones the hash decides.
+    Adaptive(Adaptive),
+}
+
+/// How bands decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adaptive {
+    /// How a score becomes a band.
+    pub scale: BandScale,
+    /// Whether a flow may move between two packets that are close to each other. This reorders packets.
+    pub reactive: Option<Reactive>,
+}
+
+/// Moves within a flowlet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reactive {
+    /// By how many bands the best member has to be better. It is not 0.
+    pub delta: u8,
+    /// Chance that a packet moves its flow then, in parts of 2³².
+    pub chance: u32,
+}

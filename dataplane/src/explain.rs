@@ -1,0 +1,54 @@
+//! What the tables in force would do with a frame.
+
+use srv6d_srv6::tally::Slots;
+use srv6d_srv6::trail::Step;
+use srv6d_srv6::{Explanation, Tables, Verdict, is_plain};
+use srv6d_wire::{Extent, Packet};
+
+use crate::io::Io;
+use crate::memory::{Frame, Memory};
+
+/// Room in front of a packet whose first bytes are explained, and behind it.
+const HEADROOM: usize = 256;
+
+/// What becomes of a frame, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// The steps through the tables.
+    pub steps: Vec<Step>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The frame afterwards. A frame that is dropped or held is as it was.
+    pub bytes: Vec<u8>,
+    /// Whether the fast path takes it.
+    pub is_plain: bool,
+}
+
+/// Does with a copy of a frame what a worker does that receives it on the port `device`. Nothing is counted, held or sent.
+///
+/// The time of a worker plays no part: limits of ICMP errors are not reached.
+pub fn explain(tables: &Tables, slots: &Slots, device: u16, frame: &[u8]) -> Explained {
+    let io = Memory::default();
+    let mut copy = Frame::new(frame);
+    let is_plain = is_plain(tables, device, &mut io.packet(&mut copy));
+    let mut copy = Frame::new(frame);
+    let (mut packet, further) = io.packet_and_further(&mut copy);
+    let Explanation { steps, verdict } = srv6d_srv6::explain(tables, slots, device, &mut packet, &further);
+    let (at, keep_tail) = (packet.extent(), packet.tail_len() > 0);
+    drop(further);
+    io.place(&mut copy, at, keep_tail);
+    Explained { steps, verdict, bytes: copy.bytes(), is_plain }
+}
+
+/// Like [`explain`], for a packet of `length` bytes of which only the first ones are known. It is not said whether the fast
+/// path takes it.
+pub fn explain_head(tables: &Tables, slots: &Slots, device: u16, head: &[u8], length: usize) -> Explained {
+    let mut room = vec![0; HEADROOM + head.len() + HEADROOM];
+    if let Some(place) = room.get_mut(HEADROOM..HEADROOM + head.len()) {
+        place.copy_from_slice(head);
+    }
+    let at = Extent { start: HEADROOM, len: head.len() };
+    let mut packet = Packet::at(&mut room, at, length.saturating_sub(head.len()));
+    let Explanation { steps, verdict } = srv6d_srv6::explain(tables, slots, device, &mut packet, &|_| 0);
+    Explained { steps, verdict, bytes: packet.bytes().to_vec(), is_plain: false }
+}

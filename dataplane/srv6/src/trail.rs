@@ -1,0 +1,300 @@
+//! The trail of a packet through the slow path: what was looked up, and what was chosen.
+//!
+//! The walk of [`explain`](crate::explain()) is that of a worker. Only its trail is kept, which costs every other walk one
+//! comparison per step.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+
+use srv6d_fib::{Groups, SLOTS};
+use srv6d_wire::Packet;
+
+use crate::fast::{self, LookupResult};
+use crate::flow::FlowHash;
+use crate::model::{Mac, PortId, TableId, UnknownSid};
+use crate::slow::{self, FurtherSum, Out, SlowState, Verdict};
+use crate::tables::{Adjacency, AdjacencyState, Tables, Target, VrfIndex};
+use crate::tally::{Slots, Tally};
+
+/// An event on the way of a packet, by the indexes of its tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Arrived(PortId),
+    LookedUp {
+        vrf: VrfIndex,
+        destination: IpAddr,
+        target: Option<Target>,
+    },
+    Shifted,
+    NextSegment,
+    Decapsulated {
+        vrf: VrfIndex,
+        source: IpAddr,
+        destination: IpAddr,
+    },
+    /// `by_policy` is the counter slot of what a policy chose. `None`: the hash chose.
+    Path {
+        steer: u32,
+        flow: FlowHash,
+        by_policy: Option<u32>,
+    },
+    Group {
+        group: u32,
+        flow: FlowHash,
+        by_policy: Option<u32>,
+    },
+    Size {
+        length: usize,
+        mtu: usize,
+    },
+}
+
+/// The events of one walk, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Trail(RefCell<Vec<Event>>);
+
+impl Trail {
+    pub(crate) fn note(&self, event: Event) {
+        self.0.borrow_mut().push(event);
+    }
+}
+
+/// One step of a packet through the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The frame belongs to this logical port.
+    Arrived(PortId),
+    /// The destination was looked up.
+    LookedUp {
+        /// The table (VRF).
+        table: TableId,
+        /// The destination at that time.
+        destination: IpAddr,
+        /// What the longest match leads to. `None`: nothing matches.
+        found: Option<Found>,
+    },
+    /// The carrier was shifted to its next uSID.
+    Shifted,
+    /// The next segment of the SRH became the destination.
+    NextSegment,
+    /// The outer headers are removed. The inner packet goes on.
+    Decapsulated {
+        /// The table that its destination is looked up in.
+        table: TableId,
+        /// Its source.
+        source: IpAddr,
+        /// Its destination.
+        destination: IpAddr,
+    },
+    /// A path was chosen for a steered prefix.
+    Path(Choice<String>),
+    /// A next hop was chosen.
+    NextHop(Choice<NextHop>),
+    /// The packet as it leaves was compared with the MTU. Both are layer-3 lengths in bytes.
+    Size {
+        /// Length of the packet, with the headers that encapsulation adds.
+        length: usize,
+        /// MTU of the next hop, or of the path if that is smaller.
+        mtu: usize,
+    },
+}
+
+/// What a longest match leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A SID of this node.
+    Sid,
+    /// A steered prefix.
+    Steer,
+    /// A route with next hops.
+    Route,
+    /// A resolved neighbour on a link.
+    Neighbor,
+    /// A link on which the destination itself is the neighbour, which is not resolved.
+    OnLink(PortId),
+    /// An address of this node.
+    Local,
+    /// A route that is left to the kernel.
+    Kernel,
+    /// A block of SIDs, none of which matches.
+    Unknown(UnknownSid),
+    /// A blackhole route.
+    Blackhole,
+    /// An unreachable route.
+    Unreachable,
+}
+
+/// The choice of one member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice<T> {
+    /// The slot that the hash picks. `None`: there is at most one member, or a policy chooses.
+    pub slot: Option<usize>,
+    /// All members.
+    pub members: Vec<Member<T>>,
+}
+
+/// One member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member<T> {
+    /// The path, by its name, or the next hop.
+    pub of: T,
+    /// Number of the group's slots that lead to it.
+    pub slots: usize,
+    /// Whether it was chosen.
+    pub chosen: bool,
+}
+
+/// A next hop as the tables have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// The port by which packets leave.
+    pub port: PortId,
+    /// The neighbour.
+    pub neighbor: IpAddr,
+    /// Whether packets can be sent to it.
+    pub state: AdjacencyState,
+    /// MAC address of the neighbour, if it is resolved.
+    pub mac: Option<Mac>,
+    /// Largest layer-3 packet in bytes.
+    pub mtu: usize,
+}
+
+/// What the tables do with a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The steps up to the verdict.
+    pub steps: Vec<Step>,
+    /// The verdict. The bytes of the packet have been changed accordingly.
+    pub verdict: Verdict,
+}
+
+/// Does with a packet what the slow path does, and returns the steps. Nothing is counted, and no ICMP error is taken from
+/// a budget: the limits have all of theirs.
+pub fn explain(
+    tables: &Tables,
+    slots: &Slots,
+    device: u16,
+    packet: &mut Packet<'_>,
+    further: FurtherSum<'_>,
+) -> Explanation {
+    let (trail, tally, mut state) = (Trail::default(), Tally::default(), SlowState::default());
+    state.balancer.follow(tables, 0);
+    let walk = (packet, further);
+    let verdict = slow::slow_path_to(tables, &tally, (&mut state, 0), device, walk, Some(&trail), Out::Hold);
+    let steps = trail.0.into_inner().into_iter().map(|event| Reader { tables, slots }.step(event)).collect();
+    Explanation { steps, verdict }
+}
+
+/// Returns true if the fast path takes the packet, which is changed then.
+pub fn is_plain(tables: &Tables, device: u16, packet: &mut Packet<'_>) -> bool {
+    let found = LookupResult::of(tables, device, packet);
+    fast::write_one(tables, &Tally::default(), packet, found).is_some()
+}
+
+/// Reads what the indexes of events stand for.
+struct Reader<'t> {
+    tables: &'t Tables,
+    slots: &'t Slots,
+}
+
+impl Reader<'_> {
+    fn step(&self, event: Event) -> Step {
+        match event {
+            Event::Arrived(port) => Step::Arrived(port),
+            Event::LookedUp { vrf, destination, target } => {
+                Step::LookedUp { table: self.table(vrf), destination, found: target.map(Found::from) }
+            }
+            Event::Shifted => Step::Shifted,
+            Event::NextSegment => Step::NextSegment,
+            Event::Decapsulated { vrf, source, destination } => {
+                Step::Decapsulated { table: self.table(vrf), source, destination }
+            }
+            Event::Path { steer, flow, by_policy } => {
+                let (tables, slot) = (self.tables, flow.for_paths(&self.tables.seed).pick(SLOTS));
+                let has =
+                    |slot: u32| move |path: &u32| tables.paths.get(*path as usize).is_some_and(|of| of.slot == slot);
+                let chosen = match by_policy {
+                    Some(slot) => tables.steers.get(steer).and_then(|all| all.iter().copied().find(has(slot))),
+                    None => tables.path_index(steer, flow),
+                };
+                let slot = Some(slot).filter(|_| by_policy.is_none());
+                Step::Path(choice(&tables.steers, steer, slot, chosen, |path| self.path(path)))
+            }
+            Event::Group { group, flow, by_policy } => {
+                let (tables, slot) = (self.tables, flow.for_hops(&self.tables.seed).pick(SLOTS));
+                let has = |slot: u32| {
+                    move |hop: &u32| tables.adjacencies.get(*hop as usize).is_some_and(|of| of.slot == slot)
+                };
+                let chosen = match by_policy {
+                    Some(slot) => tables.groups.get(group).and_then(|all| all.iter().copied().find(has(slot))),
+                    None => tables.member_index(group, || flow),
+                };
+                let slot = Some(slot).filter(|_| by_policy.is_none());
+                Step::NextHop(choice(&tables.groups, group, slot, chosen, |member| self.next_hop(member)))
+            }
+            Event::Size { length, mtu } => Step::Size { length, mtu },
+        }
+    }
+
+    fn table(&self, vrf: VrfIndex) -> TableId {
+        self.tables.table_ids.get(usize::from(vrf)).copied().unwrap_or(TableId::MAIN)
+    }
+
+    fn path(&self, path: u32) -> Option<String> {
+        let slot = self.tables.paths.get(path as usize)?.slot as usize;
+        self.slots.paths.iter().find(|(_, known)| *known == slot).map(|(name, _)| name.clone())
+    }
+
+    fn next_hop(&self, member: u32) -> Option<NextHop> {
+        let &Adjacency { port, neighbor, state, mtu, ref ethernet, .. } =
+            self.tables.adjacencies.get(member as usize)?;
+        let mac = ethernet.first_chunk().copied().map(Mac).filter(|_| state != AdjacencyState::Unresolved);
+        Some(NextHop { port, neighbor, state, mac, mtu })
+    }
+}
+
+/// Returns the members of a group with their slots.
+fn choice<T>(
+    groups: &Groups,
+    group: u32,
+    slot: Option<usize>,
+    chosen: Option<u32>,
+    of: impl Fn(u32) -> Option<T>,
+) -> Choice<T> {
+    let spread = groups.spread(group).unwrap_or_default();
+    let is_one = spread.members().len() < 2;
+    let slots = |member: u32| if is_one { SLOTS } else { spread.slots().filter(|has| *has == member).count() };
+    let member = |&member: &u32| Some(Member { of: of(member)?, slots: slots(member), chosen: chosen == Some(member) });
+    Choice { slot: slot.filter(|_| !is_one), members: spread.members().iter().filter_map(member).collect() }
+}
+
+impl From<Target> for Found {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::Sid(_) => Self::Sid,
+            Target::Steer(_) => Self::Steer,
+            Target::Route(_) => Self::Route,
+            Target::Neighbor(_) => Self::Neighbor,
+            Target::OnLink(port) => Self::OnLink(port),
+            Target::Local => Self::Local,
+            Target::Kernel => Self::Kernel,
+            Target::Unknown(unknown) => Self::Unknown(unknown),
+            Target::Blackhole => Self::Blackhole,
+            Target::Unreachable => Self::Unreachable,
+        }
+    }
+}
+
+impl Tables {
+    /// Returns what the longest match of an address leads to, or `None` if nothing matches or there is no such table.
+    pub fn longest_match(&self, table: TableId, address: IpAddr) -> Option<Found> {
+        let vrf = self.table_ids.iter().position(|known| *known == table)?;
+        let target = self.lookup(VrfIndex::try_from(vrf).ok()?, address.is_ipv6(), crate::build::bits(address))?;
+        Some(target.into())
+    }
+
+    /// Returns the tables that packets are looked up in.
+    pub fn table_ids(&self) -> &[TableId] {
+        &self.table_ids
+    }
+}
