@@ -21,6 +21,8 @@ pub fn render(view: &CountersView) -> String {
     if let Some(lost) = view.local_lost {
         total("local lost", lost, "not in rx: of local applications, dropped by the kernel in front of srv6d");
     }
+    let rx_lost = view.ports.iter().map(|port| port.rx_lost).sum();
+    total("rx lost", rx_lost, "not in rx: a worker took packets too slowly, and its ring was full; the ports are below");
     let mut text = totals.finish("");
     text.push_str(&balance(view));
     text.push('\n');

@@ -96,11 +96,13 @@ fn path(row: &PathRow) -> Counted {
 fn reasons(view: &CountersView) -> Vec<Counted> {
     let totals = [("rx", view.rx), ("tx", view.tx), ("kernel", view.kernel), ("offloaded", view.offloaded)];
     let totals = totals.map(|(name, packets)| Counted::new([name, "-"], packets, None));
-    let local_lost = view.local_lost.filter(|lost| *lost > 0);
-    let local_lost = local_lost.map(|lost| Counted::new(["local lost", "-"], lost, None));
+    let rx_lost = view.ports.iter().map(|port| port.rx_lost).sum();
+    let lost = [("local lost", view.local_lost.unwrap_or_default()), ("rx lost", rx_lost)];
+    let lost = lost.into_iter().filter(|(_, packets)| *packets > 0);
+    let lost = lost.map(|(name, packets)| Counted::new([name, "-"], packets, None));
     let replies = view.reply.iter().map(|row| Counted::new(["reply", &row.reason], row.packets, None));
     let drops = view.drop.iter().map(|row| Counted::new(["drop", &row.reason], row.packets, None));
-    totals.into_iter().chain(local_lost).chain(replies).chain(drops).collect()
+    totals.into_iter().chain(lost).chain(replies).chain(drops).collect()
 }
 
 #[cfg(test)]
