@@ -13,9 +13,12 @@ mod controller;
 mod convergence;
 mod counters;
 mod demo;
+mod emulate;
+mod emulated;
 mod error;
 mod fabric;
 mod frr;
+mod impair;
 mod interrupt;
 mod kernel;
 mod losses;
@@ -50,6 +53,7 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 
+pub use emulate::Emulate;
 pub use error::LabError;
 pub use node_config::srv6d_toml;
 pub use routing::{PlainRoute, routes as plain_routes};
@@ -87,10 +91,13 @@ enum LabCommand {
         #[arg(long)]
         keep: bool,
     },
-    /// Show the nodes of a lab
+    /// Show the nodes of a lab, and its emulated links
     Status {
         #[command(flatten)]
         lab: Which,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Run a command in a node
     Exec {
@@ -130,6 +137,23 @@ enum LabCommand {
         lab: Which,
         /// Name of a leaf, spine or host, or `controller`
         node: String,
+    },
+    /// Give a link of a running lab a rate, a delay, losses, a queue or ECN marks; no packet is lost by the change
+    ///
+    /// `tc` and netem do nothing to what a srv6d forwards, because AF_XDP sends past every qdisc. A setting that is not
+    /// given stays as it is.
+    #[command(after_help = "Examples:\n  \
+        srv6d lab impair leaf00-spine01 --rate 10Mbit --delay 5ms\n  \
+        srv6d lab impair leaf00:eth2 --loss 1%        # only what leaf00 sends through eth2\n  \
+        srv6d lab impair leaf00-spine01 --clear")]
+    Impair {
+        #[command(flatten)]
+        lab: Which,
+        /// A link, such as leaf00-spine01, in both directions; or NODE:PORT, what the node sends through the port
+        #[arg(value_name = "LINK|NODE:PORT")]
+        link: String,
+        #[command(flatten)]
+        settings: impair::Settings,
     },
     /// Show what a fabric does, in less than a minute: pings, TCP, counters, a flow that changes its path
     Demo {
@@ -213,9 +237,10 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
     let mut screen = Screen::new();
     match command {
         LabCommand::Up { topology, name, chosen, keep } => up(topology.as_deref(), name, chosen, keep, &mut screen),
-        LabCommand::Status { lab } => {
+        LabCommand::Status { lab, json } => {
             need_root("lab status")?;
-            let all_up = status::print(&Lab::open(&lab.running()?)?, &mut screen);
+            let lab = Lab::open(&lab.running()?)?;
+            let all_up = if json { status::print_json(&lab, &mut screen)? } else { status::print(&lab, &mut screen) };
             Ok(if all_up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         LabCommand::Exec { lab, node, command } => {
@@ -240,6 +265,11 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         LabCommand::Restart { lab, node } => {
             need_root("lab restart")?;
             restart(&Lab::open(&lab.running()?)?, &node, &mut screen)
+        }
+        LabCommand::Impair { lab, link, settings } => {
+            need_root("lab impair")?;
+            impair::run(&Lab::open(&lab.running()?)?, &link, &settings, &mut screen)?;
+            Ok(ExitCode::SUCCESS)
         }
         LabCommand::Demo { topology, name, chosen } => {
             need_root("lab demo")?;
