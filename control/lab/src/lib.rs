@@ -20,7 +20,9 @@ mod fabric;
 mod frr;
 mod impair;
 mod interrupt;
+mod job;
 mod kernel;
+mod lateness;
 mod losses;
 mod moves;
 mod namespaces;
@@ -31,6 +33,7 @@ mod probes;
 mod processes;
 mod reroute;
 mod restart;
+mod ring;
 mod routing;
 mod scale;
 mod screen;
@@ -216,6 +219,8 @@ enum Traffic {
     UdpReceive { listen: SocketAddr },
     /// Send a stream of numbered datagrams
     UdpSend(traffic::UdpStream),
+    /// Take part in an all-reduce over a ring of TCP connections, and check the sums
+    Ring(ring::Rank),
 }
 
 /// Runs `srv6d lab ...` and returns the exit status.
@@ -460,6 +465,7 @@ fn generate(traffic: &Traffic) -> Result<ExitCode, LabError> {
         Traffic::TcpSend { to, bytes, seed } => traffic::tcp_send(*to, *bytes, *seed),
         Traffic::UdpReceive { listen } => traffic::udp_receive(*listen),
         Traffic::UdpSend(stream) => traffic::udp_send(stream),
+        Traffic::Ring(rank) => ring::run(rank),
     };
     done.map(|()| ExitCode::SUCCESS).map_err(|error| {
         // The kernel's name for the timeout of a socket would not help the user.
