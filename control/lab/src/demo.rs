@@ -11,6 +11,7 @@ use super::counters::{self, PathPackets};
 use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
+use super::job::{self, Job};
 use super::losses::Losses;
 use super::reroute::{Reroute, usid};
 use super::screen::{BAD, DIM, GOOD, Screen, styled};
@@ -109,7 +110,27 @@ impl Demo<'_> {
         self.pings(&first, &last)?;
         self.transfers(&first, &last)?;
         self.counters()?;
-        self.moved_flow(&first, &last)
+        self.moved_flow(&first, &last)?;
+        self.job()
+    }
+
+    /// Runs the same job twice, hashed and placed.
+    fn job(&mut self) -> Result<(), LabError> {
+        self.screen.heading("6. A job: the same ring all-reduce, hashed and then placed");
+        let Some(job) = Job::plan(&self.lab.topology)? else {
+            self.screen.line(&format!("  left out: {}", job::NEEDS));
+            return Ok(());
+        };
+        for line in job.says() {
+            self.screen.line(&format!("  {line}"));
+        }
+        job.prepare(&self.lab)?;
+        let hashed = job.hashed(&self.lab, &self.interrupt, self.screen)?;
+        let placed = job.placed(&self.lab, &self.interrupt, self.screen)?;
+        let (line, seen) = job::verdict(hashed, placed);
+        self.screen.line(&format!("  {line}"));
+        self.seen.extend(seen);
+        Ok(())
     }
 
     fn pings(&mut self, first: &Node, last: &Node) -> Result<(), LabError> {

@@ -142,6 +142,22 @@ impl Lab {
         })
     }
 
+    /// Replaces a node's `srv6d.toml` and reloads it. Returns the generation that is then in force.
+    ///
+    /// # Errors
+    /// The file cannot be written, or srv6d does not take it.
+    pub fn reload_with(&self, node: &str, text: &str) -> Result<u64, LabError> {
+        self.run.write(&format!("{node}/srv6d.toml"), text)?;
+        match self.ask(node, &Request::Reload { dry_run: false })? {
+            Response::Reloaded(reloaded) => Ok(reloaded.generation),
+            Response::Refused(refusal) => Err(LabError::Failed(format!(
+                "srv6d of {node} refuses its srv6d.toml\n{}",
+                refusal.errors.join("\n\n")
+            ))),
+            other => Err(LabError::Failed(format!("srv6d of {node} answered something else: {other:?}"))),
+        }
+    }
+
     fn make_network(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
         let begin = Instant::now();
         let lab = &self.topology.name;

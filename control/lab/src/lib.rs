@@ -8,16 +8,22 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod bgp_demo;
 mod controller;
 mod convergence;
 mod counters;
 mod demo;
+mod emulate;
+mod emulated;
 mod error;
 mod fabric;
 mod frr;
+mod impair;
 mod interrupt;
+mod job;
 mod kernel;
+mod lateness;
 mod losses;
 mod moves;
 mod namespaces;
@@ -28,6 +34,7 @@ mod probes;
 mod processes;
 mod reroute;
 mod restart;
+mod ring;
 mod routing;
 mod scale;
 mod screen;
@@ -42,14 +49,13 @@ mod window;
 use srv6d_netns as netns;
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Args, Subcommand};
-
+pub use arguments::LabArguments;
+pub use emulate::Emulate;
 pub use error::LabError;
 pub use node_config::srv6d_toml;
 pub use routing::{PlainRoute, routes as plain_routes};
@@ -58,141 +64,11 @@ pub use topology::{
 };
 pub use window::WINDOW;
 
+use arguments::{LabCommand, Traffic};
 use fabric::Lab;
 use interrupt::Interrupt;
 use outage::Failure;
 use screen::{BAD, Screen, styled};
-use state::RunDirectory;
-
-/// Arguments of `srv6d lab`.
-#[derive(Debug, Args)]
-pub struct LabArguments {
-    #[command(subcommand)]
-    command: LabCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum LabCommand {
-    /// Bring a lab up: namespaces, links, a srv6d in every node
-    Up {
-        /// Topology file; default: the built-in AI fabric of three hosts, three leaves and three spines
-        #[arg(long, short, value_name = "FILE")]
-        topology: Option<PathBuf>,
-        /// Name of the lab; default: the topology's
-        #[arg(long, short)]
-        name: Option<String>,
-        #[command(flatten)]
-        chosen: Chosen,
-        /// After a failure or Ctrl-C, keep what exists, for inspection; `srv6d lab down` removes it
-        #[arg(long)]
-        keep: bool,
-    },
-    /// Show the nodes of a lab
-    Status {
-        #[command(flatten)]
-        lab: Which,
-    },
-    /// Run a command in a node
-    Exec {
-        #[command(flatten)]
-        lab: Which,
-        /// Node
-        node: String,
-        /// Command and its arguments, after `--`
-        #[arg(last = true, required = true)]
-        command: Vec<OsString>,
-    },
-    /// Take a lab down and clean up
-    Down {
-        #[command(flatten)]
-        lab: Which,
-    },
-    /// Take a router out of a lab with `--routing bgp`, and wait until the others route around it
-    Fail {
-        #[command(flatten)]
-        lab: Which,
-        /// Name of a leaf or spine
-        node: String,
-        /// How the router fails
-        #[arg(long, default_value = "links")]
-        how: Failure,
-    },
-    /// Bring a failed node back - links, routes, programs that do not run - and wait until it is used again
-    Repair {
-        #[command(flatten)]
-        lab: Which,
-        /// Name of a leaf, spine or host
-        node: String,
-    },
-    /// End and start the programs of a node, killed ones too: srv6d, and FRR if it has one; wait until it is used again
-    Restart {
-        #[command(flatten)]
-        lab: Which,
-        /// Name of a leaf, spine or host, or `controller`
-        node: String,
-    },
-    /// Show what a fabric does, in less than a minute: pings, TCP, counters, a flow that changes its path
-    Demo {
-        /// Topology file; default: the built-in AI fabric
-        #[arg(long, short, value_name = "FILE")]
-        topology: Option<PathBuf>,
-        /// Name of the lab during the demonstration
-        #[arg(long, short, default_value = "demo")]
-        name: String,
-        #[command(flatten)]
-        chosen: Chosen,
-    },
-    /// Measure what changing a path costs under traffic: srv6d, and the kernel's routes
-    Moves {
-        /// Number of times that the path changes, for each way of changing it
-        #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-        times: u32,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Measure what many switches cost here: memory and idle CPU of each, and the time to bring them up
-    Scale {
-        /// Number of leaves and spines together
-        #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
-        switches: u32,
-        /// Number of seconds to watch them without traffic
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
-        idle: u32,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print the built-in topology, as a start for a file of your own
-    Topology {
-        /// Print the topology that is built for this routing
-        #[arg(long, default_value = "static")]
-        routing: Routing,
-    },
-    /// Senders and receivers of the demonstration
-    #[command(hide = true, subcommand)]
-    Traffic(Traffic),
-}
-
-/// Selects one of the labs that are up.
-#[derive(Debug, Args)]
-struct Which {
-    /// Name of the lab; not needed while only one is up
-    #[arg(long, short)]
-    name: Option<String>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Traffic {
-    /// Receive one connection and hash it
-    TcpReceive { listen: SocketAddr },
-    /// Send bytes and hash them
-    TcpSend { to: SocketAddr, bytes: u64, seed: u64 },
-    /// Count a stream of datagrams
-    UdpReceive { listen: SocketAddr },
-    /// Send a stream of numbered datagrams
-    UdpSend(traffic::UdpStream),
-}
 
 /// Runs `srv6d lab ...` and returns the exit status.
 pub fn run(arguments: LabArguments) -> ExitCode {
@@ -213,9 +89,10 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
     let mut screen = Screen::new();
     match command {
         LabCommand::Up { topology, name, chosen, keep } => up(topology.as_deref(), name, chosen, keep, &mut screen),
-        LabCommand::Status { lab } => {
+        LabCommand::Status { lab, json } => {
             need_root("lab status")?;
-            let all_up = status::print(&Lab::open(&lab.running()?)?, &mut screen);
+            let lab = Lab::open(&lab.running()?)?;
+            let all_up = if json { status::print_json(&lab, &mut screen)? } else { status::print(&lab, &mut screen) };
             Ok(if all_up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         LabCommand::Exec { lab, node, command } => {
@@ -240,6 +117,11 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         LabCommand::Restart { lab, node } => {
             need_root("lab restart")?;
             restart(&Lab::open(&lab.running()?)?, &node, &mut screen)
+        }
+        LabCommand::Impair { lab, link, settings } => {
+            need_root("lab impair")?;
+            impair::run(&Lab::open(&lab.running()?)?, &link, &settings, &mut screen)?;
+            Ok(ExitCode::SUCCESS)
         }
         LabCommand::Demo { topology, name, chosen } => {
             need_root("lab demo")?;
@@ -355,22 +237,6 @@ fn read(file: Option<&Path>, name: Option<String>, chosen: Chosen) -> Result<(To
     Ok((topology, text))
 }
 
-impl Which {
-    /// Returns the named lab, or the only one that is up.
-    fn running(&self) -> Result<String, LabError> {
-        let labs = RunDirectory::labs();
-        match (&self.name, labs.as_slice()) {
-            (Some(name), _) => topology_check::lab_name(name).map(|()| name.clone()),
-            (None, [only]) => Ok(only.clone()),
-            (None, []) => Err(LabError::Failed("no lab is up\nfix: bring one up with `srv6d lab up`".to_owned())),
-            (None, many) => Err(LabError::Invalid(format!(
-                "several labs are up: {}\nfix: say which one with --name",
-                many.join(", ")
-            ))),
-        }
-    }
-}
-
 /// Replaces this process by the command. It returns only if that fails.
 fn exec(lab: &Lab, node: &str, command: &[OsString]) -> LabError {
     let is_controller = lab.topology.controller.is_some() && node == controller::NODE;
@@ -430,6 +296,7 @@ fn generate(traffic: &Traffic) -> Result<ExitCode, LabError> {
         Traffic::TcpSend { to, bytes, seed } => traffic::tcp_send(*to, *bytes, *seed),
         Traffic::UdpReceive { listen } => traffic::udp_receive(*listen),
         Traffic::UdpSend(stream) => traffic::udp_send(stream),
+        Traffic::Ring(rank) => ring::run(rank),
     };
     done.map(|()| ExitCode::SUCCESS).map_err(|error| {
         // The kernel's name for the timeout of a socket would not help the user.

@@ -3,8 +3,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::topology::{Behavior, Controller, Node, Role, Sid, SteerPath, Topology};
+use super::topology::{Behavior, Controller, Node, Role, Sid, Steer, SteerPath, Topology};
 use super::{controller, routing};
+
+/// Number of packet buffers of a node without emulated ports, and of any node at most.
+const FRAMES: u64 = 4096;
+const MOST_FRAMES: u64 = 65_536;
+/// Bytes of a layer-3 packet that one buffer holds in any case.
+const BUFFER: u32 = 3500;
 
 /// Returns the text of the node's configuration. `socket` is its management socket.
 pub fn srv6d_toml(topology: &Topology, node: &Node, socket: &Path) -> String {
@@ -15,7 +21,7 @@ pub fn srv6d_toml(topology: &Topology, node: &Node, socket: &Path) -> String {
     if let (true, Some(controller)) = (controller::asks(topology, node), &topology.controller) {
         jalapeno(&mut text, topology, node, controller);
     } else {
-        steers(&mut text, node);
+        text.push_str(&steer_tables(&node.steer));
     }
     if topology.speaks_fpm(node) {
         text.push_str("# Plain routes: what FRR's zebra announces.\n[fpm]\n");
@@ -35,7 +41,8 @@ fn head(text: &mut String, topology: &Topology, node: &Node, socket: &Path) {
     }
     let _ = writeln!(text, "domain_sources = [\"{}\"]\n", topology.block);
     // Many nodes share few cores, so workers sleep when there is nothing to do. Ports of a lab do not need long rings.
-    let _ = writeln!(text, "[workers]\npolling = \"adaptive\"\nframes = 4096\nring = 1024\n");
+    let frames = frames(topology, node);
+    let _ = writeln!(text, "[workers]\npolling = \"adaptive\"\nframes = {frames}\nring = 1024\n");
     let _ = writeln!(text, "[api]\nsocket = {:?}\n", socket.display().to_string());
     let _ = writeln!(text, "[[block]]\nprefix = \"{}\"", topology.block);
     if !topology.host_prefixes.is_empty() {
@@ -43,6 +50,14 @@ fn head(text: &mut String, topology: &Topology, node: &Node, socket: &Path) {
         let _ = writeln!(text, "hosts = [{}]", hosts.join(", "));
     }
     text.push('\n');
+}
+
+/// Number of packet buffers: emulated ports may hold half of them.
+fn frames(topology: &Topology, node: &Node) -> u64 {
+    let ports = topology.ports(&node.name);
+    let emulated = ports.iter().filter_map(|port| Some((port.emulate?.packets(), port.mtu)));
+    let held: u64 = emulated.map(|(packets, mtu)| packets * u64::from(mtu.div_ceil(BUFFER))).sum();
+    (2 * held).next_power_of_two().clamp(FRAMES, MOST_FRAMES)
 }
 
 fn ports(text: &mut String, topology: &Topology, node: &Node) {
@@ -53,6 +68,9 @@ fn ports(text: &mut String, topology: &Topology, node: &Node) {
         if !port.own.allowed_carriers.is_empty() {
             let carriers: Vec<String> = port.own.allowed_carriers.iter().map(|net| format!("\"{net}\"")).collect();
             let _ = writeln!(text, "allowed_carriers = [{}]", carriers.join(", "));
+        }
+        if let Some(emulate) = port.emulate {
+            let _ = writeln!(text, "emulate = {emulate}");
         }
         text.push('\n');
     }
@@ -77,8 +95,10 @@ fn jalapeno(text: &mut String, topology: &Topology, node: &Node, controller: &Co
     let _ = writeln!(text, "interval = \"{}\"\n", controller.interval);
 }
 
-fn steers(text: &mut String, node: &Node) {
-    for steer in &node.steer {
+/// Returns `[[steer]]` tables of `srv6d.toml`.
+pub fn steer_tables(steers: &[Steer]) -> String {
+    let mut text = String::new();
+    for steer in steers {
         let _ = writeln!(text, "[[steer]]\nprefix = \"{}\"\npaths = [", steer.prefix);
         for SteerPath { name, segments, weight } in &steer.paths {
             let segments: Vec<String> = segments.iter().map(|segment| format!("\"{segment}\"")).collect();
@@ -87,6 +107,7 @@ fn steers(text: &mut String, node: &Node) {
         }
         text.push_str("]\n\n");
     }
+    text
 }
 
 fn routes(text: &mut String, topology: &Topology, node: &Node) {

@@ -3,8 +3,6 @@
 use srv6d_netns as netns;
 use std::net::{IpAddr, Ipv6Addr};
 
-use srv6d_api::{Request, Response};
-
 use super::error::LabError;
 use super::fabric::Lab;
 use super::topology::{Behavior, Node, Role, Steer, SteerPath, Topology};
@@ -96,11 +94,7 @@ impl Reroute {
     /// srv6d refused the configuration.
     pub fn reload(&self, lab: &Lab, node: &Node) -> Result<u64, LabError> {
         let text = node_config::srv6d_toml(&lab.topology, &self.applied(node), &lab.run.socket(&node.name));
-        lab.run.write(&format!("{}/srv6d.toml", node.name), &text)?;
-        match lab.ask(&node.name, &Request::Reload { dry_run: false })? {
-            Response::Reloaded(reloaded) => Ok(reloaded.generation),
-            other => Err(LabError::Failed(format!("srv6d of {} did not take the new path: {other:?}", node.name))),
-        }
+        lab.reload_with(&node.name, &text)
     }
 }
 

@@ -2,14 +2,18 @@
 
 use srv6d_netns as netns;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
+use serde::Serialize;
 use srv6d_api::{Request, Response, Topic};
 use srv6d_process::Process;
 
 use super::controller;
+use super::emulated;
+use super::error::LabError;
 use super::fabric::Lab;
 use super::frr::{self, Session};
 use super::picture;
@@ -37,9 +41,64 @@ pub fn print(lab: &Lab, screen: &mut Screen) -> bool {
     if topology.controller.is_some() {
         all_up &= print_controller(lab, screen);
     }
+    let emulated = emulated::table(&emulated::directions(lab));
+    if !emulated.is_empty() {
+        screen.line("");
+        screen.print(&emulated);
+    }
     screen.line("");
     screen.line(&format!("try: srv6d lab exec NODE -- COMMAND     e.g. {}", example(lab)));
     all_up
+}
+
+/// The output of `lab status --json`.
+#[derive(Debug, Serialize)]
+struct Report<'t> {
+    lab: &'t str,
+    directory: &'t Path,
+    /// Whether every node is up.
+    up: bool,
+    nodes: Vec<NodeReport<'t>>,
+    /// Ports that are emulated.
+    emulated: Vec<emulated::Direction>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeReport<'t> {
+    name: &'t str,
+    kind: &'static str,
+    state: &'static str,
+    up: bool,
+    pid: Option<i32>,
+    /// Routers only: whether all BGP sessions are up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bgp_up: Option<bool>,
+}
+
+/// Prints the same as JSON. Returns whether every node is up.
+///
+/// # Errors
+/// It cannot be written.
+pub fn print_json(lab: &Lab, screen: &mut Screen) -> Result<bool, LabError> {
+    let mut nodes: Vec<NodeReport<'_>> = lab.topology.nodes().map(|node| node_report(lab, node)).collect();
+    if lab.topology.controller.is_some() {
+        let (state, up) = controller_state(lab);
+        let (name, kind) = (controller::NODE, "paths");
+        nodes.push(NodeReport { name, kind, state, up, pid: pid(lab, name), bgp_up: None });
+    }
+    let up = nodes.iter().all(|node| node.up && node.bgp_up != Some(false));
+    let (name, directory) = (lab.topology.name.as_str(), lab.run.path());
+    let report = Report { lab: name, directory, up, nodes, emulated: emulated::directions(lab) };
+    let text = serde_json::to_string_pretty(&report).map_err(|error| LabError::Failed(error.to_string()))?;
+    screen.line(&text);
+    Ok(up)
+}
+
+fn node_report<'t>(lab: &'t Lab, node: &'t Node) -> NodeReport<'t> {
+    let (state, up) = state(lab, node);
+    let sessions = || frr::sessions(lab, &node.name).is_ok_and(|all| all.iter().all(Session::is_established));
+    let bgp_up = lab.topology.speaks_bgp(node).then(sessions);
+    NodeReport { name: &node.name, kind: node.kind.name(), state, up, pid: pid(lab, &node.name), bgp_up }
 }
 
 fn print_node(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
@@ -74,12 +133,16 @@ fn print_sessions(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
 }
 
 fn print_controller(lab: &Lab, screen: &mut Screen) -> bool {
-    let alive = lab.run.state().process(controller::NODE, Program::Srv6d).is_some_and(Process::alive);
-    let state = if alive { ("up", true) } else { ("down", false) };
+    let state = controller_state(lab);
     let hosts = controller::links(&lab.topology).into_iter();
     let endpoints: Vec<String> = hosts.filter_map(|link| controller::endpoint(&lab.topology, link.host)).collect();
     print_row(lab, controller::NODE, "paths", state, &endpoints.join(" "), screen);
-    alive
+    state.1
+}
+
+fn controller_state(lab: &Lab) -> (&'static str, bool) {
+    let alive = lab.run.state().process(controller::NODE, Program::Srv6d).is_some_and(Process::alive);
+    if alive { ("up", true) } else { ("down", false) }
 }
 
 fn print_row(lab: &Lab, name: &str, kind: &str, (state, up): (&str, bool), what: &str, screen: &mut Screen) {

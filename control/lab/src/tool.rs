@@ -83,7 +83,11 @@ impl Tool {
         status.map(|status| status.is_some()).map_err(|error| LabError::Failed(format!("{}: {error}", self.name)))
     }
 
-    fn next_line<T: DeserializeOwned>(&mut self) -> Result<T, LabError> {
+    /// Waits for the tool's next report.
+    ///
+    /// # Errors
+    /// It has ended, or says something else.
+    pub fn next_line<T: DeserializeOwned>(&mut self) -> Result<T, LabError> {
         let line = self.lines.next().and_then(Result::ok).unwrap_or_default();
         serde_json::from_str(&line).map_err(|error| LabError::Failed(format!("{} said {line:?}: {error}", self.name)))
     }

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use srv6d_sonic::Action as Behavior;
 use toml::Spanned;
 
+use super::emulate::Emulate;
 use super::error::LabError;
 use super::topology_check;
 use srv6d_config::Source;
@@ -241,6 +242,9 @@ pub struct Link {
     /// Largest layer-3 packet in bytes. Default: the lab's.
     #[serde(default)]
     pub mtu: Option<u32>,
+    /// `emulate` of the port at either end. Default: the veth has no rate.
+    #[serde(default)]
+    pub emulate: Option<Emulate>,
 }
 
 /// One end of a link.
@@ -295,6 +299,8 @@ pub struct NodePort<'a> {
     pub peer: &'a End,
     /// Largest layer-3 packet in bytes.
     pub mtu: u32,
+    /// What the topology says about `emulate` of the port.
+    pub emulate: Option<&'a Emulate>,
 }
 
 impl Topology {
@@ -361,17 +367,15 @@ impl Topology {
 
     /// Returns the ports of a node in the order of the file.
     pub fn ports(&self, node: &str) -> Vec<NodePort<'_>> {
-        let mut ports = Vec::new();
-        for link in self.links() {
-            let [a, b] = &link.ends;
-            let mtu = link.mtu.unwrap_or(self.mtu);
-            for (own, peer) in [(a, b), (b, a)] {
-                if own.node == node {
-                    ports.push(NodePort { own, peer, mtu });
-                }
-            }
-        }
-        ports
+        let all = self.links().flat_map(|link| self.port_pair(link));
+        all.filter(|port| port.own.node == node).collect()
+    }
+
+    /// Returns the two ports of a link.
+    pub fn port_pair<'t>(&self, link: &'t Link) -> [NodePort<'t>; 2] {
+        let [own, peer] = &link.ends;
+        let first = NodePort { own, peer, mtu: link.mtu.unwrap_or(self.mtu), emulate: link.emulate.as_ref() };
+        [first, first.back()]
     }
 
     /// Returns the outer source of the node's encapsulations.
@@ -388,6 +392,12 @@ impl Topology {
 }
 
 impl NodePort<'_> {
+    /// Returns the port at the other end of the link.
+    #[must_use]
+    pub const fn back(&self) -> Self {
+        Self { own: self.peer, peer: self.own, ..*self }
+    }
+
     /// Returns the address of the other end in an IPv6 prefix that both ends share.
     pub fn neighbor_v6(&self) -> Option<Ipv6Addr> {
         self.neighbors().find_map(|address| match address {

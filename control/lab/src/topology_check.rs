@@ -190,6 +190,7 @@ fn link_as_a_whole(topology: &Topology, link: &Link, at: usize, mistakes: &mut M
     let v6 = |end: &End| -> Vec<IpNet> {
         end.addresses.iter().filter(|net| net.addr().is_ipv6()).map(IpNet::trunc).collect()
     };
+    emulated(topology, link, at, mistakes);
     // BGP unnumbered uses link-local addresses.
     let needs_none = topology.is_unnumbered(link) && a.addresses.is_empty() && b.addresses.is_empty();
     if !needs_none && !v6(a).iter().any(|prefix| v6(b).contains(prefix)) {
@@ -197,6 +198,24 @@ fn link_as_a_whole(topology: &Topology, link: &Link, at: usize, mistakes: &mut M
         let fix = "give both ends an address of one prefix, e.g. 2001:db8:0:1::1/64 and 2001:db8:0:1::2/64; only leaves \
                    and spines with routing = \"bgp\" need none";
         mistakes.add(at, "[[link]]", &what, fix);
+    }
+}
+
+fn emulated(topology: &Topology, link: &Link, at: usize, mistakes: &mut Mistakes<'_>) {
+    let Some(emulate) = &link.emulate else { return };
+    for error in emulate.check().err().into_iter().flat_map(|errors| errors.0) {
+        let key = error.entry.rsplit(' ').next().filter(|key| *key != "emulate").unwrap_or_default();
+        mistakes.add(at, format!("[[link]] emulate {key}").trim_end(), &error.what, &error.fix);
+    }
+    let is_kernel = |end: &&End| topology.node(&end.node).is_some_and(|node| node.kind == Kind::Linux);
+    for end in link.ends.iter().filter(is_kernel) {
+        let what = format!("the kernel of {} forwards, and only a srv6d emulates its ports", end.node);
+        let fix = format!(
+            "write kind = \"srv6d\" for this node; or leave `emulate` out, run `srv6d lab impair NODE:PORT` for the other \
+             end, and `tc qdisc add dev {} root netem` in {}, whose kernel does obey it",
+            end.port, end.node
+        );
+        mistakes.add(at, "[[link]] emulate", &what, &fix);
     }
 }
 

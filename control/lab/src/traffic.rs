@@ -27,7 +27,7 @@ use signal_hook::consts::SIGTERM;
 use super::window::{Window, timed_out};
 
 /// Longest wait for the other side.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The end of a stream may overtake datagrams that a busy node still has in a queue. So a datagram counts as lost only
 /// after nothing has arrived for this long.
 const LATE: Duration = Duration::from_secs(2);
@@ -89,7 +89,8 @@ pub struct UdpReport {
     pub lost_within: u64,
 }
 
-fn report<T: Serialize>(value: &T) -> io::Result<()> {
+/// Prints a report as one line.
+pub(super) fn report<T: Serialize>(value: &T) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, value)?;
     writeln!(out)?;
@@ -125,7 +126,7 @@ pub fn tcp_receive(listen: SocketAddr) -> io::Result<()> {
 }
 
 /// Accepts a connection, with a time limit.
-fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+pub(super) fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     listener.set_nonblocking(true)?;
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -246,6 +246,7 @@ enum Command {
         srv6d lab status\n  \
         srv6d lab exec host00 -- ping -c 3 fcbb:0:800:2::2\n  \
         srv6d lab exec spine01 -- srv6d show sids\n  \
+        srv6d lab impair leaf00-spine01 --rate 10Mbit --delay 5ms\n  \
         srv6d lab down")]
     Lab(lab::LabArguments),
     /// Print a completion script for a shell

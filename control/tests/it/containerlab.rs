@@ -132,6 +132,16 @@ fn the_3x3_fabric_forwards_and_survives_a_restart_without_interfaces() {
         assert!(lab.exec(&node, "ip link show eth1").status.success(), "{node}: eth1 is still a name of Ethernet0");
     }
 
+    let page = fs::read_to_string(topology::folder().join("README.md")).unwrap();
+    let entry = page.split("<< 'END'\n").nth(1).unwrap().split("END\n").next().unwrap();
+    let impaired = lab.exec("leaf00", &format!("cat >> /run/srv6d/srv6d.toml << 'END' && srv6d reload\n{entry}END\n"));
+    assert!(impaired.status.success(), "{}", both(&impaired));
+    let ports: serde_json::Value =
+        serde_json::from_slice(&lab.exec("leaf00", "srv6d show ports --json").stdout).unwrap();
+    let port = ports.as_array().unwrap().iter().find(|row| row["name"] == "Ethernet0").unwrap();
+    assert_eq!((&port["emulated"]["rate"], &port["role"]), (&10_000_000.into(), &"fabric".into()), "{port}");
+    ping(&lab, "host00", "fcbb:0:800:1::2");
+
     let sids = both(&lab.exec("leaf00", "show srv6 static-sids"));
     assert!(sids.contains("fcbb:0:1004:fe06::/64") && sids.contains("uDT6"), "{sids}");
     assert!(lab.exec("leaf00", "vtysh -c 'show version'").status.success(), "labs wait for this");

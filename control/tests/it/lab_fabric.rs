@@ -364,6 +364,10 @@ fn demonstration_shows_every_part() {
     {
         assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
     }
+    // On a machine that is too busy the runs of the job have no result, and the demonstration goes on.
+    let is_valid = shown.contains("  * the same all-reduce over links of 5Mbit/s: hashed ");
+    assert!(is_valid || shown.contains("this machine was too busy, so this is no result"), "{shown}");
+    assert!(shown.contains("  hashed ................ ") && shown.contains("  placed ................ "), "{shown}");
     assert!(!shown.contains('\x1b'), "no colours without a terminal");
     assert!(lab.namespaces().is_empty());
 }

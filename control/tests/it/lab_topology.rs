@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::path::Path;
+use std::time::Duration;
 
 use srv6d_config as config;
 use srv6d_lab::{Chosen, FABRIC, FABRIC_BGP, Kind, Role, Routing, Topology, Via, plain_routes, srv6d_toml};
@@ -75,6 +76,22 @@ fn mistakes_name_line_and_fix() {
         ("[\"fcbb:0:1004:fe06::\"]", "[]", &["path \"there\" has no segment"]),
         ("paths = [{ name = \"there\", segments = [\"fcbb:0:1004:fe06::\"] }]", "paths = []", &["has no path"]),
         ("block = \"fcbb::/32\"", "block = \"fcbb::/32\"\nmtu = 1279", &["1279 is not an MTU", "1280 to 9500"]),
+        (
+            "[[link]]",
+            "[[link]]\nemulate = { delay = \"5ms\" }",
+            &["pair.toml:15: [[link]] emulate: ", "`rate`", "\nfix: "],
+        ),
+        (
+            "[[link]]",
+            "[[link]]\nemulate = { rate = \"10\" }",
+            &["[[link]] emulate rate: \"10\" does not fit", "\"1Mbit\""],
+        ),
+        ("[[link]]", "[[link]]\nemulate = { rate = \"1Gbit\", jitter = 1 }", &["[[link]] emulate", "jitter"]),
+        (
+            "[[link]]",
+            "[[link]]\nemulate = { rate = \"1Gbit\", queue = 9 }",
+            &["[[link]] emulate queue: 9 bytes do not hold two packets", "queue = 3076"],
+        ),
     ];
     for (old, new, expected) in mistakes {
         let error = refused(old, new);
@@ -101,6 +118,32 @@ fn kernel_node_cannot_have_what_needs_a_vrf_device() {
         let error = Topology::parse(&text.replace("uN", behavior), "pair.toml").unwrap_err().to_string();
         assert!(error.contains("VRF device") && error.contains("kind = \"srv6d\""), "{error}");
     }
+}
+
+#[test]
+fn a_link_that_is_emulated_is_so_at_both_ends() {
+    let text = PAIR.replace("[[link]]", "[[link]]\nemulate = { rate = \"10Mbit\", delay = \"5ms\", packets = 3000 }");
+    let topology = Topology::parse(&text, "pair.toml").unwrap();
+    for node in topology.nodes() {
+        let text = srv6d_toml(&topology, node, Path::new("/run/x/srv6d.sock"));
+        let config = config::parse(&text, &node.name).unwrap_or_else(|errors| panic!("{errors}"));
+        let port = config.ports.first().unwrap().get_ref();
+        let emulate = port.emulate.as_ref().unwrap();
+        assert_eq!(emulate.rate.get_ref().0, 10_000_000, "{}", node.name);
+        assert_eq!(emulate.delay.as_ref().unwrap().get_ref().0, Duration::from_millis(5));
+        // Emulated ports may hold half of the packet memory, so there is more of it.
+        assert_eq!(*config.workers.frames.as_ref().unwrap().get_ref(), 8192);
+        srv6d_plan::plan(&config, &srv6d_plan::Environment::default()).unwrap_or_else(|errors| panic!("{errors}"));
+    }
+}
+
+#[test]
+fn a_link_of_a_kernel_is_not_emulated() {
+    let text = PAIR.replace("[[link]]", "[[link]]\nemulate = { rate = \"10Mbit\" }");
+    let kernel = text.replace("role = \"leaf\"", "role = \"leaf\"\nkind = \"linux\"");
+    let error = Topology::parse(&kernel, "pair.toml").unwrap_err().to_string();
+    assert!(error.contains("the kernel of leaf00 forwards") && error.contains("tc qdisc add dev eth1"), "{error}");
+    assert_eq!(error.matches("error:").count(), 1, "{error}");
 }
 
 #[test]
