@@ -1,5 +1,6 @@
 //! Draws a heat map as SVG: one row for each thing, one cell for each span of time.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
@@ -68,26 +69,29 @@ pub fn cells(map: &HeatMap) -> String {
     out
 }
 
+/// Draws a row: one path for each shade, so that the page stays small.
 fn draw_row(out: &mut String, row: &HeatRow, (y, wide, tall): (f64, f64, f64)) {
     let shades: Vec<u32> = row.values.iter().map(|&value| percent(value)).collect();
+    let mut paths: BTreeMap<u32, String> = BTreeMap::new();
     let mut x = LEFT;
     for run in shades.chunk_by(|one, other| one == other) {
         let width = wide * run.len() as f64;
         if let Some(shade) = run.first().filter(|shade| **shade > 0) {
-            let _ = writeln!(
-                out,
-                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{tall:.1}\" {}><title>{}: {shade} \
-                 %</title></rect>",
-                paint(*shade),
-                escaped(&row.name)
-            );
+            let path = paths.entry(*shade).or_default();
+            let _ = write!(path, "M{x:.1} {y:.1}h{width:.1}v{tall:.1}h-{width:.1}z");
         }
         x += width;
     }
+    let _ = writeln!(out, "<g><title>{}</title>", escaped(&row.name));
+    for (shade, path) in paths {
+        let _ = writeln!(out, "<path {} d=\"{path}\"/>", paint(shade));
+    }
+    out.push_str("</g>\n");
 }
 
+/// Returns a value in percent, in steps of ten.
 fn percent(value: f64) -> u32 {
-    (value.clamp(0.0, 1.0) * 20.0).round() as u32 * 5
+    (value.clamp(0.0, 1.0) * 10.0).round() as u32 * 10
 }
 
 /// Returns the attributes of a cell: the fuller, the less transparent; a full one has a colour of its own.
@@ -132,13 +136,17 @@ mod tests {
 
     #[test]
     fn equal_neighbours_are_one_cell_and_an_idle_one_is_none() {
-        let of_key = 1 + STEPS as usize;
-        let svg = cells(&map(vec![0.0, 0.5, 0.5, 1.0]));
-        assert_eq!(svg.matches("<rect").count() - of_key, 2, "{svg}");
-        assert!(svg.contains("leaf &lt;0&gt;: 50 %") && svg.contains("leaf &lt;0&gt;: 100 %"), "{svg}");
-        let wide = (WIDTH - LEFT - 20.0) / 4.0;
-        let half = format!("x=\"{:.1}\" y=\"{TOP:.1}\" width=\"{:.1}\"", LEFT + wide, 2.0 * wide);
-        assert!(svg.contains(&half), "{half} {svg}");
+        let svg = cells(&map(vec![0.0, 0.5, 0.5, 1.0, 0.5]));
+        assert!(svg.contains("<title>leaf &lt;0&gt;</title>"), "{svg}");
+        let wide = (WIDTH - LEFT - 20.0) / 5.0;
+        let cell = |at: f64, count: f64| {
+            let (x, width) = (LEFT + at * wide, count * wide);
+            format!("M{x:.1} {TOP:.1}h{width:.1}v{TALLEST:.1}h-{width:.1}z")
+        };
+        let (half, full) = (cell(1.0, 2.0) + &cell(4.0, 1.0), cell(3.0, 1.0));
+        assert!(svg.contains(&format!("fill-opacity=\"0.50\" d=\"{half}\"")), "{half} {svg}");
+        assert!(svg.contains(&format!("fill-opacity=\"1.00\" d=\"{full}\"")), "{full} {svg}");
+        assert_eq!(svg.matches("<path").count(), 2, "{svg}");
     }
 
     #[test]
