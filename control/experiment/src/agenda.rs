@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// A moment, or a span of time, in picoseconds. 64 bits are enough for 213 days, and no run is as long.
+/// A moment, or a span of time, in picoseconds. 64 bits are enough for 213 days; a run ends before.
 pub(crate) type Ps = u64;
 
 pub(crate) const PS_PER_NS: Ps = 1000;

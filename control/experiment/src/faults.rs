@@ -23,12 +23,15 @@ impl Fault {
         let is_faulty = step.is_multiple_of(2);
         let until = self.until.map_or(Ps::MAX, ps);
         let begin = match self.kind {
-            FaultKind::Flap { up, down } => ps(self.at) + u64::from(step / 2) * (ps(up) + ps(down)),
+            FaultKind::Flap { up, down } => {
+                let period = ps(up).saturating_add(ps(down));
+                ps(self.at).saturating_add(period.saturating_mul(u64::from(step / 2)))
+            }
             _ if step < 2 => ps(self.at),
             _ => return None,
         };
         let end = match self.kind {
-            FaultKind::Flap { down, .. } => begin + ps(down),
+            FaultKind::Flap { down, .. } => begin.saturating_add(ps(down)),
             _ => Ps::MAX,
         };
         let at = if is_faulty { begin } else { end.min(until) };
@@ -36,7 +39,7 @@ impl Fault {
             return None;
         }
         let reaction = if at == 0 { 0 } else { ps(self.reaction) };
-        Some(Change { at, learnt: self.is_noticed().then_some(at + reaction), is_faulty })
+        Some(Change { at, learnt: self.is_noticed().then_some(at.saturating_add(reaction)), is_faulty })
     }
 
     fn is_noticed(&self) -> bool {

@@ -6,7 +6,7 @@ use srv6d_emulate::{Draws, Offered, Port, Refusal};
 use srv6d_placement::PlaceError;
 use srv6d_srv6::flow::Seed;
 
-use crate::agenda::{Agenda, Answer, Event, PS_PER_NS, Ps};
+use crate::agenda::{Agenda, Answer, Event, PS_PER_NS, PS_PER_SECOND, Ps};
 use crate::faults::ps;
 use crate::heat::{Heat, MOST_LINKS};
 use crate::job::Job;
@@ -26,6 +26,8 @@ const CE: u8 = 3;
 const HOPS: u64 = 4;
 /// Number of events between two calls of the observer.
 const OBSERVED: u64 = 1 << 20;
+/// Longest run: ten million seconds, so that no time overflows.
+const LONGEST: Ps = 10_000_000 * PS_PER_SECOND;
 /// Lowest UDP source port of a queue pair.
 const FIRST_PORT: u16 = 49_152;
 /// Spans of the heat map in the ideal time.
@@ -181,7 +183,8 @@ impl<'e> Simulation<'e> {
 
     /// Runs until all jobs are complete, or for as long as the case allows. Returns the time.
     fn run(&mut self, observe: &mut dyn FnMut(f64)) -> Ps {
-        let limit = traffic::moment(self.ideal * f64::from(self.case.patience)) + ps(self.case.spread);
+        let patience = traffic::moment(self.ideal * f64::from(self.case.patience));
+        let limit = patience.saturating_add(ps(self.case.spread)).min(LONGEST);
         let mut now = 0;
         let mut events: u64 = 0;
         while self.tally.complete < self.jobs.as_slice().len() {
