@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::bars::FLOOR;
-use crate::document::Table;
 use crate::host;
 use crate::layout::Placement;
 use crate::machine::Stamp;
@@ -18,6 +17,7 @@ use crate::report::BESIDE;
 use crate::results::{Figure, Results, Row, TurnsRow};
 use crate::search::{Found, Limit, NDR, PDR};
 use crate::statistics::{Spread, number_of};
+use srv6d_report::Table;
 
 /// Comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]

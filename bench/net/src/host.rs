@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::BenchError;
-use crate::document::{Bar, Chart, Document, Group, Section, Table};
 use crate::dut::Daemon;
 use crate::machine::Stamp;
 use crate::netns::{Ended, Namespace, run, tool};
-use crate::results::Schema;
 use crate::statistics::Spread;
+use srv6d_report::Schema;
+use srv6d_report::{Bar, Chart, Document, Group, Section, Table};
 
 /// Bytes of headers around the payload of a UDP datagram that fits into the MTU when encapsulated: 40 outer, 40 inner,
 /// 8 UDP.

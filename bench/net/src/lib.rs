@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Parts without side effects, tested without a network: [`statistics`], [`verdict`], [`search`], [`bars`], [`plan`],
-//! [`progress`], [`document`]. Parts that need root: [`testbed`], [`generator`], [`sink`], [`dut`], [`trial`].
+//! [`progress`]. Parts that need root: [`testbed`], [`generator`], [`sink`], [`dut`], [`trial`].
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -23,7 +23,6 @@ pub mod bars;
 pub mod campaign;
 pub mod compare;
 pub mod cpu;
-pub mod document;
 pub mod dut;
 pub mod error;
 pub mod floor;
@@ -39,14 +38,12 @@ pub mod netns;
 pub mod objects;
 pub mod pictures;
 pub mod plan;
-pub mod plot;
 pub mod progress;
 pub mod report;
 pub mod results;
 pub mod search;
 pub mod sink;
 pub mod statistics;
-pub mod svg;
 pub mod testbed;
 pub mod trial;
 pub mod turns;

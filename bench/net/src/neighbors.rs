@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
-use crate::document::{Bar, Chart, Document, Group, Section, Table};
 use crate::dut::Daemon;
 use crate::machine::Stamp;
 use crate::netns::{Ended, Namespace};
-use crate::results::Schema;
+use srv6d_report::Schema;
+use srv6d_report::{Bar, Chart, Document, Group, Section, Table};
 
 /// Number of hosts in the far subnet. If a situation needs unknown neighbours, each host is used once.
 const HOSTS: u16 = 256;

@@ -1,7 +1,6 @@
 //! Draws results: rates and ratios over the frame size, latencies over their percentiles, and the load of cores.
 
 use crate::cpu::Busy;
-use crate::document::{Bar, Chart, Group, Line, Mark, Plot, Point, Stroke, Tick};
 use crate::dut::{self, Dut, Forwarder};
 use crate::frames::Work;
 use crate::layout::Placement;
@@ -9,6 +8,7 @@ use crate::report::{BESIDE, in_order, percent, sizes};
 use crate::results::{CoreUse, Figure, LatencyRow, Results, Row, SearchRow};
 use crate::search::NDR;
 use crate::statistics::Spread;
+use srv6d_report::{Bar, Chart, Group, Line, Mark, Plot, Point, Stroke, Tick};
 
 /// Percentiles that are labelled on the horizontal axis of a latency curve.
 const PERCENTILES: [(f64, &str); 6] =

@@ -1,13 +1,13 @@
 //! Makes a report from results: promises, rates and their ratios, searches, latencies.
 
 use crate::bars::{self, Kept, NoFigure, Promise};
-use crate::document::{Document, Plot, Section, Table};
 use crate::frames::mean_length;
 use crate::layout::Placement;
-use crate::results::{Figure, LatencyRow, PartOf, Results, Row, Schema, SearchRow};
+use crate::results::{Figure, LatencyRow, PartOf, Results, Row, SearchRow};
 use crate::search::{Found, NDR};
 use crate::statistics::{Spread, number_of};
 use crate::{dut, pictures};
+use srv6d_report::{Document, Plot, Schema, Section, Table};
 
 /// Rows with which each row of SRv6 work is compared. The ratio of the floor to the kernel shows what these sockets
 /// leave for a forwarder that does no work at all.

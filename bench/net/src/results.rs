@@ -1,6 +1,7 @@
 //! Results of a run of the bench, trial by trial.
 
 use serde::{Deserialize, Serialize};
+use srv6d_report::Schema;
 
 use crate::cpu::Busy;
 use crate::frames::Size;
@@ -41,38 +42,6 @@ pub const UNDER_WAY: &str = "killed, or still under way";
 
 /// Share of packets whose loss does not change the p99.9 of the packets that arrived.
 const LITTLE_LOSS: f64 = 0.001;
-
-/// Version of the file format. It changes when a field changes its meaning or is removed; new fields may be added
-/// without a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u32", into = "u32")]
-pub struct Schema(u32);
-
-/// Version that is written, and the only one that can be read.
-const SCHEMA: u32 = 1;
-
-impl Default for Schema {
-    fn default() -> Self {
-        Self(SCHEMA)
-    }
-}
-
-impl TryFrom<u32> for Schema {
-    type Error = String;
-
-    fn try_from(number: u32) -> Result<Self, String> {
-        match number {
-            SCHEMA => Ok(Self(number)),
-            _ => Err(format!("this is schema {number}, and this bench-net reads {SCHEMA}")),
-        }
-    }
-}
-
-impl From<Schema> for u32 {
-    fn from(schema: Schema) -> Self {
-        schema.0
-    }
-}
 
 /// Trials of one DUT at one size in one placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

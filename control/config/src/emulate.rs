@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use srv6d_emulate::{LEAST_RATE, MOST_DELAY, MOST_OVERHEAD, MOST_PACKETS, MOST_RATE};
+use srv6d_emulate::{Chance, Ecn, LEAST_RATE, MOST_DELAY, MOST_OVERHEAD, MOST_PACKETS, MOST_RATE};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -52,6 +52,23 @@ crate::words! {
         AzureLossless = "azure-lossless",
         /// 400 kB, 1600 kB, 20 %: for links of 100 Gbit/s, from HPCC's simulations.
         Hpcc100g = "hpcc-100g",
+    }
+}
+
+impl EcnProfile {
+    /// Returns the rule.
+    pub fn rule(self) -> Ecn {
+        let rule = |min, max, probability| Ecn {
+            min,
+            max,
+            probability: Chance::of(probability),
+            non_ect: srv6d_emulate::NonEct::Drop,
+        };
+        match self {
+            Self::Lab => rule(30_000, 120_000, 0.2),
+            Self::AzureLossless => rule(1 << 20, 2 << 20, 0.05),
+            Self::Hpcc100g => rule(400_000, 1_600_000, 0.2),
+        }
     }
 }
 

@@ -74,13 +74,32 @@ pub fn extend(config: &Config, name: &str, text: &str) -> Result<Config, Errors>
     Ok(Config { source, ..merge::merge(config.clone(), more) })
 }
 
+/// Parses a text that is written as `srv6d.toml` is, and has tables of its own. `filename` is only used in findings.
+///
+/// # Errors
+/// The errors are those of [`parse`].
+pub fn parse_record<T: Record + Default>(text: &str, filename: &str) -> Result<T, Errors> {
+    read_tables(text, Source::new(filename, text), |table| T::read(table).unwrap_or_default())
+}
+
 /// `extension` reads further keys of the outermost table.
 fn read<T: Default>(
     text: &str,
     source: Source,
     extension: impl FnOnce(&mut Table<'_, '_>) -> T,
 ) -> Result<(Config, T), Errors> {
-    let mut findings = Findings::new(source.clone());
+    let read = |table: &mut Table<'_, '_>| (Config::read(table).unwrap_or_default(), extension(table));
+    let (config, extension) = read_tables(text, source.clone(), read)?;
+    Ok((Config { source, ..config }, extension))
+}
+
+/// `read` reads the keys of the outermost table.
+fn read_tables<T: Default>(
+    text: &str,
+    source: Source,
+    read: impl FnOnce(&mut Table<'_, '_>) -> T,
+) -> Result<T, Errors> {
+    let mut findings = Findings::new(source);
     let (document, syntax) = DeTable::parse_recoverable(text);
     for error in &syntax {
         let span = error.span().unwrap_or_default();
@@ -96,14 +115,12 @@ fn read<T: Default>(
     }
     if !syntax.is_empty() {
         // Values that were recovered behind a syntax error would only cause misleading findings.
-        return findings.finish().map(|_| (Config::default(), T::default()));
+        return findings.finish().map(|_| T::default());
     }
-    let mut table = Table::new(Config::HEADER, document.get_ref(), 0..0, &mut findings);
-    let config = Config::read(&mut table);
-    let extension = extension(&mut table);
+    let mut table = Table::new("", document.get_ref(), 0..0, &mut findings);
+    let tables = read(&mut table);
     table.finish();
-    findings.finish()?;
-    Ok((Config { source, ..config.unwrap_or_default() }, extension))
+    findings.finish().map(|_| tables)
 }
 
 /// Place of a text that lacks its quotes, if it is known, and the fix.

@@ -83,6 +83,19 @@ impl<'t, 'f> Table<'t, 'f> {
         self.optional(key)
     }
 
+    /// Reads a required integer within limits.
+    pub fn required_number<N: TryFrom<u64>>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Option<Spanned<N>> {
+        if !self.entries.contains_key(key) {
+            let fix = format!("add `{key} = ...`: a number from {} to {}", range.start(), range.end());
+            self.missing.push((key, fix));
+        }
+        self.number(key, range)
+    }
+
     /// Reads an optional integer within limits.
     pub fn number<N: TryFrom<u64>>(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<Spanned<N>> {
         let value = self.take(key)?;

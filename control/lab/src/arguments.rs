@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::error::LabError;
+use super::experiment::ExperimentArguments;
 use super::outage::Failure;
 use super::state::RunDirectory;
 use super::topology::{Chosen, Routing};
@@ -132,6 +133,14 @@ pub(super) enum LabCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Compare ways of choosing paths: the same traffic and faults on a fabric in virtual time
+    #[command(after_help = "Examples:\n  \
+        srv6d lab experiment --example > experiment.toml\n  \
+        srv6d lab experiment --virtual experiment.toml\n  \
+        srv6d lab experiment --virtual --seeds 3 --html experiment.html experiment.toml\n  \
+        srv6d lab experiment --virtual --json experiment.toml | jq -r '[.case, .mode, .goodput] | @tsv'\n\n\
+        It needs no root and touches nothing. The same file and seeds give the same result.")]
+    Experiment(ExperimentArguments),
     /// Print the built-in topology, as a start for a file of your own
     Topology {
         /// Print the topology that is built for this routing

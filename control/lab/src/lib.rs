@@ -17,6 +17,7 @@ mod demo;
 mod emulate;
 mod emulated;
 mod error;
+mod experiment;
 mod fabric;
 mod frr;
 mod impair;
@@ -140,6 +141,10 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         LabCommand::Scale { switches, idle, json } => {
             need_root("lab scale")?;
             scale::run(scale::Size { switches, idle }, json, &mut screen)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Experiment(arguments) => {
+            experiment::run(&arguments)?;
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Topology { routing } => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use srv6d_config::{self as config, EcnMarking, EcnProfile, EcnRule, Findings, NonEct};
+use srv6d_config::{self as config, EcnMarking, EcnRule, Findings, NonEct};
 use srv6d_srv6::model::{self, Chance, Emulation, PortId};
 
 use super::Workers;
@@ -89,18 +89,8 @@ fn emulation(table: &config::Emulate, found: &mut Findings) -> Emulation {
 }
 
 fn marking_rule(marking: &EcnMarking, table: &config::Emulate, found: &mut Findings) -> model::Ecn {
-    let rule = |min, max, probability| model::Ecn {
-        min,
-        max,
-        probability: Chance::of(probability),
-        non_ect: model::NonEct::Drop,
-    };
     match marking {
-        EcnMarking::Profile(profile) => match profile.get_ref() {
-            EcnProfile::Lab => rule(30_000, 120_000, 0.2),
-            EcnProfile::AzureLossless => rule(1 << 20, 2 << 20, 0.05),
-            EcnProfile::Hpcc100g => rule(400_000, 1_600_000, 0.2),
-        },
+        EcnMarking::Profile(profile) => profile.get_ref().rule(),
         EcnMarking::Rule(written) => {
             let [min, max] = limits(written, table, found);
             let probability = written.probability.as_ref().map_or(1.0, |share| share.get_ref().0);
@@ -108,7 +98,7 @@ fn marking_rule(marking: &EcnMarking, table: &config::Emulate, found: &mut Findi
                 NonEct::Drop => model::NonEct::Drop,
                 NonEct::Pass => model::NonEct::Pass,
             };
-            model::Ecn { non_ect, ..rule(min, max, probability) }
+            model::Ecn { min, max, probability: Chance::of(probability), non_ect }
         }
     }
 }

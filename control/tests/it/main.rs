@@ -7,6 +7,7 @@ mod made;
 mod netlink;
 
 mod clab;
+mod cli_experiment;
 mod cli_path_server;
 mod cli_place;
 mod cli_show;

@@ -138,7 +138,8 @@ impl Ports<'_> {
 }
 
 /// The members of one group, as a chooser sees them.
-struct Choosing<'g, P, N> {
+#[derive(Debug)]
+pub struct Choosing<'g, P, N> {
     groups: &'g Groups,
     group: u32,
     members: &'g [u32],
@@ -150,7 +151,9 @@ struct Choosing<'g, P, N> {
 }
 
 impl<'g, P: Fn(u32) -> PortState, N: Fn(u32) -> Option<u32>> Choosing<'g, P, N> {
-    fn new(groups: &'g Groups, group: u32, policy: &Policy, members: &'g [u32], port: P, number: N) -> Self {
+    /// Creates the view of a group with these members. `port` returns the state of the port of a member, and `number` a number
+    /// that stays with the member as long as it exists.
+    pub fn new(groups: &'g Groups, group: u32, policy: &Policy, members: &'g [u32], port: P, number: N) -> Self {
         let scale = if let Mode::Adaptive(adaptive) = policy.mode { Some(adaptive.scale) } else { None };
         let fastest = scale.and_then(|_| members.iter().map(|&member| port(member).rate).max()).unwrap_or_default();
         Self { groups, group, members, scale, fastest, port, number }

@@ -26,7 +26,7 @@ pub mod tables;
 pub mod tally;
 pub mod trail;
 
-pub use balance::{Balancer, PortState};
+pub use balance::{Balancer, Choosing, PortState};
 pub use build::{BuildError, Rank};
 pub use fast::{Frames, InnerLookUps, Leaving, LookUps, LookupResult, write_burst, write_one};
 pub use history::Before;

@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use srv6d_bench_net::compare::Comparison;
-use srv6d_bench_net::document::Document;
 use srv6d_bench_net::results::Results;
 use srv6d_bench_net::{BenchError, host, neighbors, report};
+use srv6d_report::Document;
 
 use crate::Failure;
 

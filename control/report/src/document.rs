@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::results::Schema;
+use crate::heat::{self, HeatMap};
+use crate::schema::Schema;
 use crate::{plot, svg};
 
 /// A report as data.
@@ -41,6 +42,9 @@ pub struct Section {
     /// Line plots, below the bar charts.
     #[serde(default)]
     pub plots: Vec<Plot>,
+    /// Heat maps, below the line plots.
+    #[serde(default)]
+    pub heat_maps: Vec<HeatMap>,
 }
 
 /// A table. The first column contains text, the others contain figures.
@@ -229,6 +233,9 @@ impl Document {
             for plot in &section.plots {
                 let _ = writeln!(body, "<figure>{}</figure>", plot::lines(plot));
             }
+            for map in &section.heat_maps {
+                let _ = writeln!(body, "<figure>{}</figure>", heat::cells(map));
+            }
             if let Some(table) = &section.table {
                 body.push_str(&table.html());
             }
@@ -351,6 +358,7 @@ mod tests {
                     groups: vec![Group { label: "one".to_owned(), bars: vec![bar] }],
                 }],
                 plots: Vec::new(),
+                heat_maps: Vec::new(),
             }],
         }
     }
@@ -418,7 +426,7 @@ mod tests {
     fn a_form_of_another_time_is_refused() {
         let refused = serde_json::from_str::<Document>(r#"{"schema": 7, "title": "t", "stamp": [], "sections": []}"#);
         let why = refused.unwrap_err().to_string();
-        assert!(why.starts_with("this is schema 7, and this bench-net reads 1"), "{why}");
+        assert!(why.starts_with("this is schema 7, and this program reads 1"), "{why}");
     }
 
     #[test]

@@ -1,0 +1,384 @@
+//! A run: one case in one mode with one seed.
+
+use fastrand::Rng;
+use srv6d_balance::Sample;
+use srv6d_emulate::{Draws, Offered, Port, Refusal};
+use srv6d_placement::PlaceError;
+use srv6d_srv6::flow::Seed;
+
+use crate::agenda::{Agenda, Answer, Event, PS_PER_NS, PS_PER_SECOND, Ps};
+use crate::faults::ps;
+use crate::heat::{Heat, MOST_LINKS};
+use crate::job::Job;
+use crate::modes::Leaves;
+use crate::queue_pair::{Cut, QueuePair, flow_hash};
+use crate::result::Run;
+use crate::rows::Rows;
+use crate::settings::{Case, Experiment, Fabric, Mode, Way};
+use crate::shape::{Place, Shape};
+use crate::tally::Tally;
+use crate::traffic;
+
+/// ECN fields of a packet whose transport supports ECN, and of one that met congestion.
+const ECT: u8 = 2;
+const CE: u8 = 3;
+/// Number of links from host to host. An answer takes as many delays, over links without queues.
+const HOPS: u64 = 4;
+/// Number of events between two calls of the observer.
+const OBSERVED: u64 = 1 << 20;
+/// Longest run: ten million seconds, so that no time overflows.
+const LONGEST: Ps = 10_000_000 * PS_PER_SECOND;
+/// Lowest UDP source port of a queue pair.
+const FIRST_PORT: u16 = 49_152;
+/// Spans of the heat map in the ideal time.
+const SPANS: f64 = 64.0;
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    queue_pair: u32,
+    sequence: u32,
+    is_marked: bool,
+    /// Whether it has been sent before, and got lost.
+    is_repeated: bool,
+}
+
+/// What a run has brought.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The result.
+    pub run: Run,
+    /// Completion times of all transfers in milliseconds, in ascending order.
+    pub completions_ms: Vec<f64>,
+    /// Load over time, if it was watched.
+    pub load: Option<Load>,
+}
+
+/// Load of the links between switches over time.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Length of a span in seconds.
+    pub span: f64,
+    /// By link: its name, and its load in each span, from 0 to 1.
+    pub links: Vec<(String, Vec<f64>)>,
+}
+
+/// Runs a case in a mode. `seed` decides who sends to whom, and all random choices. With `watch`, the load of the links is
+/// kept, if there are not too many. `observe` is called now and then with the share of transfers that are complete.
+///
+/// # Errors
+/// The planner finds no placement.
+pub fn simulate(
+    experiment: &Experiment,
+    (case, mode, seed): (&Case, &Mode, u64),
+    watch: bool,
+    observe: &mut dyn FnMut(f64),
+) -> Result<Outcome, PlaceError> {
+    let mut simulation = Simulation::new(&experiment.fabric, case, mode, seed)?;
+    if watch {
+        simulation.watch();
+    }
+    let end = simulation.run(observe);
+    Ok(simulation.outcome(end))
+}
+
+/// A run, under way.
+pub(crate) struct Simulation<'e> {
+    pub fabric: &'e Fabric,
+    pub case: &'e Case,
+    pub mode: &'e Mode,
+    pub seed: u64,
+    pub shape: Shape,
+    pub ports: Rows<Ported>,
+    pub jobs: Rows<Job>,
+    pub queue_pairs: Rows<QueuePair>,
+    pub leaves: Leaves,
+    cut: Cut,
+    /// Packets that a queue pair may have sent without an answer.
+    window: u32,
+    /// Time that an answer takes.
+    answer_time: Ps,
+    pub agenda: Agenda,
+    pub tally: Tally,
+    /// Ideal time in seconds.
+    pub ideal: f64,
+}
+
+/// A port with what belongs to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Ported {
+    pub port: Port<Packet>,
+    draws: Draws,
+    /// Time of its event. Other events of the port are out of date.
+    due: Option<Ps>,
+}
+
+impl<'e> Simulation<'e> {
+    fn new(fabric: &'e Fabric, case: &'e Case, mode: &'e Mode, seed: u64) -> Result<Self, PlaceError> {
+        let shape = fabric.shape();
+        let mut random = Rng::with_seed(seed);
+        let jobs = traffic::jobs(case, shape, &mut random);
+        let frame = u64::from(fabric.frame);
+        let mut simulation = Self {
+            fabric,
+            case,
+            mode,
+            seed,
+            shape,
+            ports: Rows::of(shape.port_count(), |port| ported(fabric, port, seed)),
+            ideal: traffic::ideal(case, &jobs, fabric.host_rate),
+            jobs: Rows::default(),
+            queue_pairs: Rows::default(),
+            leaves: Leaves::new(fabric, mode.way, seed),
+            cut: Cut::of(case.bytes, mode.queue_pairs, fabric.frame),
+            window: u32::try_from((fabric.window / frame).max(1)).unwrap_or(u32::MAX),
+            answer_time: HOPS * ps(fabric.delay),
+            agenda: Agenda::default(),
+            tally: Tally::default(),
+        };
+        for job in jobs {
+            simulation.add(job, &mut random);
+        }
+        simulation.begin()?;
+        Ok(simulation)
+    }
+
+    /// Adds a job with its queue pairs.
+    fn add(&mut self, job: Job, random: &mut Rng) {
+        let number = self.jobs.len();
+        let seed = Seed::of(self.seed << 32 | u64::from(self.shape.leaf_of(job.source)));
+        self.agenda.add(job.start, Event::Start { job: number });
+        let first_pair = self.queue_pairs.len();
+        for _ in 0..self.mode.queue_pairs {
+            let (port, own) = (random.u16(FIRST_PORT..), random.u32(..1 << 24));
+            let flow = flow_hash(job.source, job.destination, port, own).for_hops(&seed);
+            self.queue_pairs.push(QueuePair::new(number, flow));
+        }
+        self.jobs.push(Job { first_pair, ..job });
+    }
+
+    /// Puts the faults of the beginning in force, places the jobs, and begins to sample.
+    fn begin(&mut self) -> Result<(), PlaceError> {
+        let first = self.case.fault.as_ref().and_then(|fault| fault.change(0));
+        match first {
+            Some(change) if change.at == 0 => self.change(0, 0),
+            Some(change) => self.agenda.add(change.at, Event::Change { step: 0 }),
+            None => {}
+        }
+        if self.mode.way == Way::Placed {
+            self.place()?;
+        }
+        if let Way::ByState { sample, .. } = self.mode.way {
+            self.agenda.add(ps(sample), Event::Sample);
+        }
+        Ok(())
+    }
+
+    /// Begins to keep the load of the links.
+    fn watch(&mut self) {
+        let links = self.shape.link_count();
+        let span = traffic::moment(self.ideal / SPANS);
+        self.tally.heat = (links <= MOST_LINKS).then(|| Heat::new(links, span));
+    }
+
+    /// Runs until all jobs are complete, or for as long as the case allows. Returns the time.
+    fn run(&mut self, observe: &mut dyn FnMut(f64)) -> Ps {
+        let patience = traffic::moment(self.ideal * f64::from(self.case.patience));
+        let limit = patience.saturating_add(ps(self.case.spread)).min(LONGEST);
+        let mut now = 0;
+        let mut events: u64 = 0;
+        while self.tally.complete < self.jobs.as_slice().len() {
+            let Some((at, event)) = self.agenda.next() else { break };
+            if at > limit {
+                return limit;
+            }
+            now = at;
+            self.handle(event, now);
+            events += 1;
+            if events.is_multiple_of(OBSERVED) {
+                observe(self.progress());
+            }
+        }
+        now
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a share to be shown")]
+    fn progress(&self) -> f64 {
+        let all: u64 = self.jobs.as_slice().iter().map(|job| u64::from(job.steps)).sum();
+        let packets = all * u64::from(self.cut.packets) * u64::from(self.mode.queue_pairs);
+        self.tally.arrived as f64 / packets.max(1) as f64
+    }
+
+    fn handle(&mut self, event: Event, now: Ps) {
+        match event {
+            Event::Start { job } => {
+                self.jobs[job].has_begun = true;
+                self.grant(job, now);
+            }
+            Event::Release { port } => self.release(port, now),
+            Event::Answer(Answer { queue_pair, sequence, is_lost }) => {
+                self.queue_pairs[queue_pair].answered(sequence, is_lost);
+                self.send(queue_pair, now);
+            }
+            Event::Sample => self.sample(now),
+            Event::Change { step } => self.change(step, now),
+            Event::Learnt { step } => self.learn(step),
+        }
+    }
+
+    /// Lets a job send as many steps as it may by now.
+    fn grant(&mut self, job: u32, now: Ps) {
+        let Job { granted, first_pair, has_begun, .. } = self.jobs[job];
+        if !has_begun {
+            return;
+        }
+        for pair in first_pair..first_pair + self.mode.queue_pairs {
+            self.queue_pairs[pair].granted = granted * self.cut.packets;
+            self.send(pair, now);
+        }
+    }
+
+    /// Sends what the window of a queue pair has room for.
+    fn send(&mut self, queue_pair: u32, now: Ps) {
+        let host = self.jobs[self.queue_pairs[queue_pair].job].source;
+        let port = self.shape.port(Place::HostUp { host });
+        while let Some((sequence, is_repeated)) = self.queue_pairs[queue_pair].take(self.window) {
+            self.offer(port, Packet { queue_pair, sequence, is_marked: false, is_repeated }, now);
+        }
+    }
+
+    fn offer(&mut self, number: u32, packet: Packet, now: Ps) {
+        let ecn = if packet.is_marked { CE } else { ECT };
+        let Ported { port, draws, due } = &mut self.ports[number];
+        let offered = Offered { len: self.cut.len(packet.sequence) as usize, ecn, draws: draws.pair() };
+        match port.offer(now.into(), offered, packet, |packet| packet.is_marked = true) {
+            Ok(()) if due.is_none() => self.wait(number),
+            Ok(()) => {}
+            Err((packet, refusal)) => self.lost(number, packet, refusal, now),
+        }
+    }
+
+    /// Adds the event of the first packet in a port.
+    pub fn wait(&mut self, port: u32) {
+        let Ported { port: waiting, due, .. } = &mut self.ports[port];
+        *due = waiting.next_release().and_then(|due| Ps::try_from(due).ok());
+        if let Some(at) = *due {
+            self.agenda.add(at, Event::Release { port });
+        }
+    }
+
+    /// Lets the sender of a packet know that it got lost.
+    pub fn lost(&mut self, port: u32, packet: Packet, refusal: Refusal, now: Ps) {
+        if refusal != Refusal::QueueFull && self.faulty().contains(&Some(port)) {
+            self.tally.last_loss = Some(now);
+        }
+        self.answer(packet, true, now);
+    }
+
+    fn answer(&mut self, Packet { queue_pair, sequence, .. }: Packet, is_lost: bool, now: Ps) {
+        self.agenda.answer(now + self.answer_time, Answer { queue_pair, sequence, is_lost });
+    }
+
+    /// Hands on all packets that are at the other end of a port.
+    fn release(&mut self, number: u32, now: Ps) {
+        if self.ports[number].due != Some(now) {
+            return;
+        }
+        self.ports[number].due = None;
+        let place = self.shape.place(number);
+        while let Some(released) = self.ports[number].port.release(now.into()) {
+            self.watched(number, released.frame, now);
+            self.arrive(place, released.frame, now);
+        }
+        self.wait(number);
+    }
+
+    /// Notes the load of a link, if it is watched.
+    fn watched(&mut self, port: u32, packet: Packet, now: Ps) {
+        if port >= self.shape.link_count() {
+            return;
+        }
+        let Some(heat) = &mut self.tally.heat else { return };
+        let emulation = self.ports[port].port.emulation();
+        let sent = now.saturating_sub(emulation.delay * PS_PER_NS);
+        heat.add(port, sent, u64::from(self.cut.len(packet.sequence)) + u64::from(emulation.overhead));
+    }
+
+    fn arrive(&mut self, place: Place, packet: Packet, now: Ps) {
+        let Job { destination, .. } = self.jobs[self.queue_pairs[packet.queue_pair].job];
+        let to = self.shape.leaf_of(destination);
+        let next = match place {
+            Place::HostUp { host } if self.shape.leaf_of(host) == to => Place::HostDown { host: destination },
+            Place::HostUp { host } => {
+                let leaf = self.shape.leaf_of(host);
+                Place::LeafUp { leaf, spine: self.spine([leaf, to], packet.queue_pair, now) }
+            }
+            Place::LeafUp { spine, .. } => Place::SpineDown { spine, leaf: to },
+            Place::SpineDown { .. } => Place::HostDown { host: destination },
+            Place::HostDown { .. } => return self.deliver(packet, now),
+        };
+        self.offer(self.shape.port(next), packet, now);
+    }
+
+    /// Returns the spine of a packet between two leaves.
+    fn spine(&mut self, leaves: [u32; 2], queue_pair: u32, now: Ps) -> u32 {
+        let pair = &mut self.queue_pairs[queue_pair];
+        if let (Way::Placed, Some(spine)) = (self.mode.way, pair.spine) {
+            return spine;
+        }
+        let spine = self.leaves.spine(leaves, pair.flow, now / PS_PER_NS);
+        if pair.spine.replace(spine).is_some_and(|before| before != spine) {
+            self.tally.moves += 1;
+        }
+        spine
+    }
+
+    fn deliver(&mut self, packet: Packet, now: Ps) {
+        self.tally.arrived += 1;
+        let pair = &mut self.queue_pairs[packet.queue_pair];
+        let is_late = pair.arrive(packet.sequence);
+        if is_late && !packet.is_repeated {
+            self.tally.reordered += 1;
+        }
+        let number = pair.job;
+        self.answer(packet, false, now);
+        let packets = self.cut.packets * self.mode.queue_pairs;
+        let job = &mut self.jobs[number];
+        if !job.receive(self.cut.step(packet.sequence), packets) {
+            return;
+        }
+        let received = job.received;
+        if job.is_complete() {
+            job.done = Some(now);
+            self.tally.complete += 1;
+        }
+        if let Some(next) = job.next {
+            let next_job = &mut self.jobs[next];
+            next_job.granted = (received + 1).min(next_job.steps);
+            self.grant(next, now);
+        }
+    }
+
+    fn sample(&mut self, now: Ps) {
+        let Way::ByState { sample, .. } = self.mode.way else { return };
+        let ports = &self.ports;
+        // The ports of leaves to spines have the numbers of their pairs.
+        let shown = |pair| {
+            let port = &ports[pair].port;
+            Sample { sent_bytes: port.counts().sent_bytes, queue: port.depth(now.into()) }
+        };
+        self.leaves.sample(now / PS_PER_NS, ps(sample) / PS_PER_NS, shown);
+        self.agenda.add(now + ps(sample), Event::Sample);
+    }
+}
+
+fn ported(fabric: &Fabric, number: u32, seed: u64) -> Ported {
+    let shape = fabric.shape();
+    let emulation = match shape.place(number) {
+        Place::HostUp { .. } => fabric.host_port(),
+        Place::LeafUp { .. } | Place::SpineDown { .. } => fabric.link_port(),
+        Place::HostDown { .. } => fabric.last_port(),
+    };
+    let draws = Draws::named(&format!("{} {seed}", shape.name(number)));
+    Ported { port: Port::new(emulation, 0), draws, due: None }
+}

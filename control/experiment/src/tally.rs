@@ -1,0 +1,21 @@
+//! What is counted while a simulation runs.
+
+use crate::agenda::Ps;
+use crate::heat::Heat;
+
+/// Counts of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    /// Packets that arrived.
+    pub arrived: u64,
+    /// Packets that arrived behind a later one of their queue pair. Those that were sent again do not count.
+    pub reordered: u64,
+    /// How often a queue pair got another spine than for its last packet.
+    pub moves: u64,
+    /// Jobs that are complete.
+    pub complete: usize,
+    /// When a packet was lost at the faulty link the last time.
+    pub last_loss: Option<Ps>,
+    /// Load of the links, if it is watched.
+    pub heat: Option<Heat>,
+}
