@@ -254,12 +254,18 @@ pub struct BalanceRow {
     pub more: usize,
     /// Name of the policy.
     pub policy: String,
-    /// What decides: `flowlet` or `adaptive`.
+    /// What decides: `flowlet`, `adaptive` or `weighted`.
     pub mode: String,
     /// Next hop or path.
     pub member: String,
     /// Weight.
     pub weight: u16,
+    /// Bits per second that the member's links can carry, if that is known. Only weighted policies have it.
+    #[serde(default)]
+    pub capacity: Option<u64>,
+    /// What the weights of a weighted policy are made of: `capacities`, `route` or `nothing`.
+    #[serde(default)]
+    pub weights_from: Option<String>,
     /// Quality, 0 to 7; 7 is the best. Only adaptive policies have one.
     pub band: Option<u8>,
     /// How busy the port is, in permille, with `band`.

@@ -48,6 +48,8 @@ crate::words! {
         Flowlet = "flowlet",
         /// The best band, after each gap.
         Adaptive = "adaptive",
+        /// The hash, by weights from the capacities of links.
+        Weighted = "weighted",
     }
 }
 

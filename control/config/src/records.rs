@@ -194,7 +194,8 @@ impl Record for NextHop {
     const HEADER: &'static str = "nexthops";
 
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
-        Some(Self { hop: one_hop(table), weight: table.number("weight", 1..=65_535) })
+        let hop = one_hop(table);
+        Some(Self { hop, weight: table.number("weight", 1..=65_535), capacity: table.optional("capacity") })
     }
 }
 
@@ -224,6 +225,7 @@ impl Record for SteerPath {
         Some(Self {
             name: table.optional("name"),
             weight: table.number("weight", 1..=65_535),
+            capacity: table.optional("capacity"),
             path: segment_route(table),
         })
     }

@@ -267,7 +267,7 @@ pub struct Port {
     pub offload: Optional<PortOffload>,
     /// The link that the port is made to be; default: none.
     pub emulate: Option<Emulate>,
-    /// Bits per second of the link, by which its load is judged.
+    /// Bits per second of the link, by which its load is judged and weights are made.
     pub speed: Optional<Rate>,
 }
 
@@ -421,6 +421,8 @@ pub struct NextHop {
     pub hop: OneHop,
     /// Relative share of the flows, default 1.
     pub weight: Optional<u16>,
+    /// Bits per second of the narrowest link behind the next hop.
+    pub capacity: Optional<Rate>,
 }
 
 /// `[[steer]]`: encapsulates packets to a prefix.
@@ -473,6 +475,8 @@ pub struct SteerPath {
     pub name: Optional<String>,
     /// Relative share of the flows, default 1.
     pub weight: Optional<u16>,
+    /// Bits per second of the path's narrowest link.
+    pub capacity: Optional<Rate>,
     /// Segments and next hops.
     #[serde(flatten)]
     pub path: SegmentRoute,

@@ -1,14 +1,17 @@
 //! Plans `[[balance]]`, and which groups choose by which policy.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ipnet::IpNet;
 use srv6d_config::{self as config, BalanceMode, BandRule, Findings, HASH, Optional, Reorder, ShortTime, Spanned};
 use srv6d_srv6::model::{
-    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, Mode, PortId, Reactive, TableId,
+    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, Mode, PortId, Reactive,
+    TableId,
 };
 
 use super::node::or;
+use super::weights;
 
 /// Largest number of policies.
 const MOST: usize = 1000;
@@ -20,80 +23,127 @@ const DEFAULT_PROBABILITY: f64 = 0.01;
 
 /// Returns how groups choose.
 pub(super) fn plan(config: &config::Config, emulated: &BTreeMap<PortId, Emulation>, found: &mut Findings) -> Balance {
-    let mut numbers = BTreeMap::from([(HASH, 0)]);
-    let mut settings = Balancing { rates: rates(config, emulated), ..Balancing::default() };
-    for (number, written) in (1..).zip(config.balances.iter().take(MOST)) {
-        let table = written.get_ref();
+    let settings = Balancing { rates: rates(config, emulated), ..Balancing::default() };
+    let mut balance = Balance { settings, capacities: weights::written(config, found), ..Balance::default() };
+    let policies = policies(config, &mut balance, found);
+    share(config, &mut balance.settings, found);
+    warn_about_rates(config, &balance.settings, found);
+    let mut policy_of = |key: &Optional<String>, entry: &str| {
+        let name = key.as_ref()?;
+        let policy = policies.get(name.get_ref().as_str());
+        if policy.is_none() {
+            let known: Vec<&str> = policies.keys().copied().collect();
+            let what = format!("there is no [[balance]] named {:?}", name.get_ref());
+            found.error(name.span(), entry, what, format!("write one of: {}", known.join(", ")));
+        }
+        policy.copied()
+    };
+    balance.default = policy_of(&config.node.balance, "[node] balance").unwrap_or_default();
+    let mut note = |key: (TableId, IpNet), policy: Option<GroupPolicy>| {
+        balance.of.extend(policy.map(|policy| (key, policy)));
+    };
+    for route in config.routes.iter().map(Spanned::get_ref) {
+        note(key_of_route(route), policy_of(&route.balance, "[[route]] balance"));
+    }
+    for steer in config.steers.iter().map(Spanned::get_ref) {
+        note(key_of_steer(steer), policy_of(&steer.balance, "[[steer]] balance"));
+    }
+    for sid in config.sids.iter().map(Spanned::get_ref) {
+        note(key_of_sid(sid), policy_of(&sid.balance, "[[sid]] balance"));
+    }
+    balance
+}
+
+pub(super) fn key_of_route(route: &config::Route) -> (TableId, IpNet) {
+    (or(&route.table, TableId::MAIN), route.prefix.get_ref().trunc())
+}
+
+pub(super) fn key_of_steer(steer: &config::Steer) -> (TableId, IpNet) {
+    (or(&steer.table, TableId::MAIN), steer.prefix.get_ref().trunc())
+}
+
+pub(super) fn key_of_sid(sid: &config::Sid) -> (TableId, IpNet) {
+    (TableId::MAIN, sid.sid.get_ref().trunc().into())
+}
+
+/// Adds the policies, and returns them by their names.
+fn policies<'c>(
+    config: &'c config::Config,
+    balance: &mut Balance,
+    found: &mut Findings,
+) -> BTreeMap<&'c str, GroupPolicy> {
+    let mut policies = BTreeMap::from([(HASH, GroupPolicy::Hash)]);
+    for table in config.balances.iter().take(MOST).map(Spanned::get_ref) {
         let name = table.name.get_ref().as_str();
-        if numbers.insert(name, number).is_some() {
+        let policy = match mode(table, found) {
+            None => {
+                balance.weighted.push(name.to_owned());
+                GroupPolicy::Weighted(balance.weighted.len() - 1)
+            }
+            Some(mode) => {
+                let gap = table.gap.as_ref().map_or(BalancePolicy::GAP, nanoseconds);
+                balance.settings.policies.push(BalancePolicy { gap, mode });
+                balance.settings.names.push(name.to_owned());
+                GroupPolicy::Stateful(u16::try_from(balance.settings.policies.len()).unwrap_or(u16::MAX))
+            }
+        };
+        if policies.insert(name, policy).is_some() {
             let what = if name == HASH { "is the name of the plain hash" } else { "is the name of another one" };
             found.error(table.name.span(), "[[balance]] name", format!("{name:?} {what}"), "write another name");
         }
-        settings.policies.push(policy(table, found));
-        settings.names.push(name.to_owned());
     }
     if let Some(beyond) = config.balances.get(MOST) {
         found.error(beyond.span(), "[[balance]]", format!("there are more than {MOST}"), "remove some of them");
     }
-    share(config, &mut settings, found);
-    warn_about_rates(config, &settings, found);
-    let mut number_of = |key: &Optional<String>, entry: &str| {
-        let name = key.as_ref()?;
-        let number = numbers.get(name.get_ref().as_str());
-        if number.is_none() {
-            let known: Vec<&str> = numbers.keys().copied().collect();
-            let what = format!("there is no [[balance]] named {:?}", name.get_ref());
-            found.error(name.span(), entry, what, format!("write one of: {}", known.join(", ")));
-        }
-        number.copied()
-    };
-    let default = number_of(&config.node.balance, "[node] balance").unwrap_or_default();
-    let mut of = BTreeMap::new();
-    let mut note = |key: (TableId, IpNet), number: Option<u16>| of.extend(number.map(|number| (key, number)));
-    for route in config.routes.iter().map(Spanned::get_ref) {
-        note(
-            (or(&route.table, TableId::MAIN), route.prefix.get_ref().trunc()),
-            number_of(&route.balance, "[[route]] balance"),
-        );
-    }
-    for steer in config.steers.iter().map(Spanned::get_ref) {
-        note(
-            (or(&steer.table, TableId::MAIN), steer.prefix.get_ref().trunc()),
-            number_of(&steer.balance, "[[steer]] balance"),
-        );
-    }
-    for sid in config.sids.iter().map(Spanned::get_ref) {
-        note((TableId::MAIN, sid.sid.get_ref().trunc().into()), number_of(&sid.balance, "[[sid]] balance"));
-    }
-    Balance { settings, default, of }
+    policies
 }
 
-fn policy(table: &config::Balance, found: &mut Findings) -> BalancePolicy {
-    let gap = table.gap.as_ref().map_or(BalancePolicy::GAP, nanoseconds);
-    let mode = match table.mode.get_ref() {
+/// Returns what a policy looks at, and `None` if it looks at no state.
+fn mode(table: &config::Balance, found: &mut Findings) -> Option<Mode> {
+    match table.mode.get_ref() {
         BalanceMode::Flowlet => {
-            refuse_keys_of_adaptive(table, found);
-            Mode::Flowlet
+            refuse(keys_of_adaptive(table), table, found);
+            Some(Mode::Flowlet)
         }
         BalanceMode::Adaptive => {
-            Mode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) })
+            Some(Mode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }))
         }
-    };
-    BalancePolicy { gap, mode }
+        BalanceMode::Weighted => {
+            refuse(keys_of_adaptive(table), table, found);
+            refuse(keys_of_flows(table), table, found);
+            None
+        }
+    }
 }
 
-fn refuse_keys_of_adaptive(table: &config::Balance, found: &mut Findings) {
-    let written = [
+/// A key, and where it is written.
+type Written = (&'static str, Option<Range<usize>>);
+
+/// Returns the keys that only mode "adaptive" has.
+fn keys_of_adaptive(table: &config::Balance) -> [Written; 6] {
+    [
         ("band", table.band.as_ref().map(Spanned::span)),
         ("low", table.low.as_ref().map(Spanned::span)),
         ("high", table.high.as_ref().map(Spanned::span)),
         ("rate_weight", table.rate_weight.as_ref().map(Spanned::span)),
         ("sample", table.sample.as_ref().map(Spanned::span)),
         ("reactive", table.reactive.as_ref().map(|_| table.mode.span())),
-    ];
-    for (key, span) in written {
+    ]
+}
+
+/// Returns the keys of all modes that remember flows.
+fn keys_of_flows(table: &config::Balance) -> [Written; 3] {
+    [
+        ("gap", table.gap.as_ref().map(Spanned::span)),
+        ("flows", table.flows.as_ref().map(Spanned::span)),
+        ("reorder", table.reorder.as_ref().map(Spanned::span)),
+    ]
+}
+
+fn refuse(keys: impl IntoIterator<Item = Written>, table: &config::Balance, found: &mut Findings) {
+    for (key, span) in keys {
         if let Some(span) = span {
-            let what = format!("mode \"flowlet\" does not use `{key}`");
+            let what = format!("mode {:?} does not use `{key}`", table.mode.get_ref().word());
             found.error(span, "[[balance]]", what, format!("remove `{key}`, or write mode = \"adaptive\""));
         }
     }

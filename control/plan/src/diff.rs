@@ -177,7 +177,8 @@ fn by_key<T>(entries: &[T], key: fn(&T) -> (TableId, IpNet)) -> HashMap<(TableId
 fn node(desired: &Desired) -> Entries {
     let host = text(&desired.host.map(|host| host.kernel_mac));
     let (tunnel, policy) = (text(&desired.tunnel), text(&desired.policy));
-    let balance = text(&(&desired.balance.settings, desired.balance.default));
+    let balance = &desired.balance;
+    let balance = text(&(&balance.settings, &balance.weighted, balance.default, &balance.capacities));
     [("tunnel", tunnel), ("policy", policy), ("host", host), ("balance", balance)]
         .map(|(name, value)| (name.to_owned(), value))
         .into()

@@ -24,6 +24,7 @@ mod rules;
 mod sids;
 mod sources;
 mod steers;
+mod weights;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ use rules::Rules;
 pub use srv6d_kernel_routes::{
     KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, RouteKey,
 };
+pub use weights::{WeightsFrom, capacity_of_hop, capacity_of_path};
 
 /// Everything the daemon needs to run a configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,6 +223,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         path_mtus: environment.path_mtus.clone(),
     };
     desired.offload.extend(by_tc);
+    weights::weigh(config, &mut desired, found);
     let role_reasons = roles::decide(config, &environment.faced_routers, &mut desired);
     roles::report(config, &desired, &role_reasons, found);
     let Accepted { warnings, pending, notes } = findings.finish()?;

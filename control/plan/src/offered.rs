@@ -339,6 +339,7 @@ fn written_path(steer: &OfferedSteer, path: &OfferedPath) -> SteerPath {
     SteerPath {
         name: Some(nowhere(path.name.clone())),
         weight: Some(nowhere(path.weight)),
+        capacity: None,
         path: SegmentRoute {
             segments: path.segments.iter().copied().map(nowhere).collect(),
             hop: OneHop { via: steer.via.map(nowhere), port: steer.port.clone().map(nowhere) },

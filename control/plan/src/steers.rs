@@ -103,21 +103,34 @@ fn written_paths<'a>(written: &'a Spanned<config::Steer>, found: &mut Findings) 
         let fix = "move `segments`, `via`, `port` and `nexthops` into an item of `paths`";
         found.error(written.span(), "[[steer]]", "has both `paths` and keys of a single path", fix);
     }
-    // A prefix may be steered in several tables, and the names of its paths must differ.
-    let prefix = match or(&steer.table, TableId::MAIN) {
-        TableId::MAIN => steer.prefix.get_ref().to_string(),
-        TableId(table) => format!("{}@{table}", steer.prefix.get_ref()),
-    };
     if steer.paths.is_empty() {
-        return vec![WrittenPath { name: prefix, weight: 1, route: one, span: written.span() }];
+        let name = steered_name(steer);
+        return vec![WrittenPath { name, weight: 1, route: one, span: written.span() }];
     }
-    let path = |(number, path): (usize, &'a Spanned<config::SteerPath>)| WrittenPath {
-        name: or(&path.get_ref().name, format!("{prefix}#{}", number + 1)),
+    let path = |(path, name): (&'a Spanned<config::SteerPath>, String)| WrittenPath {
+        name,
         weight: or(&path.get_ref().weight, 1),
         route: &path.get_ref().path,
         span: path.span(),
     };
-    steer.paths.iter().enumerate().map(path).collect()
+    steer.paths.iter().zip(path_names(steer)).map(path).collect()
+}
+
+/// Returns the names of the paths of `paths`, their own or generated ones.
+pub(super) fn path_names(steer: &config::Steer) -> impl Iterator<Item = String> {
+    let prefix = steered_name(steer);
+    let names = steer.paths.iter().map(|path| path.get_ref().name.as_ref());
+    (1..)
+        .zip(names)
+        .map(move |(number, name)| name.map_or_else(|| format!("{prefix}#{number}"), |name| name.get_ref().clone()))
+}
+
+/// Returns the name of a steered prefix. A prefix may be steered in several tables, and the names of its paths must differ.
+pub(super) fn steered_name(steer: &config::Steer) -> String {
+    match or(&steer.table, TableId::MAIN) {
+        TableId::MAIN => steer.prefix.get_ref().to_string(),
+        TableId(table) => format!("{}@{table}", steer.prefix.get_ref()),
+    }
 }
 
 fn check_name(path: &WrittenPath<'_>, names: &mut Names, found: &mut Findings) {

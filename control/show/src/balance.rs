@@ -12,6 +12,8 @@ pub(super) fn render(rows: &[BalanceRow]) -> String {
         "MODE",
         "MEMBER",
         ">WEIGHT",
+        ">CAPACITY",
+        "WEIGHTS FROM",
         ">BAND",
         ">BUSY",
         ">PACKETS",
@@ -30,6 +32,8 @@ pub(super) fn render(rows: &[BalanceRow]) -> String {
             row.mode.clone(),
             row.member.clone(),
             row.weight.to_string(),
+            row.capacity.map_or_else(|| "-".to_owned(), bit_rate),
+            row.weights_from.clone().unwrap_or_else(|| "-".to_owned()),
             row.band.map_or_else(|| "-".to_owned(), |band| band.to_string()),
             row.score.map_or_else(|| "-".to_owned(), busy),
             row.packets.to_string(),
@@ -39,4 +43,24 @@ pub(super) fn render(rows: &[BalanceRow]) -> String {
         ]);
     }
     table.finish("every group chooses by the hash; see [[balance]]")
+}
+
+/// Formats a bit rate: `25 Gbit`, `97.5 Mbit`.
+fn bit_rate(rate: u64) -> String {
+    const TENTH_OF_MEGABIT: u64 = 100_000;
+    let tenths = rate / TENTH_OF_MEGABIT;
+    let (tenths, unit) = if tenths >= 10_000 { (tenths / 1000, "Gbit") } else { (tenths, "Mbit") };
+    let part = if tenths % 10 == 0 { String::new() } else { format!(".{}", tenths % 10) };
+    format!("{}{part} {unit}", tenths / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bit_rates_are_short() {
+        let shown = [97_500_000, 100_000_000, 1_000_000_000, 2_500_000_000, 1_600_000_000_000].map(bit_rate);
+        assert_eq!(shown, ["97.5 Mbit", "100 Mbit", "1 Gbit", "2.5 Gbit", "1600 Gbit"]);
+    }
 }

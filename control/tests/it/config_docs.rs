@@ -65,7 +65,7 @@ fn every_word_is_explained() {
         ("port", "offload", &["off", "xdp", "auto"]),
         ("Emulated ports", "ecn", &["lab", "azure-lossless", "hpcc-100g"]),
         ("ECN marks of an emulated port", "non_ect", &["drop", "pass"]),
-        ("balance", "mode", &["flowlet", "adaptive"]),
+        ("balance", "mode", &["flowlet", "adaptive", "weighted"]),
         ("balance", "band", &["available", "relative"]),
         ("route", "type", &["unicast", "blackhole", "unreachable", "kernel"]),
         ("block", "unknown", &["drop", "icmp", "punt", "route"]),

@@ -404,6 +404,13 @@ fn policies_that_cannot_be() {
     refused("name = \"hash\"\nmode = \"flowlet\"", 2, &["[[balance]] name", "\"hash\" is the name of the plain hash"]);
     refused("name = \"x\"\nmode = \"spray\"", 3, &["[[balance]] mode", "flowlet"]);
     flowlet("sample = \"2ms\"", &["does not use `sample`", "mode = \"adaptive\""]);
+    for (key, value) in [("gap", "\"2ms\""), ("flows", "512"), ("reorder", "\"accept\""), ("low", "7")] {
+        let weighted = format!("name = \"x\"\nmode = \"weighted\"\n{key} = {value}");
+        refused(&weighted, 4, &["mode \"weighted\" does not use", key]);
+    }
+    let twice = "nexthops = [{ via = \"2001:db8::1\", port = \"lo\", weight = 2, capacity = \"1Gbit\" }]";
+    let text = format!("[[port]]\nname = \"lo\"\n[[route]]\nprefix = \"2001:db8:7::/48\"\n{twice}");
+    assert_refused(&text, 5, &["has both `weight` and `capacity`", "remove `weight`"]);
     adaptive("gap = \"11s\"", 4, &["[[balance]] gap", "\"10s\""]);
     adaptive("flows = 100", 4, &["[[balance]] flows", "from 256 to 1048576"]);
     adaptive("low = 100", 4, &["band \"available\" has no `low` and `high`"]);

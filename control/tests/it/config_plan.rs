@@ -542,3 +542,104 @@ fn a_configuration_of_many_ports_is_planned_within_a_minute() {
     assert_eq!(planned.devices.len(), PORTS, "VLANs share their device");
     assert!(begun.elapsed() < Duration::from_mins(1), "it took {:?}", begun.elapsed());
 }
+
+/// A node with two links: the speed of the first one is known.
+const WEIGHTED: &str = r#"
+[[block]]
+prefix = "fcbb::/32"
+[[port]]
+name = "eth1"
+speed = "100Gbit"
+[[port]]
+name = "eth2"
+role = "fabric"
+[[balance]]
+name = "fare"
+mode = "weighted"
+[[route]]
+prefix = "fcbb:0:1006::/48"
+balance = "fare"
+"#;
+
+fn weights_of(plan: &Plan, prefix: &str) -> Vec<u16> {
+    let route = plan.desired.routes.iter().find(|route| route.prefix.to_string() == prefix).unwrap();
+    let RouteAction::Via(hops) = &route.action else { panic!("{route:?}") };
+    hops.iter().map(|hop| hop.weight).collect()
+}
+
+/// Returns the weights of the route with these next hops, and the warnings.
+fn weighted(hops: &str) -> (Vec<u16>, Vec<String>) {
+    let plan = plan_in(&format!("{WEIGHTED}nexthops = [{hops}]\n"), &environment());
+    let prefix = "fcbb:0:1006::/48";
+    assert_eq!(plan.desired.balance.policy_of(TableId::MAIN, prefix.parse().unwrap()), 0, "the hash chooses");
+    (weights_of(&plan, prefix), plan.warnings.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn weights_are_those_of_the_narrowest_links() {
+    let three = r#"{ via = "fe80::2", port = "eth1" }, { via = "fe80::3", port = "eth1", capacity = "400Gbit" },
+        { via = "fe80::4", port = "eth2", capacity = "100Gbit" }"#;
+    let hops = format!(r#"{{ via = "fe80::1", port = "eth1", capacity = "25Gbit" }}, {three}"#);
+    assert_eq!(weighted(&hops), (vec![2500, 10_000, 10_000, 10_000], Vec::new()));
+}
+
+#[test]
+fn weights_are_equal_if_one_capacity_is_not_known() {
+    let (weights, warnings) =
+        weighted(r#"{ via = "fe80::1", port = "eth1", capacity = "25Gbit" }, { via = "fe80::2", port = "eth2" }"#);
+    assert_eq!(weights, [1, 1]);
+    assert!(
+        matches!(&warnings[..], [only] if only.contains("what next hop fe80::2 on eth2 can carry")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn weights_of_a_route_are_its_own() {
+    let (weights, warnings) =
+        weighted(r#"{ via = "fe80::1", port = "eth1", weight = 3 }, { via = "fe80::2", port = "eth1" }"#);
+    assert_eq!((weights, warnings), (vec![3, 1], Vec::new()));
+}
+
+#[test]
+fn a_path_carries_what_its_next_hops_carry_together() {
+    let steer = r#"nexthops = [{ via = "fe80::1", port = "eth1" }, { via = "fe80::2", port = "eth1" }]
+[[steer]]
+prefix = "2001:db8:9::/48"
+source = "fcbb:0:1004::1"
+balance = "fare"
+paths = [
+  { segments = ["fcbb:0:1001:fe04::"], nexthops = [
+    { via = "fe80::1", port = "eth1" }, { via = "fe80::2", port = "eth1", capacity = "50Gbit" }] },
+  { segments = ["fcbb:0:1002:fe04::"], nexthops = [{ via = "fe80::2", port = "eth1" }], capacity = "400Gbit" },
+  { name = "slow", segments = ["fcbb:0:1003:fe04::"], via = "fe80::3", port = "eth2", capacity = "2.5Gbit" },
+]
+"#;
+    let plan = plan_in(&format!("{WEIGHTED}{steer}"), &environment());
+    let weights: Vec<u16> = plan.desired.steers[0].paths.iter().map(|path| path.weight).collect();
+    assert_eq!(weights, [15_000, 10_000, 250]);
+    assert_eq!(plan.desired.steers[0].paths[0].via[1].weight, 1, "hops of paths choose as [node] says");
+    assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
+}
+
+#[test]
+fn the_rate_of_an_emulated_port_is_its_capacity() {
+    let ports = "[node]\nbalance = \"fare\"\n[[port]]\nname = \"eth1\"\nemulate = { rate = \"25Mbit\" }\n\
+         [[port]]\nname = \"eth2\"\nspeed = \"100Mbit\"\n[[balance]]\nname = \"fare\"\nmode = \"weighted\"\n";
+    let hops = r#"nexthops = [{ via = "fe80::2", port = "eth1" }, { via = "fe80::3", port = "eth2" }]"#;
+    let routes = format!(
+        "[[route]]\nprefix = \"2001:db8:a::/48\"\n{hops}\n[[route]]\nprefix = \"2001:db8:b::/48\"\n{hops}\n\
+         balance = \"hash\"\n"
+    );
+    let plan = plan_in(&format!("{ports}{routes}"), &environment());
+    assert_eq!(weights_of(&plan, "2001:db8:a::/48"), [25, 100]);
+    assert_eq!(weights_of(&plan, "2001:db8:b::/48"), [1, 1], "it chooses by the plain hash");
+}
+
+#[test]
+fn a_capacity_that_nobody_uses_is_pointed_out() {
+    let text = "[[port]]\nname = \"eth1\"\n[[route]]\nprefix = \"2001:db8:a::/48\"\n\
+         nexthops = [{ via = \"fe80::2\", port = \"eth1\", capacity = \"1Gbit\" }]\n";
+    let plan = plan_in(text, &environment());
+    assert!(plan.warnings[0].to_string().contains("`capacity` is not used"), "{:?}", plan.warnings);
+}

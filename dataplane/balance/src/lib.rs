@@ -7,15 +7,19 @@
 //!                       └── no ──► draw (flowlet), or the best band (adaptive)
 //! ```
 //!
+//! A group that looks at no state has weights instead, which may follow from what its links can carry ([`weights`]).
+//!
 //! It has no clock and does no I/O: time, random numbers and members are handed in, so a worker and a simulator choose alike.
 #![forbid(unsafe_code)]
 
 mod bands;
+mod capacity;
 mod chooser;
 mod flows;
 mod policy;
 
 pub use bands::{Band, BandScale, Sample, Sampler, combined};
+pub use capacity::{BitRate, Link, Metric, Origin, Publisher, believed, path_capacity, weights};
 pub use chooser::{Choice, Chooser, Members, Why};
 pub use flows::{FlowTable, Flows};
 pub use policy::{Adaptive, Mode, Policy, Reactive};

@@ -172,6 +172,7 @@ fn packed(places: &[u16]) -> PatternRow {
 
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, reason = "a failed test may panic")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares are between 0 and 1000")]
 mod tests {
     use super::*;
 
@@ -194,12 +195,28 @@ mod tests {
         assert_eq!(spread(&[1, 1, 1, 1]), [256; 4]);
         assert_eq!(spread(&[1, 2, 2, 2]), [146, 293, 293, 292]);
         assert_eq!(spread(&[25, 100, 100, 100]), [79, 315, 315, 315]);
+        assert_eq!(spread(&[2500, 10_000, 10_000, 10_000]), [79, 315, 315, 315]);
         assert_eq!(spread(&[1, 1, 1]), [342, 341, 341]);
         assert_eq!(spread(&[1, 60_000]), [1, 1023], "a member has a slot at least");
         assert_eq!(spread(&[1, 1, 1, u32::MAX]), [1, 1, 1, 1021]);
         let many = spread(&[1; 2000]);
         assert_eq!((many.len(), many.iter().max()), (SLOTS, Some(&1)));
         assert!(spread(&[7]).iter().all(|&slots| slots == 0), "of one member there are no slots");
+    }
+
+    /// Returns the share of the traffic that arrives if these links get it in the proportion of their slots, in permille.
+    fn goodput(links: &[u32], weights: &[u32], offered: u32) -> u32 {
+        let slots = counts(&Spreader::default().spread(&weighted(weights), None));
+        let get = |slots: usize| f64::from(offered) * f64::from(u32::try_from(slots).unwrap_or(u32::MAX)) / 1024.0;
+        let carried: f64 = links.iter().zip(slots).map(|(&link, slots)| get(slots).min(f64::from(link))).sum();
+        (carried * 1000.0 / f64::from(offered)).round() as u32
+    }
+
+    #[test]
+    fn weights_by_capacity_fill_unequal_links() {
+        let links = [25, 100, 100, 100];
+        assert_eq!(goodput(&links, &links, 320), 1000);
+        assert_eq!(goodput(&links, &[1; 4], 320), 828, "equal shares");
     }
 
     #[test]

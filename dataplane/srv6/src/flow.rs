@@ -248,8 +248,51 @@ mod tests {
     }
 
     #[test]
+    fn shares_of_members_are_even() {
+        for (members, mean, deviation) in [(4, 2500.0, 0.0173), (8, 1250.0, 0.0265)] {
+            let mut shares = vec![0u32; members];
+            for port in 0..10_000 {
+                shares[key(&packet(port, 0), false).for_hops(&Seed::of(3)).pick(members)] += 1;
+            }
+            let off = |&share: &u32| (f64::from(share) / mean - 1.0).abs();
+            assert!(shares.iter().all(|share| off(share) < 4.0 * deviation), "{shares:?} of {mean}");
+        }
+    }
+
+    #[test]
     fn queue_pairs_count_only_when_asked() {
         assert_eq!(key(&packet(7, 1), false), key(&packet(7, 2), false));
         assert_ne!(key(&packet(7, 1), true), key(&packet(7, 2), true));
+    }
+
+    /// Returns how many of 64 queue pairs between two hosts take each of 8 next hops. They have the same ports.
+    fn queue_pairs_of_hosts(port: u16, with_qp: bool) -> [u32; 8] {
+        let mut taken = [0; 8];
+        for qp in 0..64 {
+            taken[key(&packet(port, qp), with_qp).for_hops(&Seed::of(3)).pick(8)] += 1;
+        }
+        taken
+    }
+
+    #[test]
+    fn queue_pairs_spread_over_all_members() {
+        const HOSTS: u16 = 500;
+        assert!((0..HOSTS).all(|port| queue_pairs_of_hosts(port, false).contains(&64)), "without the queue pair");
+        let busiest = |port| queue_pairs_of_hosts(port, true).into_iter().max().map_or(0.0, f64::from);
+        let mean = (0..HOSTS).map(busiest).sum::<f64>() / f64::from(HOSTS) / 8.0;
+        assert!((1.48..1.58).contains(&mean), "the busiest next hop has {mean} of its share, 1.53 are expected");
+        let unused = (0..HOSTS).filter(|&port| queue_pairs_of_hosts(port, true).contains(&0)).count();
+        assert!(unused < 10, "{unused} of {HOSTS} pairs of hosts leave a next hop unused, 0.8 are expected");
+    }
+
+    #[test]
+    fn a_cut_off_queue_pair_counts_as_none() {
+        const UP_TO_QP: usize = ipv6::LEN + BTH_QP + 4;
+        let whole = packet(7, 0x00ab_cdef);
+        assert_ne!(key(&whole[..UP_TO_QP], true), key(&whole, false));
+        for len in ipv6::LEN + 8..UP_TO_QP {
+            assert_eq!(key(&whole[..len], true), key(&whole, false), "{len} bytes: the ports alone");
+        }
+        assert_eq!(key(&packet(7, 0xff00_0001), true), key(&packet(7, 1), true), "the byte in front is reserved");
     }
 }

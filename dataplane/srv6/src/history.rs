@@ -234,6 +234,19 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_build_moves_the_flows_that_other_weights_move() {
+        // One of four carries half as much as before.
+        let change = |desired: &mut Desired| {
+            for route in &mut desired.routes {
+                let RouteAction::Via(hops) = &mut route.action else { continue };
+                hops[1..].iter_mut().for_each(|hop| hop.weight = 2);
+            }
+            desired.steers[0].paths[1..].iter_mut().for_each(|path| path.weight = 2);
+        };
+        assert_eq!(moved(&mut Node::new(), |node| node.rebuild(change)), [110; 3]);
+    }
+
+    #[test]
     fn an_amendment_moves_the_flows_that_must() {
         let mut node = Node::new();
         let lost = |port, mac| NeighborChange { port: neighbor(port).0, address: neighbor(port).1, mac };

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv6Net};
 pub use srv6d_addresses::{Mac, MacParseError, TableId};
 
-pub use srv6d_balance::{Adaptive, BandScale, Flows, Mode, Policy as BalancePolicy, Reactive};
+pub use srv6d_balance::{Adaptive, BandScale, BitRate, Flows, Mode, Policy as BalancePolicy, Reactive};
 pub use srv6d_emulate::{Chance, Ecn, Emulation, NonEct};
 
 use crate::carrier::SegmentList;
@@ -61,18 +61,95 @@ pub struct Desired {
 /// Which groups choose by which policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// The policies and what they share.
+    /// The policies that look at state, and what they share.
     pub settings: Balancing,
-    /// Number of the policy of all others. 0: the hash chooses.
-    pub default: u16,
-    /// Numbers of the policies of these routes, steered prefixes and SIDs.
-    pub of: BTreeMap<(TableId, IpNet), u16>,
+    /// Names of the policies by which weights follow from capacities, which are shown to people.
+    pub weighted: Vec<String>,
+    /// How all others choose.
+    pub default: GroupPolicy,
+    /// How the groups of these routes, steered prefixes and SIDs choose.
+    pub of: BTreeMap<(TableId, IpNet), GroupPolicy>,
+    /// What links can carry that are not those of this node's own ports.
+    pub capacities: Capacities,
+}
+
+/// How a group chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GroupPolicy {
+    /// By the flow's hash.
+    #[default]
+    Hash,
+    /// By the flow's hash, with weights from the capacities of links. The number is the place of the policy's name.
+    Weighted(usize),
+    /// By state. The number of the policy counts from 1.
+    Stateful(u16),
+}
+
+/// What links can carry, in bit/s, as far as it is configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capacities {
+    /// Behind next hops.
+    pub behind: BTreeMap<HopsOf, Vec<HopCapacity>>,
+    /// Along paths, by the name of the path.
+    pub paths: BTreeMap<String, BitRate>,
+}
+
+/// What has next hops.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HopsOf {
+    /// A route or a SID.
+    Prefix(TableId, IpNet),
+    /// A path of a steered prefix, by its name.
+    Path(String),
+}
+
+/// What the narrowest link behind a next hop can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HopCapacity {
+    /// Port of the next hop, if it is written.
+    pub port: Option<PortId>,
+    /// Neighbour.
+    pub via: Option<IpAddr>,
+    /// Bits per second.
+    pub capacity: BitRate,
 }
 
 impl Balance {
-    /// Returns the number of the policy of a prefix.
-    pub fn policy_of(&self, table: TableId, prefix: IpNet) -> u16 {
+    /// Returns how the groups of a prefix choose.
+    pub fn group_policy(&self, table: TableId, prefix: IpNet) -> GroupPolicy {
         self.of.get(&(table, prefix)).copied().unwrap_or(self.default)
+    }
+
+    /// Returns the number of the policy that looks at state for a prefix, or 0 if the hash chooses.
+    pub fn policy_of(&self, table: TableId, prefix: IpNet) -> u16 {
+        self.group_policy(table, prefix).number()
+    }
+}
+
+impl GroupPolicy {
+    /// Returns the number of the policy that looks at state, or 0 if the hash chooses.
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Stateful(number) => number,
+            Self::Hash | Self::Weighted(_) => srv6d_fib::BY_HASH,
+        }
+    }
+}
+
+impl Capacities {
+    /// Returns what the narrowest link behind a next hop can carry, if it is configured.
+    pub fn behind(&self, of: &HopsOf, hop: &Hop) -> Option<BitRate> {
+        let is_it = |known: &&HopCapacity| known.via == hop.via && known.port.is_none_or(|port| port == hop.port);
+        self.behind.get(of)?.iter().find(is_it).map(|known| known.capacity)
+    }
+}
+
+impl Desired {
+    /// Returns bits per second of a port's link, as far as they are known.
+    pub fn rate_of(&self, port: PortId) -> Option<BitRate> {
+        let device = PortId(self.ports.get(usize::from(port.0))?.device);
+        let emulated = self.emulated.get(&device).map(|emulation| emulation.rate);
+        emulated.or_else(|| self.balance.settings.rates.get(&device).copied())
     }
 }
 

@@ -3,7 +3,9 @@
 
 use srv6d_dataplane::EmulatedPort;
 use srv6d_dataplane::memory::Frame;
-use srv6d_srv6::model::{Adaptive, Balance, BalancePolicy, BandScale, Desired, Emulation, Mode, RouteAction};
+use srv6d_srv6::model::{
+    Adaptive, Balance, BalancePolicy, BandScale, Desired, Emulation, GroupPolicy, Mode, RouteAction,
+};
 
 use super::step::{Rig, hop, in_frame, node, v6};
 
@@ -16,7 +18,7 @@ fn balanced(mode: Mode) -> Desired {
     for route in desired.routes.iter_mut().filter(|route| route.prefix.to_string() == "3000::/16") {
         route.action = RouteAction::Via(vec![hop(1), hop(2)]);
     }
-    let mut balance = Balance { default: 1, ..Balance::default() };
+    let mut balance = Balance { default: GroupPolicy::Stateful(1), ..Balance::default() };
     balance.settings.policies.push(BalancePolicy { gap: GAP, mode });
     Desired { balance, ..desired }
 }

@@ -21,7 +21,7 @@ use srv6d_wire::srh::Routing;
 use srv6d_wire::{Packet, eth, ipv4, ipv6};
 
 use crate::compare::compare;
-use crate::inputs::{captures, controllers, management, path_server, placement, topologies, words};
+use crate::inputs::{captures, controllers, heartbeats, management, path_server, placement, topologies, words};
 use crate::structured::{frames, netlink};
 use crate::{routes, sonic};
 
@@ -66,7 +66,7 @@ fn processor_time() -> Duration {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "parser", run: parser, seeds: frames_of_pack },
     Target { name: "forward", run: forward, seeds: frames_of_states },
     Target { name: "configuration", run: configuration, seeds: configurations },
@@ -83,6 +83,7 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "job", run: placement::job, seeds: placement::seeds },
     Target { name: "topology", run: topologies::topology, seeds: topologies::seeds },
     Target { name: "pcap", run: captures::pcap, seeds: captures::seeds },
+    Target { name: "heartbeats", run: heartbeats::heartbeats, seeds: heartbeats::seeds },
     Target { name: "sonic-words", run: words::sonic_words, seeds: words::seeds },
 ];
 

@@ -5,6 +5,7 @@
 
 pub mod captures;
 pub mod controllers;
+pub mod heartbeats;
 pub mod management;
 pub mod path_server;
 pub mod placement;

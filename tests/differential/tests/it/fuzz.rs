@@ -171,5 +171,6 @@ with_changes! {
     job: "job", 1000 inputs with up to 4 changes;
     topology: "topology", 1000 inputs with up to 3 changes;
     pcap: "pcap", 2000 inputs with up to 5 changes;
+    heartbeats: "heartbeats", 3000 inputs with up to 5 changes;
     sonic_words: "sonic-words", 1000 inputs with up to 4 changes;
 }

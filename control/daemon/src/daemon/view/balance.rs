@@ -5,8 +5,11 @@ use std::collections::btree_map::Entry;
 
 use srv6d_api::state::BalanceRow;
 use srv6d_dataplane::ChoiceCounters;
+use srv6d_plan::{WeightsFrom, capacity_of_hop, capacity_of_path};
 use srv6d_srv6::MOVES;
-use srv6d_srv6::model::{Adaptive, BalancePolicy, Behavior, Hop, Mode, PortId, RouteAction, Steer, TableId};
+use srv6d_srv6::model::{
+    Adaptive, BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, Mode, PortId, RouteAction, Steer, TableId,
+};
 
 use super::View;
 
@@ -14,71 +17,85 @@ use super::View;
 struct Member {
     name: String,
     weight: u16,
+    capacity: Option<BitRate>,
     port: Option<PortId>,
     packets: u64,
     choices: ChoiceCounters,
 }
 
-/// Port, neighbour and weight of a next hop, in an order.
-type HopText = (u16, String, u16);
+/// A group of next hops that does not choose by the plain hash.
+struct HopGroup<'d> {
+    of: HopsOf,
+    policy: GroupPolicy,
+    hops: &'d [Hop],
+    /// Number of further prefixes with the same next hops and the same policy.
+    more: usize,
+}
+
+/// Port, neighbour, weight and capacity of a next hop, in an order.
+type HopText = (u16, String, u16, Option<BitRate>);
 
 impl View<'_> {
     /// Returns the rows of `show balance`. Groups of one have nothing to choose.
     pub fn balance(&self) -> Vec<BalanceRow> {
-        if self.desired.balance.settings.policies.is_empty() {
+        let balance = &self.desired.balance;
+        if balance.settings.policies.is_empty() && balance.weighted.is_empty() {
             return Vec::new();
         }
         let mut rows = Vec::new();
-        for (name, (policy, hops, more)) in self.groups_of_hops() {
-            let members = hops.iter().map(|hop| self.hop_member(hop)).collect();
+        for (name, HopGroup { of, policy, hops, more }) in self.groups_of_hops() {
+            let members = hops.iter().map(|hop| self.hop_member(&of, hop)).collect();
             rows.extend(self.rows_of(&name, more, policy, members));
         }
         for steer in self.desired.steers.iter().filter(|steer| steer.paths.len() > 1) {
-            let policy = self.desired.balance.policy_of(steer.table, steer.prefix);
+            let policy = balance.group_policy(steer.table, steer.prefix);
             rows.extend(self.rows_of(&format!("steer {}", steer.prefix), 0, policy, self.path_members(steer)));
         }
         rows
     }
 
-    /// Returns the groups of next hops with a policy: the first prefix, policy, next hops, and the number of further prefixes
-    /// with the same ones.
-    fn groups_of_hops(&self) -> BTreeMap<String, (u16, &[Hop], usize)> {
-        let balance = &self.desired.balance;
+    /// Returns the groups of next hops with a policy, by the first prefix that has them.
+    fn groups_of_hops(&self) -> BTreeMap<String, HopGroup<'_>> {
         let routes = self.desired.routes.iter().filter_map(|route| match &route.action {
-            RouteAction::Via(hops) => {
-                Some((format!("route {}", route.prefix), balance.policy_of(route.table, route.prefix), hops))
-            }
+            RouteAction::Via(hops) => Some((format!("route {}", route.prefix), (route.table, route.prefix), hops)),
             _ => None,
         });
         let sids = self.desired.sids.iter().filter_map(|sid| match &sid.behavior {
             Behavior::EndX { via, .. } | Behavior::EndDx { via, .. } => {
-                Some((format!("sid {}", sid.prefix), balance.policy_of(TableId::MAIN, sid.prefix.into()), via))
+                Some((format!("sid {}", sid.prefix), (TableId::MAIN, sid.prefix.into()), via))
             }
             _ => None,
         });
-        let mut names: BTreeMap<(u16, Vec<HopText>), String> = BTreeMap::new();
-        let mut groups: BTreeMap<String, (u16, &[Hop], usize)> = BTreeMap::new();
-        for (name, policy, hops) in routes.chain(sids).filter(|(_, policy, hops)| *policy != 0 && hops.len() > 1) {
-            let text = |hop: &Hop| (hop.port.0, format!("{:?}", hop.via), hop.weight);
+        let mut names: BTreeMap<(GroupPolicy, Vec<HopText>), String> = BTreeMap::new();
+        let mut groups: BTreeMap<String, HopGroup<'_>> = BTreeMap::new();
+        for (name, (table, prefix), hops) in routes.chain(sids).filter(|(_, _, hops)| hops.len() > 1) {
+            let policy = self.desired.balance.group_policy(table, prefix);
+            if policy == GroupPolicy::Hash {
+                continue;
+            }
+            let of = HopsOf::Prefix(table, prefix);
+            let capacity = |hop: &Hop| capacity_of_hop(self.desired, &of, hop);
+            let text = |hop: &Hop| (hop.port.0, format!("{:?}", hop.via), hop.weight, capacity(hop));
             match names.entry((policy, hops.iter().map(text).collect())) {
                 Entry::Vacant(new) => {
                     new.insert(name.clone());
-                    groups.insert(name, (policy, hops, 0));
+                    groups.insert(name, HopGroup { of, policy, hops, more: 0 });
                 }
                 Entry::Occupied(known) => {
-                    groups.entry(known.get().clone()).and_modify(|(_, _, more)| *more += 1);
+                    groups.entry(known.get().clone()).and_modify(|group| group.more += 1);
                 }
             }
         }
         groups
     }
 
-    fn hop_member(&self, hop: &Hop) -> Member {
+    fn hop_member(&self, of: &HopsOf, hop: &Hop) -> Member {
         let (port, address) = (self.port_name(hop.port), hop.via.map(|via| via.to_string()).unwrap_or_default());
         let counted = self.counters.next_hops.iter().find(|known| known.port == port && known.address == address);
         Member {
             name: format!("{port} {address}").trim_end().to_owned(),
             weight: hop.weight,
+            capacity: capacity_of_hop(self.desired, of, hop),
             port: Some(hop.port),
             packets: counted.map_or(0, |counted| counted.packets),
             choices: counted.map(|counted| counted.choices).unwrap_or_default(),
@@ -91,6 +108,7 @@ impl View<'_> {
             Member {
                 name: path.name.clone(),
                 weight: path.weight,
+                capacity: capacity_of_path(self.desired, path),
                 port: path.via.first().map(|hop| hop.port),
                 packets: counted.map_or(0, |counted| counted.packets),
                 choices: counted.map(|counted| counted.choices).unwrap_or_default(),
@@ -99,20 +117,29 @@ impl View<'_> {
         steer.paths.iter().map(member).collect()
     }
 
-    fn rows_of(&self, group: &str, more: usize, number: u16, members: Vec<Member>) -> Vec<BalanceRow> {
-        let settings = &self.desired.balance.settings;
-        let Some(at) = usize::from(number).checked_sub(1) else { return Vec::new() };
-        let (Some(policy), Some(name)) = (settings.policies.get(at), settings.names.get(at)) else { return Vec::new() };
-        let fastest = members.iter().filter_map(|member| self.rate(member.port?)).max().unwrap_or_default();
+    fn rows_of(&self, group: &str, more: usize, policy: GroupPolicy, members: Vec<Member>) -> Vec<BalanceRow> {
+        let balance = &self.desired.balance;
+        let stateful = usize::from(policy.number()).checked_sub(1);
+        let name = match policy {
+            GroupPolicy::Hash => None,
+            GroupPolicy::Weighted(at) => balance.weighted.get(at),
+            GroupPolicy::Stateful(_) => stateful.and_then(|at| balance.settings.names.get(at)),
+        };
+        let Some(name) = name else { return Vec::new() };
+        let stateful = stateful.and_then(|at| balance.settings.policies.get(at));
+        let weights_from = if stateful.is_none() { Some(weights_from(&members)) } else { None };
+        let fastest = members.iter().filter_map(|member| self.desired.rate_of(member.port?)).max().unwrap_or_default();
         let row = |member: Member| {
-            let quality = member.port.and_then(|port| self.quality(policy, port, fastest));
+            let quality = stateful.and_then(|policy| self.quality(policy, member.port?, fastest));
             BalanceRow {
                 group: group.to_owned(),
                 more,
                 policy: name.clone(),
-                mode: if matches!(policy.mode, Mode::Flowlet) { "flowlet" } else { "adaptive" }.to_owned(),
+                mode: mode(stateful).to_owned(),
                 member: member.name,
                 weight: member.weight,
+                capacity: member.capacity.filter(|_| stateful.is_none()),
+                weights_from: weights_from.map(str::to_owned),
                 band: quality.map(|(band, _)| band),
                 score: quality.map(|(_, score)| score),
                 packets: member.packets,
@@ -127,7 +154,7 @@ impl View<'_> {
     fn quality(&self, policy: &BalancePolicy, port: PortId, fastest: u64) -> Option<(u8, u16)> {
         const ALL: u64 = 1000;
         let Mode::Adaptive(Adaptive { scale, .. }) = policy.mode else { return None };
-        let rate = self.rate(port)?;
+        let rate = self.desired.rate_of(port)?;
         let device = self.desired.ports.get(usize::from(port.0))?.device;
         let name = &self.desired.ports.get(usize::from(device))?.name;
         let counted = self.counters.devices.iter().find(|counted| counted.name == *name)?;
@@ -135,11 +162,23 @@ impl View<'_> {
         let capacity = (rate * ALL).checked_div(fastest).unwrap_or(ALL);
         Some((scale.band(score, u16::try_from(capacity).unwrap_or(u16::MAX)), score))
     }
+}
 
-    /// Returns bits per second of a port, as far as they are known.
-    fn rate(&self, port: PortId) -> Option<u64> {
-        let device = PortId(self.desired.ports.get(usize::from(port.0))?.device);
-        let emulated = self.desired.emulated.get(&device).map(|emulation| emulation.rate);
-        emulated.or_else(|| self.desired.balance.settings.rates.get(&device).copied())
+fn mode(stateful: Option<&BalancePolicy>) -> &'static str {
+    match stateful.map(|policy| policy.mode) {
+        None => "weighted",
+        Some(Mode::Flowlet) => "flowlet",
+        Some(Mode::Adaptive(_)) => "adaptive",
+    }
+}
+
+/// Returns what the weights of a group of a weighted policy are made of.
+fn weights_from(members: &[Member]) -> &'static str {
+    let weights: Vec<u16> = members.iter().map(|member| member.weight).collect();
+    let capacities: Vec<Option<BitRate>> = members.iter().map(|member| member.capacity).collect();
+    match WeightsFrom::of(&weights, &capacities) {
+        WeightsFrom::Capacities => "capacities",
+        WeightsFrom::Route => "route",
+        WeightsFrom::Nothing => "nothing",
     }
 }

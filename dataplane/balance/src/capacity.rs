@@ -1,0 +1,211 @@
+//! Weights from the capacities of links: flows are shared out in the proportion of what the paths can carry (Fully Adaptive
+//! Routing Ethernet, draft-xu-lsr-fare).
+//!
+//! The planner makes weights of what the configuration says. Loads, other origins and [`Publisher`] are the rules for what
+//! changes by itself; nothing in the daemon measures or receives that yet.
+
+/// Bits per second.
+pub type BitRate = u64;
+
+/// Least share of a link's capacity that counts as available: a full link still gets a flow now and then, so its weight does
+/// not become 0.
+const FLOOR_PERCENT: u64 = 1;
+const MEGABIT: u64 = 1_000_000;
+
+/// What counts as the capacity of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metric {
+    /// All of it.
+    #[default]
+    Capacity,
+    /// What its average load leaves.
+    Available,
+}
+
+/// A link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// What the link can carry.
+    pub capacity: BitRate,
+    /// What it carries on average.
+    pub load: BitRate,
+}
+
+impl Link {
+    /// Returns what counts as the link's capacity.
+    pub fn usable(self, metric: Metric) -> BitRate {
+        match metric {
+            Metric::Capacity => self.capacity,
+            Metric::Available => self.capacity.saturating_sub(self.load).max(self.capacity / 100 * FLOOR_PERCENT),
+        }
+    }
+}
+
+/// Who says what a link can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// The configuration.
+    File,
+    /// The node at the link's other end.
+    Heartbeat,
+    /// The controller's topology.
+    Controller,
+}
+
+/// Returns the capacity that counts, of those that are said of one link: the configuration's before a heartbeat's, and a
+/// heartbeat's before the controller's.
+pub fn believed(said: &[(Origin, BitRate)]) -> Option<(Origin, BitRate)> {
+    said.iter().copied().min_by_key(|(origin, _)| *origin)
+}
+
+/// Returns what a path can carry: as much as the narrowest of its links that are known.
+pub fn path_capacity(links: impl IntoIterator<Item = BitRate>) -> Option<BitRate> {
+    links.into_iter().min()
+}
+
+/// Returns the weights of members that can carry this much. Returns `None` if one of them is unknown: then all are equal.
+///
+/// A weight is in Mbit/s, or in the least power of ten of them with which the largest one fits.
+pub fn weights(capacities: &[Option<BitRate>]) -> Option<Vec<u16>> {
+    let known: Vec<BitRate> = capacities.iter().copied().collect::<Option<_>>()?;
+    let largest = known.iter().copied().max().unwrap_or_default();
+    let mut unit = MEGABIT;
+    while largest / unit > u16::MAX.into() {
+        unit = unit.saturating_mul(10);
+    }
+    Some(known.iter().map(|capacity| u16::try_from(capacity / unit).unwrap_or(u16::MAX).max(1)).collect())
+}
+
+/// A value that changes all the time, and what others were told of it last.
+///
+/// A change is told if it is large for long enough, and not more often than that; a value that wavers is not told.
+#[derive(Clone, Copy, Debug)]
+pub struct Publisher {
+    published: u64,
+    published_at: u64,
+    /// Since when the value has been another one.
+    differs_since: Option<u64>,
+}
+
+impl Publisher {
+    /// By how much a value has to differ from the published one, in percent of that.
+    pub const THRESHOLD_PERCENT: u64 = 10;
+    /// For how long it has to differ, and shortest time between two publications, in nanoseconds.
+    pub const HOLD: u64 = 100_000_000;
+
+    /// Creates the publisher of a value that is published at `now` (nanoseconds).
+    pub const fn new(value: u64, now: u64) -> Self {
+        Self { published: value, published_at: now, differs_since: None }
+    }
+
+    /// The value that was published last.
+    pub const fn published(&self) -> u64 {
+        self.published
+    }
+
+    /// Looks at the present value. Returns it if it is published now.
+    pub fn look(&mut self, value: u64, now: u64) -> Option<u64> {
+        let difference = u128::from(value.abs_diff(self.published));
+        if difference * 100 <= u128::from(self.published) * u128::from(Self::THRESHOLD_PERCENT) {
+            self.differs_since = None;
+            return None;
+        }
+        // A clock that jumped back begins anew.
+        let since = self.differs_since.map_or(now, |since| since.min(now));
+        (self.differs_since, self.published_at) = (Some(since), self.published_at.min(now));
+        let is_over = |begin: u64| now.saturating_sub(begin) >= Self::HOLD;
+        (is_over(since) && is_over(self.published_at)).then(|| self.publish(value, now))
+    }
+
+    /// Publishes a value at once: the link went down, or has another capacity.
+    pub fn publish(&mut self, value: u64, now: u64) -> u64 {
+        *self = Self::new(value, now);
+        value
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GIGABIT: u64 = 1_000_000_000;
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_path_is_as_wide_as_its_narrowest_link() {
+        let link = |capacity, load| Link { capacity, load };
+        let (up, down) = (link(100 * GIGABIT, 0), link(25 * GIGABIT, 10 * GIGABIT));
+        let width = |metric| path_capacity([up, down].map(|link| link.usable(metric)));
+        assert_eq!(width(Metric::Capacity), Some(25 * GIGABIT));
+        assert_eq!(width(Metric::Available), Some(15 * GIGABIT));
+        assert_eq!(path_capacity([]), None);
+        let loads = [0, 60, 99, 100, 250].map(|load| link(100 * GIGABIT, load * GIGABIT).usable(Metric::Available));
+        assert_eq!(loads, [100, 40, 1, 1, 1].map(|left| left * GIGABIT), "at least a hundredth is available");
+    }
+
+    #[test]
+    fn the_configuration_is_believed_first() {
+        use Origin::{Controller, File, Heartbeat};
+        assert_eq!(believed(&[(Controller, 1), (Heartbeat, 2), (File, 3)]), Some((File, 3)));
+        assert_eq!(believed(&[(Controller, 1), (Heartbeat, 2)]), Some((Heartbeat, 2)));
+        assert_eq!(believed(&[(Controller, 1)]), Some((Controller, 1)));
+        assert_eq!(believed(&[]), None);
+    }
+
+    #[test]
+    fn weights_are_in_the_proportion_of_capacities() {
+        let of = |capacities: &[u64]| weights(&capacities.iter().copied().map(Some).collect::<Vec<_>>()).unwrap();
+        assert_eq!(of(&[25 * GIGABIT, 100 * GIGABIT]), [2500, 10000]);
+        assert_eq!(of(&[100 * MEGABIT, 97_000_003]), [100, 97]);
+        assert_eq!(of(&[65_535 * MEGABIT, MEGABIT]), [65_535, 1]);
+        assert_eq!(of(&[1_600 * GIGABIT, MEGABIT]), [16_000, 1], "a weight is not 0");
+        assert_eq!(of(&[u64::MAX, u64::MAX / 2]).first(), Some(&18_446));
+        assert_eq!(weights(&[Some(GIGABIT), None]), None, "one is unknown");
+        assert_eq!(weights(&[]), Some(Vec::new()));
+    }
+
+    #[test]
+    fn small_changes_are_not_published_and_large_ones_once() {
+        let mut publisher = Publisher::new(100, 0);
+        assert!((1..1000).all(|ms| publisher.look(91, ms * MS).is_none()), "9 %");
+        assert!((1..1000).all(|ms| publisher.look(110, (1000 + ms) * MS).is_none()), "10 %");
+        let told: Vec<u64> = (2000..3000).filter(|ms| publisher.look(89, ms * MS).is_some()).collect();
+        assert_eq!((told, publisher.published()), (vec![2100], 89), "11 %, after the hold time");
+    }
+
+    #[test]
+    fn publications_are_no_more_than_ten_a_second() {
+        let mut wavering = Publisher::new(100, 0);
+        let told = (0..10_000).filter(|ms| wavering.look(if ms / 50 % 2 == 0 { 100 } else { 80 }, ms * MS).is_some());
+        assert_eq!(told.count(), 0, "20 % for 50 ms");
+        let mut falling = Publisher::new(1 << 40, 0);
+        let told = (1..=1000u64).filter(|ms| falling.look((1 << 40) - (ms << 29), ms * MS).is_some());
+        assert!(told.count() <= 10, "a value that changes all the time");
+    }
+
+    #[test]
+    fn a_link_that_goes_down_is_published_at_once() {
+        let mut publisher = Publisher::new(100, 0);
+        assert_eq!(publisher.publish(0, MS), 0);
+        assert_eq!((publisher.published(), publisher.look(100, 2 * MS)), (0, None));
+        assert_eq!(publisher.look(100, 102 * MS), Some(100));
+        assert_eq!(publisher.look(50, MS), None, "the clock has jumped back");
+        assert_eq!(publisher.look(50, 101 * MS), Some(50));
+    }
+
+    proptest! {
+        #[test]
+        fn a_wider_member_has_no_smaller_weight(capacities in prop::collection::vec(MEGABIT..2_000_000 * MEGABIT, 1..20)) {
+            let all: Vec<Option<u64>> = capacities.iter().copied().map(Some).collect();
+            let weights = weights(&all).unwrap();
+            for (one, weight) in capacities.iter().zip(&weights) {
+                for (other, other_weight) in capacities.iter().zip(&weights) {
+                    prop_assert!(one < other || weight >= other_weight);
+                }
+            }
+            prop_assert!(!weights.contains(&0));
+        }
+    }
+}
