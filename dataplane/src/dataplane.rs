@@ -33,6 +33,7 @@ use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
 
 mod amend;
 mod attach;
+mod delivery;
 mod descriptors;
 mod local;
 mod offload;
@@ -436,6 +437,8 @@ impl Dataplane {
         for worker in &self.workers {
             worker.counters.add_to(&mut counters.total);
         }
+        // It is read before the packets that were received, which it is part of.
+        let delivered = self.in_front.delivered();
         for (name, &number) in &self.numbers {
             let device = self.device_counters(name, number);
             counters.total.rx += device.offloaded;
@@ -443,6 +446,8 @@ impl Dataplane {
             counters.total.offloaded += device.offloaded;
             counters.devices.push(device);
         }
+        counters.total.tx -= delivered;
+        counters.total.kernel += delivered;
         let tallies = self.tables.all_tallies();
         let sum = |slot: usize, pick: fn(&Tally) -> &[Count]| {
             tallies

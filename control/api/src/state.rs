@@ -76,6 +76,9 @@ pub struct PortRow {
     /// The part of the packets received that the XDP program or the tc program has forwarded without a worker.
     #[serde(default)]
     pub offloaded: u64,
+    /// Who decapsulates what SIDs deliver from here to this node; absent without `[host] engine = "tc"`.
+    #[serde(default)]
+    pub delivery: Option<DeliveryRow>,
     /// State of `busy_budget` at this port; absent if it is not configured.
     #[serde(default)]
     pub busy_polling: Option<BusyPollingRow>,
@@ -126,6 +129,15 @@ pub struct OffloadRow {
     pub auto: bool,
     /// Why it does not, or which plain packets it leaves to the workers. Empty: it forwards all of them. With `auto`, why
     /// srv6d has chosen this stands in front.
+    pub reason: String,
+}
+
+/// Who decapsulates what SIDs deliver to this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveryRow {
+    /// `tc` or `worker`.
+    pub engine: String,
+    /// Why it is the worker. Empty: it is tc.
     pub reason: String,
 }
 

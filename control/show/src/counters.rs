@@ -17,7 +17,11 @@ pub fn render(view: &CountersView) -> String {
     total("drop", sum(&view.drop), "dropped, for the reasons below");
     total("held", view.held, "waiting for a neighbour");
     total("queued", view.queued, "in emulated ports");
-    total("offloaded", view.offloaded, "of rx and tx: forwarded by XDP programs or the tc program, past the workers");
+    total(
+        "offloaded",
+        view.offloaded,
+        "of rx, tx and kernel: handled by XDP programs or the tc program, past the workers",
+    );
     if let Some(lost) = view.local_lost {
         total("local lost", lost, "not in rx: of local applications, dropped by the kernel in front of srv6d");
     }

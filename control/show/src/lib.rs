@@ -14,7 +14,8 @@ mod table;
 use srv6d_addresses::TableId;
 use srv6d_api::Response;
 use srv6d_api::state::{
-    BusyPollingRow, EmulatedRow, Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow, UnfollowedRow,
+    BusyPollingRow, DeliveryRow, EmulatedRow, Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow,
+    UnfollowedRow,
 };
 use srv6d_text::escaped_lines;
 
@@ -115,9 +116,15 @@ fn ports(rows: &[PortRow]) -> String {
     let offloads = rows.iter().filter_map(|row| Some((row, row.offload.as_ref()?)));
     let offloads = offloads.filter(|(_, offload)| !offload.reason.is_empty());
     text.extend(offloads.map(|(row, offload)| format!("{}: offload: {}\n", row.name, offload.reason)));
+    let deliveries = rows.iter().filter_map(|row| Some((row, row.delivery.as_ref()?)));
+    text.extend(deliveries.map(|(row, delivery)| format!("{}: delivery: {}\n", row.name, said(delivery))));
     let polled = rows.iter().filter_map(|row| Some((row, row.busy_polling.as_ref()?)));
     text.extend(polled.map(|(row, polled)| format!("{}: busy polling: {}\n", row.name, busy_polling(polled))));
     text
+}
+
+fn said(DeliveryRow { engine, reason }: &DeliveryRow) -> String {
+    if reason.is_empty() { engine.clone() } else { format!("{engine}: {reason}") }
 }
 
 /// Whether the tc program forwards for srv6d's own veth.

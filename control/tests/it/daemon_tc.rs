@@ -1,7 +1,9 @@
-//! Tests of `[host] engine = "tc"`: what local applications send is encapsulated before it is cut into packets.
+//! Tests of `[host] engine = "tc"`: what local applications send is encapsulated before it is cut into packets, and what
+//! SIDs deliver to them is decapsulated before it is merged.
 //!
 //! ```text
 //! router: applications ─► srv6d0: tc program, or worker ─► eth2 ── wire  b: End.DT6, End.DT4 of its kernel
+//!         applications ◄─ srv6d0 ◄─ tc program ◄─ GRO ◄─ XDP program, or worker ◄─ eth2 ── wire  b: encap seg6
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
@@ -37,6 +39,16 @@ segments = ["fcbb:0:2:fe04::"]
 [[steer]]
 prefix = "3fff::/20"
 paths = [{ name = "one", segments = ["fcbb:0:3::"], weight = 3 }, { name = "two", segments = ["fcbb:0:4::"] }]
+"#;
+
+/// SIDs that decapsulate for the router's applications.
+const SIDS: &str = r#"
+[[sid]]
+sid = "fcbb:0:1:fe06::/64"
+behavior = "uDT6"
+[[sid]]
+sid = "fcbb:0:1:fe04::/64"
+behavior = "uDT4"
 "#;
 
 const OWN_V6: &str = "2001:db8:e::1";
@@ -286,4 +298,115 @@ fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
 
 fn wait_until_said(rig: &Rig) {
     wait_for("engines", || engines(rig).contains(&("worker".to_owned(), "it has an SRH".to_owned())).then_some(()));
+}
+
+/// Returns the configuration with SIDs for the router's applications.
+fn receiving(engine: &str) -> String {
+    config(engine) + SIDS
+}
+
+/// Like [`rig`], but `b` encapsulates what it sends to the router's applications.
+fn receiving_rig() -> Rig {
+    let rig = rig();
+    for (of, segment) in [("-6 route replace 2001:db8:e::1/128", "fe06"), ("route replace 10.8.0.1/32", "fe04")] {
+        rig.inside("b", &format!("ip {of} encap seg6 mode encap.red segs fcbb:0:1:{segment}:: dev wire"));
+    }
+    rig
+}
+
+/// Returns how many packets the programs of a port and the worker have had.
+fn arrived(rig: &Rig) -> [u64; 2] {
+    let [by_tc, all] = ["offloaded", "rx_packets"].map(|name| rig.port_counter("eth2", name));
+    [by_tc, all - by_tc]
+}
+
+/// Returns how many IPv6 packets, merged ones as one, have come into the kernel through `srv6d0`.
+fn merged(rig: &Rig) -> u64 {
+    let counters = rig.inside("router", "cat /proc/net/dev_snmp6/srv6d0");
+    let received = counters.lines().find_map(|line| line.strip_prefix("Ip6InReceives"));
+    received.and_then(|count| count.trim().parse().ok()).unwrap()
+}
+
+fn wait_until_delivered(rig: &Rig) {
+    wait_for("delivery by tc", || {
+        let before = arrived(rig)[0];
+        rig.inside("b", "bash -c 'echo > /dev/udp/2001:db8:e::1/9'");
+        (arrived(rig)[0] > before).then_some(())
+    });
+    let shown = text(&rig.ask("node", "show ports").stdout);
+    assert!(shown.contains("eth2: delivery: tc"), "{shown}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_sids_deliver_passes_the_worker_and_comes_into_the_kernel_merged() {
+    let mut rig = receiving_rig();
+    rig.ready(&receiving("tc"));
+    wait_until_delivered(&rig);
+    for (gro, gso) in [("on", "on"), ("on", "off"), ("off", "on")] {
+        rig.inside("router", &format!("ethtool -K eth2 gro {gro}"));
+        rig.inside("b", &format!("ethtool -K wire gso {gso}"));
+        for to in ["[2001:db8:e::1]:7090", "10.8.0.1:7090"] {
+            let (before, seen) = (arrived(&rig), merged(&rig));
+            let (sent, received) = rig.tcp("b", "router", to);
+            assert_eq!(sent, received, "{to}, gro {gro}, gso {gso}");
+            let (now, seen) = (arrived(&rig), merged(&rig) - seen);
+            let by_tc = now[0] - before[0];
+            assert!(by_tc > 2500, "{to}, gro {gro}, gso {gso}: {before:?}, {now:?}");
+            assert!(now[1] - before[1] < 50, "{to}, gro {gro}, gso {gso}: {before:?}, {now:?}");
+            let is_merged = gro == "off" || seen < by_tc / 2;
+            let is_v6 = to.starts_with('[');
+            assert!(!is_v6 || is_merged && seen > 50, "{to}, gro {gro}: {seen} of {by_tc} through srv6d0");
+        }
+    }
+    let [by_tc, _] = arrived(&rig);
+    let sids = rig.show("sids");
+    let at_sids: u64 = sids.as_array().unwrap().iter().map(|row| number(row, "packets")).sum();
+    assert!(at_sids >= by_tc, "{at_sids}, {by_tc}");
+    assert!(rig.counter("kernel") >= by_tc);
+    rig.check_balance();
+    let log = rig.log("node");
+    assert!(!log.contains("WARN"), "{log}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_arrives_survives_a_killed_srv6d_by_the_kernels_route() {
+    let mut rig = receiving_rig();
+    rig.inside("router", "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.eth2.seg6_enabled=1");
+    rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
+    rig.inside("router", "ip -6 route add fcbb:0:1:fe06::/64 encap seg6local action End.DT6 table local dev eth2");
+    let daemon = rig.ready(&receiving("tc"));
+    wait_until_delivered(&rig);
+    let before = arrived(&rig)[0];
+    let receiver = rig.receiver("router", "tcp", "[2001:db8:e::1]:7091");
+    let mut sender = rig.traffic("b", "tcp-send [2001:db8:e::1]:7091 400000000 7");
+    wait_for("stream by tc", || (arrived(&rig)[0] > before + 5000).then_some(()));
+    assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
+    assert_eq!(rig.stop(daemon, "KILL"), None);
+    wait_for("end of the veth", || (!rig.exists("srv6d0")).then_some(()));
+    let hash = |child: std::process::Child| report(&child.wait_with_output().unwrap().stdout)["sha256"].clone();
+    assert_eq!(hash(sender), hash(receiver));
+    assert!(rig.is_kernels("eth2"));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn engines_take_over_what_arrives_from_each_other_and_lose_nothing() {
+    let mut rig = receiving_rig();
+    rig.ready(&receiving("tc"));
+    wait_until_delivered(&rig);
+    let receiver = rig.receiver("router", "udp", "[2001:db8:e::1]:7092");
+    let mut sender = rig.stream("b", "[2001:db8:e::1]:7092", 2000);
+    let mut before = arrived(&rig);
+    for round in 0..10 {
+        let engine = usize::from(round % 2 == 0);
+        reload(&rig, &receiving(["tc", "worker"][engine]));
+        let grown = |now: [u64; 2]| now[engine] > before[engine] + 100;
+        before = wait_for("packets by the other engine", || Some(arrived(&rig)).filter(|now| grown(*now)));
+    }
+    end(&mut sender);
+    let report = report(&receiver.wait_with_output().unwrap().stdout);
+    assert_eq!([number(&report, "lost"), number(&report, "duplicated")], [0; 2], "of {}", number(&report, "sent"));
+    rig.check_balance();
 }

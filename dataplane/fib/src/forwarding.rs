@@ -19,7 +19,9 @@ pub type PrefixTable = [BTreeMap<Prefix, u32>; 2];
 pub struct Forwarding {
     /// Settings of the node, which hold for every packet.
     pub node: NodeRow,
-    /// Ports whose packets the program may forward.
+    /// MAC address of the kernel's end of srv6d's own veth, and of the packet end.
+    pub to_kernel: [u8; 12],
+    /// Ports whose packets the program may forward or deliver.
     pub ports: BTreeMap<u16, PortRow>,
     /// Prefixes of the SID space, in addition to the SIDs of the node. Not every port may send to them.
     pub sid_space: BTreeSet<Prefix>,

@@ -13,8 +13,10 @@ constants! {
     pub const TARGET_ROUTE: u32 = 2;
     /// Target: a neighbour on a link, by the index of the port.
     pub const TARGET_ON_LINK: u32 = 3;
-    /// Target: the kernel of this node.
+    /// Target: the kernel of this node. The index says why.
     pub const TARGET_KERNEL: u32 = 4;
+    /// Index of this target: the destination is an address of this node.
+    pub const IS_OWN_ADDRESS: u32 = 1;
     /// Target: nobody's SID.
     pub const TARGET_UNKNOWN: u32 = 5;
     /// Target: refused.
@@ -31,6 +33,10 @@ constants! {
     pub const GUARDS_SIDS: u32 = 1;
     /// Flag of a port: only listed sources may send.
     pub const CHECKS_SOURCES: u32 = 2;
+    /// Flag of a port: the XDP program may forward its packets to other ports.
+    pub const FORWARDS: u32 = 4;
+    /// Flag of a port: the XDP program may decapsulate what a SID delivers to this node.
+    pub const DELIVERS: u32 = 8;
 
     /// Flag of a SID that decapsulates: what is inside may be IPv6.
     pub const DECAPSULATES_V6: u8 = 1;
@@ -108,7 +114,7 @@ rows! {
         pub table: u16,
         /// Longest frame in bytes. 0: none takes a fast path.
         pub longest: u32,
-        /// `GUARDS_SIDS`, `CHECKS_SOURCES`.
+        /// `GUARDS_SIDS`, `CHECKS_SOURCES`; in the maps of the XDP program also `FORWARDS`, `DELIVERS`.
         pub flags: u32,
     }
 
@@ -195,6 +201,16 @@ rows! {
         pub number: u32,
         /// Largest IP packet in bytes that the device takes from an XDP program. 0: none.
         pub mtu: u32,
+    }
+
+    /// The way into the kernel of this node: the two ends of srv6d's own veth.
+    pub struct KernelEndRow(kernel_end, 20 bytes) {
+        /// MAC address of the kernel's end, and of the packet end.
+        pub ethernet: [u8; 12],
+        /// Index of the interface that is the kernel's end. 0: there is none.
+        pub ifindex: u32,
+        /// Number of the device that is the packet end, for its counters.
+        pub number: u32,
     }
 
     /// What a prefix leads to.

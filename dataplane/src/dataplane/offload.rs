@@ -76,6 +76,12 @@ pub(super) struct InFront {
     rests: bool,
     /// Why the tc program is not at the egress of the own veth. It is tried again when it was not asked for in between.
     local_refused: Option<String>,
+    /// Devices from which packets are delivered to this node.
+    delivers: BTreeSet<String>,
+    /// Numbers of the own veths that packets have been delivered through.
+    own_veths: BTreeSet<u16>,
+    /// Why the worker decapsulates what comes in through a device, by its name: of devices that the tc engine is to serve.
+    pub(super) not_delivered: BTreeMap<String, String>,
 }
 
 impl InFront {
@@ -88,6 +94,20 @@ impl InFront {
 
     pub(super) fn is_on(&self, device: &str) -> bool {
         self.on.contains(device)
+    }
+
+    pub(super) fn rests(&self) -> bool {
+        self.rests
+    }
+
+    /// The programs deliver to this node what comes in through a device.
+    pub(super) fn delivers(&self, device: &str) -> bool {
+        self.is_on(device) && self.delivers.contains(device)
+    }
+
+    /// Returns how many packets were delivered. Nothing else leaves through an own veth without a worker.
+    pub(super) fn delivered(&self) -> u64 {
+        self.own_veths.iter().map(|&number| self.sent(number.into()).packets).sum()
     }
 
     pub(super) fn received(&self, number: usize) -> PacketCount {
@@ -170,6 +190,7 @@ impl Dataplane {
     pub(super) fn sync_offload(&mut self) {
         self.in_front.rests = self.taps.is_open();
         let asked: BTreeSet<String> = self.asked_for_offload();
+        self.in_front.not_delivered.clear();
         if asked.is_empty() && self.in_front.on.is_empty() {
             self.devices.values_mut().for_each(|device| device.port.offload = None);
             self.in_front.redirect.clear();
@@ -220,13 +241,17 @@ impl Dataplane {
             }
         }
         in_front.redirect = self.devices.keys().map(|name| (name.clone(), probe::takes_redirect(name))).collect();
-        let wiring = self.wiring(offload, asked, &in_front.redirect, in_front.rests);
+        let mut wiring = self.wiring(offload, asked, &in_front.redirect, in_front.rests);
+        in_front.not_delivered = self.wire_delivery(program, &offload.forwarding, &mut wiring);
+        in_front.own_veths.extend(wiring.kernel.as_ref().map(|kernel| kernel.number));
         let is_given = |given: &(Forwarding, Wiring)| given.0 == offload.forwarding && given.1 == wiring;
         if !in_front.given.as_deref().is_some_and(is_given) {
             in_front.given = None;
             program.publish(&offload.forwarding, &wiring)?;
         }
         let from: BTreeSet<u16> = wiring.from.values().copied().collect();
+        let delivering = self.delivering(&wiring);
+        program.keep_on_ingress(&delivering.keys().copied().collect());
         for (name, device) in &mut self.devices {
             let Some(number) = self.numbers.get(name).and_then(|&number| u16::try_from(number).ok()) else { continue };
             match (from.contains(&number), in_front.on.contains(name)) {
@@ -252,6 +277,7 @@ impl Dataplane {
                 _ => {}
             }
         }
+        in_front.delivers = delivering.into_values().collect();
         in_front.given = Some(Box::new((offload.forwarding.clone(), wiring)));
         Ok(())
     }
@@ -270,7 +296,8 @@ impl Dataplane {
         };
         let from = |index: u16| {
             let (name, device, number) = device(index)?;
-            (asked.contains(name) && !rests && why_not(device).is_none()).then_some(number)
+            let is_asked = asked.contains(name) || self.tables.desired().has_tc_engine();
+            (is_asked && !rests && why_not(device).is_none()).then_some(number)
         };
         let to = |index: u16| {
             let (name, _, number) = device(index).filter(|(name, ..)| !self.is_emulated(name))?;
@@ -402,6 +429,7 @@ pub fn offload_wiring(
     Wiring {
         from: rows.ports.keys().filter_map(|&port| Some((port, from(port)?))).collect(),
         to: leads_to.into_iter().filter_map(device).collect(),
+        kernel: None,
     }
 }
 
@@ -418,7 +446,7 @@ fn not_taken(name: &str, takes: TakesRedirect) -> String {
 }
 
 /// Returns why a device's packets are better left to its worker.
-fn why_not(device: &Device) -> Option<String> {
+pub(super) fn why_not(device: &Device) -> Option<String> {
     if device.claim_all {
         return None; // the tc program is at the other end of the own veth
     }

@@ -86,7 +86,7 @@ impl Tables {
         build.prefix_tables();
         build.paths()?;
         build.tables.fast = FastTables::build(&build.tables);
-        build.tables.offload = Offload::of(&build.tables, &met, &desired.offload);
+        build.tables.offload = Offload::of(&build.tables, &met, desired);
         let kept = keep(&mut build);
         Ok((build.tables, kept))
     }

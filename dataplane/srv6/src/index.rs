@@ -632,7 +632,7 @@ impl Index {
         let are_renewed = !op_log.renewed.is_empty() || !op_log.regrouped.is_empty();
         if are_steered || are_renewed || !op_log.paths.is_empty() || changed.any(is_in) {
             let met = Scope::of(desired, &self.vrfs).among_ordered(&self.prefixes);
-            tables.offload = Offload::of(tables, &met, &desired.offload);
+            tables.offload = Offload::of(tables, &met, desired);
             op_log.offload = Some(tables.offload.clone());
         }
     }

@@ -58,6 +58,14 @@ pub struct Desired {
     pub balance: Balance,
 }
 
+impl Desired {
+    /// Whether programs of the kernel encapsulate what local applications send, and decapsulate what SIDs deliver to this
+    /// node.
+    pub fn has_tc_engine(&self) -> bool {
+        self.host.is_some_and(|host| self.offload.contains(&host.port))
+    }
+}
+
 /// Which groups choose by which policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {

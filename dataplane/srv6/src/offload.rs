@@ -1,17 +1,20 @@
 //! The fast path of shifts and encapsulations, for a program that forwards them in front of the workers.
 //!
 //! It is an extract of the tables, row by row, of what such a program can need. The program knows uN and uA with 32-bit
-//! blocks and paths of one segment, and hands everything else to the worker.
+//! blocks and paths of one segment, and with the tc engine decapsulation for this node. It hands everything else to the
+//! worker.
 
 mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
-use srv6d_fib::{Forwarding, GroupRow, Groups, PathKind, PatternRow, Prefixes, SidKind, TABLES};
+use srv6d_fib::{
+    DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PatternRow, PortRow, Prefixes, SidKind, TABLES,
+};
 
 use crate::fast::port_row;
-use crate::model::{PortId, Role};
+use crate::model::{Desired, PortId, Role};
 use crate::tables::{MAIN, PortEntry, Tables, Target};
 pub use scope::MOST;
 pub(crate) use scope::{Met, Scope, is_met};
@@ -29,27 +32,30 @@ pub struct Offload {
 
 impl Offload {
     /// `met` are the prefixes that matter.
-    pub(crate) fn of(tables: &Tables, met: &Met, ports: &BTreeSet<PortId>) -> Self {
+    pub(crate) fn of(tables: &Tables, met: &Met, desired: &Desired) -> Self {
         let mut offload = Self::default();
-        let rows = &mut offload.forwarding;
-        for &id in ports {
+        let asked = ports(tables, desired);
+        for (&id, &flags) in &asked {
             let Some(port) = tables.port(id) else { continue };
             match why_not(port) {
                 Some(reason) => drop(offload.refused.insert(id, reason)),
-                None => drop(rows.ports.insert(id.0, port_row(port))),
+                None => drop(offload.forwarding.ports.insert(id.0, flagged(port_row(port), flags))),
             }
         }
+        let rows = &mut offload.forwarding;
         if rows.ports.is_empty() {
             return offload;
         }
+        rows.to_kernel = to_kernel(tables);
         rows.node = tables.fast.node;
-        let used: BTreeSet<u16> = rows.ports.values().map(|port| port.table).chain([MAIN]).collect();
+        let inside = tables.fast.sids.iter().filter(|sid| sid.kind == SidKind::Decapsulate).map(|sid| sid.table);
+        let used: BTreeSet<u16> = rows.ports.values().map(|port| port.table).chain(inside).chain([MAIN]).collect();
         rows.tables =
             met.tables.iter().filter(|(table, _)| used.contains(table)).map(|(&of, met)| (of, met.clone())).collect();
         let domain = &tables.policy.domain_sources;
         rows.domain = domain.iter().copied().map(IpNet::V6).map(bits).collect();
         rows.sources = rows.ports.keys().filter_map(|&id| Some((id, sources(tables.port(PortId(id))?)?))).collect();
-        let guarded = ports.iter().filter_map(|&id| tables.port(id)).filter(|port| port.role.is_outside());
+        let guarded = asked.keys().filter_map(|&id| tables.port(id)).filter(|port| port.role.is_outside());
         let guarded = guarded.filter(|port| rows.ports.contains_key(&port.id.0)).map(|port| port.vrf);
         let own = |table: u16| tables.own_sources.prefixes(table).map(|prefixes| prefixes.into_iter().collect());
         rows.own_sources = guarded.collect::<BTreeSet<u16>>().into_iter().map(|table| (table, own(table))).collect();
@@ -62,6 +68,32 @@ impl Offload {
         }
         offload
     }
+}
+
+/// Returns the ports whose packets the program may have, each with what it may do with them.
+fn ports(tables: &Tables, desired: &Desired) -> BTreeMap<PortId, u32> {
+    let mut ports: BTreeMap<PortId, u32> = desired.offload.iter().map(|&id| (id, FORWARDS)).collect();
+    if desired.has_tc_engine() {
+        // The worker decides who may use SIDs from outside, and has the frames of VLANs.
+        let delivers = |port: &&PortEntry| port.role == Role::Fabric && port.vlan.is_none();
+        tables.ports.iter().filter(delivers).for_each(|port| *ports.entry(port.id).or_default() |= DELIVERS);
+    }
+    ports
+}
+
+fn flagged(row: PortRow, flags: u32) -> PortRow {
+    PortRow { flags: row.flags | flags, ..row }
+}
+
+/// Returns the addresses of frames from the packet end of srv6d's own veth to the kernel's end.
+fn to_kernel(tables: &Tables) -> [u8; 12] {
+    let mut addresses = [0; 12];
+    if let Some((host, port)) = tables.host.and_then(|host| Some((host, tables.port(host.port)?))) {
+        let (to, from) = addresses.split_at_mut(6);
+        to.copy_from_slice(&host.kernel_mac.0);
+        from.copy_from_slice(&port.mac.0);
+    }
+    addresses
 }
 
 /// What the worker alone looks at.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_fib::{
-    BY_HASH, Groups, SLOTS, TARGET_BLACKHOLE, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR, TARGET_ON_LINK,
-    TARGET_ROUTE, TARGET_SID, TARGET_STEER, TARGET_UNKNOWN,
+    BY_HASH, Groups, IS_OWN_ADDRESS, SLOTS, TARGET_BLACKHOLE, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR,
+    TARGET_ON_LINK, TARGET_ROUTE, TARGET_SID, TARGET_STEER, TARGET_UNKNOWN,
 };
 use srv6d_wire::ipv6;
 
@@ -128,7 +128,7 @@ impl Target {
             Self::Route(index) => (TARGET_ROUTE, index),
             Self::OnLink(port) => (TARGET_ON_LINK, u32::from(port.0)),
             Self::Kernel => (TARGET_KERNEL, 0),
-            Self::Local => (TARGET_KERNEL, 1),
+            Self::Local => (TARGET_KERNEL, IS_OWN_ADDRESS),
             Self::Unknown(policy) => (TARGET_UNKNOWN, policy as u32),
             Self::Blackhole => (TARGET_BLACKHOLE, 0),
             Self::Unreachable => (TARGET_BLACKHOLE, 1),
@@ -160,7 +160,7 @@ impl Target {
             TARGET_STEER => Self::Steer(index),
             TARGET_ROUTE => Self::Route(index),
             TARGET_ON_LINK => Self::OnLink(PortId((index & 0xffff) as u16)),
-            TARGET_KERNEL if index == 1 => Self::Local,
+            TARGET_KERNEL if index == IS_OWN_ADDRESS => Self::Local,
             TARGET_KERNEL => Self::Kernel,
             TARGET_UNKNOWN if index == UnknownSid::Icmp as u32 => Self::Unknown(UnknownSid::Icmp),
             TARGET_UNKNOWN if index == UnknownSid::Punt as u32 => Self::Unknown(UnknownSid::Punt),

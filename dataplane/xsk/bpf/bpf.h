@@ -23,6 +23,8 @@ static long (*const bpf_tail_call)(void *ctx, void *programs, __u32 index) =
 	(void *)BPF_FUNC_tail_call;
 static long (*const bpf_xdp_adjust_head)(struct xdp_md *ctx, int by) =
 	(void *)BPF_FUNC_xdp_adjust_head;
+static long (*const bpf_xdp_adjust_meta)(struct xdp_md *ctx, int by) =
+	(void *)BPF_FUNC_xdp_adjust_meta;
 static long (*const bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *route, int size, __u32 flags) =
 	(void *)BPF_FUNC_fib_lookup;
 /* Returns the length of a frame, all of its buffers together. */

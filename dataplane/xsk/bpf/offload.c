@@ -2,10 +2,12 @@
 /*
  * uN and uA shifts (RFC 9800 section 4.1, NEXT-CSID) and encapsulations in one segment
  * (RFC 8986 section 5.2, H.Encaps.Red) without a worker, for ports whose AF_XDP sockets
- * copy every packet.
+ * copy every packet (FORWARDS), and decapsulations for this node, for ports of a node whose
+ * tc engine is on (DELIVERS).
  *
  *   frame -> plain? -> look up -+- a SID that shifts: shift, uN: look up again -+-> next hop ready, fits? -> write
  *              |          |     +- steered: a path of one segment --------------+         |                    |
+ *              |          |     +- a SID that decapsulates, for this node: offload_decaps.h -> the kernel      |
  *              |          | anything else                                                 | no                 v
  *              +----------+---------------------------------------------------------------+     the other port
  *                         v
@@ -20,6 +22,7 @@
  * more.
  */
 #include "offload_encaps.h"
+#include "offload_decaps.h"
 
 /* An address is | block 32 | uSIDs ... |. This mask selects the part of the upper half that lies behind the block. */
 #define BEHIND_BLOCK 0xffffffffull
@@ -162,6 +165,64 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const st
 	return XDP_REDIRECT;
 }
 
+/* Returns whether a way leads to an address of this node. */
+static ALWAYS_INLINE int is_own_address(const struct way *way)
+{
+	return way && way->target == (TARGET_KERNEL << TARGET_INDEX_BITS | IS_OWN_ADDRESS);
+}
+
+/* Whether an IPv6 packet behind an outer header is plain and for this node. */
+static ALWAYS_INLINE int is_for_node_v6(__u32 set, const struct sid *sid, const struct ipv6 *ip, __u32 len)
+{
+	struct address to = { .high = be64_to_cpu(ip->dst[0]), .low = be64_to_cpu(ip->dst[1]) };
+
+	return is_plain_v6(ip, ETH_LEN + (__u64)len) && !may_name_segments(ip) &&
+	       is_own_address(look_up(set, sid->table, to));
+}
+
+/* Gives a packet to the kernel of this node. Returns DELIVERED if the frame was written and counted; otherwise nothing
+ * has been changed. */
+static ALWAYS_INLINE int deliver(struct xdp_md *ctx, __u32 set, __u32 in, const struct sid *sid, struct eth *eth,
+				 struct address to)
+{
+	const struct ipv6 *ip = (const void *)(eth + 1);
+	struct inside inside = { .len = ntohs(ip->payload_len) };
+	__u8 class = ip->version_flow[0] << 4 | ip->version_flow[1] >> 4, inner_class;
+	const void *inner = ip + 1, *end = (const void *)(long)ctx->data_end;
+	const struct ipv4 *v4 = inner;
+	const struct ipv6 *v6 = inner;
+	const struct kernel_end *kernel;
+	__u32 zero = 0;
+	int done;
+
+	kernel = bpf_map_lookup_elem(&kernel_end, &zero);
+	if (!kernel || !kernel->ifindex || (to.high & sid->argument[0]) | (to.low & sid->argument[1]))
+		return XDP_PASS;
+	if (ip->next_header == IPPROTO_IPV6 && sid->flags & DECAPSULATES_V6) {
+		if ((const void *)(v6 + 1) > end || !is_for_node_v6(set, sid, v6, inside.len))
+			return XDP_PASS;
+		inner_class = v6->version_flow[0] << 4 | v6->version_flow[1] >> 4;
+	} else if (ip->next_header == IPPROTO_IPIP && sid->flags & DECAPSULATES_V4) {
+		if ((const void *)(v4 + 1) > end || !is_plain_v4(v4, ETH_LEN + (__u64)inside.len))
+			return XDP_PASS;
+		if (!is_own_address(look_up_v4(set, sid->table, v4->dst)))
+			return XDP_PASS;
+		inner_class = v4->tos;
+		inside.is_v4 = 1;
+	} else {
+		return XDP_PASS;
+	}
+	if (!class_inside(class, inner_class, sid->flags & UNIFORM, &inside.class))
+		return XDP_PASS;
+	done = decapsulate(ctx, eth, &inside);
+	if (done != DELIVERED)
+		return done;
+	add(&sid_counts, sid->slot, inside.len + IPV6_LEN);
+	add(&rx_counts, in, inside.len + IPV6_LEN + ETH_LEN);
+	add(&tx_counts, kernel->number, inside.len + ETH_LEN);
+	return DELIVERED;
+}
+
 static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
 				    const struct port *port, struct eth *eth, __u64 len)
 {
@@ -187,13 +248,15 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, con
 		return XDP_PASS;
 	if (is_sid) {
 		sid = ROW(sids, SIDS, set, index_of(way));
-		if (!sid || (sid->kind != SID_SHIFT && sid->kind != SID_SHIFT_VIA))
+		if (!sid || (node->flags & CHECKS_DOMAIN && !lists_source_v6(set, OF_DOMAIN, ip)))
 			return XDP_PASS;
-		if (node->flags & CHECKS_DOMAIN && !lists_source_v6(set, OF_DOMAIN, ip))
+		if (sid->kind == SID_DECAPSULATE && port->flags & DELIVERS)
+			return deliver(ctx, set, in, sid, eth, to);
+		if (!(port->flags & FORWARDS) || (sid->kind != SID_SHIFT && sid->kind != SID_SHIFT_VIA))
 			return XDP_PASS;
 		return shift(ctx, set, in, node, sid, eth, to);
 	}
-	return target_of(way) == TARGET_STEER ? encapsulate_v6(ctx, set, in, node, index_of(way), ip, to) : XDP_PASS;
+	return port->flags & FORWARDS && target_of(way) == TARGET_STEER ? encapsulate_v6(ctx, set, in, node, index_of(way), ip, to) : XDP_PASS;
 }
 
 static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
@@ -202,7 +265,7 @@ static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, con
 	const struct ipv4 *ip = (const void *)(eth + 1);
 	const struct way *way;
 
-	if (!is_plain_v4(ip, len))
+	if (!(port->flags & FORWARDS) || !is_plain_v4(ip, len))
 		return XDP_PASS;
 	if (port->flags & CHECKS_SOURCES && !lists_source_v4(set, OF_PORT(in), ip))
 		return XDP_PASS;
@@ -215,7 +278,7 @@ static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, con
 }
 
 /* Forwards a frame that came in through interface number `in`. Returns XDP_REDIRECT if the frame was written,
- * counted and redirected; otherwise nothing has been changed. */
+ * counted and redirected, DELIVERED if the kernel has it; with XDP_PASS nothing has been changed. */
 static ALWAYS_INLINE int forward(struct xdp_md *ctx, __u32 in)
 {
 	struct eth *eth = (void *)(long)ctx->data;
@@ -243,12 +306,14 @@ SEC("xdp.frags")
 int srv6d_offload(struct xdp_md *ctx)
 {
 	__u32 ifindex = ctx->ingress_ifindex, *number;
+	int done;
 
 	number = bpf_map_lookup_elem(&port_of, &ifindex);
 	if (!number)
 		return XDP_PASS;
-	if (forward(ctx, *number) == XDP_REDIRECT)
-		return XDP_REDIRECT;
+	done = forward(ctx, *number);
+	if (done != XDP_PASS)
+		return done == DELIVERED ? XDP_PASS : done;
 	bpf_tail_call(ctx, &claim, *number);
 	/* There is no program to call, so the frame goes to the kernel. */
 	return XDP_PASS;

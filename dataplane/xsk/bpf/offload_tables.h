@@ -6,6 +6,7 @@
  *   destination -> way -+- TARGET_SID -> sid --------------------+-> group -> hop -> device
  *                       +- TARGET_STEER -> group -> path --------+
  *                       +- TARGET_ROUTE, TARGET_NEIGHBOR --------+
+ *                       +- TARGET_KERNEL of a SID's table -> kernel_end
  *
  * Rows and members are found by their index behind that of their generation. A row of zeros leaves the packet to the
  * worker.
@@ -90,6 +91,9 @@ struct {
 	MAP_NUMBER(max_entries, 1);
 	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
 } sources SEC(".maps");
+
+/* The way into the kernel of this node. */
+BY_NUMBER(BPF_MAP_TYPE_ARRAY, kernel_end, struct kernel_end, 1);
 
 /* Interfaces, by the number of the device. */
 BY_NUMBER(BPF_MAP_TYPE_DEVMAP, targets, struct bpf_devmap_val, PORTS);

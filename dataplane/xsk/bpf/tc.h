@@ -12,9 +12,12 @@
  * It decides by the maps of offload.c, in the generation in force. A packet of up to 64 KiB (gso_size is not 0) leaves as
  * one, and the kernel or the NIC cuts it behind the outer header. What is counted, and what has to fit, are the packets
  * that it is cut into: they are what the worker would have had.
+ *
+ * At the end: the program at the ingress of ports, which hands over what offload_decaps.h has decapsulated.
  */
 #pragma once
 
+#include "offload_decaps.h"
 #include "offload_encaps.h"
 
 #define TC_PASS (-1) /* TCX_NEXT: to the next program, and through the veth if there is none */
@@ -235,4 +238,24 @@ int srv6d_local(struct __sk_buff *skb)
 	if (eth->type == htons(ETH_P_IPV6))
 		return send_v6(skb, set, *number, of_all, port->table, eth, end);
 	return eth->type == htons(ETH_P_IP) ? send_v4(skb, set, *number, of_all, port->table, eth, end) : TC_PASS;
+}
+
+/* Hands what srv6d_offload has decapsulated on a port to the kernel's end of the own veth, at the ingress of the port
+ * (tcx). The worker sends such packets there, too: rules and filters of the kernel see one interface, whoever has
+ * decapsulated. */
+SEC("classifier")
+int srv6d_delivered(struct __sk_buff *skb)
+{
+	const __u32 *mark = (const void *)(long)skb->data_meta;
+	const struct kernel_end *kernel;
+	__u32 zero = 0;
+
+	if ((const void *)(mark + 1) > (const void *)(long)skb->data || *mark != DELIVERED_MARK)
+		return TC_PASS;
+	kernel = bpf_map_lookup_elem(&kernel_end, &zero);
+	if (!kernel || !kernel->ifindex)
+		return TC_PASS;
+	if (bpf_skb_store_bytes(skb, 0, kernel->ethernet, sizeof(kernel->ethernet), 0))
+		return TC_DROP;
+	return bpf_redirect(kernel->ifindex, BPF_F_INGRESS);
 }

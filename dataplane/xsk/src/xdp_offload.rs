@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   port ─► offload.c ─┬─ a plain shift or encapsulation: written, counted ──► another port, by devmap
+//!                      ├─ for this node: decapsulated, counted, marked ──► GRO ─► tc.h: the kernel's end of the own veth
 //!                      └─ anything else: tail call ─► claim.c ─► socket or kernel, as ever
 //! ```
 //!
@@ -23,6 +24,7 @@
 //! again, every program run that may have begun with it has ended; the kernel says when.
 
 mod blocks;
+mod delivery;
 mod grace;
 mod index;
 mod local;
@@ -37,19 +39,20 @@ use aya::maps::{LpmTrie, MapError};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use srv6d_fib::{
-    BlockRow, COUNTED_HOPS, COUNTED_PATHS, CountRow, DeviceRow, Forwarding, GroupRow, HopRow, KeyRow, MAIN_TABLE,
-    NO_TARGET, NodeRow, PathRow, PatternRow, PortRow, Prefix, SIDS, SOURCES, SidKind, SidRow, TABLES,
-    TARGET_INDEX_BITS, TARGET_SID, WAY_HERE, WAYS, WayRow, key_owner,
+    BlockRow, COUNTED_HOPS, COUNTED_PATHS, CountRow, DELIVERS, DeviceRow, Forwarding, GroupRow, HopRow, KernelEndRow,
+    KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PathRow, PatternRow, PortRow, Prefix, SIDS, SOURCES, SidKind, SidRow,
+    TABLES, TARGET_INDEX_BITS, TARGET_SID, WAY_HERE, WAYS, WayRow, key_owner,
 };
 
 use crate::XskError;
 use crate::program::{Program, chain, load, missing_program, os_code, program_fix};
+use delivery::Ingress;
 use grace::Grace;
 use index::Index;
 use local::Local;
 use maps::{Maps, Row, Table};
 
-pub use wiring::Wiring;
+pub use wiring::{KernelEnd, Wiring};
 
 /// The object file that `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
@@ -80,6 +83,9 @@ pub struct XdpOffload {
     grace: Grace,
     ifindexes: BTreeMap<u16, u32>,
     local: Option<Local>,
+    ingress: BTreeMap<u16, Ingress>,
+    /// What is written of the kernel's end.
+    kernel_end: KernelEndRow,
     // Keeps the program itself loaded.
     ebpf: Ebpf,
 }
@@ -150,6 +156,8 @@ impl XdpOffload {
             grace,
             ifindexes: BTreeMap::new(),
             local: None,
+            ingress: BTreeMap::new(),
+            kernel_end: KernelEndRow::default(),
             ebpf,
         };
         offload.write_roots().map_err(|why| map_error("make the tables", &why))?;
@@ -182,6 +190,7 @@ impl XdpOffload {
     /// Removes a port: packets that come in there are no longer forwarded by the program. The tables in force must not
     /// lead there, and the program must not be on the port.
     pub fn remove_port(&mut self, port: u16) {
+        self.ingress.remove(&port);
         let Some(ifindex) = self.ifindexes.remove(&port) else { return };
         // An entry that has vanished with its interface need not be removed.
         let _ = self.maps.port_of.remove(&ifindex);
@@ -227,6 +236,7 @@ impl XdpOffload {
             return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
         }
         self.settle()?;
+        self.write_kernel_end(forwarding, wiring)?;
         let next = 1 - self.in_force;
         self.write(next, forwarding, wiring).map_err(|why| map_error("write the tables", &why))?;
         let switched = self.maps.current.set(0, u32::from(next == 1), 0);
@@ -312,7 +322,11 @@ impl XdpOffload {
             return Ok(());
         };
         write_rows(node, set, &mut now.node, [(0, wanted.node)])?;
-        let numbered = |(port, row): (&u16, &PortRow)| Some((u32::from(*wiring.from.get(port)?), *row));
+        let delivers = |port: &u16| wiring.kernel.as_ref().is_some_and(|end| end.from.contains(port));
+        let numbered = |(port, row): (&u16, &PortRow)| {
+            let flags = if delivers(port) { row.flags } else { row.flags & !DELIVERS };
+            Some((u32::from(*wiring.from.get(port)?), PortRow { flags, ..*row }))
+        };
         write_rows(ports, set, &mut now.ports, wanted.ports.iter().filter_map(numbered))?;
         write_rows(sids, set, &mut now.sids, some(&wanted.sids, |sid| sid.slot < SIDS))?;
         write_rows(steers, set, &mut now.steers, some(&wanted.steers, |_| true))?;
@@ -450,7 +464,7 @@ fn map_error(what: &str, why: &MapError) -> XskError {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use srv6d_fib::{
-        CHECKS_DOMAIN, CHECKS_SOURCES, GUARDS_SIDS, MEMBERS, PathKind, Prefixes, TARGET_ROUTE, TARGET_STEER,
+        CHECKS_DOMAIN, CHECKS_SOURCES, FORWARDS, GUARDS_SIDS, MEMBERS, PathKind, Prefixes, TARGET_ROUTE, TARGET_STEER,
     };
 
     use super::*;
@@ -461,7 +475,8 @@ mod tests {
 
     /// Device 3 stands for port 1 of the tables, which takes every frame.
     fn wiring() -> Wiring {
-        Wiring { from: [(1, 3)].into(), to: [(1, DeviceRow { number: 3, mtu: u32::MAX })].into() }
+        let to = [(1, DeviceRow { number: 3, mtu: u32::MAX })].into();
+        Wiring { from: [(1, 3)].into(), to, kernel: None }
     }
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {
@@ -477,7 +492,8 @@ mod tests {
         let prefix = |usid: u128| (0xfcbb << 112 | usid << 80, 48);
         let v6 = [(prefix(1), target(TARGET_SID, 2)), (prefix(2), target(TARGET_ROUTE, 9))].into();
         Forwarding {
-            ports: [(1, PortRow { mac: [2, 0, 0, 0, 0, 1], longest: 1514, ..PortRow::default() })].into(),
+            ports: [(1, PortRow { mac: [2, 0, 0, 0, 0, 1], longest: 1514, flags: FORWARDS, ..PortRow::default() })]
+                .into(),
             tables: [(0, [v6, BTreeMap::new()])].into(),
             sids: [(2, SidRow { kind: SidKind::Shift, by: 16, slot: 5, ..SidRow::default() })].into(),
             groups: [(9, GroupRow { count: 1, at: 8, ..GroupRow::default() })].into(),
@@ -507,7 +523,10 @@ mod tests {
     }
 
     fn guard(forwarding: &mut Forwarding, guards_sids: bool) {
-        forwarding.ports.values_mut().for_each(|port| port.flags = if guards_sids { GUARDS_SIDS } else { 0 });
+        forwarding
+            .ports
+            .values_mut()
+            .for_each(|port| port.flags = FORWARDS | if guards_sids { GUARDS_SIDS } else { 0 });
     }
 
     /// Returns a frame to `fcbb:0:1:2::`.
@@ -644,7 +663,7 @@ mod tests {
             }
             let sources = &forwarding.sources;
             let checked = forwarding.ports.iter_mut().filter(|(port, _)| sources.contains_key(port));
-            checked.for_each(|(_, port)| port.flags = CHECKS_SOURCES);
+            checked.for_each(|(_, port)| port.flags = FORWARDS | CHECKS_SOURCES);
             publish(&mut offload, &forwarding);
             let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
             assert_eq!((done, out == frame()), (verdict, verdict == PASS), "{name}");

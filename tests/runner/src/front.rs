@@ -1,15 +1,16 @@
-//! Runs the XDP program of `offload = "xdp"` in front of a worker step, both without real ports: `BPF_PROG_TEST_RUN`
-//! gives the program a frame as if a port had received it, and returns the result.
+//! Runs the XDP program of `offload = "xdp"` and of `engine = "tc"` in front of a worker step, both without real ports:
+//! `BPF_PROG_TEST_RUN` gives the program a frame as if a port had received it, and returns the result.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use nix::sched::{CloneFlags, unshare};
 use srv6d_dataplane::offload_wiring;
-use srv6d_srv6::Tables;
+use srv6d_srv6::model::HostPort;
+use srv6d_srv6::{Tables, Verdict};
 use srv6d_xsk::probe::TakesRedirect;
 use srv6d_xsk::test_run::{Arrival, once};
-use srv6d_xsk::xdp_offload::{PacketCount, XdpOffload};
+use srv6d_xsk::xdp_offload::{KernelEnd, PacketCount, XdpOffload};
 
 use srv6d_netns as netns;
 
@@ -23,6 +24,9 @@ pub const OFFLOADED: [&str; 80] = [
     "U50d", "U55a", "X01a", "X01b", "X04b", "X07a", "X08",
 ];
 
+/// Cases of the conformance pack with frames that the program decapsulates for this node.
+pub const DELIVERED: [&str; 2] = ["D29a", "D29b"];
+
 /// Number of ports; no state of the tests has more.
 const PORTS: u16 = 8;
 /// Maximum number of counters of one kind; no case has more.
@@ -30,8 +34,12 @@ const SLOTS: usize = 160;
 /// Verdicts of the program: `XDP_PASS`, because no worker can be called, and `XDP_REDIRECT`.
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
-/// Length of the shortest frame that the kernel accepts for a test run.
+/// Length of an Ethernet header, the shortest frame that the kernel accepts for a test run.
 const ETHERNET: usize = 14;
+/// Length of the shortest frame on a wire.
+const MIN_FRAME: usize = 60;
+/// What stands in front of a frame that is for this node.
+const MARK: [u8; 4] = 0x5352_7636_u32.to_ne_bytes();
 
 /// The interfaces of a thread in its own network namespace. Each stands for the port of its number.
 #[derive(Debug)]
@@ -63,6 +71,8 @@ pub struct Front {
     program: Rc<RefCell<XdpOffload>>,
     /// Counters at the time when this value was made.
     before: Counts,
+    /// Port of this node's kernel, with the addresses of frames that are sent to it.
+    host: Option<(u16, [u8; 12])>,
 }
 
 /// Counters by slot or port: SIDs, paths, next hops, received and sent frames of ports.
@@ -79,7 +89,7 @@ impl Front {
         for (port, (name, _)) in (0..).zip(&interfaces.0) {
             program.add_port(port, name).map_err(|why| why.to_string())?;
         }
-        Ok(Self { interfaces, program: Rc::new(RefCell::new(program)), before: Counts::default() })
+        Ok(Self { interfaces, program: Rc::new(RefCell::new(program)), before: Counts::default(), host: None })
     }
 
     /// Returns the same program with counters that start at zero, because loading a program takes long. It keeps the
@@ -87,27 +97,34 @@ impl Front {
     #[must_use]
     pub fn again(&self) -> Self {
         let before = Counts::of(&self.program.borrow());
-        Self { interfaces: Rc::clone(&self.interfaces), program: Rc::clone(&self.program), before }
+        Self { interfaces: Rc::clone(&self.interfaces), program: Rc::clone(&self.program), before, host: self.host }
     }
 
     /// Loads the offload extract of `tables` into the program. All ports are treated as ports that transmit redirected
-    /// frames.
+    /// frames, and what is for this node is delivered through `host`.
     ///
     /// # Errors
     /// If the kernel does not accept them.
-    pub fn publish(&mut self, tables: &Tables) -> Result<(), String> {
+    pub fn publish(&mut self, tables: &Tables, host: Option<HostPort>) -> Result<(), String> {
         let everything = TakesRedirect { frames: true, multi_buffer: true };
         let rows = &tables.offload().forwarding;
-        let wiring = offload_wiring(rows, Some, |port| Some((port, everything)));
+        let mut wiring = offload_wiring(rows, Some, |port| Some((port, everything)));
+        self.host = host.map(|host| (host.port.0, rows.to_kernel));
+        wiring.kernel = self.host.and_then(|(number, _)| {
+            let (name, _) = self.interfaces.0.get(usize::from(number))?;
+            let from = rows.ports.keys().copied().collect();
+            Some(KernelEnd { from, ..KernelEnd::of(name, number).ok()? })
+        });
         self.program.borrow_mut().publish(rows, &wiring).map_err(|why| why.to_string())
     }
 
-    /// Runs the program on a frame that a device receives. Returns the device through which the frame leaves and its
-    /// bytes, or `None` if the program left the frame unchanged to the worker.
+    /// Runs the program on a frame that a device receives. Returns the verdict and the bytes of the frame, which has the
+    /// addresses that the tc program writes if it is for this node, or `None` if the program left the frame unchanged to the
+    /// worker.
     ///
     /// # Errors
     /// If the frame was changed but left to the worker, or if it was not counted exactly once.
-    pub fn forward(&mut self, device: u16, frame: &[u8]) -> Result<Option<(u16, Vec<u8>)>, String> {
+    pub fn forward(&mut self, device: u16, frame: &[u8]) -> Result<Option<(Verdict, Vec<u8>)>, String> {
         let Some((_, ifindex)) = self.interfaces.0.get(usize::from(device)) else { return Ok(None) };
         if frame.len() < ETHERNET {
             return Ok(None);
@@ -126,10 +143,30 @@ impl Front {
         let sent: Vec<u16> = (0..).zip(&grown).filter(|(_, grown)| grown.1 > 0).map(|(port, _)| port).collect();
         match (verdict, received, came_in, sent.as_slice()) {
             (PASS, 0, 0, []) if bytes == frame => Ok(None),
-            (REDIRECT, 1, 1, &[port]) => Ok(Some((port, bytes))),
+            (REDIRECT, 1, 1, &[port]) => Ok(Some((Verdict::Tx(port), bytes))),
+            (PASS, 1, 1, &[port]) if self.host.is_some_and(|(host, _)| host == port) => {
+                Ok(Some((Verdict::Kernel(port), self.delivered_as(frame, &bytes)?)))
+            }
             (PASS, ..) if bytes != frame => Err("a frame that is the worker's was written to".to_owned()),
             _ => Err(format!("verdict {verdict}, and counted (received, sent) by port: {grown:?}")),
         }
+    }
+
+    /// Returns a frame that is for this node as the tc program hands it over, padded as the worker's frames are.
+    fn delivered_as(&self, frame: &[u8], bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let marked = bytes.strip_prefix(&MARK).and_then(|marked| marked.split_at_checked(ETHERNET - 2));
+        let (addresses, rest) = marked.filter(|(addresses, _)| frame.starts_with(addresses)).ok_or_else(|| {
+            format!("a frame for this node without its mark, or with other addresses than it came with: {bytes:x?}")
+        })?;
+        let (_, to_kernel) = self.host.unwrap_or_default();
+        let mut out = [to_kernel.get(..addresses.len()).unwrap_or_default(), rest].concat();
+        out.resize(out.len().max(MIN_FRAME), 0);
+        Ok(out)
+    }
+
+    /// Returns the number of frames that were for this node.
+    pub fn delivered(&self) -> u64 {
+        self.host.map_or(0, |(host, _)| self.counted(SENT, host.into()).packets)
     }
 
     /// Returns the numbers of received and sent frames of each port.

@@ -22,7 +22,7 @@ use srv6d_pack::{Case, Event, Setup};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Desired, Emulation, Mac, Port, PortId, Role};
-use srv6d_srv6::{PathMtu, Slots, Tables, Tally};
+use srv6d_srv6::{PathMtu, Slots, Tables, Tally, Verdict};
 
 use front::Front;
 
@@ -206,7 +206,7 @@ fn build(desired: &Desired, slots: &mut Slots, front: Option<&mut Front>) -> Res
     let ports = (0..).zip(&desired.ports).map(|(index, _)| PortId(index));
     let desired = Desired { offload: ports.collect(), ..desired.clone() };
     let tables = Tables::build(&desired, slots).map_err(|why| why.to_string())?;
-    front.publish(&tables)?;
+    front.publish(&tables, desired.host)?;
     Ok(tables)
 }
 
@@ -356,7 +356,7 @@ impl Node {
         let socket = self.names.iter().position(|name| name == port);
         let device = socket.and_then(|socket| u16::try_from(socket).ok());
         if let (Some(front), Some(device)) = (&mut self.front, device)
-            && let Some((to, bytes)) = front.forward(device, frame)?
+            && let Some((Verdict::Tx(to) | Verdict::Kernel(to), bytes)) = front.forward(device, frame)?
         {
             self.passed_by.push((self.names.get(usize::from(to)).cloned().unwrap_or_default(), bytes));
             self.offloaded.push(frame.to_vec());
@@ -389,8 +389,10 @@ impl Node {
         let mut totals = Totals::default();
         self.counters.add_to(&mut totals);
         let passed_by = self.front.as_ref().map_or(0, Front::forwarded);
+        let delivered = self.front.as_ref().map_or(0, Front::delivered);
         totals.rx += passed_by;
-        totals.tx += passed_by;
+        totals.tx += passed_by - delivered;
+        totals.kernel += delivered;
         if !totals.balanced() {
             return Err(format!("not balanced: {totals:?}"));
         }

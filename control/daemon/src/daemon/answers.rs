@@ -346,6 +346,7 @@ impl Node {
             attached: self.dataplane.attached().map(|port| (port.device.as_str(), port)).collect(),
             refused: &self.refused,
             local_paths: self.dataplane.local_paths(),
+            deliveries: self.dataplane.deliveries(),
             next_hops: self.dataplane.next_hops().into_iter().map(|(port, ip, state)| ((port, ip), state)).collect(),
         }
     }

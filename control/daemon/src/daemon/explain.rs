@@ -119,6 +119,11 @@ impl Node {
         let device = device_of(desired, port);
         let offload = self.dataplane.attached().find(|attached| attached.device == device);
         let is_offloaded = offload.and_then(|attached| attached.offload.as_ref()).is_some_and(|offload| offload.on);
+        let is_delivered = matches!(self.dataplane.deliveries().get(&port.name), Some(None));
+        if is_delivered && is_for_this_node(explained) {
+            return "the XDP program may decapsulate it for this node in front of the worker, by the same tables"
+                .to_owned();
+        }
         match (is_offloaded && explained.is_plain, port.role) {
             (true, Role::Kernel) => {
                 "the tc program may encapsulate it in front of the worker, by the same tables".to_owned()
@@ -262,6 +267,12 @@ impl Node {
         let device = self.environment.devices.iter().find(is_on);
         device.map_or_else(String::new, |device| format!("connected, {}", device.name))
     }
+}
+
+/// Whether a packet is decapsulated, and the one inside is for an address of this node.
+fn is_for_this_node(explained: &Explained) -> bool {
+    let mut steps = explained.steps.iter().skip_while(|step| !matches!(step, Step::Decapsulated { .. }));
+    steps.any(|step| matches!(step, Step::LookedUp { found: Some(Found::Local), .. }))
 }
 
 fn source_name(source: &str) -> &str {

@@ -15,8 +15,8 @@ use srv6d_srv6::reason::DropReason;
 use srv6d_srv6::tables::AdjacencyState;
 
 use srv6d_api::state::{
-    BusyPollingRow, CountersView, EmulatedRow, Health, HopRow, NeighborRow, OffloadRow, PathRow, PortRow, ReasonRow,
-    RouteRow, SidRow,
+    BusyPollingRow, CountersView, DeliveryRow, EmulatedRow, Health, HopRow, NeighborRow, OffloadRow, PathRow, PortRow,
+    ReasonRow, RouteRow, SidRow,
 };
 use srv6d_plan::RoleReason;
 
@@ -40,12 +40,19 @@ pub struct View<'a> {
     pub refused: &'a BTreeMap<String, String>,
     /// Why workers encapsulate what local applications send, by path. `None`: the tc program does.
     pub local_paths: BTreeMap<String, Option<WhyWorker>>,
+    /// Why workers decapsulate what SIDs deliver to this node, by port. `None`: the tc engine does.
+    pub deliveries: BTreeMap<String, Option<String>>,
     /// Next hops of the tables in force.
     pub next_hops: BTreeMap<(PortId, IpAddr), AdjacencyState>,
 }
 
 fn offload(PortOffload { on, auto, reason }: PortOffload) -> OffloadRow {
     OffloadRow { on, auto, reason }
+}
+
+fn delivery(why_worker: Option<&str>) -> DeliveryRow {
+    let engine = if why_worker.is_some() { "worker" } else { "tc" };
+    DeliveryRow { engine: engine.to_owned(), reason: why_worker.unwrap_or_default().to_owned() }
 }
 
 /// Returns the state of busy polling, or `None` if it was not requested.
@@ -141,6 +148,7 @@ impl View<'_> {
                 .and_then(|attached| attached.offload.clone())
                 .map(offload),
             offloaded: counted.offloaded,
+            delivery: self.deliveries.get(&port.name).map(|why| delivery(why.as_deref())),
             busy_polling: self
                 .busy_polling
                 .get(device)

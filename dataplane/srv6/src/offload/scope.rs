@@ -5,11 +5,15 @@
 //! * of the main table, all prefixes inside the block of a SID that shifts, and all around the block: a carrier can lead
 //!   to any of them, and a shift changes nothing in front of the uSIDs;
 //! * of the main table and the tables of the ports, all prefixes inside a steered prefix. Packets for prefixes around it
-//!   are forwarded by the workers.
+//!   are forwarded by the workers;
+//! * with the tc engine, all prefixes inside a SID that decapsulates, and this node's own addresses in the tables that
+//!   such SIDs lead to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::build::{Entries, Rank, key};
+use ipnet::IpNet;
+
+use crate::build::{Entries, Rank, key, sid_tables};
 use crate::lpm::{Key, Prefixes, Value};
 use crate::model::{Behavior, Desired, LocalSid, TableId};
 use crate::tables::{MAIN, VrfIndex};
@@ -35,8 +39,8 @@ pub(crate) struct Met {
 pub(crate) struct Scope {
     /// Blocks of SIDs that shift, upper 32 bits.
     blocks: BTreeSet<u32>,
-    /// Steered prefixes by table, IPv6 and IPv4.
-    steered: BTreeMap<VrfIndex, [Disjoint; 2]>,
+    /// Prefixes by table, IPv6 and IPv4, inside which all are selected.
+    whole: BTreeMap<VrfIndex, [Disjoint; 2]>,
 }
 
 impl Scope {
@@ -46,12 +50,17 @@ impl Scope {
         }
         let ports = desired.offload.iter().filter_map(|port| desired.ports.get(usize::from(port.0)));
         let tables: BTreeSet<TableId> = ports.map(|port| port.table).chain([TableId::MAIN]).collect();
-        let steered = |table: &TableId| {
-            let prefixes = desired.steers.iter().filter(|steer| steer.table == *table).map(|steer| steer.prefix);
-            let (v6, v4): (Vec<_>, Vec<_>) = prefixes.partition(|prefix| prefix.addr().is_ipv6());
-            Some((*vrfs.get(table)?, [v6, v4].map(|prefixes| Disjoint::of(prefixes.into_iter().map(key)))))
-        };
-        Self { blocks: blocks_of_shifts(desired), steered: tables.iter().filter_map(steered).collect() }
+        let steers = desired.steers.iter().filter(|steer| tables.contains(&steer.table));
+        let steered = steers.map(|steer| (steer.table, steer.prefix));
+        let mut whole: BTreeMap<TableId, [Vec<(u128, u8)>; 2]> = BTreeMap::new();
+        for (table, prefix) in steered.chain(delivered(desired)) {
+            let [v6, v4] = whole.entry(table).or_default();
+            let Key { bits, len } = key(prefix);
+            if prefix.addr().is_ipv6() { v6 } else { v4 }.push((bits, len));
+        }
+        let of_table =
+            |(table, families): (TableId, [Vec<_>; 2])| Some((*vrfs.get(&table)?, families.map(Disjoint::of)));
+        Self { blocks: blocks_of_shifts(desired), whole: whole.into_iter().filter_map(of_table).collect() }
     }
 
     /// Selects among the prefixes of all tables. Of equal ones the first is in force.
@@ -63,16 +72,16 @@ impl Scope {
             }
             met
         };
-        let inside = |entries: &Entries, steered: &Disjoint| some(entries, &|key| steered.contain(key));
+        let inside = |entries: &Entries, whole: &Disjoint| some(entries, &|key| whole.contain(key));
         let is_around = |key: Key| self.blocks.iter().any(|&block| meets(key, block));
         let around_blocks = tables.get(usize::from(MAIN)).map(|[v6, _]| some(v6, &is_around));
-        Met::of(around_blocks.unwrap_or_default(), self.steered_in(tables, inside))
+        Met::of(around_blocks.unwrap_or_default(), self.inside_whole(tables, inside))
     }
 
     /// Selects among prefixes that are in order.
     pub(crate) fn among_ordered(&self, tables: &[[Prefixes; 2]]) -> Met {
-        let inside = |prefixes: &Prefixes, steered: &Disjoint| -> Meanings {
-            let all = steered.0.iter().flat_map(|&(bits, len)| prefixes.inside(Key::new(bits, len)));
+        let inside = |prefixes: &Prefixes, whole: &Disjoint| -> Meanings {
+            let all = whole.0.iter().flat_map(|&(bits, len)| prefixes.inside(Key::new(bits, len)));
             all.map(place).take(MOST + 1).collect()
         };
         let around = |v6: &Prefixes| -> Meanings {
@@ -80,26 +89,26 @@ impl Scope {
             blocks.flat_map(|block| v6.around(block)).map(place).collect()
         };
         let around_blocks = tables.get(usize::from(MAIN)).map(|[v6, _]| around(v6));
-        Met::of(around_blocks.unwrap_or_default(), self.steered_in(tables, inside))
+        Met::of(around_blocks.unwrap_or_default(), self.inside_whole(tables, inside))
     }
 
-    fn steered_in<P>(
+    fn inside_whole<P>(
         &self,
         tables: &[[P; 2]],
         inside: impl Fn(&P, &Disjoint) -> Meanings,
     ) -> BTreeMap<VrfIndex, [Meanings; 2]> {
-        let of_table = |(&vrf, [steered_v6, steered_v4]): (&VrfIndex, &[Disjoint; 2])| {
+        let of_table = |(&vrf, [whole_v6, whole_v4]): (&VrfIndex, &[Disjoint; 2])| {
             let [v6, v4] = tables.get(usize::from(vrf))?;
-            Some((vrf, [inside(v6, steered_v6), inside(v4, steered_v4)]))
+            Some((vrf, [inside(v6, whole_v6), inside(v4, whole_v4)]))
         };
-        self.steered.iter().filter_map(of_table).collect()
+        self.whole.iter().filter_map(of_table).collect()
     }
 }
 
 impl Met {
     fn of(around_blocks: Meanings, mut tables: BTreeMap<VrfIndex, [Meanings; 2]>) -> Self {
-        let steered: usize = tables.values().flatten().map(Meanings::len).sum();
-        let too_many = steered + around_blocks.len() > MOST;
+        let inside: usize = tables.values().flatten().map(Meanings::len).sum();
+        let too_many = inside + around_blocks.len() > MOST;
         if too_many {
             tables.clear();
         }
@@ -117,13 +126,33 @@ pub(crate) fn is_met(
 ) -> bool {
     let [v6, v4] = prefixes;
     let prefixes = if is_v6 { v6 } else { v4 };
-    let covering = |len| prefixes.of_rank(Key::new(changed.bits, len), Rank::Steer as u8);
-    (0..=changed.len).any(|len| covering(len).is_some())
+    let ranks = if desired.has_tc_engine() { [Rank::Steer, Rank::Sid].as_slice() } else { &[Rank::Steer] };
+    let is_covered = |len| {
+        let covering = Key::new(changed.bits, len);
+        ranks.iter().any(|&rank| prefixes.of_rank(covering, rank as u8).is_some())
+    };
+    (0..=changed.len).any(is_covered)
         || vrf == MAIN && is_v6 && blocks_of_shifts(desired).iter().any(|&block| meets(changed, block))
 }
 
 fn place((key, value): (Key, Value)) -> ((u128, u8), Value) {
     ((key.bits, key.len), value)
+}
+
+/// Returns the SIDs that decapsulate, by the tables that they are looked up in, and the addresses of this node in the
+/// tables that they lead to; nothing without the tc engine.
+fn delivered(desired: &Desired) -> impl Iterator<Item = (TableId, IpNet)> {
+    let table = |sid: &LocalSid| match sid.behavior {
+        Behavior::EndDt { table, .. } => Some((sid.prefix, table)),
+        _ => None,
+    };
+    let sids = desired.sids.iter().filter(|_| desired.has_tc_engine());
+    let (outer, inner): (Vec<_>, BTreeSet<TableId>) =
+        sids.filter_map(table).map(|(prefix, table)| (IpNet::V6(prefix), table)).unzip();
+    let own = desired.local_addresses.iter().filter(move |(table, _)| inner.contains(table));
+    let looked_up_in = sid_tables(desired);
+    let sids = outer.into_iter().flat_map(move |sid| looked_up_in.clone().into_iter().map(move |table| (table, sid)));
+    sids.chain(own.map(|&(table, address)| (table, IpNet::from(address))))
 }
 
 /// Returns the upper 32 bits of the SIDs that shift.
@@ -145,8 +174,7 @@ fn meets(key: Key, block: u32) -> bool {
 struct Disjoint(Vec<(u128, u8)>);
 
 impl Disjoint {
-    fn of(keys: impl Iterator<Item = Key>) -> Self {
-        let mut all: Vec<(u128, u8)> = keys.map(|key| (key.bits, key.len)).collect();
+    fn of(mut all: Vec<(u128, u8)>) -> Self {
         all.sort_unstable();
         all.dedup_by(|&mut (bits, _), &mut (outer, len)| Key::new(bits, len).bits == outer);
         Self(all)
@@ -167,7 +195,7 @@ mod tests {
     fn the_outermost_prefixes_contain_what_any_of_them_does() {
         let prefix = |bits: u128, len| Key::new(bits << 120, len);
         let given = [(0b0100_0000, 2), (0b0100_0000, 4), (0b0111_0000, 4), (0b1100_0000, 4), (0b1100_0000, 3)];
-        let disjoint = Disjoint::of(given.iter().map(|&(bits, len)| prefix(bits, len)));
+        let disjoint = Disjoint::of(given.iter().map(|&(bits, len)| (prefix(bits, len).bits, len)).collect());
         assert_eq!(disjoint.0, [(0b0100_0000 << 120, 2), (0b1100_0000 << 120, 3)]);
         for bits in 0..=255_u128 {
             let in_any = given.iter().any(|&(of, len)| bits >> (8 - len) == of >> (8 - len));

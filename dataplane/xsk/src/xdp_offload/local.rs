@@ -29,7 +29,8 @@ impl XdpOffload {
     pub fn put_on_local(&mut self, port: u16, ifname: &str) -> Result<(), XskError> {
         let ifindex = crate::ifindex(ifname)?;
         self.maps.port_of.insert(ifindex, u32::from(port), 0).map_err(|why| self.port_error(ifname, &why))?;
-        let attached = self.attach_local(ifname).map_err(|why| error(ifname, &why));
+        let place = (TcAttachType::Egress, LinkOrder::last());
+        let attached = self.attach(PROGRAM, ifname, place).map_err(|why| error(ifname, &why));
         if attached.is_err() {
             let _ = self.maps.port_of.remove(&ifindex); // it has just been inserted
         }
@@ -37,14 +38,18 @@ impl XdpOffload {
         Ok(())
     }
 
-    fn attach_local(&mut self, ifname: &str) -> Result<SchedClassifierLink, ProgramError> {
-        let program = self.ebpf.program_mut(PROGRAM).ok_or(ProgramError::NotLoaded)?;
+    pub(super) fn attach(
+        &mut self,
+        name: &str,
+        ifname: &str,
+        (place, order): (TcAttachType, LinkOrder),
+    ) -> Result<SchedClassifierLink, ProgramError> {
+        let program = self.ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?;
         let program: &mut SchedClassifier = program.try_into()?;
         if program.fd().is_err() {
             load(|| program.load())?;
         }
-        let options = TcAttachOptions::TcxOrder(LinkOrder::last());
-        let link = program.attach_with_options(ifname, TcAttachType::Egress, options)?;
+        let link = program.attach_with_options(ifname, place, TcAttachOptions::TcxOrder(order))?;
         program.take_link(link)
     }
 
@@ -67,7 +72,7 @@ impl XdpOffload {
     }
 }
 
-fn error(ifname: &str, why: &ProgramError) -> XskError {
+pub(super) fn error(ifname: &str, why: &ProgramError) -> XskError {
     let code = os_code(why);
     let fix = match code {
         // Older kernels have no such type of link.
@@ -106,7 +111,8 @@ mod tests {
     }
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {
-        let wiring = Wiring { from: [(2, 5)].into(), to: [(1, DeviceRow { number: 3, mtu: 0 })].into() };
+        let to = [(1, DeviceRow { number: 3, mtu: 0 })].into();
+        let wiring = Wiring { from: [(2, 5)].into(), to, kernel: None };
         offload.publish(forwarding, &wiring).unwrap();
     }
 

@@ -6,7 +6,8 @@ use aya::maps::{
     Array, DevMap, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuValues, ProgramArray, lpm_trie,
 };
 use srv6d_fib::{
-    BlockRow, CountRow, DeviceRow, GroupRow, HopRow, KeyRow, NodeRow, PathRow, PatternRow, PortRow, SidRow, WayRow,
+    BlockRow, CountRow, DeviceRow, GroupRow, HopRow, KernelEndRow, KeyRow, NodeRow, PathRow, PatternRow, PortRow,
+    SidRow, WayRow,
 };
 use zerocopy::transmute;
 
@@ -61,6 +62,13 @@ impl<R: Row> Table<R> {
     }
 }
 
+pub(super) type KernelEndBytes = [u8; size_of::<KernelEndRow>()];
+
+/// Returns the bytes of a row that has one generation only.
+pub(super) fn kernel_end(row: KernelEndRow) -> KernelEndBytes {
+    transmute!(row)
+}
+
 /// Returns the key of a prefix.
 pub(super) fn key(key: KeyRow) -> lpm_trie::Key<KeyBytes> {
     let bytes: [u8; size_of::<KeyRow>()] = transmute!(key);
@@ -105,6 +113,7 @@ pub(super) struct Maps {
     pub(super) group_patterns: Table<PatternRow>,
     pub(super) hops: Table<HopRow>,
     pub(super) devices: Table<DeviceRow>,
+    pub(super) kernel_end: Array<MapData, KernelEndBytes>,
     pub(super) targets: DevMap<MapData>,
     pub(super) interfaces: Array<MapData, u32>,
     pub(super) sid_counts: PerCpuArray<MapData, CountBytes>,
@@ -136,6 +145,7 @@ impl Maps {
             group_patterns: Table::take(ebpf, "group_patterns")?,
             hops: Table::take(ebpf, "hops")?,
             devices: Table::take(ebpf, "devices")?,
+            kernel_end: ebpf.take_map("kernel_end")?.try_into().ok()?,
             targets: ebpf.take_map("targets")?.try_into().ok()?,
             interfaces: ebpf.take_map("interfaces")?.try_into().ok()?,
             sid_counts: ebpf.take_map("sid_counts")?.try_into().ok()?,

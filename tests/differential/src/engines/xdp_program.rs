@@ -1,9 +1,9 @@
-//! The XDP program of `offload = "xdp"`.
+//! The XDP program of `offload = "xdp"` and of `engine = "tc"`.
 
 use srv6d_model::{Counts, Outcome};
 use srv6d_runner::front::Front;
 use srv6d_srv6::model::Desired;
-use srv6d_srv6::{Slots, Tables, Verdict};
+use srv6d_srv6::{Slots, Tables};
 use srv6d_xsk::xdp_offload::PacketCount;
 
 use super::{Kind, named};
@@ -46,19 +46,19 @@ impl Engine for XdpProgram {
         }
         (self.desired, self.slots) = (None, Slots::default());
         let Ok(tables) = Tables::build(node.desired, &mut self.slots) else { return Ok(false) };
-        self.front.publish(&tables)?;
+        self.front.publish(&tables, node.desired.host)?;
         self.desired = Some(node.desired.clone());
         Ok(true)
     }
 
     fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
         let before = self.counts();
-        let Some((device, frame)) = self.front.forward(port, frame)? else { return Ok(Answer::Left) };
+        let Some((verdict, frame)) = self.front.forward(port, frame)? else { return Ok(Answer::Left) };
         let grown = |(counted, now): (_, (u64, u64))| {
             let was = before.get(&counted).copied().unwrap_or_default();
             (counted, (now.0 - was.0, now.1 - was.1))
         };
         let counts = self.counts().into_iter().map(grown).filter(|&(_, grown)| grown != (0, 0)).collect();
-        Ok(Answer::Outcomes(vec![Outcome { verdict: Verdict::Tx(device), frame, counts }]))
+        Ok(Answer::Outcomes(vec![Outcome { verdict, frame, counts }]))
     }
 }

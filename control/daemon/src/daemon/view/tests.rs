@@ -90,6 +90,7 @@ fn with_view<T>(show: impl Fn(&View<'_>) -> T) -> T {
         busy_polling: [("eth1".to_owned(), vec![BusyPolling::Napi(8193)])].into(),
         refused: &[("eth3".to_owned(), "another program is there".to_owned())].into(),
         local_paths: BTreeMap::new(),
+        deliveries: BTreeMap::new(),
         next_hops: [unresolved].into(),
     })
 }

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * uDT4, uDT6 and uDT46 (RFC 8986 sections 4.6 to 4.8) of packets whose inner destination is an address of this node. The
+ * outer header is removed here, packet by packet. The kernel then merges them (GRO) as it merges packets that came
+ * without, and tc.h hands what was merged to the kernel's end of srv6d's own veth.
+ *
+ *   | Ethernet | outer IPv6 40 | inner ...    ->  | mark | Ethernet | inner ...
+ *
+ * The mark is metadata, which no sender on the wire can write.
+ */
+#pragma once
+
+#include "offload_flow.h"
+
+/* The frame was written and counted, and the kernel has it. No verdict of XDP has this number. */
+#define DELIVERED 64
+/* In front of a frame that is DELIVERED. */
+#define DELIVERED_MARK 0x53527636
+
+#define ECN_MASK 3
+#define NOT_ECT 0
+#define ECT_1 1
+#define ECT_0 2
+#define CE 3
+
+/* What is behind the outer header. */
+struct inside {
+	__u32 len;
+	__u8 class; /* as it will be */
+	__u8 is_v4;
+};
+
+/* Calculates the traffic class of the inner packet (RFC 6040 section 4.2). Returns 0 if the worker has to refuse or to
+ * count the packet. */
+static ALWAYS_INLINE int class_inside(__u8 outer, __u8 inner, int is_uniform, __u8 *class)
+{
+	__u8 without = outer & ECN_MASK, within = inner & ECN_MASK;
+
+	if (without != NOT_ECT) {
+		if (within == NOT_ECT)
+			return 0;
+		if (without == CE || within == CE)
+			within = CE;
+		else if (without == ECT_1 || within == ECT_1)
+			within = ECT_1;
+	}
+	*class = ((is_uniform ? outer : inner) & ~ECN_MASK) | within;
+	return 1;
+}
+
+/* Replaces the TOS of an IPv4 header and corrects the checksum (RFC 1624). It is the lower half of its 16-bit word. */
+static ALWAYS_INLINE void set_tos(struct ipv4 *ip, __u8 tos)
+{
+	__u32 sum = (__u16)~ntohs(ip->checksum) + (__u16)~ip->tos + tos;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip->tos = tos;
+	ip->checksum = htons((__u16)~((sum & 0xffff) + (sum >> 16)));
+}
+
+/* Removes the outer header. Returns DELIVERED, or XDP_PASS if nothing has been changed. */
+static ALWAYS_INLINE int decapsulate(struct xdp_md *ctx, struct eth *eth, const struct inside *inside)
+{
+	void *inner, *end;
+	__u8 addresses[12];
+	__u32 *mark;
+
+	__builtin_memcpy(addresses, eth->addresses, sizeof(addresses));
+	if (bpf_xdp_adjust_head(ctx, IPV6_LEN))
+		return XDP_PASS;
+	/* Not every driver has metadata. */
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark))) {
+		bpf_xdp_adjust_head(ctx, -IPV6_LEN);
+		return XDP_PASS;
+	}
+	mark = (void *)(long)ctx->data_meta;
+	eth = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	inner = eth + 1;
+	/* These checks are for the verifier, which no longer knows what is there. */
+	if ((void *)(mark + 1) > (void *)eth || inner + IPV4_LEN > end)
+		return XDP_DROP;
+	*mark = DELIVERED_MARK;
+	__builtin_memcpy(eth->addresses, addresses, sizeof(addresses));
+	if (inside->is_v4) {
+		eth->type = htons(ETH_P_IP);
+		set_tos(inner, inside->class);
+		return DELIVERED;
+	}
+	eth->type = htons(ETH_P_IPV6);
+	((struct ipv6 *)inner)->version_flow[0] = 0x60 | inside->class >> 4;
+	((struct ipv6 *)inner)->version_flow[1] =
+		(((struct ipv6 *)inner)->version_flow[1] & 0x0f) | inside->class << 4;
+	return DELIVERED;
+}

@@ -1,0 +1,250 @@
+//! Delivery to this node: `bpf/offload.c` decapsulates on a port, and a tc program (`bpf/tc.h`) at the ingress of the port
+//! hands what the kernel has merged to the kernel's end of srv6d's own veth.
+//!
+//! The tc program is attached by bpf_link (tcx) in front of all other programs, and touches none of them. What it hands
+//! over was never the port's, as with a worker: filters and rules of the kernel see it on the own veth.
+
+use std::collections::BTreeSet;
+
+use aya::programs::tc::SchedClassifierLink;
+use aya::programs::{LinkOrder, TcAttachType};
+use srv6d_fib::{Forwarding, KernelEndRow};
+
+use super::{KernelEnd, Wiring, XdpOffload, maps};
+use crate::XskError;
+
+/// Name of the program's function in `bpf/tc.h`.
+const PROGRAM: &str = "srv6d_delivered";
+
+/// Holds the tc program on a port.
+pub(super) struct Ingress(#[expect(dead_code, reason = "its end takes the program off")] SchedClassifierLink);
+
+impl XdpOffload {
+    /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there.
+    ///
+    /// # Errors
+    /// The kernel refuses; it must be Linux 6.6 or newer.
+    pub fn put_on_ingress(&mut self, port: u16, ifname: &str) -> Result<(), XskError> {
+        if !self.ingress.contains_key(&port) {
+            let place = (TcAttachType::Ingress, LinkOrder::first());
+            let link = self.attach(PROGRAM, ifname, place).map_err(|why| super::local::error(ifname, &why))?;
+            self.ingress.insert(port, Ingress(link));
+        }
+        Ok(())
+    }
+
+    /// Takes the program off all ports but these. The tables in force must not deliver from the others.
+    pub fn keep_on_ingress(&mut self, ports: &BTreeSet<u16>) {
+        self.ingress.retain(|port, _| ports.contains(port));
+    }
+
+    pub(super) fn write_kernel_end(&mut self, forwarding: &Forwarding, wiring: &Wiring) -> Result<(), XskError> {
+        let row = |end: &KernelEnd| {
+            let (ifindex, number) = (end.ifindex, end.number.into());
+            KernelEndRow { ethernet: forwarding.to_kernel, ifindex, number }
+        };
+        let row = wiring.kernel.as_ref().map(row).unwrap_or_default();
+        if row != self.kernel_end {
+            let written = self.maps.kernel_end.set(0, maps::kernel_end(row), 0);
+            written.map_err(|why| super::map_error("write the way into the kernel", &why))?;
+            self.kernel_end = row;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use aya::programs::SchedClassifier;
+    use srv6d_fib::{
+        CHECKS_DOMAIN, DECAPSULATES_V4, DECAPSULATES_V6, DELIVERS, FORWARDS, GUARDS_SIDS, IS_OWN_ADDRESS, NodeRow,
+        PortRow, SidKind, SidRow, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_SID, UNIFORM,
+    };
+
+    use super::*;
+    use crate::test_run::{Arrival, once};
+    use crate::xdp_offload::PacketCount;
+
+    const PASS: u32 = 2;
+    const MARK: [u8; 4] = 0x5352_7636_u32.to_ne_bytes();
+    const SID: u128 = 0xfcbb << 112 | 0xfe << 80;
+    const OWN_V6: u128 = 0x2001_0db8 << 96 | 1;
+    const OWN_V4: u128 = 0x0a00_0001 << 96;
+    const OF_SID: u16 = 4;
+
+    /// Returns the programs with loopback as device 3, port 1 of the tables. The own veth is device 5.
+    fn on_loopback() -> (XdpOffload, Arrival) {
+        srv6d_netns::move_thread_to_new().unwrap();
+        let mut offload = XdpOffload::load().unwrap();
+        offload.add_port(3, "lo").unwrap();
+        (offload, Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 })
+    }
+
+    fn publish(offload: &mut XdpOffload, forwarding: &Forwarding, delivers: bool) {
+        let kernel = KernelEnd { from: [1].into(), ..KernelEnd::of("lo", 5).unwrap() };
+        let kernel = Some(kernel).filter(|_| delivers);
+        offload.publish(forwarding, &Wiring { from: [(1, 3)].into(), kernel, ..Wiring::default() }).unwrap();
+    }
+
+    /// Returns tables with a SID that decapsulates into table 4, which has addresses of this node.
+    fn delivering() -> Forwarding {
+        let target = |of: u32, index: u32| of << TARGET_INDEX_BITS | index;
+        let own = target(TARGET_KERNEL, IS_OWN_ADDRESS);
+        let sid = SidRow {
+            kind: SidKind::Decapsulate,
+            flags: DECAPSULATES_V6 | DECAPSULATES_V4,
+            slot: 9,
+            table: OF_SID,
+            argument: [0xffff, u64::MAX],
+            ..SidRow::default()
+        };
+        let port = PortRow { mac: [2; 6], longest: 1514, flags: DELIVERS, ..PortRow::default() };
+        Forwarding {
+            ports: [(1, port)].into(),
+            tables: [
+                (0, [[((SID, 48), target(TARGET_SID, 6))].into(), BTreeMap::new()]),
+                (OF_SID, [[((OWN_V6, 128), own)].into(), [((OWN_V4, 32), own)].into()]),
+            ]
+            .into(),
+            sids: [(6, sid)].into(),
+            ..Forwarding::default()
+        }
+    }
+
+    /// Returns an IPv6 packet to an address.
+    fn v6(class: u8, next_header: u8, to: u128, payload: &[u8]) -> Vec<u8> {
+        let len = u8::try_from(payload.len()).unwrap();
+        let head = [0x60 | class >> 4, class << 4, 0, 7, 0, len, next_header, 64];
+        [&head, [0x20; 16].as_slice(), &to.to_be_bytes(), payload].concat()
+    }
+
+    /// Returns an IPv4 packet from 10.0.0.2 to 10.0.0.1.
+    fn v4(tos: u8, sum: [u8; 2]) -> Vec<u8> {
+        let head = [0x45, tos, 0, 32, 0, 0, 0, 0, 64, 17, sum[0], sum[1], 10, 0, 0, 2, 10, 0, 0, 1];
+        [head.as_slice(), &[7; 12]].concat()
+    }
+
+    fn ethernet(kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
+        [[2; 6].as_slice(), &[3; 6], &kind, packet].concat()
+    }
+
+    fn v6_inside(outer: u8, inner: u8) -> Vec<u8> {
+        ethernet([0x86, 0xdd], &v6(outer, 41, SID, &v6(inner, 17, OWN_V6, &[7; 12])))
+    }
+
+    fn run(offload: &XdpOffload, arrival: Arrival, frame: &[u8]) -> (u32, Vec<u8>) {
+        once(offload.program().unwrap(), frame, arrival).unwrap()
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn what_is_for_this_node_loses_its_outer_header_gets_a_mark_and_is_counted() {
+        let (mut offload, arrival) = on_loopback();
+        publish(&mut offload, &delivering(), true);
+        let marked = |kind: [u8; 2], packet: &[u8]| (PASS, [MARK.as_slice(), &ethernet(kind, packet)].concat());
+        let inner_v6 = |class: u8| v6(class, 17, OWN_V6, &[7; 12]);
+        let uniform = |forwarding: &mut Forwarding| forwarding.sids.get_mut(&6).unwrap().flags |= UNIFORM;
+        // Outer class, inner class, what becomes of it, and with the DSCP of the outer header.
+        for (outer, inner, class, of_uniform) in
+            [(0, 0, 0, 0), (0xb8, 2, 2, 0xba), (0xbb, 2, 3, 0xbb), (0xb9, 2, 1, 0xb9), (0xba, 0x29, 0x29, 0xb9)]
+        {
+            publish(&mut offload, &delivering(), true);
+            let frame = v6_inside(outer, inner);
+            assert_eq!(run(&offload, arrival, &frame), marked([0x86, 0xdd], &inner_v6(class)), "{outer:x} {inner:x}");
+            let mut forwarding = delivering();
+            uniform(&mut forwarding);
+            publish(&mut offload, &forwarding, true);
+            assert_eq!(run(&offload, arrival, &frame), marked([0x86, 0xdd], &inner_v6(of_uniform)));
+        }
+        let counted = [offload.sid(9), offload.received(3), offload.sent(5)];
+        assert_eq!(counted, [92, 106, 66].map(|bytes| PacketCount { packets: 10, bytes: 10 * bytes }));
+        let frame = |tos, sum| ethernet([0x86, 0xdd], &v6(0xbb, 4, SID, &v4(tos, sum)));
+        assert_eq!(run(&offload, arrival, &frame(2, [0x66, 0xc9])), marked([8, 0], &v4(0xbb, [0x66, 0x10])));
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn what_the_worker_has_to_decide_is_left_as_it_was_and_uncounted() {
+        let (mut offload, arrival) = on_loopback();
+        let with = |change: &dyn Fn(&mut Forwarding)| {
+            let mut forwarding = delivering();
+            change(&mut forwarding);
+            forwarding
+        };
+        let port = |flags: u32| with(&|rows| rows.ports.get_mut(&1).unwrap().flags = flags);
+        let sid = |change: fn(&mut SidRow)| with(&|rows| change(rows.sids.get_mut(&6).unwrap()));
+        let tables = [
+            ("the port does not deliver", port(FORWARDS)),
+            ("SIDs are guarded", port(DELIVERS | GUARDS_SIDS)),
+            ("SIDs of the slow path", sid(|sid| sid.kind = SidKind::Slow)),
+            ("only IPv4", sid(|sid| sid.flags = DECAPSULATES_V4)),
+            ("another table", sid(|sid| sid.table = 5)),
+            ("no own address", with(&|rows| drop(rows.tables.remove(&OF_SID)))),
+            ("domain_sources", with(&|rows| rows.node = NodeRow { flags: CHECKS_DOMAIN, ..NodeRow::default() })),
+        ];
+        for (name, forwarding) in tables {
+            publish(&mut offload, &forwarding, true);
+            assert_eq!(run(&offload, arrival, &v6_inside(0, 0)), (PASS, v6_inside(0, 0)), "{name}");
+        }
+        publish(&mut offload, &delivering(), false);
+        assert_eq!(run(&offload, arrival, &v6_inside(0, 0)), (PASS, v6_inside(0, 0)), "there is no way to the kernel");
+        publish(&mut offload, &delivering(), true);
+        let outer = |next_header, inner: &[u8]| ethernet([0x86, 0xdd], &v6(0, next_header, SID, inner));
+        let inside = |at: usize, byte: u8| {
+            let mut inner = v6(0, 17, OWN_V6, &[7; 12]);
+            inner[at] = byte;
+            outer(41, &inner)
+        };
+        let mut argument = v6_inside(0, 0);
+        argument[53] = 1;
+        let frames = [
+            ("CE outside, Not-ECT inside", v6_inside(3, 0)),
+            ("ECT outside, Not-ECT inside", v6_inside(2, 0)),
+            ("an argument behind the SID", argument),
+            ("IPv6 that says IPv4", outer(4, &v6(0, 17, OWN_V6, &[7; 12]))),
+            ("IPv4 with a wrong checksum", outer(4, &v4(0, [0x66, 0xca]))),
+            ("no packet inside", outer(59, &[7; 60])),
+            ("another length", inside(5, 11)),
+            ("ICMPv6", inside(6, 58)),
+            ("an SRH inside", inside(6, 43)),
+            ("hop limit 1", inside(7, 1)),
+            (
+                "from nowhere",
+                outer(
+                    41,
+                    &[&[0x60, 0, 0, 0, 0, 12, 17, 64], [0; 16].as_slice(), &OWN_V6.to_be_bytes(), &[7; 12]].concat(),
+                ),
+            ),
+            ("for another node", inside(39, 2)),
+        ];
+        for (name, frame) in frames {
+            assert_eq!(run(&offload, arrival, &frame), (PASS, frame.clone()), "{name}");
+        }
+        assert_eq!([offload.sid(9), offload.received(3), offload.sent(5)], [PacketCount::default(); 3]);
+        assert_ne!(run(&offload, arrival, &v6_inside(0, 0)).1, v6_inside(0, 0));
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_foreign_program_stays_and_the_own_one_ends_with_its_owner() {
+        let (mut foreign, _) = on_loopback();
+        let programs = || {
+            let (_, programs) = SchedClassifier::query_tcx("lo", TcAttachType::Ingress).unwrap();
+            programs.iter().map(aya::programs::ProgramInfo::id).collect::<Vec<u32>>()
+        };
+        foreign.put_on_ingress(3, "lo").unwrap();
+        let alone = programs();
+        let mut own = XdpOffload::load().unwrap();
+        own.put_on_ingress(3, "lo").unwrap();
+        own.put_on_ingress(3, "lo").unwrap();
+        assert_eq!((programs().len(), programs().last()), (2, alone.last()));
+        own.keep_on_ingress(&BTreeSet::new());
+        assert_eq!(programs(), alone);
+        own.put_on_ingress(3, "lo").unwrap();
+        drop(own);
+        assert_eq!(programs(), alone);
+    }
+}
