@@ -83,7 +83,7 @@ impl Floor for EncapV4Srh {
     }
 }
 
-/// Another floor whose packets move to make room for the header, as they did when that floor was first measured.
+/// Like another floor, but moves the whole packet to make room for the header.
 pub struct Moved<F>(PhantomData<F>);
 
 impl<F: Floor> Floor for Moved<F> {

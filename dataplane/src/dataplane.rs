@@ -13,7 +13,7 @@ use serde::Serialize;
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::model::{Desired, Port, PortId, TableId};
 use srv6d_srv6::tally::{ChoiceCount, Count, Tally};
-use srv6d_srv6::trail::Found;
+use srv6d_srv6::trail::MatchKind;
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots};
 use srv6d_xsk::xdp_offload::PacketCount;
 use srv6d_xsk::{
@@ -422,7 +422,7 @@ impl Dataplane {
     }
 
     /// Returns what the longest match of an address leads to, in the tables in force.
-    pub fn longest_match(&self, table: TableId, address: IpAddr) -> Option<Found> {
+    pub fn longest_match(&self, table: TableId, address: IpAddr) -> Option<MatchKind> {
         self.tables.current().tables.longest_match(table, address)
     }
 

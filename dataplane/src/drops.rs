@@ -25,7 +25,7 @@ pub(crate) struct Place {
     pub(crate) now: u64,
     /// Socket that it was received by, or that it was about to leave by.
     pub(crate) socket: usize,
-    /// Whether it was about to leave, and so is as it was to be sent.
+    /// Whether the packet was about to leave: its bytes are those that would have been sent.
     pub(crate) is_leaving: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Place {
 pub struct Dropped {
     /// The reason.
     pub reason: DropReason,
-    /// How long ago. The worker's clock stands still during a round.
+    /// Time since the drop. The worker's clock stands still during a round.
     pub age: Duration,
     /// Number of the socket.
     pub(crate) socket: usize,
@@ -71,7 +71,7 @@ struct Reason {
 /// The last drops of one worker.
 #[derive(Debug)]
 pub(crate) struct LastDrops {
-    /// The worker's clock begins here, to within a few milliseconds.
+    /// Start of the worker's clock, to within a few milliseconds.
     started: Instant,
     reasons: Box<[Reason]>,
 }
@@ -108,7 +108,7 @@ impl LastDrops {
         }
     }
 
-    /// Returns the packets, those of each reason in the order of their time.
+    /// Returns the packets: reason by reason, the oldest first.
     pub(crate) fn read(&self) -> Vec<Dropped> {
         let now = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let all = DropReason::ALL.into_iter().zip(&self.reasons);

@@ -1,30 +1,31 @@
 //! What the tables in force would do with a frame.
 
 use srv6d_srv6::tally::Slots;
-use srv6d_srv6::trail::Step;
+use srv6d_srv6::trail::TrailStep;
 use srv6d_srv6::{Explanation, Tables, Verdict, is_plain};
 use srv6d_wire::{Extent, Packet};
 
 use crate::io::Io;
 use crate::memory::{Frame, Memory};
 
-/// Room in front of a packet whose first bytes are explained, and behind it.
+/// Bytes of room in front of a packet of which only the first bytes are known, and behind it.
 const HEADROOM: usize = 256;
 
 /// What becomes of a frame, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     /// The steps through the tables.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TrailStep>,
     /// The verdict.
     pub verdict: Verdict,
     /// The frame afterwards. A frame that is dropped or held is as it was.
     pub bytes: Vec<u8>,
-    /// Whether the fast path takes it.
+    /// Whether the fast path forwards the frame.
     pub is_plain: bool,
 }
 
-/// Does with a copy of a frame what a worker does that receives it on the port `device`. Nothing is counted, held or sent.
+/// Returns what a worker does with a frame that it receives on the port `device`. A copy of the frame is used: nothing
+/// is counted, held or sent.
 ///
 /// The time of a worker plays no part: limits of ICMP errors are not reached.
 pub fn explain(tables: &Tables, slots: &Slots, device: u16, frame: &[u8]) -> Explained {
@@ -40,8 +41,7 @@ pub fn explain(tables: &Tables, slots: &Slots, device: u16, frame: &[u8]) -> Exp
     Explained { steps, verdict, bytes: copy.bytes(), is_plain }
 }
 
-/// Like [`explain`], for a packet of `length` bytes of which only the first ones are known. It is not said whether the fast
-/// path takes it.
+/// Like [`explain`], for a packet of `length` bytes of which only the first ones are known. `is_plain` is always false.
 pub fn explain_head(tables: &Tables, slots: &Slots, device: u16, head: &[u8], length: usize) -> Explained {
     let mut room = vec![0; HEADROOM + head.len() + HEADROOM];
     if let Some(place) = room.get_mut(HEADROOM..HEADROOM + head.len()) {

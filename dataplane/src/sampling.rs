@@ -1,4 +1,4 @@
-//! How busy the ports of a worker are, for groups that choose by it.
+//! Samples how busy the ports of a worker are, for groups that choose by it.
 
 use srv6d_balance::{Sample, Sampler};
 use srv6d_emulate::Emulation;

@@ -370,7 +370,7 @@ impl<I: Io> Step<I> {
         self.count_sent(round, socket, &run);
     }
 
-    /// Emulates the ports that the tables say from now on.
+    /// Applies the emulated ports of new tables.
     #[cold]
     fn follow_emulation(&mut self, io: &mut I, round: &Round<'_>) {
         for socket in self.emulated.sockets() {
@@ -390,7 +390,7 @@ impl<I: Io> Step<I> {
         }
     }
 
-    /// Chooses by the policies of the tables from now on.
+    /// Applies the policies of new tables.
     fn follow_balancing(&mut self, round: &Round<'_>) {
         self.slow.balancer.follow(&round.snapshot.tables, self.worker as u64);
         self.sampling.follow(round.snapshot, round.now, |socket| match self.emulated.shown(socket, round.now) {
@@ -399,7 +399,7 @@ impl<I: Io> Step<I> {
         });
     }
 
-    /// Looks how busy the ports are.
+    /// Samples how busy the ports are.
     #[inline(never)]
     fn sample(&mut self, now: u64) {
         let (emulated, counters) = (&self.emulated, &self.counters);
@@ -443,7 +443,7 @@ impl<I: Io> Step<I> {
         self.counters.set_held(self.held.len());
     }
 
-    /// Drops a frame and writes it down.
+    /// Drops a frame and notes it for `show drops`.
     #[cold]
     fn drop_frame(&self, io: &mut I, place: Place, mut frame: I::Frame, reason: DropReason) {
         let length = io.packet_len(&frame);
@@ -451,7 +451,7 @@ impl<I: Io> Step<I> {
         self.discard(io, frame, reason);
     }
 
-    /// Drops a frame that has been written down, or whose end says nothing about it.
+    /// Drops a frame without a note: it has been noted, or the reason says all.
     fn discard(&self, io: &mut I, frame: I::Frame, reason: DropReason) {
         self.counters.dropped(reason);
         io.recycle(frame);
@@ -474,7 +474,7 @@ fn copy<I: Io>(io: &I, taps: &[Sink], socket: usize, sent: bool, frame: &mut I::
     capture::copy(taps, socket, sent, io.packet(frame).bytes(), length);
 }
 
-/// Writes a received packet down if the verdict is to drop it.
+/// Notes a received packet for `show drops` if the verdict is to drop it.
 #[inline]
 fn note_refused<I: Io>(
     io: &I,

@@ -398,11 +398,12 @@ pub struct GenerationView {
 pub struct Published {
     /// Whole generations, compiled from all there is.
     pub whole: u64,
-    /// Of these: for an amendment that could not be made in place.
+    /// Whole builds among them that were made for an amendment that could not be made in place.
     pub whole_for_amendment: u64,
     /// Amendments made in place.
     pub in_place: u64,
-    /// Of these: in a fresh copy of the tables, because a worker was still in the one behind.
+    /// Amendments among them that were made in a fresh copy of the tables, because a worker was still in the standby
+    /// copy.
     pub copied: u64,
 }
 

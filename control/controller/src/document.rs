@@ -160,7 +160,7 @@ const MAX_EDGES: usize = 1 << 18;
 
 /// The answer of `/topology`. Its documents are parsed one by one, and none of them is kept.
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct TopologyAnswer<'a> {
     #[serde(borrow)]
     edges: Bounded<&'a RawValue, MAX_EDGES>,
     #[serde(borrow)]
@@ -212,7 +212,7 @@ impl Topology {
     /// # Errors
     /// If it has another shape, or is larger than `MAX_VERTICES` and `MAX_EDGES` allow.
     pub fn parse(bytes: &[u8], watched: &[&str]) -> Result<Self, serde_json::Error> {
-        let answer: Answer<'_> = serde_json::from_slice(bytes)?;
+        let answer: TopologyAnswer<'_> = serde_json::from_slice(bytes)?;
         let mut vertices = BTreeMap::new();
         for raw in answer.vertices.0 {
             if let Some(vertex) = Vertex::read(&bounded::document::<serde_json::Error>(raw)?) {

@@ -83,7 +83,7 @@ impl Http {
         body: Option<&Value>,
         repeat: Repeat,
         deadline: Instant,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpAnswer, Failure> {
         let text = url.to_string();
         let asked = timeout_at(deadline, self.exchange((method, url), body, repeat)).await;
         asked.unwrap_or_else(|_| Err(late(&text)))
@@ -94,7 +94,7 @@ impl Http {
         (method, url): (Method, Url),
         body: Option<&Value>,
         repeat: Repeat,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpAnswer, Failure> {
         let text = url.to_string();
         let client = if repeat == Repeat::Safe { &self.pooled } else { &self.single };
         let mut attempts = if repeat == Repeat::Safe { ATTEMPTS } else { 1 };
@@ -118,7 +118,7 @@ impl Http {
         sent.status().is_success().then_some(sent)
     }
 
-    async fn read(&self, url: String, mut response: reqwest::Response) -> Result<Answer, Failure> {
+    async fn read(&self, url: String, mut response: reqwest::Response) -> Result<HttpAnswer, Failure> {
         let status = response.status();
         let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
         let controller = response.remote_addr().map(|address| address.ip());
@@ -129,7 +129,7 @@ impl Http {
             }
             self.hold(&mut held, &chunk).map_err(|why| Failure::new(Cause::Body, format!("{url}: {why}")))?;
         }
-        Ok(Answer { url, status, retry_after: retry_after.map(Duration::from_secs), controller, held })
+        Ok(HttpAnswer { url, status, retry_after: retry_after.map(Duration::from_secs), controller, held })
     }
 
     fn hold(&self, held: &mut Held, chunk: &[u8]) -> Result<(), String> {
@@ -159,7 +159,7 @@ struct Held {
 
 /// A complete answer, whatever its status.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// URL of the request.
     pub url: String,
     /// HTTP status.
@@ -171,7 +171,7 @@ pub struct Answer {
     held: Held,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// Returns the body. The body of an error may be cut.
     pub fn bytes(&self) -> &[u8] {
         &self.held.bytes

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use srv6d_addresses::TableId;
 
 use crate::attribute::{Attributes, address, byte_at, u32_at};
-use crate::model::{KernelEncap, KernelSid, KernelSidAction};
+use crate::entry::{KernelEncap, KernelSid, KernelSidAction};
 use crate::seg6::flavors::{self, NEXT_CSID, PSP, USD, USP};
 use crate::seg6::local::{ACTION, COUNTERS, FLAVORS, NH4, NH6, OIF, TABLE, VRFTABLE};
 use crate::seg6::tunnel::{MODE_ENCAP, MODE_ENCAP_RED, MODE_INLINE, SOURCE, SRH};

@@ -9,8 +9,8 @@
 
 mod attribute;
 mod encap;
+mod entry;
 mod message;
-mod model;
 mod next_hop;
 mod route;
 mod routes;
@@ -19,8 +19,8 @@ mod rule;
 pub mod seg6;
 mod withdrawn;
 
+pub use entry::{KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction};
 pub use message::{MULTICAST_GROUPS, Messages, dump_requests};
-pub use model::{KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction};
 pub use next_hop::{NextHopMessage, NextHops};
 pub use route::{RouteKey, RouteMessage};
 pub use routes::{Effect, Routes};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::attribute::{Attributes, address, byte_at, u16_at, u32_at};
 use crate::encap::{self, Encap};
-use crate::model::{KernelAction, KernelHop};
+use crate::entry::{KernelAction, KernelHop};
 use crate::rtnetlink::next_hop::{BLACKHOLE, ENCAP, ENCAP_TYPE, FDB, GATEWAY, GROUP, ID, OIF};
 
 /// Length of `struct nhmsg` in bytes.

@@ -7,7 +7,7 @@ use srv6d_addresses::TableId;
 
 use crate::attribute::{Attributes, INET, INET6, address, byte_at, u16_at, u32_at, unspecified};
 use crate::encap;
-use crate::model::{KernelAction, KernelHop};
+use crate::entry::{KernelAction, KernelHop};
 use crate::next_hop::single;
 use crate::rtnetlink::route::{
     DESTINATION, ENCAP, ENCAP_TYPE, GATEWAY, MULTIPATH, NEXT_HOP_ID, OIF, PRIORITY, TABLE, VIA,
@@ -77,7 +77,7 @@ pub(crate) fn read(body: &[u8], is_new: bool, flags: u16) -> Option<RouteMessage
     if is_copy || !matches!(family, INET | INET6) {
         return None;
     }
-    let mut found = Found::default();
+    let mut found = RouteAttributes::default();
     for (kind, value) in Attributes(body.get(HEAD..)?) {
         found.take(kind, value);
     }
@@ -116,7 +116,7 @@ pub(crate) fn read(body: &[u8], is_new: bool, flags: u16) -> Option<RouteMessage
 
 /// Attributes of a route, or of one of its legs.
 #[derive(Default)]
-struct Found<'a> {
+struct RouteAttributes<'a> {
     table: Option<u32>,
     destination: Option<IpAddr>,
     priority: u32,
@@ -128,7 +128,7 @@ struct Found<'a> {
     legs: &'a [u8],
 }
 
-impl<'a> Found<'a> {
+impl<'a> RouteAttributes<'a> {
     fn take(&mut self, kind: u16, value: &'a [u8]) {
         match kind {
             TABLE => self.table = u32_at(value, 0),
@@ -188,7 +188,7 @@ impl Iterator for Legs<'_> {
         let length = usize::from(u16_at(self.0, 0)?);
         let (flags, weight, device) = (byte_at(self.0, 2)?, byte_at(self.0, 3)?, u32_at(self.0, 4)?);
         let weight = if flags & DEAD == 0 { u16::from(weight) + 1 } else { 0 };
-        let mut found = Found { device: Some(device), ..Found::default() };
+        let mut found = RouteAttributes { device: Some(device), ..RouteAttributes::default() };
         for (kind, value) in Attributes(self.0.get(LEG_HEAD..length)?) {
             found.take(kind, value);
         }

@@ -21,7 +21,7 @@ use ipnet::{IpNet, Ipv4Net};
 use srv6d_addresses::TableId;
 
 use crate::Message;
-use crate::model::{KernelAction, KernelHop, KernelRoute};
+use crate::entry::{KernelAction, KernelHop, KernelRoute};
 use crate::next_hop::{NextHopMessage, NextHops};
 use crate::route::{RouteKey, RouteMessage};
 use crate::rule::KernelRule;

@@ -119,7 +119,7 @@ impl fmt::Display for KernelRule {
 
 /// Attributes of a rule as they were read.
 #[derive(Default)]
-struct Found {
+struct RuleAttributes {
     to: Option<IpAddr>,
     from: Option<IpAddr>,
     iif: Option<String>,
@@ -132,7 +132,7 @@ struct Found {
     only_for: Vec<String>,
 }
 
-impl Found {
+impl RuleAttributes {
     fn take(&mut self, kind: u16, value: &[u8]) {
         let number = || u32_at(value, 0).unwrap_or_default();
         match kind {
@@ -165,7 +165,7 @@ pub(crate) fn read(body: &[u8]) -> Option<KernelRule> {
     if !matches!(family, INET | INET6) {
         return None;
     }
-    let mut found = Found::default();
+    let mut found = RuleAttributes::default();
     for (kind, value) in Attributes(body.get(HEAD..)?) {
         found.take(kind, value);
     }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::Message;
-use crate::model::{KernelAction, KernelRoute};
+use crate::entry::{KernelAction, KernelRoute};
 use crate::route::RouteKey;
 use crate::routes::Routes;
 

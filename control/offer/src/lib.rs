@@ -23,8 +23,7 @@ pub struct Offer {
     pub source: String,
     /// Prefixes to steer.
     pub steers: Vec<OfferedSteer>,
-    /// Prefixes in force that are no longer offered, of peers that have others now. They stay if the new one is
-    /// refused.
+    /// Prefixes in force whose peers offer other prefixes instead now. They stay if the new prefix is refused.
     #[serde(default)]
     pub gone: Vec<OfferedSteer>,
 }

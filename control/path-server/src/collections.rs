@@ -4,11 +4,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::parameters::Refusal;
+use crate::parameters::{Answer, Refusal};
 use crate::request::RouteRequest;
 use crate::store::{Document, Store, text};
-
-type Answer = Result<Value, Refusal>;
 
 /// Numbers with which the database marks collections of documents and of edges.
 const DOCUMENTS: i64 = 2;

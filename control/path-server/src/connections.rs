@@ -37,7 +37,7 @@ pub async fn serve(listener: TcpListener, router: Router) {
                 });
             }
             Err(why) => {
-                warn!("no connection was taken: {why}");
+                warn!("cannot accept a connection: {why}");
                 tokio::time::sleep(AGAIN).await;
             }
         }

@@ -8,12 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::answers::project;
 use crate::collections::{entries, properties};
-use crate::parameters::Refusal;
+use crate::parameters::{Answer, Refusal};
 use crate::request::RouteRequest;
 use crate::srv6::algo_of;
 use crate::store::{Document, text};
-
-type Answer = Result<Value, Refusal>;
 
 /// Lists the graphs. The parameter `filter_graphs` is accepted but has no effect.
 pub fn graphs(request: &RouteRequest<'_>) -> Answer {

@@ -163,6 +163,9 @@ fn count(number: i64) -> Result<usize, Refusal> {
         .map_err(|_| Refusal::Internal(format!("the database refuses {number} as a number of entries")))
 }
 
+/// The answer of a route: its JSON, or an error.
+pub type Answer = Result<Value, Refusal>;
+
 /// An error answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {

@@ -4,12 +4,10 @@ use serde_json::{Map, Value, json};
 
 use crate::answers::{self, NO_PATH, not_found};
 use crate::load::{Book, Pair};
-use crate::parameters::Refusal;
+use crate::parameters::{Answer, Refusal};
 use crate::request::RouteRequest;
 use crate::search::{GraphPath, GraphPaths, Weight};
 use crate::store::{Document, Store, text};
-
-type Answer = Result<Value, Refusal>;
 
 fn one<'a>(request: &'a RouteRequest<'_>, weight: Weight) -> Result<Option<GraphPath<'a>>, Refusal> {
     let graph = request.graph(request.values.integer("algo"))?;

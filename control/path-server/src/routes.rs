@@ -1,8 +1,6 @@
 //! The table of Jalapeno's routes: their paths, parameters and handlers.
 
-use serde_json::Value;
-
-use crate::parameters::{Parameter, Refusal, boolean, integer, required, text};
+use crate::parameters::{Answer, Parameter, boolean, integer, required, text};
 use crate::request::RouteRequest;
 use crate::{collections, graphs, paths, rpo, traversal};
 
@@ -10,10 +8,10 @@ use crate::{collections, graphs, paths, rpo, traversal};
 #[derive(Clone, Copy, Debug)]
 pub enum Answers {
     /// The handler reads documents.
-    Reading(fn(&RouteRequest<'_>) -> Result<Value, Refusal>),
+    Reading(fn(&RouteRequest<'_>) -> Answer),
     /// The handler reads documents, and every host sends the request every few seconds. The answer is cached until a
     /// document changes.
-    Polled(fn(&RouteRequest<'_>) -> Result<Value, Refusal>),
+    Polled(fn(&RouteRequest<'_>) -> Answer),
     /// The request allocates a path: `/shortest_path/load`, the only GET that writes.
     Allocating,
 }
@@ -30,7 +28,7 @@ pub struct Route {
 const fn reading(
     path: &'static str,
     parameters: &'static [Parameter],
-    answer: fn(&RouteRequest<'_>) -> Result<Value, Refusal>,
+    answer: fn(&RouteRequest<'_>) -> Answer,
     summary: &'static str,
 ) -> Route {
     Route { path, summary, parameters, answers: Answers::Reading(answer) }

@@ -7,12 +7,10 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value, json};
 
 use crate::answers::{self, NO_PATH};
-use crate::parameters::Refusal;
+use crate::parameters::{Answer, Refusal};
 use crate::request::RouteRequest;
 use crate::search::Weight;
 use crate::store::{Document, text};
-
-type Answer = Result<Value, Refusal>;
 
 /// Metrics of endpoints, with their types and the way in which values are compared.
 const METRICS: [(&str, &str, &str); 9] = [

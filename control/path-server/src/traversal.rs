@@ -3,13 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::answers::project;
-use crate::parameters::Refusal;
+use crate::parameters::{Answer, Refusal};
 use crate::paths::{average, say_if_cut, sum};
 use crate::request::RouteRequest;
 use crate::search::GraphPath;
 use crate::store::{Document, text};
-
-type Answer = Result<Value, Refusal>;
 
 /// Maximum number of paths in an answer. With more, the answer has `"truncated": true`, where Jalapeno has no limit.
 const SHOWN: usize = 10_000;

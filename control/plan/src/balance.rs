@@ -168,7 +168,8 @@ fn scale(table: &config::Balance, found: &mut Findings) -> BandScale {
     }
 }
 
-/// Returns the moves within flowlets. They reorder packets, which somebody has to accept by name.
+/// Returns the settings of moves within a flowlet. They reorder packets, so the configuration has to accept that by
+/// `reorder`.
 fn reactive(table: &config::Balance, found: &mut Findings) -> Option<Reactive> {
     let reactive = table.reactive.as_ref()?;
     if or(&table.reorder, Reorder::Refuse) == Reorder::Refuse {

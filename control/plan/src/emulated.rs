@@ -44,8 +44,8 @@ const fn half(workers: &Workers) -> usize {
     (workers.frames / 2) as usize
 }
 
-/// Fits a link to the MTU that its device has now: its queue holds two packets, and all links together keep to their half
-/// of the packet memory, of which `room` is left.
+/// Adapts a link to the present MTU of its device: its queue holds at least two packets. All links together may use
+/// half of the packet memory, of which `room` is left.
 fn fitted(
     table: &config::Emulate,
     emulation: Emulation,

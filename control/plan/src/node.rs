@@ -73,8 +73,8 @@ pub(super) fn name(node: &config::Node, environment: &Environment) -> String {
     or(&node.name, environment.host_name.clone())
 }
 
-/// Returns the number that the choices of a node with this name depend on: nodes have different names, and a node that
-/// is started again chooses as it did before.
+/// Returns the seed of the choices of next hops and paths. It depends on the name of the node alone: nodes choose
+/// independently, and a node that is restarted chooses as before.
 fn seed_of(name: &str) -> u64 {
     let digest = Sha256::digest(name);
     digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))

@@ -28,13 +28,13 @@ pub(super) struct Rules {
     /// Tables that rules choose for ports, by device.
     pub(super) port_tables: BTreeMap<String, TableId>,
     /// Steps for every other packet, IPv4 and IPv6. If it is empty, the rules are not known, and `main` is used.
-    common: [Vec<Step>; 2],
+    common: [Vec<RuleStep>; 2],
     pub(super) unfollowed: Vec<Unfollowed>,
 }
 
 /// One rule that may apply to a packet.
 #[derive(Clone, Debug, PartialEq)]
-struct Step {
+struct RuleStep {
     to: IpNet,
     ask: Ask,
 }
@@ -133,21 +133,21 @@ impl Rules {
 }
 
 /// Returns true if `main` is the only table with routes that is looked up.
-fn is_plain(steps: &[Step], routes: &Routes) -> bool {
+fn is_plain(steps: &[RuleStep], routes: &Routes) -> bool {
     let has_routes = |ask: &Ask| !matches!(ask, Ask::Table(table) if routes.table(*table).next().is_none());
     let mut asked = steps.iter().filter(|step| has_routes(&step.ask));
-    let is_main = |step: &Step| step.to.prefix_len() == 0 && step.ask == Ask::Table(TableId::MAIN);
+    let is_main = |step: &RuleStep| step.to.prefix_len() == 0 && step.ask == Ask::Table(TableId::MAIN);
     asked.next().is_none_or(is_main) && asked.next().is_none()
 }
 
 /// Returns the steps for packets of a family that come in by a device. `None` stands for any device that no rule
 /// names.
-fn steps(rules: &[KernelRule], is_v6: bool, device: Option<&str>) -> Vec<Step> {
+fn steps(rules: &[KernelRule], is_v6: bool, device: Option<&str>) -> Vec<RuleStep> {
     let concerns = |rule: &&KernelRule| {
         let is_of_port = rule.iif.as_deref().is_none_or(|iif| device == Some(iif)) || is_inverted(rule);
         rule.is_v6 == is_v6 && !rule.local_only && is_of_port
     };
-    rules.iter().filter(concerns).filter_map(|rule| Some(Step { to: rule.to, ask: ask(rule)? })).collect()
+    rules.iter().filter(concerns).filter_map(|rule| Some(RuleStep { to: rule.to, ask: ask(rule)? })).collect()
 }
 
 fn is_inverted(rule: &KernelRule) -> bool {
@@ -186,9 +186,13 @@ fn named_rule(rule: &KernelRule, why: &str) -> Unfollowed {
 
 /// Returns the table of a port whose rules differ from those of the others, and what that leaves to the kernel. A
 /// port has one table for both families.
-fn port_table(chains: &[Vec<Step>; 2], common: &[Vec<Step>; 2], routes: &Routes) -> (TableId, Option<&'static str>) {
-    let first = |chain: &[Step]| match chain.first() {
-        Some(Step { to, ask: Ask::Table(table) }) if to.prefix_len() == 0 => Some(*table),
+fn port_table(
+    chains: &[Vec<RuleStep>; 2],
+    common: &[Vec<RuleStep>; 2],
+    routes: &Routes,
+) -> (TableId, Option<&'static str>) {
+    let first = |chain: &[RuleStep]| match chain.first() {
+        Some(RuleStep { to, ask: Ask::Table(table) }) if to.prefix_len() == 0 => Some(*table),
         _ => None,
     };
     let has = |table, is_v6: bool| routes.table(table).any(|route| route.prefix.addr().is_ipv6() == is_v6);
@@ -208,7 +212,7 @@ fn port_table(chains: &[Vec<Step>; 2], common: &[Vec<Step>; 2], routes: &Routes)
 }
 
 /// Merges several tables that are looked up in turn into one: a route is in force if no earlier one covers it.
-fn merge<'r>(steps: &[Step], routes: &'r Routes) -> Vec<Chosen<'r>> {
+fn merge<'r>(steps: &[RuleStep], routes: &'r Routes) -> Vec<Chosen<'r>> {
     let mut earlier: HashSet<IpNet> = HashSet::new();
     let mut merged: Vec<Chosen<'r>> = Vec::new();
     for step in steps {
@@ -222,7 +226,7 @@ fn merge<'r>(steps: &[Step], routes: &'r Routes) -> Vec<Chosen<'r>> {
 }
 
 /// Returns the routes of one rule, for the table that holds those of all rules.
-fn answers<'r>(step: &Step, routes: &'r Routes) -> Vec<Chosen<'r>> {
+fn answers<'r>(step: &RuleStep, routes: &'r Routes) -> Vec<Chosen<'r>> {
     static BLACKHOLE: KernelAction = KernelAction::Blackhole;
     static UNREACHABLE: KernelAction = KernelAction::Unreachable;
     let whole = |action| vec![Chosen { table: TableId::MAIN, prefix: step.to, protocol: 0, action }];

@@ -24,15 +24,15 @@ mod finding;
 mod frr;
 mod lanes;
 mod merge;
-mod model;
 mod routes;
 mod srv6;
+mod switch;
 mod value;
 
 pub use convert::{Conversion, Usd};
 pub use finding::{Finding, Severity};
 pub use lanes::{lanes_of_port, port_of_wire, wire_of_port};
-pub use model::{
+pub use switch::{
     Action, Device, DscpMode, Encap, Locator, Loopback, MAIN_TABLE, Neighbor, Origin, Port, RouteHop, RoutingMode, Sid,
     SidCounters, StaticRoute, Switch, Tables, Target, Vlan, VlanMember, Vrf, is_default_vrf,
 };

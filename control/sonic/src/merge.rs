@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::config_db::{self, next_table};
 use crate::finding::Findings;
-use crate::model::{Switch, Target, Vrf, is_default_vrf};
 use crate::srv6::{WrittenLocator, WrittenSid};
+use crate::switch::{Switch, Target, Vrf, is_default_vrf};
 use crate::{frr, routes, srv6};
 
 pub(crate) fn merge(db: config_db::Written, frr: frr::Written, found: &mut Findings) -> Switch {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use ipnet::IpNet;
 
 use crate::finding::Findings;
-use crate::model::{Origin, RouteHop, StaticRoute, Target};
+use crate::switch::{Origin, RouteHop, StaticRoute, Target};
 
 /// One next hop of a route, from one line of frr.conf or one element of a row's lists.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use ipnet::Ipv6Net;
 
 use crate::finding::Findings;
-use crate::model::{self, Action, DscpMode, Locator, Origin, Sid};
+use crate::switch::{self, Action, DscpMode, Locator, Origin, Sid};
 
 /// A locator with the place where it is written.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ fn fits(sid: &WrittenSid, locator: Option<&Locator>, found: &mut Findings) -> bo
 /// Merges two entries of the same SID. A value that one of them leaves open is taken from the other; any other
 /// difference is a contradiction.
 fn join(old: &mut WrittenSid, new: WrittenSid, found: &mut Findings) {
-    let default = |vrf: &Option<String>| vrf.as_deref().filter(|vrf| !model::is_default_vrf(vrf)).map(str::to_owned);
+    let default = |vrf: &Option<String>| vrf.as_deref().filter(|vrf| !switch::is_default_vrf(vrf)).map(str::to_owned);
     let differ = |one: &str, other: &str| one != other;
     let contradiction = if old.action != new.action {
         Some(("action", old.action.word().to_owned(), new.action.word().to_owned()))

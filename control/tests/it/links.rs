@@ -65,6 +65,35 @@ fn every_link_between_pages_leads_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// Returns the texts in backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// In the tables of the page, the second column names functions, and the third one the file that has them.
+#[test]
+fn every_step_that_is_to_be_followed_is_a_function_of_its_file() {
+    let page = fs::read_to_string(top().join("docs/internals/follow.md")).unwrap();
+    let (mut steps, mut missing) = (0, Vec::new());
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let mut cells = row.split('|').skip(2);
+        let (Some(functions), Some(file)) = (cells.next(), cells.next().and_then(|cell| quoted(cell).next())) else {
+            continue;
+        };
+        let source = fs::read_to_string(top().join(file)).unwrap_or_default();
+        for function in quoted(functions) {
+            let name = function.rsplit("::").next().unwrap_or(function);
+            let is_there = [format!("fn {name}("), format!("fn {name}<")].iter().any(|text| source.contains(text));
+            steps += 1;
+            if !is_there {
+                missing.push(format!("{function} in {file}"));
+            }
+        }
+    }
+    assert!(steps > 50, "{steps}");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 #[test]
 fn anchors_are_those_of_a_web_page() {
     assert_eq!(anchor(" AF_XDP modes"), "af_xdp-modes");

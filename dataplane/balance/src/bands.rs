@@ -1,4 +1,4 @@
-//! How busy a port is, and the band of quality that this makes.
+//! Measures how busy a port is, and rates it by a band of quality.
 
 /// Bits behind the point of averages.
 const FRACTION: u32 = 8;
@@ -94,7 +94,7 @@ impl Sampler {
         Self { rate: rate.max(1), full_queue, rate_weight, last: now, sent_bytes, load: 0, queue: 0, score: 0 }
     }
 
-    /// Makes the port another one, and keeps the averages.
+    /// Changes the settings of the port, and keeps the averages.
     pub fn change(&mut self, rate: u64, full_queue: u64, rate_weight: u8) {
         (self.rate, self.full_queue, self.rate_weight) = (rate.max(1), full_queue, rate_weight.min(100));
     }

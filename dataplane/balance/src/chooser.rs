@@ -1,4 +1,4 @@
-//! The choice.
+//! Chooses the member for a packet.
 
 use crate::bands::Band;
 use crate::flows::{FlowTable, Flows, Known};
@@ -114,8 +114,8 @@ fn kept(policy: &Policy, members: &impl Members, (place, flow): (usize, u64), ra
     stay
 }
 
-/// Returns the place of a member with the best band, and the band. Of several, it is the flow's own by its hash, or else the
-/// flow's hash picks one of them.
+/// Returns the place of a member with the best band, and the band. If several have it, the member that the flow's hash
+/// picks among all is preferred; otherwise the hash picks one of the best.
 fn best(members: &impl Members, flow: u64) -> (usize, Band) {
     let places = 0..members.count();
     let best = places.clone().map(|place| members.band(place)).max().unwrap_or_default();

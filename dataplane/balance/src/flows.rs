@@ -45,9 +45,9 @@ pub(crate) enum Known {
     Recent(u32),
     /// Its last packet is longer ago.
     Idle(u32),
-    /// Nothing. An entry is free for it.
+    /// The flow is unknown, and an entry is free for it.
     New,
-    /// Nothing. A flow that was still sending has to leave its entry.
+    /// The flow is unknown, and takes the entry of a flow that was still sending.
     Evicts,
 }
 

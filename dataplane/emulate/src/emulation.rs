@@ -1,4 +1,4 @@
-//! What a port is made to be.
+//! Settings of an emulated port.
 
 /// Lowest rate in bit/s.
 pub const LEAST_RATE: u64 = 1_000_000;
@@ -11,7 +11,7 @@ pub const MOST_OVERHEAD: u32 = 64;
 /// Longest delay in nanoseconds.
 pub const MOST_DELAY: u64 = 1_000_000_000;
 
-/// Emulation of an emulated port.
+/// Settings of an emulated port: rate, queue, marks, delay and loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emulation {
     /// Bits per second on the wire, overhead included. It is not 0.
@@ -24,7 +24,7 @@ pub struct Emulation {
     pub overhead: u32,
     /// Time in nanoseconds from the last bit on the wire to the other end.
     pub delay: u64,
-    /// How many of the packets that were on the wire get lost.
+    /// Chance that a packet is lost on the wire.
     pub loss: Chance,
     /// How packets are marked. `None`: never.
     pub ecn: Option<Ecn>,
@@ -80,9 +80,9 @@ pub enum NonEct {
 pub struct Chance(u64);
 
 impl Chance {
-    /// 0.
+    /// The chance of what never happens.
     pub const NEVER: Self = Self(0);
-    /// 1.
+    /// The chance of what always happens.
     pub const ALWAYS: Self = Self(1 << 32);
 
     /// Returns the chance of that probability. Below 0 it is never, above 1 it is always.

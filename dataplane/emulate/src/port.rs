@@ -1,4 +1,4 @@
-//! The port itself.
+//! The emulated port: its queue, its link, and the time at which each packet arrives at the other end.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ const NOT_ECT: u8 = 0;
 /// ECN field of a packet that met congestion.
 const CE: u8 = 3;
 
-/// What a port has to know of a packet.
+/// The properties of a packet that decide about it in the port.
 #[derive(Clone, Copy, Debug)]
 pub struct Offered {
     /// Length of the frame in bytes, without FCS.
@@ -29,7 +29,7 @@ pub struct Offered {
     pub draws: [u32; 2],
 }
 
-/// Why a packet does not go on.
+/// Reason why a packet is dropped in the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The port is down.
@@ -284,7 +284,7 @@ impl<F> Port<F> {
         }
     }
 
-    /// Says whether the port is up.
+    /// Sets whether the port is up.
     pub fn set_up(&mut self, is_up: bool) {
         self.is_up = is_up;
     }

@@ -1,4 +1,4 @@
-//! How much the maps of the XDP program hold. What has a higher index is the workers'.
+//! Sizes of the maps of the XDP program. A packet that needs a row with a higher index is left to the workers.
 
 use crate::declare::constants;
 
@@ -21,7 +21,7 @@ constants! {
     pub const GROUPS: u32 = 8192;
     /// Members of groups that have several, those of steered prefixes and those of next hops for themselves.
     pub const MEMBERS: u32 = 65_536;
-    /// Patterns of groups, those of steered prefixes and those of next hops for themselves.
+    /// Patterns of groups: so many for steered prefixes, and so many for next hops.
     pub const PATTERNS: u32 = 256;
     /// Next hops.
     pub const HOPS: u32 = 8192;

@@ -105,8 +105,8 @@ rows! {
         pub seed_of_paths: [u64; 2],
     }
 
-    /// A port whose packets may take a fast path: it asks nothing of them but their address, their length, and where they
-    /// come from.
+    /// A port whose packets may take a fast path. Only their Ethernet destination, their length and their source
+    /// address are checked.
     pub struct PortRow(port, 16 bytes) {
         /// MAC address of the port.
         pub mac: [u8; 6],

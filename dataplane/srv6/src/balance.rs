@@ -1,4 +1,4 @@
-//! Groups that choose among their members by state: what a flow had last, and how busy the ports are.
+//! Chooses members of groups by state: by the member that a flow had last, and by how busy the ports are.
 //!
 //! A group names a policy by its number. Number 0 is the hash, and needs none of this.
 
@@ -13,11 +13,11 @@ use crate::tables::{Adjacency, PathEntry, Tables};
 #[derive(Debug, Default)]
 pub struct Balancer {
     chooser: Chooser,
-    /// By device.
+    /// State of each port, by the number of its device.
     ports: Vec<PortState>,
 }
 
-/// How a port is at present.
+/// Load and rate of a port at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortState {
     /// How busy it is: 0 is idle, 1000 is full.
@@ -34,7 +34,7 @@ pub(crate) enum Chosen {
 }
 
 impl Balancer {
-    /// Follows the settings of other tables. What is known of flows stays, unless their number changes.
+    /// Applies the settings of new tables. What is known of flows stays, unless the size of the flow table changes.
     pub fn follow(&mut self, tables: &Tables, seed: u64) {
         let flows = Flows::of(tables.balancing.flows);
         if tables.balancing.policies.is_empty() {
@@ -116,7 +116,7 @@ impl Balancing {
     }
 }
 
-/// The ports that members lead to.
+/// The states of the ports that members lead to.
 #[derive(Clone, Copy)]
 struct Ports<'p> {
     tables: &'p Tables,
@@ -129,7 +129,7 @@ impl Ports<'_> {
         device.and_then(|device| self.ports.get(device)).copied().unwrap_or_default()
     }
 
-    /// Of several next hops of a path, the least busy one counts.
+    /// Returns the state of a path's port. Among several next hops, the least busy port counts.
     fn of_path(&self, path: u32) -> PortState {
         let group = self.tables.paths.get(path as usize).and_then(|path| path.group);
         let hops = group.and_then(|group| self.tables.groups.get(group)).unwrap_or_default();

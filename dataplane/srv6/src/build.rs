@@ -36,7 +36,7 @@ pub enum BuildError {
     #[error("path {0}: no outer source address is configured")]
     NoSource(String),
     /// A list of paths or next hops is empty.
-    #[error("{0} has no way out")]
+    #[error("{0} has neither a path nor a next hop")]
     Empty(String),
     /// The first segment of a path is one of this node's own SIDs.
     #[error("path {0} starts with a SID of this node: it would come back at once")]

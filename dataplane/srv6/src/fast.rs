@@ -179,7 +179,7 @@ impl FastTables {
         room_for_more(&mut self.paths);
     }
 
-    /// What there is to know about a port before the first look-up.
+    /// Returns the row of a port, taken apart for the first look-up.
     #[inline]
     fn port(&self, device: u16) -> Option<PlainPort<'_>> {
         let at = usize::from(device);
@@ -195,7 +195,7 @@ impl FastTables {
         })
     }
 
-    /// The `RoCEv2` queue pair is part of a flow.
+    /// Returns true if the `RoCEv2` queue pair is part of a flow.
     #[inline]
     const fn hashes_qp(&self) -> bool {
         self.node.flags & HASH_QP != 0

@@ -43,22 +43,22 @@ pub(crate) enum Notice {
     },
 }
 
-/// An answer that can be sent.
-pub(crate) struct Answer<'t> {
+/// A reply that can be sent: an ICMP error or an echo reply.
+pub(crate) struct Reply<'t> {
     source: IpAddr,
     destination: IpAddr,
     notice: Option<Notice>,
     /// Offset of the part that is kept: the quoted packet, or the ICMP header of an echo request.
     keep_from: usize,
     keep_to: usize,
-    way: Way<'t>,
+    way: ReplyEgress<'t>,
 }
 
-/// The way by which an answer leaves.
-enum Way<'t> {
+/// How a reply leaves.
+enum ReplyEgress<'t> {
     Through(Egress<'t>),
     Kernel,
-    /// The answer leaves through the port that the packet came from, to the station that sent it.
+    /// It leaves through the port that the packet came from, to the station that sent it.
     Back {
         port: &'t PortEntry,
         to: Mac,
@@ -72,7 +72,7 @@ pub(crate) fn plan_error<'t>(
     notice: Notice,
     limiter: &mut Limiter,
     now: u64,
-) -> Option<Answer<'t>> {
+) -> Option<Reply<'t>> {
     let layer = &slow.progress.layer;
     if !may_be_answered(slow.frame, layer) {
         return None;
@@ -80,7 +80,7 @@ pub(crate) fn plan_error<'t>(
     let source = error_source(slow, layer.is_v6)?;
     let destination = crate::slow::ip(layer.is_v6, layer.source);
     let way = way_to(slow, layer.vrf, destination);
-    let answer = Answer { source, destination, notice: Some(notice), keep_from: layer.at, keep_to: layer.end, way };
+    let answer = Reply { source, destination, notice: Some(notice), keep_from: layer.at, keep_to: layer.end, way };
     answer.check(slow).ok()?;
     let kind = if matches!(notice, Notice::TooBig { .. }) { ErrorKind::TooBig } else { ErrorKind::Other };
     let rate = slow.tables.policy.icmp_per_second;
@@ -96,13 +96,13 @@ pub(crate) fn plan_echo<'t>(
     slow: &SlowPath<'t, '_, '_>,
     at: usize,
     further: FurtherSum<'_>,
-) -> Result<Answer<'t>, DropReason> {
+) -> Result<Reply<'t>, DropReason> {
     let layer = &slow.progress.layer;
     if layer.end.saturating_sub(at) < ERROR_HEADER || !is_checksum_right(slow.frame, layer, at, further) {
         return Err(DropReason::Malformed);
     }
     let destination = crate::slow::ip(true, layer.source);
-    let answer = Answer {
+    let answer = Reply {
         source: crate::slow::ip(true, layer.destination),
         destination,
         notice: None,
@@ -128,18 +128,18 @@ fn is_checksum_right(frame: &[u8], layer: &Layer, at: usize, further: FurtherSum
     checksum::finish(pseudo_header + checksum::sum(in_first_buffer) + behind) == 0
 }
 
-impl Answer<'_> {
+impl Reply<'_> {
     /// Checks, before the packet is changed, that the answer can be sent.
     fn check(&self, slow: &SlowPath<'_, '_, '_>) -> Result<(), DropReason> {
         let mtu = match &self.way {
-            Way::Kernel => return slow.tables.host.map(|_| ()).ok_or(DropReason::NoHostPort),
-            Way::Through(Egress::Plain(adjacency)) => adjacency.mtu,
-            Way::Through(Egress::Encapsulated(path, adjacency, _)) => {
+            ReplyEgress::Kernel => return slow.tables.host.map(|_| ()).ok_or(DropReason::NoHostPort),
+            ReplyEgress::Through(Egress::Plain(adjacency)) => adjacency.mtu,
+            ReplyEgress::Through(Egress::Encapsulated(path, adjacency, _)) => {
                 adjacency.mtu.min(path.mtu_for(self.source.is_ipv6())).saturating_sub(path.header_len)
             }
             // RFC 1122 section 3.2.2: no answer is sent to a broadcast or multicast MAC address.
-            Way::Back { to, .. } if to.is_group() => return Err(DropReason::L2Multicast),
-            Way::Back { port, .. } => port.mtu,
+            ReplyEgress::Back { to, .. } if to.is_group() => return Err(DropReason::L2Multicast),
+            ReplyEgress::Back { port, .. } => port.mtu,
         };
         let kept = self.keep_to.saturating_sub(self.keep_from);
         let len = match (self.notice, self.source) {
@@ -215,29 +215,29 @@ fn error_source(slow: &SlowPath<'_, '_, '_>, is_v6: bool) -> Option<IpAddr> {
 }
 
 /// Returns the route to the sender. If there is none, the answer goes back to the station that sent the packet.
-fn way_to<'t>(slow: &SlowPath<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> Way<'t> {
+fn way_to<'t>(slow: &SlowPath<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> ReplyEgress<'t> {
     let tables = slow.tables;
     let flow = FlowHash::default();
     let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
-        Some(Target::Local | Target::Kernel) => Some(Way::Kernel),
+        Some(Target::Local | Target::Kernel) => Some(ReplyEgress::Kernel),
         Some(Target::Route(group) | Target::Neighbor(group)) => {
-            ready(tables, group, || flow).ok().map(|member| Way::Through(Egress::Plain(member)))
+            ready(tables, group, || flow).ok().map(|member| ReplyEgress::Through(Egress::Plain(member)))
         }
         Some(Target::Steer(steer)) => tables.path(steer, flow).and_then(|path| {
             let adjacency = ready(tables, path.group?, || flow).ok()?;
-            Some(Way::Through(Egress::Encapsulated(path, adjacency, flow)))
+            Some(ReplyEgress::Through(Egress::Encapsulated(path, adjacency, flow)))
         }),
         _ => None,
     };
     match way {
         Some(way) => way,
-        None if slow.port.role == Role::Kernel => Way::Kernel,
-        None => Way::Back { port: slow.port, to: slow.source_mac },
+        None if slow.port.role == Role::Kernel => ReplyEgress::Kernel,
+        None => ReplyEgress::Back { port: slow.port, to: slow.source_mac },
     }
 }
 
 /// Turns the packet into the error. Returns the device it leaves through.
-pub(crate) fn write_error(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>) -> Result<u16, DropReason> {
+pub(crate) fn write_error(tables: &Tables, packet: &mut Packet<'_>, answer: &Reply<'_>) -> Result<u16, DropReason> {
     let (ip_len, max) = if answer.source.is_ipv6() { (ipv6::LEN, MAX_V6_ERROR) } else { (ipv4::LEN, MAX_V4_ERROR) };
     packet.truncate(answer.keep_to.min(packet.bytes().len()));
     packet.pull_front(answer.keep_from);
@@ -329,7 +329,7 @@ fn put_v4_error(bytes: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, notic
 ///
 /// Only the first buffer is written. The checksum, which was found to be correct, changes with the type alone (RFC
 /// 1624), because the addresses of the pseudo-header are only swapped.
-pub(crate) fn write_echo(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>) -> Result<u16, DropReason> {
+pub(crate) fn write_echo(tables: &Tables, packet: &mut Packet<'_>, answer: &Reply<'_>) -> Result<u16, DropReason> {
     let (IpAddr::V6(source), IpAddr::V6(destination)) = (answer.source, answer.destination) else {
         return Err(DropReason::Malformed);
     };
@@ -348,7 +348,7 @@ pub(crate) fn write_echo(tables: &Tables, packet: &mut Packet<'_>, answer: &Answ
 }
 
 /// Sends the answer. The packet now holds it, an IP packet of `len` bytes.
-fn leave(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>, len: usize) -> Result<u16, DropReason> {
+fn leave(tables: &Tables, packet: &mut Packet<'_>, answer: &Reply<'_>, len: usize) -> Result<u16, DropReason> {
     let is_v6 = answer.source.is_ipv6();
     let layer = Layer {
         at: 0,
@@ -364,9 +364,9 @@ fn leave(tables: &Tables, packet: &mut Packet<'_>, answer: &Answer<'_>, len: usi
         srh: SrhEdit::None,
     };
     match &answer.way {
-        Way::Through(egress) => edit::send(tables, packet, &layer, *egress, false),
-        Way::Kernel => edit::to_kernel(tables, packet, &layer),
-        Way::Back { port, to } => {
+        ReplyEgress::Through(egress) => edit::send(tables, packet, &layer, *egress, false),
+        ReplyEgress::Kernel => edit::to_kernel(tables, packet, &layer),
+        ReplyEgress::Back { port, to } => {
             let adjacency = reflection(port, *to);
             edit::send(tables, packet, &layer, Egress::Plain(&adjacency), false)
         }

@@ -38,6 +38,7 @@ pub use reason::DropReason;
 pub use sid_space::LOCATOR_BITS;
 pub use slow::{FurtherSum, SlowState, Verdict, forward_one, give_up, slow_path};
 pub use srv6d_addresses::{carrier, prefix_map};
+pub use srv6d_fib::SLOTS;
 pub use tables::{AdjacencyState, Tables};
 pub use tally::{MOVES, Released, Slots, Tally};
 pub use trail::{Explanation, explain, is_plain};

@@ -49,8 +49,8 @@ pub struct Desired {
     /// Ports on which the XDP program may forward plain shifts and encapsulations, and the port of local applications if
     /// the tc program may ([`Offload`](crate::offload::Offload)).
     pub offload: BTreeSet<PortId>,
-    /// Those of them on which srv6d may choose the workers instead. It chooses by what the device can do, which is not known
-    /// here.
+    /// Ports of `offload` on which srv6d may choose the workers instead (`offload = "auto"`). It chooses by what the
+    /// device can do, which is not known here.
     pub auto_offload: BTreeSet<PortId>,
     /// Ports that are links with a rate, by the port of the whole device.
     pub emulated: BTreeMap<PortId, Emulation>,

@@ -1,7 +1,7 @@
 //! The trail of a packet through the slow path: what was looked up, and what was chosen.
 //!
-//! The walk of [`explain`](crate::explain()) is that of a worker. Only its trail is kept, which costs every other walk one
-//! comparison per step.
+//! [`explain`](crate::explain()) runs the slow path as a worker does, and keeps its trail. A worker keeps none, which costs
+//! one comparison per step.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::slow::{self, FurtherSum, Out, SlowState, Verdict};
 use crate::tables::{Adjacency, AdjacencyState, Tables, Target, VrfIndex};
 use crate::tally::{Slots, Tally};
 
-/// An event on the way of a packet, by the indexes of its tables.
+/// An event in the slow path of a packet. It names entries by their indexes in the tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Arrived(PortId),
@@ -49,7 +49,7 @@ pub(crate) enum Event {
     },
 }
 
-/// The events of one walk, in their order.
+/// The events of one packet, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Trail(RefCell<Vec<Event>>);
 
@@ -61,7 +61,7 @@ impl Trail {
 
 /// One step of a packet through the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TrailStep {
     /// The frame belongs to this logical port.
     Arrived(PortId),
     /// The destination was looked up.
@@ -71,7 +71,7 @@ pub enum Step {
         /// The destination at that time.
         destination: IpAddr,
         /// What the longest match leads to. `None`: nothing matches.
-        found: Option<Found>,
+        found: Option<MatchKind>,
     },
     /// The carrier was shifted to its next uSID.
     Shifted,
@@ -87,9 +87,9 @@ pub enum Step {
         destination: IpAddr,
     },
     /// A path was chosen for a steered prefix.
-    Path(Choice<String>),
+    Path(Selection<String>),
     /// A next hop was chosen.
-    NextHop(Choice<NextHop>),
+    NextHop(Selection<NextHop>),
     /// The packet as it leaves was compared with the MTU. Both are layer-3 lengths in bytes.
     Size {
         /// Length of the packet, with the headers that encapsulation adds.
@@ -101,7 +101,7 @@ pub enum Step {
 
 /// What a longest match leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum MatchKind {
     /// A SID of this node.
     Sid,
     /// A steered prefix.
@@ -126,7 +126,7 @@ pub enum Found {
 
 /// The choice of one member of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice<T> {
+pub struct Selection<T> {
     /// The slot that the hash picks. `None`: there is at most one member, or a policy chooses.
     pub slot: Option<usize>,
     /// All members.
@@ -163,13 +163,12 @@ pub struct NextHop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The steps up to the verdict.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TrailStep>,
     /// The verdict. The bytes of the packet have been changed accordingly.
     pub verdict: Verdict,
 }
 
-/// Does with a packet what the slow path does, and returns the steps. Nothing is counted, and no ICMP error is taken from
-/// a budget: the limits have all of theirs.
+/// Runs the slow path on a packet, and returns its steps. Nothing is counted. ICMP errors are never limited.
 pub fn explain(
     tables: &Tables,
     slots: &Slots,
@@ -179,9 +178,9 @@ pub fn explain(
 ) -> Explanation {
     let (trail, tally, mut state) = (Trail::default(), Tally::default(), SlowState::default());
     state.balancer.follow(tables, 0);
-    let walk = (packet, further);
-    let verdict = slow::slow_path_to(tables, &tally, (&mut state, 0), device, walk, Some(&trail), Out::Hold);
-    let steps = trail.0.into_inner().into_iter().map(|event| Reader { tables, slots }.step(event)).collect();
+    let received = (packet, further);
+    let verdict = slow::slow_path_to(tables, &tally, (&mut state, 0), device, received, Some(&trail), Out::Hold);
+    let steps = trail.0.into_inner().into_iter().map(|event| Resolver { tables, slots }.step(event)).collect();
     Explanation { steps, verdict }
 }
 
@@ -191,48 +190,45 @@ pub fn is_plain(tables: &Tables, device: u16, packet: &mut Packet<'_>) -> bool {
     fast::write_one(tables, &Tally::default(), packet, found).is_some()
 }
 
-/// Reads what the indexes of events stand for.
-struct Reader<'t> {
+/// Turns events into steps: it reads the entries that the indexes stand for.
+struct Resolver<'t> {
     tables: &'t Tables,
     slots: &'t Slots,
 }
 
-impl Reader<'_> {
-    fn step(&self, event: Event) -> Step {
+impl Resolver<'_> {
+    fn step(&self, event: Event) -> TrailStep {
         match event {
-            Event::Arrived(port) => Step::Arrived(port),
+            Event::Arrived(port) => TrailStep::Arrived(port),
             Event::LookedUp { vrf, destination, target } => {
-                Step::LookedUp { table: self.table(vrf), destination, found: target.map(Found::from) }
+                TrailStep::LookedUp { table: self.table(vrf), destination, found: target.map(MatchKind::from) }
             }
-            Event::Shifted => Step::Shifted,
-            Event::NextSegment => Step::NextSegment,
+            Event::Shifted => TrailStep::Shifted,
+            Event::NextSegment => TrailStep::NextSegment,
             Event::Decapsulated { vrf, source, destination } => {
-                Step::Decapsulated { table: self.table(vrf), source, destination }
+                TrailStep::Decapsulated { table: self.table(vrf), source, destination }
             }
             Event::Path { steer, flow, by_policy } => {
-                let (tables, slot) = (self.tables, flow.for_paths(&self.tables.seed).pick(SLOTS));
-                let has =
-                    |slot: u32| move |path: &u32| tables.paths.get(*path as usize).is_some_and(|of| of.slot == slot);
+                let tables = self.tables;
+                let counter_of = |path: u32| tables.paths.get(path as usize).map(|path| path.slot);
                 let chosen = match by_policy {
-                    Some(slot) => tables.steers.get(steer).and_then(|all| all.iter().copied().find(has(slot))),
+                    Some(counter) => member_with(&tables.steers, steer, counter, counter_of),
                     None => tables.path_index(steer, flow),
                 };
-                let slot = Some(slot).filter(|_| by_policy.is_none());
-                Step::Path(choice(&tables.steers, steer, slot, chosen, |path| self.path(path)))
+                let slot = by_policy.is_none().then(|| flow.for_paths(&tables.seed).pick(SLOTS));
+                TrailStep::Path(selection(&tables.steers, steer, slot, chosen, |path| self.path(path)))
             }
             Event::Group { group, flow, by_policy } => {
-                let (tables, slot) = (self.tables, flow.for_hops(&self.tables.seed).pick(SLOTS));
-                let has = |slot: u32| {
-                    move |hop: &u32| tables.adjacencies.get(*hop as usize).is_some_and(|of| of.slot == slot)
-                };
+                let tables = self.tables;
+                let counter_of = |hop: u32| tables.adjacencies.get(hop as usize).map(|hop| hop.slot);
                 let chosen = match by_policy {
-                    Some(slot) => tables.groups.get(group).and_then(|all| all.iter().copied().find(has(slot))),
+                    Some(counter) => member_with(&tables.groups, group, counter, counter_of),
                     None => tables.member_index(group, || flow),
                 };
-                let slot = Some(slot).filter(|_| by_policy.is_none());
-                Step::NextHop(choice(&tables.groups, group, slot, chosen, |member| self.next_hop(member)))
+                let slot = by_policy.is_none().then(|| flow.for_hops(&tables.seed).pick(SLOTS));
+                TrailStep::NextHop(selection(&tables.groups, group, slot, chosen, |member| self.next_hop(member)))
             }
-            Event::Size { length, mtu } => Step::Size { length, mtu },
+            Event::Size { length, mtu } => TrailStep::Size { length, mtu },
         }
     }
 
@@ -253,22 +249,27 @@ impl Reader<'_> {
     }
 }
 
+/// Returns the member of a group that has this counter.
+fn member_with(groups: &Groups, group: u32, counter: u32, counter_of: impl Fn(u32) -> Option<u32>) -> Option<u32> {
+    groups.get(group)?.iter().copied().find(|&member| counter_of(member) == Some(counter))
+}
+
 /// Returns the members of a group with their slots.
-fn choice<T>(
+fn selection<T>(
     groups: &Groups,
     group: u32,
     slot: Option<usize>,
     chosen: Option<u32>,
     of: impl Fn(u32) -> Option<T>,
-) -> Choice<T> {
+) -> Selection<T> {
     let spread = groups.spread(group).unwrap_or_default();
     let is_one = spread.members().len() < 2;
     let slots = |member: u32| if is_one { SLOTS } else { spread.slots().filter(|has| *has == member).count() };
     let member = |&member: &u32| Some(Member { of: of(member)?, slots: slots(member), chosen: chosen == Some(member) });
-    Choice { slot: slot.filter(|_| !is_one), members: spread.members().iter().filter_map(member).collect() }
+    Selection { slot: slot.filter(|_| !is_one), members: spread.members().iter().filter_map(member).collect() }
 }
 
-impl From<Target> for Found {
+impl From<Target> for MatchKind {
     fn from(target: Target) -> Self {
         match target {
             Target::Sid(_) => Self::Sid,
@@ -287,7 +288,7 @@ impl From<Target> for Found {
 
 impl Tables {
     /// Returns what the longest match of an address leads to, or `None` if nothing matches or there is no such table.
-    pub fn longest_match(&self, table: TableId, address: IpAddr) -> Option<Found> {
+    pub fn longest_match(&self, table: TableId, address: IpAddr) -> Option<MatchKind> {
         let vrf = self.table_ids.iter().position(|known| *known == table)?;
         let target = self.lookup(VrfIndex::try_from(vrf).ok()?, address.is_ipv6(), crate::build::bits(address))?;
         Some(target.into())

@@ -187,14 +187,14 @@ fn is_as_built(publisher: &Publisher, before: &Snapshot, frames: &[(usize, Vec<u
 /// What prefixes lead to, with rows in place of their numbers: those of tables that were amended are others than those of
 /// tables that were built.
 #[derive(Debug, PartialEq)]
-enum Way {
+enum LedTo {
     Sid(Option<SidRow>, Vec<Option<HopRow>>),
     Paths(Vec<Option<(PathRow, Vec<Option<HopRow>>)>>),
     Hops(Vec<Option<HopRow>>),
     Other(u32),
 }
 
-fn led_to(rows: &Forwarding) -> Vec<(u16, usize, Prefix, Way)> {
+fn led_to(rows: &Forwarding) -> Vec<(u16, usize, Prefix, LedTo)> {
     // The member of each slot.
     let members = |group: GroupRow, list: &BTreeMap<u32, u32>, patterns: &BTreeMap<u32, PatternRow>| match group {
         GroupRow { count: 0, .. } => Vec::new(),
@@ -218,14 +218,14 @@ fn led_to(rows: &Forwarding) -> Vec<(u16, usize, Prefix, Way)> {
             TARGET_SID => {
                 let sid = rows.sids.get(&index).copied();
                 let via = sid.filter(|sid| sid.kind == SidKind::ShiftVia).map_or_else(Vec::new, |sid| hops(sid.group));
-                Way::Sid(sid.map(|sid| SidRow { group: 0, ..sid }), via)
+                LedTo::Sid(sid.map(|sid| SidRow { group: 0, ..sid }), via)
             }
             TARGET_STEER => {
                 let paths = members(rows.steers[&index], &rows.steer_members, &rows.steer_patterns);
-                Way::Paths(paths.into_iter().map(path).collect())
+                LedTo::Paths(paths.into_iter().map(path).collect())
             }
-            TARGET_ROUTE | TARGET_NEIGHBOR => Way::Hops(hops(index)),
-            _ => Way::Other(target),
+            TARGET_ROUTE | TARGET_NEIGHBOR => LedTo::Hops(hops(index)),
+            _ => LedTo::Other(target),
         }
     };
     let families =

@@ -109,7 +109,7 @@ struct source_key {
 enum { GUARDS_SIDS = 1, CHECKS_SOURCES = 2 };
 #define OWN_SOURCES_SHIFT 8
 
-/* Mirrored by `PortRow` in src/claim_program.rs. */
+/* Mirrored by `ClaimPortRow` in src/claim_program.rs. */
 struct port {
 	__u8 mac[6];
 	__u8 untagged;	/* frames without a tag may be claimed */

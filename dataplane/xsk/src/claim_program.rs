@@ -70,7 +70,7 @@ pub struct View(pub u32);
 /// Mirrors `struct port` of `bpf/claim.c`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PortRow {
+pub(crate) struct ClaimPortRow {
     pub(crate) mac: [u8; 6],
     pub(crate) untagged: u8,
     pub(crate) claim_all: u8,
@@ -98,7 +98,7 @@ struct VlanKey {
 }
 
 // SAFETY: the struct has 28 bytes without padding, and any bit pattern is a value.
-unsafe impl Pod for PortRow {}
+unsafe impl Pod for ClaimPortRow {}
 /// Mirrors `struct source_key` behind its prefix length.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -145,7 +145,7 @@ struct Loaded {
     allowed_sources: LpmTrie<MapData, SourceKey, u32>,
     vlans: LpmTrie<MapData, VlanKey, u32>,
     xsks: XskMap<MapData>,
-    ports: HashMap<MapData, u32, PortRow>,
+    ports: HashMap<MapData, u32, ClaimPortRow>,
     counters: PerCpuArray<MapData, u64>,
     /// Descriptors of all maps, by name.
     fds: Vec<(&'static CStr, OwnedFd)>,
@@ -357,12 +357,12 @@ impl ClaimProgram {
         self.loaded().capacity.queues
     }
 
-    pub(crate) fn set_port(&self, ifindex: u32, row: PortRow) -> Result<(), MapError> {
+    pub(crate) fn set_port(&self, ifindex: u32, row: ClaimPortRow) -> Result<(), MapError> {
         self.loaded().ports.insert(ifindex, row, 0)
     }
 
     /// Makes all frames of the port go to the kernel from now on, and removes its sockets and VLANs.
-    pub(crate) fn remove_port(&self, ifindex: u32, row: PortRow, vlans: &[u16], rules: &BTreeMap<u16, Rules>) {
+    pub(crate) fn remove_port(&self, ifindex: u32, row: ClaimPortRow, vlans: &[u16], rules: &BTreeMap<u16, Rules>) {
         for (&vid, rules) in rules {
             let _ = self.set_sources((row.number, vid), &rules.allowed_sources, &BTreeSet::new());
         }

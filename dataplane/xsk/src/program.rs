@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use aya::maps::MapError;
 use xsk_rs::config::XdpFlags;
 
-use crate::claim_program::{Capacity, ClaimProgram, PROGRAM, PortRow, Rules, View};
+use crate::claim_program::{Capacity, ClaimPortRow, ClaimProgram, PROGRAM, Rules, View};
 use crate::tag_program::TagProgram;
 use crate::{Mode, Socket, XskError, ethtool, probe, sys};
 
@@ -43,7 +43,7 @@ pub struct Program {
     ifname: String,
     ifindex: u32,
     chosen: (Mode, String),
-    port: PortRow,
+    port: ClaimPortRow,
     vlans: Vec<u16>,
     /// Rules by VID; 0 stands for frames without a tag.
     rules: BTreeMap<u16, Rules>,
@@ -95,7 +95,7 @@ impl Program {
             return Err(foreign(ifname, on.id));
         }
         let queues = loaded.queues();
-        let port = PortRow {
+        let port = ClaimPortRow {
             mac: settings.mac.map_or_else(|| ethtool::mac(ifname), Ok)?,
             untagged: settings.untagged.into(),
             claim_all: settings.claim_all.into(),

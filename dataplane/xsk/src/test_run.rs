@@ -117,7 +117,7 @@ fn system(why: ProgramError) -> io::Error {
 mod tests {
 
     use super::*;
-    use crate::claim_program::{Capacity, ClaimProgram, PortRow};
+    use crate::claim_program::{Capacity, ClaimPortRow, ClaimProgram};
 
     #[test]
     #[ignore = "needs root"]
@@ -128,7 +128,8 @@ mod tests {
         let arrival = Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 };
         let frame: Vec<u8> = (0..60).collect();
         let nowhere = Arrival { ifindex: 1 << 20, queue: 0 };
-        let port = PortRow { mac: [2; 6], untagged: 0, claim_all: 0, number: 0, view: 0, queues: 1, xsks: 0, rules: 0 };
+        let port =
+            ClaimPortRow { mac: [2; 6], untagged: 0, claim_all: 0, number: 0, view: 0, queues: 1, xsks: 0, rules: 0 };
         program.set_port(arrival.ifindex, port).unwrap();
         let run = |program: &Xdp| {
             assert_eq!(once(program, &frame, arrival).unwrap(), (PASS, frame.clone()));

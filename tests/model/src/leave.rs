@@ -23,8 +23,8 @@ pub(crate) struct NextHop {
     pub(crate) mac: Mac,
 }
 
-/// Way in which an answer to the sender leaves.
-enum Way {
+/// How a reply to the sender leaves.
+enum ReplyEgress {
     /// Through a next hop; the last field is the size of the largest packet that fits.
     Through(NextHop, Ip, usize),
     Kernel(Ip),
@@ -114,39 +114,39 @@ impl Travel<'_> {
     /// Returns device and frame of an answer to the sender of this packet.
     fn answer(&mut self, answer: Ip) -> Result<(u16, Vec<u8>), DropReason> {
         match self.way_back(answer) {
-            Way::Kernel(answer) => kernel_frame(self.desired, &answer).ok_or(DropReason::NoHostPort),
-            Way::Through(next_hop, ..) if next_hop.mac.is_group() => Err(DropReason::L2Multicast),
-            Way::Through(next_hop, answer, mtu) if answer.bytes().len() <= mtu => {
+            ReplyEgress::Kernel(answer) => kernel_frame(self.desired, &answer).ok_or(DropReason::NoHostPort),
+            ReplyEgress::Through(next_hop, ..) if next_hop.mac.is_group() => Err(DropReason::L2Multicast),
+            ReplyEgress::Through(next_hop, answer, mtu) if answer.bytes().len() <= mtu => {
                 let frame = ip_frame(self.desired, next_hop.port, next_hop.mac, &answer);
                 Ok((device(self.desired, next_hop.port), frame))
             }
-            Way::Through(..) => Err(DropReason::PacketTooBig),
+            ReplyEgress::Through(..) => Err(DropReason::PacketTooBig),
         }
     }
 
     /// Finds the way back to the sender: the same way as for any other packet to it or, without such a way, back to the
     /// station that sent the frame.
-    fn way_back(&mut self, answer: Ip) -> Way {
+    fn way_back(&mut self, answer: Ip) -> ReplyEgress {
         let sender = answer.destination();
         match look_up(self.desired, self.table, sender) {
-            Some(Match::Local | Match::Route(RouteAction::Kernel)) => return Way::Kernel(answer),
+            Some(Match::Local | Match::Route(RouteAction::Kernel)) => return ReplyEgress::Kernel(answer),
             Some(Match::Route(RouteAction::Via(hops))) => {
                 if let Ok(next_hop) = self.next_hop(hops, sender) {
-                    return Way::Through(next_hop, answer, self.mtu(next_hop.port));
+                    return ReplyEgress::Through(next_hop, answer, self.mtu(next_hop.port));
                 }
             }
             Some(Match::Steer(steer)) => {
                 if let Some((next_hop, outer, mtu)) = self.encapsulated_answer(steer, &answer) {
-                    return Way::Through(next_hop, outer, mtu);
+                    return ReplyEgress::Through(next_hop, outer, mtu);
                 }
             }
             _ => {}
         }
         if self.port.role == Role::Kernel {
-            return Way::Kernel(answer);
+            return ReplyEgress::Kernel(answer);
         }
         let back = NextHop { port: self.port_id, neighbor: sender, mac: self.from };
-        Way::Through(back, answer, self.mtu(self.port_id))
+        ReplyEgress::Through(back, answer, self.mtu(self.port_id))
     }
 }
 

@@ -50,11 +50,11 @@ const MAX_PATHS: usize = 128;
 const MAX_STEPS: usize = 256;
 
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct PathsAnswer<'a> {
     found: bool,
     message: Option<String>,
     #[serde(borrow)]
-    path: Option<Steps<'a>>,
+    path: Option<PathVertices<'a>>,
     #[serde(borrow)]
     paths: Option<Bounded<OnePath<'a>, MAX_PATHS>>,
     #[serde(borrow)]
@@ -66,17 +66,17 @@ struct Answer<'a> {
     load_data: Option<LoadData>,
 }
 
-type Steps<'a> = Bounded<Step<'a>, MAX_STEPS>;
+type PathVertices<'a> = Bounded<PathVertex<'a>, MAX_STEPS>;
 
 #[derive(Deserialize)]
 struct OnePath<'a> {
     #[serde(borrow)]
-    path: Steps<'a>,
+    path: PathVertices<'a>,
     srv6_data: Option<Srv6Data>,
 }
 
 #[derive(Deserialize)]
-struct Step<'a> {
+struct PathVertex<'a> {
     #[serde(borrow)]
     vertex: &'a RawValue,
 }
@@ -114,7 +114,7 @@ impl Said {
     /// # Errors
     /// If it has another shape, or more paths or vertices than an answer may have.
     pub fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
-        let answer: Answer<'_> = serde_json::from_slice(bytes)?;
+        let answer: PathsAnswer<'_> = serde_json::from_slice(bytes)?;
         let found = match (answer.path, answer.paths, answer.shortest_path) {
             (Some(path), _, _) => vec![OnePath { path, srv6_data: answer.srv6_data }],
             (_, Some(paths), _) => paths.0,
@@ -180,7 +180,7 @@ impl Said {
 /// Reads the vertices of a path. Returns `None` if a vertex has no id.
 fn path(one: OnePath<'_>) -> serde_json::Result<Option<AnsweredPath>> {
     let mut vertices = Vec::new();
-    for Step { vertex } in one.path.0 {
+    for PathVertex { vertex } in one.path.0 {
         let Some(vertex) = Vertex::read(&bounded::document::<serde_json::Error>(vertex)?) else { return Ok(None) };
         vertices.push(vertex);
     }

@@ -16,7 +16,7 @@ use super::pace::Patience;
 use crate::bounded::Bounded;
 use crate::document::Topology;
 use crate::failure::Failure;
-use crate::http::{self, Answer, Http, Repeat};
+use crate::http::{self, Http, HttpAnswer, Repeat};
 use crate::snapshot::Cause;
 
 /// Maximum number of keys of a collection that are read.
@@ -136,7 +136,7 @@ impl Client {
         query: &Query,
         repeat: Repeat,
         deadline: Instant,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpAnswer, Failure> {
         let mut url = self.base.join(path).map_err(|why| Failure::new(Cause::Refused, format!("{path}: {why}")))?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
@@ -150,8 +150,8 @@ impl Client {
 }
 
 /// Returns the failure for a status. The field `detail` of the body may be a text, a list, or empty.
-fn status(answer: &Answer) -> Failure {
-    let Answer { url, status, retry_after, .. } = answer;
+fn status(answer: &HttpAnswer) -> Failure {
+    let HttpAnswer { url, status, retry_after, .. } = answer;
     let body: Value = serde_json::from_slice(answer.bytes()).unwrap_or_default();
     let detail = body.get("detail").map_or_else(String::new, words);
     let hint = match (*status, detail.is_empty()) {

@@ -21,7 +21,7 @@ pub struct Pace {
     window: f64,
     most: usize,
     good_time: Duration,
-    /// True until the first late answer. So long the window doubles with every round trip.
+    /// True until the first late answer. Until then the window doubles with every round trip.
     starts: bool,
     /// Number of outstanding answers to requests that were sent before the window was halved.
     outdated: usize,

@@ -13,7 +13,7 @@ use super::Settings;
 use super::events::EventReader;
 use super::flows::Flows;
 use crate::failure::Failure;
-use crate::http::{self, Answer, Http, Repeat};
+use crate::http::{self, Http, HttpAnswer, Repeat};
 use crate::snapshot::Cause;
 
 /// State of a workload.
@@ -130,7 +130,7 @@ impl Api {
         self.url(&[&["paths", self.workload.as_str()], rest].concat())
     }
 
-    async fn ask(&self, method: Method, url: Url, body: Option<Value>) -> Result<Answer, Failure> {
+    async fn ask(&self, method: Method, url: Url, body: Option<Value>) -> Result<HttpAnswer, Failure> {
         let repeat = if method == Method::GET { Repeat::Safe } else { Repeat::Never };
         self.http.ask((method, url), body.as_ref(), repeat, Instant::now() + self.timeout).await
     }
@@ -236,8 +236,8 @@ fn request(settings: &Settings) -> Value {
 }
 
 /// Returns a failure with the text of `{"error": "...", "detail": ["..."]}`, unless the status is a success.
-fn success(answer: &Answer) -> Result<(), Failure> {
-    let Answer { url, status, .. } = answer;
+fn success(answer: &HttpAnswer) -> Result<(), Failure> {
+    let HttpAnswer { url, status, .. } = answer;
     if status.is_success() {
         return Ok(());
     }

@@ -1,7 +1,6 @@
 //! Explains what the tables in force do with a packet, and which input made each entry that it meets.
 
 use std::net::IpAddr;
-use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ipnet::IpNet;
@@ -12,18 +11,15 @@ use srv6d_api::explain::{
 use srv6d_api::state::Health;
 use srv6d_dataplane::drops::Dropped;
 use srv6d_dataplane::explain::Explained;
-use srv6d_offer::OutcomeState;
-use srv6d_plan::{FPM, RouteKey};
 use srv6d_srv6::model::{Behavior, Desired, LocalSid, Port, PortId, Role, RouteAction, TableId, UnknownSid};
 use srv6d_srv6::tables::AdjacencyState;
-use srv6d_srv6::trail::{Choice, Found, NextHop, Step};
-use srv6d_srv6::{DropReason, Rank, Verdict};
+use srv6d_srv6::trail::{MatchKind, NextHop, Selection, TrailStep};
+use srv6d_srv6::{DropReason, Rank, SLOTS, Verdict};
 
 use super::node::Node;
 use super::view::{self, device_of};
 
-/// Number of slots of a group.
-const SLOTS: usize = 1024;
+mod origin;
 
 impl Node {
     /// Returns what the tables in force do with a frame that is given as hexadecimal digits.
@@ -67,7 +63,7 @@ impl Node {
         let explained = self.dataplane.explain_dropped(dropped);
         let looked_up = explained.as_ref().and_then(|explained| {
             explained.steps.iter().rev().find_map(|step| match step {
-                Step::LookedUp { destination, .. } => Some(destination.to_string()),
+                TrailStep::LookedUp { destination, .. } => Some(destination.to_string()),
                 _ => None,
             })
         });
@@ -101,16 +97,18 @@ impl Node {
         })
     }
 
-    /// Returns what takes the frame in front of a worker, or may do so.
+    /// Returns what may take the frame before a worker does: an XDP program or the tc program. Empty: nothing.
     fn in_front(&self, port: PortId, explained: &Explained) -> String {
         let desired = self.dataplane.desired();
         let Some(port) = desired.ports.get(usize::from(port.0)) else { return String::new() };
         let first = explained.steps.iter().find_map(|step| match step {
-            Step::LookedUp { found, .. } => Some(found),
+            TrailStep::LookedUp { found, .. } => Some(found),
             _ => None,
         });
-        let is_unclaimed =
-            matches!(first, Some(None | Some(Found::Local | Found::Kernel | Found::Unknown(UnknownSid::Punt))));
+        let is_unclaimed = matches!(
+            first,
+            Some(None | Some(MatchKind::Local | MatchKind::Kernel | MatchKind::Unknown(UnknownSid::Punt)))
+        );
         if is_unclaimed && port.role != Role::Kernel {
             return "the XDP program of the port leaves packets to this destination to the kernel; a worker gets only those \
                     that a rule about sources or the SID space hands to it, and does with them what follows"
@@ -133,10 +131,10 @@ impl Node {
         }
     }
 
-    fn step(&self, step: &Step) -> StepRow {
+    fn step(&self, step: &TrailStep) -> StepRow {
         let desired = self.dataplane.desired();
         match step {
-            Step::Arrived(id) => {
+            TrailStep::Arrived(id) => {
                 let port = desired.ports.get(usize::from(id.0));
                 StepRow::Port {
                     name: view::port_name(desired, *id),
@@ -145,19 +143,19 @@ impl Node {
                     mtu: port.map(|port| port.mtu).unwrap_or_default(),
                 }
             }
-            Step::LookedUp { table, destination, found } => {
+            TrailStep::LookedUp { table, destination, found } => {
                 StepRow::LookUp(self.match_row(*table, *destination, *found))
             }
-            Step::Shifted => StepRow::Shift,
-            Step::NextSegment => StepRow::NextSegment,
-            Step::Decapsulated { table, source, destination } => StepRow::Decapsulate {
+            TrailStep::Shifted => StepRow::Shift,
+            TrailStep::NextSegment => StepRow::NextSegment,
+            TrailStep::Decapsulated { table, source, destination } => StepRow::Decapsulate {
                 source: source.to_string(),
                 destination: destination.to_string(),
                 table: table.0,
             },
-            Step::Path(choice) => StepRow::Path(path_choice(desired, choice)),
-            Step::NextHop(choice) => StepRow::NextHop(hop_choice(desired, choice)),
-            Step::Size { length, mtu } => StepRow::Size { length: *length, mtu: *mtu },
+            TrailStep::Path(choice) => StepRow::Path(path_choice(desired, choice)),
+            TrailStep::NextHop(choice) => StepRow::NextHop(hop_choice(desired, choice)),
+            TrailStep::Size { length, mtu } => StepRow::Size { length: *length, mtu: *mtu },
         }
     }
 
@@ -182,8 +180,9 @@ impl Node {
         }
     }
 
-    /// Returns a longest match. `found` is what the tables have; the prefix is that of the state from which they were made.
-    fn match_row(&self, table: TableId, address: IpAddr, found: Option<Found>) -> MatchRow {
+    /// Returns the longest match of an address. `found` comes from the tables; the prefix comes from the desired state
+    /// that they were compiled from.
+    fn match_row(&self, table: TableId, address: IpAddr, found: Option<MatchKind>) -> MatchRow {
         let desired = self.dataplane.desired();
         let entry = found.and_then(|found| entry(desired, table, address, found));
         let (kind, detail) = found.map_or(("none", String::new()), |found| described(desired, entry, found));
@@ -196,111 +195,12 @@ impl Node {
             origin: entry.map(|entry| self.origin(table, entry)).unwrap_or_default(),
         }
     }
-
-    /// Returns the input that made an entry.
-    fn origin(&self, table: TableId, entry: Entry) -> String {
-        let config = self.inputs.config();
-        let written = |span: &Range<usize>| format!("configuration, {}", config.source.line_of(span));
-        let is_main_or = |key: Option<TableId>| key.unwrap_or(TableId::MAIN) == table;
-        match entry.rank {
-            Rank::LocalAddress => self.address_of(entry.prefix.addr()),
-            Rank::Neighbor => "neighbour on a connected link".to_owned(),
-            Rank::Block => {
-                let is_it = |block: &&toml::Spanned<srv6d_config::Block>| {
-                    IpNet::V6(*block.get_ref().prefix.get_ref()) == entry.prefix
-                };
-                config.blocks.iter().find(is_it).map_or_else(String::new, |block| written(&block.span()))
-            }
-            Rank::Sid => {
-                let mut sids = config.sids.iter();
-                let sid = sids.find(|sid| IpNet::V6(*sid.get_ref().sid.get_ref()) == entry.prefix);
-                sid.map_or_else(|| self.learned(table, entry.prefix), |sid| written(&sid.span()))
-            }
-            Rank::Steer => {
-                let steer = config.steers.iter().find(|steer| {
-                    let steer = steer.get_ref();
-                    *steer.prefix.get_ref() == entry.prefix
-                        && is_main_or(steer.table.as_ref().map(|table| *table.get_ref()))
-                });
-                steer.map_or_else(|| self.learned(table, entry.prefix), |steer| written(&steer.span()))
-            }
-            Rank::Route => {
-                let route = config.routes.iter().find(|route| {
-                    let route = route.get_ref();
-                    *route.prefix.get_ref() == entry.prefix
-                        && is_main_or(route.table.as_ref().map(|table| *table.get_ref()))
-                });
-                route.map_or_else(|| self.learned(table, entry.prefix), |route| written(&route.span()))
-            }
-        }
-    }
-
-    fn address_of(&self, address: IpAddr) -> String {
-        let has = |device: &&srv6d_plan::Device| device.addresses.iter().any(|known| known.addr() == address);
-        let device = self.environment.devices.iter().find(has);
-        device.map_or_else(|| "address of this node".to_owned(), |device| format!("address of {}", device.name))
-    }
-
-    /// Returns the source of an entry that is not written: a controller, FRR, the kernel, an address of a port.
-    fn learned(&self, table: TableId, prefix: IpNet) -> String {
-        if let Some(left) = self.plan.unfollowed.iter().find(|left| left.prefix == prefix && left.table == table) {
-            return format!("route of {}, left to the kernel: {}", source_name(left.source), left.why);
-        }
-        let is_in_force = |state: &OutcomeState| matches!(state, OutcomeState::Programmed | OutcomeState::Kept(_));
-        let offered = self
-            .plan
-            .offered
-            .iter()
-            .find(|outcome| outcome.prefix == prefix && outcome.table == table && is_in_force(&outcome.state));
-        if let Some(offered) = offered {
-            return format!("{}, peer {}", source_name(&offered.source), offered.peer);
-        }
-        let is_it = |route: &&srv6d_plan::KernelRoute| route.prefix == prefix && route.table == table;
-        if self.inputs.config().fpm.is_some() && self.environment.announced.iter().any(|route| is_it(&route)) {
-            return source_name(FPM).to_owned();
-        }
-        let followed = self.inputs.config().kernel.is_some();
-        if let Some(route) = self.environment.routes.used_for(&RouteKey { table, prefix }).filter(|_| followed) {
-            return format!("route of the kernel, protocol {}", protocol(route.protocol));
-        }
-        let is_on = |device: &&srv6d_plan::Device| device.addresses.iter().any(|address| address.trunc() == prefix);
-        let device = self.environment.devices.iter().find(is_on);
-        device.map_or_else(String::new, |device| format!("connected, {}", device.name))
-    }
 }
 
-/// Whether a packet is decapsulated, and the one inside is for an address of this node.
+/// Returns true if a packet is decapsulated, and the one inside is for an address of this node.
 fn is_for_this_node(explained: &Explained) -> bool {
-    let mut steps = explained.steps.iter().skip_while(|step| !matches!(step, Step::Decapsulated { .. }));
-    steps.any(|step| matches!(step, Step::LookedUp { found: Some(Found::Local), .. }))
-}
-
-fn source_name(source: &str) -> &str {
-    match source {
-        FPM => "FRR, over FPM",
-        "kernel" => "the kernel",
-        other => other,
-    }
-}
-
-/// Returns the name of a route's protocol, as in the `rt_protos` of iproute2.
-fn protocol(number: u8) -> String {
-    let name = match number {
-        2 => "kernel",
-        3 => "boot",
-        4 => "static",
-        9 => "ra",
-        11 => "zebra",
-        12 => "bird",
-        186 => "bgp",
-        187 => "isis",
-        188 => "ospf",
-        189 => "rip",
-        192 => "eigrp",
-        196 => "static (FRR)",
-        _ => return number.to_string(),
-    };
-    name.to_owned()
+    let mut steps = explained.steps.iter().skip_while(|step| !matches!(step, TrailStep::Decapsulated { .. }));
+    steps.any(|step| matches!(step, TrailStep::LookedUp { found: Some(MatchKind::Local), .. }))
 }
 
 /// An entry of the desired state that matches an address.
@@ -313,30 +213,30 @@ struct Entry {
 }
 
 /// Returns the longest entry that matches an address, among those of the kind that the tables have found.
-fn entry(desired: &Desired, table: TableId, address: IpAddr, found: Found) -> Option<Entry> {
+fn entry(desired: &Desired, table: TableId, address: IpAddr, found: MatchKind) -> Option<Entry> {
     let longest = |rank: Rank, prefixes: &mut dyn Iterator<Item = (usize, IpNet)>| {
         let matching = prefixes.filter(|(_, prefix)| prefix.contains(&address));
         let (at, prefix) = matching.max_by_key(|(_, prefix)| prefix.prefix_len())?;
         Some(Entry { prefix, rank, at })
     };
     match found {
-        Found::Local | Found::Neighbor => {
-            let rank = if found == Found::Local { Rank::LocalAddress } else { Rank::Neighbor };
+        MatchKind::Local | MatchKind::Neighbor => {
+            let rank = if found == MatchKind::Local { Rank::LocalAddress } else { Rank::Neighbor };
             Some(Entry { prefix: IpNet::from(address), rank, at: 0 })
         }
-        Found::Sid => {
+        MatchKind::Sid => {
             let sids = desired.sids.iter().map(|sid| IpNet::V6(sid.prefix));
             longest(Rank::Sid, &mut sids.enumerate())
         }
-        Found::Steer => {
+        MatchKind::Steer => {
             let steers = desired.steers.iter().enumerate().filter(|(_, steer)| steer.table == table);
             longest(Rank::Steer, &mut steers.map(|(at, steer)| (at, steer.prefix)))
         }
-        Found::Route | Found::OnLink(_) | Found::Kernel | Found::Blackhole | Found::Unreachable => {
+        MatchKind::Route | MatchKind::OnLink(_) | MatchKind::Kernel | MatchKind::Blackhole | MatchKind::Unreachable => {
             let routes = desired.routes.iter().enumerate().filter(|(_, route)| route.table == table);
             longest(Rank::Route, &mut routes.map(|(at, route)| (at, route.prefix)))
         }
-        Found::Unknown(_) => {
+        MatchKind::Unknown(_) => {
             let blocks = desired.blocks.iter().enumerate().filter(|(_, block)| block.unknown.is_some());
             longest(Rank::Block, &mut blocks.map(|(at, block)| (at, IpNet::V6(block.prefix))))
         }
@@ -344,27 +244,27 @@ fn entry(desired: &Desired, table: TableId, address: IpAddr, found: Found) -> Op
 }
 
 /// Returns the kind of an entry, and what it says.
-fn described(desired: &Desired, entry: Option<Entry>, found: Found) -> (&'static str, String) {
+fn described(desired: &Desired, entry: Option<Entry>, found: MatchKind) -> (&'static str, String) {
     let at = entry.map(|entry| entry.at);
     let route = || match at.and_then(|at| desired.routes.get(at)).map(|route| &route.action) {
         Some(RouteAction::Via(hops)) => view::hops_text(desired, hops),
         _ => String::new(),
     };
     match found {
-        Found::Sid => {
+        MatchKind::Sid => {
             ("sid", at.and_then(|at| desired.sids.get(at)).map(|sid| sid_text(desired, sid)).unwrap_or_default())
         }
-        Found::Steer => {
+        MatchKind::Steer => {
             let steer = at.and_then(|at| desired.steers.get(at));
             let names = |steer: &srv6d_srv6::model::Steer| steer.paths.iter().map(|path| path.name.clone()).collect();
             ("steer", steer.map(names).map(|names: Vec<String>| names.join(", ")).unwrap_or_default())
         }
-        Found::Route => ("route", route()),
-        Found::OnLink(port) => ("on-link", view::port_name(desired, port)),
-        Found::Neighbor => ("neighbor", String::new()),
-        Found::Local => ("local", String::new()),
-        Found::Kernel => ("kernel", String::new()),
-        Found::Unknown(unknown) => {
+        MatchKind::Route => ("route", route()),
+        MatchKind::OnLink(port) => ("on-link", view::port_name(desired, port)),
+        MatchKind::Neighbor => ("neighbor", String::new()),
+        MatchKind::Local => ("local", String::new()),
+        MatchKind::Kernel => ("kernel", String::new()),
+        MatchKind::Unknown(unknown) => {
             let what = match unknown {
                 UnknownSid::Drop => "drop",
                 UnknownSid::Icmp => "icmp",
@@ -372,8 +272,8 @@ fn described(desired: &Desired, entry: Option<Entry>, found: Found) -> (&'static
             };
             ("block", format!("unknown = {what:?}"))
         }
-        Found::Blackhole => ("blackhole", String::new()),
-        Found::Unreachable => ("unreachable", String::new()),
+        MatchKind::Blackhole => ("blackhole", String::new()),
+        MatchKind::Unreachable => ("unreachable", String::new()),
     }
 }
 
@@ -390,7 +290,7 @@ fn sid_text(desired: &Desired, sid: &LocalSid) -> String {
     }
 }
 
-fn path_choice(desired: &Desired, choice: &Choice<String>) -> ChoiceRow<PathChoice> {
+fn path_choice(desired: &Desired, choice: &Selection<String>) -> ChoiceRow<PathChoice> {
     let segments = |name: &String| {
         let path = desired.steers.iter().flat_map(|steer| &steer.paths).find(|path| path.name == *name);
         let addresses = path.map(|path| path.segments.addresses()).unwrap_or_default();
@@ -405,7 +305,7 @@ fn path_choice(desired: &Desired, choice: &Choice<String>) -> ChoiceRow<PathChoi
     ChoiceRow { slot: choice.slot, slots: SLOTS, members: members.collect() }
 }
 
-fn hop_choice(desired: &Desired, choice: &Choice<NextHop>) -> ChoiceRow<HopChoice> {
+fn hop_choice(desired: &Desired, choice: &Selection<NextHop>) -> ChoiceRow<HopChoice> {
     let members = choice.members.iter().map(|member| HopChoice {
         via: member.of.neighbor.to_string(),
         port: view::port_name(desired, member.of.port),
@@ -421,7 +321,7 @@ fn hop_choice(desired: &Desired, choice: &Choice<NextHop>) -> ChoiceRow<HopChoic
     ChoiceRow { slot: choice.slot, slots: SLOTS, members: members.collect() }
 }
 
-/// Returns the keys of the configuration that decide about a drop reason.
+/// Returns the keys of the configuration that decide whether packets are dropped for a reason.
 const fn setting(reason: DropReason) -> Option<&'static str> {
     Some(match reason {
         DropReason::Vlan => "`vlan` of [[port]]",

@@ -1,4 +1,5 @@
-//! When to look whether ports still send what XDP programs redirect to them, because it would be lost otherwise.
+//! Decides when to check whether ports still send what XDP programs redirect to them. What a port does not send is
+//! lost.
 
 use std::io;
 use std::time::Duration;

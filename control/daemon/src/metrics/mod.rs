@@ -88,7 +88,7 @@ struct Scrapes {
 
 impl Scrapes {
     /// Returns the present metrics, or those of a moment ago.
-    async fn text(&self) -> Result<Bytes, Answer> {
+    async fn text(&self) -> Result<Bytes, Response> {
         let mut last = self.last.lock().await;
         if let Some((_, text)) = last.as_ref().filter(|(told, _)| told.elapsed() < FRESH) {
             return Ok(text.clone());
@@ -108,15 +108,15 @@ impl Scrapes {
     }
 }
 
-type Answer = hyper::Response<Full<Bytes>>;
+type Response = hyper::Response<Full<Bytes>>;
 
-async fn answer(request: hyper::Request<Incoming>, scrapes: &Scrapes) -> Result<Answer, Infallible> {
+async fn answer(request: hyper::Request<Incoming>, scrapes: &Scrapes) -> Result<Response, Infallible> {
     if request.method() != Method::GET || request.uri().path() != "/metrics" {
         return Ok(status(StatusCode::NOT_FOUND, "metrics are at /metrics\n"));
     }
     Ok(match scrapes.text().await {
         Ok(text) => {
-            let mut response = Answer::new(Full::from(text));
+            let mut response = Response::new(Full::from(text));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
             response
         }
@@ -124,8 +124,8 @@ async fn answer(request: hyper::Request<Incoming>, scrapes: &Scrapes) -> Result<
     })
 }
 
-fn status(status: StatusCode, text: &'static str) -> Answer {
-    let mut response = Answer::new(Full::from(text));
+fn status(status: StatusCode, text: &'static str) -> Response {
+    let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;
     response
 }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 /// One step of a path into a JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum JsonStep {
     /// A key of an object.
     Key(String),
     /// An index of a list.
@@ -19,7 +19,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Wrong {
     /// Path of the value from the top of the file.
-    pub path: Vec<Step>,
+    pub path: Vec<JsonStep>,
     pub what: String,
     pub fix: String,
 }
@@ -31,13 +31,13 @@ impl Wrong {
 
     /// Moves the error into the value of a key.
     pub fn in_key(mut self, key: impl Into<String>) -> Self {
-        self.path.insert(0, Step::Key(key.into()));
+        self.path.insert(0, JsonStep::Key(key.into()));
         self
     }
 
     /// Moves the error into an entry of a list.
     pub fn in_index(mut self, index: usize) -> Self {
-        self.path.insert(0, Step::Index(index));
+        self.path.insert(0, JsonStep::Index(index));
         self
     }
 }
@@ -109,26 +109,26 @@ impl StoreError {
     }
 }
 
-fn shown(path: &[Step]) -> String {
+fn shown(path: &[JsonStep]) -> String {
     let is_name = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let step = |(number, step): (usize, &Step)| match step {
-        Step::Index(index) => format!("[{index}]"),
-        Step::Key(key) if !is_name(key) => format!("[{key:?}]"),
-        Step::Key(key) if number == 0 => key.clone(),
-        Step::Key(key) => format!(".{key}"),
+    let step = |(number, step): (usize, &JsonStep)| match step {
+        JsonStep::Index(index) => format!("[{index}]"),
+        JsonStep::Key(key) if !is_name(key) => format!("[{key:?}]"),
+        JsonStep::Key(key) if number == 0 => key.clone(),
+        JsonStep::Key(key) => format!(".{key}"),
     };
     path.iter().enumerate().map(step).collect()
 }
 
 /// Returns the offset at which the value begins in the text, or the last value on its path that exists.
-fn offset(text: &str, path: &[Step]) -> usize {
+fn offset(text: &str, path: &[JsonStep]) -> usize {
     let mut value = text;
     for step in path {
         let next: Option<&RawValue> = match step {
-            Step::Key(key) => {
+            JsonStep::Key(key) => {
                 serde_json::from_str::<BTreeMap<String, &RawValue>>(value).ok().and_then(|keys| keys.get(key).copied())
             }
-            Step::Index(index) => {
+            JsonStep::Index(index) => {
                 serde_json::from_str::<Vec<&RawValue>>(value).ok().and_then(|list| list.get(*index).copied())
             }
         };

@@ -25,11 +25,11 @@ type Stamp = (Option<SystemTime>, u64);
 
 /// The files that exist for one part of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SourceFiles {
     files: BTreeMap<usize, (PathBuf, Stamp)>,
 }
 
-impl Found {
+impl SourceFiles {
     /// Finds the present files of `config_db.json`.
     pub fn config_db(places: &Places) -> Self {
         let each: Vec<&[&str]> = CONFIG_DB.iter().map(std::slice::from_ref).collect();
@@ -113,13 +113,13 @@ mod tests {
             ("/usr/share/sonic/virtual_chassis/default_config.json", "{}"),
             ("/etc/frr/frr.conf", "hostname a"),
         ]);
-        assert_eq!(Found::config_db(&places).shown(&places), "/etc/sonic/config_db.json");
-        assert_eq!(Found::frr(&places).shown(&places), "/etc/frr/frr.conf");
-        let before = Found::frr(&places);
+        assert_eq!(SourceFiles::config_db(&places).shown(&places), "/etc/sonic/config_db.json");
+        assert_eq!(SourceFiles::frr(&places).shown(&places), "/etc/frr/frr.conf");
+        let before = SourceFiles::frr(&places);
         fs::create_dir_all(root.join("etc/sonic/frr")).unwrap();
         fs::write(root.join("etc/sonic/frr/frr.conf"), "hostname b").unwrap();
-        assert_eq!(Found::frr(&places).text().unwrap(), "hostname b\n");
-        assert!(!before.same_paths(&Found::frr(&places)));
+        assert_eq!(SourceFiles::frr(&places).text().unwrap(), "hostname b\n");
+        assert!(!before.same_paths(&SourceFiles::frr(&places)));
         fs::remove_dir_all(root).unwrap();
     }
 
@@ -127,9 +127,9 @@ mod tests {
     fn files_of_single_daemons_are_one_text() {
         let (root, places) =
             written(&[("/etc/frr/zebra.conf", "ip forwarding\nend\n"), ("/etc/frr/bgpd.conf", "router bgp 1\n!")]);
-        assert_eq!(Found::frr(&places).shown(&places), "/etc/frr/zebra.conf, /etc/frr/bgpd.conf");
-        assert_eq!(Found::frr(&places).text().unwrap(), "ip forwarding\nrouter bgp 1\n!\n");
-        assert!(Found::config_db(&places).is_empty());
+        assert_eq!(SourceFiles::frr(&places).shown(&places), "/etc/frr/zebra.conf, /etc/frr/bgpd.conf");
+        assert_eq!(SourceFiles::frr(&places).text().unwrap(), "ip forwarding\nrouter bgp 1\n!\n");
+        assert!(SourceFiles::config_db(&places).is_empty());
         fs::remove_dir_all(root).unwrap();
     }
 }

@@ -23,7 +23,7 @@ use srv6d_text::replace_file;
 use tracing::{info, warn};
 
 use super::{Places, SwitchExtension};
-use found::Found;
+use found::SourceFiles;
 use srv6d_api::{Request, client, server};
 use srv6d_daemon::confine::keep_of_this_thread;
 use srv6d_daemon::{self as daemon, Prepared, RunError};
@@ -103,8 +103,8 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
 /// # Errors
 /// A file that exists cannot be read.
 pub fn stored_files(places: &Places) -> Result<(Option<String>, Option<String>), String> {
-    let text = |found: Found| if found.is_empty() { Ok(None) } else { found.text().map(Some) };
-    Ok((text(Found::config_db(places))?, text(Found::frr(places))?))
+    let text = |found: SourceFiles| if found.is_empty() { Ok(None) } else { found.text().map(Some) };
+    Ok((text(SourceFiles::config_db(places))?, text(SourceFiles::frr(places))?))
 }
 
 /// Removes a file. It is no error if it is gone already.
@@ -126,10 +126,10 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 /// The files that make up the running configuration, and those that were refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Used {
-    config_db: Found,
-    frr: Found,
+    config_db: SourceFiles,
+    frr: SourceFiles,
     /// The files that were refused. They are not tried again before something changes.
-    refused: Option<(Found, Found)>,
+    refused: Option<(SourceFiles, SourceFiles)>,
 }
 
 impl Used {
@@ -142,7 +142,7 @@ impl Used {
             if !found.is_empty() {
                 info!("{what}: {}", found.shown(places));
             } else if refused.is_empty() {
-                info!("{what}: no file yet; one that appears is taken");
+                info!("{what}: no file yet; it is read as soon as there is one");
             } else {
                 let refused = refused.shown(places);
                 warn!(

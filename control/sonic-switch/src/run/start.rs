@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tracing::{error, warn};
 
-use super::{Found, RunOptions, Used, write};
+use super::{RunOptions, SourceFiles, Used, write};
 use srv6d_daemon as daemon;
 use srv6d_daemon::kernel;
 
@@ -27,9 +27,9 @@ const SOME_PORTS: usize = 8;
 /// ended, the container would be useless, and a corrected file is taken as soon as it appears.
 pub(super) fn prepare(options: &RunOptions) -> io::Result<Used> {
     let places = &options.places;
-    let found = (Found::config_db(places), Found::frr(places));
+    let found = (SourceFiles::config_db(places), SourceFiles::frr(places));
     write(&places.daemon_config(), &daemon_config(options))?;
-    let nothing = Found::default;
+    let nothing = SourceFiles::default;
     let mut tries = vec![
         (found.0.clone(), found.1.clone()),
         (found.0.clone(), nothing()),
@@ -53,7 +53,7 @@ pub(super) fn prepare(options: &RunOptions) -> io::Result<Used> {
         used.refused = Some(found.clone());
     }
     if used.refused.is_some() {
-        warn!("the switch starts without what is refused; it is taken once it is corrected");
+        warn!("the switch starts without the refused files; they are read again once they are corrected");
     }
     used.tell(places);
     Ok(used)
@@ -63,12 +63,12 @@ pub(super) fn prepare(options: &RunOptions) -> io::Result<Used> {
 /// with the files.
 pub(super) fn put(
     options: &RunOptions,
-    config_db: Option<&Found>,
-    frr: Option<&Found>,
+    config_db: Option<&SourceFiles>,
+    frr: Option<&SourceFiles>,
 ) -> io::Result<Result<(), String>> {
     let places = &options.places;
     for (found, file) in [(config_db, places.running_config_db()), (frr, places.running_frr())] {
-        match found.map(Found::text) {
+        match found.map(SourceFiles::text) {
             None => {}
             // There is no file at all: the switch has the ports that exist.
             Some(Ok(text)) if text.trim().is_empty() && file == places.running_config_db() => write(&file, "{}\n")?,

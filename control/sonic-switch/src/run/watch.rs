@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use srv6d_text::read_text;
 use tracing::{error, info, warn};
 
-use super::{Found, RunOptions, Used, answers, start, write};
+use super::{RunOptions, SourceFiles, Used, answers, start, write};
 use crate::{Places, SwitchConfig};
 use srv6d_api::{Request, Response, Topic, client};
 use srv6d_config::{OneHop, Sid, SidBehavior, Spanned};
@@ -58,7 +58,7 @@ fn reap() {
 /// that only changes is not taken: a switch reads its files when it is told to.
 fn take_new_files(options: &RunOptions, used: &mut Used) {
     let places = &options.places;
-    let now = (Found::config_db(places), Found::frr(places));
+    let now = (SourceFiles::config_db(places), SourceFiles::frr(places));
     // A refused file is tried again once it has changed.
     let news = match &used.refused {
         Some(refused) => *refused != now,
@@ -81,24 +81,24 @@ fn take_new_files(options: &RunOptions, used: &mut Used) {
             used.tell(places);
         }
         Err(why) => {
-            error!("what appeared is not taken, the switch stays as it is:\n{why}");
+            error!("the new files are refused, the switch stays as it is:\n{why}");
             used.refused = Some(now);
         }
     }
 }
 
 /// Whether these are the same files as before, or those that `config save` has made of the running configuration.
-fn is_own(now: &Found, used: &Found, saved: &Path) -> bool {
+fn is_own(now: &SourceFiles, used: &SourceFiles, saved: &Path) -> bool {
     now.same_paths(used) || now.text().is_ok_and(|text| read_text(saved).is_ok_and(|saved| saved == text))
 }
 
 /// Takes only the file that is new. The other one may have been changed by hand, and stays.
-fn take(options: &RunOptions, used: &Used, now: &(Found, Found)) -> Result<(), String> {
+fn take(options: &RunOptions, used: &Used, now: &(SourceFiles, SourceFiles)) -> Result<(), String> {
     let places = &options.places;
     let _turn = crate::lock(&places.running_config_db()).map_err(|why| why.to_string())?;
     let before = [places.running_config_db(), places.running_frr()].map(|file| (read_text(&file), file));
     let (db, frr) = (&now.0, &now.1);
-    let is_new = |now: &Found, used: &Found| !now.same_paths(used);
+    let is_new = |now: &SourceFiles, used: &SourceFiles| !now.same_paths(used);
     let db = Some(db).filter(|now| is_new(now, &used.config_db));
     let frr = Some(frr).filter(|now| is_new(now, &used.frr));
     let put = start::put(options, db, frr).map_err(|why| why.to_string()).and_then(|checked| checked);

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use super::row::Db;
 use crate::finding::Findings;
-use crate::model::{Device, RoutingMode, SidCounters};
+use crate::switch::{Device, RoutingMode, SidCounters};
 use crate::value;
 
 pub(super) fn device(db: &Db, found: &mut Findings) -> Device {

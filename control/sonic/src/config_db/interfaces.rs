@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use super::row::{Db, Row};
 use crate::finding::{Findings, Quirk};
 use crate::lanes;
-use crate::model::{Loopback, Neighbor, Port, Switch, Vlan, VlanMember, is_default_vrf};
+use crate::switch::{Loopback, Neighbor, Port, Switch, Vlan, VlanMember, is_default_vrf};
 use crate::value;
 
 /// The contents of a row with an interface's name and of the rows with an address behind that name.

@@ -12,9 +12,9 @@ mod srv6;
 use std::net::Ipv6Addr;
 
 use crate::finding::Findings;
-use crate::model::{Switch, Vrf};
 use crate::routes::Leg;
 use crate::srv6::{WrittenLocator, WrittenSid};
+use crate::switch::{Switch, Vrf};
 pub(crate) use ports::by_name as ports_by_name;
 use row::Db;
 
@@ -57,7 +57,7 @@ fn vrfs(db: &Db, found: &mut Findings) -> Vec<Vrf> {
     // No row occurs twice.
     for row in &db.rows("VRF", found) {
         let name = row.key.clone();
-        if crate::model::is_default_vrf(&name) {
+        if crate::switch::is_default_vrf(&name) {
             continue;
         }
         if !is_vrf_name(&name) {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::row::{Db, Row};
 use crate::finding::{Findings, Quirk};
 use crate::lanes;
-use crate::model::Port;
+use crate::switch::Port;
 use crate::value;
 
 /// Largest layer-3 packet of a port whose row has no MTU.

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::row::{Db, Row};
 use crate::finding::{Findings, Quirk};
-use crate::model::{self, Origin, RouteHop, Target};
 use crate::routes::Leg;
+use crate::switch::{self, Origin, RouteHop, Target};
 use crate::value;
 
 pub(super) fn routes(db: &Db, found: &mut Findings) -> Vec<Leg> {
@@ -26,7 +26,7 @@ fn legs(row: &Row<'_>, found: &mut Findings) -> Vec<Leg> {
     if value::is_long_form(written) {
         found.count(row.table(), Quirk::LongForm);
     }
-    let vrf = vrf.filter(|vrf| !model::is_default_vrf(vrf)).map(str::to_owned);
+    let vrf = vrf.filter(|vrf| !switch::is_default_vrf(vrf)).map(str::to_owned);
     let lists = Lists::read(row, found);
     let legs = (0..lists.length()).map(|n| Leg {
         vrf: vrf.clone(),
@@ -89,7 +89,7 @@ impl<'a> Lists<'a> {
             }
             address.filter(|address: &IpAddr| !address.is_unspecified())
         });
-        let vrf = written(&self.vrf).filter(|vrf| !model::is_default_vrf(vrf)).map(str::to_owned);
+        let vrf = written(&self.vrf).filter(|vrf| !switch::is_default_vrf(vrf)).map(str::to_owned);
         let interface = written(&self.ifname).map(str::to_owned);
         if via.is_none() && interface.is_none() {
             return Target::Hops(Vec::new());

@@ -4,8 +4,8 @@ use ipnet::Ipv6Net;
 
 use super::row::{Db, Row};
 use crate::finding::{Findings, Quirk};
-use crate::model::{Action, DscpMode, Locator, Origin};
 use crate::srv6::{WrittenLocator, WrittenSid};
+use crate::switch::{Action, DscpMode, Locator, Origin};
 use crate::value;
 
 const LOCATOR_FIELDS: [&str; 6] = ["prefix", "block_len", "node_len", "func_len", "arg_len", "vrf"];

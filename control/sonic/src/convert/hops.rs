@@ -9,7 +9,7 @@ use srv6d_addresses::prefix_map::PrefixMap;
 
 use super::text::Toml;
 use super::{is_link_local, is_unicast};
-use crate::model::{MAIN_TABLE, RouteHop, StaticRoute, Switch, Tables, Target, Vlan};
+use crate::switch::{MAIN_TABLE, RouteHop, StaticRoute, Switch, Tables, Target, Vlan};
 
 /// Number of static routes that may be followed one after the other to find a next hop.
 const DEPTH: u8 = 4;

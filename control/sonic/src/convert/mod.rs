@@ -15,7 +15,7 @@ use ipnet::Ipv6Net;
 use srv6d_addresses::prefix_map::PrefixMap;
 
 use crate::finding::{Finding, Findings};
-use crate::model::Switch;
+use crate::switch::Switch;
 use hops::Hops;
 use text::Toml;
 

@@ -12,7 +12,7 @@ use super::hops::{Hop, Hops};
 use super::is_global_unicast;
 use super::text::{Toml, quoted};
 use crate::finding::Findings;
-use crate::model::{Encap, Locator, RouteHop, StaticRoute, Switch, Target};
+use crate::switch::{Encap, Locator, RouteHop, StaticRoute, Switch, Target};
 
 /// Writes all routes. Plain routes come first, because their targets decide whether a prefix may be steered.
 pub(super) fn write<'a>(

@@ -8,7 +8,7 @@ use super::hops::Hops;
 use super::text::Toml;
 use super::{Usd, is_unicast};
 use crate::finding::Findings;
-use crate::model::{Action, DscpMode, Sid, Switch};
+use crate::switch::{Action, DscpMode, Sid, Switch};
 
 /// Writes every SID that can be written. Returns their prefixes.
 pub(super) fn write(

@@ -3,7 +3,7 @@
 use super::keyword::one_of;
 use super::{Line, Written, route, srv6};
 use crate::finding::Findings;
-use crate::model;
+use crate::switch;
 
 /// The context in which a line is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ fn config(line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known
         }
         ["vrf", name] if line.no => done(!name.is_empty()),
         ["vrf", name] => {
-            let name = Some((*name).to_owned()).filter(|name| !model::is_default_vrf(name));
+            let name = Some((*name).to_owned()).filter(|name| !switch::is_default_vrf(name));
             Known::Opens(Node::Vrf(name))
         }
         ["router", ..] if !line.no => Known::Opens(Node::Router),

@@ -6,8 +6,8 @@ use std::hash::Hash;
 
 use ipnet::IpNet;
 
-use crate::model::Target;
 use crate::routes::Leg;
+use crate::switch::Target;
 
 /// Values by key, in the order in which they were put.
 pub(crate) struct Ordered<K, V> {

@@ -6,8 +6,8 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::{Line, Written};
 use crate::finding::Findings;
-use crate::model::{self, Encap, Origin, RouteHop, Target};
 use crate::routes::Leg;
+use crate::switch::{self, Encap, Origin, RouteHop, Target};
 use crate::value;
 
 /// The parts of a line behind its prefix.
@@ -46,7 +46,7 @@ fn leg(node: Option<&str>, line: &Line<'_>) -> Result<Leg, String> {
     if let Some(table) = route.table {
         return Err(format!("table {table}: only routes of VRFs are taken"));
     }
-    let not_default = |vrf: &String| !model::is_default_vrf(vrf);
+    let not_default = |vrf: &String| !switch::is_default_vrf(vrf);
     let vrf = route.vrf.or_else(|| node.map(str::to_owned)).filter(not_default);
     let encap = (!route.segments.is_empty()).then_some(Encap {
         segments: route.segments,

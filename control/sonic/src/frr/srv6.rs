@@ -5,8 +5,8 @@ use ipnet::Ipv6Net;
 use super::keyword::one_of;
 use super::{Line, Written};
 use crate::finding::Findings;
-use crate::model::{Action, Locator, Origin};
 use crate::srv6::{WrittenLocator, WrittenSid};
+use crate::switch::{Action, Locator, Origin};
 use crate::value;
 
 /// Reads `locator NAME`. The prefix follows in the lines below.

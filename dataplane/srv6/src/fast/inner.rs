@@ -11,23 +11,23 @@ use super::{Decapsulate, Frames, HEAD};
 use crate::lpm::Search;
 use crate::tables::Tables;
 
-/// Memory that is kept from burst to burst, so that nothing is allocated.
+/// Buffers and counts that are kept from burst to burst, so that nothing is allocated.
 #[derive(Debug, Default)]
 pub(super) struct InnerScratch {
     v6: Vec<Search>,
     v4: Vec<Search>,
     found: Vec<LookupResult>,
     bypass: Bypass,
-    /// Whether the cache is read, until it is judged again.
+    /// Whether the cache is read, until the next decision about it.
     asks: bool,
-    /// Number of packets since the cache was judged, and how many of them had to be searched for.
+    /// Number of packets since that decision, and how many of them had to be searched for.
     packets: usize,
     searched: usize,
 }
 
 impl InnerScratch {
-    /// Number of packets after which the cache is judged. It spans several bursts, because few packets of a burst may
-    /// have one SID.
+    /// Number of packets after which it is decided whether the cache is worth reading. It spans several bursts, because
+    /// few packets of a burst may have one SID.
     const ENOUGH: usize = 64;
 
     pub(super) fn with_capacity(packets: usize) -> Self {
@@ -52,9 +52,8 @@ impl InnerScratch {
 pub struct InnerLookUps<'l> {
     pub(super) kept: &'l mut InnerScratch,
     pub(super) cache: Entries<'l>,
-    /// Whether a packet of this burst was not plain, so that the results for the packets behind it are lost. The rest
-    /// of the burst is looked up one by one, because looking up all of it anew behind every such packet would take
-    /// quadratic time.
+    /// Whether a packet of this burst was not plain. The remaining packets of the burst are then looked up one by one.
+    /// Looking them up together again behind each such packet would take quadratic time.
     pub(super) is_given_up: bool,
 }
 

@@ -16,7 +16,7 @@ use srv6d_differential::generate::{frames, state};
 use srv6d_model::Outcome;
 use srv6d_runner::{apply, desired, environment};
 use srv6d_srv6::model::Desired;
-use srv6d_srv6::trail::{Found, Step};
+use srv6d_srv6::trail::{MatchKind, TrailStep};
 use srv6d_srv6::{DropReason, Slots, Tables, Verdict};
 
 /// Frames whose explanation is compared with what the worker does.
@@ -52,7 +52,7 @@ impl Engines {
 /// A packet leaves by the next hop that was chosen at last, and the look-ups are those that its destination had.
 fn steps_lead_to_the_verdict(Explained { steps, verdict, .. }: &Explained) {
     let chosen = steps.iter().rev().find_map(|step| match step {
-        Step::NextHop(choice) => choice.members.iter().find(|member| member.chosen).map(|member| &member.of),
+        TrailStep::NextHop(choice) => choice.members.iter().find(|member| member.chosen).map(|member| &member.of),
         _ => None,
     });
     if let (Verdict::Hold(port, neighbor), Some(hop)) = (verdict, chosen) {
@@ -60,10 +60,10 @@ fn steps_lead_to_the_verdict(Explained { steps, verdict, .. }: &Explained) {
     }
     if let Verdict::Tx(_) = verdict {
         assert!(chosen.is_some_and(|hop| hop.mac.is_some()), "{steps:?}");
-        assert!(steps.iter().any(|step| matches!(step, Step::Size { length, mtu } if length <= mtu)), "{steps:?}");
+        assert!(steps.iter().any(|step| matches!(step, TrailStep::Size { length, mtu } if length <= mtu)), "{steps:?}");
     }
     if let Verdict::Drop(DropReason::Blackhole) = verdict {
-        assert!(steps.iter().any(|step| matches!(step, Step::LookedUp { found: Some(Found::Blackhole), .. })));
+        assert!(steps.iter().any(|step| matches!(step, TrailStep::LookedUp { found: Some(MatchKind::Blackhole), .. })));
     }
 }
 

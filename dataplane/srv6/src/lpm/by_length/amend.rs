@@ -16,43 +16,43 @@ use super::{ByLength, Head, LONGER, Level, MISS, Tree};
 use crate::lpm::prefixes::{TooMuch, View};
 use crate::lpm::{Key, Value, mask};
 
-/// A length on the way down the tree to another one.
+/// A length that is visited on the way down the tree to another one.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct Visited {
     node: usize,
     len: u8,
     /// Entries of this length lead to prefixes that are longer than they are and shorter than this.
     below: u8,
 }
 
-/// The way to the entries of one length: the lengths of their markers, and their own.
+/// The way down the tree to the entries of one length: the lengths of their markers, and their own.
 #[derive(Clone, Debug, Default)]
-struct Way {
-    markers: Vec<Step>,
-    own: Option<Step>,
+struct Descent {
+    markers: Vec<Visited>,
+    own: Option<Visited>,
 }
 
 impl<K: Head, const N: usize> Tree<K, N> {
-    fn way(&self, len: u8) -> Way {
-        let (mut way, mut node, mut below) = (Way::default(), 0, u8::MAX);
+    fn descent(&self, len: u8) -> Descent {
+        let (mut descent, mut node, mut below) = (Descent::default(), 0, u8::MAX);
         while let Some(level) = self.levels.get(node) {
             let here = level.length();
             // Levels that only fill up the tree stand behind all others.
             let is_filling = here == 0;
-            let step = Step { node, len: here, below };
+            let step = Visited { node, len: here, below };
             if here == len {
-                way.own = Some(step);
-                return way;
+                descent.own = Some(step);
+                return descent;
             }
             if is_filling || here > len {
                 below = if is_filling { below } else { here };
                 node = 2 * node + 1;
             } else {
-                way.markers.push(step);
+                descent.markers.push(step);
                 node = 2 * node + 2;
             }
         }
-        way
+        descent
     }
 
     fn at(&self, node: usize, bits: u128) -> Value {
@@ -172,15 +172,15 @@ impl ByLength {
     fn own_entries(&mut self, prefixes: View<'_>, key: Key) -> Result<(), TooMuch> {
         let is_there = prefixes.get(key).is_some();
         if key.len > 64 {
-            let way = self.long.way(key.len);
-            for step in way.steps(is_there)? {
+            let descent = self.long.descent(key.len);
+            for step in descent.steps(is_there)? {
                 let value = entry(prefixes, Key::new(key.bits, step.len), step.below)?;
                 self.long.set(step.node, key.bits, value)?;
             }
         }
         let is_there = is_there || key.len > 64 && prefixes.has_inside(Key::new(key.bits, 64), u8::MAX)?;
-        let way = self.short.way(key.len.min(64));
-        for step in way.steps(is_there)? {
+        let descent = self.short.descent(key.len.min(64));
+        for step in descent.steps(is_there)? {
             let of = Key::new(key.bits, step.len);
             let mut value = entry(prefixes, of, step.below)?;
             if step.len == 64 && prefixes.has_inside(of, u8::MAX)? {
@@ -194,26 +194,29 @@ impl ByLength {
     /// Updates the best match of the markers inside a prefix. `best` is that of the prefix itself.
     fn markers_inside(&mut self, key: Key, best: Value, inside: &[(Key, Value)]) -> Result<(), TooMuch> {
         let mut covering = vec![(key, best)];
-        let (mut len, mut ways) = (0, (Way::default(), Way::default()));
+        let (mut len, mut descents) = (0, (Descent::default(), Descent::default()));
         for &(inner, value) in inside.iter().filter(|(inner, _)| inner.len > key.len) {
             while covering.last().is_some_and(|(outer, _)| inner.bits & mask(outer.len) != outer.bits) {
                 covering.pop();
             }
             if inner.len != len {
                 len = inner.len;
-                ways = (self.short.way(len.min(64)), if len > 64 { self.long.way(len) } else { Way::default() });
+                descents = (
+                    self.short.descent(len.min(64)),
+                    if len > 64 { self.long.descent(len) } else { Descent::default() },
+                );
             }
             // Markers longer than the outermost prefix in between have that prefix, or one inside it, as best match.
             let limit = covering.get(1).map_or(len, |(outer, _)| outer.len);
-            let is_ours = |step: &&Step| step.len > key.len && step.len < limit;
-            let at_64 = ways.0.own.iter().filter(|_| len > 64);
-            for step in ways.0.markers.iter().chain(at_64).filter(is_ours) {
+            let is_ours = |step: &&Visited| step.len > key.len && step.len < limit;
+            let at_64 = descents.0.own.iter().filter(|_| len > 64);
+            for step in descents.0.markers.iter().chain(at_64).filter(is_ours) {
                 let longer = self.short.at(step.node, inner.bits);
                 if longer != MISS {
                     self.short.set(step.node, inner.bits, best | longer & LONGER)?;
                 }
             }
-            for step in ways.1.markers.iter().filter(is_ours) {
+            for step in descents.1.markers.iter().filter(is_ours) {
                 if self.long.at(step.node, inner.bits) != MISS {
                     self.long.set(step.node, inner.bits, best)?;
                 }
@@ -224,10 +227,10 @@ impl ByLength {
     }
 }
 
-impl Way {
+impl Descent {
     /// Returns the lengths whose entries may have to change. A length without a table is an error only if the prefix
     /// exists.
-    fn steps(self, is_there: bool) -> Result<impl Iterator<Item = Step>, TooMuch> {
+    fn steps(self, is_there: bool) -> Result<impl Iterator<Item = Visited>, TooMuch> {
         if is_there && self.own.is_none() {
             return Err(TooMuch::NewLength);
         }
