@@ -7,6 +7,13 @@ use std::sync::Arc;
 use serde::Serialize;
 use srv6d_text::{blanked, escaped, escaped_lines};
 
+/// Number of characters of a line that are shown in front of the place of a finding, and from it on: a file may be one
+/// line of many megabytes.
+const SHOWN: usize = 120;
+
+/// What stands where a part of a line is left out.
+const LEFT_OUT: &str = "...";
+
 /// Text of a configuration, kept so that later findings can refer to places in it. It consists of the file and, behind
 /// it, texts that are generated from other files.
 #[derive(Clone, Debug, Default)]
@@ -96,8 +103,9 @@ impl Source {
         fix: String,
     ) -> Diagnostic {
         let (name, line, column, text) = self.position(span.start);
-        let behind = text.chars().count().saturating_sub(column - 1);
-        let marked = self.text.get(span).unwrap_or_default().lines().next().unwrap_or_default().chars().count();
+        let (source_line, indent, behind) = excerpt(text, column - 1);
+        let marked = self.text.get(span).unwrap_or_default().lines().next().unwrap_or_default();
+        let marked = marked.chars().take(SHOWN).count();
         Diagnostic {
             severity,
             file: name.to_owned(),
@@ -106,7 +114,8 @@ impl Source {
             entry: entry.to_owned(),
             what,
             fix,
-            source_line: text.to_owned(),
+            source_line,
+            indent,
             width: marked.min(behind).max(1),
         }
     }
@@ -131,6 +140,22 @@ impl Source {
         let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
         self.diagnostic(Severity::Error, at..at + 1, "", what.to_owned(), fix.to_owned())
     }
+}
+
+/// Returns the part of a line around a column, counted from 0, the number of its characters in front of that column, and
+/// the number of the line's characters from it on, as far as they are shown.
+fn excerpt(line: &str, column: usize) -> (String, usize, usize) {
+    let skipped = column.saturating_sub(SHOWN);
+    let mut rest = line.chars().skip(skipped);
+    let mut text = if skipped > 0 { LEFT_OUT.to_owned() } else { String::new() };
+    let indent = text.len() + column - skipped;
+    text.extend(rest.by_ref().take(column - skipped));
+    let behind: String = rest.by_ref().take(SHOWN).collect();
+    text.push_str(&behind);
+    if rest.next().is_some() {
+        text.push_str(LEFT_OUT);
+    }
+    (text, indent, behind.chars().count())
 }
 
 /// Severity of a finding.
@@ -175,8 +200,10 @@ pub struct Diagnostic {
     pub what: String,
     /// How to correct it; empty if nothing has to be done.
     pub fix: String,
-    /// Text of the line.
+    /// Text of the line; of a long one the part around the column, with `...` for the rest.
     pub source_line: String,
+    /// Number of characters in `source_line` in front of the carets.
+    pub indent: usize,
     /// Number of characters that the carets underline.
     pub width: usize,
 }
@@ -199,7 +226,7 @@ impl fmt::Display for Diagnostic {
         writeln!(f, "{}", self.headline())?;
         writeln!(f, "{:gutter$} |", "")?;
         writeln!(f, "{} | {}", self.line, shown.trim_end())?;
-        write!(f, "{:gutter$} | {:indent$}{}", "", "", "^".repeat(self.width), indent = self.column - 1)?;
+        write!(f, "{:gutter$} | {:indent$}{}", "", "", "^".repeat(self.width), indent = self.indent)?;
         if !self.fix.is_empty() {
             write!(f, "\nfix: {}", escaped_lines(&self.fix))?;
         }

@@ -147,6 +147,11 @@ fn nth_of_pcapng(from: impl Read, number: u64) -> Result<Option<Recorded>, Strin
     let mut links: Vec<DataLink> = Vec::new();
     while let Some(block) = reader.next_block().transpose().map_err(|why| damaged(&why))? {
         let (bytes, length, interface) = match block {
+            // A file may be several captures, one behind the other. Each has interfaces of its own.
+            Block::SectionHeader(_) => {
+                links.clear();
+                continue;
+            }
             Block::InterfaceDescription(interface) => {
                 if links.len() == MOST_INTERFACES {
                     return Err(format!("the capture has more than {MOST_INTERFACES} interfaces"));
@@ -243,4 +248,30 @@ fn is_open(stream: &UnixStream) -> io::Result<bool> {
     use std::os::fd::AsFd;
     let mut fds = [nix::poll::PollFd::new(stream.as_fd(), nix::poll::PollFlags::POLLIN)];
     Ok(nix::poll::poll(&mut fds, nix::poll::PollTimeout::ZERO)? == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 12).unwrap_or_default().to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &length].concat()
+    }
+
+    /// A section of a pcapng file with an interface of this type, and a packet of four bytes.
+    fn section(link: u8, packet: [u8; 4]) -> Vec<u8> {
+        let header = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+        let captured = [&[0; 12][..], &[4, 0, 0, 0, 4, 0, 0, 0], &packet].concat();
+        [block(0x0a0d_0d0a, &header), block(1, &[link, 0, 0, 0, 0, 0, 0, 0]), block(6, &captured)].concat()
+    }
+
+    #[test]
+    fn each_section_of_a_file_has_interfaces_of_its_own() {
+        const RAW: u8 = 101;
+        const ETHERNET: u8 = 1;
+        let file = [section(RAW, *b"last"), section(ETHERNET, *b"this")].concat();
+        assert_eq!(nth_frame(&file[..], 2, 16), Ok(b"this".to_vec()));
+        assert!(nth_frame(&file[..], 1, 16).is_err_and(|why| why.contains("not of Ethernet")));
+    }
 }

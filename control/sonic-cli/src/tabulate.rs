@@ -25,6 +25,10 @@ pub enum Align {
 /// A column is at least this many characters wider than its heading.
 const MIN_PADDING: usize = 2;
 
+/// A column is at most this many characters wide, so that one long text does not fill every row with blanks. A longer
+/// cell goes beyond it.
+const WIDEST: usize = 512;
+
 /// A table to which rows are added.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -68,7 +72,7 @@ impl Table {
             Align::Left => false,
             Align::Auto => numeric,
         };
-        Column { width: heading.max(longest), right }
+        Column { width: heading.max(longest).min(WIDEST), right }
     }
 }
 
@@ -101,6 +105,19 @@ fn line(text: &mut String, columns: &[Column], cells: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_long_cell_does_not_widen_all_rows() {
+        let long = "x".repeat(100_000);
+        for align in [Align::Auto, Align::Right] {
+            let mut table = Table::new(&["A", "B"], align);
+            table.row([long.as_str(), "1"]);
+            table.row(["short", "2"]);
+            let text = table.render();
+            assert!(text.contains(&format!("{long}  ")), "the cell is whole");
+            assert!(text.len() < long.len() + 4 * WIDEST, "{}", text.len());
+        }
+    }
 
     #[test]
     fn numbers_stand_right_with_their_heading_and_text_left() {

@@ -354,6 +354,20 @@ fn an_error_shows_its_line_with_a_caret() {
 }
 
 #[test]
+fn of_a_long_line_the_part_around_the_mistake_is_shown() {
+    let long = "é, ".repeat(40_000);
+    let error = errors(&format!("[node]\nx = \"{long}\" y\n")).0.remove(0);
+    assert_eq!((error.line, error.column), (2, 120_008));
+    let shown = error.to_string();
+    let lines: Vec<&str> = shown.lines().collect();
+    let caret = lines.get(3).and_then(|line| line.chars().position(|character| character == '^')).unwrap();
+    assert_eq!(lines.get(2).unwrap().chars().nth(caret), Some('y'), "{shown}");
+    assert!(lines.get(2).unwrap().starts_with("2 | ..."), "{shown}");
+    let shown = errors(&format!("[node]\nsource = 7 # {long}\n")).to_string();
+    assert!(shown.contains("\n2 | source = 7 # é, ") && shown.contains("...\n") && shown.len() < 1_000, "{shown}");
+}
+
+#[test]
 fn what_ends_too_early_is_pointed_at_behind_its_last_line() {
     let error = errors("[node]\nname =\n\n").0.remove(0);
     assert_eq!((error.line, error.source_line.as_str(), error.width), (2, "name =", 1));

@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use nix::unistd::{Pid, Uid, chown, chroot, sethostname, setuid};
-use srv6d_daemon::confine::{OF_THE_DAEMON, confine};
+use nix::sched::{CloneFlags, sched_getaffinity, sched_setaffinity, setns, unshare};
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
+use nix::unistd::{Pid, Uid, chown, chroot, getppid, sethostname, setuid};
+use srv6d_daemon::confine::{OF_THE_DAEMON, SETTINGS, confine, only_change_below, refuse_local_streams};
 use support::rig::{CONFIG, Rig, must, text, wait_for};
 
 /// Variable that is set for the process that tries. Its value is whether the process confines itself first.
@@ -32,6 +34,9 @@ fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
         mount(Some("none"), scratch, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
         umount2(scratch, MntFlags::MNT_DETACH)
     };
+    fn made(family: AddressFamily, of_type: SockType, protocol: impl Into<Option<SockProtocol>>) -> Result<(), Errno> {
+        socket(family, of_type, SockFlag::empty(), protocol).map(drop)
+    }
     let name = nix::unistd::gethostname().unwrap();
     let namespace = fs::File::open("/proc/thread-self/ns/net").unwrap();
     vec![
@@ -43,8 +48,15 @@ fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
         ("sethostname", sethostname(&name)),
         ("setuid", setuid(Uid::from_raw(0))),
         ("chown", chown(scratch, Some(Uid::from_raw(1)), None)),
-        ("kill", nix::sys::signal::kill(nix::unistd::getppid(), None)),
-        ("packet socket", socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None).map(drop)),
+        ("kill", nix::sys::signal::kill(getppid(), None)),
+        // Beside the commands that a daemon needs, fcntl(2) has some that send signals to any process of the user.
+        ("other commands of fcntl", fcntl(&nix::unistd::pipe().unwrap().0, FcntlArg::F_GETPIPE_SZ).map(drop)),
+        ("sched_setaffinity of another", sched_setaffinity(getppid(), &sched_getaffinity(getppid()).unwrap())),
+        ("packet socket", made(AddressFamily::Packet, SockType::Raw, None)),
+        ("raw IP socket", made(AddressFamily::Inet6, SockType::Raw, SockProtocol::Raw)),
+        ("netlink to the firewall", made(AddressFamily::Netlink, SockType::Raw, SockProtocol::NetlinkNetFilter)),
+        ("Unix stream", made(AddressFamily::Unix, SockType::Stream, None)),
+        ("Unix messages in order", made(AddressFamily::Unix, SockType::SeqPacket, None)),
         (
             "init_module",
             nix::kmod::init_module(b"no module", c"")
@@ -68,6 +80,7 @@ fn child_that_tries() {
     fs::create_dir_all(&scratch).unwrap();
     if how == "confined" {
         assert_eq!(confine(&OF_THE_DAEMON), Vec::<String>::new());
+        assert_eq!(refuse_local_streams(), None);
     }
     for (what, done) in attempts(scratch.to_str().unwrap()) {
         println!("\nTRIED {what}: {}", done.err().map_or("done".to_owned(), |why| format!("{why:?}")));
@@ -117,7 +130,8 @@ fn child_that_changes_files() {
         fs::create_dir_all(directory).unwrap();
         fs::write(directory.join("old"), "before").unwrap();
     }
-    if !srv6d_daemon::confine::only_change_below(std::slice::from_ref(&own)).unwrap() {
+    let changed: Vec<PathBuf> = SETTINGS.iter().map(PathBuf::from).chain([own.clone()]).collect();
+    if !only_change_below(&changed).unwrap() {
         return println!("\nTRIED SKIPPED: this kernel has no Landlock");
     }
     let elsewhere = std::thread::spawn(move || {
@@ -129,6 +143,13 @@ fn child_that_changes_files() {
         assert!(refused(fs::rename(own.join("old"), other.join("moved"))), "out of the own directory");
         assert!(refused(Command::new("/bin/true").status().map(drop)), "a program");
         assert_eq!(fs::read_to_string(other.join("old")).unwrap(), "before");
+        for setting in ["kernel/core_pattern", "kernel/hostname", "net/ipv4/ip_forward", "vm/overcommit_memory"] {
+            let opened = fs::File::options().write(true).open(Path::new("/proc/sys").join(setting));
+            assert!(refused(opened.map(drop)), "{setting}");
+        }
+        for setting in ["ipv4/conf/lo/rp_filter", "ipv6/conf/lo/accept_ra"] {
+            fs::File::options().write(true).open(Path::new("/proc/sys/net").join(setting)).unwrap();
+        }
         fs::write(own.join("new"), "after").unwrap();
         std::os::unix::net::UnixListener::bind(own.join("socket")).unwrap();
         fs::rename(own.join("new"), own.join("old")).unwrap();

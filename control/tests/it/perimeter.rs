@@ -31,6 +31,8 @@ const QUIET: Duration = Duration::from_millis(700);
 /// Addresses of `a` and of another host.
 const OWN: &str = "2001:db8:a::2";
 const SPOOFED: &str = "2001:db8:bad::1";
+/// An address that is allowed as IPv4, written as IPv6.
+const MAPPED: &str = "::ffff:10.1.0.2";
 /// Addresses of the router's port, and of its block: allowed by `allowed_sources`, and spoofed all the same.
 const NODE: &str = "2001:db8:a::1";
 const SID: &str = "fcbb:0:1004:fe06::";
@@ -218,6 +220,8 @@ fn frame(ends: &Ends, what: &str, row: usize) -> Vec<u8> {
         "IPv6 for a route that only the kernel has" => udp(OWN, "2001:db8:c::1"),
         "IPv6 from a source that is not allowed, for a route of srv6d" => udp(SPOOFED, "2001:db8:d::1"),
         "IPv6 from a source that is not allowed, for a route that only the kernel has" => udp(SPOOFED, "2001:db8:c::1"),
+        "IPv6 from an IPv4-mapped address, for a route of srv6d" => udp(MAPPED, "2001:db8:d::1"),
+        "IPv6 from an IPv4-mapped address, for a route that only the kernel has" => udp(MAPPED, "2001:db8:c::1"),
         "IPv4 for a route of srv6d" => return with(V4, &mapped([10, 1, 0, 2], [10, 4, 0, 1])),
         "IPv4 for a route that only the kernel has" => return with(V4, &mapped([10, 1, 0, 2], [10, 3, 0, 1])),
         "IPv4 from a source that is not allowed, for a route of srv6d" => {

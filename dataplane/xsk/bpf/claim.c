@@ -223,6 +223,18 @@ struct arrival {
 	int may_claim; /* a socket is bound to the queue, and the frame is for the port itself */
 };
 
+/* Whether an IPv6 address is written like an IPv4 address in `source_key`. */
+static ALWAYS_INLINE int is_mapped(const __u8 *address)
+{
+	__u8 bits = 0;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < 10; i++)
+		bits |= address[i];
+	return !bits && (address[10] & address[11]) == 0xff;
+}
+
 static ALWAYS_INLINE int is_allowed_source(const struct arrival *in, const __u8 *address, int is_v4)
 {
 	struct source_key key = {
@@ -236,6 +248,8 @@ static ALWAYS_INLINE int is_allowed_source(const struct arrival *in, const __u8 
 	if (is_v4) {
 		key.addr[10] = key.addr[11] = 0xff;
 		__builtin_memcpy(key.addr + 12, address, 4);
+	} else if (is_mapped(address)) {
+		return 0; /* no packet on a link has such a source (RFC 4291 section 2.5.5.2) */
 	} else {
 		__builtin_memcpy(key.addr, address, sizeof(key.addr));
 	}

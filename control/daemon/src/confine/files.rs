@@ -7,6 +7,10 @@ use landlock::{
     ABI, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, path_beneath_rules,
 };
 
+/// Directories of the settings of interfaces that the daemon makes. Other settings of the kernel, such as
+/// `kernel.core_pattern`, would let it run a program as root.
+pub const SETTINGS: [&str; 2] = ["/proc/sys/net/ipv4/conf", "/proc/sys/net/ipv6/conf"];
+
 static IS_RESTRICTED: AtomicBool = AtomicBool::new(false);
 
 /// Lets the process, and the threads that it starts later, change files in these directories only, and execute none.

@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::fs;
 
 use caps::{CapSet, Capability, CapsHashSet};
-pub use files::only_change_below;
+pub use files::{SETTINGS, only_change_below};
 use srv6d_api::state::Privileges;
 
 /// Capabilities that the daemon keeps.
@@ -53,6 +53,12 @@ pub fn confine(keep: &[Capability]) -> Vec<String> {
         note("install the seccomp filter", &why);
     }
     failures
+}
+
+/// Refuses further connections to services of this machine over Unix sockets, for all threads. Returns what failed.
+pub fn refuse_local_streams() -> Option<String> {
+    let failure = syscalls::refuse_local_streams().err()?;
+    Some(format!("cannot refuse connections over Unix sockets: {failure}"))
 }
 
 /// Drops all capabilities of the calling thread except these.

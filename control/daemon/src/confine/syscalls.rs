@@ -42,7 +42,6 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_close_range,
     libc::SYS_dup,
     libc::SYS_dup3,
-    libc::SYS_fcntl,
     libc::SYS_pipe2,
     libc::SYS_eventfd2,
     libc::SYS_epoll_create1,
@@ -102,7 +101,6 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_getppid,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
     libc::SYS_getcpu,
@@ -237,8 +235,40 @@ const REFUSED: &[c_long] = &[
     libc::SYS_syslog,
 ];
 
-/// Address families for which sockets may be created.
-const FAMILIES: [i32; 5] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_XDP];
+/// Families, types and protocols of sockets that may be created; an empty list allows all protocols.
+const SOCKETS: [(i32, i32, &[i32]); 10] = [
+    (libc::AF_UNIX, libc::SOCK_STREAM, &[]), // until `refuse_local_streams`
+    (libc::AF_UNIX, libc::SOCK_DGRAM, &[]),
+    (libc::AF_INET, libc::SOCK_STREAM, &[]),
+    (libc::AF_INET, libc::SOCK_DGRAM, &[]),
+    (libc::AF_INET6, libc::SOCK_STREAM, &[]),
+    (libc::AF_INET6, libc::SOCK_DGRAM, &[]),
+    // Finds the neighbour on a port.
+    (libc::AF_INET6, libc::SOCK_RAW, &[libc::IPPROTO_ICMPV6]),
+    (libc::AF_NETLINK, libc::SOCK_RAW, &NETLINK),
+    (libc::AF_NETLINK, libc::SOCK_DGRAM, &NETLINK),
+    (libc::AF_XDP, libc::SOCK_RAW, &[]),
+];
+
+/// Protocols of netlink sockets that may be created: links and routes, owners of sockets, features of devices. The
+/// firewall and IPsec are not among them.
+const NETLINK: [i32; 3] = [libc::NETLINK_ROUTE, libc::NETLINK_INET_DIAG, libc::NETLINK_GENERIC];
+
+/// Bits of a socket's type that are the type; the others are flags.
+const TYPE: u64 = 0xf;
+
+/// Allowed commands of fcntl(2). `F_SETOWN` and `F_SETSIG` are not among them: with both, the kernel sends any signal to
+/// any process of the same user.
+const FCNTL: [i32; 8] = [
+    libc::F_DUPFD,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_GET_SEALS,
+    libc::F_ADD_SEALS,
+];
 
 /// Allowed requests of ioctl(2): about a device by its name, about a socket or pipe, and whether a descriptor is a
 /// terminal.
@@ -274,11 +304,15 @@ pub(super) fn install() -> Result<(), FilterError> {
 fn allow_list() -> Result<BpfProgram, BackendError> {
     let own = u64::from(std::process::id());
     let mut rules: Rules = ALLOWED.iter().chain(OLDER).map(|&call| (call, Vec::new())).collect();
-    let families = || FAMILIES.iter().map(|family| u64::from(family.unsigned_abs()));
-    rules.insert(libc::SYS_socket, one_of(0, families())?);
-    rules.insert(libc::SYS_socketpair, one_of(0, families())?);
+    let sockets: Result<Vec<Vec<SeccompRule>>, BackendError> =
+        SOCKETS.into_iter().map(|(family, of_type, protocols)| sockets_of(family, of_type, protocols)).collect();
+    rules.insert(libc::SYS_socket, sockets?.concat());
+    rules.insert(libc::SYS_socketpair, one_of(0, [number(libc::AF_UNIX)].into_iter())?);
+    rules.insert(libc::SYS_fcntl, one_of(1, FCNTL.into_iter().map(number))?);
+    // Of the calling thread only.
+    rules.insert(libc::SYS_sched_setaffinity, one_of(0, [0].into_iter())?);
     rules.insert(libc::SYS_ioctl, one_of(1, REQUESTS.into_iter())?);
-    rules.insert(libc::SYS_prctl, one_of(0, PRCTL.iter().map(|request| u64::from(request.unsigned_abs())))?);
+    rules.insert(libc::SYS_prctl, one_of(0, PRCTL.into_iter().map(number))?);
     rules.insert(libc::SYS_prlimit64, one_of(0, [0, own].into_iter())?);
     // A signal to one of the process's own threads, as abort(3) sends it.
     rules.insert(libc::SYS_tgkill, one_of(0, [own].into_iter())?);
@@ -294,6 +328,34 @@ fn refusals() -> Result<BpfProgram, BackendError> {
         rules.insert(call, Vec::new());
     }
     compiled(rules, SeccompAction::Allow, SeccompAction::Errno(errno(libc::EPERM)))
+}
+
+/// Refuses to create Unix sockets that could connect to other services of the machine, such as the service manager or a
+/// container engine, which do for root whatever it asks. The management socket must be open.
+pub(super) fn refuse_local_streams() -> Result<(), FilterError> {
+    let types = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].into_iter();
+    let rules: Result<Vec<Vec<SeccompRule>>, BackendError> =
+        types.map(|of_type| sockets_of(libc::AF_UNIX, of_type, &[])).collect();
+    let rules = Rules::from([(libc::SYS_socket, rules?.concat())]);
+    let program = compiled(rules, SeccompAction::Allow, SeccompAction::Errno(errno(libc::EPERM)))?;
+    Ok(seccompiler::apply_filter_all_threads(&program)?)
+}
+
+/// Makes the rules that match socket(2) of a family, a type and one of the protocols, or any if there are none.
+fn sockets_of(family: i32, of_type: i32, protocols: &[i32]) -> Result<Vec<SeccompRule>, BackendError> {
+    let is = |argument, operator, value: i32| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, number(value))
+    };
+    let is_it = || Ok([is(0, SeccompCmpOp::Eq, family)?, is(1, SeccompCmpOp::MaskedEq(TYPE), of_type)?]);
+    if protocols.is_empty() {
+        return Ok(vec![SeccompRule::new(is_it()?.to_vec())?]);
+    }
+    let with = |&protocol| SeccompRule::new([&is_it()?[..], &[is(2, SeccompCmpOp::Eq, protocol)?]].concat());
+    protocols.iter().map(with).collect()
+}
+
+fn number(constant: i32) -> u64 {
+    u64::from(constant.unsigned_abs())
 }
 
 fn compiled(rules: Rules, otherwise: SeccompAction, matched: SeccompAction) -> Result<BpfProgram, BackendError> {

@@ -117,6 +117,7 @@ pub struct Prepared {
     configured: Configured,
     guards: Guards,
     unconfined: bool,
+    has_client_inside: bool,
 }
 
 impl Prepared {
@@ -146,7 +147,13 @@ impl Prepared {
             }
             confine(path, &changed_by(&configured.config, socket));
         }
-        Ok(Self { path: path.to_owned(), extension, configured, guards, unconfined })
+        Ok(Self { path: path.to_owned(), extension, configured, guards, unconfined, has_client_inside: false })
+    }
+
+    /// Keeps the right to connect Unix streams, for a thread of this process that asks over the management socket.
+    #[must_use]
+    pub fn with_client_inside(self) -> Self {
+        Self { has_client_inside: true, ..self }
     }
 
     /// Runs until SIGTERM or SIGINT. `socket` overrides the configuration's.
@@ -168,7 +175,8 @@ fn socket_of<'a>(config: &'a Config, socket: Option<&'a Path>) -> &'a Path {
     socket.or(written).unwrap_or(Path::new(DEFAULT_SOCKET))
 }
 
-/// Returns the directories of the files that the daemon changes: its socket, the states of controllers, and sysctls.
+/// Returns the directories of the files that the daemon changes: its socket, the states of controllers, and settings of
+/// interfaces.
 fn changed_by(config: &Config, socket: &Path) -> Vec<PathBuf> {
     let state = config.jalapeno.as_ref().and_then(|jalapeno| jalapeno.state.as_ref()).map(toml::Spanned::get_ref);
     let files = [Some(socket), state.map(PathBuf::as_path)].into_iter().flatten();
@@ -177,7 +185,7 @@ fn changed_by(config: &Config, socket: &Path) -> Vec<PathBuf> {
         Some(directory) if directory != Path::new("") => directory.to_owned(),
         _ => PathBuf::from("."),
     };
-    files.map(directory).chain([PathBuf::from("/proc/sys")]).collect()
+    files.map(directory).chain(confine::SETTINGS.map(PathBuf::from)).collect()
 }
 
 fn capabilities() -> Vec<Capability> {
@@ -365,7 +373,7 @@ fn report(node: &mut Node, sources: &Sources, fpm: &Fpm) {
 }
 
 async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunError> {
-    let Prepared { path, extension, configured, guards, unconfined } = prepared;
+    let Prepared { path, extension, configured, guards, unconfined, has_client_inside } = prepared;
     let handler = |kind| signal(kind).map_err(|why| RunError::System { what: "handle signals", why });
     let (hangup, terminate) = (handler(SignalKind::hangup())?, handler(SignalKind::terminate())?);
     let interrupt = handler(SignalKind::interrupt())?;
@@ -375,6 +383,12 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
     let planned = plan::plan(&configured.config, &configured.environment(&mirror.environment().await?))?;
     // This is the first change, because a second daemon must not disturb the first.
     let server = Server::listen(socket.as_deref().unwrap_or(&planned.api.socket))?;
+    if !unconfined
+        && !has_client_inside
+        && let Some(failure) = confine::refuse_local_streams()
+    {
+        warn!("{failure}; srv6d runs with more privileges than it needs");
+    }
     let (clients, questions) = mpsc::channel(QUEUE);
     let (collectors, scrapes) = mpsc::channel(QUEUE);
 

@@ -9,7 +9,7 @@ use std::io::{BufRead, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 
 use super::{KernelError, system};
-use crate::confine::{OF_THE_GUARD, confine};
+use crate::confine::{OF_THE_GUARD, confine, only_change_below};
 
 /// Argument that makes the binary run as the guard.
 pub const ARGUMENT: &str = "guard";
@@ -94,7 +94,9 @@ impl Guards {
 pub fn main() -> ExitCode {
     let _ = nix::unistd::setsid(); // fails if it leads a session already
     let _ = nix::sys::prctl::set_name(NAME); // the name only helps readers of process lists
-    let _ = confine(&OF_THE_GUARD); // if this fails, it guards without being confined
+    // If these fail, it guards without being confined.
+    let _ = only_change_below(&[]);
+    let _ = confine(&OF_THE_GUARD);
     let mut pipe = std::io::stdin().lock();
     let (mut first, mut last) = (String::new(), String::new());
     if pipe.read_line(&mut first).is_err() {

@@ -73,7 +73,8 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         options.unconfined,
         Some(&options.socket()),
         Arc::new(SwitchExtension::default()),
-    )?;
+    )?
+    .with_client_inside();
     let stop = Arc::new(AtomicBool::new(false));
     let watcher = {
         let (options, stop) = (options.clone(), Arc::clone(&stop));
