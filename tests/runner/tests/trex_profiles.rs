@@ -13,7 +13,7 @@ use std::path::Path;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
-use srv6d_bench_net::document::Document;
+use srv6d_report::Document;
 use srv6d_plan::{Device, Environment};
 use srv6d_runner::{Node, desired};
 use srv6d_srv6::model::{Desired, Mac};
