@@ -26,7 +26,11 @@ pub fn render(view: &CountersView) -> String {
         total("local lost", lost, "not in rx: of local applications, dropped by the kernel in front of srv6d");
     }
     let rx_lost = view.ports.iter().map(|port| port.rx_lost).sum();
-    total("rx lost", rx_lost, "not in rx: a worker took packets too slowly, and its ring was full; the ports are below");
+    total(
+        "rx lost",
+        rx_lost,
+        "not in rx: a worker took packets too slowly, and its ring was full; the ports are below",
+    );
     let mut text = totals.finish("");
     text.push_str(&balance(view));
     text.push('\n');

@@ -13,8 +13,8 @@ use std::path::Path;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
-use srv6d_report::Document;
 use srv6d_plan::{Device, Environment};
+use srv6d_report::Document;
 use srv6d_runner::{Node, desired};
 use srv6d_srv6::model::{Desired, Mac};
 
