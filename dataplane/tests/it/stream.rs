@@ -122,7 +122,8 @@ fn a_thousand_amendments_a_second_overflow_no_ring() {
         losses.push((without, with));
         with == 0
     });
-    if !is_lossless && losses.iter().all(|(without, _)| *without > 0) {
+    let overflows_anyway = losses.iter().filter(|(without, _)| *without > 0).count() * 2 > losses.len();
+    if !is_lossless && overflows_anyway {
         println!("SKIPPED: the machine is too busy: rings overflow without amendments, too: {losses:?}");
         return;
     }
