@@ -24,6 +24,10 @@ use support::rig::{CONFIG, Rig, must, text, wait_for};
 /// Variable that is set for the process that tries. Its value is whether the process confines itself first.
 const CHILD: &str = "SRV6D_CONFINE_CHILD";
 
+fn made(family: AddressFamily, of_type: SockType, protocol: impl Into<Option<SockProtocol>>) -> Result<(), Errno> {
+    socket(family, of_type, SockFlag::empty(), protocol).map(drop)
+}
+
 /// Tries everything in a harmless way: each success leaves the machine unchanged.
 fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
     let ran = |result: std::io::Result<_>| match result {
@@ -34,9 +38,6 @@ fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
         mount(Some("none"), scratch, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
         umount2(scratch, MntFlags::MNT_DETACH)
     };
-    fn made(family: AddressFamily, of_type: SockType, protocol: impl Into<Option<SockProtocol>>) -> Result<(), Errno> {
-        socket(family, of_type, SockFlag::empty(), protocol).map(drop)
-    }
     let name = nix::unistd::gethostname().unwrap();
     let namespace = fs::File::open("/proc/thread-self/ns/net").unwrap();
     vec![

@@ -251,7 +251,7 @@ const SOCKETS: [(i32, i32, &[i32]); 10] = [
 ];
 
 /// Protocols of netlink sockets that may be created: links and routes, owners of sockets, features of devices. The
-/// firewall and IPsec are not among them.
+/// firewall and `IPsec` are not among them.
 const NETLINK: [i32; 3] = [libc::NETLINK_ROUTE, libc::NETLINK_INET_DIAG, libc::NETLINK_GENERIC];
 
 /// Bits of a socket's type that are the type; the others are flags.
