@@ -12,7 +12,7 @@ use crate::support;
 
 use std::fs;
 use std::net::UdpSocket;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::setsockopt;
@@ -226,6 +226,16 @@ fn a_smaller_mtu_on_the_way_is_learned_and_tcp_goes_on_by_tc() {
     rig.check_balance();
 }
 
+/// Kills the daemon under a TCP stream, and checks that the stream arrives whole by the kernel's own routes.
+fn survives_a_killed_daemon(rig: &mut Rig, daemon: usize, mut sender: Child, receiver: Child) {
+    assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
+    assert_eq!(rig.stop(daemon, "KILL"), None);
+    wait_for("end of the veth", || (!rig.exists("srv6d0")).then_some(()));
+    let hash = |child: Child| report(&child.wait_with_output().unwrap().stdout)["sha256"].clone();
+    assert_eq!(hash(sender), hash(receiver));
+    assert!(rig.is_kernels("eth2"));
+}
+
 #[test]
 #[ignore = "needs root"]
 fn tcp_survives_a_killed_srv6d_by_the_kernels_route() {
@@ -238,14 +248,9 @@ fn tcp_survives_a_killed_srv6d_by_the_kernels_route() {
     let daemon = rig.ready(&config("tc"));
     wait_until_tc_serves(&rig);
     let receiver = rig.receiver("b", "tcp", "[2001:db8:f::1]:7091");
-    let mut sender = rig.traffic("router", "tcp-send [2001:db8:f::1]:7091 400000000 7");
+    let sender = rig.traffic("router", "tcp-send [2001:db8:f::1]:7091 400000000 7");
     wait_for("stream by tc", || (had(&rig)[0] > 5000).then_some(()));
-    assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
-    assert_eq!(rig.stop(daemon, "KILL"), None);
-    wait_for("end of the veth", || (!rig.exists("srv6d0")).then_some(()));
-    let hash = |child: std::process::Child| report(&child.wait_with_output().unwrap().stdout)["sha256"].clone();
-    assert_eq!(hash(sender), hash(receiver));
-    assert!(rig.is_kernels("eth2"));
+    survives_a_killed_daemon(&mut rig, daemon, sender, receiver);
 }
 
 #[test]
@@ -380,14 +385,9 @@ fn what_arrives_survives_a_killed_srv6d_by_the_kernels_route() {
     wait_until_delivered(&rig);
     let before = arrived(&rig)[0];
     let receiver = rig.receiver("router", "tcp", "[2001:db8:e::1]:7091");
-    let mut sender = rig.traffic("b", "tcp-send [2001:db8:e::1]:7091 400000000 7");
+    let sender = rig.traffic("b", "tcp-send [2001:db8:e::1]:7091 400000000 7");
     wait_for("stream by tc", || (arrived(&rig)[0] > before + 5000).then_some(()));
-    assert!(sender.try_wait().unwrap().is_none(), "the stream goes on");
-    assert_eq!(rig.stop(daemon, "KILL"), None);
-    wait_for("end of the veth", || (!rig.exists("srv6d0")).then_some(()));
-    let hash = |child: std::process::Child| report(&child.wait_with_output().unwrap().stdout)["sha256"].clone();
-    assert_eq!(hash(sender), hash(receiver));
-    assert!(rig.is_kernels("eth2"));
+    survives_a_killed_daemon(&mut rig, daemon, sender, receiver);
 }
 
 #[test]
