@@ -19,7 +19,7 @@ pub const HASH: &str = "hash";
 pub struct Balance {
     /// Name by which others refer to it.
     pub name: Spanned<String>,
-    /// What decides when a flow gets a member.
+    /// The rule by which a flow gets a member.
     pub mode: Spanned<BalanceMode>,
     /// Idle time after which a flow may get another member, default 256 µs.
     pub gap: Optional<ShortTime>,
@@ -42,7 +42,7 @@ pub struct Balance {
 }
 
 crate::words! {
-    /// What decides when a flow gets a member.
+    /// The rule by which a flow gets a member.
     BalanceMode {
         /// Chance, after each gap.
         Flowlet = "flowlet",
@@ -54,7 +54,7 @@ crate::words! {
 }
 
 crate::words! {
-    /// How a score becomes a band.
+    /// The rule that makes a band of a score.
     BandRule {
         /// By the capacity that is left.
         Available = "available",

@@ -20,7 +20,7 @@ pub type Band = u8;
 /// The best band.
 const BEST: Band = 7;
 
-/// How a score becomes a band.
+/// The rule that makes a band of a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BandScale {
     /// By the capacity that is left, beside that of the fastest member of the group.

@@ -8,7 +8,7 @@ pub struct Policy {
     /// Idle time in nanoseconds after which a flow may get another member. Packets that are closer to each other stay on
     /// one member.
     pub gap: u64,
-    /// What decides when a flow gets a member.
+    /// The rule by which a flow gets a member.
     pub mode: Mode,
 }
 
@@ -17,7 +17,7 @@ impl Policy {
     pub const GAP: u64 = 256_000;
 }
 
-/// What decides when a flow gets a member.
+/// The rule by which a flow gets a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Chance, in the proportion of the weights (`LetFlow`).
@@ -29,7 +29,7 @@ pub enum Mode {
 /// How bands decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adaptive {
-    /// How a score becomes a band.
+    /// The rule that makes a band of a score.
     pub scale: BandScale,
     /// Whether a flow may move between two packets that are close to each other. This reorders packets.
     pub reactive: Option<Reactive>,
