@@ -28,6 +28,14 @@ fn made(family: AddressFamily, of_type: SockType, protocol: impl Into<Option<Soc
     socket(family, of_type, SockFlag::empty(), protocol).map(drop)
 }
 
+/// Returns the error number of the system call behind an error of the crate `region`.
+fn number(error: region::Error) -> Errno {
+    match error {
+        region::Error::SystemCall(number) => Errno::from_raw(number),
+        _ => Errno::UnknownErrno,
+    }
+}
+
 /// Tries everything in a harmless way: each success leaves the machine unchanged.
 fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
     let ran = |result: std::io::Result<_>| match result {
@@ -38,10 +46,14 @@ fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
         mount(Some("none"), scratch, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
         umount2(scratch, MntFlags::MNT_DETACH)
     };
+    let written = memmap2::MmapMut::map_anon(1).unwrap();
+    let both = region::alloc(1, region::Protection::READ_WRITE_EXECUTE).map(drop);
     let name = nix::unistd::gethostname().unwrap();
     let namespace = fs::File::open("/proc/thread-self/ns/net").unwrap();
     vec![
         ("execve", ran(Command::new("true").status().map(drop))),
+        ("execute written memory", ran(written.make_exec().map(drop))),
+        ("memory to be written and executed", both.map_err(number)),
         ("unshare mount", unshare(CloneFlags::CLONE_NEWNS)),
         ("mount", mounted()),
         ("setns", setns(&namespace, CloneFlags::CLONE_NEWNET)),

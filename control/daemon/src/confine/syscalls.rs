@@ -5,7 +5,9 @@
 //! never kills the process: a call that is missing from the list by mistake causes an error message, but loses no
 //! packet.
 //!
-//! The process can neither execute programs nor create processes: the guard processes are started before.
+//! The process can neither execute programs nor create processes: the guard processes are started before. Nor can it
+//! execute memory that it has written, as `MemoryDenyWriteExecute` of systemd.exec(5) has it: libraries that are loaded
+//! later come from files, whose pages are executable from the beginning.
 
 use std::collections::BTreeMap;
 
@@ -323,6 +325,8 @@ fn allow_list() -> Result<BpfProgram, BackendError> {
 fn refusals() -> Result<BpfProgram, BackendError> {
     let mut rules: Rules = REFUSED.iter().map(|&call| (call, Vec::new())).collect();
     rules.insert(libc::SYS_clone, vec![is_thread(false)?]);
+    rules.insert(libc::SYS_mmap, vec![has_protection(libc::PROT_WRITE | libc::PROT_EXEC)?]);
+    rules.insert(libc::SYS_mprotect, vec![has_protection(libc::PROT_EXEC)?]);
     #[cfg(target_arch = "x86_64")]
     for call in [libc::SYS_fork, libc::SYS_vfork, libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_mknod] {
         rules.insert(call, Vec::new());
@@ -374,6 +378,13 @@ fn is_thread(yes: bool) -> Result<SeccompRule, BackendError> {
     let flag = u64::from(libc::CLONE_THREAD.unsigned_abs());
     let value = if yes { flag } else { 0 };
     let is_set = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), value)?;
+    SeccompRule::new(vec![is_set])
+}
+
+/// Makes a rule that matches mmap(2) and mprotect(2) calls that ask for all of these protections.
+fn has_protection(all: i32) -> Result<SeccompRule, BackendError> {
+    let all = number(all);
+    let is_set = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(all), all)?;
     SeccompRule::new(vec![is_set])
 }
 
