@@ -16,6 +16,8 @@ pub(crate) enum Event {
     Start { job: u32 },
     /// The first packet in a port is at the other end.
     Release { port: u32 },
+    /// A node makes a round of its worker.
+    Round { node: u32 },
     /// Ports are sampled.
     Sample,
     /// A link changes.

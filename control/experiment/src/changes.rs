@@ -1,9 +1,9 @@
 //! Changes of the fabric while a simulation runs, and who learns of them.
 
 use srv6d_emulate::Refusal;
-use srv6d_placement::PlaceError;
 
 use crate::agenda::{Event, Ps};
+use crate::failure::RunError;
 use crate::settings::{Direction, Way};
 use crate::shape::Place;
 use crate::simulation::{Packet, Simulation};
@@ -35,12 +35,18 @@ impl Simulation<'_> {
                 self.lost(number, packet, Refusal::PortDown, now);
             }
             self.wait(number);
+            let is_up = self.ports[number].port.is_up();
+            if let Some(exact) = &mut self.exact {
+                exact.set_link(number, emulation, is_up);
+                let owner = exact.owner(number);
+                self.configure(|node| node == owner, now);
+            }
             if direction == Direction::Up {
                 self.leaves.set_rate(self.fabric, [fault.leaf, fault.spine], emulation.rate);
             }
         }
         match change.learnt {
-            Some(0) => self.learn(step),
+            Some(0) => self.learn(step, now),
             Some(at) => self.agenda.add(at, Event::Learnt { step }),
             None => {}
         }
@@ -50,7 +56,7 @@ impl Simulation<'_> {
     }
 
     /// Lets the routing learn of a change, and the planner place again.
-    pub(crate) fn learn(&mut self, step: u32) {
+    pub(crate) fn learn(&mut self, step: u32, now: Ps) {
         let Some(fault) = &self.case.fault else { return };
         let Some(change) = fault.change(step) else { return };
         let healthy = self.fabric.link_port();
@@ -61,10 +67,12 @@ impl Simulation<'_> {
             // Without a placement, the paths stay as they are.
             let _ = self.place();
         }
+        // Leaves know by now which spines lead where, and hosts what the planner has given them.
+        self.configure(|_| true, now);
     }
 
     /// Gives the queue pairs of each job the spine that the planner has chosen.
-    pub(crate) fn place(&mut self) -> Result<(), PlaceError> {
+    pub(crate) fn place(&mut self) -> Result<(), RunError> {
         let spines = self.leaves.placed(self.jobs.as_slice(), self.fabric.host_rate)?;
         for (spine, job) in spines.into_iter().zip(0..) {
             let first = self.jobs[job].first_pair;

@@ -7,13 +7,16 @@
 //!
 //! Ports, samplers, groups, hashes and choosers are those of the daemon. What is simulated around them is simple: packets are
 //! records without bytes, a sender has a window, and it learns at once what got lost. There is no clock and no thread, so the
-//! same file and seed give the same result.
+//! same file and seed give the same result. In the exact mode ([`Packets::Frames`]) packets are real frames, and a worker of
+//! srv6d forwards them in each node.
 #![forbid(unsafe_code)]
 
 mod agenda;
 mod bounds;
 mod changes;
+mod exact;
 mod example;
+mod failure;
 mod faults;
 mod file;
 mod heat;
@@ -33,9 +36,10 @@ mod tally;
 mod traffic;
 
 pub use example::EXAMPLE;
+pub use failure::RunError;
 pub use file::parse;
 pub use page::page;
 pub use result::{Drops, Percentiles, Run};
 pub use settings::{Case, DilationError, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic, Way};
-pub use simulation::{Load, Outcome, simulate};
+pub use simulation::{Load, Outcome, Packets, simulate};
 pub use summary::{Summary, summaries, table};

@@ -24,6 +24,14 @@ struct Link {
     is_up: bool,
 }
 
+/// What the routing knows of a link, in bit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// What it carries from the spine to the leaf.
+    pub down: u64,
+    pub is_up: bool,
+}
+
 /// All leaves, choosing.
 pub(crate) struct Leaves {
     shape: Shape,
@@ -90,6 +98,12 @@ impl Leaves {
         if let Way::ByState { rate_weight, .. } = self.way {
             self.samplers[self.shape.pair(leaf, spine)].change(rate, full_queue(fabric), rate_weight);
         }
+    }
+
+    /// Returns what the routing knows of a link.
+    pub fn known(&self, leaf: u32, spine: u32) -> Known {
+        let Link { capacities: [_, down], is_up } = self.links[self.shape.pair(leaf, spine)];
+        Known { down: u64::from(down) * UNIT, is_up }
     }
 
     /// Notes what the routing has learnt of a link. Groups of paths over it get other slots.

@@ -75,6 +75,10 @@ impl Simulation<'_> {
 
     /// Returns the drops of all ports, and the number of marks.
     fn drops(&self) -> (Drops, u64) {
+        if let Some(exact) = &self.exact {
+            let [queue_full, wire_loss, port_down, marked] = exact.drops();
+            return (Drops { queue_full, wire_loss, port_down }, marked);
+        }
         let mut drops = Drops::default();
         let mut marked = 0;
         for ported in self.ports.as_slice() {
@@ -89,10 +93,15 @@ impl Simulation<'_> {
 
     /// Returns the load of the busiest link between switches by that of all of them; 0 if none carried anything.
     fn busiest_by_mean(&self) -> f64 {
-        let links = self.ports.as_slice().iter().take(self.shape.link_count() as usize);
-        let loads: Vec<f64> = links
-            .map(|ported| ported.port.counts().sent_bytes as f64 / ported.port.emulation().rate.max(1) as f64)
-            .collect();
+        let sent_and_rate = |port| match &self.exact {
+            Some(exact) => exact.load(port),
+            None => {
+                let port = &self.ports[port].port;
+                (port.counts().sent_bytes, port.emulation().rate)
+            }
+        };
+        let links = (0..self.shape.link_count()).map(sent_and_rate);
+        let loads: Vec<f64> = links.map(|(sent, rate)| sent as f64 / rate.max(1) as f64).collect();
         let mean = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
         if mean > 0.0 { loads.iter().copied().fold(0.0, f64::max) / mean } else { 0.0 }
     }

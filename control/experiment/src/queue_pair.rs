@@ -4,7 +4,7 @@ use srv6d_srv6::flow::{FlowHash, inner_v6};
 use srv6d_wire::{ipv6, protocol};
 
 /// UDP port of `RoCEv2`.
-const ROCE_V2: u16 = 4791;
+pub(crate) const ROCE_V2: u16 = 4791;
 /// Length of the headers that a flow is known by: IPv6, UDP and the first 8 bytes of the BTH.
 const HEADERS: usize = 40 + 8 + 8;
 
@@ -47,6 +47,10 @@ impl Cut {
 #[derive(Clone, Debug)]
 pub(crate) struct QueuePair {
     pub job: u32,
+    /// UDP source port of its packets.
+    pub port: u16,
+    /// Number of the queue pair at the receiver, 24 bits.
+    pub number: u32,
     /// Hash of its packets at the leaf of its source.
     pub flow: FlowHash,
     /// Spine of its last packet, or of all if it is placed.
@@ -65,8 +69,8 @@ pub(crate) struct QueuePair {
 
 impl QueuePair {
     /// Creates a queue pair that may not send yet.
-    pub fn new(job: u32, flow: FlowHash) -> Self {
-        Self { job, flow, spine: None, granted: 0, next: 0, unanswered: 0, lost: Vec::new(), arrived: 0 }
+    pub fn new(job: u32, (port, number): (u16, u32), flow: FlowHash) -> Self {
+        Self { job, port, number, flow, spine: None, granted: 0, next: 0, unanswered: 0, lost: Vec::new(), arrived: 0 }
     }
 
     /// Takes the number of the packet to be sent next, and whether it has been sent before. `None`: it has nothing to send, or
@@ -98,6 +102,19 @@ impl QueuePair {
         self.arrived = self.arrived.max(sequence + 1);
         is_late
     }
+}
+
+/// What the packets of a queue pair have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Endpoints {
+    /// Host that sends.
+    pub source: u32,
+    /// Host that receives.
+    pub destination: u32,
+    /// UDP source port.
+    pub port: u16,
+    /// Number of the queue pair at the receiver.
+    pub queue_pair: u32,
 }
 
 /// Returns the hash of a queue pair's packets: that of the daemon, made of the headers of the packets.
@@ -134,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_window_is_filled_and_what_got_lost_is_sent_again_first() {
-        let mut pair = QueuePair::new(0, FlowHash::default());
+        let mut pair = QueuePair::new(0, (0, 0), FlowHash::default());
         assert_eq!(pair.take(2), None, "nothing is granted");
         pair.granted = 3;
         assert_eq!([pair.take(2), pair.take(2), pair.take(2)], [Some((0, false)), Some((1, false)), None]);
@@ -147,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_packet_behind_a_later_one_is_late() {
-        let mut pair = QueuePair::new(0, FlowHash::default());
+        let mut pair = QueuePair::new(0, (0, 0), FlowHash::default());
         assert_eq!([0, 2, 1, 3].map(|sequence| pair.arrive(sequence)), [false, false, true, false]);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use srv6d_balance::Policy;
 use srv6d_emulate::{Ecn, Emulation, LEAST_RATE, MOST_DELAY};
 
-use crate::shape::Shape;
+use crate::shape::{Place, Shape};
 
 /// An experiment: every case in every mode, once with each seed.
 #[derive(Clone, Debug, PartialEq)]
@@ -237,8 +237,17 @@ impl Fabric {
         Shape { leaves: self.leaves, spines: self.spines, hosts: self.hosts }
     }
 
+    /// Returns the port at a place of the fabric.
+    pub(crate) fn port_at(&self, place: Place) -> Emulation {
+        match place {
+            Place::HostUp { .. } => self.host_port(),
+            Place::LeafUp { .. } | Place::SpineDown { .. } => self.link_port(),
+            Place::HostDown { .. } => self.last_port(),
+        }
+    }
+
     /// Returns the port of a host. Its queue is the host's memory: nothing is lost there.
-    pub(crate) fn host_port(&self) -> Emulation {
+    fn host_port(&self) -> Emulation {
         Emulation { queue: u64::MAX, ecn: None, ..self.port(self.host_rate) }
     }
 
@@ -248,7 +257,7 @@ impl Fabric {
     }
 
     /// Returns a port of a leaf towards a host.
-    pub(crate) fn last_port(&self) -> Emulation {
+    fn last_port(&self) -> Emulation {
         self.port(self.host_rate)
     }
 

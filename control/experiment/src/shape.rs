@@ -79,6 +79,16 @@ impl Shape {
         }
     }
 
+    /// Returns the port at the other end of a port's link.
+    pub const fn other_end(self, port: u32) -> u32 {
+        self.port(match self.place(port) {
+            Place::LeafUp { leaf, spine } => Place::SpineDown { spine, leaf },
+            Place::SpineDown { spine, leaf } => Place::LeafUp { leaf, spine },
+            Place::HostUp { host } => Place::HostDown { host },
+            Place::HostDown { host } => Place::HostUp { host },
+        })
+    }
+
     /// Returns the name of a port.
     pub fn name(self, port: u32) -> String {
         match self.place(port) {
@@ -101,6 +111,7 @@ mod tests {
         let mut names = std::collections::HashSet::new();
         for port in 0..shape.port_count() {
             assert_eq!(shape.port(shape.place(port)), port);
+            assert_eq!(shape.other_end(shape.other_end(port)), port);
             assert!(names.insert(shape.name(port)), "{}", shape.name(port));
         }
         assert_eq!(shape.name(shape.port(Place::SpineDown { spine: 1, leaf: 2 })), "spine1-leaf2");

@@ -2,16 +2,17 @@
 
 use fastrand::Rng;
 use srv6d_balance::Sample;
-use srv6d_emulate::{Draws, Offered, Port, Refusal};
-use srv6d_placement::PlaceError;
+use srv6d_emulate::{Draws, Emulation, Offered, Port, Refusal};
 use srv6d_srv6::flow::Seed;
 
 use crate::agenda::{Agenda, Answer, Event, PS_PER_NS, PS_PER_SECOND, Ps};
+use crate::exact::Exact;
+use crate::failure::RunError;
 use crate::faults::ps;
 use crate::heat::{Heat, MOST_LINKS};
 use crate::job::Job;
 use crate::modes::Leaves;
-use crate::queue_pair::{Cut, QueuePair, flow_hash};
+use crate::queue_pair::{Cut, Endpoints, QueuePair, flow_hash};
 use crate::result::Run;
 use crate::rows::Rows;
 use crate::settings::{Case, Experiment, Fabric, Mode, Way};
@@ -34,13 +35,23 @@ const FIRST_PORT: u16 = 49_152;
 const SPANS: f64 = 64.0;
 
 /// A packet on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
-    queue_pair: u32,
-    sequence: u32,
-    is_marked: bool,
+    pub queue_pair: u32,
+    pub sequence: u32,
+    pub is_marked: bool,
     /// Whether it has been sent before, and got lost.
-    is_repeated: bool,
+    pub is_repeated: bool,
+}
+
+/// What the packets of a run are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Packets {
+    /// Records without bytes. Only the ports and the choices of the daemon are run.
+    #[default]
+    Records,
+    /// Real frames. A worker of srv6d forwards them in each node.
+    Frames,
 }
 
 /// What a run has brought.
@@ -67,18 +78,23 @@ pub struct Load {
 /// kept, if there are not too many. `observe` is called now and then with the share of transfers that are complete.
 ///
 /// # Errors
-/// The planner finds no placement.
+/// The planner finds no placement. With real frames: there are too many nodes, or one of them does what it should not.
 pub fn simulate(
     experiment: &Experiment,
     (case, mode, seed): (&Case, &Mode, u64),
+    packets: Packets,
     watch: bool,
     observe: &mut dyn FnMut(f64),
-) -> Result<Outcome, PlaceError> {
+) -> Result<Outcome, RunError> {
     let mut simulation = Simulation::new(&experiment.fabric, case, mode, seed)?;
     if watch {
         simulation.watch();
     }
+    if packets == Packets::Frames {
+        simulation.use_frames()?;
+    }
     let end = simulation.run(observe);
+    simulation.check()?;
     Ok(simulation.outcome(end))
 }
 
@@ -93,7 +109,11 @@ pub(crate) struct Simulation<'e> {
     pub jobs: Rows<Job>,
     pub queue_pairs: Rows<QueuePair>,
     pub leaves: Leaves,
-    cut: Cut,
+    /// The nodes, if packets are real frames. `ports` carry nothing then.
+    pub exact: Option<Exact>,
+    /// Why the run has to end.
+    pub failure: Option<RunError>,
+    pub cut: Cut,
     /// Packets that a queue pair may have sent without an answer.
     window: u32,
     /// Time that an answer takes.
@@ -114,7 +134,7 @@ pub(crate) struct Ported {
 }
 
 impl<'e> Simulation<'e> {
-    fn new(fabric: &'e Fabric, case: &'e Case, mode: &'e Mode, seed: u64) -> Result<Self, PlaceError> {
+    fn new(fabric: &'e Fabric, case: &'e Case, mode: &'e Mode, seed: u64) -> Result<Self, RunError> {
         let shape = fabric.shape();
         let mut random = Rng::with_seed(seed);
         let jobs = traffic::jobs(case, shape, &mut random);
@@ -130,6 +150,8 @@ impl<'e> Simulation<'e> {
             jobs: Rows::default(),
             queue_pairs: Rows::default(),
             leaves: Leaves::new(fabric, mode.way, seed),
+            exact: None,
+            failure: None,
             cut: Cut::of(case.bytes, mode.queue_pairs, fabric.frame),
             window: u32::try_from((fabric.window / frame).max(1)).unwrap_or(u32::MAX),
             answer_time: HOPS * ps(fabric.delay),
@@ -152,13 +174,13 @@ impl<'e> Simulation<'e> {
         for _ in 0..self.mode.queue_pairs {
             let (port, own) = (random.u16(FIRST_PORT..), random.u32(..1 << 24));
             let flow = flow_hash(job.source, job.destination, port, own).for_hops(&seed);
-            self.queue_pairs.push(QueuePair::new(number, flow));
+            self.queue_pairs.push(QueuePair::new(number, (port, own), flow));
         }
         self.jobs.push(Job { first_pair, ..job });
     }
 
     /// Puts the faults of the beginning in force, places the jobs, and begins to sample.
-    fn begin(&mut self) -> Result<(), PlaceError> {
+    fn begin(&mut self) -> Result<(), RunError> {
         let first = self.case.fault.as_ref().and_then(|fault| fault.change(0));
         match first {
             Some(change) if change.at == 0 => self.change(0, 0),
@@ -174,6 +196,28 @@ impl<'e> Simulation<'e> {
         Ok(())
     }
 
+    /// Makes a node of everything that forwards, so that packets become real frames.
+    fn use_frames(&mut self) -> Result<(), RunError> {
+        let mut exact =
+            self.with_knowledge(|knowledge| Exact::new(self.fabric, self.mode.way, self.seed, knowledge))?;
+        for port in self.faulty().into_iter().flatten() {
+            let Ported { port: record, .. } = &self.ports[port];
+            exact.set_link(port, *record.emulation(), record.is_up());
+        }
+        let all = exact.numbers();
+        self.exact = Some(exact);
+        self.configure(|node| all.contains(&node), 0);
+        Ok(())
+    }
+
+    /// Checks that the run has been valid.
+    fn check(&mut self) -> Result<(), RunError> {
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => self.exact.as_ref().map_or(Ok(()), Exact::check),
+        }
+    }
+
     /// Begins to keep the load of the links.
     fn watch(&mut self) {
         let links = self.shape.link_count();
@@ -187,7 +231,7 @@ impl<'e> Simulation<'e> {
         let limit = patience.saturating_add(ps(self.case.spread)).min(LONGEST);
         let mut now = 0;
         let mut events: u64 = 0;
-        while self.tally.complete < self.jobs.as_slice().len() {
+        while self.tally.complete < self.jobs.as_slice().len() && self.failure.is_none() {
             let Some((at, event)) = self.agenda.next() else { break };
             if at > limit {
                 return limit;
@@ -216,13 +260,14 @@ impl<'e> Simulation<'e> {
                 self.grant(job, now);
             }
             Event::Release { port } => self.release(port, now),
+            Event::Round { node } => self.round(node, now),
             Event::Answer(Answer { queue_pair, sequence, is_lost }) => {
                 self.queue_pairs[queue_pair].answered(sequence, is_lost);
                 self.send(queue_pair, now);
             }
             Event::Sample => self.sample(now),
             Event::Change { step } => self.change(step, now),
-            Event::Learnt { step } => self.learn(step),
+            Event::Learnt { step } => self.learn(step, now),
         }
     }
 
@@ -243,8 +288,20 @@ impl<'e> Simulation<'e> {
         let host = self.jobs[self.queue_pairs[queue_pair].job].source;
         let port = self.shape.port(Place::HostUp { host });
         while let Some((sequence, is_repeated)) = self.queue_pairs[queue_pair].take(self.window) {
-            self.offer(port, Packet { queue_pair, sequence, is_marked: false, is_repeated }, now);
+            let packet = Packet { queue_pair, sequence, is_marked: false, is_repeated };
+            if self.exact.is_some() {
+                self.send_frame(packet, now);
+            } else {
+                self.offer(port, packet, now);
+            }
         }
+    }
+
+    /// Returns what the packets of a queue pair have in common.
+    pub fn endpoints(&self, queue_pair: u32) -> Endpoints {
+        let QueuePair { job, port, number, .. } = self.queue_pairs[queue_pair];
+        let Job { source, destination, .. } = self.jobs[job];
+        Endpoints { source, destination, port, queue_pair: number }
     }
 
     fn offer(&mut self, number: u32, packet: Packet, now: Ps) {
@@ -275,7 +332,7 @@ impl<'e> Simulation<'e> {
         self.answer(packet, true, now);
     }
 
-    fn answer(&mut self, Packet { queue_pair, sequence, .. }: Packet, is_lost: bool, now: Ps) {
+    pub fn answer(&mut self, Packet { queue_pair, sequence, .. }: Packet, is_lost: bool, now: Ps) {
         self.agenda.answer(now + self.answer_time, Answer { queue_pair, sequence, is_lost });
     }
 
@@ -287,19 +344,19 @@ impl<'e> Simulation<'e> {
         self.ports[number].due = None;
         let place = self.shape.place(number);
         while let Some(released) = self.ports[number].port.release(now.into()) {
-            self.watched(number, released.frame, now);
+            let emulation = *self.ports[number].port.emulation();
+            self.watched(number, emulation, released.frame, now);
             self.arrive(place, released.frame, now);
         }
         self.wait(number);
     }
 
     /// Notes the load of a link, if it is watched.
-    fn watched(&mut self, port: u32, packet: Packet, now: Ps) {
+    pub fn watched(&mut self, port: u32, emulation: Emulation, packet: Packet, now: Ps) {
         if port >= self.shape.link_count() {
             return;
         }
         let Some(heat) = &mut self.tally.heat else { return };
-        let emulation = self.ports[port].port.emulation();
         let sent = now.saturating_sub(emulation.delay * PS_PER_NS);
         heat.add(port, sent, u64::from(self.cut.len(packet.sequence)) + u64::from(emulation.overhead));
     }
@@ -327,13 +384,17 @@ impl<'e> Simulation<'e> {
             return spine;
         }
         let spine = self.leaves.spine(leaves, pair.flow, now / PS_PER_NS);
-        if pair.spine.replace(spine).is_some_and(|before| before != spine) {
-            self.tally.moves += 1;
-        }
+        self.note_spine(queue_pair, spine);
         spine
     }
 
-    fn deliver(&mut self, packet: Packet, now: Ps) {
+    /// Notes the spine of a queue pair's latest packet.
+    pub fn note_spine(&mut self, queue_pair: u32, spine: u32) {
+        let before = self.queue_pairs[queue_pair].spine.replace(spine);
+        self.tally.moves += u64::from(before.is_some_and(|before| before != spine));
+    }
+
+    pub fn deliver(&mut self, packet: Packet, now: Ps) {
         self.tally.arrived += 1;
         let pair = &mut self.queue_pairs[packet.queue_pair];
         let is_late = pair.arrive(packet.sequence);
@@ -361,6 +422,10 @@ impl<'e> Simulation<'e> {
 
     fn sample(&mut self, now: Ps) {
         let Way::ByState { sample, .. } = self.mode.way else { return };
+        self.agenda.add(now + ps(sample), Event::Sample);
+        if self.exact.is_some() {
+            return (0..self.shape.leaves).for_each(|leaf| self.wake(leaf, now));
+        }
         let ports = &self.ports;
         // The ports of leaves to spines have the numbers of their pairs.
         let shown = |pair| {
@@ -368,17 +433,12 @@ impl<'e> Simulation<'e> {
             Sample { sent_bytes: port.counts().sent_bytes, queue: port.depth(now.into()) }
         };
         self.leaves.sample(now / PS_PER_NS, ps(sample) / PS_PER_NS, shown);
-        self.agenda.add(now + ps(sample), Event::Sample);
     }
 }
 
 fn ported(fabric: &Fabric, number: u32, seed: u64) -> Ported {
     let shape = fabric.shape();
-    let emulation = match shape.place(number) {
-        Place::HostUp { .. } => fabric.host_port(),
-        Place::LeafUp { .. } | Place::SpineDown { .. } => fabric.link_port(),
-        Place::HostDown { .. } => fabric.last_port(),
-    };
+    let emulation = fabric.port_at(shape.place(number));
     let draws = Draws::named(&format!("{} {seed}", shape.name(number)));
     Ported { port: Port::new(emulation, 0), draws, due: None }
 }

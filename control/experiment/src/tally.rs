@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     pub complete: usize,
     /// When a packet was lost at the faulty link the last time.
     pub last_loss: Option<Ps>,
+    /// Packets that the ports of the faulty link have lost, by the node that they belong to.
+    pub lost_at_fault: Vec<(u32, u64)>,
     /// Load of the links, if it is watched.
     pub heat: Option<Heat>,
 }

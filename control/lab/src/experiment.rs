@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use srv6d_experiment::{self as experiment, EXAMPLE, Experiment, Outcome, Run};
+use srv6d_experiment::{self as experiment, EXAMPLE, Experiment, Outcome, Packets, Run};
 
 use super::error::LabError;
 
@@ -23,6 +23,10 @@ pub struct ExperimentArguments {
     /// Simulate the fabric in virtual time; there is no other clock yet, so it has to be said
     #[arg(long = "virtual")]
     is_virtual: bool,
+    /// Forward real frames: a worker of srv6d in every node, with a configuration of its own; for fabrics of up to 128 nodes,
+    /// hosts included
+    #[arg(long, requires = "is_virtual")]
+    exact: bool,
     /// Number of seeds, instead of the file's: who sends to whom, and all random choices, once for each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
@@ -51,7 +55,8 @@ pub fn run(arguments: &ExperimentArguments) -> Result<(), LabError> {
         ));
     }
     let experiment = read(file, arguments)?;
-    let outcomes = all(&experiment, arguments.json)?;
+    let packets = if arguments.exact { Packets::Frames } else { Packets::Records };
+    let outcomes = all(&experiment, packets, arguments.json)?;
     if !arguments.json {
         print(&text(&experiment, &outcomes))?;
     }
@@ -77,6 +82,9 @@ fn read(file: &Path, arguments: &ExperimentArguments) -> Result<Experiment, LabE
 /// Returns the command that repeats the experiment.
 fn command(file: &Path, arguments: &ExperimentArguments) -> String {
     let mut command = "srv6d lab experiment --virtual".to_owned();
+    if arguments.exact {
+        command += " --exact";
+    }
     // Writing to a string does not fail.
     let _ = arguments.seeds.map(|seeds| write!(command, " --seeds {seeds}"));
     if arguments.dilate > 1 {
@@ -86,7 +94,7 @@ fn command(file: &Path, arguments: &ExperimentArguments) -> String {
 }
 
 /// Runs every case in every mode with every seed. With `json`, a line is printed for each run when it has ended.
-fn all(experiment: &Experiment, json: bool) -> Result<Vec<Outcome>, LabError> {
+fn all(experiment: &Experiment, packets: Packets, json: bool) -> Result<Vec<Outcome>, LabError> {
     let total = experiment.cases.len() as u64 * experiment.modes.len() as u64 * experiment.seeds;
     let mut outcomes = Vec::new();
     let mut shown = Instant::now();
@@ -102,7 +110,7 @@ fn all(experiment: &Experiment, json: bool) -> Result<Vec<Outcome>, LabError> {
                         anstream::eprintln!("run {number} of {total}: {run}");
                     }
                 };
-                let outcome = experiment::simulate(experiment, (case, mode, seed), seed == 1, &mut observe)
+                let outcome = experiment::simulate(experiment, (case, mode, seed), packets, seed == 1, &mut observe)
                     .map_err(|error| LabError::Failed(format!("{}, {}: {error}", case.name, mode.name)))?;
                 observe(1.0);
                 if json {

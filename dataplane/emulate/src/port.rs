@@ -284,6 +284,11 @@ impl<F> Port<F> {
         }
     }
 
+    /// Returns true if the port takes packets.
+    pub const fn is_up(&self) -> bool {
+        self.is_up
+    }
+
     /// Sets whether the port is up.
     pub fn set_up(&mut self, is_up: bool) {
         self.is_up = is_up;

@@ -1,11 +1,12 @@
 //! Whole runs: what comes out of the simulator.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed test may panic")]
 
+mod exact;
 mod faults;
 mod modes;
 mod scale;
 
-use srv6d_experiment::{Experiment, Run, parse, simulate};
+use srv6d_experiment::{Experiment, Outcome, Packets, Run, parse, simulate};
 
 /// All ways of choosing.
 const MODES: &str = r#"
@@ -46,8 +47,14 @@ fn experiment(seeds: u64, fabric: &str, case: &str) -> Experiment {
 
 /// Runs the case in one mode with one seed.
 fn run(experiment: &Experiment, mode: &str, seed: u64) -> Run {
+    outcome(experiment, mode, seed, Packets::Records).run
+}
+
+/// Runs the case in one mode with one seed, with records or with real frames.
+fn outcome(experiment: &Experiment, mode: &str, seed: u64, packets: Packets) -> Outcome {
     let mode = experiment.modes.iter().find(|other| other.name == mode).unwrap();
-    simulate(experiment, (&experiment.cases[0], mode, seed), false, &mut |_| {}).unwrap().run
+    let run = simulate(experiment, (&experiment.cases[0], mode, seed), packets, false, &mut |_| {});
+    run.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Returns the mean goodput of a mode over the seeds.

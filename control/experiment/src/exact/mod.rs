@@ -1,0 +1,220 @@
+//! The exact mode: real frames through the worker step of a srv6d in each node, over ports in memory.
+//!
+//! ```text
+//! application ─► host: H.Encaps.Red ─► leaf: chooses an uplink ─► spine: uN ─► leaf: uN ─► host: uDT6 ─► application
+//! ```
+//!
+//! Each node has a configuration, from which the tables are made as in a daemon, one worker, and the daemon's emulated ports. Hosts
+//! encapsulate. Their carriers are loose, so that the leaf chooses; those of the way `placed` name the spine. Applications,
+//! links and time are those of the simulation.
+
+mod addresses;
+mod configuration;
+mod frame;
+mod network;
+mod node;
+
+use srv6d_emulate::Emulation;
+
+use crate::agenda::Ps;
+use crate::failure::RunError;
+use crate::rows::Rows;
+use crate::settings::{Fabric, Way};
+use crate::shape::{Place, Shape};
+pub(crate) use configuration::Knowledge;
+use node::Node;
+
+/// Largest number of nodes, hosts included.
+pub const MOST_NODES: u32 = 128;
+/// Number of the port of a host that its applications are behind: it comes after the uplink.
+const APPLICATIONS: usize = 1;
+/// Drops that belong to links. Others do not happen: they would be a fault of a node.
+const OF_LINKS: [&str; 4] = ["queue_full", "wire_loss", "port_down", "adj_down"];
+
+/// The port of a link, as it is at present.
+#[derive(Clone, Copy)]
+struct Link {
+    emulation: Emulation,
+    is_up: bool,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NodeKind {
+    Leaf(u32),
+    Spine(u32),
+    Host(u32),
+}
+
+/// All nodes: leaves first, then spines, then hosts.
+pub(crate) struct Exact {
+    shape: Shape,
+    way: Way,
+    seed: u64,
+    frame: u32,
+    nodes: Rows<Node>,
+    /// By port, as [`Shape`] numbers them.
+    links: Rows<Link>,
+}
+
+impl Exact {
+    /// Makes all nodes.
+    ///
+    /// # Errors
+    /// There are too many, or one of them refuses its configuration.
+    pub fn new(fabric: &Fabric, way: Way, seed: u64, knowledge: &Knowledge<'_>) -> Result<Self, RunError> {
+        let shape = fabric.shape();
+        let count = shape.leaves + shape.spines + shape.host_count();
+        if count > MOST_NODES {
+            return Err(RunError::TooManyNodes { count });
+        }
+        let link = |port| Link { emulation: fabric.port_at(shape.place(port)), is_up: true };
+        let links = Rows::of(shape.port_count(), link);
+        let mut exact = Self { shape, way, seed, frame: fabric.frame, nodes: Rows::default(), links };
+        for number in 0..count {
+            let made = exact.desired(number, knowledge).and_then(Node::new);
+            exact.nodes.push(made.map_err(|why| exact.refused(number, why))?);
+        }
+        Ok(exact)
+    }
+
+    /// Puts what is known by now in force in a node.
+    ///
+    /// # Errors
+    /// The node refuses it.
+    pub fn configure(&mut self, node: u32, knowledge: &Knowledge<'_>) -> Result<(), RunError> {
+        let published = self.desired(node, knowledge).and_then(|desired| self.nodes[node].publish(desired));
+        published.map_err(|why| self.refused(node, why))
+    }
+
+    /// Changes the port of a link. The node has to be configured afterwards.
+    pub fn set_link(&mut self, port: u32, emulation: Emulation, is_up: bool) {
+        self.links[port] = Link { emulation, is_up };
+    }
+
+    /// Notes that a node has to make a round. Returns true if it makes none before.
+    pub fn is_earlier(&mut self, node: u32, at: Ps) -> bool {
+        let due = &mut self.nodes[node].due;
+        let is_earlier = due.is_none_or(|due| at < due);
+        if is_earlier {
+            *due = Some(at);
+        }
+        is_earlier
+    }
+
+    /// Numbers of all nodes.
+    pub fn numbers(&self) -> std::ops::Range<u32> {
+        0..self.nodes.len()
+    }
+
+    /// Number of the node that a host is.
+    pub const fn host(&self, host: u32) -> u32 {
+        self.shape.leaves + self.shape.spines + host
+    }
+
+    /// Number of the node that sends by a port.
+    pub fn owner(&self, port: u32) -> u32 {
+        match self.shape.place(port) {
+            Place::LeafUp { leaf, .. } => leaf,
+            Place::HostDown { host } => self.shape.leaf_of(host),
+            Place::SpineDown { spine, .. } => self.shape.leaves + spine,
+            Place::HostUp { host } => self.host(host),
+        }
+    }
+
+    /// Returns the drops of all links by reason: queue full, lost on the wire, port down. The number of marks comes last.
+    pub fn drops(&self) -> [u64; 4] {
+        let mut sums = [0; 4];
+        for node in self.numbers() {
+            for port in 0..self.ports(node).len() {
+                let queue = self.nodes[node].queue(port);
+                let counts = [queue.queue_full, queue.wire_loss, queue.port_down, queue.ce_marked];
+                sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            }
+            let unlinked = self.nodes[node].drops().get("adj_down").copied().unwrap_or_default();
+            let [_, _, port_down, _] = &mut sums;
+            *port_down += unlinked;
+        }
+        sums
+    }
+
+    /// Returns the bytes that a port has sent, and its rate.
+    pub fn load(&self, port: u32) -> (u64, u64) {
+        let emulation = self.links[port].emulation;
+        let at = self.ports(self.owner(port)).iter().position(|other| *other == port).unwrap_or_default();
+        let (packets, bytes) = self.nodes[self.owner(port)].sent(at);
+        (bytes + packets * u64::from(emulation.overhead), emulation.rate)
+    }
+
+    /// Returns how many packets a link has lost in this direction, apart from those that its queue had no room for.
+    pub fn lost_by(&self, port: u32) -> u64 {
+        let owner = self.owner(port);
+        let at = self.ports(owner).iter().position(|other| *other == port).unwrap_or_default();
+        let queue = self.nodes[owner].queue(at);
+        queue.wire_loss + queue.port_down
+    }
+
+    /// Checks that nothing was dropped, held or answered but what links have lost.
+    ///
+    /// # Errors
+    /// A node has done so; this is the first one.
+    pub fn check(&self) -> Result<(), RunError> {
+        for node in self.numbers() {
+            let drops = self.nodes[node].drops();
+            if let Some((reason, count)) = drops.into_iter().find(|(reason, _)| !OF_LINKS.contains(reason)) {
+                return Err(RunError::Dropped { node: self.name(node), reason: reason.to_owned(), count });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the ports of a node in their order, as [`Shape`] numbers them.
+    fn ports(&self, node: u32) -> Vec<u32> {
+        let shape = self.shape;
+        match self.kind(node) {
+            NodeKind::Leaf(leaf) => {
+                let up = (0..shape.spines).map(|spine| Place::LeafUp { leaf, spine });
+                let down = (leaf * shape.hosts..(leaf + 1) * shape.hosts).map(|host| Place::HostDown { host });
+                up.chain(down).map(|place| shape.port(place)).collect()
+            }
+            NodeKind::Spine(spine) => {
+                (0..shape.leaves).map(|leaf| shape.port(Place::SpineDown { spine, leaf })).collect()
+            }
+            NodeKind::Host(host) => vec![shape.port(Place::HostUp { host })],
+        }
+    }
+
+    /// Returns the node at the other end of a port, and the number of the port there.
+    fn receiver(&self, port: u32) -> (u32, usize) {
+        let shape = self.shape;
+        match shape.place(port) {
+            Place::LeafUp { leaf, spine } => (shape.leaves + spine, leaf as usize),
+            Place::SpineDown { spine, leaf } => (leaf, spine as usize),
+            Place::HostUp { host } => (shape.leaf_of(host), (shape.spines + host % shape.hosts) as usize),
+            Place::HostDown { host } => (self.host(host), 0),
+        }
+    }
+
+    const fn kind(&self, node: u32) -> NodeKind {
+        let Shape { leaves, spines, .. } = self.shape;
+        if node < leaves {
+            NodeKind::Leaf(node)
+        } else if node < leaves + spines {
+            NodeKind::Spine(node - leaves)
+        } else {
+            NodeKind::Host(node - leaves - spines)
+        }
+    }
+
+    fn name(&self, node: u32) -> String {
+        match self.kind(node) {
+            NodeKind::Leaf(leaf) => format!("leaf{leaf}"),
+            NodeKind::Spine(spine) => format!("spine{spine}"),
+            NodeKind::Host(host) => format!("host{host}"),
+        }
+    }
+
+    fn refused(&self, node: u32, why: String) -> RunError {
+        RunError::Refused { node: self.name(node), why }
+    }
+}
