@@ -11,7 +11,7 @@ use super::experiment::ExperimentArguments;
 use super::outage::Failure;
 use super::state::RunDirectory;
 use super::topology::{Chosen, Routing};
-use super::{impair, ring, topology_check, traffic};
+use super::{explain, impair, ring, topology_check, traffic};
 
 /// Arguments of `srv6d lab`.
 #[derive(Debug, Args)]
@@ -100,6 +100,23 @@ pub(super) enum LabCommand {
         link: String,
         #[command(flatten)]
         settings: impair::Settings,
+    },
+    /// Draw the way of one packet over all nodes, by the tables in force and without sending it; exit status 1 if it does
+    /// not arrive
+    #[command(after_help = "Examples:\n  \
+        srv6d lab explain host00 fcbb:0:800:2::2\n  \
+        srv6d lab explain host00 10.200.2.2 --sport 50001     # another flow\n  \
+        srv6d lab explain host00 fcbb:0:800:2::2 --json | jq -r '.nodes[].node'")]
+    Explain {
+        #[command(flatten)]
+        lab: Which,
+        /// Node whose application sends the packet
+        node: String,
+        #[command(flatten)]
+        packet: explain::Packet,
+        /// Print JSON: what each node says, as `srv6d explain --json` has it
+        #[arg(long)]
+        json: bool,
     },
     /// Show what a fabric does, in less than a minute: pings, TCP, counters, a flow that changes its path
     Demo {

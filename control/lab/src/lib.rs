@@ -18,6 +18,7 @@ mod emulate;
 mod emulated;
 mod error;
 mod experiment;
+mod explain;
 mod fabric;
 mod frr;
 mod impair;
@@ -123,6 +124,11 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
             need_root("lab impair")?;
             impair::run(&Lab::open(&lab.running()?)?, &link, &settings, &mut screen)?;
             Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Explain { lab, node, packet, json } => {
+            need_root("lab explain")?;
+            let delivered = explain::run(&Lab::open(&lab.running()?)?, &node, packet, json, &mut screen)?;
+            Ok(if delivered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         LabCommand::Demo { topology, name, chosen } => {
             need_root("lab demo")?;

@@ -53,6 +53,7 @@ mod kernel_plan;
 mod kernel_routes;
 mod lab_bgp;
 mod lab_controller;
+mod lab_explain;
 mod lab_fabric;
 mod lab_fpm;
 mod lab_impair;
