@@ -11,7 +11,7 @@ use super::experiment::ExperimentArguments;
 use super::outage::Failure;
 use super::state::RunDirectory;
 use super::topology::{Chosen, Routing};
-use super::{explain, impair, ring, topology_check, traffic};
+use super::{explain, generated, graph, impair, ring, topology_check, traffic};
 
 /// Arguments of `srv6d lab`.
 #[derive(Debug, Args)]
@@ -158,11 +158,33 @@ pub(super) enum LabCommand {
         srv6d lab experiment --virtual --json experiment.toml | jq -r '[.case, .mode, .goodput] | @tsv'\n\n\
         It needs no root and touches nothing. The same file and seeds give the same result.")]
     Experiment(ExperimentArguments),
-    /// Print the built-in topology, as a start for a file of your own
+    /// Print the built-in topology, or one of another size, as a start for a file of your own
+    #[command(after_help = "Examples:\n  \
+        srv6d lab topology > fabric.toml\n  \
+        srv6d lab topology --leaves 4 --spines 2 --hosts 2 > large.toml && sudo srv6d lab up --topology large.toml")]
     Topology {
         /// Print the topology that is built for this routing
         #[arg(long, default_value = "static")]
         routing: Routing,
+        #[command(flatten)]
+        size: generated::Size,
+    },
+    /// Print a topology as a graph: for Graphviz, or for Markdown
+    #[command(after_help = "Examples:\n  \
+        srv6d lab graph | dot -Tsvg > fabric.svg\n  \
+        srv6d lab graph --format mermaid --topology fabric.toml")]
+    Graph {
+        /// Topology file; default: the built-in AI fabric
+        #[arg(long, short, value_name = "FILE")]
+        topology: Option<PathBuf>,
+        /// The topology of this lab, which is up
+        #[arg(long, short, conflicts_with = "topology")]
+        name: Option<String>,
+        #[command(flatten)]
+        chosen: Chosen,
+        /// Language of the graph
+        #[arg(long, default_value = "dot")]
+        format: graph::Format,
     },
     /// Senders and receivers of the demonstration
     #[command(hide = true, subcommand)]

@@ -141,6 +141,12 @@ fn through_srv6d<'l>(
     match (verdict.verdict.as_str(), &verdict.port) {
         ("sent", Some(port)) => Ok(over_link(lab, node, port, after)),
         ("kernel", _) => through_kernel(lab, node, &after, nodes),
+        ("held", Some(port)) => {
+            let neighbor = verdict.neighbor.unwrap_or_default();
+            let why =
+                format!("it waits there until {neighbor} on {port} is resolved; a packet that is sent causes that");
+            Ok(Next::End(End { delivered: false, node: node.name.clone(), why }))
+        }
         _ => {
             let parts = [verdict.reason, verdict.meaning, verdict.setting.map(|keys| format!("see {keys}"))];
             let why: Vec<String> = [verdict.verdict].into_iter().chain(parts.into_iter().flatten()).collect();

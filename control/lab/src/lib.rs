@@ -21,6 +21,8 @@ mod experiment;
 mod explain;
 mod fabric;
 mod frr;
+mod generated;
+mod graph;
 mod impair;
 mod interrupt;
 mod job;
@@ -71,6 +73,7 @@ use fabric::Lab;
 use interrupt::Interrupt;
 use outage::Failure;
 use screen::{BAD, Screen, styled};
+use state::RunDirectory;
 
 /// Runs `srv6d lab ...` and returns the exit status.
 pub fn run(arguments: LabArguments) -> ExitCode {
@@ -153,8 +156,17 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
             experiment::run(&arguments)?;
             Ok(ExitCode::SUCCESS)
         }
-        LabCommand::Topology { routing } => {
-            screen.print(built_in(routing));
+        LabCommand::Topology { routing, size } => {
+            let generated = size.topology()?;
+            screen.print(generated.as_deref().unwrap_or_else(|| built_in(routing)));
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Graph { topology, name, chosen, format } => {
+            let topology = match name {
+                Some(name) => lab_topology(&name)?,
+                None => read(topology.as_deref(), None, chosen)?.0,
+            };
+            screen.print(&graph::graph(&topology, format));
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Traffic(traffic) => generate(&traffic),
@@ -225,6 +237,13 @@ const fn built_in(routing: Routing) -> &'static str {
         Routing::Static => FABRIC,
         Routing::Bgp => FABRIC_BGP,
     }
+}
+
+/// Reads the topology of a lab that is up.
+fn lab_topology(name: &str) -> Result<Topology, LabError> {
+    topology_check::lab_name(name)?;
+    let found = RunDirectory::find(name);
+    found.ok_or_else(|| LabError::Failed(format!("no lab {name} is up\nfix: `srv6d lab up`")))?.topology()
 }
 
 fn read(file: Option<&Path>, name: Option<String>, chosen: Chosen) -> Result<(Topology, String), LabError> {

@@ -284,6 +284,7 @@ fn sid_text(desired: &Desired, sid: &LocalSid) -> String {
         text = format!("{text} {}", flavors.join(","));
     }
     match &sid.behavior {
+        Behavior::EndDt { table: TableId::MAIN, .. } => format!("{text} table main"),
         Behavior::EndDt { table, .. } => format!("{text} table {}", table.0),
         Behavior::EndX { via, .. } | Behavior::EndDx { via, .. } => format!("{text} {}", view::hops_text(desired, via)),
         Behavior::End { .. } => text,
