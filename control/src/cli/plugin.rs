@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_controller::Failure as NoAnswer;
 use srv6d_controller::jalapeno::environment::{self as variables, Environment, Peers};
-use srv6d_controller::jalapeno::{Discovery, Settings};
+use srv6d_controller::jalapeno::{Blocks, Discovery, Settings};
 use srv6d_text::escaped;
 use tokio::time::{Instant, sleep};
 
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub fn write(socket: &Path) -> Result<PathBuf, Failure> {
     let text = configuration(socket)?;
     let directory = directory(socket);
-    let file = directory.join("plugin.toml");
+    let file = directory.join(name(socket, "plugin", "toml"));
     let written = fs::create_dir_all(directory).and_then(|()| srv6d_text::replace_file(&file, text.as_bytes()));
     written.map_err(|why| Failure::failed(format!("error: cannot write {}: {why}", file.display())))?;
     eprintln!("configuration: {}", file.display());
@@ -39,6 +39,15 @@ fn directory(socket: &Path) -> &Path {
     socket.parent().unwrap_or(Path::new("/run/srv6d"))
 }
 
+/// Returns the name of a file of the daemon with this socket. Daemons with other sockets in the same directory have files of
+/// their own.
+fn name(socket: &Path, what: &str, extension: &str) -> String {
+    match socket.file_stem().and_then(|stem| stem.to_str()) {
+        None | Some("srv6d") => format!("{what}.{extension}"),
+        Some(stem) => format!("{what}-{stem}.{extension}"),
+    }
+}
+
 /// Returns the configuration that the environment describes. The API is asked for what is missing in it, without
 /// booking.
 pub fn configuration(socket: &Path) -> Result<String, Failure> {
@@ -48,28 +57,37 @@ pub fn configuration(socket: &Path) -> Result<String, Failure> {
         eprintln!("note: {}", escaped(note));
     }
     let shown = environment();
-    let addresses = shown.device(&read.interface).map(|device| device.addresses.clone()).unwrap_or_default();
+    let Some(device) = shown.device(&read.interface) else {
+        let names: Vec<&str> = shown.devices.iter().map(|device| device.name.as_str()).collect();
+        return Err(Failure::failed(format!(
+            "error: BACKEND_INTERFACE: there is no device {}\nfix: set it to one of {}",
+            escaped(&read.interface),
+            names.join(", ")
+        )));
+    };
+    let addresses = device.addresses.clone();
     let source =
         addresses.iter().map(IpNet::addr).find(|ip| matches!(ip, IpAddr::V6(v6) if !v6.is_unicast_link_local()));
     let Some(source) = source else {
-        let what = format!("error: BACKEND_INTERFACE: {} has no global IPv6 address", read.interface);
-        return Err(Failure::failed(format!(
-            "{what}\nfix: ip -6 address add fcbb:0:800::10/64 dev {}",
-            read.interface
-        )));
+        let what = format!("error: BACKEND_INTERFACE: {} has no global IPv6 address", device.name);
+        return Err(Failure::failed(format!("{what}\nfix: ip -6 address add fcbb:0:800::10/64 dev {}", device.name)));
     };
     let fabric = Fabric::ask(&read)?;
     let gateway = match (read.gateway, fabric.blocks.first()) {
-        (Some(gateway), _) => Some(gateway),
-        (None, Some(block)) => daemon::gateway(IpAddr::V6(block.network())).map_err(Failure::from)?,
+        (Some(gateway), _) => Some(IpAddr::V6(gateway)),
+        (None, Some(block)) => {
+            let first = fabric.sid.unwrap_or(block.network());
+            daemon::gateway(IpAddr::V6(first)).map_err(Failure::from)?
+        }
         (None, None) => None,
     };
     let Some(gateway) = gateway else {
         let blocks: Vec<String> = fabric.blocks.iter().map(ToString::to_string).collect();
-        let what = format!("error: no route leads to the block {}", blocks.join(", "));
+        let first = fabric.sid.map(|sid| format!(", and none to {sid}")).unwrap_or_default();
+        let what = format!("error: no route leads to the block {}{first}", blocks.join(", "));
         return Err(Failure::failed(format!("{what}\nfix: set BACKEND_GATEWAY to the leaf's address")));
     };
-    let state = directory(socket).join("plugin-bookings.json");
+    let state = directory(socket).join(name(socket, "plugin-bookings", "json"));
     Ok(text(&read, &fabric, (source, gateway), &state))
 }
 
@@ -80,12 +98,14 @@ struct Fabric {
     peers: Vec<String>,
     /// Blocks of the fabric's SIDs; never empty.
     blocks: BTreeSet<Ipv6Net>,
+    /// A SID that the paths of this host begin with, if the API was asked. A fabric may announce its locators and no block.
+    sid: Option<Ipv6Addr>,
 }
 
 impl Fabric {
     fn ask(read: &Environment) -> Result<Self, Failure> {
         if let (Peers::Listed(peers), Some(block)) = (&read.peers, read.block) {
-            return Ok(Self { peers: peers.clone(), blocks: BTreeSet::from([block]) });
+            return Ok(Self { peers: peers.clone(), blocks: BTreeSet::from([block]), sid: None });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|why| Failure::failed(format!("error: cannot start: {why}")))?;
@@ -125,14 +145,14 @@ impl Fabric {
                 Err(why) => return Ok(Err(why)),
             },
         };
-        let blocks = match read.block {
-            Some(block) => BTreeSet::from([block]),
+        let (blocks, sid) = match read.block {
+            Some(block) => (BTreeSet::from([block]), None),
             None => match blocks(&settings).await {
-                Ok(blocks) => blocks,
+                Ok(found) => (found.blocks, found.first),
                 Err(why) => return Ok(Err(why)),
             },
         };
-        Ok(Ok(Self { peers: settings.peers, blocks }))
+        Ok(Ok(Self { peers: settings.peers, blocks, sid }))
     }
 }
 
@@ -141,7 +161,7 @@ async fn keys(settings: &Settings) -> Result<Vec<String>, NoAnswer> {
     Discovery::new(settings)?.keys(collection).await
 }
 
-async fn blocks(settings: &Settings) -> Result<BTreeSet<Ipv6Net>, NoAnswer> {
+async fn blocks(settings: &Settings) -> Result<Blocks, NoAnswer> {
     Discovery::new(settings)?.blocks().await
 }
 
@@ -196,7 +216,7 @@ mod tests {
         let read = variables::read(&variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).unwrap();
         let addresses = ("2001:db8:1000::2".parse().unwrap(), "2001:db8:1000::1".parse().unwrap());
         let peers = vec!["hosts/srv6-pytorch-1".to_owned()];
-        let fabric = Fabric { peers, blocks: BTreeSet::from(["fc00::/32".parse().unwrap()]) };
+        let fabric = Fabric { peers, blocks: BTreeSet::from(["fc00::/32".parse().unwrap()]), sid: None };
         let text = |read: &Environment| super::text(read, &fabric, addresses, Path::new("/run/srv6d/bookings.json"));
         let for_v4 =
             config::parse(&text(&Environment { function: Some(0xfe04), ..read.clone() }), "plugin.toml").unwrap();

@@ -16,6 +16,15 @@ use crate::snapshot::Cause;
 /// Maximum number of peers that are asked for until a path shows the block.
 const TRIED: usize = 4;
 
+/// The SID space of a fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// The blocks in use.
+    pub blocks: BTreeSet<Ipv6Net>,
+    /// The first SID of a path, to which a route must lead.
+    pub first: Option<Ipv6Addr>,
+}
+
 /// Sends requests to the API of one endpoint. No request makes a booking.
 #[derive(Debug)]
 pub struct Discovery<'s> {
@@ -44,7 +53,7 @@ impl<'s> Discovery<'s> {
     ///
     /// # Errors
     /// If there is no answer, or no path has a SID.
-    pub async fn blocks(&self) -> Result<BTreeSet<Ipv6Net>, Failure> {
+    pub async fn blocks(&self) -> Result<Blocks, Failure> {
         let source = &self.settings.source;
         let mut why = Failure::new(Cause::NotFound, format!("{source} has no peers"));
         for peer in self.settings.peers.iter().filter(|peer| *peer != source).take(TRIED) {
@@ -53,7 +62,7 @@ impl<'s> Discovery<'s> {
                 Ok(answered) => {
                     let blocks = blocks_of(&answered.paths);
                     if !blocks.is_empty() {
-                        return Ok(blocks);
+                        return Ok(Blocks { blocks, first: first_sid(&answered.paths) });
                     }
                     why = Failure::new(Cause::InvalidCarrier, format!("path to {peer}: no node has a SID"));
                 }
@@ -69,6 +78,11 @@ fn blocks_of(found: &[AnsweredPath]) -> BTreeSet<Ipv6Net> {
     let nodes = found.iter().flat_map(|path| &path.vertices).filter(|vertex| vertex.is_node);
     let blocks = nodes.flat_map(|node| &node.sids).filter_map(|sid| sid.split().ok());
     blocks.map(|(block, _)| prefix(block.0)).collect()
+}
+
+fn first_sid(found: &[AnsweredPath]) -> Option<Ipv6Addr> {
+    let mut nodes = found.iter().flat_map(|path| &path.vertices).filter(|vertex| vertex.is_node);
+    nodes.find_map(|node| node.sids.iter().find(|sid| sid.split().is_ok())).map(|sid| sid.address)
 }
 
 fn prefix([high, low]: [u16; 2]) -> Ipv6Net {

@@ -2,7 +2,7 @@
 //! change nothing else.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
 
@@ -29,7 +29,7 @@ pub struct Environment {
     /// `ROUTE_TABLE_ID`, default 254.
     pub table: u32,
     /// `BACKEND_GATEWAY`.
-    pub gateway: Option<IpAddr>,
+    pub gateway: Option<Ipv6Addr>,
     /// `SRV6_USID_BLOCK`; if it is not set, the block is discovered through the API.
     pub block: Option<Ipv6Net>,
     /// Variables that were interpreted in another way than the plugin's documentation says.
@@ -107,18 +107,15 @@ pub struct EnvironmentError {
 pub fn read(variables: &BTreeMap<String, String>) -> Result<Environment, EnvironmentError> {
     let said = Said(variables);
     let mut notes = Vec::new();
-    let endpoint = said.text("JALAPENO_API_ENDPOINT").ok_or_else(|| {
-        error("JALAPENO_API_ENDPOINT", "is not set", "set it, e.g. to http://198.18.133.104:30800/api/v1")
-    })?;
-    let graph = said.text("TOPOLOGY_COLLECTION").unwrap_or_else(|| {
-        notes.push("TOPOLOGY_COLLECTION is not set: fabric_graph".to_owned());
-        "fabric_graph"
-    });
+    let endpoint = said.endpoint()?;
+    let graph = said.graph(&mut notes)?;
     let (source, peers) = said.job(&mut notes)?;
     let gateway = match said.text("BACKEND_GATEWAY").map(str::parse) {
         None => None,
         Some(Ok(gateway)) => Some(gateway),
-        Some(Err(_)) => return Err(error("BACKEND_GATEWAY", "is not an address", "write the leaf's address")),
+        Some(Err(_)) => {
+            return Err(error("BACKEND_GATEWAY", "is not an IPv6 address", "write the leaf's IPv6 address"));
+        }
     };
     let (function, block) = (said.function()?, said.block()?);
     if said.text("ROUTE_PLATFORM").is_some_and(|platform| platform != "linux") {
@@ -132,7 +129,7 @@ pub fn read(variables: &BTreeMap<String, String>) -> Result<Environment, Environ
         peers,
         function,
         full_srh: said.text("SRV6_ENCAP_MODE") == Some("encap"),
-        table: u32::try_from(said.number("ROUTE_TABLE_ID", 254)?).unwrap_or(254),
+        table: said.table()?,
         gateway,
         block,
         notes,
@@ -157,6 +154,35 @@ impl<'v> Said<'v> {
         value.parse().map_err(|_| error(variable, value, "write a number"))
     }
 
+    /// Returns the address of the API.
+    fn endpoint(self) -> Result<&'v str, EnvironmentError> {
+        const VARIABLE: &str = "JALAPENO_API_ENDPOINT";
+        const FIX: &str = "set it, e.g. to http://198.18.133.104:30800/api/v1";
+        let endpoint = self.text(VARIABLE).ok_or_else(|| error(VARIABLE, "is not set", FIX))?;
+        let is_http = ["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme));
+        if is_http { Ok(endpoint) } else { Err(error(VARIABLE, "begins with neither http:// nor https://", FIX)) }
+    }
+
+    /// Returns the name of the graph, which becomes a part of the path of each request.
+    fn graph(self, notes: &mut Vec<String>) -> Result<&'v str, EnvironmentError> {
+        let Some(graph) = self.text("TOPOLOGY_COLLECTION") else {
+            notes.push("TOPOLOGY_COLLECTION is not set: fabric_graph".to_owned());
+            return Ok("fabric_graph");
+        };
+        let is_plain = graph.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        let fix = "write the name of the graph: letters, digits, _ and -";
+        if is_plain { Ok(graph) } else { Err(error("TOPOLOGY_COLLECTION", "is no name of a graph", fix)) }
+    }
+
+    /// Returns the routing table of the steered prefixes.
+    fn table(self) -> Result<u32, EnvironmentError> {
+        const LOCAL: u32 = 255;
+        match u32::try_from(self.number("ROUTE_TABLE_ID", 254)?) {
+            Ok(table) if table != 0 && table != LOCAL => Ok(table),
+            _ => Err(error("ROUTE_TABLE_ID", "is no table for routes", "write the number of a table, 254 for main")),
+        }
+    }
+
     /// Returns the id of this host, and the other hosts.
     fn job(self, notes: &mut Vec<String>) -> Result<(String, Peers), EnvironmentError> {
         let rank = self.number("RANK", 0)?;
@@ -174,14 +200,16 @@ impl<'v> Said<'v> {
         if all.len() < 2 {
             return Err(error("HOSTS", "names no other host", "list every host of the job, or set WORLD_SIZE"));
         }
-        let named = self.text("HOSTNAME").filter(|name| all.iter().any(|host| host == name));
+        // `host01` and `hosts/host01` are one host.
+        let is_one = |name: &str, host: &str| id_of(name).is_ok_and(|id| id_of(host).is_ok_and(|other| id == other));
+        let named = self.text("HOSTNAME").filter(|name| all.iter().any(|host| is_one(name, host)));
         if let (None, None, Some(name), Some(first)) = (named, self.text("RANK"), self.text("HOSTNAME"), all.first()) {
             notes.push(format!("HOSTNAME {name} is none of the hosts and RANK is not set: this is {first}"));
         }
         let own = named.map(str::to_owned).or_else(|| all.get(rank).cloned());
         let own =
             own.ok_or_else(|| error("RANK", "is beyond the last host", "set RANK, or HOSTNAME to one of HOSTS"))?;
-        let peers = all.iter().filter(|host| **host != own).map(|host| id(host)).collect::<Result<_, _>>()?;
+        let peers = all.iter().filter(|host| !is_one(host, &own)).map(|host| id(host)).collect::<Result<_, _>>()?;
         Ok((id(&own)?, Peers::Listed(peers)))
     }
 
@@ -293,6 +321,18 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_the_same_with_and_without_its_collection() {
+        for (hosts, hostname) in [("hosts/host01,hosts/host00", "host00"), ("host01,host00", "hosts/host00")] {
+            let endpoint = ("JALAPENO_API_ENDPOINT", "http://[::1]:30800");
+            let read = read(&variables(&[endpoint, ("HOSTS", hosts), ("HOSTNAME", hostname)])).unwrap();
+            assert_eq!(
+                (read.source.as_str(), &read.peers),
+                ("hosts/host00", &Peers::Listed(vec!["hosts/host01".into()]))
+            );
+        }
+    }
+
+    #[test]
     fn what_is_missing_or_wrong_is_named() {
         let endpoint = ("JALAPENO_API_ENDPOINT", "http://[::1]:30800");
         let why = |pairs: &[(&str, &str)]| read(&variables(pairs)).unwrap_err().variable;
@@ -301,5 +341,18 @@ mod tests {
         assert_eq!(why(&[endpoint, ("HOSTS", "a,b"), ("RANK", "2")]), "RANK");
         assert_eq!(why(&[endpoint, ("HOSTS", "a,b"), ("DEST_FUNCTION", "zz")]), "DEST_FUNCTION");
         assert_eq!(why(&[endpoint, ("HOSTS", "a,b'")]), "HOSTS");
+        for wrong in ["ftp://x", "host:30800", "x"] {
+            assert_eq!(why(&[("JALAPENO_API_ENDPOINT", wrong)]), "JALAPENO_API_ENDPOINT", "{wrong}");
+        }
+        for (variable, wrong) in [
+            ("TOPOLOGY_COLLECTION", "a?b"),
+            ("TOPOLOGY_COLLECTION", "a/b#"),
+            ("BACKEND_GATEWAY", "192.0.2.1"),
+            ("ROUTE_TABLE_ID", "4294967296"),
+            ("ROUTE_TABLE_ID", "255"),
+            ("ROUTE_TABLE_ID", "0"),
+        ] {
+            assert_eq!(why(&[endpoint, ("HOSTS", "a,b"), (variable, wrong)]), variable, "{wrong}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use discover::Discovery;
+pub use discover::{Blocks, Discovery};
 pub use job::{JobError, read as read_job};
 pub use task::run;
 

@@ -157,7 +157,7 @@ async fn peers_and_block_are_those_of_the_api() {
     let settings = Settings { peers: vec![host(0), host(5)], ..Settings::new(&server.url(), "fabric_graph", &host(0)) };
     let discovery = Discovery::new(&settings).unwrap();
     assert_eq!(discovery.keys("hosts").await.unwrap().len(), HOSTS);
-    assert_eq!(discovery.blocks().await.unwrap(), BTreeSet::from(["fc00::/32".parse().unwrap()]));
+    assert_eq!(discovery.blocks().await.unwrap().blocks, BTreeSet::from(["fc00::/32".parse().unwrap()]));
     assert_eq!(load(&server).await, 0);
     let nobody = Settings { peers: vec!["hosts/nobody".to_owned()], ..settings };
     let why = Discovery::new(&nobody).unwrap().blocks().await.unwrap_err().to_string();
