@@ -98,6 +98,36 @@ async fn connections_are_bounded() {
     assert_eq!(status, 200, "after {:?}", begun.elapsed());
 }
 
+/// Sends the head of a request byte by byte, again and again.
+async fn sends_slowly(address: std::net::SocketAddr) {
+    loop {
+        let Ok(mut stream) = TcpStream::connect(address).await else { continue };
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nX: ").await;
+        while stream.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+/// Clients that send a head byte by byte, and connect again when they are cut off, keep nobody out. A listener stays.
+#[tokio::test]
+async fn slow_heads_that_come_again_are_bounded() {
+    let server = start(&clos(1, 2)).await;
+    let events = format!("{}/api/v1/graphs/fabric_graph/events", server.url());
+    let mut listening = Client::new().get(events).send().await.unwrap();
+    assert_eq!(listening.status(), 200);
+    let address = server.address();
+    let clients: Vec<_> = (0..400).map(|_| tokio::spawn(sends_slowly(address))).collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for _ in 0..3 {
+        let answered = tokio::time::timeout(Duration::from_secs(8), get(&server, "collections")).await;
+        assert_eq!(answered.unwrap().0, 200, "before a head times out");
+    }
+    let cut_off = tokio::time::timeout(Duration::from_millis(100), listening.chunk()).await;
+    assert!(!matches!(cut_off, Ok(Ok(None) | Err(_))), "the listener is cut off: {cut_off:?}");
+    clients.iter().for_each(|client| client.abort());
+}
+
 /// There are more listeners than the server accepts: most get a refusal with text, and other clients are served.
 #[tokio::test]
 async fn listeners_to_events_are_bounded() {
