@@ -78,10 +78,10 @@ impl Value for String {
 /// Name of a network device.
 pub(super) struct InterfaceName(pub String);
 
-/// Returns whether the kernel accepts a text as a device's name (`dev_valid_name`). The name becomes a part of paths
-/// below /proc and /sys.
+/// Returns whether the kernel accepts a text as a device's name (`dev_valid_name`) and keeps it as it is: it makes another name
+/// of one with `%`. The name becomes a part of paths below /proc and /sys.
 pub fn is_interface_name(text: &str) -> bool {
-    let fits = |c: char| !c.is_whitespace() && !c.is_control() && c != '/' && c != ':';
+    let fits = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | ':' | '%');
     (1..=LONGEST_INTERFACE_NAME).contains(&text.len()) && text != "." && text != ".." && text.chars().all(fits)
 }
 
@@ -90,10 +90,12 @@ const LONGEST_INTERFACE_NAME: usize = 15;
 
 impl Value for InterfaceName {
     fn expected() -> String {
-        "a network device's name, e.g. \"eth1\": up to 15 characters, without spaces, `/` and `:`".into()
+        "a network device's name, e.g. \"eth1\": up to 15 characters, without spaces, `/`, `:` and `%`".into()
     }
     fn from_text(text: &str) -> Result<Self, Refusal> {
-        if is_interface_name(text) { Ok(Self(text.to_owned())) } else { Err(unfit::<Self>(&format!("{text:?}"))) }
+        // Below /proc/sys/net these two stand for all devices.
+        let is_device = is_interface_name(text) && text != "all" && text != "default";
+        if is_device { Ok(Self(text.to_owned())) } else { Err(unfit::<Self>(&format!("{text:?}"))) }
     }
 }
 

@@ -17,6 +17,8 @@ use srv6d_config::{self as config, Checksum, Config, Findings, PortMode, PortOff
 
 /// Layer-3 MTU of a port whose device does not exist. Nothing leaves through the port, and the number is only shown.
 const ABSENT_MTU: u32 = 1500;
+/// Name of the loopback device, which no device else can have.
+const LOOPBACK: &str = "lo";
 
 /// Every logical port, by number.
 pub(super) struct Ports<'a> {
@@ -117,6 +119,11 @@ impl<'a> Ports<'a> {
     ) -> model::Port {
         let table = port.get_ref();
         let written = self.written.get(usize::from(id.0));
+        if written.is_some_and(|written| written.device_name == LOOPBACK) {
+            let what =
+                format!("{LOOPBACK} is the loopback device: what this machine sends to itself would be lost there");
+            found.error(table.name.span(), "[[port]]", what, "name the device that a link is connected to");
+        }
         let device = written.and_then(|written| written.device);
         let layer3 = written.and_then(|written| written.layer3);
         if device.is_none() {

@@ -19,6 +19,7 @@ use srv6d_config::{self as config, Findings, SegmentRoute, SteerMode};
 /// Smallest MTU of an IPv6 link (RFC 8200 section 5), which every inner packet may rely on.
 const IPV6_MIN_MTU: u32 = 1280;
 
+const STEER_FIX: &str = "steer a unicast prefix that is routed";
 const SOURCE_FIX: &str = "add `source = ...` under [node], or here: a global address of this node";
 
 /// Records the owners of all steered prefixes before any path is resolved, because a path may run into another
@@ -38,7 +39,27 @@ pub(super) fn refuse_link_scope(prefix: &Spanned<IpNet>, found: &mut Findings) {
     let address = prefix.get_ref().addr();
     if is_link_local(address) || address.is_multicast() {
         let what = format!("{} is never encapsulated: link-local and multicast belong to the link", prefix.get_ref());
-        found.error(prefix.span(), "[[steer]] prefix", what, "steer a unicast prefix that is routed");
+        found.error(prefix.span(), "[[steer]] prefix", what, STEER_FIX);
+    } else if is_never_routed(prefix.get_ref()) {
+        let what =
+            format!("{} is never encapsulated: no packet with such a destination is forwarded", prefix.get_ref());
+        found.error(prefix.span(), "[[steer]] prefix", what, STEER_FIX);
+    }
+}
+
+/// Returns whether all addresses of a prefix are loopback or unspecified ones, the limited broadcast, or IPv4 addresses written
+/// as IPv6 ones (RFC 6890).
+fn is_never_routed(prefix: &IpNet) -> bool {
+    match prefix {
+        IpNet::V4(v4) => {
+            let (address, len) = (v4.network(), v4.prefix_len());
+            (address.is_loopback() || address.octets()[0] == 0) && len >= 8 || address.is_broadcast() && len == 32
+        }
+        IpNet::V6(v6) => {
+            let (address, len) = (v6.network(), v6.prefix_len());
+            (address.is_loopback() || address.is_unspecified()) && len == 128
+                || address.to_ipv4_mapped().is_some() && len >= 96
+        }
     }
 }
 

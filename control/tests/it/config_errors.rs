@@ -467,14 +467,16 @@ fn an_emulated_port_that_cannot_be() {
 
 #[test]
 fn emulated_ports_that_do_not_fit_the_worker() {
-    let two = "[[port]]\nname = \"lo\"\nemulate = { rate = \"1Gbit\" }\n[workers]\ncores = [0, 1]";
+    let two = "[[port]]\nname = \"eth9\"\nemulate = { rate = \"1Gbit\" }\n[workers]\ncores = [0, 1]";
     assert_refused(two, 3, &["[[port]] emulate", "belongs to one worker", "[workers] cores has 2", "list one core"]);
-    // A packet of the loopback's MTU takes 18 chunks: no error, because a device may have another MTU at any time.
+    // A packet of this MTU takes 18 chunks: no error, because a device may have another MTU at any time.
+    let mut environment = environment();
+    environment.devices.push(Device { name: "huge".to_owned(), mtu: 65_536, ..environment.devices[1].clone() });
     let planned = |packets: u32| {
         let port =
-            format!("[[port]]\nname = \"lo\"\nemulate = {{ rate = \"1Gbit\", packets = {packets}, queue = 4000 }}");
+            format!("[[port]]\nname = \"huge\"\nemulate = {{ rate = \"1Gbit\", packets = {packets}, queue = 4000 }}");
         let config = config::parse(&format!("{port}\n{BASE}"), "srv6d.toml").unwrap();
-        let plan = plan::plan(&config, &environment()).unwrap();
+        let plan = plan::plan(&config, &environment).unwrap();
         let emulation = plan.desired.emulated.values().next().unwrap();
         let said = plan.warnings.iter().any(|warning| warning.to_string().contains("with the MTU of 65536"));
         (emulation.packets, emulation.queue, said)
@@ -484,4 +486,39 @@ fn emulated_ports_that_do_not_fit_the_worker() {
     let both = "emulate = { rate = \"1Gbit\", packets = 4000 }";
     let text = format!("[[port]]\nname = \"a\"\n{both}\n[[port]]\nname = \"b\"\n{both}");
     assert_refused(&text, 6, &["emulate packets", "8000 packets", "frames = 8192 is 4096", "frames = 16000 or more"]);
+}
+
+#[test]
+fn the_loopback_device_is_no_port() {
+    assert_refused("[[port]]\nname = \"lo\"", 2, &["[[port]]", "lo is the loopback device"]);
+    assert_refused("[[port]]\nname = \"x\"\ndevice = \"lo\"", 2, &["[[port]]", "lo is the loopback device"]);
+}
+
+#[test]
+fn names_that_the_kernel_would_change_or_that_are_settings_are_no_devices() {
+    for name in ["a%d", "all", "default"] {
+        assert_refused(&format!("[host]\ninterface = \"{name}\""), 2, &["[host] interface", name]);
+    }
+}
+
+#[test]
+fn what_is_never_forwarded_is_not_steered() {
+    for prefix in [
+        "::1/128",
+        "::/128",
+        "::ffff:0:0/96",
+        "::ffff:192.0.2.0/120",
+        "127.0.0.0/8",
+        "127.0.0.1/32",
+        "0.0.0.0/8",
+        "255.255.255.255/32",
+    ] {
+        let steer = format!("[[steer]]\nprefix = \"{prefix}\"\nsegments = [\"fcbb:0:1::\"]");
+        let text = format!("{steer}\n{BASE}");
+        let said = errors(&text).to_string();
+        assert!(
+            said.contains("is never encapsulated") && said.contains("fix: steer a unicast prefix"),
+            "{prefix}: {said}"
+        );
+    }
 }
