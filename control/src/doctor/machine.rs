@@ -19,6 +19,8 @@ pub struct Host {
     pub hugepages: Option<String>,
     /// Cores on which the scheduler places nothing by itself (`isolcpus=`). `None` if the kernel does not tell.
     pub isolated: Option<Vec<usize>>,
+    /// Whether the process is in a user namespace of its own.
+    pub in_user_namespace: bool,
     /// Cores whose frequency follows the load slowly (governor `powersave`).
     pub slow: Vec<usize>,
 }
@@ -32,6 +34,7 @@ impl Host {
             ipv6_disabled: text("/proc/sys/net/ipv6/conf/all/disable_ipv6"),
             hugepages: text("/proc/sys/vm/nr_hugepages"),
             isolated: text("/sys/devices/system/cpu/isolated").map(|list| cpu_list(&list)),
+            in_user_namespace: srv6d_xsk::probe::in_user_namespace(),
             slow: slow_cores(),
         }
     }
@@ -46,6 +49,7 @@ fn slow_cores() -> Vec<usize> {
 pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
     let mut findings = vec![kernel(&machine.kernel), xdp_sockets(machine)];
     findings.extend(host_engine(&machine.kernel, plans));
+    findings.extend(user_namespace(host));
     findings.extend(capabilities(machine));
     findings.push(memlock(machine, plans));
     findings.push(jit(machine));
@@ -119,6 +123,14 @@ fn xdp_sockets(machine: &Machine) -> Finding {
             "run doctor as root, or as srv6d runs",
         ),
     }
+}
+
+/// Checks whether the capabilities count: the kernel asks for those of the initial user namespace before it loads a program.
+fn user_namespace(host: &Host) -> Option<Finding> {
+    let fix = "run srv6d in the initial user namespace: as root of the machine, or in a container that is not rootless";
+    host.in_user_namespace.then(|| {
+        Finding::fail(MACHINE, "user namespace", "the kernel loads no XDP program for a process in one of its own", fix)
+    })
 }
 
 fn capabilities(machine: &Machine) -> Vec<Finding> {
@@ -265,6 +277,7 @@ mod tests {
             jit: Some(true),
         };
         let host = Host {
+            in_user_namespace: false,
             cores: 4,
             rp_filter: Some("0".into()),
             ipv6_disabled: Some("0".into()),

@@ -4,6 +4,10 @@ use std::io;
 
 use thiserror::Error;
 
+/// The fix for a process in a user namespace of its own.
+pub(crate) const USER_NAMESPACE: &str =
+    "run srv6d in the initial user namespace: as root of the machine, or in a container that is not rootless";
+
 /// The fix if the process or the system has no file descriptor left.
 pub(crate) const TOO_FEW_DESCRIPTORS: &str =
     "raise the limit of open files (`LimitNOFILE=` in the unit, `ulimit -n` in a shell)";

@@ -8,6 +8,13 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::offload::{self, Offloads};
 use crate::{XskError, ethtool};
 
+/// Whether this process is in a user namespace of its own. Its capabilities do not count then where the kernel loads programs
+/// and locks memory (user_namespaces(7)).
+pub fn in_user_namespace() -> bool {
+    const INITIAL: [&str; 3] = ["0", "0", "4294967295"];
+    fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().ne(INITIAL))
+}
+
 /// A capability that srv6d needs, and whether this process has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {

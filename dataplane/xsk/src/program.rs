@@ -396,6 +396,7 @@ pub(crate) fn os_code(why: &(dyn std::error::Error + 'static)) -> Option<i32> {
 
 pub(crate) fn program_fix(code: Option<i32>) -> &'static str {
     match code {
+        Some(libc::EPERM | libc::EACCES) if crate::probe::in_user_namespace() => crate::error::USER_NAMESPACE,
         Some(libc::EPERM | libc::EACCES) => {
             "give the process CAP_BPF and CAP_NET_ADMIN (systemd: AmbientCapabilities=)"
         }

@@ -508,6 +508,7 @@ fn not_made(frames: u32, why: &(dyn std::error::Error + 'static)) -> XskError {
     let os = crate::os_error(why);
     let fix = match os.as_ref().and_then(std::io::Error::raw_os_error) {
         Some(libc::EPERM) => "give the process CAP_NET_RAW (systemd: AmbientCapabilities=)",
+        Some(libc::ENOBUFS | libc::ENOMEM) if crate::probe::in_user_namespace() => crate::error::USER_NAMESPACE,
         Some(libc::ENOBUFS | libc::ENOMEM) => {
             "raise the limit of locked memory (systemd: LimitMEMLOCK=infinity), give the process \
              CAP_IPC_LOCK, or configure fewer frames"
