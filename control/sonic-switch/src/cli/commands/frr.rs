@@ -22,13 +22,16 @@ pub fn vtysh(node: &Node) -> Option<PathBuf> {
     VTYSH.iter().find_map(|path| real(node.places.path(path)))
 }
 
+/// Whether a daemon of FRR runs: it has a socket.
+pub fn runs(node: &Node, daemon: &str) -> bool {
+    ["/run/frr", "/var/run/frr"].iter().any(|run| node.places.path(&format!("{run}/{daemon}.vty")).exists())
+}
+
 /// Returns the daemons for which a configuration has blocks and which do not run: their sockets are missing.
 pub fn missing_daemons(node: &Node, configuration: &str) -> Vec<&'static str> {
     const BLOCKS: [(&str, &str); 4] =
         [("router bgp", "bgpd"), ("router isis", "isisd"), ("router ospf6", "ospf6d"), ("router ospf", "ospfd")];
-    let runs = |daemon: &str| {
-        ["/run/frr", "/var/run/frr"].iter().any(|run| node.places.path(&format!("{run}/{daemon}.vty")).exists())
-    };
+    let runs = |daemon: &str| runs(node, daemon);
     let opens = |block: &str| {
         configuration
             .lines()

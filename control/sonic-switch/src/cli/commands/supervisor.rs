@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::node::Node;
 use super::tree::wrong;
@@ -47,8 +47,14 @@ fn status(node: &Node) -> Result<(), Failure> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(view.started)).unwrap_or_default();
     let seconds = since.as_secs();
     let uptime = format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let frr = if frr::vtysh(node).is_some() { "frr                              RUNNING\n" } else { "" };
-    output::print(&format!("srv6d                            RUNNING   pid {}, uptime {uptime}\n{frr}", view.pid))
+    let mut said = format!("srv6d                            RUNNING   pid {}, uptime {uptime}\n", view.pid);
+    if has_frr(node) {
+        let state = |daemon: &str| if frr::runs(node, daemon) { "RUNNING" } else { "STOPPED" };
+        let is_shown = |daemon: &&str| ALWAYS.contains(daemon) || switched_off(node, daemon).is_none();
+        let shown = ALWAYS.into_iter().chain(OPTIONAL).filter(|daemon| is_shown(&daemon));
+        said.extend(shown.map(|daemon| format!("{daemon:<33}{}\n", state(daemon))));
+    }
+    output::print(&said)
 }
 
 /// Makes everything read its files again. Forwarding by unchanged entries continues.
@@ -67,15 +73,30 @@ fn has_frr(node: &Node) -> bool {
 fn each(node: &Node, word: &str, names: &[String]) -> Result<(), Failure> {
     let is_frr = |name: &String| OF_FRR.contains(&name.as_str()) || name == "frr" || name == "bgp" || name == "all";
     let frr = names.iter().any(is_frr) && has_frr(node);
-    if frr {
-        frrinit(node, word)?;
+    let ran = running(node);
+    let is_running = |name: &str| ran.iter().any(|daemon| *daemon == daemon_of(name));
+    let mut failure = None;
+    if frr && (word != "start" || names.iter().any(|name| is_frr(name) && !is_running(name))) {
+        // The script starts nothing while one of its daemons runs.
+        let word = if word == "start" && !ran.is_empty() { "restart" } else { word };
+        failure = frrinit(node, word).err();
     }
     let mut said = String::new();
-    let mut refused = false;
+    let mut refused = failure.is_some();
     for name in names {
         let off = (frr && word != "stop" && is_frr(name)).then(|| switched_off(node, name)).flatten();
         if let Some(why) = off {
             said.extend([name, ": ERROR (", &why, ")\n"]);
+            refused = true;
+            continue;
+        }
+        if word == "start" && is_frr(name) && is_running(name) {
+            said.extend([name, ": ERROR (already started)\n"]);
+            refused = true;
+            continue;
+        }
+        if frr && word != "stop" && is_frr(name) && is_missing(node, name) {
+            said.extend([name, ": ERROR (abnormal termination)\n"]);
             refused = true;
             continue;
         }
@@ -89,21 +110,64 @@ fn each(node: &Node, word: &str, names: &[String]) -> Result<(), Failure> {
         };
         said.extend(what.iter().map(|what| format!("{name}: {what}\n")));
     }
+    if frr && word == "stop" {
+        let others = ran.iter().filter(|daemon| !names.iter().any(|name| name == *daemon) && !frr::runs(node, daemon));
+        said.extend(others.map(|daemon| format!("{daemon}: stopped, FRR ends as a whole\n")));
+    }
     output::print(&said)?;
-    if refused { Err(Failure::silent()) } else { Ok(()) }
+    match failure {
+        Some(failure) => Err(failure),
+        None if refused => Err(Failure::silent()),
+        None => Ok(()),
+    }
+}
+
+/// Returns FRR's daemons that run.
+fn running(node: &Node) -> Vec<&'static str> {
+    OF_FRR.into_iter().filter(|daemon| frr::runs(node, daemon)).collect()
+}
+
+/// Time for a started daemon to open its socket.
+const STARTED: Duration = Duration::from_secs(3);
+
+/// Returns the daemon that a name stands for. `bgp` is SONiC's name of the container with bgpd; zebra always runs.
+fn daemon_of(name: &str) -> &str {
+    match name {
+        "bgp" => "bgpd",
+        "frr" | "all" => "zebra",
+        other => other,
+    }
+}
+
+/// Whether a daemon of FRR that was started does not run.
+fn is_missing(node: &Node, name: &str) -> bool {
+    let daemon = daemon_of(name);
+    // SONiC's own daemons do not run: srv6d does their work.
+    if matches!(daemon, "fpmsyncd" | "bgpcfgd") {
+        return false;
+    }
+    let end = Instant::now() + STARTED;
+    while !frr::runs(node, daemon) {
+        if Instant::now() >= end {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
 }
 
 /// The file that says which daemons FRR starts in addition to zebra, staticd and mgmtd, with a line `NAME=yes` for
 /// each.
 const DAEMONS: &str = "/etc/frr/daemons";
+/// FRR's daemons that run without such a line.
+const ALWAYS: [&str; 2] = ["zebra", "staticd"];
 /// FRR's daemons that need such a line.
 const OPTIONAL: [&str; 7] = ["bgpd", "isisd", "ospfd", "ospf6d", "pimd", "bfdd", "pathd"];
 
-/// Returns why FRR does not start a daemon according to its `daemons` file. `bgp` is SONiC's name of the container with
-/// bgpd.
+/// Returns why FRR does not start a daemon according to its `daemons` file.
 fn switched_off(node: &Node, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(node.places.path(DAEMONS)).ok()?;
-    let daemon = if name == "bgp" { "bgpd" } else { name };
+    let daemon = daemon_of(name);
     (OPTIONAL.contains(&daemon) && is_switched_off(&text, daemon))
         .then(|| format!("not started: {DAEMONS} does not say {daemon}=yes"))
 }
