@@ -105,9 +105,13 @@ impl RunDirectory {
         }
         let mut refused = None;
         for place in PLACES {
-            let directory = Path::new(place).join(lab);
-            let made = private_directory(Path::new(place), true).and_then(|()| private_directory(&directory, false));
-            match made {
+            let place = Path::new(place);
+            if let Err(error) = private_directory(place, true) {
+                refused = Some(not_made(place, &error));
+                continue;
+            }
+            let directory = place.join(lab);
+            match private_directory(&directory, false) {
                 Ok(()) => return Ok(Self(directory)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(already_up(lab, &Self(directory)));
@@ -204,6 +208,18 @@ impl RunDirectory {
         // The directory above is removed with its last lab.
         let _ = self.0.parent().map(fs::remove_dir);
         Ok(())
+    }
+}
+
+/// Makes the error for a place of run directories that cannot be used.
+fn not_made(place: &Path, error: &io::Error) -> LabError {
+    match fs::symlink_metadata(place) {
+        Ok(metadata) if error.kind() == io::ErrorKind::AlreadyExists => LabError::Failed(format!(
+            "{} belongs to user {}\nfix: run the lab as that user, or remove what is there",
+            place.display(),
+            metadata.uid()
+        )),
+        _ => LabError::io("make", place, error),
     }
 }
 

@@ -29,11 +29,15 @@ pub fn read_text_up_to(longest: u64, file: &Path) -> io::Result<String> {
     bounded(longest, opened)
 }
 
-/// Like [`read_text`], but also reads a pipe until it is closed. Clients use it for `check <(srv6d sonic convert ...)`.
+/// Like [`read_text`], but also reads a pipe until it is closed, and standard input if the file is `-`. Clients use it for
+/// `check <(srv6d sonic convert ...)`.
 ///
 /// # Errors
 /// The errors are those of [`read_text`].
 pub fn read_text_or_pipe(file: &Path) -> io::Result<String> {
+    if file == Path::new("-") {
+        return within(LONGEST, io::stdin().lock());
+    }
     let is_pipe = fs::metadata(file)?.file_type().is_fifo();
     if is_pipe { bounded(LONGEST, fs::File::open(file)?) } else { read_text(file) }
 }
@@ -44,6 +48,11 @@ fn bounded(longest: u64, opened: fs::File) -> io::Result<String> {
     if opened.metadata()?.len() > most {
         return Err(too_long(longest));
     }
+    within(longest, opened)
+}
+
+fn within(longest: u64, opened: impl Read) -> io::Result<String> {
+    let most = longest * 1024 * 1024;
     let mut text = String::new();
     opened.take(most + 1).read_to_string(&mut text)?;
     if text.len() as u64 > most { Err(too_long(longest)) } else { Ok(text) }
