@@ -455,6 +455,7 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
     let mut told = node.status();
     loop {
         let event = events.next(node.dataplane.offloads(), node.resolutions.has_postponed()).await;
+        let is_of_a_client = matches!(event, Event::Question(_) | Event::Scrape(_));
         let mirror = &mut events.mirror;
         match event {
             Event::Stop(why) => {
@@ -517,6 +518,11 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
         if status != told {
             notify(&[NotifyState::Status(&status)]);
             told = status;
+        }
+        if is_of_a_client {
+            // The runtime looks at descriptors only when the loop gives way. Otherwise a hundred waiting clients would be answered
+            // before what the kernel and the workers say is noticed.
+            tokio::task::yield_now().await;
         }
     }
 }
