@@ -11,7 +11,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::Serialize;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, Port, PortId, TableId};
+use srv6d_srv6::desired::{Desired, Port, PortId, TableId};
 use srv6d_srv6::tally::{ChoiceCount, Count, Tally};
 use srv6d_srv6::trail::MatchKind;
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots};
@@ -627,7 +627,7 @@ fn wiring(
 }
 
 /// Returns the name of the network device: that of its untagged port, or the parent part of `device.vid`.
-fn device_name(port: &srv6d_srv6::model::Port) -> &str {
+fn device_name(port: &srv6d_srv6::desired::Port) -> &str {
     match port.vlan {
         Some(vid) => port.name.strip_suffix(&format!(".{vid}")).unwrap_or(&port.name),
         None => &port.name,

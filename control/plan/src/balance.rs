@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ipnet::IpNet;
 use srv6d_config::{self as config, BalanceMode, BandRule, Findings, HASH, Optional, Reorder, ShortTime, Spanned};
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, Mode, PortId, Reactive,
     TableId,
 };

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use srv6d_kernel_routes::{KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, RouteKey};
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, PortId, Route, RouteAction, TableId,
 };
 

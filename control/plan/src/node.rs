@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
-use srv6d_srv6::model::{DscpMode, Policy, Tunnel};
+use srv6d_srv6::desired::{DscpMode, Policy, Tunnel};
 
 use super::environment::{Environment, is_link_local};
 use super::{Api, Host, Workers, not_unicast};

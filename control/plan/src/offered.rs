@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_srv6::LOCATOR_BITS;
-use srv6d_srv6::model::{Block, Steer, TableId};
+use srv6d_srv6::desired::{Block, Steer, TableId};
 
 use super::Context;
 use super::environment::is_link_local;

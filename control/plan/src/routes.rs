@@ -1,6 +1,6 @@
 //! Plans `[[route]]`, and the connected routes of the ports' own addresses.
 
-use srv6d_srv6::model::{Hop, Route, RouteAction, TableId};
+use srv6d_srv6::desired::{Hop, Route, RouteAction, TableId};
 use toml::Spanned;
 
 use super::Context;

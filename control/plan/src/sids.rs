@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use ipnet::{IpNet, Ipv6Net};
-use srv6d_srv6::model::{Behavior, Block, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, TableId, UnknownSid};
+use srv6d_srv6::desired::{
+    Behavior, Block, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, TableId, UnknownSid,
+};
 use srv6d_srv6::prefix_map::PrefixMap;
 use toml::Spanned;
 

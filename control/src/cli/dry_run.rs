@@ -18,7 +18,7 @@ use srv6d_offer::Offer;
 use srv6d_plan as plan;
 use srv6d_show as show;
 use srv6d_sonic_switch::{self as sonic, SwitchConfig};
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 
 /// Longest time for the controllers' first round.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 
-use srv6d_srv6::model::{Desired, Port, TableId};
+use srv6d_srv6::desired::{Desired, Port, TableId};
 use srv6d_srv6::own_sources;
 use srv6d_xsk::{ClaimProgram, Rules, View, XskError};
 

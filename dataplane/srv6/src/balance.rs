@@ -5,8 +5,8 @@
 use srv6d_balance::{Band, BandScale, Choice, Chooser, Flows, Members, Mode, Policy};
 use srv6d_fib::{Groups, SLOT_BITS};
 
+use crate::desired::Balancing;
 use crate::flow::FlowHash;
-use crate::model::Balancing;
 use crate::tables::{Adjacency, PathEntry, Tables};
 
 /// What a worker keeps for groups that choose by state.

@@ -20,12 +20,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6};
 
 use crate::balance::{Balancer, Chosen};
+use crate::desired::{Mac, PortId, Role, UnknownSid};
 use crate::edit;
 use crate::fast::{self, LookupResult};
 use crate::flow::FlowHash;
 use crate::icmp::{self, Notice};
 use crate::limiter::Limiter;
-use crate::model::{Mac, PortId, Role, UnknownSid};
 use crate::reason::DropReason;
 use crate::tables::{Adjacency, PathEntry, PortEntry, Tables, Target, VrfIndex};
 use crate::tally::Tally;

@@ -15,7 +15,7 @@ use srv6d_fib::{
     TARGET_NEIGHBOR, TARGET_ROUTE, TARGET_SID, TARGET_STEER,
 };
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, NeighborChange, Path,
     Port, PortId, Route, RouteAction, RouteChange, Steer, SteerChange, TableId, Tunnel, UnknownSid,
 };

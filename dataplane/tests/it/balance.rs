@@ -3,7 +3,7 @@
 
 use srv6d_dataplane::EmulatedPort;
 use srv6d_dataplane::memory::Frame;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Adaptive, Balance, BalancePolicy, BandScale, Desired, Emulation, GroupPolicy, Mode, RouteAction,
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use srv6d_dataplane::io::Io;
 use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
-use srv6d_srv6::model::{Hop, Mac, Port, PortId, Route, RouteAction, TableId};
+use srv6d_srv6::desired::{Hop, Mac, Port, PortId, Route, RouteAction, TableId};
 use srv6d_srv6::{Slots, Tables, Tally};
 use srv6d_wire::{Extent, Packet};
 

@@ -4,7 +4,7 @@
 use srv6d_dataplane::memory::Frame;
 use srv6d_dataplane::{EmulatedPort, QueueCounters, Totals};
 use srv6d_emulate::{Draws, Offered, Port, Refusal};
-use srv6d_srv6::model::{Chance, Ecn, Emulation, NonEct};
+use srv6d_srv6::desired::{Chance, Ecn, Emulation, NonEct};
 use srv6d_wire::{checksum, ecn};
 
 use super::step::{Rig, in_frame, node, v6};

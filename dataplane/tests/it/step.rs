@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::{DeviceCounters, Snapshot, Step, Totals, WorkerCounters};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::*;
+use srv6d_srv6::desired::*;
 use srv6d_srv6::{Slots, Tables, Tally};
 
 pub(super) const MACS: [Mac; 3] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 1, 1]), Mac([2, 0, 0, 0, 2, 1])];

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use srv6d_dataplane::memory::ROOM;
 use srv6d_model::Outcome;
 use srv6d_pack::decode;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 
 use crate::describe;
 use crate::engine::{Answer, Engine, Node};

@@ -12,7 +12,7 @@
 use srv6d_model::Outcome;
 use srv6d_pack::Case;
 use srv6d_srv6::Verdict;
-use srv6d_srv6::model::{Desired, Port};
+use srv6d_srv6::desired::{Desired, Port};
 
 /// What engines forward by.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::{IpNumber, Ipv6Header};
 use srv6d_srv6::DropReason;
-use srv6d_srv6::model::{Behavior, Csid, DscpMode, DtFamily, Hop, LocalSid, TableId};
+use srv6d_srv6::desired::{Behavior, Csid, DscpMode, DtFamily, Hop, LocalSid, TableId};
 
 use crate::Counted;
 use crate::enter::admit_from_outside;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use etherparse::EtherType;
-use srv6d_srv6::model::{Desired, Hop, Mac, PortId, Role, RouteAction};
+use srv6d_srv6::desired::{Desired, Hop, Mac, PortId, Role, RouteAction};
 use srv6d_srv6::{DropReason, Verdict};
 
 use crate::forward::{End, Travel};

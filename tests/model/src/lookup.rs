@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
-use srv6d_srv6::model::{Desired, Hop, LocalSid, PortId, RouteAction, Steer, TableId, UnknownSid};
+use srv6d_srv6::desired::{Desired, Hop, LocalSid, PortId, RouteAction, Steer, TableId, UnknownSid};
 
 /// Result of a look-up.
 #[derive(Clone, Copy, Debug)]

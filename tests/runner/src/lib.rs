@@ -21,7 +21,7 @@ use srv6d_dataplane::{EmulatedPort, Snapshot, Step, Totals, WorkerCounters};
 use srv6d_pack::{Case, Event, Setup};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, Emulation, Mac, Port, PortId, Role};
+use srv6d_srv6::desired::{Desired, Emulation, Mac, Port, PortId, Role};
 use srv6d_srv6::{PathMtu, Slots, Tables, Tally, Verdict};
 
 use front::Front;

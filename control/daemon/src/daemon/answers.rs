@@ -13,7 +13,7 @@ use srv6d_api::state::{CountersView, GenerationView, ProcessView, Published, Sou
 use srv6d_api::{Diff, Direction, Refusal, Reloaded, Request, Response, Topic};
 use srv6d_config::{Diagnostic, Errors};
 use srv6d_plan::{self as plan, Plan, Unfollowed};
-use srv6d_srv6::model::TableId;
+use srv6d_srv6::desired::TableId;
 
 use srv6d_offer::Offer;
 

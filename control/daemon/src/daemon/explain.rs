@@ -11,7 +11,7 @@ use srv6d_api::explain::{
 use srv6d_api::state::Health;
 use srv6d_dataplane::drops::Dropped;
 use srv6d_dataplane::explain::Explained;
-use srv6d_srv6::model::{Behavior, Desired, LocalSid, Port, PortId, Role, RouteAction, TableId, UnknownSid};
+use srv6d_srv6::desired::{Behavior, Desired, LocalSid, Port, PortId, Role, RouteAction, TableId, UnknownSid};
 use srv6d_srv6::tables::AdjacencyState;
 use srv6d_srv6::trail::{MatchKind, NextHop, Selection, TrailStep};
 use srv6d_srv6::{DropReason, Rank, SLOTS, Verdict};
@@ -256,7 +256,7 @@ fn described(desired: &Desired, entry: Option<Entry>, found: MatchKind) -> (&'st
         }
         MatchKind::Steer => {
             let steer = at.and_then(|at| desired.steers.get(at));
-            let names = |steer: &srv6d_srv6::model::Steer| steer.paths.iter().map(|path| path.name.clone()).collect();
+            let names = |steer: &srv6d_srv6::desired::Steer| steer.paths.iter().map(|path| path.name.clone()).collect();
             ("steer", steer.map(names).map(|names: Vec<String>| names.join(", ")).unwrap_or_default())
         }
         MatchKind::Route => ("route", route()),

@@ -138,7 +138,7 @@ pub fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-    use srv6d_srv6::model::Desired;
+    use srv6d_srv6::desired::Desired;
 
     use super::*;
     use srv6d_plan as plan;

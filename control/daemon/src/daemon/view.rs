@@ -7,7 +7,7 @@ use srv6d_dataplane::{
     AttachedPort, BusyPolling, Counters, DeviceCounters, PortOffload, QueueCounters, VlanCounters, WhyWorker,
 };
 use srv6d_srv6::carrier::Carrier;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, Desired, DtFamily, Emulation, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction, Steer,
     TableId,
 };
@@ -253,7 +253,7 @@ impl View<'_> {
     /// an address.
     fn usids(&self, segment: std::net::Ipv6Addr) -> Vec<String> {
         let in_block =
-            |block: &srv6d_srv6::model::Block| block.prefix.prefix_len() == 32 && block.prefix.contains(&segment);
+            |block: &srv6d_srv6::desired::Block| block.prefix.prefix_len() == 32 && block.prefix.contains(&segment);
         match Carrier::new(segment) {
             Ok(carrier) if self.desired.blocks.iter().any(in_block) => {
                 carrier.usids().map(|usid| format!("{usid:x}")).collect()
@@ -325,7 +325,7 @@ impl RouteTable {
 
     /// Returns the rows of `show routes`.
     pub fn rows(&self) -> Vec<RouteRow> {
-        let row = |route: &srv6d_srv6::model::Route| {
+        let row = |route: &srv6d_srv6::desired::Route| {
             let (kind, list): (&str, &[Hop]) = match &route.action {
                 RouteAction::Via(list) => ("unicast", list),
                 RouteAction::Blackhole => ("blackhole", &[]),

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use srv6d_config::Config;
 use srv6d_kernel_routes::{Effect, Messages, RouteKey, Routes};
 use srv6d_plan::{self as plan, Environment, KernelNeighbor, Plan, Sources};
-use srv6d_srv6::model::{Desired, Mac, TableId};
+use srv6d_srv6::desired::{Desired, Mac, TableId};
 use srv6d_srv6::{Slots, Tables};
 
 use super::{config, environment};

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use etherparse::{Icmpv6Type, PacketBuilder, icmpv6};
 
 use super::*;
-use crate::model::{
+use crate::desired::{
     Block, Hop, Mac, Path, Policy, Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
 use crate::{DropReason, SlowState, Tally, Verdict, forward_one};

@@ -1,7 +1,7 @@
 //! The naive forwarder.
 
 use srv6d_model::outcomes;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 
 use crate::engine::{Answer, Engine, Node};
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use srv6d_dataplane::memory::{Frame, Memory};
 use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
 use srv6d_model::Outcome;
-use srv6d_srv6::model::{Desired, PortId};
+use srv6d_srv6::desired::{Desired, PortId};
 use srv6d_srv6::{DropReason, Slots, Tally, Verdict};
 
 use super::{APART, Compiled, counts};

@@ -2,7 +2,7 @@
 
 use srv6d_model::{Counts, Outcome};
 use srv6d_runner::front::Front;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 use srv6d_srv6::{Slots, Tables};
 use srv6d_xsk::xdp_offload::PacketCount;
 

@@ -10,7 +10,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Balance, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, HostPort, LocalSid, Mac, Path, Policy,
     Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };

@@ -15,7 +15,7 @@ use srv6d_differential::engines::{FastPath, Worker};
 use srv6d_differential::generate::{frames, state};
 use srv6d_model::Outcome;
 use srv6d_runner::{apply, desired, environment};
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 use srv6d_srv6::trail::{MatchKind, TrailStep};
 use srv6d_srv6::{DropReason, Slots, Tables, Verdict};
 

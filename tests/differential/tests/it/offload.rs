@@ -26,7 +26,7 @@ use srv6d_differential::random_tests;
 use srv6d_model::{Counted, Counts, Outcome};
 use srv6d_runner::front::{Front, Interfaces};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, Csid, Desired, DscpMode, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route, RouteAction,
     Steer, TableId,
 };

@@ -7,7 +7,7 @@ use srv6d_api::state::BalanceRow;
 use srv6d_dataplane::ChoiceCounters;
 use srv6d_plan::{WeightsFrom, capacity_of_hop, capacity_of_path};
 use srv6d_srv6::MOVES;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Adaptive, BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, Mode, PortId, RouteAction, Steer, TableId,
 };
 
@@ -103,7 +103,7 @@ impl View<'_> {
     }
 
     fn path_members(&self, steer: &Steer) -> Vec<Member> {
-        let member = |path: &srv6d_srv6::model::Path| {
+        let member = |path: &srv6d_srv6::desired::Path| {
             let counted = self.counters.paths.iter().find(|known| known.path == path.name);
             Member {
                 name: path.name.clone(),
