@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use srv6d_api::state::{Health, RouteRow};
+use srv6d_api::state::{Health, RouteStatus};
 use srv6d_api::{Request, Response, Topic};
 
 use super::error::LabError;
@@ -107,7 +107,7 @@ fn ways(lab: &Lab, node: &Node) -> Result<Ways, LabError> {
 }
 
 /// Returns prefix and ports of a route. Next hops count only if packets can be sent to them.
-fn way(row: &RouteRow) -> Option<(IpNet, BTreeSet<String>)> {
+fn way(row: &RouteStatus) -> Option<(IpNet, BTreeSet<String>)> {
     let usable = row.next_hops.iter().filter(|hop| hop.state == Health::Up).map(|hop| hop.port.clone());
     (row.table == MAIN).then_some((row.prefix.parse().ok()?, usable.collect()))
 }

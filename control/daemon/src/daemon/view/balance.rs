@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use srv6d_api::state::BalanceRow;
+use srv6d_api::state::MemberStatus;
 use srv6d_dataplane::ChoiceCounters;
 use srv6d_plan::{WeightsFrom, capacity_of_hop, capacity_of_path};
 use srv6d_srv6::MOVES;
@@ -37,7 +37,7 @@ type HopText = (u16, String, u16, Option<BitRate>);
 
 impl View<'_> {
     /// Returns the rows of `show balance`. Groups of one have nothing to choose.
-    pub fn balance(&self) -> Vec<BalanceRow> {
+    pub fn balance(&self) -> Vec<MemberStatus> {
         let balance = &self.desired.balance;
         if balance.settings.policies.is_empty() && balance.weighted.is_empty() {
             return Vec::new();
@@ -117,7 +117,7 @@ impl View<'_> {
         steer.paths.iter().map(member).collect()
     }
 
-    fn rows_of(&self, group: &str, more: usize, policy: GroupPolicy, members: Vec<Member>) -> Vec<BalanceRow> {
+    fn rows_of(&self, group: &str, more: usize, policy: GroupPolicy, members: Vec<Member>) -> Vec<MemberStatus> {
         let balance = &self.desired.balance;
         let stateful = usize::from(policy.number()).checked_sub(1);
         let name = match policy {
@@ -131,7 +131,7 @@ impl View<'_> {
         let fastest = members.iter().filter_map(|member| self.desired.rate_of(member.port?)).max().unwrap_or_default();
         let row = |member: Member| {
             let quality = stateful.and_then(|policy| self.quality(policy, member.port?, fastest));
-            BalanceRow {
+            MemberStatus {
                 group: group.to_owned(),
                 more,
                 policy: name.clone(),
