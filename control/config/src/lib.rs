@@ -33,7 +33,7 @@ pub use sources::{
     Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, RequestSettings, Sharing, Steering, Syd, SydPeer,
 };
 pub use toml::Spanned;
-pub use value::{MetricsAddress, OuterDscp, Refusal, Value, Word};
+pub use value::{Keyword, MetricsAddress, OuterDscp, Refusal, Value};
 
 pub use diagnostic::{Accepted, Findings};
 pub use table::{Record, Table};

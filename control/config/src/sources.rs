@@ -160,7 +160,7 @@ pub struct RequestSettings {
     pub max_answer: Optional<u16>,
 }
 
-crate::words! {
+crate::keywords! {
     /// Criterion by which Jalapeno selects a path.
     PathKind {
         /// Fewest hops.
@@ -182,7 +182,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Objects that the paths of a workload must not share.
     Disjointness {
         /// Paths may share everything.
@@ -196,7 +196,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Whether other workloads may use the same paths.
     Sharing {
         /// Other workloads may not use them.

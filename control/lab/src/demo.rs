@@ -204,7 +204,7 @@ impl Demo<'_> {
         for node in self.lab.topology.nodes() {
             for (sid, packets) in counters::sids(&self.lab, node)?.into_iter().filter(|(_, packets)| *packets > 0) {
                 let behavior =
-                    node.sids.iter().find(|own| own.prefix.to_string() == sid).map_or("", |own| own.behavior.word());
+                    node.sids.iter().find(|own| own.prefix.to_string() == sid).map_or("", |own| own.behavior.keyword());
                 lines.push(format!("  {:8} {behavior:6} {sid:26} {packets:>8} packets", node.name));
             }
             for PathPackets { name, segments, packets, .. } in counters::paths(&self.lab, node)? {

@@ -108,7 +108,7 @@ fn print_node(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
     print_row(lab, &node.name, node.kind.name(), (state, up), &ports.join(" "), screen);
     let indent = WIDTHS.iter().sum::<usize>() + 2;
     for sid in &node.sids {
-        screen.line(&format!("{:indent$}{:6} {}", "", sid.behavior.word(), sid.prefix));
+        screen.line(&format!("{:indent$}{:6} {}", "", sid.behavior.keyword(), sid.prefix));
     }
     let routes = !lab.topology.speaks_bgp(node) || print_sessions(lab, node, screen);
     up && routes

@@ -108,7 +108,7 @@ fn nodes(topology: &Topology, mistakes: &mut Mistakes<'_>) {
 fn node_sids(topology: &Topology, node: &Node, at: usize, mistakes: &mut Mistakes<'_>) {
     let entry = format!("[[node]] {}", node.name);
     for sid in &node.sids {
-        let name = format!("SID {} ({})", sid.prefix, sid.behavior.word());
+        let name = format!("SID {} ({})", sid.prefix, sid.behavior.keyword());
         if !topology.block.contains(&sid.prefix) || sid.prefix.prefix_len() <= topology.block.prefix_len() {
             let what = format!("{name} is not inside of the block {}", topology.block);
             mistakes.add(at, &entry, &what, "choose a longer prefix of the block, e.g. a /48 for a uN");

@@ -143,7 +143,7 @@ fn keys_of_flows(table: &config::Balance) -> [Written; 3] {
 fn refuse(keys: impl IntoIterator<Item = Written>, table: &config::Balance, found: &mut Findings) {
     for (key, span) in keys {
         if let Some(span) = span {
-            let what = format!("mode {:?} does not use `{key}`", table.mode.get_ref().word());
+            let what = format!("mode {:?} does not use `{key}`", table.mode.get_ref().keyword());
             found.error(span, "[[balance]]", what, format!("remove `{key}`, or write mode = \"adaptive\""));
         }
     }

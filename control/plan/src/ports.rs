@@ -316,8 +316,11 @@ fn check_duplicates(ports: &[Spanned<config::Port>], found: &mut Findings) {
             if mode != first {
                 let line = found.line_of(&earlier.span());
                 let span = table.mode.as_ref().map_or_else(|| port.span(), Spanned::span);
-                let what =
-                    format!("{:?}, but {line} wants {:?} for the same device {device}", mode.word(), first.word());
+                let what = format!(
+                    "{:?}, but {line} wants {:?} for the same device {device}",
+                    mode.keyword(),
+                    first.keyword()
+                );
                 found.error(span, "[[port]] mode", what, "write the same mode for every port of a device");
             }
         }

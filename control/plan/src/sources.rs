@@ -55,7 +55,7 @@ fn jalapeno(table: &Jalapeno, found: &mut Findings) {
     }
     if let (Some(limit), false) = (&table.limit, matches!(kind, PathKind::BestPaths | PathKind::NextBestPath)) {
         let fix = "write path = \"next-best-path\" for several paths, or remove it";
-        found.warning(limit.span(), "[jalapeno] limit", format!("{:?} gives one path", kind.word()), fix);
+        found.warning(limit.span(), "[jalapeno] limit", format!("{:?} gives one path", kind.keyword()), fix);
     }
     if let (Some(state), true) = (&table.state, kind != PathKind::Load) {
         let what = "only path = \"load\" has allocations to keep";

@@ -21,7 +21,7 @@ pub struct Sonic {
     pub mac: Optional<RouterMac>,
 }
 
-srv6d_config::words! {
+srv6d_config::keywords! {
     /// The uN SIDs of a switch that decapsulate packets which end there.
     SwitchUsd {
         /// All uN SIDs.
@@ -31,7 +31,7 @@ srv6d_config::words! {
     }
 }
 
-srv6d_config::words! {
+srv6d_config::keywords! {
     /// The Ethernet address that the ports of a switch have.
     RouterMac {
         /// Each interface has its own address. The `mac_addr` of an `INTERFACE` row has precedence.

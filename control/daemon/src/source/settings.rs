@@ -145,8 +145,8 @@ pub fn syd_settings(
                 (peer.node.get_ref().clone(), peer.prefixes.iter().map(|prefix| *prefix.get_ref()).collect())
             })
             .collect(),
-        disjointness: or(&table.disjointness, Disjointness::None).word().to_owned(),
-        sharing: or(&table.sharing, Sharing::Exclusive).word().to_owned(),
+        disjointness: or(&table.disjointness, Disjointness::None).keyword().to_owned(),
+        sharing: or(&table.sharing, Sharing::Exclusive).keyword().to_owned(),
         tenant: optional(&table.tenant),
         policy: optional(&table.policy),
         algo: table.algo.as_ref().map(|algo| *algo.get_ref()),

@@ -173,7 +173,7 @@ impl Look {
     }
 
     fn seg6local(&self, sid: &Sid) -> String {
-        let word = sid.action.word();
+        let word = sid.action.keyword();
         match sid.action {
             Action::Un => format!("seg6local {word}"),
             Action::Ua => {
