@@ -2,7 +2,7 @@
 #![allow(clippy::cast_possible_truncation)] // a failed test may panic
 
 use srv6d_dataplane::EmulatedPort;
-use srv6d_dataplane::memory::Frame;
+use srv6d_dataplane::memory::MemoryFrame;
 use srv6d_srv6::desired::{
     Adaptive, Balance, BalancePolicy, BandScale, Desired, Emulation, GroupPolicy, Mode, RouteAction,
 };
@@ -28,7 +28,7 @@ const ADAPTIVE: Mode = Mode::Adaptive(Adaptive { scale: BandScale::Available, re
 /// Sends a packet of a flow through the node. Returns the port that it leaves by.
 fn port_of(rig: &mut Rig, flow: u8, now: u64) -> usize {
     let packet = v6(&format!("2000::{flow:x}"), "3000::9", 17, 64, &[flow; 47]);
-    rig.io.port(0).unwrap().rx.push_back(Frame::new(&in_frame(&packet)));
+    rig.io.port(0).unwrap().rx.push_back(MemoryFrame::new(&in_frame(&packet)));
     let mut sent = rig.run(now);
     if sent.is_empty() {
         sent = rig.run(now + 2 * MS);

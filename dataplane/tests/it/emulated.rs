@@ -1,7 +1,7 @@
 //! Tests emulated ports in the worker's step, on ports in memory and in virtual time.
 #![allow(clippy::cast_possible_truncation)] // a failed test may panic
 
-use srv6d_dataplane::memory::Frame;
+use srv6d_dataplane::memory::MemoryFrame;
 use srv6d_dataplane::{EmulatedPort, QueueCounters, Totals};
 use srv6d_emulate::{Draws, Offered, Port, Refusal};
 use srv6d_srv6::desired::{Chance, Ecn, Emulation, NonEct};
@@ -39,7 +39,7 @@ fn plain(number: u8, ecn: u8) -> Vec<u8> {
 }
 
 fn receive(rig: &mut Rig, frame: &[u8], now: u64) -> Vec<(usize, u8)> {
-    rig.io.port(0).unwrap().rx.push_back(Frame::new(frame));
+    rig.io.port(0).unwrap().rx.push_back(MemoryFrame::new(frame));
     numbers(rig, now)
 }
 
@@ -213,7 +213,7 @@ fn a_worker_and_a_port_alone_count_the_same_packets() {
         let offered = Offered { len: 101, ecn: field, draws: draws.pair() };
         let outcome = port.offer(u128::from(now) * 1000, offered, (last, field), |frame| frame.1 = 3);
         assert!(!matches!(outcome, Err((_, Refusal::PortDown))));
-        rig.io.port(0).unwrap().rx.push_back(Frame::new(&plain(last, field)));
+        rig.io.port(0).unwrap().rx.push_back(MemoryFrame::new(&plain(last, field)));
         let sent = rig.run(now).into_iter().map(|(_, frame)| (*frame.last().unwrap(), ecn::of(&frame)));
         by_worker.extend(sent);
         rig.totals();

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use srv6d_dataplane::io::{Buffers, Io};
 use srv6d_dataplane::look_ups;
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_model::Outcome;
 use srv6d_srv6::{LookUps, SlowState, Tally, Verdict, slow_path, write_burst};
 
@@ -39,12 +39,12 @@ impl Engine for FastPath {
         let Compiled { tables, slots, .. } = self.compiled.as_deref().ok_or("no tables")?;
         let tally = Tally::new(slots);
         let io = Memory::default();
-        let mut frames = [Frame::new(frame)];
+        let mut frames = [MemoryFrame::new(frame)];
         let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(&io), &mut frames);
         let mut left = None;
         let leave = |leaving| left = Some(leaving);
         let written = write_burst(tables, &tally, &Buffers(&io), &mut frames, found, &mut inside, leave);
-        let bytes = frames.first().map(Frame::bytes).unwrap_or_default();
+        let bytes = frames.first().map(MemoryFrame::bytes).unwrap_or_default();
         let counts = counts(slots, &tally);
         match (written, left) {
             (0, None) if bytes == frame && counts.is_empty() => Ok(Answer::Left),
@@ -84,7 +84,7 @@ impl Engine for SlowPath {
         let Compiled { tables, slots, .. } = self.compiled.as_deref().ok_or("no tables")?;
         let tally = Tally::new(slots);
         let io = Memory::default();
-        let mut frame = Frame::new(frame);
+        let mut frame = MemoryFrame::new(frame);
         self.now += APART;
         let (mut packet, further) = io.packet_and_further(&mut frame);
         let verdict = slow_path(tables, &tally, &mut self.state, self.now, port, &mut packet, &further);

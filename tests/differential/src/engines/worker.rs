@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
 use srv6d_model::Outcome;
 use srv6d_srv6::desired::{Desired, PortId};
@@ -61,7 +61,7 @@ impl Engine for Worker {
     fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
         let mut io = Memory::new(self.desired.ports.len());
         if let Some(socket) = io.port(usize::from(port)) {
-            socket.rx.push_back(Frame::new(frame));
+            socket.rx.push_back(MemoryFrame::new(frame));
         }
         let tally = Arc::new(Tally::new(&self.slots));
         self.snapshot.tallies = vec![Arc::clone(&tally)];
