@@ -12,7 +12,7 @@ use crate::schema::{
     CaseTable, ChoiceKeyword, DirectionKeyword, EcnKeyword, FabricTable, FaultKeyword, FaultTable, File, ModeTable,
     TrafficKeyword,
 };
-use crate::settings::{Case, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic, Way};
+use crate::settings::{Case, ChoiceRule, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic};
 use crate::traffic::most_senders;
 
 const DEFAULT_SEEDS: u64 = 12;
@@ -219,22 +219,22 @@ fn slow_share(table: &FaultTable, fabric: &Fabric, share: f64, found: &mut Findi
 
 fn mode(table: &ModeTable, found: &mut Findings) -> Mode {
     keys_of_mode(table, found);
-    let way = match table.way.get_ref() {
-        ChoiceKeyword::Hash => Way::Hash,
-        ChoiceKeyword::Weighted => Way::Weighted,
-        ChoiceKeyword::Placed => Way::Placed,
+    let rule = match table.choose.get_ref() {
+        ChoiceKeyword::Hash => ChoiceRule::Hash,
+        ChoiceKeyword::Weighted => ChoiceRule::Weighted,
+        ChoiceKeyword::Placed => ChoiceRule::Placed,
         ChoiceKeyword::Flowlet => by_state(table, PolicyMode::Flowlet),
         ChoiceKeyword::Adaptive => {
             by_state(table, PolicyMode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table) }))
         }
     };
-    Mode { name: table.name.get_ref().clone(), queue_pairs: or(&table.queue_pairs, 1), way }
+    Mode { name: table.name.get_ref().clone(), queue_pairs: or(&table.queue_pairs, 1), rule }
 }
 
-fn by_state(table: &ModeTable, mode: PolicyMode) -> Way {
+fn by_state(table: &ModeTable, mode: PolicyMode) -> ChoiceRule {
     let gap = time(&table.gap, Duration::from_nanos(Policy::GAP));
     let gap = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
-    Way::ByState {
+    ChoiceRule::ByState {
         policy: Policy { gap, mode },
         sample: time(&table.sample, DEFAULT_SAMPLE),
         rate_weight: or(&table.rate_weight, Sampler::RATE_WEIGHT),
@@ -244,9 +244,9 @@ fn by_state(table: &ModeTable, mode: PolicyMode) -> Way {
 
 /// Refuses keys of other ways of choosing.
 fn keys_of_mode(table: &ModeTable, found: &mut Findings) {
-    let way = *table.way.get_ref();
-    let is_adaptive = way == ChoiceKeyword::Adaptive;
-    let has_flows = is_adaptive || way == ChoiceKeyword::Flowlet;
+    let rule = *table.choose.get_ref();
+    let is_adaptive = rule == ChoiceKeyword::Adaptive;
+    let has_flows = is_adaptive || rule == ChoiceKeyword::Flowlet;
     for (key, span, belongs) in [
         ("gap", table.gap.as_ref().map(Spanned::span), has_flows),
         ("flows", table.flows.as_ref().map(Spanned::span), has_flows),
@@ -255,10 +255,10 @@ fn keys_of_mode(table: &ModeTable, found: &mut Findings) {
         ("high", table.high.as_ref().map(Spanned::span), is_adaptive),
         ("rate_weight", table.rate_weight.as_ref().map(Spanned::span), is_adaptive),
         ("sample", table.sample.as_ref().map(Spanned::span), is_adaptive),
-        ("reactive", table.reactive.as_ref().map(|_| table.way.span()), is_adaptive),
+        ("reactive", table.reactive.as_ref().map(|_| table.choose.span()), is_adaptive),
     ] {
         if let Some(span) = span.filter(|_| !belongs) {
-            let what = format!("choose = \"{}\" does not use `{key}`", way.keyword());
+            let what = format!("choose = \"{}\" does not use `{key}`", rule.keyword());
             found.error(span, &format!("[[mode]] {key}"), what, "remove it");
         }
     }
@@ -271,7 +271,7 @@ fn scale(table: &ModeTable, found: &mut Findings) -> BandScale {
         BandRule::Relative => {
             if low >= high {
                 let what = format!("`low` = {low} is not below `high` = {high}");
-                found.error(table.way.span(), "[[mode]]", what, "write low = 200 and high = 900");
+                found.error(table.choose.span(), "[[mode]]", what, "write low = 200 and high = 900");
             }
             BandScale::Relative { low, high }
         }

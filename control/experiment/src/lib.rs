@@ -36,6 +36,6 @@ pub use example::EXAMPLE;
 pub use file::parse;
 pub use page::page;
 pub use result::{Drops, Percentiles, Run};
-pub use settings::{Case, DilationError, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic, Way};
+pub use settings::{Case, ChoiceRule, DilationError, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic};
 pub use simulation::{Load, Outcome, simulate};
 pub use summary::{Summary, summaries, table};

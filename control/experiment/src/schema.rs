@@ -76,7 +76,7 @@ pub(crate) struct FaultTable {
 #[derive(Debug, Serialize)]
 pub(crate) struct ModeTable {
     pub name: Spanned<String>,
-    pub way: Spanned<ChoiceKeyword>,
+    pub choose: Spanned<ChoiceKeyword>,
     pub queue_pairs: Optional<u32>,
     pub gap: Optional<ShortTime>,
     pub flows: Optional<usize>,
@@ -243,7 +243,7 @@ impl Record for ModeTable {
 
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
         let name = table.required("name");
-        let way = table.required("choose");
+        let choose = table.required("choose");
         let queue_pairs = table.number("queue_pairs", 1..=MOST_QUEUE_PAIRS);
         let gap = table.optional("gap");
         let flows = table.number("flows", srv6d_balance::Flows::LEAST as u64..=srv6d_balance::Flows::MOST as u64);
@@ -253,6 +253,18 @@ impl Record for ModeTable {
         let rate_weight = table.number("rate_weight", 0..=100);
         let sample = table.optional("sample");
         let reactive = table.optional_record("reactive");
-        Some(Self { name: name?, way: way?, queue_pairs, gap, flows, band, low, high, rate_weight, sample, reactive })
+        Some(Self {
+            name: name?,
+            choose: choose?,
+            queue_pairs,
+            gap,
+            flows,
+            band,
+            low,
+            high,
+            rate_weight,
+            sample,
+            reactive,
+        })
     }
 }

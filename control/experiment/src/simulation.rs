@@ -14,7 +14,7 @@ use crate::modes::Leaves;
 use crate::queue_pair::{Cut, QueuePair, flow_hash};
 use crate::result::Run;
 use crate::rows::Rows;
-use crate::settings::{Case, Experiment, Fabric, Mode, Way};
+use crate::settings::{Case, ChoiceRule, Experiment, Fabric, Mode};
 use crate::shape::{Place, Shape};
 use crate::tally::Tally;
 use crate::traffic;
@@ -129,7 +129,7 @@ impl<'e> Simulation<'e> {
             ideal: traffic::ideal(case, &jobs, fabric.host_rate),
             jobs: Rows::default(),
             queue_pairs: Rows::default(),
-            leaves: Leaves::new(fabric, mode.way, seed),
+            leaves: Leaves::new(fabric, mode.rule, seed),
             cut: Cut::of(case.bytes, mode.queue_pairs, fabric.frame),
             window: u32::try_from((fabric.window / frame).max(1)).unwrap_or(u32::MAX),
             answer_time: HOPS * ps(fabric.delay),
@@ -165,10 +165,10 @@ impl<'e> Simulation<'e> {
             Some(change) => self.agenda.add(change.at, Event::Change { step: 0 }),
             None => {}
         }
-        if self.mode.way == Way::Placed {
+        if self.mode.rule == ChoiceRule::Placed {
             self.place()?;
         }
-        if let Way::ByState { sample, .. } = self.mode.way {
+        if let ChoiceRule::ByState { sample, .. } = self.mode.rule {
             self.agenda.add(ps(sample), Event::Sample);
         }
         Ok(())
@@ -323,7 +323,7 @@ impl<'e> Simulation<'e> {
     /// Returns the spine of a packet between two leaves.
     fn spine(&mut self, leaves: [u32; 2], queue_pair: u32, now: Ps) -> u32 {
         let pair = &mut self.queue_pairs[queue_pair];
-        if let (Way::Placed, Some(spine)) = (self.mode.way, pair.spine) {
+        if let (ChoiceRule::Placed, Some(spine)) = (self.mode.rule, pair.spine) {
             return spine;
         }
         let spine = self.leaves.spine(leaves, pair.flow, now / PS_PER_NS);
@@ -360,7 +360,7 @@ impl<'e> Simulation<'e> {
     }
 
     fn sample(&mut self, now: Ps) {
-        let Way::ByState { sample, .. } = self.mode.way else { return };
+        let ChoiceRule::ByState { sample, .. } = self.mode.rule else { return };
         let ports = &self.ports;
         // The ports of leaves to spines have the numbers of their pairs.
         let shown = |pair| {
