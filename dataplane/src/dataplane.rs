@@ -219,7 +219,7 @@ pub struct Dataplane {
     /// The XDP program, which is loaded with the first port.
     claim_program: Option<ClaimProgram>,
     views: views::Views,
-    own_sources: views::OwnSources,
+    own_sources: views::OwnSourceSets,
     /// The device whose sockets were the first in the zero-copy memory. When this device is detached, the memory is
     /// freed.
     zero_copy_first: Option<String>,
@@ -257,7 +257,7 @@ impl Dataplane {
             losses: BTreeMap::new(),
             claim_program: None,
             views: views::Views::default(),
-            own_sources: views::OwnSources::default(),
+            own_sources: views::OwnSourceSets::default(),
             zero_copy_first: None,
             in_front: offload::InFront::default(),
             kernel_end: String::new(),

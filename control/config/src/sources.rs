@@ -62,7 +62,7 @@ pub struct Jalapeno {
     /// File that lists the hosts of a job, instead of `peers`.
     pub job: Optional<PathBuf>,
     /// Criterion by which the controller selects a path, default `shortest`.
-    pub path: Optional<PathKind>,
+    pub path: Optional<Criterion>,
     /// Number of paths per peer, for criteria that select several.
     pub limit: Optional<u16>,
     /// Countries that a path must not touch.
@@ -162,7 +162,7 @@ pub struct RequestSettings {
 
 crate::keywords! {
     /// Criterion by which Jalapeno selects a path.
-    PathKind {
+    Criterion {
         /// Fewest hops.
         Shortest = "shortest",
         /// Least latency.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use srv6d_balance::{Adaptive, BandScale, Flows, Mode as PolicyMode, Policy, Reactive, Sampler};
+use srv6d_balance::{Adaptive, BandScale, Flows, Policy, PolicyMode, Reactive, Sampler};
 use srv6d_config::{BandRule, EcnProfile, Errors, Findings, Optional, ShortTime, Source, Spanned, parse_record};
 
 use crate::bounds;

@@ -37,5 +37,5 @@ pub use file::parse;
 pub use page::page;
 pub use result::{Drops, Percentiles, Run};
 pub use settings::{Case, ChoiceRule, DilationError, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic};
-pub use simulation::{Load, Outcome, simulate};
+pub use simulation::{Load, RunOutcome, simulate};
 pub use summary::{Summary, summaries, table};

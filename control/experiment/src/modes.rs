@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use srv6d_balance::{Chooser, Flows, Sample, Sampler};
 use srv6d_fib::{Groups, SLOTS, Spread, Spreader};
-use srv6d_placement::{self as placement, Constraints, Demand, Flow, Kind, Node, NodeId, PlaceError};
+use srv6d_placement::{self as placement, Constraints, Demand, Flow, Node, NodeId, NodeKind, PlaceError};
 use srv6d_srv6::flow::FlowHash;
 use srv6d_srv6::{Choosing, PortState};
 
@@ -158,9 +158,9 @@ impl Leaves {
         let mut nodes = |name: &str, kind, count| -> Vec<NodeId> {
             (0..count).filter_map(|number| fabric.add_node(Node::new(format!("{name}{number:05}"), kind))).collect()
         };
-        let spines = nodes("spine", Kind::Switch, self.shape.spines);
-        let leaves = nodes("leaf", Kind::Switch, self.shape.leaves);
-        let hosts = nodes("host", Kind::Host, self.shape.host_count());
+        let spines = nodes("spine", NodeKind::Switch, self.shape.spines);
+        let leaves = nodes("leaf", NodeKind::Switch, self.shape.leaves);
+        let hosts = nodes("host", NodeKind::Host, self.shape.host_count());
         for ((leaf, spine), link) in pairs(&leaves, &spines).zip(self.links.as_slice()) {
             for (id, capacity) in fabric.connect(leaf, spine, 1).into_iter().zip(link.capacities) {
                 let direction = fabric.link_mut(id);

@@ -2,11 +2,11 @@
 
 use fastrand::Rng;
 use srv6d_balance::Sample;
-use srv6d_emulate::{Draws, Offered, Port, Refusal};
+use srv6d_emulate::{Draws, EmulatedLink, Offered, Refusal};
 use srv6d_placement::PlaceError;
 use srv6d_srv6::flow::Seed;
 
-use crate::agenda::{Agenda, Answer, Event, PS_PER_NS, PS_PER_SECOND, Ps};
+use crate::agenda::{Agenda, Event, Feedback, PS_PER_NS, PS_PER_SECOND, Ps};
 use crate::faults::ps;
 use crate::heat::{Heat, MOST_LINKS};
 use crate::job::Job;
@@ -16,7 +16,7 @@ use crate::result::Run;
 use crate::rows::Rows;
 use crate::settings::{Case, ChoiceRule, Experiment, Fabric, Mode};
 use crate::shape::{Place, Shape};
-use crate::tally::Tally;
+use crate::tally::RunCounts;
 use crate::traffic;
 
 /// ECN fields of a packet whose transport supports ECN, and of one that met congestion.
@@ -45,7 +45,7 @@ pub(crate) struct Packet {
 
 /// What a run has brought.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The result.
     pub run: Run,
     /// Completion times of all transfers in milliseconds, in ascending order.
@@ -73,7 +73,7 @@ pub fn simulate(
     (case, mode, seed): (&Case, &Mode, u64),
     watch: bool,
     observe: &mut dyn FnMut(f64),
-) -> Result<Outcome, PlaceError> {
+) -> Result<RunOutcome, PlaceError> {
     let mut simulation = Simulation::new(&experiment.fabric, case, mode, seed)?;
     if watch {
         simulation.watch();
@@ -99,7 +99,7 @@ pub(crate) struct Simulation<'e> {
     /// Time that an answer takes.
     answer_time: Ps,
     pub agenda: Agenda,
-    pub tally: Tally,
+    pub tally: RunCounts,
     /// Ideal time in seconds.
     pub ideal: f64,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Simulation<'e> {
 /// A port with what belongs to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ported {
-    pub port: Port<Packet>,
+    pub port: EmulatedLink<Packet>,
     draws: Draws,
     /// Time of its event. Other events of the port are out of date.
     due: Option<Ps>,
@@ -134,7 +134,7 @@ impl<'e> Simulation<'e> {
             window: u32::try_from((fabric.window / frame).max(1)).unwrap_or(u32::MAX),
             answer_time: HOPS * ps(fabric.delay),
             agenda: Agenda::default(),
-            tally: Tally::default(),
+            tally: RunCounts::default(),
         };
         for job in jobs {
             simulation.add(job, &mut random);
@@ -216,7 +216,7 @@ impl<'e> Simulation<'e> {
                 self.grant(job, now);
             }
             Event::Release { port } => self.release(port, now),
-            Event::Answer(Answer { queue_pair, sequence, is_lost }) => {
+            Event::Feedback(Feedback { queue_pair, sequence, is_lost }) => {
                 self.queue_pairs[queue_pair].answered(sequence, is_lost);
                 self.send(queue_pair, now);
             }
@@ -276,7 +276,7 @@ impl<'e> Simulation<'e> {
     }
 
     fn answer(&mut self, Packet { queue_pair, sequence, .. }: Packet, is_lost: bool, now: Ps) {
-        self.agenda.answer(now + self.answer_time, Answer { queue_pair, sequence, is_lost });
+        self.agenda.answer(now + self.answer_time, Feedback { queue_pair, sequence, is_lost });
     }
 
     /// Hands on all packets that are at the other end of a port.
@@ -380,5 +380,5 @@ fn ported(fabric: &Fabric, number: u32, seed: u64) -> Ported {
         Place::HostDown { .. } => fabric.last_port(),
     };
     let draws = Draws::named(&format!("{} {seed}", shape.name(number)));
-    Ported { port: Port::new(emulation, 0), draws, due: None }
+    Ported { port: EmulatedLink::new(emulation, 0), draws, due: None }
 }

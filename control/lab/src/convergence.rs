@@ -14,7 +14,7 @@ use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
 use super::routing;
-use super::topology::{Kind, Node, Topology};
+use super::topology::{Forwarder, Node, Topology};
 
 /// If no route improves for this long, the fabric will not converge. Failed connections are tried again every few
 /// seconds.
@@ -98,11 +98,11 @@ fn list(ports: &BTreeSet<String>) -> String {
 
 fn routes(lab: &Lab, node: &Node) -> Result<RoutePorts, LabError> {
     match node.kind {
-        Kind::Srv6d => match lab.ask(&node.name, &Request::Show { topic: Topic::Routes })? {
+        Forwarder::Srv6d => match lab.ask(&node.name, &Request::Show { topic: Topic::Routes })? {
             Response::Routes(rows) => Ok(rows.iter().filter_map(usable_ports).collect()),
             other => Err(LabError::Failed(format!("srv6d of {} did not show its routes: {other:?}", node.name))),
         },
-        Kind::Linux => kernel_routes(&lab.netns(&node.name)),
+        Forwarder::Linux => kernel_routes(&lab.netns(&node.name)),
     }
 }
 

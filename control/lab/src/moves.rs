@@ -22,7 +22,7 @@ use super::interrupt::Interrupt;
 use super::reroute::Reroute;
 use super::screen::{DIM, Screen, styled};
 use super::tool::Tool;
-use super::topology::{Behavior, FABRIC, Kind, Node, PortRole, Role, Topology};
+use super::topology::{Behavior, FABRIC, Forwarder, Node, PortRole, Role, Topology};
 use super::traffic::{UdpReport, UdpSent};
 use super::window::WINDOW;
 
@@ -53,10 +53,10 @@ impl Method {
         }
     }
 
-    const fn sender(self) -> Kind {
+    const fn sender(self) -> Forwarder {
         match self {
-            Self::Srv6dReload => Kind::Srv6d,
-            Self::KernelReplace | Self::KernelDeleteAndAdd => Kind::Linux,
+            Self::Srv6dReload => Forwarder::Srv6d,
+            Self::KernelReplace | Self::KernelDeleteAndAdd => Forwarder::Linux,
         }
     }
 }
@@ -90,7 +90,7 @@ struct StreamResult {
 pub fn run(times: u32, json: bool, screen: &mut Screen) -> Result<(), LabError> {
     let interrupt = Interrupt::watch()?;
     let mut rows = Vec::new();
-    for sender in [Kind::Srv6d, Kind::Linux] {
+    for sender in [Forwarder::Srv6d, Forwarder::Linux] {
         rows.extend(measure(sender, times, &interrupt)?);
     }
     if json {
@@ -120,7 +120,7 @@ fn table(rows: &[StreamResult]) -> String {
 }
 
 /// Measures all methods that one kind of sender has, in a lab of their own.
-fn measure(sender: Kind, times: u32, interrupt: &Interrupt) -> Result<Vec<StreamResult>, LabError> {
+fn measure(sender: Forwarder, times: u32, interrupt: &Interrupt) -> Result<Vec<StreamResult>, LabError> {
     let mut topology = Topology::parse(FABRIC, "built-in topology")?;
     "moves".clone_into(&mut topology.name);
     topology.controller = None;
@@ -134,7 +134,7 @@ fn measure(sender: Kind, times: u32, interrupt: &Interrupt) -> Result<Vec<Stream
     let (from, to) = (from.clone(), to.clone());
 
     let lab = Lab::bring_up(topology, FABRIC, interrupt, &mut Screen::silent())?;
-    if sender == Kind::Linux {
+    if sender == Forwarder::Linux {
         netns::ip_batch(&lab.netns(&from.name), &[less_specific_route(&lab.topology, &from)?])?;
     }
     let bench = Bench { lab, interrupt, from, to };
@@ -162,7 +162,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn rows(&self, sender: Kind, times: u32) -> Result<Vec<StreamResult>, LabError> {
+    fn rows(&self, sender: Forwarder, times: u32) -> Result<Vec<StreamResult>, LabError> {
         let mut rows = Vec::new();
         for method in Method::ALL.into_iter().filter(|method| method.sender() == sender) {
             for target in self.targets() {

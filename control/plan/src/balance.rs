@@ -6,8 +6,8 @@ use std::ops::Range;
 use ipnet::IpNet;
 use srv6d_config::{self as config, BalanceMode, BandRule, Findings, HASH, Optional, Reorder, ShortTime, Spanned};
 use srv6d_srv6::desired::{
-    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, Mode, PortId, Reactive,
-    TableId,
+    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, PolicyMode, PortId,
+    Reactive, TableId,
 };
 
 use super::node::or;
@@ -99,14 +99,14 @@ fn policies<'c>(
 }
 
 /// Returns what a policy looks at, and `None` if it looks at no state.
-fn mode(table: &config::Balance, found: &mut Findings) -> Option<Mode> {
+fn mode(table: &config::Balance, found: &mut Findings) -> Option<PolicyMode> {
     match table.mode.get_ref() {
         BalanceMode::Flowlet => {
             refuse(keys_of_adaptive(table), table, found);
-            Some(Mode::Flowlet)
+            Some(PolicyMode::Flowlet)
         }
         BalanceMode::Adaptive => {
-            Some(Mode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }))
+            Some(PolicyMode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }))
         }
         BalanceMode::Weighted => {
             refuse(keys_of_adaptive(table), table, found);

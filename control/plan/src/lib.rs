@@ -33,7 +33,7 @@ use std::sync::Arc;
 use srv6d_srv6::desired::{Desired, HostPort, TableId};
 
 use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, HostEngine, Polling, PortMode};
-use srv6d_offer::{Offer, Outcome};
+use srv6d_offer::{Offer, OfferOutcome};
 
 pub use amend::{FirstHopCounts, PlanChange, Sources, amended, neighbors};
 pub use diff::{Change, Diff, diff};
@@ -73,7 +73,7 @@ pub struct Plan {
     /// Facts that are worth knowing and wait for nothing.
     pub notes: Vec<Diagnostic>,
     /// Outcomes of everything that sources offer, and of followed routes that are not in force.
-    pub offered: Vec<Outcome>,
+    pub offered: Vec<OfferOutcome>,
     /// Routes of followed tables that stay with the kernel. There may be a million, so whoever shows them shares them.
     pub unfollowed: Arc<Vec<Unfollowed>>,
     /// Whether followed routes can be amended one by one: rules lead to `main` only, and nothing is pending or

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use srv6d_config::{Extension, Optional, Record, Table};
+use srv6d_config::{ForeignTable, Optional, Record, Table};
 
 /// `[sonic]`: behaves as the SONiC switch of these files.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,6 +56,6 @@ impl Record for Sonic {
     }
 }
 
-impl Extension for Sonic {
+impl ForeignTable for Sonic {
     const KEY: &'static str = "sonic";
 }

@@ -4,7 +4,7 @@ use srv6d_random::SplitMix64;
 
 use crate::bands::Band;
 use crate::flows::{FlowTable, Flows, Known};
-use crate::policy::{Adaptive, Policy, Mode, Reactive};
+use crate::policy::{Adaptive, Policy, PolicyMode, Reactive};
 
 /// The members of a group that packets can be sent to.
 pub trait Members {
@@ -88,8 +88,8 @@ fn chosen(policy: &Policy, flow: u64, members: &impl Members, known: Known, rand
         Known::Evicts => (None, Why::Evicted),
     };
     let place = match policy.mode {
-        Mode::Flowlet => members.picked(low(random)),
-        Mode::Adaptive(_) => best(members, flow).0,
+        PolicyMode::Flowlet => members.picked(low(random)),
+        PolicyMode::Adaptive(_) => best(members, flow).0,
     };
     Choice { place, why, is_move: had.is_some_and(|had| had != members.number(place)) }
 }
@@ -97,7 +97,7 @@ fn chosen(policy: &Policy, flow: u64, members: &impl Members, known: Known, rand
 /// Returns the choice for a flow whose last packet is not long ago.
 fn kept(policy: &Policy, members: &impl Members, (place, flow): (usize, u64), random: u64) -> Choice {
     let stay = Choice { place, why: Why::Kept, is_move: false };
-    let Mode::Adaptive(Adaptive { reactive: Some(Reactive { delta, chance }), .. }) = policy.mode else {
+    let PolicyMode::Adaptive(Adaptive { reactive: Some(Reactive { delta, chance }), .. }) = policy.mode else {
         return stay;
     };
     if u64::from(low(random)) >= u64::from(chance) {
@@ -160,10 +160,10 @@ mod tests {
     }
 
     const FOUR: Equal<'_> = Equal { first: 10, bands: &[7, 7, 7, 7] };
-    const FLOWLET: Policy = Policy { gap: Policy::GAP, mode: Mode::Flowlet };
+    const FLOWLET: Policy = Policy { gap: Policy::GAP, mode: PolicyMode::Flowlet };
 
     const fn adaptive(reactive: Option<Reactive>) -> Policy {
-        Policy { gap: Policy::GAP, mode: Mode::Adaptive(Adaptive { scale: BandScale::Available, reactive }) }
+        Policy { gap: Policy::GAP, mode: PolicyMode::Adaptive(Adaptive { scale: BandScale::Available, reactive }) }
     }
 
     fn flow(number: u64) -> u64 {

@@ -15,7 +15,7 @@ use srv6d_wire::ipv6;
 
 use crate::carrier::MAX_SEGMENTS;
 use crate::desired::{
-    Balancing, Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, TableId, Tunnel, UnknownSid,
+    Balancing, Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, NodePolicy, PortId, Role, TableId, Tunnel, UnknownSid,
 };
 use crate::fast::FastTables;
 use crate::flow::{FlowHash, Seed};
@@ -51,7 +51,7 @@ pub struct Tables {
     pub(crate) ports: Vec<PortEntry>,
     pub(crate) host: Option<HostPort>,
     pub(crate) tunnel: Tunnel,
-    pub(crate) policy: Policy,
+    pub(crate) policy: NodePolicy,
     pub(crate) seed: Seed,
     pub(crate) balancing: Balancing,
     pub(crate) blocks: Vec<Ipv6Net>,

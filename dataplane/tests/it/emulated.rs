@@ -3,7 +3,7 @@
 
 use srv6d_dataplane::memory::MemoryFrame;
 use srv6d_dataplane::{EmulatedPort, QueueCounters, Totals};
-use srv6d_emulate::{Draws, Offered, Port, Refusal};
+use srv6d_emulate::{Draws, EmulatedLink, Offered, Refusal};
 use srv6d_srv6::desired::{Chance, Ecn, Emulation, NonEct};
 use srv6d_wire::{checksum, ecn};
 
@@ -200,7 +200,7 @@ fn a_worker_and_a_port_alone_count_the_same_packets() {
         ecn: Some(Ecn { min: 500, max: 4000, probability: Chance::of(0.4), non_ect: NonEct::Drop }),
         ..Emulation::of_rate(2_000_000)
     };
-    let (mut rig, mut port) = (rig(emulation), Port::new(emulation, 0));
+    let (mut rig, mut port) = (rig(emulation), EmulatedLink::new(emulation, 0));
     let (mut draws, mut times) = (Draws::named("p1"), Draws::named("times"));
     let (mut now, mut by_worker, mut alone) = (0, Vec::new(), Vec::new());
     for number in 0..5000_u32 {

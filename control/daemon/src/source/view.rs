@@ -8,14 +8,14 @@ use srv6d_controller::{Cause, Peer, PeerState};
 
 use super::running::Status;
 use srv6d_api::state::{SourcePeerStatus, SourceView};
-use srv6d_offer::{Outcome, OutcomeState};
+use srv6d_offer::{OfferOutcome, OutcomeState};
 
 /// Returns one view per controller.
-pub fn views(statuses: &[Status], outcomes: &[Outcome], held: Option<u64>) -> Vec<SourceView> {
+pub fn views(statuses: &[Status], outcomes: &[OfferOutcome], held: Option<u64>) -> Vec<SourceView> {
     statuses.iter().map(|status| view(status, outcomes, held)).collect()
 }
 
-fn view(status: &Status, outcomes: &[Outcome], held: Option<u64>) -> SourceView {
+fn view(status: &Status, outcomes: &[OfferOutcome], held: Option<u64>) -> SourceView {
     let health = &status.snapshot.health;
     let ours = outcomes.iter().filter(|outcome| outcome.source == status.name);
     let ours: Outcomes<'_> = ours.map(|outcome| ((outcome.peer.as_str(), outcome.prefix), &outcome.state)).collect();

@@ -9,7 +9,7 @@ use srv6d_model::Outcome;
 use srv6d_srv6::{LookUps, SlowState, Tally, Verdict, slow_path, write_burst};
 
 use super::{APART, Compiled, counts};
-use crate::engine::{Answer, Engine, Node};
+use crate::engine::{Engine, Node, Treatment};
 
 /// The fast path of the worker, with its destination cache.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Engine for FastPath {
     }
 
     /// The frame is left if it is not plain; then it must be as it was.
-    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String> {
         let Compiled { tables, slots, .. } = self.compiled.as_deref().ok_or("no tables")?;
         let tally = Tally::new(slots);
         let io = Memory::default();
@@ -47,10 +47,10 @@ impl Engine for FastPath {
         let bytes = frames.first().map(MemoryFrame::bytes).unwrap_or_default();
         let counts = counts(slots, &tally);
         match (written, left) {
-            (0, None) if bytes == frame && counts.is_empty() => Ok(Answer::Left),
+            (0, None) if bytes == frame && counts.is_empty() => Ok(Treatment::Left),
             (1, Some(leaving)) if leaving.packets == 1 && leaving.bytes == bytes.len() => {
                 let verdict = Verdict::Tx(leaving.device);
-                Ok(Answer::Outcomes(vec![Outcome { verdict, frame: bytes, counts }]))
+                Ok(Treatment::Outcomes(vec![Outcome { verdict, frame: bytes, counts }]))
             }
             _ => Err(format!("{written} frames written, {left:?}, {counts:?}: {bytes:02x?}")),
         }
@@ -80,7 +80,7 @@ impl Engine for SlowPath {
         Ok(self.compiled.is_some())
     }
 
-    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String> {
         let Compiled { tables, slots, .. } = self.compiled.as_deref().ok_or("no tables")?;
         let tally = Tally::new(slots);
         let io = Memory::default();
@@ -92,6 +92,6 @@ impl Engine for SlowPath {
         drop(further);
         io.place(&mut frame, at, keep_tail);
         let counts = counts(slots, &tally);
-        Ok(Answer::Outcomes(vec![Outcome { verdict, frame: frame.bytes(), counts }]))
+        Ok(Treatment::Outcomes(vec![Outcome { verdict, frame: frame.bytes(), counts }]))
     }
 }

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
 use srv6d_differential::compare::agree;
-use srv6d_differential::engine::{Answer, Engine as _, Node};
+use srv6d_differential::engine::{Engine as _, Node, Treatment};
 use srv6d_differential::engines::{Worker, XdpProgram};
 use srv6d_differential::generate::frames::Arrival;
 use srv6d_differential::generate::{frames, state};
@@ -349,5 +349,5 @@ fn compare(
 ) -> Result<Option<Counts>, String> {
     let answers = agree(&mut [program], worker, Node::from(desired), arrival.port, &arrival.frame)?;
     let forwarded = answers.into_iter().flatten().next();
-    Ok(forwarded.as_ref().and_then(Answer::outcome).map(|outcome| outcome.counts.clone()))
+    Ok(forwarded.as_ref().and_then(Treatment::outcome).map(|outcome| outcome.counts.clone()))
 }

@@ -8,7 +8,8 @@ use srv6d_dataplane::ChoiceCounters;
 use srv6d_plan::{WeightsFrom, capacity_of_hop, capacity_of_path};
 use srv6d_srv6::MOVES;
 use srv6d_srv6::desired::{
-    Adaptive, BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, Mode, PortId, RouteAction, Steer, TableId,
+    Adaptive, BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, PolicyMode, PortId, RouteAction, Steer,
+    TableId,
 };
 
 use super::View;
@@ -153,7 +154,7 @@ impl View<'_> {
     /// Returns band and score of a member that leaves through a port. It has none if nothing samples the port.
     fn quality(&self, policy: &BalancePolicy, port: PortId, fastest: u64) -> Option<(u8, u16)> {
         const ALL: u64 = 1000;
-        let Mode::Adaptive(Adaptive { scale, .. }) = policy.mode else { return None };
+        let PolicyMode::Adaptive(Adaptive { scale, .. }) = policy.mode else { return None };
         let rate = self.desired.rate_of(port)?;
         let device = self.desired.ports.get(usize::from(port.0))?.device;
         let name = &self.desired.ports.get(usize::from(device))?.name;
@@ -167,8 +168,8 @@ impl View<'_> {
 fn mode(stateful: Option<&BalancePolicy>) -> &'static str {
     match stateful.map(|policy| policy.mode) {
         None => "weighted",
-        Some(Mode::Flowlet) => "flowlet",
-        Some(Mode::Adaptive(_)) => "adaptive",
+        Some(PolicyMode::Flowlet) => "flowlet",
+        Some(PolicyMode::Adaptive(_)) => "adaptive",
     }
 }
 
