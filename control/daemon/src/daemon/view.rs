@@ -417,7 +417,7 @@ const fn csid(behavior: &Behavior) -> Option<[u8; 2]> {
         Behavior::End { csid: Some(csid), .. } | Behavior::EndX { csid: Some(csid), .. } => {
             Some([csid.lblen, csid.nflen])
         }
-        _ => None,
+        Behavior::End { .. } | Behavior::EndX { .. } | Behavior::EndDt { .. } | Behavior::EndDx { .. } => None,
     }
 }
 
