@@ -322,6 +322,10 @@ pub struct CountersView {
     /// of `rx`. `None`: the kernel does not tell.
     #[serde(default)]
     pub local_lost: Option<u64>,
+    /// Decapsulated packets whose outer header was ECT and whose inner header was Not-ECT: a combination that no sender
+    /// makes (RFC 6040 section 4.2).
+    #[serde(default)]
+    pub ecn_unused: u64,
     /// Packets answered by srv6d itself, by kind.
     pub reply: Vec<ReasonCount>,
     /// Packets dropped, by reason.

@@ -25,6 +25,9 @@ pub fn render(view: &CountersView) -> String {
     if let Some(lost) = view.local_lost {
         total("local lost", lost, "not in rx: of local applications, dropped by the kernel in front of srv6d");
     }
+    if view.ecn_unused > 0 {
+        total("ecn unused", view.ecn_unused, "decapsulated: ECT outside and Not-ECT inside, which no sender makes");
+    }
     let rx_lost = view.ports.iter().map(|port| port.rx_lost).sum();
     total(
         "rx lost",

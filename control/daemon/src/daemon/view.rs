@@ -290,6 +290,7 @@ impl View<'_> {
             queued: total.queued,
             offloaded: total.offloaded,
             local_lost: None,
+            ecn_unused: self.counters.ecn_unused,
             accounted: total.accounted(),
             balanced: total.balanced(),
             reply: reasons(&total.reply),
